@@ -1,0 +1,39 @@
+# Every target makes the virtual environment that it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+EXTRAS := diffusion,medical,cvx,cluster,dev
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check format guarantees bench clean
+
+demo: $(STAMP)  ## calibrate on the embedded default and print the table of methods
+	$(BIN)/pixelbounds demo
+
+test: $(STAMP)  ## tests and doctests; statistical ones at their small size
+	$(BIN)/pytest
+
+check: $(STAMP)  ## exactly what CI runs: format, lint, types, tests, doctests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+format: $(STAMP)  ## rewrite in house style
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+guarantees: $(STAMP)  ## the statistical tests at full size: at least 1,000 worlds each
+	PIXELBOUNDS_WORLDS=1000 $(BIN)/pytest tests/test_guarantees.py -q -n 2
+
+bench: $(STAMP)  ## measure, print tables, write benchmarks/results/*.json
+	$(BIN)/python -m benchmarks
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[$(EXTRAS)]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,227 @@
+"""What a user keeps of a calibration: the widening of each group, how to find the groups, and what is promised.
+
+The file is safetensors with one JSON string: no code runs when it is read, and a checksum tells an edited one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import tempfile
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+from .arrays import Array, Band, Interval, Limits, like, outward
+from .families import FAMILIES, Family, check_fits
+from .groups import Grouping, all_entries, load_grouping
+from .kernels import block_of, over_rows
+from .pairs import Block, check_features, read_block
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """How a calibration was reached: counts, seed, data and version, for the file and the report."""
+
+    images: int
+    fitting: int
+    certifying: int
+    units: int
+    pixels: tuple[int, ...]
+    source: str
+    seed: str
+    digest: str
+    version: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Widening of each group, certified at `risk_level` with failure probability `failure_prob`.
+
+    `risk` is the mean loss on the certifying images and `bound` its confidence bound, below the risk level. `curve`
+    holds mean widening, risk and bound along the path, (points, 3), with the certified point at row `chosen`.
+    """
+
+    method: str
+    confidence: str
+    family: Family
+    loss: str
+    risk_level: float
+    failure_prob: float
+    limits: Limits
+    grouping: Grouping
+    widening: Array
+    risk: float
+    bound: float
+    curve: Array
+    chosen: int
+    record: Record
+
+    def __repr__(self) -> str:
+        return f"Calibration({self.method}, {self.confidence}, {self.grouping.count} groups): {self.guarantee}"
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised, as one plain sentence."""
+        what = (
+            f"at most {_percent(self.risk_level)} of the pixels of a future image lie outside their intervals"
+            if self.loss == "l01"
+            else f"the loss {self.loss} of a future image is at most {self.risk_level:g}"
+        )
+        n = f"{self.record.certifying} {'units' if self.record.units else 'images'}"
+        given = "provided future images come from the same source as the calibration images"
+        if self.confidence == "conformal":
+            return (
+                f"On average over future images and over calibration sets of {n}, {what}, {given}; this holds in "
+                "expectation only, not with high probability for the calibration set at hand."
+            )
+        return (
+            f"With probability at least {_percent(1 - self.failure_prob)} over the draw of {n} for certification, "
+            f"on average {what}, {given}."
+        )
+
+    def apply(self, band: Band, *, features: Any = None, groups: Any = None) -> Interval:
+        """Intervals for new observations, clipped to the limits and rounded outward: Band (n, *pixels) -> Interval.
+
+        `features` as in `calibrate`; `groups` is the segmentation of these images where the calibration uses one.
+        """
+        band = self._check(band)
+        features = check_features(features, band)
+        dtype = np.dtype(str(band.lower.dtype).removeprefix("torch.").replace("bfloat16", "float32"))
+        lower, upper = np.empty(band.shape, dtype), np.empty(band.shape, dtype)
+
+        def work(start: int, stop: int) -> None:
+            block = read_block(band, start, stop, self.limits, features, groups)
+            lower[start:stop], upper[start:stop] = outward(*self.widen(block), dtype)
+
+        for _ in over_rows(work, len(band), block=block_of(int(np.prod(band.pixels)), len(band))):
+            pass
+        return Interval(like(lower, band.lower), like(upper, band.upper))
+
+    def widen(self, block: Block) -> tuple[Array, Array]:
+        """Ends of a block in float64, clipped to the limits."""
+        self.grouping.check(block)
+        return widen_block(block, self.family, self.grouping, self.widening)
+
+    def _check(self, band: Any) -> Band:
+        if not isinstance(band, Band):
+            raise TypeError(f"band is a {type(band).__name__}; wrap your bounds as pixelbounds.Band(lower, upper)")
+        check_fits(self.family, band)
+        made, given = self.record.source, band.source
+        if made and given and made != given:
+            raise ValueError(
+                f"this band was made by {given!r}, but the calibration is for {made!r}; its guarantee does not hold "
+                "for another kind of band: calibrate again with this one"
+            )
+        return band
+
+    # ------------------------------------------------------------ files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the calibration file, aside first and then in place."""
+        target = FilePath(path)
+        data = self.to_bytes()
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, target)
+        except BaseException:
+            FilePath(name).unlink(missing_ok=True)
+            raise
+
+    def to_bytes(self) -> bytes:
+        """The content of the calibration file; equal calibrations give equal bytes."""
+        meta, arrays = self.grouping.state()
+        tensors = {f"groups.{name}": np.ascontiguousarray(x) for name, x in arrays.items()}
+        tensors |= {"widening": self.widening, "curve": self.curve}
+        text = {
+            "format": FORMAT, "package": "pixelbounds", "guarantee": self.guarantee,
+            "method": self.method, "confidence": self.confidence, "family": self.family.name, "loss": self.loss,
+            "risk_level": self.risk_level, "failure_prob": self.failure_prob,
+            "limits": [x if isfinite(x) else None for x in self.limits],
+            "risk": self.risk, "bound": self.bound, "chosen": self.chosen,
+            "groups": {"kind": self.grouping.kind, **meta}, "record": vars(self.record),
+        }  # fmt: skip
+        written = json.dumps(text, sort_keys=True)
+        # one entry only: safetensors does not keep the order of several, and equal calibrations must give equal bytes
+        return save_tensors(tensors, {"pixelbounds": f"{_checksum(written, tensors)} {written}"})
+
+
+def widen_block(block: Block, family: Family, grouping: Grouping, widening: Array) -> tuple[Array, Array]:
+    """Both ends of every pixel at the widening of its group, clipped to the limits: float64 (n, *pixels) each."""
+    band, shape = block.band_for(family), block.band.shape
+    if grouping.sided:
+        below, above = widening[grouping.at(block, *all_entries(block))].reshape(2, *shape)
+        lower, upper = family.widen(band, below)[0], family.widen(band, above)[1]
+    else:
+        entry = np.arange(len(block) * block.image_size)
+        lower, upper = family.widen(
+            band, widening[grouping.at(block, entry, np.zeros(len(entry), np.uint8))].reshape(shape)
+        )
+    return np.clip(lower, *block.limits), np.clip(upper, *block.limits)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.6g}%"
+
+
+def _checksum(text: str, tensors: dict[str, Array]) -> str:
+    state = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        state.update(f"{name} {tensors[name].dtype.str} {tensors[name].shape}".encode())
+        state.update(np.ascontiguousarray(tensors[name]).tobytes())
+    return state.hexdigest()
+
+
+def load_calibration(path: str | os.PathLike[str], *, family: Family | None = None) -> Calibration:
+    """Read a calibration file; a user's own family must be given again, for a file holds no code."""
+    path = FilePath(path)
+    if not path.is_file():
+        raise ValueError(f"there is no calibration file at {str(path)!r}")
+    return calibration_from_bytes(path.read_bytes(), str(path), family)
+
+
+def calibration_from_bytes(data: bytes, name: str = "file", family: Family | None = None) -> Calibration:
+    """The calibration that the content of a file holds."""
+    foreign = f"{name!r} is not a pixelbounds calibration file, or was cut short"
+    try:
+        tensors = load_tensors(data)
+        size = struct.unpack("<Q", data[:8])[0]
+        checksum, written = json.loads(data[8 : 8 + size])["__metadata__"]["pixelbounds"].split(" ", 1)
+        text = json.loads(written)
+    except (SafetensorError, ValueError, KeyError, struct.error, AttributeError, TypeError) as error:
+        raise ValueError(f"{foreign} ({error}); write it again with Calibration.save") from error
+    if _checksum(written, tensors) != checksum:
+        raise ValueError(f"{name!r} was changed after it was written: its checksum does not fit; calibrate again")
+    if text.get("format") != FORMAT:
+        raise ValueError(f"{name!r} has format {text.get('format')}, this version reads {FORMAT}; update pixelbounds")
+    if family is None and text["family"] not in FAMILIES:
+        raise ValueError(
+            f"{name!r} uses your own family {text['family']!r}; pass it: load_calibration(path, family=...)"
+        )
+    if family is not None and family.name != text["family"]:
+        raise ValueError(f"{name!r} was calibrated with family {text['family']!r}, not {family.name!r}")
+    groups = dict(text["groups"])
+    arrays = {key.removeprefix("groups."): x for key, x in tensors.items() if key.startswith("groups.")}
+    record = Record(**{**text["record"], "pixels": tuple(text["record"]["pixels"])})
+    low, high = text["limits"]
+    return Calibration(
+        text["method"], text["confidence"], family or FAMILIES[text["family"]], text["loss"], text["risk_level"],
+        text["failure_prob"], (-np.inf if low is None else low, np.inf if high is None else high),
+        load_grouping(groups.pop("kind"), groups, arrays), tensors["widening"], text["risk"], text["bound"],
+        tensors["curve"], text["chosen"], record,
+    )  # fmt: skip

@@ -1,0 +1,184 @@
+"""One pass over the certifying images makes a table of losses, images by path points; certifying reads the table.
+
+Walk from the wide end and stop before the first point whose bound is not below the risk level. The points are fixed
+before, so at the widest point that is too risky the bound errs with probability at most delta, and stopping beyond it
+needs that error. A bound that sees only the mean loss is monotone along the path, so there the walk may be a bisection,
+and the exact place between two knots is an order statistic of arrival times. Other bounds must really be walked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .arrays import Array, Interval
+from .calibration import widen_block
+from .confidence import ConfidenceBound, check_losses, least_images, rejects, rejects_mean, sees_mean_only
+from .groups import Grouping
+from .kernels import count_arrivals
+from .losses import Loss
+from .pairs import Block, Pairs
+from .paths import Path
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """Where on the path the risk is certified, and the losses (units,) there."""
+
+    position: float
+    losses: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What must be certified, on which images (bool (n,)), averaged over which units (n,)."""
+
+    pairs: Pairs
+    certifying: Array
+    unit_of: Array
+    order: Array
+    bound: ConfidenceBound
+    risk_level: float
+    failure_prob: float
+
+    @property
+    def size(self) -> int:
+        """Number of independent units."""
+        return len(self.order)
+
+    def per_unit(self, losses: Array) -> Array:
+        """Mean over the images of each unit, units in the order of certification: (n, ...) -> (units, ...)."""
+        units = self.unit_of[self.certifying]
+        sums = np.zeros((int(self.unit_of.max()) + 1, *losses.shape[1:]))
+        np.add.at(sums, units, losses[self.certifying])
+        counts = np.bincount(units, minlength=len(sums)).reshape(-1, *[1] * (losses.ndim - 1))
+        return sums[self.order] / counts[self.order]
+
+    def passes(self, losses: Array) -> bool:
+        """Whether the bound on the unit losses is below the risk level."""
+        return rejects(self.bound, losses, self.failure_prob, self.risk_level)
+
+
+def loss_table(pairs: Pairs, grouping: Grouping, path: Path) -> Array:
+    """Missed ends of every image at every path point: (n, T) int32. Images are independent: rows just stack."""
+
+    def work(truth: Array, block: Block) -> Array:
+        entry, side, need = block.missed(truth, pairs.family)
+        arrival = path.arrivals(grouping.at(block, entry, side), need)
+        return count_arrivals(entry // block.image_size, arrival, len(block), len(path))
+
+    return np.concatenate(list(pairs.over_blocks(work)))
+
+
+def certify_l01(task: Task, grouping: Grouping, path: Path, table: Array) -> Certificate:
+    """The least certified position on the path for the share of missed pixels."""
+    losses = task.per_unit(table / task.pairs.image_size)
+    knot = _walk(task, lambda j: losses[:, j], len(path))
+    if knot == 0 or not sees_mean_only(task.bound):
+        return Certificate(float(knot), losses[:, knot])
+    return _between_knots(task, grouping, path, knot, losses[:, knot])
+
+
+def certify_loss(task: Task, grouping: Grouping, path: Path, loss: Loss) -> Certificate:
+    """The least certified knot for any loss, which is evaluated on the intervals of the knots that the walk visits."""
+    seen: dict[int, Array] = {}
+
+    def column(j: int) -> Array:
+        if j not in seen:
+            seen[j] = task.per_unit(losses_at(task.pairs, grouping, path.knots[:, j], loss))
+        return seen[j]
+
+    knot = _walk(task, column, len(path))
+    means = [seen[j].mean() for j in sorted(seen)]
+    if (np.diff(means) > 1e-12).any():
+        raise ValueError("the loss rises where intervals widen; a risk can be controlled only for a nonincreasing loss")
+    return Certificate(float(knot), seen[knot])
+
+
+def losses_at(pairs: Pairs, grouping: Grouping, widening: Array, loss: Loss) -> Array:
+    """Loss of every image at one widening: (n,)."""
+
+    def work(truth: Array, block: Block) -> Array:
+        lower, upper = widen_block(block, pairs.family, grouping, widening)
+        value = np.asarray(loss(truth, Interval(lower, upper)), np.float64)
+        if value.shape != (len(truth),):
+            raise ValueError(f"the loss returned shape {value.shape} for {len(truth)} images; it must be one per image")
+        return check_losses(value)
+
+    return np.concatenate(list(pairs.over_blocks(work)))
+
+
+def _walk(task: Task, column: Callable[[int], Array], points: int) -> int:
+    """The least knot such that it and all wider ones pass."""
+    if not task.passes(column(points - 1)):
+        raise ValueError(_cannot(task, column(points - 1)))
+    if sees_mean_only(task.bound):
+        low, high = -1, points - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if task.passes(column(middle)) else (middle, high)
+        return high
+    knot = points - 1
+    while knot > 0 and task.passes(column(knot - 1)):
+        knot -= 1
+    return knot
+
+
+def _cannot(task: Task, losses: Array) -> str:
+    name = getattr(task.bound, "__name__", "the bound")
+    reached = float(task.bound(losses, task.failure_prob))
+    try:
+        needed = least_images(task.risk_level, task.failure_prob, confidence=task.bound)
+        more = f"; with this bound at least {needed} are needed" if needed > task.size else ""
+    except ValueError:
+        more = ""
+    stuck = (
+        ""
+        if losses.mean() == 0
+        else f"; even the widest intervals miss {losses.mean():.4g} on average, more than any widening of the "
+        f"{task.pairs.family.name} family mends: use the additive family or wider limits"
+    )
+    return (
+        f"a risk level of {task.risk_level:g} cannot be certified: with {task.size} certifying images (units) the "
+        f"least {name} bound reached is {reached:.4g}{more}{stuck}. "
+        "More images, a higher risk level or a higher failure probability help"
+    )
+
+
+def _between_knots(task: Task, grouping: Grouping, path: Path, knot: int, at_knot: Array) -> Certificate:
+    """Exact position before a certified knot: of the ends that arrive there, leave uncovered as many as are allowed."""
+    low, high = path.knots[:, knot - 1], path.knots[:, knot]
+
+    def work(truth: Array, block: Block) -> tuple[Array, Array]:
+        entry, side, need = block.missed(truth, task.pairs.family)
+        label = grouping.at(block, entry, side)
+        here = path.arrivals(label, need) == knot
+        label, need, image = label[here], need[here], entry[here] // block.image_size + block.start
+        kept = task.certifying[image]
+        label, need = label[kept], need[kept]
+        return image[kept], (need - low[label]) / (high[label] - low[label])
+
+    image, part = (np.concatenate(x) for x in zip(*task.pairs.over_blocks(work), strict=True))
+    if not len(part):
+        return Certificate(float(knot), at_knot)
+    counts = np.bincount(task.unit_of[task.certifying], minlength=int(task.unit_of.max()) + 1)
+    weight = 1.0 / (counts[task.unit_of[image]] * task.pairs.image_size * task.size)
+    order = np.lexsort((image, part))
+    image, part, weight = image[order], part[order], weight[order]
+    left = np.concatenate([np.cumsum(weight[::-1])[::-1][1:], [0.0]])  # mean loss of the ends after this one
+    base = float(at_knot.mean())
+
+    def passes(i: int) -> bool:
+        last = int(np.searchsorted(part, part[i], side="right")) - 1  # ties arrive together
+        return rejects_mean(task.bound, base + left[last], task.size, task.failure_prob, task.risk_level)
+
+    bad, good = -1, len(part) - 1
+    while good - bad > 1:
+        middle = (bad + good) // 2
+        bad, good = (bad, middle) if passes(middle) else (middle, good)
+    missed = part > part[good]
+    extra = np.zeros((len(task.certifying),))
+    np.add.at(extra, image[missed], 1.0 / task.pairs.image_size)
+    return Certificate(knot - 1 + min(1.0, float(part[good])), at_knot + task.per_unit(extra))

@@ -1,0 +1,201 @@
+"""Pairs of truth and band, read block by block.
+
+A `Block` is a few consecutive images in NumPy, checked, with everything that is known of them at test time. `Pairs` is
+the whole calibration set as the user gave it: in memory, in a store, on a device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from math import isfinite, prod
+from typing import Any, TypeVar
+
+import numpy as np
+
+from .arrays import Array, Band, Limits, as_array, check_values, library_of, rows_of, to_numpy
+from .families import Family, additive, check_fits
+from .kernels import LOWER, UPPER, block_of, collect_missed, count_missed, over_rows
+
+T = TypeVar("T")
+Entries = tuple[Array, Array, Array]  # flat index within the block, end (LOWER or UPPER), shortfall: (e,) each
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Images start..stop: the band (NumPy), and further images (n, f, *pixels) or a segmentation known at test time."""
+
+    start: int
+    band: Band
+    limits: Limits
+    features: Array | None = None
+    segmentation: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.band)
+
+    @property
+    def image_size(self) -> int:
+        """Pixels per image."""
+        return prod(self.band.pixels)
+
+    def clipped(self, entry: Any = slice(None)) -> tuple[Array, Array]:
+        """Lower and upper ends within the limits, at some flat entries: (e,), (e,) in float64."""
+        lower, upper = (np.asarray(x.reshape(-1)[entry], np.float64) for x in (self.band.lower, self.band.upper))
+        return np.clip(lower, *self.limits), np.clip(upper, *self.limits)
+
+    def band_for(self, family: Family) -> Band:
+        """The band from which the family widens: within the limits where both ends move alike (additive)."""
+        if family is not additive or not any(isfinite(limit) for limit in self.limits):
+            return self.band
+        return self.band.map(lambda x: np.clip(x, *self.limits))
+
+    def missed(self, truth: Array, family: Family) -> Entries:
+        """Entries that the narrowest set of the family misses."""
+        if family is additive:
+            parts = [x.reshape(-1) for x in (truth, self.band.lower, self.band.upper)]
+            count = count_missed(*parts, *self.limits)
+            entry, side, shortfall = np.empty(count, np.int64), np.empty(count, np.uint8), np.empty(count)
+            collect_missed(*parts, *self.limits, entry, side, shortfall)
+            return entry, side, shortfall
+        need = np.asarray(family.shortfall(truth, self.band), np.float64).reshape(-1)
+        entry = np.flatnonzero(~(need <= family.start))
+        lower, _ = family.widen(self.band, np.float64(family.start))
+        side = np.where(truth.reshape(-1)[entry] < np.reshape(lower, -1)[entry], LOWER, UPPER).astype(np.uint8)
+        return entry, side, need[entry]
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """A set of images for calibration: truth and band of one shape, n images first."""
+
+    truth: Any
+    band: Band
+    family: Family
+    limits: Limits
+    features: Any = None
+    segmentation: Any = None
+
+    def __post_init__(self) -> None:
+        check_fits(self.family, self.band)
+
+    def __len__(self) -> int:
+        return len(self.band)
+
+    @property
+    def image_size(self) -> int:
+        """Pixels per image."""
+        return prod(self.band.pixels)
+
+    def read(self, start: int, stop: int) -> tuple[Array, Block]:
+        """Truth and block of images start..stop, checked and of one dtype."""
+        truth = rows_of(self.truth, start, stop)
+        check_values("truth", truth, start, self.limits)
+        block = read_block(self.band, start, stop, self.limits, self.features, self.segmentation)
+        dtype = np.result_type(truth, block.band.lower, block.band.upper)
+        if any(x.dtype != dtype for x in (truth, block.band.lower, block.band.upper)):
+            truth = truth.astype(dtype)
+            block = Block(
+                start, block.band.map(lambda x: x.astype(dtype)), self.limits, block.features, block.segmentation
+            )
+        return truth, block
+
+    def over_blocks(self, work: Callable[[Array, Block], T], images: Array | None = None) -> Iterator[T]:
+        """`work(truth, block)` over all images in order, or over some (ascending), in blocks run by threads."""
+        size = block_of(self.image_size, len(self) if images is None else len(images))
+        if images is None:
+            return over_rows(lambda a, b: work(*self.read(a, b)), len(self), block=size)
+        return over_rows(lambda a, b: work(*self.gather(images[a:b])), len(images), block=size)
+
+    def gather(self, images: Array) -> tuple[Array, Block]:
+        """Truth and block of some images (ascending)."""
+        if library_of(self.truth) == library_of(self.band.lower) == "numpy" and len(images):
+            part = Pairs(
+                self.truth[images], self.band.map(lambda x: x[images]), self.family, self.limits,
+                None if self.features is None else self.features[images],
+                None if self.segmentation is None else self.segmentation[images],
+            )  # fmt: skip
+            return part.read(0, len(images))
+        rows = [self.read(int(i), int(i) + 1) for i in images]
+        truth = np.concatenate([x for x, _ in rows])
+        return truth, stack_blocks([block for _, block in rows])
+
+    def digests(self) -> list[bytes]:
+        """Fingerprint of each image's truth and band; what they say of a set does not depend on how it is cut."""
+
+        def work(start: int, stop: int) -> list[bytes]:
+            parts = [rows_of(x, start, stop) for x in (self.truth, self.band.lower, self.band.upper)]
+            if self.band.centre is not None:
+                parts.append(rows_of(self.band.centre, start, stop))
+            out = []
+            for i in range(stop - start):
+                state = hashlib.blake2b(digest_size=16)
+                for part in parts:
+                    state.update(part[i].data if part[i].ndim else part[i].tobytes())
+                out.append(state.digest())
+            return out
+
+        return list(chain.from_iterable(over_rows(work, len(self), block=block_of(self.image_size, len(self)))))
+
+
+def read_block(
+    band: Band, start: int, stop: int, limits: Limits, features: Any = None, segmentation: Any = None
+) -> Block:
+    """Images start..stop of a band with what else is known of them, checked."""
+    rows = band.rows(start, stop)
+    check_range(rows, start, limits)
+    if features is not None:
+        features = rows_of(features, start, stop)
+        check_values("features", features, start)
+    if segmentation is not None:
+        segmentation = to_numpy(segmentation[start:stop])
+    return Block(start, rows, limits, features, segmentation)
+
+
+def stack_blocks(blocks: list[Block]) -> Block:
+    """Blocks as one."""
+
+    def stack(parts: list[Any]) -> Any:
+        return None if parts[0] is None else np.concatenate(parts)
+
+    bands = [block.band for block in blocks]
+    lower, upper, centre = (stack([getattr(band, name) for band in bands]) for name in ("lower", "upper", "centre"))
+    band = Band(lower, upper, centre, bands[0].source)
+    return Block(
+        blocks[0].start, band, blocks[0].limits,
+        stack([b.features for b in blocks]), stack([b.segmentation for b in blocks]),
+    )  # fmt: skip
+
+
+def check_range(band: Band, start: int, limits: Limits) -> None:
+    """Refuse a band on another scale than the limits, such as 0..255 for limits (0, 1)."""
+    span = limits[1] - limits[0]
+    if not isfinite(span):
+        return
+    middle = (band.lower.reshape(len(band), -1).mean(axis=1) + band.upper.reshape(len(band), -1).mean(axis=1)) / 2
+    wrong = (middle < limits[0] - span / 2) | (middle > limits[1] + span / 2)
+    if wrong.any():
+        image = int(np.argmax(wrong))
+        raise ValueError(
+            f"band of image {start + image} has mean {middle[image]:.6g}, far outside the limits ({limits[0]:g}, "
+            f"{limits[1]:g}); bring band and truth to one scale, or set limits"
+        )
+
+
+def check_features(features: Any, band: Band) -> Any:
+    """Images known at test time: (n, *pixels) for one, (n, f, *pixels) for f of them, or a list of (n, *pixels)."""
+    if features is None:
+        return None
+    if isinstance(features, list | tuple):
+        features = np.stack([to_numpy(as_array(x, "features")) for x in features], axis=1)
+    features = as_array(features, "features")
+    shape = tuple(features.shape)
+    if shape == band.shape:
+        return features[:, None]
+    if len(shape) == len(band.shape) + 1 and (shape[0], *shape[2:]) == band.shape:
+        return features
+    raise ValueError(
+        f"features have shape {shape}, but the band has {band.shape}; give (n, *pixels) or (n, f, *pixels)"
+    )

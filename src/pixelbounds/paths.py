@@ -1,0 +1,324 @@
+"""Groups to a monotone path of widenings.
+
+A path is a curve t -> widening of each of K groups, nondecreasing in t, fixed before the certifying images are seen.
+It is kept as T knots, and is linear between them. Because every group's widening only grows, each end has one arrival
+time: the first t at which it is covered. Three paths:
+
+scalar    one group, widening = t                                     RCPS
+line      [solution of (P_K) + t * direction], at least the start     K-RCPS
+frontier  groups widen in the order of misses removed per length      ours
+
+**Frontier.** For group k let c_k(w) be the clipped length that widening w adds and m_k(w) the number of missed ends,
+both on the fitting images. Every point of the lower convex hull of (c_k, m_k) is a best trade for that group; going
+through the hull segments of all groups in order of misses removed per unit of length visits (up to one segment) the
+shortest intervals for every risk on the fitting images. Calibrating along that path is RCPS on a nested one-parameter
+family: widenings only grow with t, so intervals are nested and the risk is nonincreasing in t, and the path does not
+depend on the certifying images. The theorem of the paper uses nothing else of its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isfinite
+
+import numpy as np
+
+from .arrays import Array
+from .families import Family, additive
+from .groups import Grouping, Partition, all_entries
+from .kernels import FIXED_POINT, add_lengths, arrivals, count_cells, lower_hull
+from .pairs import Block, Pairs
+from .program import Points, Solution, add_to_cells, blank_cells, points_of, solve, sort_points
+
+KNOTS = 2048
+GAMMAS = tuple(np.linspace(0.3, 0.7, 16))
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """Widenings along the path: knots (K, T), nondecreasing in T."""
+
+    knots: Array
+
+    def __post_init__(self) -> None:
+        if (np.diff(self.knots, axis=1) < 0).any():
+            raise ValueError("a path must be nondecreasing in every group")
+
+    def __len__(self) -> int:
+        return self.knots.shape[1]
+
+    def at(self, position: float) -> Array:
+        """Widenings (K,) at a position between 0 and T - 1; between knots they are rounded up."""
+        j = int(np.ceil(position))
+        if j == position:
+            return self.knots[:, j].copy()
+        low, high = self.knots[:, j - 1], self.knots[:, j]
+        between = low + (position - (j - 1)) * (high - low)
+        return np.minimum(high, between + 2.0**-48 * np.maximum(np.abs(low), np.abs(high)))
+
+    def arrivals(self, label: Array, shortfall: Array) -> Array:
+        """First knot that covers each end, T if none: (e,), (e,) -> (e,)."""
+        return arrivals(self.knots, label, shortfall)
+
+
+def grid_of(pairs: Pairs) -> tuple[float, int, int]:
+    """Scale of a grid of widenings and the octaves that it reaches below and above it; no image is looked at."""
+    span = pairs.limits[1] - pairs.limits[0]
+    if pairs.family is additive and isfinite(span):
+        return span, 14, 0  # widening by the whole range covers everything
+    return (1.0, 14, 14) if isfinite(span) else (1.0, 20, 20)
+
+
+def widening_grid(pairs: Pairs, per_octave: int) -> Array:
+    """The start, then widenings in geometric progression: (points,)."""
+    scale, below, above = grid_of(pairs)
+    octaves = np.linspace(-below, above, per_octave * (below + above) + 1)
+    return np.concatenate([[0.0], scale * 2.0**octaves]) + pairs.family.start
+
+
+# ---------------------------------------------------------------- scalar
+
+
+def scalar_path(pairs: Pairs) -> Path:
+    """One group whose widening is the path's parameter; its knots depend on no image."""
+    return Path(widening_grid(pairs, per_octave=146)[None])
+
+
+# ---------------------------------------------------------------- line
+
+
+def surrogate_points(
+    pairs: Pairs, images: Array, grouping: Grouping, pixels: Array | None = None
+) -> tuple[Points, Array]:
+    """All pixels of the fitting images (or some positions) as weighted points of (P_K), and the pixels per group."""
+    top = _top_reach(pairs, images)
+    chosen = None if pixels is None else np.flatnonzero(pixels)
+
+    def work(truth: Array, block: Block) -> tuple[Array, Array, Array]:
+        entry = np.arange(len(block) * block.image_size)
+        if chosen is not None:
+            entry = (np.arange(len(block))[:, None] * block.image_size + chosen).reshape(-1)
+        half, reach = half_and_reach(pairs.family, truth, block, entry)
+        return grouping.at(block, entry, np.zeros(len(entry), np.uint8)), half, reach
+
+    if len(images) * pairs.image_size <= 2**17 or chosen is not None:  # few: every pixel is a point
+        parts = [np.concatenate(p) for p in zip(*pairs.over_blocks(work, images), strict=True)]
+        points = sort_points(*parts)
+    else:
+        cells = sum(
+            pairs.over_blocks(lambda t, b: add_to_cells(blank_cells(grouping.count), *work(t, b), top), images),
+            start=blank_cells(grouping.count),
+        )
+        points = points_of(cells, top)
+    return points, np.bincount(points.group, points.weight, minlength=grouping.count)
+
+
+def half_and_reach(family: Family, truth: Array, block: Block, entry: Array) -> tuple[Array, Array]:
+    """Half-width and distance of the truth from the middle (additive), or 0 and the widening that covers: (e,) each."""
+    x = np.asarray(truth.reshape(-1)[entry], np.float64)
+    if family is additive:
+        lower, upper = block.clipped(entry)
+        return (upper - lower) / 2, np.abs(x - (lower + upper) / 2)
+    need = np.asarray(family.shortfall(truth, block.band), np.float64).reshape(-1)[entry]
+    if not np.isfinite(need).all():
+        raise ValueError(
+            f"{int((~np.isfinite(need)).sum())} pixels cannot be covered by any widening of the {family.name} family, "
+            "so (P_K) has no solution; use method='rcps' or 'frontier', or the additive family"
+        )
+    return np.zeros(len(entry)), np.maximum(need, 0.0)
+
+
+def _top_reach(pairs: Pairs, images: Array) -> float:
+    span = pairs.limits[1] - pairs.limits[0]
+    if pairs.family is additive and isfinite(span):
+        return span
+
+    def work(truth: Array, block: Block) -> float:
+        half, reach = half_and_reach(pairs.family, truth, block, np.arange(len(block) * block.image_size))
+        return max(float(half.max()), float(reach.max()), 1e-12)
+
+    return max(pairs.over_blocks(work, images))
+
+
+def stratified_pixels(grouping: Grouping, pixels: tuple[int, ...], count: int, rng: np.random.Generator) -> Array:
+    """About `count` pixel positions, in proportion to the groups and at least one of each: (*pixels) -> bool (p,)."""
+    if not isinstance(grouping, Partition):
+        raise ValueError(
+            "d_opt chooses pixel positions by group, which needs groups on the pixel grid ('loss', 'otsu' or a "
+            "partition); leave d_opt out to use every pixel"
+        )
+    labels = grouping.labels.reshape(-1)
+    chosen = np.zeros(len(labels), bool)
+    for k in range(grouping.count):
+        members = np.flatnonzero(labels == k)
+        share = min(len(members), max(1, round(count * len(members) / len(labels))))
+        chosen[rng.choice(members, share, replace=False)] = True
+    return chosen
+
+
+def solve_program(
+    pairs: Pairs,
+    images: Array,
+    grouping: Grouping,
+    risk_level: float,
+    gammas: Sequence[float] = GAMMAS,
+    pixels: Array | None = None,
+) -> Solution:
+    """(P_K) on the fitting images with the gamma of least objective."""
+    points, sizes = surrogate_points(pairs, images, grouping, pixels)
+    cost = sizes
+    if pixels is not None and isinstance(grouping, Partition):  # a sampled pixel stands for its share of its group
+        cost = np.bincount(grouping.labels.reshape(-1), minlength=grouping.count).astype(np.float64)
+        points = points._replace(weight=points.weight * (cost / sizes)[points.group])
+    cost = np.where(cost > 0, cost, 1.0)
+    best: Solution | None = None
+    found: Solution | None = None
+    for gamma in gammas:
+        found = solve(points, cost, risk_level * points.weight.sum(), gamma, start=pairs.family.start, warm=found)
+        if best is None or found.objective < best.objective:
+            best = found
+    assert best is not None
+    return best
+
+
+def line_path(
+    pairs: Pairs, images: Array, grouping: Grouping, offset: Array, direction: Array, risk_level: float
+) -> Path:
+    """[offset + t * direction], at least the start: knots dense where the fitting images meet the risk level."""
+    start = pairs.family.start
+    moving = direction > 0
+    kinks = (start - offset[moving]) / direction[moving]
+
+    def work(truth: Array, block: Block) -> Array:
+        entry, side, need = block.missed(truth, pairs.family)
+        label = grouping.at(block, entry, side)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            times = (need - offset[label]) / direction[label]
+        return times[~np.isnan(times)]
+
+    times = np.sort(np.concatenate(list(pairs.over_blocks(work, images))))[::-1]
+    allowed = int(risk_level * len(images) * pairs.image_size)
+    least = float(kinks.min())  # every group at the start
+    middle = max(least, float(times[allowed])) if allowed < len(times) else least
+    finite = times[np.isfinite(times)]
+    scale, below, above = grid_of(pairs)
+    reach = (scale * 2.0**above + np.abs(offset).max()) / direction[moving].min()
+    most = max(reach, float(finite[0]) * 2 if len(finite) else reach)
+    middle = min(middle, most)
+    halvings = 2.0 ** np.linspace(-below - above, 0, KNOTS // 2)
+    t = np.unique(np.concatenate([
+        kinks, [least, middle, most], middle + (most - middle) * halvings, middle - (middle - least) * halvings,
+    ]))  # fmt: skip
+    return Path(np.maximum(offset[:, None] + direction[:, None] * t[None], start))
+
+
+# ---------------------------------------------------------------- frontier
+
+
+@dataclass(frozen=True, eq=False)
+class Trades:
+    """What widening buys on the fitting images: misses left and clipped length added at the edges (E,), (K, E) each."""
+
+    edges: Array
+    missed: Array
+    length: Array
+    entries: int
+
+
+def trades(pairs: Pairs, images: Array, grouping: Grouping) -> Trades:
+    """Misses and clipped lengths of every group along a grid of widenings, as exact integer sums."""
+    edges = widening_grid(pairs, per_octave=46)
+    unit = _length_unit(pairs, images)
+
+    def work(truth: Array, block: Block) -> tuple[Array, Array]:
+        counts = np.zeros((grouping.count, len(edges) + 1), np.int64)
+        entry, side, need = block.missed(truth, pairs.family)
+        count_cells(edges, grouping.at(block, entry, side), need, counts)
+        label = grouping.at(block, *all_entries(block))
+        return counts, _length_sums(pairs.family, block, label, edges, unit, grouping.count)
+
+    counts, sums = (np.asarray(sum(part)) for part in zip(*pairs.over_blocks(work, images), strict=True))
+    missed = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1][:, 1:]
+    length = _lengths(sums, edges - pairs.family.start) * (unit / FIXED_POINT)
+    return Trades(edges, missed, length, len(images) * pairs.image_size)
+
+
+def _length_unit(pairs: Pairs, images: Array) -> float:
+    """What fixed-point lengths are measured in: the range of the images."""
+    span = pairs.limits[1] - pairs.limits[0]
+    if isfinite(span):
+        return span
+    widths = pairs.over_blocks(lambda truth, block: float(np.max(block.band.upper - block.band.lower)), images)
+    return max(max(widths), 1e-12)
+
+
+def _length_sums(family: Family, block: Block, label: Array, edges: Array, unit: float, k: int) -> Array:
+    """Fixed-point sums from which lengths at the edges follow: (2, K, E + 1) for linear ends, else (K, E)."""
+    band = block.band_for(family)
+    least, most = block.limits
+    if family.ends is not None:
+        at = family.ends(band)
+        slope = [np.broadcast_to(s, block.band.shape).reshape(-1) for s in (at.lower_slope, at.upper_slope)]
+        room = [np.maximum(at.lower - least, 0).reshape(-1), np.maximum(most - at.upper, 0).reshape(-1)]
+        sums = np.zeros((2, k, len(edges) + 1), np.int64)
+        add_lengths(edges - family.start, label, np.concatenate(slope), np.concatenate(room), unit, sums[0], sums[1])
+        return sums
+    out = np.empty((k, len(edges)), np.int64)
+    base = [np.clip(end, least, most).reshape(-1) for end in family.widen(band, np.float64(family.start))]
+    for e, edge in enumerate(edges):
+        lower, upper = (np.clip(end, least, most).reshape(-1) for end in family.widen(band, np.float64(edge)))
+        gained = np.rint(np.concatenate([base[0] - lower, upper - base[1]]) * (FIXED_POINT / unit))
+        out[:, e] = np.bincount(label, gained, minlength=k).astype(np.int64)  # integers below 2**53: exact
+    return out
+
+
+def _lengths(sums: Array, widening: Array) -> Array:
+    """Lengths at the edges, (K, E): ends with room left grow by slope * widening, the others have used their room."""
+    if sums.ndim == 2:
+        return sums.astype(np.float64)
+    slopes, rooms = sums
+    full = np.cumsum(rooms, axis=1)[:, :-1]
+    growing = np.cumsum(slopes[:, ::-1], axis=1)[:, ::-1][:, 1:]
+    return full + growing * widening
+
+
+def frontier_path(found: Trades, risk_level: float) -> Path:
+    """Widen the groups in the order of misses removed per length: the traversal of all hulls, thinned to knots."""
+    group, edge, gain, price = [], [], [], []
+    for k, (cost, missed) in enumerate(zip(found.length, found.missed, strict=True)):
+        hull = lower_hull(cost, missed)
+        for a, b in pairwise(hull):  # each cell of a segment is one step, at the segment's price
+            steps = np.arange(a + 1, b + 1)
+            group.append(np.full(len(steps), k))
+            edge.append(steps)
+            gain.append(missed[steps - 1] - missed[steps])
+            price.append(np.full(len(steps), (cost[b] - cost[a]) / (missed[a] - missed[b])))
+    if not group:  # nothing was missed on the fitting images: widen all groups alike
+        return Path(np.broadcast_to(found.edges, found.missed.shape).copy())
+    groups, edges, gains, prices = (np.concatenate(part) for part in (group, edge, gain, price))
+    order = np.argsort(prices, kind="stable")
+    groups, edges = groups[order], edges[order]
+    risk = 1 - np.cumsum(gains[order]) / found.missed[:, 0].sum()
+    risk = risk * found.missed[:, 0].sum() / found.entries
+    chosen = _knots_by_risk(risk, risk_level)
+    reached = np.zeros((len(found.missed), len(chosen) + 1), np.int64)  # edge index of each group at each knot
+    for k in range(len(found.missed)):
+        mine = np.flatnonzero(groups == k)
+        done = np.searchsorted(mine, chosen, side="right")
+        reached[k, 1:] = np.concatenate([[0], edges[mine]])[done]
+    widest = found.edges[reached]
+    last = found.edges[-1]  # beyond what the fitting images needed: all groups together, to the widest
+    fade = np.linspace(0, 1, 65)[1:] ** 2
+    tail = widest[:, -1:] + fade * (last - widest[:, -1:])
+    return Path(np.maximum.accumulate(np.concatenate([widest, tail], axis=1), axis=1))
+
+
+def _knots_by_risk(risk: Array, risk_level: float) -> Array:
+    """Steps to keep as knots: dense in risk about the level, sparse elsewhere."""
+    dense = np.linspace(2.5 * risk_level, risk_level / 10, 3 * KNOTS // 4)
+    sparse = np.linspace(float(risk[0]), 0, KNOTS // 8)
+    tail = risk_level / 10 * 2.0 ** -np.linspace(0, 12, KNOTS // 8)
+    at = np.searchsorted(-risk, -np.concatenate([dense, sparse, tail]))
+    return np.unique(np.append(np.minimum(at, len(risk) - 1), len(risk) - 1))

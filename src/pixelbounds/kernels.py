@@ -72,6 +72,42 @@ def count_above(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return out
 
 
+@njit(nogil=True, cache=True)
+def survey(
+    truth: np.ndarray, lower: np.ndarray, upper: np.ndarray, least: float, most: float, span: float
+) -> tuple[int, int, int]:
+    """How many entries are in order, missed by the clipped band, and far from the limits: three counts in one read.
+
+    In order: truth within the limits, lower at most upper, both finite. Far: the band lies half a span outside.
+    """
+    huge = np.finfo(lower.dtype).max
+    low_limit = lower.dtype.type(max(least, -huge))
+    high_limit = lower.dtype.type(min(most, huge))
+    below = lower.dtype.type(max(least - span / 2, -huge))
+    above = lower.dtype.type(min(most + span / 2, huge))
+    good, missed, far = 0, 0, 0
+    for j in range(len(truth)):
+        x, low, high = truth[j], lower[j], upper[j]
+        good += (x >= low_limit) & (x <= high_limit) & (low <= high) & (low >= -huge) & (high <= huge)
+        missed += ((x < low) & (x < high_limit)) | ((x > high) & (x > low_limit))
+        far += (high < below) | (low > above)
+    return good, missed, far
+
+
+_LANES = 256
+
+
+@njit(nogil=True, cache=True)
+def fingerprint(words: np.ndarray, state: np.ndarray) -> None:
+    """Fold 32-bit words into 256 lanes of state; each step is one to one, so a changed word always shows."""
+    whole = len(words) // _LANES * _LANES
+    for start in range(0, whole, _LANES):
+        for lane in range(_LANES):
+            state[lane] = (state[lane] ^ words[start + lane]) * np.uint32(16777619)
+    for i in range(whole, len(words)):
+        state[i - whole] = (state[i - whole] ^ words[i]) * np.uint32(16777619)
+
+
 # ---------------------------------------------------------------- order statistics of samples
 
 _PIXELS = 256  # a block of pixels whose tails stay in the first-level cache
@@ -119,13 +155,43 @@ def tails(samples: np.ndarray, start: int, stop: int, rank: int, low: np.ndarray
 # ---------------------------------------------------------------- arrival times
 
 
+_KEY = 45  # a positive float64 shifted by this keeps its exponent and 7 bits: 128 keys per octave, in order
+
+
+def index_knots(knots: np.ndarray) -> tuple[int, np.ndarray]:
+    """Index of rows of nondecreasing knots (K, T) by a value's leading bits: first key, and starts (K, keys + 1)."""
+    positive = knots[knots > 0]
+    if not len(positive):
+        return 0, np.zeros((len(knots), 1), np.int32)
+    keys = np.array([positive.min(), positive.max()]).view(np.int64) >> _KEY
+    edges = (np.arange(keys[0], keys[1] + 2, dtype=np.int64) << _KEY).view(np.float64)
+    return int(keys[0]), _starts(np.ascontiguousarray(knots), edges)
+
+
 @njit(nogil=True, cache=True)
-def first_at_least(edges: np.ndarray, value: float) -> int:
-    """Index of the first edge that is at least `value`; len(edges) if none is."""
-    low, high = 0, len(edges)
+def _starts(knots: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    out = np.empty((len(knots), len(edges)), np.int32)
+    for k in range(len(knots)):
+        at = 0
+        for e in range(len(edges)):
+            while at < knots.shape[1] and knots[k, at] < edges[e]:
+                at += 1
+            out[k, e] = at
+    return out
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _first_at_least(knots: np.ndarray, starts: np.ndarray, key: int, value: float) -> int:
+    """Index of the first knot that is at least a value, len(knots) if none is; `key` counts from the first key."""
+    if key < 0:
+        low, high = 0, starts[0]
+    elif key >= len(starts) - 1:
+        low, high = starts[-1], len(knots)
+    else:
+        low, high = starts[key], starts[key + 1]
     while low < high:
-        middle = (low + high) // 2
-        if edges[middle] < value:
+        middle = (low + high) >> 1
+        if knots[middle] < value:
             low = middle + 1
         else:
             high = middle
@@ -133,57 +199,41 @@ def first_at_least(edges: np.ndarray, value: float) -> int:
 
 
 @njit(nogil=True, cache=True)
-def bins(edges: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Bin of each value between inner edges: (b - 1,), (e,) -> (e,) in 0..b-1; a value on an edge goes below it."""
-    out = np.empty(len(values), np.int32)
-    for i in range(len(values)):
-        out[i] = first_at_least(edges, values[i])
+def _arrivals(
+    knots: np.ndarray, first: int, starts: np.ndarray, label: np.ndarray, value: np.ndarray, bits: np.ndarray
+) -> np.ndarray:
+    out = np.empty(len(label), np.int32)
+    for i in range(len(label)):
+        k = label[i]
+        out[i] = _first_at_least(knots[k], starts[k], (bits[i] >> _KEY) - first, value[i])
     return out
 
 
-@njit(nogil=True, cache=True)
-def count_missed(truth: np.ndarray, lower: np.ndarray, upper: np.ndarray, least: float, most: float) -> int:
-    """Entries outside their band once the band is clipped to [least, most]."""
-    count = 0
-    for j in range(len(truth)):
-        low = min(max(lower[j], least), most)
-        high = min(max(upper[j], least), most)
-        count += (truth[j] < low) | (truth[j] > high)
-    return count
+def arrivals(knots: np.ndarray, index: tuple[int, np.ndarray], label: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """First knot of its group that is at least each value (> 0): knots (K, T), (e,), (e,) -> (e,) in 0..T (T: none)."""
+    value = np.ascontiguousarray(value, np.float64)
+    return _arrivals(knots, *index, label, value, value.view(np.int64))
 
 
 @njit(nogil=True, cache=True)
 def collect_missed(
-    truth: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    least: float,
-    most: float,
-    entry: np.ndarray,
-    side: np.ndarray,
-    shortfall: np.ndarray,
-) -> None:
-    """Write index, end and additive shortfall of every entry outside its clipped band."""
+    truth: np.ndarray, lower: np.ndarray, upper: np.ndarray, least: float, most: float, entry: np.ndarray,
+    side: np.ndarray, shortfall: np.ndarray,
+) -> None:  # fmt: skip
+    """Write index, end and additive shortfall of every entry outside its clipped band; outputs have one place to spare.
+
+    Every entry is written and the place advances only after a miss: no branch depends on the data.
+    """
     at = 0
     for j in range(len(truth)):
-        low = min(max(lower[j], least), most)
-        high = min(max(upper[j], least), most)
-        x = truth[j]
-        if x < low:
-            entry[at], side[at], shortfall[at] = j, 0, np.float64(low) - np.float64(x)
-            at += 1
-        elif x > high:
-            entry[at], side[at], shortfall[at] = j, 1, np.float64(x) - np.float64(high)
-            at += 1
-
-
-@njit(nogil=True, cache=True)
-def arrivals(knots: np.ndarray, label: np.ndarray, shortfall: np.ndarray) -> np.ndarray:
-    """First path point whose widening covers each entry: knots (K, T), (e,), (e,) -> (e,) in 0..T (T: never)."""
-    out = np.empty(len(label), np.int32)
-    for i in range(len(label)):
-        out[i] = first_at_least(knots[label[i]], shortfall[i])
-    return out
+        low = min(max(np.float64(lower[j]), least), most)
+        high = min(max(np.float64(upper[j]), least), most)
+        x = np.float64(truth[j])
+        below, above = low - x, x - high
+        entry[at] = j
+        side[at] = above > 0
+        shortfall[at] = max(below, above)
+        at += int((below > 0) | (above > 0))
 
 
 @njit(nogil=True, cache=True)
@@ -198,31 +248,81 @@ def count_arrivals(image: np.ndarray, arrival: np.ndarray, n: int, points: int) 
     return out[:, 1:]
 
 
+# ---------------------------------------------------------------- features of the band
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _cell(value: float, low: float, per_cell: float, cells: int) -> int:
+    return min(max(int((value - low) * per_cell), 0), cells - 1)
+
+
+@njit(nogil=True, cache=True)
+def band_cells(
+    lower: np.ndarray, upper: np.ndarray, least: float, most: float, low: np.ndarray, per_cell: np.ndarray,
+    out: np.ndarray,
+) -> None:  # fmt: skip
+    """Count ends in cells of width, room and level of the clipped band: out (3, cells); room needs finite limits."""
+    cells = out.shape[1]
+    for j in range(len(lower)):
+        a = min(max(np.float64(lower[j]), least), most)
+        b = min(max(np.float64(upper[j]), least), most)
+        out[0, _cell(b - a, low[0], per_cell[0], cells)] += 2
+        if per_cell[1] > 0:
+            out[1, _cell(a - least, low[1], per_cell[1], cells)] += 1
+            out[1, _cell(most - b, low[1], per_cell[1], cells)] += 1
+        out[2, _cell((a + b) / 2, low[2], per_cell[2], cells)] += 2
+
+
+@njit(nogil=True, cache=True)
+def band_labels(
+    lower: np.ndarray, upper: np.ndarray, least: float, most: float, low: np.ndarray, per_cell: np.ndarray,
+    bin_of: np.ndarray, bins: np.ndarray, by_side: bool, table: np.ndarray, entry: np.ndarray, side: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """Group of some ends: bins of width, room and level, (3, cells), combined and looked up in `table`: (e,)."""
+    cells = bin_of.shape[1]
+    out = np.empty(len(entry), np.int32)
+    for i in range(len(entry)):
+        a = min(max(np.float64(lower[entry[i]]), least), most)
+        b = min(max(np.float64(upper[entry[i]]), least), most)
+        at = np.int64(side[i]) if by_side else 0
+        if bins[0] > 1:
+            at = at * bins[0] + bin_of[0, _cell(b - a, low[0], per_cell[0], cells)]
+        if bins[1] > 1:
+            room = most - b if side[i] else a - least
+            at = at * bins[1] + bin_of[1, _cell(room, low[1], per_cell[1], cells)]
+        if bins[2] > 1:
+            at = at * bins[2] + bin_of[2, _cell((a + b) / 2, low[2], per_cell[2], cells)]
+        out[i] = table[at]
+    return out
+
+
 # ---------------------------------------------------------------- fitting statistics
 
 
 @njit(nogil=True, cache=True)
-def count_cells(edges: np.ndarray, label: np.ndarray, value: np.ndarray, out: np.ndarray) -> None:
-    """Add one to out[group, first edge at least the value]; out is (K, len(edges) + 1)."""
+def add_counts(label: np.ndarray, cell: np.ndarray, out: np.ndarray) -> None:
+    """Add one to out[group, cell]."""
     for i in range(len(label)):
-        out[label[i], first_at_least(edges, value[i])] += 1
+        out[label[i], cell[i]] += 1
 
 
 @njit(nogil=True, cache=True)
 def add_lengths(
-    edges: np.ndarray, label: np.ndarray, slope: np.ndarray, room: np.ndarray, unit: float, slopes: np.ndarray,
+    label: np.ndarray, cell: np.ndarray, slope: np.ndarray, room: np.ndarray, unit: float, slopes: np.ndarray,
     rooms: np.ndarray,
 ) -> None:  # fmt: skip
     """Add ends whose length grows by slope * widening until their room is used up: fixed-point sums per cell.
 
-    The cell of an end is the first edge at which its room is used up; slopes and rooms are (K, len(edges) + 1).
+    The cell of an end is the first edge at which its room is used up; slopes and rooms are (K, edges + 1). One slope
+    may stand for all.
     """
+    last = slopes.shape[1] - 1
+    fixed = FIXED_POINT / unit
     for i in range(len(label)):
-        full = room[i] / slope[i] if slope[i] > 0 else np.inf
-        cell = first_at_least(edges, full)
-        slopes[label[i], cell] += np.int64(slope[i] / unit * FIXED_POINT + 0.5)
-        if cell < len(edges):  # room that no edge uses up is never summed
-            rooms[label[i], cell] += np.int64(room[i] / unit * FIXED_POINT + 0.5)
+        rate = slope[i] if len(slope) > 1 else slope[0]
+        slopes[label[i], cell[i]] += np.int64(rate * fixed + 0.5)
+        if cell[i] < last:  # room that no edge uses up is never summed
+            rooms[label[i], cell[i]] += np.int64(room[i] * fixed + 0.5)
 
 
 # ---------------------------------------------------------------- betting
@@ -251,26 +351,55 @@ def betting_wealth(losses: np.ndarray, level: float, failure_prob: float) -> flo
 
 @njit(nogil=True, cache=True)
 def surrogate(
-    widening: np.ndarray, q: float, group: np.ndarray, half: np.ndarray, reach: np.ndarray, weight: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sum of the l-gamma losses of each group with its first and second derivative in the group's widening."""
-    value = np.zeros(len(widening))
-    slope = np.zeros(len(widening))
-    curve = np.zeros(len(widening))
-    for i in range(len(group)):
-        k = group[i]
-        span = half[i] + widening[k]
-        if span > 0:
-            scaled = (1 + q) * reach[i] / span
-            if scaled > q:
-                value[k] += weight[i] * (scaled - q)
-                slope[k] -= weight[i] * scaled / span
-                curve[k] += 2 * weight[i] * scaled / (span * span)
-        elif reach[i] > 0:
-            value[k] = np.inf
-            slope[k] = -np.inf
-            curve[k] = np.inf
+    w: float, q: float, half: np.ndarray, reach: np.ndarray, weight: np.ndarray
+) -> tuple[float, float, float]:
+    """Sum of the l-gamma losses of a group's points at widening w, with its first and second derivative."""
+    value, slope, curve = 0.0, 0.0, 0.0
+    for i in range(len(half)):
+        span = half[i] + w
+        scaled = (1 + q) * reach[i] / span
+        if scaled > q:
+            value += weight[i] * (scaled - q)
+            slope -= weight[i] * scaled / span
+            curve += 2 * weight[i] * scaled / (span * span)
     return value, slope, curve
+
+
+@njit(nogil=True, cache=True)
+def minimise_groups(
+    mu: float, q: float, cost: np.ndarray, start: np.ndarray, half: np.ndarray, reach: np.ndarray, weight: np.ndarray,
+    least: float, most: np.ndarray, tolerance: float, w: np.ndarray,
+) -> float:  # fmt: skip
+    """Minimise cost * w + mu * loss(w) over w in [least, most] in every group, from the guess w; gives the total loss.
+
+    Points of group k are start[k]..start[k + 1]. Newton steps on the derivative, kept within a bracket; where a loss
+    ends, the derivative jumps, so the bracket may have to be halved instead.
+    """
+    total = 0.0
+    for k in range(len(cost)):
+        h, r, m = half[start[k] : start[k + 1]], reach[start[k] : start[k + 1]], weight[start[k] : start[k + 1]]
+        low, high = least, max(most[k], least)
+        at = min(max(w[k], low), high)
+        value, slope, curve = surrogate(at, q, h, r, m)
+        for _ in range(200):
+            gradient = cost[k] + mu * slope
+            if gradient < 0:
+                low = at
+            else:
+                high = at
+            if high - low <= tolerance * high or (gradient >= 0 and at <= least):
+                break
+            following = at - gradient / (mu * curve) if curve > 0 else low
+            if not low < following < high:
+                following = (low + high) / 2
+            step = abs(following - at)
+            at = following
+            value, slope, curve = surrogate(at, q, h, r, m)
+            if step <= tolerance * at:
+                break
+        w[k] = at
+        total += value
+    return total
 
 
 @njit(nogil=True, cache=True)

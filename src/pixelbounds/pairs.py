@@ -6,7 +6,6 @@ the whole calibration set as the user gave it: in memory, in a store, on a devic
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -15,9 +14,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .arrays import Array, Band, Limits, as_array, check_values, library_of, rows_of, to_numpy
+from .arrays import Array, Band, Limits, as_array, check_values, library_of, rows_of, to_numpy, trusted_band
 from .families import Family, additive, check_fits
-from .kernels import LOWER, UPPER, block_of, collect_missed, count_missed, over_rows
+from .kernels import LOWER, UPPER, block_of, collect_missed, fingerprint, over_rows, survey
 
 T = TypeVar("T")
 Entries = tuple[Array, Array, Array]  # flat index within the block, end (LOWER or UPPER), shortfall: (e,) each
@@ -32,6 +31,7 @@ class Block:
     limits: Limits
     features: Array | None = None
     segmentation: Array | None = None
+    outside: int | None = None  # entries outside the clipped band, where that was counted already
 
     def __len__(self) -> int:
         return len(self.band)
@@ -56,10 +56,10 @@ class Block:
         """Entries that the narrowest set of the family misses."""
         if family is additive:
             parts = [x.reshape(-1) for x in (truth, self.band.lower, self.band.upper)]
-            count = count_missed(*parts, *self.limits)
-            entry, side, shortfall = np.empty(count, np.int64), np.empty(count, np.uint8), np.empty(count)
+            count = survey(*parts, *self.limits, 0.0)[1] if self.outside is None else self.outside
+            entry, side, shortfall = np.empty(count + 1, np.int64), np.empty(count + 1, np.uint8), np.empty(count + 1)
             collect_missed(*parts, *self.limits, entry, side, shortfall)
-            return entry, side, shortfall
+            return entry[:-1], side[:-1], shortfall[:-1]
         need = np.asarray(family.shortfall(truth, self.band), np.float64).reshape(-1)
         entry = np.flatnonzero(~(need <= family.start))
         lower, _ = family.widen(self.band, np.float64(family.start))
@@ -92,15 +92,19 @@ class Pairs:
     def read(self, start: int, stop: int) -> tuple[Array, Block]:
         """Truth and block of images start..stop, checked and of one dtype."""
         truth = rows_of(self.truth, start, stop)
-        check_values("truth", truth, start, self.limits)
-        block = read_block(self.band, start, stop, self.limits, self.features, self.segmentation)
-        dtype = np.result_type(truth, block.band.lower, block.band.upper)
-        if any(x.dtype != dtype for x in (truth, block.band.lower, block.band.upper)):
-            truth = truth.astype(dtype)
-            block = Block(
-                start, block.band.map(lambda x: x.astype(dtype)), self.limits, block.features, block.segmentation
-            )
-        return truth, block
+        parts = [rows_of(x, start, stop) for x in (self.band.lower, self.band.upper)]
+        dtype = np.result_type(truth, *parts)
+        truth, lower, upper = (x if x.dtype == dtype else x.astype(dtype) for x in (truth, *parts))
+        span = self.limits[1] - self.limits[0]
+        flat = [x.reshape(-1) for x in (truth, lower, upper)]
+        good, outside, far = survey(*flat, *self.limits, span)
+        if good < truth.size or far > 0 or self.band.centre is not None:  # the slow road finds out what and where
+            check_values("truth", truth, start, self.limits)
+            check_range(self.band.rows(start, stop), start, self.limits)
+        centre = None if self.band.centre is None else rows_of(self.band.centre, start, stop).astype(dtype)
+        features, segmentation = _known(self.features, self.segmentation, start, stop)
+        band = trusted_band(lower, upper, centre, self.band.source)
+        return truth, Block(start, band, self.limits, features, segmentation, outside)
 
     def over_blocks(self, work: Callable[[Array, Block], T], images: Array | None = None) -> Iterator[T]:
         """`work(truth, block)` over all images in order, or over some (ascending), in blocks run by threads."""
@@ -131,10 +135,10 @@ class Pairs:
                 parts.append(rows_of(self.band.centre, start, stop))
             out = []
             for i in range(stop - start):
-                state = hashlib.blake2b(digest_size=16)
+                state = np.full(256, 2166136261, np.uint32)
                 for part in parts:
-                    state.update(part[i].data if part[i].ndim else part[i].tobytes())
-                out.append(state.digest())
+                    fingerprint(part[i].reshape(-1).view(np.uint32), state)
+                out.append(state.tobytes())
             return out
 
         return list(chain.from_iterable(over_rows(work, len(self), block=block_of(self.image_size, len(self)))))
@@ -146,12 +150,17 @@ def read_block(
     """Images start..stop of a band with what else is known of them, checked."""
     rows = band.rows(start, stop)
     check_range(rows, start, limits)
+    return Block(start, rows, limits, *_known(features, segmentation, start, stop))
+
+
+def _known(features: Any, segmentation: Any, start: int, stop: int) -> tuple[Array | None, Array | None]:
+    """What else is known of images start..stop, checked."""
     if features is not None:
         features = rows_of(features, start, stop)
         check_values("features", features, start)
     if segmentation is not None:
         segmentation = to_numpy(segmentation[start:stop])
-    return Block(start, rows, limits, features, segmentation)
+    return features, segmentation
 
 
 def stack_blocks(blocks: list[Block]) -> Block:

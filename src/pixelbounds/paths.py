@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from math import isfinite
 
@@ -28,7 +29,7 @@ import numpy as np
 from .arrays import Array
 from .families import Family, additive
 from .groups import Grouping, Partition, all_entries
-from .kernels import FIXED_POINT, add_lengths, arrivals, count_cells, lower_hull
+from .kernels import FIXED_POINT, add_counts, add_lengths, arrivals, index_knots, lower_hull
 from .pairs import Block, Pairs
 from .program import Points, Solution, add_to_cells, blank_cells, points_of, solve, sort_points
 
@@ -60,7 +61,11 @@ class Path:
 
     def arrivals(self, label: Array, shortfall: Array) -> Array:
         """First knot that covers each end, T if none: (e,), (e,) -> (e,)."""
-        return arrivals(self.knots, label, shortfall)
+        return arrivals(self.knots, self._index, label, shortfall)
+
+    @cached_property
+    def _index(self) -> tuple[int, Array]:
+        return index_knots(self.knots)
 
 
 def grid_of(pairs: Pairs) -> tuple[float, int, int]:
@@ -198,14 +203,16 @@ def line_path(
             times = (need - offset[label]) / direction[label]
         return times[~np.isnan(times)]
 
-    times = np.sort(np.concatenate(list(pairs.over_blocks(work, images))))[::-1]
+    times = np.concatenate(list(pairs.over_blocks(work, images)))
     allowed = int(risk_level * len(images) * pairs.image_size)
     least = float(kinks.min())  # every group at the start
-    middle = max(least, float(times[allowed])) if allowed < len(times) else least
-    finite = times[np.isfinite(times)]
+    middle = least
+    if allowed < len(times):  # the time at which just the allowed number of ends is still to come
+        middle = max(least, float(np.partition(times, len(times) - 1 - allowed)[len(times) - 1 - allowed]))
+    latest = float(times[np.isfinite(times)].max(initial=0.0))
     scale, below, above = grid_of(pairs)
     reach = (scale * 2.0**above + np.abs(offset).max()) / direction[moving].min()
-    most = max(reach, float(finite[0]) * 2 if len(finite) else reach)
+    most = max(reach, 2 * latest)
     middle = min(middle, most)
     halvings = 2.0 ** np.linspace(-below - above, 0, KNOTS // 2)
     t = np.unique(np.concatenate([
@@ -227,15 +234,27 @@ class Trades:
     entries: int
 
 
+class Ladder:
+    """Ascending edges, and for each value of at least 0 the first edge that is at least the value."""
+
+    def __init__(self, edges: Array) -> None:
+        self.path = Path(edges[None])
+
+    def cells(self, value: Array) -> Array:
+        """(e,) -> (e,) in 0..E (E: beyond the last edge)."""
+        return self.path.arrivals(np.zeros(len(value), np.int8), value)
+
+
 def trades(pairs: Pairs, images: Array, grouping: Grouping) -> Trades:
     """Misses and clipped lengths of every group along a grid of widenings, as exact integer sums."""
     edges = widening_grid(pairs, per_octave=46)
     unit = _length_unit(pairs, images)
+    ladder = Ladder(edges)
 
     def work(truth: Array, block: Block) -> tuple[Array, Array]:
         counts = np.zeros((grouping.count, len(edges) + 1), np.int64)
         entry, side, need = block.missed(truth, pairs.family)
-        count_cells(edges, grouping.at(block, entry, side), need, counts)
+        add_counts(grouping.at(block, entry, side), ladder.cells(need), counts)
         label = grouping.at(block, *all_entries(block))
         return counts, _length_sums(pairs.family, block, label, edges, unit, grouping.count)
 
@@ -260,10 +279,15 @@ def _length_sums(family: Family, block: Block, label: Array, edges: Array, unit:
     least, most = block.limits
     if family.ends is not None:
         at = family.ends(band)
-        slope = [np.broadcast_to(s, block.band.shape).reshape(-1) for s in (at.lower_slope, at.upper_slope)]
-        room = [np.maximum(at.lower - least, 0).reshape(-1), np.maximum(most - at.upper, 0).reshape(-1)]
+        room = np.concatenate([(at.lower - least).reshape(-1), (most - at.upper).reshape(-1)])
+        np.maximum(room, 0, out=room)
+        slope = np.ones(1)
+        if np.size(at.lower_slope) > 1:
+            slope = np.concatenate([at.lower_slope.reshape(-1), at.upper_slope.reshape(-1)])
         sums = np.zeros((2, k, len(edges) + 1), np.int64)
-        add_lengths(edges - family.start, label, np.concatenate(slope), np.concatenate(room), unit, sums[0], sums[1])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            used_up = room if len(slope) == 1 else np.where(slope > 0, room / slope, np.inf)
+        add_lengths(label, Ladder(edges - family.start).cells(used_up), slope, room, unit, sums[0], sums[1])
         return sums
     out = np.empty((k, len(edges)), np.int64)
     base = [np.clip(end, least, most).reshape(-1) for end in family.widen(band, np.float64(family.start))]
@@ -286,28 +310,27 @@ def _lengths(sums: Array, widening: Array) -> Array:
 
 def frontier_path(found: Trades, risk_level: float) -> Path:
     """Widen the groups in the order of misses removed per length: the traversal of all hulls, thinned to knots."""
-    group, edge, gain, price = [], [], [], []
-    for k, (cost, missed) in enumerate(zip(found.length, found.missed, strict=True)):
+    start, steps, price = [0], [], []
+    for cost, missed in zip(found.length, found.missed, strict=True):
         hull = lower_hull(cost, missed)
-        for a, b in pairwise(hull):  # each cell of a segment is one step, at the segment's price
-            steps = np.arange(a + 1, b + 1)
-            group.append(np.full(len(steps), k))
-            edge.append(steps)
-            gain.append(missed[steps - 1] - missed[steps])
-            price.append(np.full(len(steps), (cost[b] - cost[a]) / (missed[a] - missed[b])))
-    if not group:  # nothing was missed on the fitting images: widen all groups alike
+        segment = np.diff(hull)  # each cell of a hull segment is one step, at the price of the segment
+        steps.append(np.arange(hull[0] + 1, hull[-1] + 1))
+        price.append(np.repeat(np.diff(cost[hull]) / -np.diff(missed[hull]), segment))
+        start.append(start[-1] + len(steps[-1]))
+    group = np.repeat(np.arange(len(steps)), np.diff(start))
+    edge = np.concatenate(steps)
+    if not len(edge):  # nothing was missed on the fitting images: widen all groups alike
         return Path(np.broadcast_to(found.edges, found.missed.shape).copy())
-    groups, edges, gains, prices = (np.concatenate(part) for part in (group, edge, gain, price))
-    order = np.argsort(prices, kind="stable")
-    groups, edges = groups[order], edges[order]
-    risk = 1 - np.cumsum(gains[order]) / found.missed[:, 0].sum()
-    risk = risk * found.missed[:, 0].sum() / found.entries
+    order = np.argsort(np.concatenate(price), kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    gain = found.missed[group, edge - 1] - found.missed[group, edge]
+    risk = (found.missed[:, 0].sum() - np.cumsum(gain[order])) / found.entries
     chosen = _knots_by_risk(risk, risk_level)
     reached = np.zeros((len(found.missed), len(chosen) + 1), np.int64)  # edge index of each group at each knot
-    for k in range(len(found.missed)):
-        mine = np.flatnonzero(groups == k)
-        done = np.searchsorted(mine, chosen, side="right")
-        reached[k, 1:] = np.concatenate([[0], edges[mine]])[done]
+    for k, (a, b) in enumerate(pairwise(start)):
+        done = np.searchsorted(place[a:b], chosen, side="right")  # within a group the order is along its hull
+        reached[k, 1:] = np.concatenate([[0], edge[a:b]])[done]
     widest = found.edges[reached]
     last = found.edges[-1]  # beyond what the fitting images needed: all groups together, to the widest
     fade = np.linspace(0, 1, 65)[1:] ** 2

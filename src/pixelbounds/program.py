@@ -10,14 +10,18 @@ searches solve it to rounding. Points may be single pixels or the means of fine 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from .arrays import Array
-from .kernels import FIXED_POINT, add_points, surrogate
+from .kernels import FIXED_POINT, add_points, minimise_groups
 
+Respond = Callable[[float, Array, float], tuple[Array, float]]
+
+_TOLERANCE = 1e-8  # relative, of widenings and of the budget
 _SIZE = 0.05  # relative size of a cell; the surrogate risk of cells is within about _SIZE**2 / 24 of the pixels'
 _SPAN = 2**-10  # halves and reaches below this share of the greatest are one cell
 
@@ -53,79 +57,54 @@ def sort_points(group: Array, half: Array, reach: Array, weight: Array | None = 
 def solve(
     points: Points, cost: Array, budget: float, gamma: float, *, start: float = 0.0, warm: Solution | None = None
 ) -> Solution:
-    """Widenings of at least `start` of least total cost: cost (K,) -> Solution."""
+    """Widenings of at least `start` of least total cost: cost (K,) -> Solution. `warm`: a solution for a near gamma."""
     q = gamma / (1 - gamma)
     cost = np.asarray(cost, np.float64)
-    k = len(cost)
-    live = (1 + q) * points.reach > q * (points.half + start)  # the others are 0 at every widening
+    live = (1 + q) * points.reach > q * (points.half + start)  # the others lose nothing at any widening
     group, half, reach, weight = (part[live] for part in points)
-    top = np.full(k, start)  # widening at which the last loss of a group becomes 0
-    if q > 0:
-        np.maximum.at(top, group, (1 + q) / q * reach - half)
-    else:
-        np.maximum.at(top, group, reach * weight.sum() * k / max(budget, 1e-300))
-    base = max(start, 1e-12 * float(top.max(initial=1.0)))  # a set of length 0 has no finite surrogate loss
+    bounds = np.searchsorted(group, np.arange(len(cost) + 1))
+    last = np.full(len(cost), start)  # widening from which on a group loses nothing; for gamma 0, nearly nothing
+    ends = (1 + q) / q * reach - half if q > 0 else reach * (weight.sum() * len(cost) / budget)
+    np.maximum.at(last, group, ends)
+    least = max(start, 1e-12 * float(last.max(initial=0.0)))  # a set of length 0 may lose without bound
 
-    def total(widening: Array) -> tuple[Array, Array, Array]:
-        return surrogate(widening, q, group, half, reach, weight)
+    def respond(mu: float, w: Array, tolerance: float) -> tuple[Array, float]:
+        """Minimiser of cost * w + mu * loss in every group, and the total loss there."""
+        w = w.copy()
+        return w, minimise_groups(mu, q, cost, bounds, half, reach, weight, least, last, tolerance, w)
 
-    def respond(mu: float, guess: Array) -> tuple[Array, float]:
-        """Minimiser of cost w + mu loss(w) in every group, by Newton steps kept within a bracket; its total loss."""
-        low, high, w = np.full(k, base), np.maximum(top, base), np.clip(guess, base, np.maximum(top, base))
-        for _ in range(100):
-            _, slope, curve = total(w)
-            gradient = cost + mu * slope
-            low, high = np.where(gradient < 0, w, low), np.where(gradient >= 0, w, high)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                step = w - gradient / (mu * curve)
-            inside = (step > low) & (step < high)
-            following = np.where(inside, step, (low + high) / 2)
-            following = np.where((gradient >= 0) & (w <= base), base, following)
-            moved = np.abs(following - w) > 1e-10 * np.maximum(top, base)
-            w = following
-            if not moved.any():
-                break
-        return w, float(total(w)[0].sum())
-
-    w = np.full(k, base)
-    loss = float(total(w)[0].sum())
-    mu = warm.multiplier if warm is not None and warm.multiplier > 0 else _first_multiplier(cost, total(w)[1])
-    if loss <= budget:
-        w, mu = np.full(k, start), 0.0
-    else:
-        w, mu = _search(respond, mu, budget, w if warm is None else warm.widening)
-    return Solution(np.maximum(w, start), float(cost @ np.maximum(w, start) / cost.sum()), mu, gamma)
+    w, loss = respond(1e-300, np.full(len(cost), least), 1.0)
+    mu = 0.0
+    if loss > budget:
+        guess = (float(cost.mean() * last.max() / loss), w) if warm is None else (warm.multiplier, warm.widening)
+        w, mu = _meet(respond, budget, *guess)
+    w = np.where(w <= least, start, w)
+    return Solution(w, float(cost @ w / cost.sum()), mu, gamma)
 
 
-def _first_multiplier(cost: Array, slope: Array) -> float:
-    """A multiplier at which some group begins to move."""
-    finite = np.isfinite(slope) & (slope < 0)
-    return float(np.median(-cost[finite] / slope[finite])) if finite.any() else 1.0
-
-
-def _search(respond, mu: float, budget: float, w: Array) -> tuple[Array, float]:  # type: ignore[no-untyped-def]
-    """Multiplier at which the total loss meets the budget, from the side where it does: secant steps in a bracket."""
-    low, high = (0.0, np.inf), (np.inf, -np.inf)  # (mu, loss) with the loss above, and at most, the budget
+def _meet(respond: Respond, budget: float, mu: float, w: Array) -> tuple[Array, float]:
+    """Multiplier whose response loses just the budget: secant steps on a log scale within a bracket."""
+    low, high, kept = (0.0, np.inf), (np.inf, 0.0), w  # (mu, loss) above the budget, and within it
+    mu = mu if mu > 0 else 1.0
     for _ in range(200):
-        w, loss = respond(mu, w)
+        known = low[0] > 0 and np.isfinite(high[0])
+        gap = np.log(high[0] / low[0]) if known else 1.0
+        w, loss = respond(mu, w, _TOLERANCE if gap < 0.05 else 1e-4)
         if loss > budget:
             low = (mu, loss)
         else:
             high, kept = (mu, loss), w
-            if budget - loss <= 1e-9 * budget:
-                return w, mu
+        if known and (gap < 1e-9 or 0 <= budget - loss <= 10 * _TOLERANCE * budget) and gap < 0.05:
+            break
         if not np.isfinite(high[0]):
             mu *= 4.0
-            continue
-        if low[0] == 0.0:
+        elif low[0] == 0.0:
             mu /= 4.0
-            continue
-        if high[0] - low[0] <= 1e-13 * high[0]:
-            break
-        span = np.log(high[0] / low[0])
-        aim = (low[1] - budget) / max(low[1] - high[1], 1e-300)
-        mu = low[0] * float(np.exp(span * min(max(aim, 0.05), 0.95)))
-    return kept, high[0]
+        else:
+            gap = np.log(high[0] / low[0])
+            aim = (low[1] - budget) / (low[1] - high[1]) if low[1] > high[1] else 0.5
+            mu = low[0] * float(np.exp(gap * min(max(aim + 0.02, 0.04), 0.96)))
+    return respond(high[0], kept, _TOLERANCE)[0], high[0]
 
 
 def solve_with_cvxpy(points: Points, cost: Array, budget: float, gamma: float, *, start: float = 0.0) -> Solution:

@@ -7,35 +7,30 @@ combination that never occurred joins the nearest one that did. No pixel grid is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ..arrays import Array, Limits, check_count
-from ..kernels import UPPER, bins
+from ..arrays import Array, check_count
+from ..kernels import band_cells, band_labels
 from ..pairs import Block, Pairs
 from .contract import Grouping, State, all_entries
 
 FEATURES = ("width", "room", "level")
-_CELLS = 4096  # of the histogram from which quantiles are read
-
-
-def feature_values(name: str, block: Block, entry: Array, side: Array) -> Array:
-    """One feature of some ends, from the band clipped to the limits: (e,)."""
-    lower, upper = block.clipped(entry)
-    if name == "width":
-        return upper - lower
-    if name == "level":
-        return (lower + upper) / 2
-    return np.where(side == UPPER, block.limits[1] - upper, lower - block.limits[0])
+_CELLS = 4096  # a feature is first rounded to fine cells; bins are runs of cells
 
 
 @dataclass(frozen=True, eq=False)
 class BandGroups(Grouping):
-    """Products of bins: `edges` of each feature, and `table`, the group of each combination (side slowest)."""
+    """Products of bins of FEATURES: their `spans` (3, 2), and `cuts`, the first cell of every bin but the first.
 
-    edges: dict[str, Array]
+    `table` is the group of each combination of side, width, room and level, the side slowest.
+    """
+
+    spans: Array
+    cuts: tuple[Array, Array, Array]
     by_side: bool
     table: Array
     kind: ClassVar[str] = "band"
@@ -46,83 +41,94 @@ class BandGroups(Grouping):
         """Number of combinations that occurred on the fitting images."""
         return int(self.table.max()) + 1
 
-    def combination(self, block: Block, entry: Array, side: Array) -> Array:
-        """Index of each end's combination of bins."""
-        out = side.astype(np.int32) if self.by_side else np.zeros(len(entry), np.int32)
-        for name, edges in self.edges.items():
-            out = out * (len(edges) + 1) + bins(edges, feature_values(name, block, entry, side))
-        return out
+    @cached_property
+    def _lookup(self) -> tuple[Array, Array, Array, Array]:
+        bin_of = np.stack([np.searchsorted(cuts, np.arange(_CELLS), side="right") for cuts in self.cuts])
+        bins = np.array([len(cuts) + 1 for cuts in self.cuts])
+        return self.spans[:, 0].copy(), _per_cell(self.spans), bin_of.astype(np.int32), bins
+
+    def edges(self, name: str) -> Array:
+        """Values at which the bins of a feature are cut."""
+        f = FEATURES.index(name)
+        low, high = self.spans[f]
+        return np.asarray(low + self.cuts[f] * ((high - low) / _CELLS))
 
     def at(self, block: Block, entry: Array, side: Array) -> Array:
-        """Group of each end's combination."""
-        return self.table[self.combination(block, entry, side)]
+        """Group of each end's combination of bins."""
+        ends = block.band.lower.reshape(-1), block.band.upper.reshape(-1)
+        return np.asarray(band_labels(*ends, *block.limits, *self._lookup, self.by_side, self.table, entry, side))
 
     def check(self, block: Block) -> None:
         """Room needs limits."""
-        if "room" in self.edges and not all(isfinite(limit) for limit in block.limits):
-            raise ValueError(
-                "room to the limits needs limits; set limits=(least, most), or leave room out of the groups"
-            )
+        if len(self.cuts[1]) and not all(isfinite(limit) for limit in block.limits):
+            raise ValueError("room to the limits needs limits; set limits=(least, most), or leave room out: room=1")
 
     def state(self) -> State:
-        """Edges and table."""
-        arrays = {f"edges.{name}": edges for name, edges in self.edges.items()} | {"table": self.table}
-        return {"features": list(self.edges), "by_side": self.by_side}, arrays
+        """Spans, cuts and table."""
+        arrays = {f"cuts.{name}": cuts for name, cuts in zip(FEATURES, self.cuts, strict=True)}
+        return {"by_side": self.by_side}, {"spans": self.spans, "table": self.table, **arrays}
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> BandGroups:
-        """From edges and table."""
-        edges = {name: arrays[f"edges.{name}"] for name in meta["features"]}
-        return cls(edges, bool(meta["by_side"]), arrays["table"])
+        """From spans, cuts and table."""
+        width, room, level = (arrays[f"cuts.{name}"] for name in FEATURES)
+        return cls(arrays["spans"], (width, room, level), bool(meta["by_side"]), arrays["table"])
 
 
 def fit_band_groups(
     pairs: Pairs, images: Array, *, width: int = 16, room: int = 8, level: int = 1, side: bool = True
 ) -> BandGroups:
     """Bins of width, room and level (1: leave it out), for each side apart or not, cut on the fitting images."""
-    wanted = {
-        "width": check_count(width, "width"),
-        "room": check_count(room, "room"),
-        "level": check_count(level, "level"),
-    }
-    if not all(isfinite(limit) for limit in pairs.limits):
-        wanted["room"] = 1
-    edges = {name: _quantiles(name, b, pairs, images) for name, b in wanted.items() if b > 1}
-    shape = (2 if side else 1, *(len(e) + 1 for e in edges.values()))
-    blank = BandGroups(edges, side, np.zeros(int(np.prod(shape)), np.int32))
+    wanted = [check_count(width, "width"), check_count(room, "room"), check_count(level, "level")]
+    spans = _spans(pairs, images)
+    per_cell = _per_cell(spans)
 
-    def count(truth: Array, block: Block) -> Array:
-        return np.bincount(blank.combination(block, *all_entries(block)), minlength=len(blank.table))
+    def work(truth: Array, block: Block) -> Array:
+        out = np.zeros((3, _CELLS), np.int64)
+        ends = block.band.lower.reshape(-1), block.band.upper.reshape(-1)
+        band_cells(*ends, *block.limits, spans[:, 0].copy(), per_cell, out)
+        return out
 
-    counts = sum(pairs.over_blocks(count, images))
-    return BandGroups(edges, side, _nearest_occupied(np.reshape(counts, shape)))
+    counts = np.cumsum(sum(pairs.over_blocks(work, images)), axis=1)
+    cuts = [_cut(row, bins) for row, bins in zip(counts, wanted, strict=True)]
+    shape = (2 if side else 1, *(len(cut) + 1 for cut in cuts))
+    blank = BandGroups(spans, (cuts[0], cuts[1], cuts[2]), side, np.arange(int(np.prod(shape)), dtype=np.int32))
 
+    def occupied(truth: Array, block: Block) -> Array:
+        return np.bincount(blank.at(block, *all_entries(block)), minlength=len(blank.table))
 
-def _quantiles(name: str, count: int, pairs: Pairs, images: Array) -> Array:
-    """Inner edges at quantiles, read from a fine histogram so that sets merge by addition."""
-    low, high = _span(name, pairs, images)
-    cells = np.linspace(low, high, _CELLS + 1)
-
-    def histogram(truth: Array, block: Block) -> Array:
-        values = feature_values(name, block, *all_entries(block))
-        return np.bincount(bins(cells[1:-1], values), minlength=_CELLS)
-
-    counts = np.cumsum(sum(pairs.over_blocks(histogram, images)))
-    at = np.searchsorted(counts, counts[-1] * np.arange(1, count) / count)
-    return np.unique(cells[np.minimum(at, _CELLS - 1) + 1])
+    table = _nearest_occupied(np.reshape(sum(pairs.over_blocks(occupied, images)), shape))
+    return BandGroups(spans, blank.cuts, side, table)
 
 
-def _span(name: str, pairs: Pairs, images: Array) -> Limits:
+def _per_cell(spans: Array) -> Array:
+    """Cells per unit of each feature; 0 for a feature without limits."""
+    width = spans[:, 1] - spans[:, 0]
+    return np.where(width > 0, _CELLS / np.where(width > 0, width, 1.0), 0.0)
+
+
+def _cut(cumulative: Array, bins: int) -> Array:
+    """First cells of the second to last bin, at quantiles; ties merge, and no bin is empty."""
+    if cumulative[-1] == 0:
+        return np.empty(0, np.int64)
+    at = np.searchsorted(cumulative, cumulative[-1] * np.arange(1, bins) / bins) + 1
+    return np.unique(at[cumulative[np.minimum(at, _CELLS) - 1] < cumulative[-1]])
+
+
+def _spans(pairs: Pairs, images: Array) -> Array:
+    """Least and greatest value of each feature: from the limits, or where there are none from the fitting images."""
     least, most = pairs.limits
     if isfinite(most - least):
-        return (least, most) if name == "level" else (0.0, most - least)
+        return np.array([[0.0, most - least], [0.0, most - least], [least, most]])
 
-    def extremes(truth: Array, block: Block) -> Limits:
-        values = feature_values(name, block, *all_entries(block))
-        return float(values.min()), float(values.max())
+    def extremes(truth: Array, block: Block) -> Array:
+        lower, upper = block.clipped()
+        values = upper - lower, (lower + upper) / 2
+        return np.array([[x.min(), x.max()] for x in values])
 
-    lows, highs = zip(*pairs.over_blocks(extremes, images), strict=True)
-    return min(lows), max(max(highs), min(lows) + 1e-12)
+    ends = np.stack(list(pairs.over_blocks(extremes, images)))
+    width, level = np.stack([ends[..., 0].min(axis=0), ends[..., 1].max(axis=0)], axis=1)
+    return np.array([width, [0.0, 0.0], level])
 
 
 def _nearest_occupied(counts: Array) -> Array:

@@ -16,7 +16,7 @@ from scipy.ndimage import uniform_filter
 
 from ..arrays import Array, check_count
 from ..families import Family
-from ..kernels import LOWER, THREADS, UPPER, bins
+from ..kernels import LOWER, THREADS, UPPER
 from ..pairs import Block, Pairs
 from .contract import Grouping, State, all_entries
 
@@ -110,9 +110,8 @@ class LearnedGroups(Grouping):
         """Bin of the prediction, lower ends first."""
         value = self.predict(block, entry, side)
         offset = len(self.lower_edges) + 1
-        return np.where(side == UPPER, offset + bins(self.upper_edges, value), bins(self.lower_edges, value)).astype(
-            np.int32
-        )
+        lower, upper = np.searchsorted(self.lower_edges, value), np.searchsorted(self.upper_edges, value)
+        return np.where(side == UPPER, offset + upper, lower).astype(np.int32)
 
     def state(self) -> State:
         """Model text and edges."""

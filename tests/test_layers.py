@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOMS = """
 kernels arrays data problems diffusion bands families pairs losses confidence groups program paths version
-calibration certify calibrate evaluate execution experiments report demo cli
+calibration certify calibrate evaluation evaluate execution experiments report demo cli
 """.split()  # noqa: SIM905
 SOURCE = Path(__file__).parents[1] / "src" / "pixelbounds"
 

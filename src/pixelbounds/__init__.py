@@ -15,12 +15,15 @@ from .bands import (
 from .calibrate import calibrate
 from .calibration import Calibration, load_calibration
 from .confidence import least_images
+from .evaluate import evaluate
+from .evaluation import Evaluation
 from .families import Family
 from .version import VERSION as __version__
 
 __all__ = [
     "Band",
     "Calibration",
+    "Evaluation",
     "Family",
     "Interval",
     "__version__",
@@ -29,6 +32,7 @@ __all__ = [
     "calibrated_ranks",
     "conffusion",
     "confidence",
+    "evaluate",
     "families",
     "groups",
     "least_images",

@@ -20,6 +20,7 @@ from .kernels import block_of, count_above, extremes, over_rows
 Array = np.ndarray
 Limits = tuple[float, float]
 T = TypeVar("T")
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 # ---------------------------------------------------------------- kinds of arrays
@@ -41,10 +42,10 @@ def as_array(x: Any, name: str) -> Any:
                 f"{name} is a {type(x).__name__} that does not form an array; "
                 "give a NumPy, torch, zarr or Dask array of equal-sized images"
             ) from error
-    if "float" not in str(x.dtype):
+    if str(x.dtype).removeprefix("torch.") not in _FLOATS:
         raise TypeError(
-            f"{name} has dtype {x.dtype}; images must be floating point: convert them, for example "
-            f"{name}.astype('float32') / 255 for 8-bit images"
+            f"{name} has dtype {x.dtype}; images must be {', '.join(_FLOATS)}: convert them, for example "
+            f"{name}.astype('float32'), divided by 255 for 8-bit images"
         )
     if x.ndim < 1 or math.prod(x.shape) == 0:
         raise ValueError(f"{name} has shape {tuple(x.shape)}; it must hold at least one image of at least one pixel")
@@ -60,7 +61,7 @@ def to_numpy(x: Any) -> Array:
     elif library == "dask":
         x = x.compute()
     out = np.asarray(x[...] if library == "zarr" else x)
-    return out.astype(np.float32) if out.dtype.itemsize == 2 else out
+    return out.astype(np.float32) if out.dtype.itemsize == 2 and out.dtype.kind not in "iu" else out
 
 
 def rows_of(x: Any, start: int, stop: int) -> Array:
@@ -75,6 +76,11 @@ def like(result: Array, template: Any) -> Any:
     import torch
 
     return torch.from_numpy(np.ascontiguousarray(result)).to(template.device)
+
+
+def spatial_axes(images: Any) -> list[int]:
+    """Axes along which neighbours mean something: (n, *pixels); an axis of at most 4 holds channels."""
+    return [axis for axis in range(1, images.ndim) if images.shape[axis] > 4]
 
 
 # ---------------------------------------------------------------- checks at the door
@@ -92,9 +98,13 @@ def check_number(value: Any, name: str) -> float:
     """A finite real number."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; it must be a number")
-    if not math.isfinite(value):
-        raise ValueError(f"{name} is {value!r}; it must be finite")
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(f"{name} is {number if isinstance(value, int) else value!r}; it must be finite")
+    return number
 
 
 def check_count(value: Any, name: str, *, least: int = 1) -> int:
@@ -112,7 +122,7 @@ def check_limits(limits: Any) -> Limits:
         return -math.inf, math.inf
     try:
         least, most = (float(end) for end in limits)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(f"limits is {limits!r}; give a pair such as (0.0, 1.0), or None for no limits") from error
     if not least < most:
         raise ValueError(f"limits is {limits!r}; the first must be below the second")

@@ -38,7 +38,8 @@ _BLOCK_BYTES = 2**26  # samples read at a time from zarr, or converted at a time
 def _exact(level: float | Fraction, name: str) -> Fraction:
     """The level as the rational number that its decimal digits say: 0.1 is 1/10."""
     if isinstance(level, Fraction):
-        check_open_unit(float(level), name)
+        if not 0 < level < 1:
+            raise ValueError(f"{name} is {level}; it must lie strictly between 0 and 1, for example 0.1")
         return level
     return Fraction(repr(check_open_unit(level, name)))
 
@@ -90,8 +91,7 @@ def _reduce(samples: Any, axis: int, reduction: Reduction) -> tuple[Any, Any]:
         import dask.array as da
 
         def block(x: Array) -> tuple[Array, Array]:  # (..., m) -> (...), (...)
-            first, second = reduction(np.moveaxis(x, -1, 0)[None])
-            return first[0], second[0]
+            return _reduce_block(np.moveaxis(x, -1, 0), 0, reduction, None)
 
         single = samples.rechunk({axis: -1})
         first, second = da.apply_gufunc(block, "(m)->(),()", single, axis=axis, output_dtypes=[samples.dtype] * 2)
@@ -112,14 +112,20 @@ def _reduce(samples: Any, axis: int, reduction: Reduction) -> tuple[Any, Any]:
     return _reduce_block(samples, axis, reduction)
 
 
-def _reduce_block(samples: Any, axis: int, reduction: Reduction, start: int = 0) -> tuple[Any, Any]:
+def _reduce_block(samples: Any, axis: int, reduction: Reduction, start: int | None = 0) -> tuple[Any, Any]:
+    """Reduce a block of images, the first of which has number `start` (None: unknown)."""
     move = samples.movedim if library_of(samples) == "torch" else lambda a, b: np.moveaxis(samples, a, b)
     stacked = move(axis, 1) if axis > 0 else samples[None]
     try:
         first, second = reduction(stacked)
     except _NotFinite as error:
-        image = f"image {start + error.image}" if axis > 0 else "the image"
-        raise ValueError(f"samples of {image} hold NaN or infinite values; drop the image or draw again") from None
+        image = error.image
+        if axis == 0 and samples.ndim > 1:  # the samples came first, the images follow
+            image = int(
+                np.argmin(np.isfinite(np.swapaxes(to_numpy(samples), 0, 1)).reshape(samples.shape[1], -1).all(1))
+            )
+        which = "an image" if start is None else f"image {start + image}"
+        raise ValueError(f"samples of {which} hold NaN or infinite values; drop the image or draw again") from None
     return (first, second) if axis > 0 else (first[0], second[0])
 
 

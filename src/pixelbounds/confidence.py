@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.special import bdtr
 
-from .arrays import Array, check_choice, check_open_unit
+from .arrays import Array, check_choice, check_open_unit, library_of, to_numpy
 from .kernels import betting_wealth
 
 ConfidenceBound = Callable[[Array, float], float]  # losses (n,), failure_prob -> bound
@@ -27,9 +27,14 @@ ConfidenceBound = Callable[[Array, float], float]  # losses (n,), failure_prob -
 def check_losses(losses: Any) -> Array:
     """Losses of n images as float64: one axis, at least one, finite, within [0, 1]."""
     try:
-        out = np.asarray(losses, np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"losses of type {type(losses).__name__} do not form an array of numbers") from error
+        out = to_numpy(losses) if library_of(losses) else np.asarray(losses)
+        if out.dtype.kind not in "fiubO":
+            raise TypeError(f"dtype {out.dtype}")
+        out = np.asarray(out, np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(
+            f"losses of type {type(losses).__name__} do not form an array of numbers ({error}); give one per image"
+        ) from error
     if out.ndim != 1 or not len(out):
         raise ValueError(f"losses have shape {out.shape}; give one loss per image, at least one image")
     bad = ~((out >= 0) & (out <= 1))

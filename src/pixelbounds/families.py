@@ -58,9 +58,10 @@ def _linear(name: str, ends: Callable[[Band], Ends], *, centred: bool) -> Family
 
     def shortfall(truth: Array, band: Band) -> Array:
         at, x = ends(band), np.asarray(truth, np.float64)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             below, above = (at.lower - x) / at.lower_slope, (x - at.upper) / at.upper_slope
-        return np.fmax(below, above)  # 0 / 0: the end needs nothing, the other end decides
+        need = np.fmax(below, above)  # 0 / 0: the end needs nothing, the other end decides
+        return np.where(np.isnan(need), 0.0, need)
 
     return Family(name, widen, shortfall, centred=centred, ends=ends)
 
@@ -71,8 +72,15 @@ def _additive_ends(band: Band) -> Ends:
 
 
 def _scaled_ends(band: Band) -> Ends:
+    check_fits(scaled, band)
     c = np.asarray(band.centre, np.float64)
-    return Ends(c, c, c - band.lower, band.upper - c)
+    below, above = c - band.lower, band.upper - c
+    if below.min() < 0 or above.min() < 0:
+        raise ValueError(
+            f"the centre lies outside its band at {int(((below < 0) | (above < 0)).sum())} pixels, so an end would "
+            "move inward as the band widens; give lower <= centre <= upper, or drop the centre"
+        )
+    return Ends(c, c, below, above)
 
 
 def _multiply(band: Band, widening: Any) -> tuple[Array, Array]:
@@ -87,7 +95,7 @@ def _multiply(band: Band, widening: Any) -> tuple[Array, Array]:
 
 def _ratio(truth: Array, band: Band) -> Array:
     x = np.asarray(truth, np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         below = np.where(band.lower > x, band.lower / x, 1.0)
         above = np.where(x > band.upper, x / band.upper, 1.0)
     # l > x: l / x is the need where x > 0; no widening brings l / w down to x <= 0
@@ -130,6 +138,8 @@ def check_nested(family: Family, truth: Array, band: Band, scale: float) -> None
     """Refuse a family whose sets do not grow, or whose shortfall is not their score, on these images."""
     ladder = family.start + scale * np.array([0.0, 0.01, 0.03, 0.1, 0.3, 1.0])
     need = np.asarray(family.shortfall(truth, band), np.float64)
+    if np.isnan(need).any():
+        raise ValueError(f"family {family.name!r}: shortfall is NaN at {int(np.isnan(need).sum())} pixels")
     if need.shape != np.shape(truth):
         raise ValueError(
             f"family {family.name!r}: shortfall returned shape {need.shape} for a truth of shape {np.shape(truth)}"

@@ -14,7 +14,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .arrays import Array, Band, Limits, as_array, check_values, library_of, rows_of, to_numpy, trusted_band
+from .arrays import (
+    Array,
+    Band,
+    Limits,
+    as_array,
+    check_same_shape,
+    check_values,
+    library_of,
+    rows_of,
+    to_numpy,
+    trusted_band,
+)
 from .families import Family, additive, check_fits
 from .kernels import LOWER, UPPER, block_of, collect_missed, fingerprint, over_rows, survey
 
@@ -61,6 +72,8 @@ class Block:
             collect_missed(*parts, *self.limits, entry, side, shortfall)
             return entry[:-1], side[:-1], shortfall[:-1]
         need = np.asarray(family.shortfall(truth, self.band), np.float64).reshape(-1)
+        if np.isnan(need).any():
+            raise ValueError(f"family {family.name!r}: shortfall is NaN at {int(np.isnan(need).sum())} pixels")
         entry = np.flatnonzero(~(need <= family.start))
         lower, _ = family.widen(self.band, np.float64(family.start))
         side = np.where(truth.reshape(-1)[entry] < np.reshape(lower, -1)[entry], LOWER, UPPER).astype(np.uint8)
@@ -121,7 +134,12 @@ class Pairs:
                 None if self.features is None else self.features[images],
                 None if self.segmentation is None else self.segmentation[images],
             )  # fmt: skip
-            return part.read(0, len(images))
+            try:
+                return part.read(0, len(images))
+            except ValueError:  # read one by one, each image is named by its own number
+                for i in images:
+                    self.read(int(i), int(i) + 1)
+                raise
         rows = [self.read(int(i), int(i) + 1) for i in images]
         truth = np.concatenate([x for x, _ in rows])
         return truth, stack_blocks([block for _, block in rows])
@@ -197,9 +215,15 @@ def check_features(features: Any, band: Band) -> Any:
     """Images known at test time: (n, *pixels) for one, (n, f, *pixels) for f of them, or a list of (n, *pixels)."""
     if features is None:
         return None
-    if isinstance(features, list | tuple):
-        features = np.stack([to_numpy(as_array(x, "features")) for x in features], axis=1)
+    if isinstance(features, list | tuple) and len(features):
+        parts = {f"features[{i}]": as_array(x, f"features[{i}]") for i, x in enumerate(features)}
+        check_same_shape(band=band.lower, **parts)
+        features = np.stack([to_numpy(x) for x in parts.values()], axis=1)
     features = as_array(features, "features")
+    if library_of(features) == "zarr":  # a zarr array takes no new axis
+        import dask.array as da
+
+        features = da.from_array(features)
     shape = tuple(features.shape)
     if shape == band.shape:
         return features[:, None]

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.ndimage import uniform_filter
 
-from ..arrays import Array, check_count
+from ..arrays import Array, check_count, spatial_axes
 from ..families import Family
 from ..kernels import LOWER, THREADS, UPPER
 from ..pairs import Block, Pairs
@@ -22,7 +22,6 @@ from .contract import Grouping, State, all_entries
 
 _ROWS = 400_000  # ends used to fit the model
 _LARGE = 1e30  # stands for an end that no widening moves
-_CHANNELS = 4  # an axis no longer than this holds channels and is not smoothed over
 
 
 def lightgbm() -> Any:
@@ -41,7 +40,7 @@ def feature_maps(block: Block) -> list[Array]:
     """Images known at test time from which the model predicts: each (n * pixels,), the same for both sides."""
     lower, upper = (x.reshape(block.band.shape).astype(np.float32) for x in block.clipped())
     width, level = upper - lower, (upper + lower) / 2
-    axes = [axis for axis in range(1, width.ndim) if width.shape[axis] > _CHANNELS]
+    axes = spatial_axes(width)
 
     def smooth(x: Array, size: int) -> Array:
         if not axes:

@@ -1,0 +1,60 @@
+"""Run the benchmarks, print their tables, write one JSON per benchmark to benchmarks/results."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+NAMES = ("quantiles", "krcps", "frontier", "learned")
+RESULTS = Path(__file__).parent / "results"
+
+
+def machine() -> dict[str, str]:
+    """Where and on what a figure was measured."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    commit = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    changed = subprocess.run([*git, "status", "--porcelain", "src"], capture_output=True, text=True).stdout.strip()
+    cpu = next(
+        (s.split(":")[1].strip() for s in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in s), ""
+    )
+    packages = {name: version(name) for name in ("numpy", "numba", "scipy", "lightgbm")}
+    return {
+        "commit": commit + ("+" if changed else ""),
+        "cpu": cpu,
+        "cores": str(len(__import__("os").sched_getaffinity(0))),
+        "python": platform.python_version(),
+        **packages,
+    }
+
+
+def show(name: str, rows: list[dict[str, object]]) -> None:
+    """Print rows of equal keys as a table."""
+    table = Table(title=name, title_justify="left")
+    for key in rows[0]:
+        table.add_column(key, justify="left" if isinstance(rows[0][key], str) else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(f"{x:.4g}" if isinstance(x, float) else str(x) for x in row.values()))
+    Console().print(table)
+
+
+def main() -> None:
+    """Run the named benchmarks, or all."""
+    RESULTS.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or NAMES:
+        module = import_module(f"benchmarks.{name}")
+        rows = module.run()
+        show((module.__doc__ or name).splitlines()[0], rows)
+        text = json.dumps({"benchmark": name, "machine": machine(), "rows": rows}, indent=1)
+        (RESULTS / f"{name}.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

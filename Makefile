@@ -11,13 +11,13 @@ demo: $(STAMP)  ## calibrate on the embedded default and print the table of meth
 	$(BIN)/pixelbounds demo
 
 test: $(STAMP)  ## tests and doctests; statistical ones at their small size
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto
 
 check: $(STAMP)  ## exactly what CI runs: format, lint, types, tests, doctests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto
 
 format: $(STAMP)  ## rewrite in house style
 	$(BIN)/ruff format .

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 ROOMS = """
-kernels arrays data problems diffusion bands families pairs losses confidence groups program paths version
+files kernels arrays data problems diffusion bands families pairs losses confidence groups program paths version
 calibration certify calibrate evaluation evaluate execution experiments report demo cli
 """.split()  # noqa: SIM905
 SOURCE = Path(__file__).parents[1] / "src" / "pixelbounds"

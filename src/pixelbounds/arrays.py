@@ -42,6 +42,12 @@ def as_array(x: Any, name: str) -> Any:
                 f"{name} is a {type(x).__name__} that does not form an array; "
                 "give a NumPy, torch, zarr or Dask array of equal-sized images"
             ) from error
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array; fill or drop what is masked, for example {name}.filled(0)")
+    if library_of(x) == "torch":
+        x = x.detach()
+    if library_of(x) == "numpy" and not x.dtype.isnative:
+        x = x.astype(x.dtype.newbyteorder("="))
     if str(x.dtype).removeprefix("torch.") not in _FLOATS:
         raise TypeError(
             f"{name} has dtype {x.dtype}; images must be {', '.join(_FLOATS)}: convert them, for example "
@@ -107,12 +113,14 @@ def check_number(value: Any, name: str) -> float:
     return number
 
 
-def check_count(value: Any, name: str, *, least: int = 1) -> int:
-    """A whole number of at least `least`."""
+def check_count(value: Any, name: str, *, least: int = 1, most: int | None = None) -> int:
+    """A whole number of at least `least` and, where given, at most `most`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; it must be a whole number")
     if value < least:
         raise ValueError(f"{name} is {value}; it must be at least {least}")
+    if most is not None and value > most:
+        raise ValueError(f"{name} is {value}; it must be at most {most}")
     return int(value)
 
 

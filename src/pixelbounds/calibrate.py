@@ -34,11 +34,21 @@ from .families import FAMILIES, check_nested, family_named
 from .groups import Grouping
 from .losses import Loss, l01
 from .pairs import Pairs, check_features
-from .paths import GAMMAS, Path, frontier_path, line_path, scalar_path, solve_program, stratified_pixels, trades
+from .paths import (
+    GAMMAS,
+    Path,
+    frontier_path,
+    line_path,
+    scalar_path,
+    solve_program,
+    stratified_pixels,
+    trades,
+    widening_grid,
+)
 from .version import VERSION
 
 METHODS = ("frontier", "krcps", "rcps")
-_CURVE = 128  # points of the path kept for the report
+_CURVE = 64  # points of the path kept for the report
 _USER_KNOTS = 256  # knots at which a user's loss may be evaluated
 
 
@@ -100,6 +110,12 @@ def calibrate(
     unit_of = _units(units, len(pairs))
     if method == "rcps" and (groups is not None or k is not None):
         raise ValueError("rcps has one group only: leave groups and k out, or use method='krcps' or 'frontier'")
+    if features is not None and (
+        method != "frontier" or not (groups is None or (isinstance(groups, str) and groups == "learned"))
+    ):
+        raise ValueError(
+            "features are for learned groups: use method='frontier' with groups='learned', or leave them out"
+        )
     if d_opt is not None and method != "krcps":
         raise ValueError(f"d_opt belongs to method='krcps', not to {method!r}; leave it out")
     if direction is not None and method != "krcps":
@@ -119,7 +135,7 @@ def calibrate(
     if loss is l01:
         table = loss_table(pairs, grouping, path)
         certificate = certify_l01(task, grouping, path, table)
-        curve, chosen = _curve(task, path, table, certificate.position)
+        curve, chosen = _curve(task, path, table, certificate.knot)
     else:
         every = np.unique(np.linspace(0, len(path) - 1, min(_USER_KNOTS, len(path))).round().astype(int))
         path = Path(np.ascontiguousarray(path.knots[:, every]))
@@ -127,8 +143,8 @@ def calibrate(
         curve, chosen = np.empty((0, 3)), 0
     return Calibration(
         method, getattr(bound, "__name__", "custom"), pairs.family, getattr(loss, "__name__", "custom"), risk_level,
-        failure_prob, pairs.limits, grouping, path.at(certificate.position), float(certificate.losses.mean()),
-        float(bound(certificate.losses, failure_prob)), curve, chosen,
+        failure_prob, pairs.limits, grouping, path.at(certificate.knot, certificate.part),
+        float(certificate.losses.mean()), float(bound(certificate.losses, failure_prob)), curve, chosen,
         Record(
             images=len(pairs), fitting=int(fitting.sum()), certifying=task.size,
             units=0 if units is None else task.size,
@@ -165,18 +181,24 @@ def krcps(
             f"krcps widens both ends of a pixel alike, but groups of kind {grouping.kind!r} treat them apart; "
             "use groups='loss', 'otsu' or a partition, or method='frontier'"
         )
-    gammas = [float(gamma) for gamma in np.atleast_1d(gammas)]
-    if not gammas or not all(0 <= gamma < 1 for gamma in gammas):
-        raise ValueError(f"gammas is {gammas}; give at least one value in [0, 1)")
+    values = _numbers(gammas)
+    if values is None or values.ndim > 1 or not values.size or not ((values >= 0) & (values < 1)).all():
+        raise ValueError(f"gammas is {gammas!r}; give at least one value in [0, 1)")
     pixels = None
     if d_opt is not None:
         pixels = stratified_pixels(grouping, pairs.band.pixels, check_count(d_opt, "d_opt"), rng)
-    offset = solve_program(pairs, images, grouping, risk_level, gammas, pixels).widening
-    eta = np.ones(grouping.count) if direction is None else np.asarray(direction, np.float64)
-    if eta.shape != (grouping.count,) or not (eta >= 0).all() or not np.isfinite(eta).all() or not eta.any():
+    eta = np.ones(grouping.count) if direction is None else _numbers(direction)
+    if (
+        eta is None
+        or eta.shape != (grouping.count,)
+        or not (eta >= 0).all()
+        or not np.isfinite(eta).all()
+        or not eta.any()
+    ):
         raise ValueError(
             f"direction is {direction!r}; it must hold {grouping.count} finite values of at least 0, not all of them 0"
         )
+    offset = solve_program(pairs, images, grouping, risk_level, np.atleast_1d(values).tolist(), pixels).widening
     return grouping, line_path(pairs, images, grouping, offset, eta, risk_level)
 
 
@@ -191,7 +213,8 @@ def frontier(
 ) -> tuple[Grouping, Path]:
     """The path of shortest intervals on the fitting images."""
     grouping = _grouping("learned" if groups is None else groups, pairs, images, rng, k)
-    return grouping, frontier_path(trades(pairs, images, grouping), risk_level)
+    found = trades(pairs, images, grouping)
+    return grouping, frontier_path(found, risk_level, float(widening_grid(pairs, per_octave=1)[-1]))
 
 
 # ---------------------------------------------------------------- at the door
@@ -216,10 +239,25 @@ def _units(units: Any, n: int) -> Array:
     """Number of each image's unit, (n,); without units every image is its own."""
     if units is None:
         return np.arange(n)
-    labels = np.asarray(units)
+    try:
+        labels = to_numpy(units) if library_of(units) else np.asarray(units)
+    except ValueError as error:
+        raise ValueError(f"units do not form an array; give the unit (patient, scan) of each of {n} images") from error
     if labels.shape != (n,):
         raise ValueError(f"units have shape {labels.shape}; give the unit (patient, scan) of each of the {n} images")
+    missing = sum(label is None or label != label for label in labels.tolist())  # NaN differs from itself
+    if missing:
+        raise ValueError(f"units of {missing} images are missing; give the unit (patient, scan) of each")
     return np.unique(labels.astype(str), return_inverse=True)[1]
+
+
+def _numbers(values: Any) -> Array | None:
+    """Real numbers as float64, None where they are none."""
+    try:
+        out = np.asarray(values)
+        return np.asarray(out, np.float64) if out.dtype.kind in "fiu" else None
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return None
 
 
 def _fitting_units(n_opt: int | None, method: str, units: int) -> int:
@@ -261,13 +299,14 @@ def _grouping(groups: Any, pairs: Pairs, images: Array, rng: np.random.Generator
         if groups == "learned":
             return rooms.fit_learned_groups(pairs, images, rng, bins_per_side=64 if k is None else check_count(k, "k"))
         if groups == "band":
-            return rooms.fit_band_groups(pairs, images, width=16 if k is None else check_count(k, "k"))
+            return rooms.fit_band_groups(pairs, images, width=16 if k is None else check_count(k, "k", most=4096))
         if groups == "loss":
             return rooms.by_loss(pairs, images, 8 if k is None else check_count(k, "k"))
         return rooms.by_otsu(pairs, images, 4 if k is None else check_count(k, "k"))
     if k is not None:
         raise ValueError("k sets the number of groups of a named grouping; leave it out where you give the groups")
     if isinstance(groups, Grouping):
+        groups.check(pairs.gather(images)[1])
         return groups
     if pairs.segmentation is not None:
         return rooms.segmentation(pairs, images)
@@ -279,11 +318,10 @@ def _grouping(groups: Any, pairs: Pairs, images: Array, rng: np.random.Generator
     return rooms.partition(to_numpy(groups), pairs.band.pixels)
 
 
-def _curve(task: Task, path: Path, table: Array, position: float) -> tuple[Array, int]:
+def _curve(task: Task, path: Path, table: Array, certified: int) -> tuple[Array, int]:
     """Mean widening, risk and bound at some knots, the certified one among them, for the report."""
     risks = task.per_unit(table / task.pairs.image_size).mean(axis=0)
     wanted = np.searchsorted(-risks, -np.linspace(min(1.0, 4 * task.risk_level), 0, _CURVE))
-    certified = int(np.ceil(position))
     kept = np.unique(np.append(np.minimum(wanted, len(path) - 1), certified))
     losses = task.per_unit(table[:, kept] / task.pairs.image_size)
     bounds = [task.bound(column, task.failure_prob) for column in losses.T]

@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import struct
-import tempfile
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path as FilePath
@@ -20,8 +19,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from .arrays import Array, Band, Interval, Limits, like, outward
+from .arrays import Array, Band, Interval, Limits, check_same_shape, library_of, like, outward
 from .families import FAMILIES, Family, check_fits
+from .files import replace_file
 from .groups import Grouping, all_entries, load_grouping
 from .kernels import block_of, over_rows
 from .pairs import Block, check_features, read_block
@@ -98,6 +98,16 @@ class Calibration:
         """
         band = self._check(band)
         features = check_features(features, band)
+        if features is not None and self.grouping.kind != "learned":
+            raise ValueError(
+                f"features belong to learned groups, and these are of kind {self.grouping.kind!r}: leave them out"
+            )
+        if groups is not None and self.grouping.kind != "segmentation":
+            raise ValueError(f"the groups of this calibration are of kind {self.grouping.kind!r}; leave groups out")
+        if groups is not None:
+            if not library_of(groups):
+                raise TypeError(f"groups is a {type(groups).__name__}; give an array, one label per image and pixel")
+            check_same_shape(band=band.lower, groups=groups)
         dtype = np.dtype(str(band.lower.dtype).removeprefix("torch.").replace("bfloat16", "float32"))
         lower, upper = np.empty(band.shape, dtype), np.empty(band.shape, dtype)
 
@@ -131,17 +141,16 @@ class Calibration:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the calibration file, aside first and then in place."""
         target = FilePath(path)
-        data = self.to_bytes()
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, target)
-        except BaseException:
-            FilePath(name).unlink(missing_ok=True)
-            raise
+            folder, taken = target.parent.is_dir(), target.is_dir()
+        except OSError as error:
+            raise ValueError(f"no file can have the name {str(target)!r} ({error.strerror}); give another") from error
+        if not folder:
+            raise ValueError(f"there is no folder {str(target.parent)!r} to save the calibration in; make it first")
+        if taken:
+            raise ValueError(f"{str(target)!r} is a folder; give the name of a file, such as 'ct.safetensors'")
+        data = self.to_bytes()
+        replace_file(target, data)
 
     def to_bytes(self) -> bytes:
         """The content of the calibration file; equal calibrations give equal bytes."""
@@ -190,7 +199,11 @@ def _checksum(text: str, tensors: dict[str, Array]) -> str:
 def load_calibration(path: str | os.PathLike[str], *, family: Family | None = None) -> Calibration:
     """Read a calibration file; a user's own family must be given again, for a file holds no code."""
     path = FilePath(path)
-    if not path.is_file():
+    try:
+        found = path.is_file()
+    except OSError:  # a name that no file can have
+        found = False
+    if not found:
         raise ValueError(f"there is no calibration file at {str(path)!r}")
     return calibration_from_bytes(path.read_bytes(), str(path), family)
 
@@ -207,8 +220,19 @@ def calibration_from_bytes(data: bytes, name: str = "file", family: Family | Non
         raise ValueError(f"{foreign} ({error}); write it again with Calibration.save") from error
     if _checksum(written, tensors) != checksum:
         raise ValueError(f"{name!r} was changed after it was written: its checksum does not fit; calibrate again")
-    if text.get("format") != FORMAT:
-        raise ValueError(f"{name!r} has format {text.get('format')}, this version reads {FORMAT}; update pixelbounds")
+    if not isinstance(text, dict) or "format" not in text:
+        raise ValueError(f"{foreign}; write it again with Calibration.save")
+    if text["format"] != FORMAT:
+        raise ValueError(f"{name!r} has format {text['format']}, this version reads {FORMAT}; update pixelbounds")
+    try:
+        return _calibration_of(text, tensors, name, family)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        if name in str(error):
+            raise
+        raise ValueError(f"{name!r} lacks a part or has a wrong one ({error!r}); calibrate again") from error
+
+
+def _calibration_of(text: dict[str, Any], tensors: dict[str, Array], name: str, family: Family | None) -> Calibration:
     if family is None and text["family"] not in FAMILIES:
         raise ValueError(
             f"{name!r} uses your own family {text['family']!r}; pass it: load_calibration(path, family=...)"

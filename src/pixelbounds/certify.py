@@ -25,9 +25,10 @@ from .paths import Path
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """Where on the path the risk is certified, and the losses (units,) there."""
+    """Where the risk is certified, a share `part` of the way from the knot before to `knot`, with losses (units,)."""
 
-    position: float
+    knot: int
+    part: float
     losses: Array
 
 
@@ -67,6 +68,7 @@ def loss_table(pairs: Pairs, grouping: Grouping, path: Path) -> Array:
     """Missed ends of every image at every path point: (n, T) int32. Images are independent: rows just stack."""
 
     def work(truth: Array, block: Block) -> Array:
+        grouping.check(block)
         entry, side, need = block.missed(truth, pairs.family)
         arrival = path.arrivals(grouping.at(block, entry, side), need)
         return count_arrivals(entry // block.image_size, arrival, len(block), len(path))
@@ -79,7 +81,7 @@ def certify_l01(task: Task, grouping: Grouping, path: Path, table: Array) -> Cer
     losses = task.per_unit(table / task.pairs.image_size)
     knot = _walk(task, lambda j: losses[:, j], len(path))
     if knot == 0 or not sees_mean_only(task.bound):
-        return Certificate(float(knot), losses[:, knot])
+        return Certificate(knot, 1.0, losses[:, knot])
     return _between_knots(task, grouping, path, knot, losses[:, knot])
 
 
@@ -92,22 +94,30 @@ def certify_loss(task: Task, grouping: Grouping, path: Path, loss: Loss) -> Cert
             seen[j] = task.per_unit(losses_at(task.pairs, grouping, path.knots[:, j], loss))
         return seen[j]
 
+    def check_falling() -> None:
+        means = [seen[j].mean() for j in sorted(seen)]
+        if (np.diff(means) > 1e-12).any():
+            raise ValueError(
+                "the loss rises where intervals widen; a risk can be controlled only for a nonincreasing loss"
+            )
+
+    column(0), column(len(path) - 1)
+    check_falling()
     knot = _walk(task, column, len(path))
-    means = [seen[j].mean() for j in sorted(seen)]
-    if (np.diff(means) > 1e-12).any():
-        raise ValueError("the loss rises where intervals widen; a risk can be controlled only for a nonincreasing loss")
-    return Certificate(float(knot), seen[knot])
+    check_falling()
+    return Certificate(knot, 1.0, seen[knot])
 
 
 def losses_at(pairs: Pairs, grouping: Grouping, widening: Array, loss: Loss) -> Array:
     """Loss of every image at one widening: (n,)."""
 
     def work(truth: Array, block: Block) -> Array:
+        grouping.check(block)
         lower, upper = widen_block(block, pairs.family, grouping, widening)
-        value = np.asarray(loss(truth, Interval(lower, upper)), np.float64)
+        value = np.asarray(loss(truth, Interval(lower, upper)))
         if value.shape != (len(truth),):
             raise ValueError(f"the loss returned shape {value.shape} for {len(truth)} images; it must be one per image")
-        return check_losses(value)
+        return check_losses(value, block.start)
 
     return np.concatenate(list(pairs.over_blocks(work)))
 
@@ -164,7 +174,7 @@ def _between_knots(task: Task, grouping: Grouping, path: Path, knot: int, at_kno
 
     image, part = (np.concatenate(x) for x in zip(*task.pairs.over_blocks(work), strict=True))
     if not len(part):
-        return Certificate(float(knot), at_knot)
+        return Certificate(knot, 1.0, at_knot)
     counts = np.bincount(task.unit_of[task.certifying], minlength=int(task.unit_of.max()) + 1)
     weight = 1.0 / (counts[task.unit_of[image]] * task.pairs.image_size * task.size)
     order = np.lexsort((image, part))
@@ -183,4 +193,4 @@ def _between_knots(task: Task, grouping: Grouping, path: Path, knot: int, at_kno
     missed = part > part[good]
     extra = np.zeros((len(task.certifying),))
     np.add.at(extra, image[missed], 1.0 / task.pairs.image_size)
-    return Certificate(knot - 1 + min(1.0, float(part[good])), at_knot + task.per_unit(extra))
+    return Certificate(knot, min(1.0, float(part[good])), at_knot + task.per_unit(extra))

@@ -12,20 +12,22 @@ conformal                                controls the expectation of the risk, n
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import ceil, e, exp, log, sqrt
+from math import ceil, e, exp, inf, log, sqrt
 from typing import Any
 
 import numpy as np
 from scipy.special import bdtr
 
-from .arrays import Array, check_choice, check_open_unit, library_of, to_numpy
+from .arrays import Array, check_choice, check_count, check_number, check_open_unit, library_of, to_numpy
 from .kernels import betting_wealth
+
+_ROUNDING = 1e-9  # of a sum of losses
 
 ConfidenceBound = Callable[[Array, float], float]  # losses (n,), failure_prob -> bound
 
 
-def check_losses(losses: Any) -> Array:
-    """Losses of n images as float64: one axis, at least one, finite, within [0, 1]."""
+def check_losses(losses: Any, first: int = 0) -> Array:
+    """Losses of n images as float64: one axis, at least one, finite, within [0, 1]; images count from `first`."""
     try:
         out = to_numpy(losses) if library_of(losses) else np.asarray(losses)
         if out.dtype.kind not in "fiubO":
@@ -41,7 +43,7 @@ def check_losses(losses: Any) -> Array:
     if bad.any():
         image = int(np.argmax(bad))
         raise ValueError(
-            f"loss of image {image} is {out[image]}; losses must lie in [0, 1]: scale or cap the loss, "
+            f"loss of image {first + image} is {out[image]}; losses must lie in [0, 1]: scale or cap the loss, "
             "for example np.minimum(loss, 1)"
         )
     return out
@@ -55,12 +57,16 @@ def _hoeffding_test(mean: float, n: int, failure_prob: float, level: float) -> b
 
 
 def _bentkus_test(mean: float, n: int, failure_prob: float, level: float) -> bool:
-    return e * binomial_tail(ceil(n * mean), n, level) < failure_prob
+    successes = ceil(n * mean - _ROUNDING)  # the ceiling is essential; a sum of 7 must not become 8 by rounding
+    return e * binomial_tail(successes, n, level) < failure_prob
 
 
-def binomial_tail(k: int, n: int, p: float) -> float:
+def binomial_tail(k: float, n: float, p: float) -> float:
     """P(Bin(n, p) <= k); several times faster than scipy.stats for one value."""
-    return 1.0 if k >= n else float(bdtr(k, n, p))
+    k, n, p = check_number(k, "k"), check_number(n, "n"), check_number(p, "p")
+    if not 0 <= p <= 1 or not 1 <= n <= 2**53:
+        raise ValueError(f"a binomial of n = {n} and p = {p} is unknown; n must lie in 1..2**53 and p in [0, 1]")
+    return 1.0 if k >= n else float(bdtr(k, int(n), p))
 
 
 def _kl_test(mean: float, n: int, failure_prob: float, level: float) -> bool:
@@ -81,6 +87,10 @@ def _betting_test(losses: Array, failure_prob: float, level: float) -> bool:
 
 def relative_entropy(a: float, b: float) -> float:
     """Divergence of a coin of bias a from one of bias b."""
+    if not (0 <= check_number(a, "a") <= 1 and 0 <= check_number(b, "b") <= 1):
+        raise ValueError(f"a coin cannot have the biases {a} and {b}; they must lie in [0, 1]")
+    if a != b and b in (0, 1):
+        return inf
     first = a * log(a / b) if a > 0 else 0.0
     second = (1 - a) * log((1 - a) / (1 - b)) if a < 1 else 0.0
     return first + second
@@ -92,7 +102,7 @@ def _invert(test: Callable[[float], bool], least: float) -> float:
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (low, middle) if test(middle) else (middle, high)
-        if high - low < 1e-12:
+        if high - low < 1e-10:
             break
     return high
 
@@ -184,6 +194,8 @@ def sees_mean_only(bound: ConfidenceBound) -> bool:
 
 def rejects(bound: ConfidenceBound, losses: Array, failure_prob: float, level: float) -> bool:
     """Whether the bound on these losses lies below the level."""
+    losses, level = check_losses(losses), check_open_unit(level, "level")
+    failure_prob = check_open_unit(failure_prob, "failure_prob")
     if bound in _MEAN_TESTS:
         return rejects_mean(bound, float(losses.mean()), len(losses), failure_prob, level)
     if bound is betting:
@@ -193,6 +205,12 @@ def rejects(bound: ConfidenceBound, losses: Array, failure_prob: float, level: f
 
 def rejects_mean(bound: ConfidenceBound, mean: float, n: int, failure_prob: float, level: float) -> bool:
     """The same from the mean loss of n images, for a bound that sees nothing else."""
+    if not sees_mean_only(bound):
+        raise ValueError(f"{bound!r} sees more than the mean loss; use rejects")
+    if not 0 <= check_number(mean, "mean") <= 1 + 1e-9:  # a mean of ones may be rounded up
+        raise ValueError(f"mean is {mean}; the mean of losses lies in [0, 1]")
+    failure_prob, level = check_open_unit(failure_prob, "failure_prob"), check_open_unit(level, "level")
+    n = check_count(n, "n", most=2**53)
     return _MEAN_TESTS[bound](mean, n, failure_prob, level)
 
 
@@ -213,7 +231,8 @@ def least_images(risk_level: float, failure_prob: float = 0.1, *, confidence: An
     while not enough(high):
         high *= 2
         if high > 2**26:
-            raise ValueError(f"{high} images do not certify a risk level of {level} with {bound}; raise the risk level")
+            name = getattr(bound, "__name__", "the bound")
+            raise ValueError(f"{high} images do not certify a risk level of {level} with {name}; raise the risk level")
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2

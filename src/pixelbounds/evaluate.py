@@ -81,7 +81,8 @@ def evaluate(
             f"interval is a {type(interval).__name__}; give what Calibration.apply returns, or Interval(lower, upper)"
         )
     check_same_shape(interval=interval.lower, truth=truth)
-    level, draws = check_open_unit(confidence_level, "confidence_level"), check_count(draws, "draws", least=100)
+    level = check_open_unit(confidence_level, "confidence_level")
+    draws = check_count(draws, "draws", least=100, most=10**6)
     rng, (n, *pixels) = check_generator(seed), tuple(truth.shape)
     units = _units(units, n)
     read_labels = _label_reader(groups, (n, *pixels))
@@ -111,7 +112,7 @@ def evaluate(
 
 def _units(units: Any, n: int) -> tuple[Array, Array]:
     """Names of the units in order of appearance, and the unit of each image, (n,)."""
-    labels = np.arange(n) if units is None else np.asarray(units)
+    labels = np.arange(n) if units is None else to_numpy(units) if library_of(units) else np.asarray(units)
     if labels.shape != (n,):
         raise ValueError(f"units have shape {labels.shape}; give the unit (patient, scan) of each of the {n} images")
     names, first, unit_of = np.unique(labels.astype(str), return_index=True, return_inverse=True)

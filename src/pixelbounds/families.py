@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import Array, Band, check_choice
+from .arrays import Array, Band, as_array, check_choice, check_number, check_same_shape, to_numpy
 
 _ROUNDING = 2.0**-50
+_TINY = float(np.finfo(np.float64).tiny)
 
 
 class Ends(NamedTuple):
@@ -46,10 +47,18 @@ class Family:
     centred: bool = False
     ends: Callable[[Band], Ends] | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise TypeError(f"the name of a family is {self.name!r}; it must be a string that is not empty")
+        for part in ("widen", "shortfall"):
+            if not callable(getattr(self, part)):
+                raise TypeError(f"{part} of family {self.name!r} is {getattr(self, part)!r}; it must be a function")
+        check_number(self.start, "start")
+
 
 def _linear(name: str, ends: Callable[[Band], Ends], *, centred: bool) -> Family:
     def widen(band: Band, widening: Any) -> tuple[Array, Array]:
-        at = ends(band)
+        at, widening = ends(band), _real(widening)
         below, above = widening * at.lower_slope, widening * at.upper_slope
         return (
             at.lower - below - _ROUNDING * (np.abs(at.lower) + below),
@@ -57,16 +66,18 @@ def _linear(name: str, ends: Callable[[Band], Ends], *, centred: bool) -> Family
         )
 
     def shortfall(truth: Array, band: Band) -> Array:
-        at, x = ends(band), np.asarray(truth, np.float64)
+        at, x = ends(band), _images(truth)
+        below, above = at.lower - x, x - at.upper
         with np.errstate(all="ignore"):
-            below, above = (at.lower - x) / at.lower_slope, (x - at.upper) / at.upper_slope
-        need = np.fmax(below, above)  # 0 / 0: the end needs nothing, the other end decides
-        return np.where(np.isnan(need), 0.0, need)
+            need = np.fmax(below / at.lower_slope, above / at.upper_slope)
+        need = np.where(np.isnan(need), 0.0, need)  # 0 / 0: the end needs nothing, the other end decides
+        return np.where(np.maximum(below, above) > 0, np.maximum(need, _TINY), need)  # no quotient may vanish
 
     return Family(name, widen, shortfall, centred=centred, ends=ends)
 
 
 def _additive_ends(band: Band) -> Ends:
+    _check_band(band)
     one = np.ones((1,) * np.ndim(band.lower))
     return Ends(np.asarray(band.lower, np.float64), np.asarray(band.upper, np.float64), one, one)
 
@@ -74,7 +85,7 @@ def _additive_ends(band: Band) -> Ends:
 def _scaled_ends(band: Band) -> Ends:
     check_fits(scaled, band)
     c = np.asarray(band.centre, np.float64)
-    below, above = c - band.lower, band.upper - c
+    below, above = c - band.lower + 0.0, band.upper - c + 0.0  # 0.0 makes -0.0 positive
     if below.min() < 0 or above.min() < 0:
         raise ValueError(
             f"the centre lies outside its band at {int(((below < 0) | (above < 0)).sum())} pixels, so an end would "
@@ -84,17 +95,21 @@ def _scaled_ends(band: Band) -> Ends:
 
 
 def _multiply(band: Band, widening: Any) -> tuple[Array, Array]:
+    _check_band(band)
+    widening = _real(widening)
     lower, upper = np.asarray(band.lower, np.float64), np.asarray(band.upper, np.float64)
     if (lower < 0).any():
         raise ValueError(
             f"the multiplicative family needs lower ends of at least 0, but {int((lower < 0).sum())} are negative "
             f"(the least is {lower.min():.6g}); shift the images, or use the additive family"
         )
-    return lower / widening * (1 - _ROUNDING), upper * widening * (1 + _ROUNDING)
+    with np.errstate(over="ignore", under="ignore"):
+        return lower / widening * (1 - _ROUNDING), upper * widening * (1 + _ROUNDING)
 
 
 def _ratio(truth: Array, band: Band) -> Array:
-    x = np.asarray(truth, np.float64)
+    _check_band(band)
+    x = _images(truth)
     with np.errstate(all="ignore"):
         below = np.where(band.lower > x, band.lower / x, 1.0)
         above = np.where(x > band.upper, x / band.upper, 1.0)
@@ -102,6 +117,22 @@ def _ratio(truth: Array, band: Band) -> Array:
     below = np.where((band.lower > x) & (x <= 0), np.inf, below)
     above = np.where((x > band.upper) & (np.asarray(band.upper) <= 0), np.inf, above)
     return np.maximum(below, above)
+
+
+def _images(truth: Any) -> Array:
+    return np.asarray(to_numpy(as_array(truth, "truth")), np.float64)
+
+
+def _real(widening: Any) -> Any:
+    """A widening, or one per pixel."""
+    if isinstance(widening, np.ndarray) and widening.dtype.kind in "fiu":
+        return widening
+    return check_number(widening, "widening")
+
+
+def _check_band(band: Any) -> None:
+    if not isinstance(band, Band):
+        raise TypeError(f"band is a {type(band).__name__}; wrap your bounds as pixelbounds.Band(lower, upper)")
 
 
 additive = _linear("additive", _additive_ends, centred=False)
@@ -113,6 +144,7 @@ FAMILIES = {family.name: family for family in (additive, scaled, multiplicative)
 
 def family_named(family: Any, band: Band) -> Family:
     """The family that a name, a Family or None stands for; None follows from whether the band has a centre."""
+    _check_band(band)
     if family is None:
         family = "additive" if band.centre is None else "scaled"
     if not isinstance(family, Family):
@@ -123,6 +155,9 @@ def family_named(family: Any, band: Band) -> Family:
 
 def check_fits(family: Family, band: Band) -> None:
     """The band has a centre exactly if the family widens about one."""
+    _check_band(band)
+    if not isinstance(family, Family):
+        raise TypeError(f"family is a {type(family).__name__}; give a pixelbounds.Family")
     if family.centred and band.centre is None:
         raise ValueError(
             f"the {family.name} family widens about a centre, and this band has none; make it with mean_and_std or "
@@ -136,6 +171,9 @@ def check_fits(family: Family, band: Band) -> None:
 
 def check_nested(family: Family, truth: Array, band: Band, scale: float) -> None:
     """Refuse a family whose sets do not grow, or whose shortfall is not their score, on these images."""
+    check_fits(family, band)
+    truth, scale = to_numpy(as_array(truth, "truth")), check_number(scale, "scale")
+    check_same_shape(band=band.lower, truth=truth)
     ladder = family.start + scale * np.array([0.0, 0.01, 0.03, 0.1, 0.3, 1.0])
     need = np.asarray(family.shortfall(truth, band), np.float64)
     if np.isnan(need).any():

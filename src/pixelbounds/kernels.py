@@ -33,7 +33,9 @@ def over_rows(function: Callable[[int, int], T], rows: int, *, block: int) -> It
 
 
 def block_of(row_size: int, rows: int) -> int:
-    """Rows per block: about a quarter of a million entries, yet enough blocks to feed every thread."""
+    """Rows per block: about a quarter of a million entries, enough blocks to feed every thread; little data is one."""
+    if rows * row_size <= 2**15:
+        return max(1, rows)
     return max(1, min(2**18 // max(1, row_size), -(-rows // THREADS)))
 
 
@@ -308,8 +310,8 @@ def add_counts(label: np.ndarray, cell: np.ndarray, out: np.ndarray) -> None:
 
 @njit(nogil=True, cache=True)
 def add_lengths(
-    label: np.ndarray, cell: np.ndarray, slope: np.ndarray, room: np.ndarray, unit: float, slopes: np.ndarray,
-    rooms: np.ndarray,
+    label: np.ndarray, cell: np.ndarray, slope: np.ndarray, room: np.ndarray, slope_unit: float, room_unit: float,
+    slopes: np.ndarray, rooms: np.ndarray,
 ) -> None:  # fmt: skip
     """Add ends whose length grows by slope * widening until their room is used up: fixed-point sums per cell.
 
@@ -317,12 +319,12 @@ def add_lengths(
     may stand for all.
     """
     last = slopes.shape[1] - 1
-    fixed = FIXED_POINT / unit
+    slope_fixed, room_fixed = FIXED_POINT / slope_unit, FIXED_POINT / room_unit
     for i in range(len(label)):
         rate = slope[i] if len(slope) > 1 else slope[0]
-        slopes[label[i], cell[i]] += np.int64(rate * fixed + 0.5)
+        slopes[label[i], cell[i]] += np.int64(rate * slope_fixed + 0.5)
         if cell[i] < last:  # room that no edge uses up is never summed
-            rooms[label[i], cell[i]] += np.int64(room[i] * fixed + 0.5)
+            rooms[label[i], cell[i]] += np.int64(room[i] * room_fixed + 0.5)
 
 
 # ---------------------------------------------------------------- betting

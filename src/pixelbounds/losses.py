@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array, Interval, as_array, check_number, check_same_shape, to_numpy
+from .arrays import Array, Interval, as_array, check_number, check_same_shape, check_values, to_numpy
 
 Loss = Callable[[Array, Interval], Array]  # truth (n, *pixels), interval -> losses (n,)
 
@@ -20,8 +20,13 @@ Loss = Callable[[Array, Interval], Array]  # truth (n, *pixels), interval -> los
 def _parts(truth: Any, interval: Interval) -> tuple[Array, Array, Array]:
     if not isinstance(interval, Interval):
         raise TypeError(f"interval is a {type(interval).__name__}; give a pixelbounds.Interval(lower, upper)")
-    check_same_shape(interval=interval.lower, truth=as_array(truth, "truth"))
-    return to_numpy(truth), to_numpy(interval.lower), to_numpy(interval.upper)
+    truth = as_array(truth, "truth")
+    check_same_shape(interval=interval.lower, truth=truth)
+    x, lower, upper = to_numpy(truth), to_numpy(interval.lower), to_numpy(interval.upper)
+    check_values("truth", np.ascontiguousarray(x), 0)
+    if np.isnan(lower).any() or np.isnan(upper).any():
+        raise ValueError("interval has ends that are NaN; mend or drop those images")
+    return x, lower, upper
 
 
 def l01(truth: Any, interval: Interval) -> Array:

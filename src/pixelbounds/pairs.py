@@ -61,7 +61,7 @@ class Block:
         """The band from which the family widens: within the limits where both ends move alike (additive)."""
         if family is not additive or not any(isfinite(limit) for limit in self.limits):
             return self.band
-        return self.band.map(lambda x: np.clip(x, *self.limits))
+        return self.band.map(lambda x: np.clip(np.asarray(x, np.float64), *self.limits))
 
     def missed(self, truth: Array, family: Family) -> Entries:
         """Entries that the narrowest set of the family misses."""

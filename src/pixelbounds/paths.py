@@ -50,13 +50,13 @@ class Path:
     def __len__(self) -> int:
         return self.knots.shape[1]
 
-    def at(self, position: float) -> Array:
-        """Widenings (K,) at a position between 0 and T - 1; between knots they are rounded up."""
-        j = int(np.ceil(position))
-        if j == position:
-            return self.knots[:, j].copy()
-        low, high = self.knots[:, j - 1], self.knots[:, j]
-        between = low + (position - (j - 1)) * (high - low)
+    def at(self, knot: int, part: float = 1.0) -> Array:
+        """Widenings (K,) a share `part` of the way from the knot before to a knot, rounded up."""
+        high = self.knots[:, knot]
+        if part == 1.0:
+            return high.copy()
+        low = self.knots[:, knot - 1]
+        between = low + part * (high - low)
         return np.minimum(high, between + 2.0**-48 * np.maximum(np.abs(low), np.abs(high)))
 
     def arrivals(self, label: Array, shortfall: Array) -> Array:
@@ -155,6 +155,7 @@ def stratified_pixels(grouping: Grouping, pixels: tuple[int, ...], count: int, r
             "partition); leave d_opt out to use every pixel"
         )
     labels = grouping.labels.reshape(-1)
+    count = min(count, len(labels))
     chosen = np.zeros(len(labels), bool)
     for k in range(grouping.count):
         members = np.flatnonzero(labels == k)
@@ -247,8 +248,8 @@ class Ladder:
 
 def trades(pairs: Pairs, images: Array, grouping: Grouping) -> Trades:
     """Misses and clipped lengths of every group along a grid of widenings, as exact integer sums."""
-    edges = widening_grid(pairs, per_octave=46)
-    unit = _length_unit(pairs, images)
+    edges = _useful_edges(pairs, images)
+    slope_unit, length_unit = _units_of_length(pairs, images, edges)
     ladder = Ladder(edges)
 
     def work(truth: Array, block: Block) -> tuple[Array, Array]:
@@ -256,24 +257,42 @@ def trades(pairs: Pairs, images: Array, grouping: Grouping) -> Trades:
         entry, side, need = block.missed(truth, pairs.family)
         add_counts(grouping.at(block, entry, side), ladder.cells(need), counts)
         label = grouping.at(block, *all_entries(block))
-        return counts, _length_sums(pairs.family, block, label, edges, unit, grouping.count)
+        return counts, _length_sums(pairs.family, block, label, edges, (slope_unit, length_unit), grouping.count)
 
     counts, sums = (np.asarray(sum(part)) for part in zip(*pairs.over_blocks(work, images), strict=True))
     missed = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1][:, 1:]
-    length = _lengths(sums, edges - pairs.family.start) * (unit / FIXED_POINT)
+    length = _lengths(sums, edges - pairs.family.start, slope_unit / length_unit) * (length_unit / FIXED_POINT)
     return Trades(edges, missed, length, len(images) * pairs.image_size)
 
 
-def _length_unit(pairs: Pairs, images: Array) -> float:
-    """What fixed-point lengths are measured in: the range of the images."""
+def _useful_edges(pairs: Pairs, images: Array) -> Array:
+    """The grid of widenings as far as the fitting images need it."""
+
+    def work(truth: Array, block: Block) -> float:
+        need = block.missed(truth, pairs.family)[2]
+        return float(need[np.isfinite(need)].max(initial=pairs.family.start))
+
+    grid = widening_grid(pairs, per_octave=46)
+    return grid[: 2 + int(np.searchsorted(grid, max(pairs.over_blocks(work, images))))]
+
+
+def _units_of_length(pairs: Pairs, images: Array, edges: Array) -> tuple[float, float]:
+    """What slopes and lengths are measured in, so that fixed-point sums neither overflow nor lose digits."""
     span = pairs.limits[1] - pairs.limits[0]
     if isfinite(span):
-        return span
-    widths = pairs.over_blocks(lambda truth, block: float(np.max(block.band.upper - block.band.lower)), images)
-    return max(max(widths), 1e-12)
+        return (1.0 if pairs.family is additive else span), span
+    if pairs.family is additive:
+        return 1.0, 1.0
+
+    def work(truth: Array, block: Block) -> tuple[float, float]:
+        lower, upper = pairs.family.widen(block.band, np.float64(edges[-1]))
+        return float(np.max(block.band.upper - block.band.lower)), float(np.max(upper - lower))
+
+    widest, longest = (max(part) for part in zip(*pairs.over_blocks(work, images), strict=True))
+    return max(widest, 1e-300), max(longest, 1e-300)
 
 
-def _length_sums(family: Family, block: Block, label: Array, edges: Array, unit: float, k: int) -> Array:
+def _length_sums(family: Family, block: Block, label: Array, edges: Array, units: tuple[float, float], k: int) -> Array:
     """Fixed-point sums from which lengths at the edges follow: (2, K, E + 1) for linear ends, else (K, E)."""
     band = block.band_for(family)
     least, most = block.limits
@@ -287,40 +306,46 @@ def _length_sums(family: Family, block: Block, label: Array, edges: Array, unit:
         sums = np.zeros((2, k, len(edges) + 1), np.int64)
         with np.errstate(divide="ignore", invalid="ignore"):
             used_up = room if len(slope) == 1 else np.where(slope > 0, room / slope, np.inf)
-        add_lengths(label, Ladder(edges - family.start).cells(used_up), slope, room, unit, sums[0], sums[1])
+        add_lengths(label, Ladder(edges - family.start).cells(used_up), slope, room, *units, sums[0], sums[1])
         return sums
     out = np.empty((k, len(edges)), np.int64)
     base = [np.clip(end, least, most).reshape(-1) for end in family.widen(band, np.float64(family.start))]
     for e, edge in enumerate(edges):
         lower, upper = (np.clip(end, least, most).reshape(-1) for end in family.widen(band, np.float64(edge)))
-        gained = np.rint(np.concatenate([base[0] - lower, upper - base[1]]) * (FIXED_POINT / unit))
+        gained = np.rint(np.concatenate([base[0] - lower, upper - base[1]]) * (FIXED_POINT / units[1]))
         out[:, e] = np.bincount(label, gained, minlength=k).astype(np.int64)  # integers below 2**53: exact
     return out
 
 
-def _lengths(sums: Array, widening: Array) -> Array:
+def _lengths(sums: Array, widening: Array, slope_unit: float) -> Array:
     """Lengths at the edges, (K, E): ends with room left grow by slope * widening, the others have used their room."""
     if sums.ndim == 2:
         return sums.astype(np.float64)
     slopes, rooms = sums
     full = np.cumsum(rooms, axis=1)[:, :-1]
     growing = np.cumsum(slopes[:, ::-1], axis=1)[:, ::-1][:, 1:]
-    return full + growing * widening
+    return full + growing * (slope_unit * widening)
 
 
-def frontier_path(found: Trades, risk_level: float) -> Path:
-    """Widen the groups in the order of misses removed per length: the traversal of all hulls, thinned to knots."""
-    start, steps, price = [0], [], []
+def frontier_path(found: Trades, risk_level: float, widest: float) -> Path:
+    """Widen the groups in the order of misses removed per length: the traversal of all hulls, thinned to knots.
+
+    Beyond what the fitting images needed, all groups grow by one factor, up to the `widest` widening.
+    """
+    first, steps, price = [0], [], []
     for cost, missed in zip(found.length, found.missed, strict=True):
         hull = lower_hull(cost, missed)
         segment = np.diff(hull)  # each cell of a hull segment is one step, at the price of the segment
         steps.append(np.arange(hull[0] + 1, hull[-1] + 1))
         price.append(np.repeat(np.diff(cost[hull]) / -np.diff(missed[hull]), segment))
-        start.append(start[-1] + len(steps[-1]))
-    group = np.repeat(np.arange(len(steps)), np.diff(start))
+        first.append(first[-1] + len(steps[-1]))
+    group = np.repeat(np.arange(len(steps)), np.diff(first))
     edge = np.concatenate(steps)
     if not len(edge):  # nothing was missed on the fitting images: widen all groups alike
-        return Path(np.broadcast_to(found.edges, found.missed.shape).copy())
+        alike = np.append(
+            found.edges[0], found.edges[1] * 2.0 ** np.linspace(0, np.log2(widest / found.edges[1]), KNOTS)
+        )
+        return Path(np.tile(np.minimum(alike, widest), (len(found.missed), 1)))
     order = np.argsort(np.concatenate(price), kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
@@ -328,14 +353,16 @@ def frontier_path(found: Trades, risk_level: float) -> Path:
     risk = (found.missed[:, 0].sum() - np.cumsum(gain[order])) / found.entries
     chosen = _knots_by_risk(risk, risk_level)
     reached = np.zeros((len(found.missed), len(chosen) + 1), np.int64)  # edge index of each group at each knot
-    for k, (a, b) in enumerate(pairwise(start)):
+    for k, (a, b) in enumerate(pairwise(first)):
         done = np.searchsorted(place[a:b], chosen, side="right")  # within a group the order is along its hull
         reached[k, 1:] = np.concatenate([[0], edge[a:b]])[done]
-    widest = found.edges[reached]
-    last = found.edges[-1]  # beyond what the fitting images needed: all groups together, to the widest
-    fade = np.linspace(0, 1, 65)[1:] ** 2
-    tail = widest[:, -1:] + fade * (last - widest[:, -1:])
-    return Path(np.maximum.accumulate(np.concatenate([widest, tail], axis=1), axis=1))
+    knots, start = found.edges[reached], found.edges[0]
+    ended = knots[:, -1:] - start
+    base = np.maximum(ended, ended.mean() / 4)
+    octaves = np.log2((widest - start) / base.min())
+    factors = 2.0 ** np.linspace(0, octaves, 2 + int(24 * max(octaves, 0)))
+    tail = np.minimum(start + base * factors, widest)
+    return Path(np.maximum.accumulate(np.concatenate([knots, tail], axis=1), axis=1))
 
 
 def _knots_by_risk(risk: Array, risk_level: float) -> Array:

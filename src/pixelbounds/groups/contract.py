@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..kernels import LOWER, UPPER
-from ..pairs import Block
+from ..pairs import Block, Pairs
 
 State = tuple[dict[str, Any], dict[str, Array]]  # JSON part, arrays
 
@@ -50,11 +50,27 @@ def load_grouping(kind: str, meta: dict[str, Any], arrays: dict[str, Array]) -> 
     """The grouping of a kind from its state."""
     if kind not in Grouping._kinds:
         raise ValueError(f"groups of kind {kind!r} are unknown to this version; it knows {', '.join(Grouping._kinds)}")
-    return Grouping._kinds[kind].from_state(meta, arrays)
+    try:
+        return Grouping._kinds[kind].from_state(meta, arrays)
+    except (KeyError, AttributeError, IndexError) as error:
+        raise ValueError(f"groups of kind {kind!r} cannot be made of this state: {error!r} is missing") from error
+
+
+def check_fitting(pairs: Any, images: Any) -> None:
+    """Pairs, and the numbers of at least one of their images, ascending."""
+    if not isinstance(pairs, Pairs):
+        raise TypeError(f"pairs is a {type(pairs).__name__}; give pixelbounds.pairs.Pairs of truth and band")
+    numbers = np.asarray(images)
+    if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iu":
+        raise ValueError(f"images is {images!r}; give the numbers of the fitting images, at least one")
+    if numbers.min() < 0 or numbers.max() >= len(pairs) or (np.diff(numbers) <= 0).any():
+        raise ValueError(f"images is {images!r}; the numbers must ascend within 0..{len(pairs) - 1}")
 
 
 def all_entries(block: Block) -> tuple[Array, Array]:
     """Every end of a block: all lower ends, then all upper ends; flat index (2e,), end (2e,)."""
+    if not isinstance(block, Block):
+        raise TypeError(f"block is a {type(block).__name__}; give a pixelbounds.pairs.Block")
     size = len(block) * block.image_size
     entry = np.arange(size)
     side = np.repeat(np.array([LOWER, UPPER], np.uint8), size)

@@ -16,9 +16,10 @@ import numpy as np
 from ..arrays import Array, check_count
 from ..kernels import band_cells, band_labels
 from ..pairs import Block, Pairs
-from .contract import Grouping, State, all_entries
+from .contract import Grouping, State, all_entries, check_fitting
 
 FEATURES = ("width", "room", "level")
+_MOST = 2**16  # combinations
 _CELLS = 4096  # a feature is first rounded to fine cells; bins are runs of cells
 
 
@@ -79,7 +80,10 @@ def fit_band_groups(
     pairs: Pairs, images: Array, *, width: int = 16, room: int = 8, level: int = 1, side: bool = True
 ) -> BandGroups:
     """Bins of width, room and level (1: leave it out), for each side apart or not, cut on the fitting images."""
-    wanted = [check_count(width, "width"), check_count(room, "room"), check_count(level, "level")]
+    check_fitting(pairs, images)
+    if not isinstance(side, bool):
+        raise TypeError(f"side is {side!r}; it must be True or False")
+    wanted = [check_count(b, n, most=_CELLS) for n, b in {"width": width, "room": room, "level": level}.items()]
     spans = _spans(pairs, images)
     per_cell = _per_cell(spans)
 
@@ -92,6 +96,8 @@ def fit_band_groups(
     counts = np.cumsum(sum(pairs.over_blocks(work, images)), axis=1)
     cuts = [_cut(row, bins) for row, bins in zip(counts, wanted, strict=True)]
     shape = (2 if side else 1, *(len(cut) + 1 for cut in cuts))
+    if np.prod(shape) > _MOST:
+        raise ValueError(f"{width} x {room} x {level} bins make more than {_MOST} groups; ask for fewer")
     blank = BandGroups(spans, (cuts[0], cuts[1], cuts[2]), side, np.arange(int(np.prod(shape)), dtype=np.int32))
 
     def occupied(truth: Array, block: Block) -> Array:

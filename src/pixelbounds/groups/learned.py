@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.ndimage import uniform_filter
 
-from ..arrays import Array, check_count, spatial_axes
+from ..arrays import Array, check_count, check_generator, check_open_unit, spatial_axes
 from ..families import Family
-from ..kernels import LOWER, THREADS, UPPER
+from ..kernels import LOWER, UPPER
 from ..pairs import Block, Pairs
-from .contract import Grouping, State, all_entries
+from .contract import Grouping, State, all_entries, check_fitting
 
 _ROWS = 400_000  # ends used to fit the model
 _LARGE = 1e30  # stands for an end that no widening moves
@@ -103,7 +103,7 @@ class LearnedGroups(Grouping):
         if not self._booster:
             self._booster.append(lightgbm().Booster(model_str=self.model))
         rows = feature_rows(feature_maps(block), block, entry, side)
-        return np.asarray(self._booster[0].predict(rows, num_threads=THREADS), np.float64)
+        return np.asarray(self._booster[0].predict(rows, num_threads=1), np.float64)
 
     def at(self, block: Block, entry: Array, side: Array) -> Array:
         """Bin of the prediction, lower ends first."""
@@ -154,7 +154,12 @@ def fit_learned_groups(
     trees: int = 60,
 ) -> LearnedGroups:
     """Fit the model on half of the fitting images and cut its predictions into bins on all of them."""
-    check_count(bins_per_side, "k")
+    check_fitting(pairs, images)
+    check_count(bins_per_side, "k", most=2**15)
+    check_count(trees, "trees", most=10_000)
+    if not 0.001 <= check_open_unit(quantile, "quantile") <= 0.999:
+        raise ValueError(f"quantile is {quantile}; it must lie in [0.001, 0.999], for example 0.85")
+    rng = check_generator(rng, "rng")
     booster_of = lightgbm()
     teaching = np.sort(rng.permutation(images)[: max(1, len(images) // 2)])
     share = min(1.0, _ROWS / (2.0 * len(teaching) * pairs.image_size))
@@ -171,7 +176,7 @@ def fit_learned_groups(
     rows, target = (np.concatenate(part) for part in zip(*parts, strict=True))
     parameters = {
         "objective": "quantile", "alpha": quantile, "num_leaves": 31, "learning_rate": 0.1, "min_data_in_leaf": 50,
-        "max_bin": 127, "verbose": -1, "deterministic": True, "force_row_wise": True, "seed": 0, "num_threads": THREADS,
+        "max_bin": 127, "verbose": -1, "deterministic": True, "force_row_wise": True, "seed": 0, "num_threads": 1,
     }  # fmt: skip
     booster = booster_of.train(parameters, booster_of.Dataset(rows, target), num_boost_round=trees)
     features = 0 if pairs.features is None else int(pairs.features.shape[1])

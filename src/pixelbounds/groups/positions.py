@@ -11,9 +11,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..arrays import Array, check_choice, check_count
+from ..arrays import Array, check_choice, check_count, library_of, to_numpy
 from ..pairs import Block, Pairs
-from .contract import Grouping, State, consecutive
+from .contract import Grouping, State, check_fitting, consecutive
+
+_MOST = 2**16  # groups
+_CELLS = 256  # of the histogram that multi-Otsu cuts
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +128,7 @@ class Segmentation(Grouping):
 def loss_map(pairs: Pairs, images: Array, loss: str = "l01") -> Array:
     """Mean loss of each pixel over some images, outside the band or squared distance to its middle: (*pixels)."""
     check_choice(loss, ("l01", "squared"), "loss of the groups")
+    check_fitting(pairs, images)
 
     def work(truth: Array, block: Block) -> Array:
         if loss == "l01":
@@ -139,18 +143,20 @@ def loss_map(pairs: Pairs, images: Array, loss: str = "l01") -> Array:
 
 def by_loss(pairs: Pairs, images: Array, k: int = 8, loss: str = "l01") -> Partition:
     """K quantiles of the entrywise loss on the fitting images; tied quantiles merge."""
+    check_count(k, "k", most=_MOST)
     values = loss_map(pairs, images, loss)
-    inner = np.quantile(values, np.arange(1, check_count(k, "k")) / k, method="inverted_cdf")
+    inner = np.quantile(values, np.arange(1, k) / k, method="inverted_cdf")
     return Partition(consecutive(np.searchsorted(np.unique(inner), values, side="left"))[0])
 
 
 def by_otsu(pairs: Pairs, images: Array, k: int = 4, loss: str = "l01") -> Partition:
     """K classes of the entrywise loss with the greatest variance between classes."""
+    check_count(k, "k", most=_CELLS)
     values = loss_map(pairs, images, loss)
-    return Partition(consecutive(np.searchsorted(otsu_thresholds(values, check_count(k, "k")), values, side="left"))[0])
+    return Partition(consecutive(np.searchsorted(otsu_thresholds(values, k), values, side="right"))[0])
 
 
-def otsu_thresholds(values: Array, k: int, cells: int = 256) -> Array:
+def otsu_thresholds(values: Array, k: int, cells: int = _CELLS) -> Array:
     """Exact multi-Otsu thresholds by dynamic programming over a histogram: (*pixels) -> at most k - 1 values."""
     counts, edges = np.histogram(values, cells)
     middle = (edges[:-1] + edges[1:]) / 2
@@ -172,7 +178,7 @@ def otsu_thresholds(values: Array, k: int, cells: int = 256) -> Array:
 
 def partition(labels: Any, pixels: tuple[int, ...]) -> Partition:
     """A user's own map of whole numbers, one per pixel position."""
-    labels = np.asarray(labels)
+    labels = to_numpy(labels) if library_of(labels) else np.asarray(labels)
     if labels.shape != pixels or not np.issubdtype(labels.dtype, np.integer):
         raise ValueError(
             f"groups have shape {labels.shape} and dtype {labels.dtype}; give whole numbers of shape {pixels}"
@@ -182,5 +188,8 @@ def partition(labels: Any, pixels: tuple[int, ...]) -> Partition:
 
 def segmentation(pairs: Pairs, images: Array) -> Segmentation:
     """The classes of the segmentation that the pairs carry, on the fitting images."""
+    check_fitting(pairs, images)
+    if pairs.segmentation is None:
+        raise ValueError("these pairs carry no segmentation; give groups= one label per image and pixel")
     parts = pairs.over_blocks(lambda truth, block: np.unique(np.asarray(block.segmentation)), images)
     return Segmentation(np.unique(np.concatenate(list(parts))).astype(np.int64))

@@ -1,0 +1,25 @@
+"""From an observation to posterior samples: the noise process, the score network, its training and its samplers.
+
+torch lives in this folder only. Every file imports torch, numpy, safetensors and its neighbours, nothing else, so that
+the folder also runs alone on a GPU machine.
+"""
+
+from .network import NCSNpp, NetworkConfig, configuration, from_diffusers
+from .noise import gaussian
+from .sampling import SAMPLERS, Draws, Reduction, automatic_batch, denoise, sample
+from .sde import VESDE
+
+__all__ = [
+    "SAMPLERS",
+    "VESDE",
+    "Draws",
+    "NCSNpp",
+    "NetworkConfig",
+    "Reduction",
+    "automatic_batch",
+    "configuration",
+    "denoise",
+    "from_diffusers",
+    "gaussian",
+    "sample",
+]

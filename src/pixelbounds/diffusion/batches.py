@@ -1,0 +1,217 @@
+"""What one training step sees: some images, turned at random, and a noise level for each.
+
+Everything drawn at step k on process r is a function of (seed, k, r) alone: the images of the step come from one
+permutation per epoch, the turns, levels and noise from a generator that is seeded anew at every step. A resumed run
+therefore draws what the uninterrupted one would have drawn, and no state of a generator has to be kept.
+
+The levels are sigma(t) with t uniform on [0, 1], as in the paper. Sampling starts at the noise level sigma_0 of the
+observation and never goes above it; a network that serves observations of known level can be trained on levels up to a
+`sigma_top` slightly above sigma_0 alone (t uniform on [0, t(sigma_top)]), which spends its capacity where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from math import pi
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .sde import VESDE
+
+Augmentation = Callable[[Tensor, torch.Generator], Tensor]  # images (b, c, h, w) -> the same shape
+Loss = Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor]  # network, x, sigma (b,), noise -> loss per image (b,)
+
+_CHECK_BYTES = 2**26  # pixels checked at a time
+
+
+# ---------------------------------------------------------------- images
+
+
+class Images:
+    """The images of a data set, (n, c, h, w), kept on the device where they fit; `take` gives them as float32.
+
+    uint8 images span the limits from 0 to 255. Images of other dtypes must already lie within the limits.
+    """
+
+    def __init__(self, images: Any, *, limits: tuple[float, float] = (0.0, 1.0), device: Any = "cpu") -> None:
+        self.limits, self.device = check_limits(limits), torch.device(device)
+        data = images.detach().cpu().numpy() if isinstance(images, Tensor) else images
+        if not hasattr(data, "dtype") or data.ndim not in (3, 4) or 0 in data.shape:
+            raise ValueError(
+                f"images have shape {getattr(data, 'shape', None)}; give an array of shape (n, h, w) or (n, c, h, w)"
+            )
+        if data.dtype not in (np.uint8, np.float16, np.float32, np.float64):
+            raise ValueError(f"images are {data.dtype}; convert them to uint8, or to float32 within {self.limits}")
+        self._data: Any = data if data.ndim == 4 else data.reshape(data.shape[0], 1, *data.shape[1:])
+        self._check_range()
+        self.on_device = self._move()
+
+    def __len__(self) -> int:
+        return int(self._data.shape[0])
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height, width."""
+        c, h, w = self._data.shape[1:]
+        return int(c), int(h), int(w)
+
+    def take(self, index: np.ndarray) -> Tensor:
+        """The images of these numbers, on the device: (b,) -> float32 (b, c, h, w)."""
+        if self.on_device:
+            x = self._data[torch.from_numpy(index).to(self.device)]
+        else:
+            x = torch.from_numpy(np.ascontiguousarray(self._data[index]))
+            x = (x.pin_memory() if self.device.type == "cuda" else x).to(self.device, non_blocking=True)
+        if x.dtype == torch.uint8:
+            low, high = self.limits
+            return x.float().mul_((high - low) / 255).add_(low)
+        return x.float()
+
+    def digest(self) -> list[Any]:
+        """Count, shape and a sum over some images: tells, before a run is resumed, that the data have changed."""
+        some = self.take(np.unique(np.linspace(0, len(self) - 1, min(len(self), 64)).astype(np.int64)))
+        return [len(self), *self.shape, round(float(some.double().mean()), 9)]
+
+    def _blocks(self) -> Iterator[tuple[int, np.ndarray]]:
+        rows = max(1, _CHECK_BYTES // max(1, self._data[0].nbytes))
+        for start in range(0, len(self), rows):
+            yield start, np.asarray(self._data[start : start + rows])
+
+    def _check_range(self) -> None:
+        if self._data.dtype == np.uint8:
+            return
+        low, high = self.limits
+        for start, block in self._blocks():
+            flat = block.reshape(len(block), -1)
+            smallest, largest = flat.min(axis=1).astype(np.float64), flat.max(axis=1).astype(np.float64)
+            if not (np.isfinite(smallest) & np.isfinite(largest)).all():
+                image = start + int(np.argmin(np.isfinite(smallest) & np.isfinite(largest)))
+                raise ValueError(f"image {image} holds NaN or infinite values; drop or repair it")
+            slack = 1e-3 * (high - low)
+            outside = (smallest < low - slack) | (largest > high + slack)
+            if outside.any():
+                i = int(np.argmax(outside))
+                raise ValueError(
+                    f"image {start + i} spans [{smallest[i]:g}, {largest[i]:g}], the limits are [{low:g}, {high:g}]; "
+                    "rescale the images, give them as uint8, or name their limits"
+                )
+
+    def _move(self) -> bool:
+        """Bring the pixels to the device if they take less than half of its free memory, rounded to float16 at need."""
+        if self.device.type != "cuda":
+            self._data = self._data.astype(np.float32) if self._data.dtype == np.float64 else self._data
+            if isinstance(self._data, np.ndarray) and not isinstance(self._data, np.memmap):
+                self._data = torch.from_numpy(np.require(self._data, requirements=["C", "W"]))
+                return True
+            return False
+        room, count = torch.cuda.mem_get_info(self.device)[0] / 2, int(np.prod(self._data.shape))
+        wide = self._data.dtype.itemsize > 2
+        kind = np.float16 if wide and 4 * count > room else np.float32 if wide else self._data.dtype
+        if count * np.dtype(kind).itemsize > room:
+            return False
+        whole = torch.empty(self._data.shape, dtype=getattr(torch, np.dtype(kind).name), device=self.device)
+        for start, block in self._blocks():
+            whole[start : start + len(block)] = torch.from_numpy(np.array(block, dtype=kind))
+        self._data = whole
+        return True
+
+
+def check_limits(limits: tuple[float, float]) -> tuple[float, float]:
+    """The limits as two floats, the first below the second."""
+    low, high = (float(x) for x in limits)
+    if not np.isfinite([low, high]).all() or low >= high:
+        raise ValueError(f"limits are {limits}; give the smallest and the largest pixel value, e.g. (0.0, 1.0)")
+    return low, high
+
+
+# ---------------------------------------------------------------- what is drawn at a step
+
+
+def step_seed(seed: int, step: int, rank: int) -> int:
+    """The seed of everything random at one step of one process."""
+    return int(np.random.SeedSequence([seed, step, rank, 1]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+@lru_cache(maxsize=2)
+def _permutation(n: int, seed: int, epoch: int) -> np.ndarray:
+    return np.random.default_rng([seed, epoch, 0]).permutation(n)
+
+
+def batch_indices(n: int, *, batch: int, step: int, seed: int) -> np.ndarray:
+    """Numbers of the images of one step, (batch,): the steps walk through one fresh permutation per epoch.
+
+    >>> sorted(int(i) for step in range(2) for i in batch_indices(6, batch=3, step=step, seed=0))
+    [0, 1, 2, 3, 4, 5]
+    """
+    first, last = step * batch, (step + 1) * batch
+    parts = []
+    for epoch in range(first // n, (last - 1) // n + 1):
+        parts.append(_permutation(n, seed, epoch)[max(first - epoch * n, 0) : last - epoch * n])
+    return np.concatenate(parts)
+
+
+def noise_levels(sde: VESDE, count: int, generator: torch.Generator, *, sigma_top: float | None = None) -> Tensor:
+    """Levels sigma(t), (count,), each t uniform on [0, t(sigma_top)]; one offset for all spreads them evenly."""
+    top = 1.0 if sigma_top is None else sde.time(sigma_top)
+    offset = torch.rand(1, generator=generator, device=generator.device)
+    t = (offset + torch.arange(count, device=generator.device) / count) % 1.0
+    return sde.sigma(t * top)
+
+
+# ---------------------------------------------------------------- augmentation
+
+
+def keep(images: Tensor, generator: torch.Generator) -> Tensor:
+    """The images as they are."""
+    return images
+
+
+def flips(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Each image mirrored or not, left to right and top to bottom: (b, c, h, w) -> the same."""
+    coins = torch.rand(2, len(images), 1, 1, 1, generator=generator, device=images.device) < 0.5
+    images = torch.where(coins[0], images.flip(-1), images)
+    return torch.where(coins[1], images.flip(-2), images)
+
+
+def quarter_turns(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Flips, and each square image turned by 90 degrees or not; no pixel is interpolated: (b, c, h, h) -> the same."""
+    if images.shape[-1] != images.shape[-2]:
+        raise ValueError(f"images of {images.shape[-2]} x {images.shape[-1]} cannot turn by 90 degrees; use flips")
+    coin = torch.rand(len(images), 1, 1, 1, generator=generator, device=images.device) < 0.5
+    return torch.where(coin, flips(images, generator).transpose(-1, -2), flips(images, generator))
+
+
+def rotations(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Flips and turns by an angle uniform in [-90, 90] degrees, as in the paper: (b, c, h, w) -> the same.
+
+    Corners are filled by reflection. Interpolation (bilinear) takes away some of the finest detail and noise of an
+    image, and a network that sees turned images only learns images that are a little too smooth: `some_rotations`
+    leaves half of them untouched.
+    """
+    b, _, h, w = images.shape
+    device = images.device
+    angle = (torch.rand(b, generator=generator, device=device) - 0.5) * pi
+    coins = torch.rand(2, b, generator=generator, device=device) < 0.5
+    across, down = torch.where(coins, -1.0, 1.0)
+    cos, sin, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
+    rows = [torch.stack([cos * across, -sin * down * (h / w), zero], 1)]
+    rows.append(torch.stack([sin * across * (w / h), cos * down, zero], 1))
+    grid = torch.nn.functional.affine_grid(torch.stack(rows, 1), list(images.shape), align_corners=False)
+    return torch.nn.functional.grid_sample(
+        images, grid.to(images.dtype), mode="bilinear", padding_mode="reflection", align_corners=False
+    )
+
+
+def some_rotations(images: Tensor, generator: torch.Generator) -> Tensor:
+    """`rotations` for every other image, `flips` for the rest: (b, c, h, w) -> the same."""
+    coin = torch.rand(len(images), 1, 1, 1, generator=generator, device=images.device) < 0.5
+    return torch.where(coin, rotations(images, generator), flips(images, generator))
+
+
+AUGMENTATIONS: dict[str, Augmentation] = {
+    f.__name__: f for f in (keep, flips, quarter_turns, rotations, some_rotations)
+}

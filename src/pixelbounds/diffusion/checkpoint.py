@@ -1,0 +1,193 @@
+"""Files of networks and of training runs: safetensors with one JSON string, so that no code runs when one is read.
+
+A file is written beside its name, flushed to disk and renamed: whatever happens, the name holds a whole file or none.
+A training run keeps two states, the newest and the one before; where the newest cannot be read the other serves, and
+because training is a function of its state, a few steps are repeated and nothing else is lost. A checksum over the
+tensors tells a damaged file from a whole one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+import zlib
+from dataclasses import asdict
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from ..files import replace_file
+from .network import NCSNpp, NetworkConfig
+from .regression import QuantileNetwork
+from .sde import VESDE
+
+FORMAT = 1
+_ENTRY = "pixelbounds"  # the one entry of the file's metadata
+_NETWORK, _STATE = "diffusion network", "training state"
+KINDS = ("score", "regressor", "conffusion")
+
+
+# ---------------------------------------------------------------- files
+
+
+def write(path: str | Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+    """Write tensors and what is said about them under this name, all or nothing."""
+    path = Path(path)
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    text = json.dumps({**meta, "format": FORMAT, "checksum": _checksum(tensors)}, sort_keys=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, save(tensors, metadata={_ENTRY: text}))
+
+
+def read(path: str | Path, what: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and meta of a file of this package; a file that is damaged or something else is a ValueError."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist; give the path of a {what} that was saved")
+    try:
+        with safe_open(path, framework="pt") as file:
+            text = (file.metadata() or {}).get(_ENTRY)
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, RuntimeError) as error:
+        size = path.stat().st_size
+        raise ValueError(
+            f"{path} ({size} bytes) is truncated or no safetensors file ({error}); use another copy"
+        ) from error
+    try:
+        meta = json.loads(text or "null")
+    except json.JSONDecodeError:
+        meta = None
+    if not isinstance(meta, dict) or "format" not in meta:
+        raise ValueError(f"{path} is a safetensors file, but none that pixelbounds wrote; give a saved {what}")
+    if meta["format"] != FORMAT:
+        raise ValueError(f"{path} has format {meta['format']}, this version reads {FORMAT}; update pixelbounds")
+    if meta.get("what") != what:
+        raise ValueError(f"{path} holds a {meta.get('what')}, not a {what}")
+    if meta.get("checksum") != _checksum(tensors):
+        raise ValueError(f"{path} is damaged: its checksum does not match; use another copy")
+    return tensors, meta
+
+
+def _checksum(tensors: dict[str, Tensor]) -> int:
+    total = 0
+    for name in sorted(tensors):
+        total = zlib.crc32(name.encode(), total)
+        total = zlib.crc32(tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy(), total)
+    return total
+
+
+# ---------------------------------------------------------------- networks
+
+
+def save_network(
+    path: str | Path,
+    network: nn.Module,
+    sde: VESDE,
+    kind: str,
+    extra: dict[str, Any] | None = None,
+    *,
+    dtype: torch.dtype = torch.float32,
+) -> None:
+    """Save a network with the process it was trained for; `extra` is kept as JSON.
+
+    dtype float16 halves the file. Only what was trained is rounded: the frequencies of the noise embedding are buffers
+    and stay in float32, because a small error in one turns the phase at large |log sigma|.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind is {kind!r}; choose one of {', '.join(KINDS)}")
+    if dtype not in (torch.float16, torch.float32):
+        raise ValueError(f"dtype is {dtype}; weights are stored in float16 or float32")
+    if (kind == "score") != isinstance(network, NCSNpp):
+        raise ValueError(f"a {type(network).__name__} is no {kind} network; see the kinds {', '.join(KINDS)}")
+    trained = {name for name, parameter in network.named_parameters() if parameter.requires_grad}
+    tensors = {}
+    for name, tensor in network.state_dict().items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"{name} holds NaN or infinite values: the training diverged; lower the learning rate")
+        rounded = tensor.to(dtype) if name in trained and tensor.is_floating_point() else tensor
+        if not bool(torch.isfinite(rounded).all()):
+            raise ValueError(f"{name} does not fit into {dtype}; save with dtype=torch.float32")
+        tensors[name] = rounded
+    meta: dict[str, Any] = {"what": _NETWORK, "kind": kind, "config": network.config.to_dict(), "sde": asdict(sde)}
+    if isinstance(network, QuantileNetwork):
+        meta["heads"] = network.heads
+        meta["data_deviation"] = None if network.data_deviation == inf else network.data_deviation
+    write(path, tensors, {**meta, "extra": extra or {}})
+
+
+def load_network(
+    path: str | Path, *, kind: str | None = None, device: Any = "cpu"
+) -> tuple[nn.Module, VESDE, dict[str, Any]]:
+    """The network in evaluation mode, in float32, its process and all that was kept with it; checks `kind` if given."""
+    tensors, meta = read(path, _NETWORK)
+    if kind is not None and meta["kind"] != kind:
+        raise ValueError(f"{path} holds a {meta['kind']} network, not a {kind} network")
+    try:
+        network: nn.Module = NCSNpp(NetworkConfig.from_dict(meta["config"]))
+        if meta["kind"] != "score":
+            deviation = inf if meta["data_deviation"] is None else meta["data_deviation"]
+            network = QuantileNetwork(network, meta["heads"], data_deviation=deviation)
+        sde = VESDE(**meta["sde"])
+    except (TypeError, KeyError, ValueError) as error:
+        raise ValueError(f"{path} has a configuration that this version cannot build: {error}") from error
+    load_tensors(network, tensors, str(path))
+    return network.to(device).eval(), sde, meta
+
+
+def load_tensors(network: nn.Module, tensors: dict[str, Tensor], source: str) -> None:
+    """Put tensors into a network of the same names and shapes; anything else is a ValueError that names the first."""
+    own = network.state_dict()
+    for name in [*own, *tensors]:
+        here, there = own.get(name), tensors.get(name)
+        if here is None or there is None or here.shape != there.shape:
+            shapes = [None if x is None else tuple(x.shape) for x in (there, here)]
+            raise ValueError(
+                f"{source} does not fit the network: {name} is {shapes[0] or 'missing'} in the file and "
+                f"{shapes[1] or 'missing'} in the network; use the configuration it was saved with"
+            )
+    network.load_state_dict(tensors)
+
+
+# ---------------------------------------------------------------- training states
+
+
+def state_files(folder: str | Path) -> tuple[Path, Path]:
+    """Where a run keeps its newest state and the one before."""
+    return Path(folder) / "state.safetensors", Path(folder) / "state.previous.safetensors"
+
+
+def save_state(folder: str | Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+    """Write a training state and keep the one before it."""
+    newest, previous = state_files(folder)
+    aside = newest.with_name("state.next.safetensors")
+    for stale in newest.parent.glob(".pixelbounds.*.part"):  # of a process that was killed while it wrote
+        stale.unlink(missing_ok=True)
+    write(aside, tensors, {**meta, "what": _STATE})
+    if newest.exists():
+        os.replace(newest, previous)
+    os.replace(aside, newest)
+
+
+def load_state(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """The newest readable state, or None where there is none yet; an unreadable newest one is passed over aloud."""
+    newest, previous = state_files(folder)
+    failures = []
+    for path in (newest, previous):
+        if path.exists():
+            try:
+                state = read(path, _STATE)
+            except ValueError as error:
+                failures.append(str(error))
+                continue
+            if failures:
+                warnings.warn(f"{failures[0]}; resuming from {path}", stacklevel=2)
+            return state
+    if failures:
+        raise ValueError("no state can be read: " + "; ".join(failures) + f"; remove {folder} to start anew")
+    return None

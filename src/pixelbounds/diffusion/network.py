@@ -1,0 +1,308 @@
+"""NCSN++ (Song et al., 2021): a U-net that takes an image and its noise level.
+
+    log sigma -> Gaussian Fourier features -> two linear layers -> a bias in every residual block
+    image -> per level: residual blocks (attention where the map is 16 x 16), halve, add the halved input -> middle
+          -> per level, upwards: residual blocks on [map, skip], attention, double -> norm, SiLU, convolution [/ sigma]
+
+The blocks are those of BigGAN: resampling by the filter [1, 3, 3, 1] in both branches, and every sum of two branches
+is divided by sqrt 2. The halved input is carried along and added at each level (progressive input "residual"). Second
+convolutions, attention outputs and the last convolution start at zero. Maps are channels-last throughout.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Shape of an NCSN++; `size` is the training image size, which says at which levels attention sits."""
+
+    channels: int = 1
+    out_channels: int | None = None  # as many as the input has
+    base: int = 32
+    multipliers: tuple[int, ...] = (1, 2, 2, 2)
+    blocks: int = 2
+    attention: tuple[int, ...] = (16,)
+    size: int = 64
+    dropout: float = 0.1
+    divide_by_sigma: bool = True
+    fourier_scale: float = 16.0  # 16 as published; less lets neighbouring noise levels share what is learned
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "multipliers", tuple(self.multipliers))
+        object.__setattr__(self, "attention", tuple(self.attention))
+        counts = (self.channels, self.base, self.blocks, self.size, *self.multipliers, *self.attention)
+        if self.out_channels is not None:
+            counts += (self.out_channels,)
+        if not self.multipliers or any(isinstance(x, bool) or not isinstance(x, int) or x < 1 for x in counts):
+            raise ValueError(
+                f"{self}: channels, base, blocks, size, multipliers and attention must be positive integers"
+            )
+        if self.base % 4:
+            raise ValueError(f"base is {self.base}; it must be divisible by 4 (16 is fast on GPUs), for group norms")
+        if self.size % self.stride:
+            raise ValueError(
+                f"size is {self.size}, but {len(self.multipliers)} levels halve it {len(self.multipliers) - 1} times: "
+                f"it must be divisible by {self.stride}"
+            )
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is {self.dropout}; it must lie in [0, 1)")
+
+    @property
+    def stride(self) -> int:
+        """What height and width of an image must be divisible by."""
+        return 2 ** (len(self.multipliers) - 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {name: list(x) if isinstance(x, tuple) else x for name, x in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> NetworkConfig:
+        """The inverse of `to_dict`."""
+        unknown = set(values) - {field.name for field in fields(cls)}
+        if unknown:
+            raise ValueError(f"unknown fields {sorted(unknown)}; known are {[field.name for field in fields(cls)]}")
+        return cls(**values)
+
+
+CONFIGURATIONS: dict[str, dict[str, Any]] = {
+    "tiny": {"base": 16, "multipliers": (1, 2, 2, 4), "blocks": 1, "size": 64, "dropout": 0.05, "fourier_scale": 1.0},
+    "small": {"base": 48, "multipliers": (1, 2, 2, 2), "blocks": 2, "size": 64, "dropout": 0.1, "fourier_scale": 1.0},
+    "celeba": {"base": 128, "multipliers": (1, 2, 2, 2), "blocks": 4, "size": 128},
+    "abdomen": {"base": 16, "multipliers": (1, 2, 4, 8, 16, 32, 32, 32), "blocks": 1, "size": 512},
+}
+
+
+def configuration(name: str, *, channels: int = 1, size: int | None = None, **changes: Any) -> NetworkConfig:
+    """A named configuration, with changes.
+
+    `tiny` runs on a CPU; `small` has about 5 million parameters; `celeba` is the paper's for 128 x 128 faces; `abdomen`
+    has the paper's widths for 512 x 512 slices (score_sde's FFHQ), with the residual progressive input of the others
+    in place of FFHQ's input and output skips.
+    """
+    if name not in CONFIGURATIONS:
+        raise ValueError(f"configuration is {name!r}; known are {', '.join(CONFIGURATIONS)}")
+    chosen = CONFIGURATIONS[name] | {"channels": channels} | ({} if size is None else {"size": size}) | changes
+    return NetworkConfig.from_dict(chosen)
+
+
+class Fourier(nn.Module):
+    """Gaussian Fourier features of log sigma and a small network on them."""
+
+    def __init__(self, features: int, width: int, scale: float) -> None:
+        super().__init__()
+        self.register_buffer("frequencies", torch.randn(features) * scale)
+        self.layers = nn.Sequential(linear(2 * features, width), nn.SiLU(), linear(width, width), nn.SiLU())
+
+    def forward(self, sigma: Tensor) -> Tensor:
+        """Embed noise levels: (b,) -> (b, width)."""
+        angles = 2 * math.pi * sigma.log()[:, None] * self.frequencies
+        return self.layers(torch.cat([angles.sin(), angles.cos()], dim=1))
+
+
+class Resample(nn.Module):
+    """Halve or double height and width with the filter [1, 3, 3, 1], edges repeated: constants stay as they are."""
+
+    def __init__(self, direction: str) -> None:
+        super().__init__()
+        taps = torch.tensor([1.0, 3.0, 3.0, 1.0]) / 8
+        self.up = direction == "up"
+        self.register_buffer("kernel", torch.outer(taps, taps) * (4 if self.up else 1), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Resample: (b, c, h, w) -> (b, c, h / 2, w / 2) or (b, c, 2 h, 2 w)."""
+        channels = x.shape[1]
+        x, kernel = F.pad(x, (1, 1, 1, 1), mode="replicate"), self.kernel.expand(channels, 1, 4, 4)
+        if self.up:
+            return F.conv_transpose2d(x, kernel, stride=2, padding=3, groups=channels)
+        return F.conv2d(x, kernel, stride=2, groups=channels)
+
+
+class Attention(nn.Module):
+    """Every pixel looks at every other, with one head."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.norm = norm(channels)
+        self.queries_keys_values = linear(channels, 3 * channels, fan_out=channels)
+        self.out = zero(nn.Linear(channels, channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Attend: (b, c, h, w) -> the same."""
+        tokens = self.norm(x).flatten(2).transpose(1, 2)[:, None]
+        q, k, v = self.queries_keys_values(tokens).chunk(3, dim=-1)
+        seen = self.out(F.scaled_dot_product_attention(q, k, v))
+        return mean_of(x, seen[:, 0].transpose(1, 2).reshape(x.shape))
+
+
+class Residual(nn.Module):
+    """BigGAN block: norm, SiLU, [resample], convolve, add the noise level's bias, norm, SiLU, dropout, convolve."""
+
+    def __init__(
+        self, inside: int, outside: int, embedding: int, dropout: float, direction: str = "", attention: bool = False
+    ) -> None:
+        super().__init__()
+        self.norm_in, self.norm_out = norm(inside), norm(outside)
+        self.resample = Resample(direction) if direction else nn.Identity()
+        self.first, self.second = conv(inside, outside), zero(nn.Conv2d(outside, outside, 3, padding=1))
+        self.bias = linear(embedding, outside)
+        self.dropout = nn.Dropout(dropout)
+        self.shortcut = conv(inside, outside, kernel=1) if direction or inside != outside else nn.Identity()
+        self.attention = Attention(outside) if attention else nn.Identity()
+
+    def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
+        """Apply the block: (b, inside, h, w), (b, embedding) -> (b, outside, h, w), resampled."""
+        h = self.first(self.resample(F.silu(self.norm_in(x)))) + self.bias(embedding)[:, :, None, None]
+        h = self.second(self.dropout(F.silu(self.norm_out(h))))
+        return self.attention(mean_of(self.shortcut(self.resample(x)), h))
+
+
+class NCSNpp(nn.Module):
+    """The network; its output is the score where the config divides by sigma."""
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__()
+        self.config = config
+        widths = [config.base * multiplier for multiplier in config.multipliers]
+        last, embedding = len(widths) - 1, 4 * config.base
+        attends = [config.size // 2**level in config.attention for level in range(last + 1)]
+
+        def residual(inside: int, outside: int, **kind: Any) -> Residual:
+            return Residual(inside, outside, embedding, config.dropout, **kind)
+
+        self.embedding = Fourier(config.base, embedding, config.fourier_scale)
+        self.first = conv(config.channels, config.base)
+        self.down, self.halving, self.pyramid = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        width, pyramid, skips = config.base, config.channels, [config.base]
+        for level, wide in enumerate(widths):
+            blocks = [residual(width if i == 0 else wide, wide, attention=attends[level]) for i in range(config.blocks)]
+            self.down.append(nn.ModuleList(blocks))
+            skips += [wide] * config.blocks
+            if level < last:
+                self.halving.append(residual(wide, wide, direction="down"))
+                self.pyramid.append(nn.Sequential(Resample("down"), conv(pyramid, wide)))
+                pyramid = wide
+                skips.append(wide)
+            width = wide
+        self.middle = nn.ModuleList([residual(width, width, attention=True), residual(width, width)])
+        self.up, self.doubling = nn.ModuleList(), nn.ModuleList()
+        for level, wide in reversed(list(enumerate(widths))):
+            blocks = []
+            for i in range(config.blocks + 1):
+                attention = attends[level] and i == config.blocks
+                blocks.append(residual(width + skips.pop(), wide, attention=attention))
+                width = wide
+            self.up.append(nn.ModuleList(blocks))
+            if level > 0:
+                self.doubling.append(residual(wide, wide, direction="up"))
+        self.norm = norm(width)
+        self.last = zero(nn.Conv2d(width, config.out_channels or config.channels, 3, padding=1))
+
+    def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
+        """Score, or plain output: (b, c, h, w), (b,) -> (b, out, h, w)."""
+        self._check(x, sigma)
+        embedding, pyramid = self.embedding(sigma), x
+        h = self.first(x).contiguous(memory_format=torch.channels_last)
+        skips = [h]
+        for level, blocks in enumerate(self.down):
+            for block in blocks:
+                h = block(h, embedding)
+                skips.append(h)
+            if level < len(self.halving):
+                h = pyramid = mean_of(self.pyramid[level](pyramid), self.halving[level](h, embedding))
+                skips.append(h)
+        for block in self.middle:
+            h = block(h, embedding)
+        for level, blocks in enumerate(self.up):
+            for block in blocks:
+                h = block(torch.cat([h, skips.pop()], dim=1), embedding)
+            if level < len(self.doubling):
+                h = self.doubling[level](h, embedding)
+        out = self.last(F.silu(self.norm(h))).to(x.dtype)
+        return out / sigma[:, None, None, None] if self.config.divide_by_sigma else out
+
+    def _check(self, x: Tensor, sigma: Tensor) -> None:
+        if x.ndim != 4 or x.shape[1] != self.config.channels:
+            raise ValueError(f"x has shape {tuple(x.shape)}; it must be (b, {self.config.channels}, h, w)")
+        if x.shape[2] % self.config.stride or x.shape[3] % self.config.stride:
+            raise ValueError(
+                f"images of {x.shape[2]} x {x.shape[3]} do not fit {len(self.config.multipliers)} levels: "
+                f"height and width must be divisible by {self.config.stride}; crop or pad them"
+            )
+        if tuple(sigma.shape) != (x.shape[0],):
+            raise ValueError(f"sigma has shape {tuple(sigma.shape)}; it must be ({x.shape[0]},), one level per image")
+
+
+def mean_of(x: Tensor, y: Tensor) -> Tensor:
+    """Sum of two branches that keeps the variance."""
+    return (x + y) * 0.5**0.5
+
+
+def norm(channels: int) -> nn.GroupNorm:
+    """Group norm of at most 32 groups with at least 4 channels each."""
+    groups = next(n for n in range(min(32, max(1, channels // 4)), 0, -1) if channels % n == 0)
+    return nn.GroupNorm(groups, channels, eps=1e-6)
+
+
+def conv(inside: int, outside: int, kernel: int = 3) -> nn.Conv2d:
+    """Convolution that keeps the size; weights uniform with variance 1 / mean(fan in, fan out), bias 0."""
+    layer = nn.Conv2d(inside, outside, kernel, padding=kernel // 2)
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def linear(inside: int, outside: int, fan_out: int | None = None) -> nn.Linear:
+    """Linear layer, initialised likewise; `fan_out` is that of one part where several are stacked."""
+    layer = nn.Linear(inside, outside)
+    bound = math.sqrt(6 / (inside + (fan_out or outside)))
+    nn.init.uniform_(layer.weight, -bound, bound)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def zero(layer: nn.Module) -> nn.Module:
+    """The layer with weights and bias 0."""
+    for parameter in layer.parameters():
+        nn.init.zeros_(parameter)
+    return layer
+
+
+class Diffusers(nn.Module):
+    """A diffusers UNet2DModel under the contract of NCSNpp."""
+
+    def __init__(self, unet: nn.Module) -> None:
+        super().__init__()
+        self.unet = unet
+        self.fourier = unet.config.time_embedding_type == "fourier"
+
+    def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
+        """Score: (b, c, h, w), (b,) -> (b, c, h, w)."""
+        if self.fourier:  # takes log sigma and divides by sigma on its own
+            return self.unet(x, sigma, return_dict=False)[0]
+        noise = self.unet(x, 250 * sigma.log(), return_dict=False)[0]
+        return noise / sigma[:, None, None, None]
+
+
+def from_diffusers(unet: nn.Module) -> Diffusers:
+    """Use a `diffusers.UNet2DModel` in place of an NCSNpp; its time is the noise level.
+
+    With time_embedding_type "fourier" the model itself reads log sigma and divides by sigma; a "positional" one gets
+    250 log sigma as its timestep, and its output is divided here.
+    """
+    kind = getattr(getattr(unet, "config", None), "time_embedding_type", None)
+    if kind not in ("fourier", "positional"):
+        raise ValueError(
+            f"{type(unet).__name__} has time embedding {kind!r}; give a diffusers.UNet2DModel whose "
+            "time_embedding_type is 'fourier' or 'positional'"
+        )
+    return Diffusers(unet)

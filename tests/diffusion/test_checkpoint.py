@@ -1,0 +1,147 @@
+"""Files of networks: what is saved comes back, and what is not one is refused by name."""
+
+import json
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import gaussian_world as world  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
+
+from pixelbounds.diffusion import checkpoint  # noqa: E402
+from pixelbounds.diffusion.checkpoint import load_network, save_network, save_state  # noqa: E402
+from pixelbounds.diffusion.regression import conffusion, regressor  # noqa: E402
+from pixelbounds.diffusion.sde import VESDE  # noqa: E402
+
+torch.set_num_threads(1)
+SDE = VESDE(sigma_min=0.01, sigma_max=1.0)
+MAKERS = {
+    "score": world.network,
+    "regressor": lambda: regressor(world.config(dropout=0.1)),
+    "conffusion": lambda: conffusion(world.network()),
+}
+
+
+def awake(network):
+    """Weights as after training: output layers may start at zero."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.add_(0.05 * torch.randn(weight.shape, generator=generator))
+    return network.eval()
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "net.safetensors"
+    save_network(path, awake(world.network()), SDE, "score")
+    return path
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_network_comes_back_as_it_was(tmp_path, kind, dtype):
+    network = awake(MAKERS[kind]())
+    path = tmp_path / "net.safetensors"
+    save_network(path, network, SDE, kind, {"sigma_0": 0.4}, dtype=dtype)
+    loaded, sde, meta = load_network(path, kind=kind)
+    assert (sde, meta["kind"], meta["extra"]) == (SDE, kind, {"sigma_0": 0.4})
+    assert not loaded.training
+    x, sigma = torch.from_numpy(world.draw(3, 0))[:, None], torch.tensor([0.02, 0.3, 1.0])
+    with torch.inference_mode():
+        here, there = network(x, sigma), loaded(x, sigma)
+    if dtype == torch.float32:
+        assert torch.equal(here, there)
+    else:
+        assert float((here - there).abs().max() / here.abs().max()) < 5e-3
+        for name, buffer in network.named_buffers():  # frequencies are not rounded
+            assert torch.equal(buffer, loaded.get_buffer(name))
+
+
+def test_a_truncated_file_is_refused(saved):
+    content = saved.read_bytes()
+    for length in (0, 4, 100, len(content) // 2, len(content) - 1):
+        saved.write_bytes(content[:length])
+        with pytest.raises(ValueError, match="truncated or no safetensors file"):
+            load_network(saved)
+
+
+def test_a_damaged_file_is_refused(saved):
+    content = bytearray(saved.read_bytes())
+    content[-20] ^= 1
+    saved.write_bytes(bytes(content))
+    with pytest.raises(ValueError, match="checksum"):
+        load_network(saved)
+
+
+def test_foreign_files_are_refused(tmp_path, saved):
+    foreign = tmp_path / "other.safetensors"
+    save_file({"a": torch.zeros(2)}, foreign)
+    with pytest.raises(ValueError, match="none that pixelbounds wrote"):
+        load_network(foreign)
+    foreign.write_bytes(b"\x89PNG\r\n and more of a picture")
+    with pytest.raises(ValueError, match="no safetensors file"):
+        load_network(foreign)
+    save_state(tmp_path, {"a": torch.zeros(1)}, {"step": 1})
+    with pytest.raises(ValueError, match="holds a training state, not a diffusion network"):
+        load_network(tmp_path / "state.safetensors")
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        load_network(tmp_path / "nothing.safetensors")
+    with pytest.raises(ValueError, match="holds a score network, not a regressor network"):
+        load_network(saved, kind="regressor")
+
+
+def altered(path, change):
+    """Write the file again with its meta changed."""
+    tensors = load_file(path)
+    _, meta = checkpoint.read(path, "diffusion network")
+    change(meta)
+    save_file(tensors, path, metadata={"pixelbounds": json.dumps(meta)})
+
+
+def test_a_mismatching_configuration_is_refused(saved):
+    altered(saved, lambda meta: meta["config"].update(base=32))
+    with pytest.raises(ValueError, match=r"does not fit the network: .* in the file and .* in the network"):
+        load_network(saved)
+    altered(saved, lambda meta: meta["config"].update(wings=2))
+    with pytest.raises(ValueError, match="configuration that this version cannot build"):
+        load_network(saved)
+    altered(saved, lambda meta: meta.update(format=99))
+    with pytest.raises(ValueError, match="format 99"):
+        load_network(saved)
+
+
+def test_what_cannot_be_kept_is_refused_and_the_old_file_stays(saved):
+    before = saved.read_bytes()
+    network = world.network()
+    with torch.no_grad():
+        next(network.parameters()).fill_(1e6)
+    with pytest.raises(ValueError, match="does not fit into"):
+        save_network(saved, network, SDE, "score", dtype=torch.float16)
+    with torch.no_grad():
+        next(network.parameters()).fill_(float("nan"))
+    with pytest.raises(ValueError, match="diverged"):
+        save_network(saved, network, SDE, "score")
+    with pytest.raises(ValueError, match="kind is 'picture'"):
+        save_network(saved, network, SDE, "picture")
+    with pytest.raises(ValueError, match="NCSNpp is no regressor network"):
+        save_network(saved, network, SDE, "regressor")
+    with pytest.raises(TypeError):  # not JSON
+        save_network(saved, world.network(), SDE, "score", {"x": np.zeros(3)})
+    assert saved.read_bytes() == before
+    assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(saved, monkeypatch):
+    before = saved.read_bytes()
+
+    def full(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        save_network(saved, world.network(), SDE, "score")
+    assert saved.read_bytes() == before
+    assert [path.name for path in saved.parent.iterdir()] == [saved.name]

@@ -1,0 +1,191 @@
+"""NCSN++: its shape, its size, its parts."""
+
+import json
+
+import pytest
+
+torch = pytest.importorskip("torch")
+torch.set_num_threads(1)
+
+from pixelbounds.diffusion.network import (  # noqa: E402
+    CONFIGURATIONS,
+    NCSNpp,
+    NetworkConfig,
+    Resample,
+    configuration,
+    from_diffusers,
+)
+
+
+def awake(**changes):
+    """A tiny network whose zero layers were set off, so that its output says something."""
+    torch.manual_seed(0)
+    network = NCSNpp(configuration("tiny", **changes)).eval()
+    for parameter in network.parameters():
+        if not parameter.any():
+            torch.nn.init.normal_(parameter, std=0.05)
+    return network
+
+
+@pytest.mark.parametrize(
+    "name, channels, count",
+    [("tiny", 1, 862689), ("small", 1, 5687953), ("celeba", 3, 62758787), ("abdomen", 1, 109653025)],
+)
+def test_parameters_are_counted(name, channels, count):
+    with torch.device("meta"):  # celeba: 62.8 million, as published for this NCSN++
+        network = NCSNpp(configuration(name, channels=channels))
+    assert sum(p.numel() for p in network.parameters()) == count
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 64, 64), (1, 1, 32, 48), (3, 1, 8, 8)])
+def test_any_size_that_the_strides_divide_goes_through(shape):
+    network = awake()
+    with torch.no_grad():
+        out = network(torch.randn(shape), torch.full(shape[:1], 0.3))
+    assert out.shape == shape
+    assert torch.isfinite(out).all()
+
+
+def test_outputs_are_as_many_as_asked_for():
+    network = awake(channels=3, out_channels=9, size=16, divide_by_sigma=False)
+    assert network(torch.randn(2, 3, 16, 16), torch.ones(2)).shape == (2, 9, 16, 16)
+
+
+def test_an_untrained_network_says_nothing():
+    network = NCSNpp(configuration("tiny"))
+    assert not network(torch.randn(2, 1, 16, 16), torch.ones(2)).any()
+
+
+def test_the_output_depends_on_sigma_and_the_score_is_divided_by_it():
+    network, x = awake(), torch.randn(1, 1, 16, 16)
+    undivided = awake(divide_by_sigma=False)
+    with torch.no_grad():
+        low, high = network(x, torch.tensor([0.1])), network(x, torch.tensor([0.2]))
+        plain_low, plain_high = undivided(x, torch.tensor([0.1])), undivided(x, torch.tensor([0.2]))
+    torch.testing.assert_close(low, plain_low / 0.1)
+    assert (plain_low - plain_high).abs().max() > 1e-3
+    assert not torch.allclose(low, high)
+
+
+def test_rows_of_a_batch_do_not_meet():
+    network, x = awake(), torch.randn(4, 1, 16, 16)
+    sigma = torch.tensor([0.05, 0.1, 0.5, 1.0])
+    with torch.no_grad():
+        whole, parts = network(x, sigma), torch.cat([network(x[i : i + 1], sigma[i : i + 1]) for i in range(4)])
+    torch.testing.assert_close(whole, parts, rtol=1e-4, atol=1e-4)
+
+
+def test_attention_sees_the_whole_image():
+    x = torch.randn(1, 1, 64, 64)
+    x.requires_grad_()
+    awake()(x, torch.ones(1))[0, 0, 0, 0].backward()
+    assert x.grad[0, 0, -1, -1] != 0
+
+
+def test_gradients_reach_every_parameter():
+    network = awake()
+    network(torch.randn(2, 1, 16, 16), torch.tensor([0.1, 1.0])).square().sum().backward()
+    silent = [name for name, p in network.named_parameters() if p.grad is None or not p.grad.any()]
+    assert not silent
+
+
+@pytest.mark.parametrize("direction, size", [("up", 16), ("down", 4)])
+def test_resampling_keeps_constants_and_is_the_filter_1331(direction, size):
+    resample = Resample(direction).double()
+    ones = torch.full((2, 3, 8, 8), 0.7, dtype=torch.float64)
+    torch.testing.assert_close(resample(ones), torch.full((2, 3, size, size), 0.7, dtype=torch.float64))
+    ramp = torch.arange(8.0, dtype=torch.float64).expand(1, 1, 8, 8)
+    row = resample(ramp)[0, 0, 0]
+    inner = row[2:-2] if direction == "up" else row[1:-1]  # a ramp stays a ramp away from the edges
+    torch.testing.assert_close(inner.diff(), torch.full_like(inner.diff(), 0.5 if direction == "up" else 2.0))
+    impulse = torch.zeros(1, 1, 8, 8, dtype=torch.float64)
+    impulse[0, 0, 4, 4] = 1
+    taps = torch.tensor([1, 3, 3, 1], dtype=torch.float64) / (4 if direction == "up" else 8)
+    expected = torch.outer(taps, taps)
+    answer = resample(impulse)[0, 0]
+    if direction == "up":
+        torch.testing.assert_close(answer[7:11, 7:11], expected)
+    else:
+        torch.testing.assert_close(answer[1:3, 1:3], expected[[3, 1]][:, [3, 1]])
+
+
+def test_half_precision_stays_close():
+    network, x = awake(), torch.randn(2, 1, 16, 16)
+    sigma = torch.tensor([0.1, 1.0])
+    with torch.autocast("cpu", torch.bfloat16):
+        half = network(x, sigma)
+        half.square().mean().backward()
+    whole = network(x, sigma)
+    assert half.dtype == torch.float32
+    assert (half - whole).norm() < 0.05 * whole.norm()
+
+
+def test_the_network_is_one_graph():
+    network, x = awake(), torch.randn(2, 1, 16, 16)
+    compiled = torch.compile(network, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x, torch.ones(2)), network(x, torch.ones(2)))
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_configurations_survive_json(name):
+    config = configuration(name, channels=3, dropout=0.25)
+    assert NetworkConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"size": 60}, "divisible by 8"),
+        ({"base": 18}, "divisible by 4"),
+        ({"dropout": 1.0}, "dropout is 1.0"),
+        ({"blocks": 0}, "positive integers"),
+        ({"depth": 3}, "unknown fields"),
+    ],
+)
+def test_impossible_configurations_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        configuration("tiny", **changes)
+
+
+def test_unknown_configurations_are_named():
+    with pytest.raises(ValueError, match="known are tiny, small, celeba, abdomen"):
+        configuration("huge")
+
+
+@pytest.mark.parametrize(
+    "shape, levels, message",
+    [((2, 3, 16, 16), 2, "it must be"), ((2, 1, 20, 16), 2, "divisible by 8"), ((2, 1, 16, 16), 1, "one level per")],
+)
+def test_wrong_shapes_are_refused(shape, levels, message):
+    with pytest.raises(ValueError, match=message):
+        awake()(torch.zeros(shape), torch.ones(levels))
+
+
+@pytest.mark.parametrize("kind", ["fourier", "positional"])
+def test_a_diffusers_model_takes_the_place_of_the_network(kind):
+    diffusers = pytest.importorskip("diffusers")
+    unet = diffusers.UNet2DModel(
+        sample_size=16,
+        in_channels=1,
+        out_channels=1,
+        time_embedding_type=kind,
+        block_out_channels=(16, 32),
+        down_block_types=("DownBlock2D", "AttnDownBlock2D"),
+        up_block_types=("AttnUpBlock2D", "UpBlock2D"),
+        layers_per_block=1,
+        norm_num_groups=8,
+    ).eval()
+    score, x = from_diffusers(unet), torch.randn(2, 1, 16, 16)
+    sigma = torch.tensor([0.1, 0.5])
+    with torch.no_grad():
+        out = score(x, sigma)
+        time = sigma if kind == "fourier" else 250 * sigma.log()
+        plain = unet(x, time).sample
+    assert out.shape == x.shape
+    torch.testing.assert_close(out, plain if kind == "fourier" else plain / sigma[:, None, None, None])
+
+
+def test_what_is_not_a_diffusers_model_is_refused():
+    with pytest.raises(ValueError, match="UNet2DModel"):
+        from_diffusers(torch.nn.Identity())

@@ -1,0 +1,198 @@
+"""Regressors: heads approach the true conditional quantiles, N-Conffusion starts at the denoised image."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import gaussian_world as world  # noqa: E402
+
+from pixelbounds import bands  # noqa: E402
+from pixelbounds.diffusion import batches  # noqa: E402
+from pixelbounds.diffusion.regression import (  # noqa: E402
+    QuantileNetwork,
+    conffusion,
+    dropout_passes,
+    pinball,
+    predict,
+    quantile_loss,
+    regressor,
+)
+from pixelbounds.diffusion.sde import VESDE  # noqa: E402
+from pixelbounds.diffusion.training import Settings, train  # noqa: E402
+
+torch.set_num_threads(1)
+SDE = VESDE(sigma_min=0.05, sigma_max=2.0)
+NORMAL_95 = 1.6449
+
+
+def fitted(network, steps, **changes):
+    settings = Settings(
+        steps=steps,
+        **{"batch": 32, "learning_rate": 5e-3, "warmup": 20, "ema": 0.97, "augment": batches.keep, **changes},
+    )
+    images = world.draw(4096, 0)
+    return train(network, images, quantile_loss(0.1), sde=SDE, settings=settings, limits=world.LIMITS, device="cpu")
+
+
+def observed(n, sigma):
+    x = world.draw(n, 1)
+    return x, x + np.float32(sigma) * np.random.default_rng(2).normal(size=x.shape).astype("f4")
+
+
+def awake(network):
+    """Weights as after training: output layers may start at zero."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.add_(0.1 * torch.randn(weight.shape, generator=generator))
+    return network.eval()
+
+
+def test_pinball_is_least_at_the_quantile(rng):
+    x = torch.from_numpy(rng.normal(size=100_000))
+    grid = torch.linspace(-3, 3, 121, dtype=torch.float64)
+    for level in (0.05, 0.5, 0.95):
+        losses = torch.stack([pinball(x, q, level).mean() for q in grid])
+        assert abs(float(grid[losses.argmin()] - torch.quantile(x[:10_000], level))) < 0.08
+
+
+def test_the_heads_approach_the_true_conditional_quantiles():
+    torch.manual_seed(0)
+    network = fitted(regressor(world.config(), data_deviation=1.0), 300).network
+    for sigma in (0.2, 0.7, 2.0):
+        x, y = observed(256, sigma)
+        lower, estimate, upper = predict(network, y, sigma)
+        mean, deviation = world.posterior(y, sigma)
+        errors = [
+            float(np.abs(head - (mean + shift * deviation)).mean() / deviation.mean())
+            for head, shift in ((lower, -NORMAL_95), (estimate, 0), (upper, NORMAL_95))
+        ]
+        coverage = float(((lower <= x) & (x <= upper)).mean())
+        print(f"sigma {sigma}: errors in deviations {np.round(errors, 3)}, coverage {coverage:.3f}")
+        assert max(errors) < 0.35
+        assert abs(coverage - 0.9) < 0.03
+        band = bands.quantile_regression(lower, estimate, upper)
+        assert band.shape == y.shape
+
+
+def test_conffusion_starts_at_the_denoised_image_and_learns_the_quantiles():
+    score = awake(world.network())
+    network = conffusion(score)
+    x, y = observed(64, 0.7)
+    with torch.inference_mode():
+        images, sigma = torch.from_numpy(y)[:, None], torch.full((64,), 0.7)
+        denoised = (images + 0.7**2 * score(images, sigma))[:, 0].numpy()
+    lower, upper = predict(network, y, 0.7)
+    assert np.allclose(lower, denoised, atol=1e-4)
+    assert np.array_equal(lower, upper)
+    before = [weight.clone() for weight in score.parameters()]
+    network = fitted(network, 120, sigma_top=0.8).network
+    assert all(torch.equal(a, b) for a, b in zip(before, score.parameters(), strict=True))
+    lower, upper = predict(network, y, 0.7)
+    assert abs(((lower <= x) & (x <= upper)).mean() - 0.9) < 0.05
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # no pair is crossed
+        assert bands.conffusion(lower, upper).shape == y.shape
+
+
+def test_colour_heads_keep_their_channels():
+    from pixelbounds.diffusion.network import NCSNpp, configuration
+
+    small = {"base": 8, "multipliers": (1,), "blocks": 1, "attention": (), "dropout": 0.0}
+    score = awake(NCSNpp(configuration("tiny", channels=3, size=8, **small)))
+    y = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        denoised = (y + 0.25 * score(y, torch.full((2,), 0.5))).numpy()
+    for head in predict(conffusion(score), y, 0.5):
+        assert np.allclose(head, denoised, atol=1e-4)
+
+
+def test_an_untrained_head_starts_from_the_shrunk_input():
+    network = regressor(world.config(), data_deviation=0.5)
+    with torch.no_grad():
+        for weight in network.backbone.parameters():
+            weight.zero_()
+    y = world.draw(2, 0)
+    for sigma, kept in ((0.01, 1 / 1.0004), (0.5, 0.5), (90.0, 1 / 32401)):
+        for head in predict(network, y, sigma):
+            assert np.allclose(head, kept * y, atol=1e-5)
+
+
+# ---------------------------------------------------------------- dropout
+
+
+@pytest.fixture
+def dropping():
+    return awake(regressor(world.config(base=8, dropout=0.3)))
+
+
+def test_dropout_moments_equal_those_of_stored_passes(dropping):
+    _, y = observed(2, 0.5)
+    mean, deviation = dropout_passes(dropping, y, 0.5, passes=24, seed=1, batch=10)
+    stored = []
+    dropping.eval()
+    for module in dropping.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.train()
+    with torch.inference_mode(), torch.random.fork_rng([]):
+        for image in range(2):
+            torch.manual_seed(int(np.random.SeedSequence([1, image]).generate_state(1)[0]))
+            parts = [
+                dropping(torch.from_numpy(y[image]).expand(count, 1, 8, 8), torch.full((count,), 0.5))[:, 1, 0]
+                for count in (10, 10, 4)
+            ]
+            stored.append(torch.cat(parts).double())
+    passes = torch.stack(stored).numpy()
+    assert np.allclose(mean, passes.mean(1), atol=1e-5)
+    assert np.allclose(deviation, passes.std(1, ddof=1), atol=1e-5)
+    assert deviation.mean() > 1e-3
+
+
+def test_dropout_depends_on_the_seed_and_not_on_the_company(dropping):
+    _, y = observed(3, 0.5)
+    whole = dropout_passes(dropping, y, 0.5, passes=8, seed=1)
+    assert np.array_equal(whole[0][:1], dropout_passes(dropping, y[:1], 0.5, passes=8, seed=1)[0])
+    assert np.array_equal(whole[1], dropout_passes(dropping, y, 0.5, passes=8, seed=1)[1])
+    assert not np.array_equal(whole[1], dropout_passes(dropping, y, 0.5, passes=8, seed=2)[1])
+
+
+def test_only_dropout_layers_are_switched_and_modes_return(dropping):
+    seen = {}
+    handles = [
+        module.register_forward_pre_hook(lambda m, _, name=name: seen.__setitem__(name, m.training))
+        for name, module in dropping.named_modules()
+    ]
+    dropout_passes(dropping, world.draw(1, 0), 0.5, passes=2)
+    for handle in handles:
+        handle.remove()
+    layers = {name for name, m in dropping.named_modules() if isinstance(m, torch.nn.Dropout)}
+    assert layers
+    assert {name for name, training in seen.items() if training} == layers & set(seen)
+    assert not any(module.training for module in dropping.modules())
+
+
+def test_what_cannot_be_asked_is_refused(dropping):
+    y = world.draw(2, 0)
+    with pytest.raises(ValueError, match="no dropout"):
+        dropout_passes(regressor(world.config(base=8)), y, 0.5)
+    with pytest.raises(ValueError, match="passes is 1"):
+        dropout_passes(dropping, y, 0.5, passes=1)
+    with pytest.raises(ValueError, match="2 heads and no estimate"):
+        dropout_passes(conffusion(world.network(base=8, dropout=0.1)), y, 0.5)
+    with pytest.raises(ValueError, match="takes \\(n, 1, h, w\\)"):
+        predict(dropping, np.zeros((2, 3, 8, 8), "f4"), 0.5)
+    with pytest.raises(ValueError, match="observation 1 holds NaN"):
+        predict(dropping, np.stack([y[0], np.nan * y[1]]), 0.5)
+    with pytest.raises(ValueError, match="sigma is 0"):
+        predict(dropping, y, 0.0)
+    with pytest.raises(ValueError, match="score network, and this network is none"):
+        conffusion(dropping.backbone)
+    with pytest.raises(ValueError, match="need a backbone of 2 output"):
+        QuantileNetwork(world.network(base=8), 2)
+    with pytest.raises(ValueError, match="miscoverage is 1"):
+        quantile_loss(1.0)
+    with pytest.raises(ValueError, match="data_deviation is 0"):
+        regressor(world.config(base=8), data_deviation=0.0)

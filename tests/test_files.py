@@ -224,7 +224,12 @@ def test_group_edges_lie_in_the_file_as_arrays(tmp_path, cal):
 def test_the_guarantee_is_one_plain_sentence(cal):
     sentence = cal.guarantee
     assert sentence.endswith(".")
-    for words in ("probability at least 90%", "90 images", "at most 20% of the pixels", "same source"):
+    for words in (
+        "probability at least 90%",
+        f"{cal.record.certifying} images",
+        "at most 20% of the pixels",
+        "same source",
+    ):
         assert words in sentence
     assert "expectation only" not in sentence
 
@@ -237,7 +242,9 @@ def test_conformals_guarantee_is_in_expectation_only():
 
 
 def test_units_and_own_losses_are_named_in_the_guarantee():
-    assert "45 units" in calibrated(*CASES["units"][:2]).guarantee
+    by_unit = calibrated(*CASES["units"][:2])
+    assert f"{by_unit.record.certifying} units" in by_unit.guarantee
+    assert by_unit.record.certifying < 50  # of 50 units, some fit
 
     def worst_row(truth, interval):
         missed = (truth < interval.lower) | (truth > interval.upper)

@@ -262,10 +262,10 @@ class Band:
         """Upper minus lower, (n, *pixels)."""
         return self.upper - self.lower
 
-    def map(self, function: Callable[[Any], Any]) -> Band:
-        """The band with a function applied to each of its arrays."""
+    def map(self, function: Callable[[Any], Any], *, checked: bool = False) -> Band:
+        """The band with a function applied to each of its arrays; `checked`: the result needs no further check."""
         centre = None if self.centre is None else function(self.centre)
-        return Band(function(self.lower), function(self.upper), centre, self.source)
+        return (trusted_band if checked else Band)(function(self.lower), function(self.upper), centre, self.source)
 
     def rows(self, start: int, stop: int) -> Band:
         """Images start..stop in NumPy, checked: finite, lower at most upper."""

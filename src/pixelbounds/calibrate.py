@@ -125,12 +125,13 @@ def calibrate(
     _check_family(pairs, images if len(images) else np.arange(min(8, len(pairs))))
     if method == "rcps":
         grouping, path = rcps(pairs)
-    elif method == "krcps":
-        grouping, path = krcps(
-            pairs, images, rng, risk_level, groups=groups, k=k, d_opt=d_opt, direction=direction, gammas=gammas
-        )
     else:
-        grouping, path = frontier(pairs, images, rng, risk_level, groups=groups, k=k)
+        fit, every = pairs.take(images), np.arange(len(images))  # read once; there are few
+        if method == "krcps":
+            line = {"d_opt": d_opt, "direction": direction, "gammas": gammas}
+            grouping, path = krcps(fit, every, rng, risk_level, groups=groups, k=k, **line)
+        else:
+            grouping, path = frontier(fit, every, rng, risk_level, groups=groups, k=k)
     task = Task(pairs, ~fitting, unit_of, order, bound, risk_level, failure_prob)
     if loss is l01:
         table = loss_table(pairs, grouping, path)
@@ -261,9 +262,9 @@ def _numbers(values: Any) -> Array | None:
 
 
 def _fitting_units(n_opt: int | None, method: str, units: int) -> int:
-    """How many units fit: none for rcps, a quarter but at most 128 for krcps, a tenth but at most 64 for frontier."""
+    """How many units fit: none for rcps, a quarter but at most 128 for krcps, an eighth but at most 96 for frontier."""
     if n_opt is None:
-        return {"rcps": 0, "krcps": min(128, -(-units // 4)), "frontier": min(64, -(-units // 10))}[method]
+        return {"rcps": 0, "krcps": min(128, -(-units // 4)), "frontier": min(96, -(-units // 8))}[method]
     n_opt = check_count(n_opt, "n_opt", least=0 if method == "rcps" else 1)
     if n_opt >= units:
         raise ValueError(
@@ -297,9 +298,9 @@ def _grouping(groups: Any, pairs: Pairs, images: Array, rng: np.random.Generator
     if isinstance(groups, str):
         check_choice(groups, ("learned", "band", "loss", "otsu"), "groups")
         if groups == "learned":
-            return rooms.fit_learned_groups(pairs, images, rng, bins_per_side=64 if k is None else check_count(k, "k"))
+            return rooms.fit_learned_groups(pairs, images, rng, bins_per_side=32 if k is None else check_count(k, "k"))
         if groups == "band":
-            return rooms.fit_band_groups(pairs, images, width=16 if k is None else check_count(k, "k", most=4096))
+            return rooms.fit_band_groups(pairs, images, width=12 if k is None else check_count(k, "k", most=4096))
         if groups == "loss":
             return rooms.by_loss(pairs, images, 8 if k is None else check_count(k, "k"))
         return rooms.by_otsu(pairs, images, 4 if k is None else check_count(k, "k"))

@@ -308,23 +308,42 @@ def add_counts(label: np.ndarray, cell: np.ndarray, out: np.ndarray) -> None:
         out[label[i], cell[i]] += 1
 
 
+@njit(nogil=True, cache=True, inline="always")
+def _add_length(
+    slope: float, room: float, group: int, edges: np.ndarray, first: int, starts: np.ndarray, slope_fixed: float,
+    room_fixed: float, slopes: np.ndarray, rooms: np.ndarray, full: np.ndarray, bits: np.ndarray,
+) -> None:  # fmt: skip
+    full[0] = room / slope if slope > 0 else np.inf  # and `bits` sees the same eight bytes
+    cell = _first_at_least(edges, starts, (bits[0] >> _KEY) - first, full[0])
+    slopes[group, cell] += np.int64(slope * slope_fixed + 0.5)
+    if cell < len(edges):  # room that no edge uses up is never summed
+        rooms[group, cell] += np.int64(room * room_fixed + 0.5)
+
+
 @njit(nogil=True, cache=True)
 def add_lengths(
-    label: np.ndarray, cell: np.ndarray, slope: np.ndarray, room: np.ndarray, slope_unit: float, room_unit: float,
+    lower: np.ndarray, upper: np.ndarray, lower_slope: np.ndarray, upper_slope: np.ndarray, least: float, most: float,
+    label: np.ndarray, edges: np.ndarray, first: int, starts: np.ndarray, slope_unit: float, room_unit: float,
     slopes: np.ndarray, rooms: np.ndarray,
 ) -> None:  # fmt: skip
-    """Add ends whose length grows by slope * widening until their room is used up: fixed-point sums per cell.
+    """Add ends whose length grows by slope * widening until their room to the limits is used up: fixed-point sums.
 
-    The cell of an end is the first edge at which its room is used up; slopes and rooms are (K, edges + 1). One slope
-    may stand for all.
+    Labels are of all lower ends, then of all upper ends. The cell of an end is the first edge at which its room is used
+    up; slopes and rooms are (K, edges + 1). One slope may stand for all.
     """
-    last = slopes.shape[1] - 1
+    n = len(lower)
     slope_fixed, room_fixed = FIXED_POINT / slope_unit, FIXED_POINT / room_unit
-    for i in range(len(label)):
-        rate = slope[i] if len(slope) > 1 else slope[0]
-        slopes[label[i], cell[i]] += np.int64(rate * slope_fixed + 0.5)
-        if cell[i] < last:  # room that no edge uses up is never summed
-            rooms[label[i], cell[i]] += np.int64(room[i] * room_fixed + 0.5)
+    full = np.empty(1)
+    bits = full.view(np.int64)
+    for i in range(n):
+        rate = lower_slope[i] if len(lower_slope) > 1 else lower_slope[0]
+        room = min(max(np.float64(lower[i]), least), most) - least
+        _add_length(rate, room, label[i], edges, first, starts[0], slope_fixed, room_fixed, slopes, rooms, full, bits)
+        rate = upper_slope[i] if len(upper_slope) > 1 else upper_slope[0]
+        room = most - min(max(np.float64(upper[i]), least), most)
+        _add_length(
+            rate, room, label[n + i], edges, first, starts[0], slope_fixed, room_fixed, slopes, rooms, full, bits
+        )
 
 
 # ---------------------------------------------------------------- betting

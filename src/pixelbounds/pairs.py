@@ -61,7 +61,7 @@ class Block:
         """The band from which the family widens: within the limits where both ends move alike (additive)."""
         if family is not additive or not any(isfinite(limit) for limit in self.limits):
             return self.band
-        return self.band.map(lambda x: np.clip(np.asarray(x, np.float64), *self.limits))
+        return self.band.map(lambda x: np.clip(np.asarray(x, np.float64), *self.limits), checked=True)
 
     def missed(self, truth: Array, family: Family) -> Entries:
         """Entries that the narrowest set of the family misses."""
@@ -122,15 +122,20 @@ class Pairs:
     def over_blocks(self, work: Callable[[Array, Block], T], images: Array | None = None) -> Iterator[T]:
         """`work(truth, block)` over all images in order, or over some (ascending), in blocks run by threads."""
         size = block_of(self.image_size, len(self) if images is None else len(images))
-        if images is None:
+        if images is None or len(images) == len(self):
             return over_rows(lambda a, b: work(*self.read(a, b)), len(self), block=size)
         return over_rows(lambda a, b: work(*self.gather(images[a:b])), len(images), block=size)
+
+    def take(self, images: Array) -> Pairs:
+        """Some images (ascending) as pairs in memory, checked."""
+        truth, block = self.gather(images)
+        return Pairs(truth, block.band, self.family, self.limits, block.features, block.segmentation)
 
     def gather(self, images: Array) -> tuple[Array, Block]:
         """Truth and block of some images (ascending)."""
         if library_of(self.truth) == library_of(self.band.lower) == "numpy" and len(images):
             part = Pairs(
-                self.truth[images], self.band.map(lambda x: x[images]), self.family, self.limits,
+                self.truth[images], self.band.map(lambda x: x[images], checked=True), self.family, self.limits,
                 None if self.features is None else self.features[images],
                 None if self.segmentation is None else self.segmentation[images],
             )  # fmt: skip

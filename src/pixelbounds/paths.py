@@ -266,13 +266,15 @@ def trades(pairs: Pairs, images: Array, grouping: Grouping) -> Trades:
 
 
 def _useful_edges(pairs: Pairs, images: Array) -> Array:
-    """The grid of widenings as far as the fitting images need it."""
+    """The grid of widenings as far as the fitting images need it; within limits that is all of it."""
+    grid = widening_grid(pairs, per_octave=46)
+    if grid_of(pairs)[2] == 0:
+        return grid
 
     def work(truth: Array, block: Block) -> float:
         need = block.missed(truth, pairs.family)[2]
         return float(need[np.isfinite(need)].max(initial=pairs.family.start))
 
-    grid = widening_grid(pairs, per_octave=46)
     return grid[: 2 + int(np.searchsorted(grid, max(pairs.over_blocks(work, images))))]
 
 
@@ -294,20 +296,15 @@ def _units_of_length(pairs: Pairs, images: Array, edges: Array) -> tuple[float, 
 
 def _length_sums(family: Family, block: Block, label: Array, edges: Array, units: tuple[float, float], k: int) -> Array:
     """Fixed-point sums from which lengths at the edges follow: (2, K, E + 1) for linear ends, else (K, E)."""
-    band = block.band_for(family)
     least, most = block.limits
     if family.ends is not None:
-        at = family.ends(band)
-        room = np.concatenate([(at.lower - least).reshape(-1), (most - at.upper).reshape(-1)])
-        np.maximum(room, 0, out=room)
-        slope = np.ones(1)
-        if np.size(at.lower_slope) > 1:
-            slope = np.concatenate([at.lower_slope.reshape(-1), at.upper_slope.reshape(-1)])
+        at = family.ends(block.band)
         sums = np.zeros((2, k, len(edges) + 1), np.int64)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            used_up = room if len(slope) == 1 else np.where(slope > 0, room / slope, np.inf)
-        add_lengths(label, Ladder(edges - family.start).cells(used_up), slope, room, *units, sums[0], sums[1])
+        ends = [np.ascontiguousarray(x).reshape(-1) for x in at]
+        ladder = (edges - family.start)[None]
+        add_lengths(*ends, least, most, label, ladder[0], *index_knots(ladder), *units, sums[0], sums[1])
         return sums
+    band = block.band_for(family)
     out = np.empty((k, len(edges)), np.int64)
     base = [np.clip(end, least, most).reshape(-1) for end in family.widen(band, np.float64(family.start))]
     for e, edge in enumerate(edges):

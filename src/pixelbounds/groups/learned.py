@@ -149,7 +149,7 @@ def fit_learned_groups(
     images: Array,
     rng: np.random.Generator,
     *,
-    bins_per_side: int = 64,
+    bins_per_side: int = 32,
     quantile: float = 0.85,
     trees: int = 60,
 ) -> LearnedGroups:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 ROOMS = """
 files kernels arrays data problems diffusion bands families pairs losses confidence groups program paths version
-calibration certify calibrate evaluation evaluate execution experiments report demo cli
+calibration certify choice calibrate evaluation evaluate execution experiments report demo pictures settings store
+jobs cli
 """.split()  # noqa: SIM905
 SOURCE = Path(__file__).parents[1] / "src" / "pixelbounds"
 

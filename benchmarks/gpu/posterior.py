@@ -76,6 +76,9 @@ def main() -> None:
     parser.add_argument("--tune-seconds", type=float, default=30)
     parser.add_argument("--steps", type=int, default=None, help="of the sampler")
     parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument(
+        "--only-score", action="store_true", help="leave the regressor, MC-Dropout and N-Conffusion out"
+    )
     options = parser.parse_args()
     chosen = DATA[options.name]
     low, high = limits = chosen["limits"]
@@ -173,6 +176,8 @@ def main() -> None:
     }  # fmt: skip
     print("sampling", json.dumps(figures["sampling"]), flush=True)
     (out / "figures.json").write_text(json.dumps(figures, indent=1))
+    if options.only_score:
+        return
 
     loss = {"loss": quantile_loss(float(a))}
     three = fit(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,22 +30,13 @@ from .arrays import (
 )
 from .calibration import Calibration, Record
 from .certify import Task, certify_l01, certify_loss, loss_table
+from .choice import frontier_of, shortest
 from .confidence import bound_named
 from .families import FAMILIES, check_nested, family_named
 from .groups import Grouping
 from .losses import Loss, l01
 from .pairs import Pairs, check_features
-from .paths import (
-    GAMMAS,
-    Path,
-    frontier_path,
-    line_path,
-    scalar_path,
-    solve_program,
-    stratified_pixels,
-    trades,
-    widening_grid,
-)
+from .paths import GAMMAS, Path, line_path, scalar_path, solve_program, stratified_pixels
 from .version import VERSION
 
 METHODS = ("frontier", "krcps", "rcps")
@@ -79,8 +71,9 @@ def calibrate(
     band           their band, of the same shape
     method         "frontier" (shortest), "krcps" (the paper's), "rcps" (one widening for all pixels)
     confidence     name of a function of `pixelbounds.confidence`, or a function (losses, failure_prob) -> bound
-    groups         frontier: "learned" (default) or "band"; krcps: "loss" (default) or "otsu"; both also take a
-                   partition of the pixels (*pixels), a segmentation (n, *pixels) of whole numbers, or a Grouping
+    groups         frontier: "learned", "band", by default the shorter of the two on the fitting images ("learned"
+                   where features or k are given); krcps: "loss" (default) or "otsu"; both also take a partition of the pixels (*pixels), a segmentation (n, *pixels)
+                   of whole numbers, or a Grouping
     features       further images known at test time: (n, *pixels), (n, f, *pixels), or a list; for "learned"
     family         "additive", "scaled", "multiplicative" or a Family; by default what the band calls for
     loss           function (truth, interval) -> (n,) in [0, 1], nonincreasing as intervals widen
@@ -213,9 +206,16 @@ def frontier(
     k: int | None = None,
 ) -> tuple[Grouping, Path]:
     """The path of shortest intervals on the fitting images."""
-    grouping = _grouping("learned" if groups is None else groups, pairs, images, rng, k)
-    found = trades(pairs, images, grouping)
-    return grouping, frontier_path(found, risk_level, float(widening_grid(pairs, per_octave=1)[-1]))
+    if groups is None and k is None and pairs.features is None:
+        named = [partial(_fit_named, "band"), partial(_fit_named, "learned")]
+        grouping = shortest(pairs, images, rng, risk_level, named)(pairs, images, rng)
+    else:
+        grouping = _grouping("learned" if groups is None else groups, pairs, images, rng, k)
+    return grouping, frontier_of(pairs, images, grouping, risk_level)
+
+
+def _fit_named(groups: str, pairs: Pairs, images: Array, rng: np.random.Generator) -> Grouping:
+    return _grouping(groups, pairs, images, rng, None)
 
 
 # ---------------------------------------------------------------- at the door

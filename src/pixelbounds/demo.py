@@ -27,7 +27,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "RCPS, betting": {"method": "rcps"},
     "K-RCPS, betting": {"method": "krcps"},
     "frontier, band features, betting": {"groups": "band"},
-    "frontier, learned groups, betting (default)": {},
+    "frontier, learned groups, betting": {"groups": "learned"},
+    "frontier, betting (default: the shorter of the two)": {},
 }
 
 

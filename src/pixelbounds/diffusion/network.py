@@ -110,21 +110,39 @@ class Fourier(nn.Module):
 
 
 class Resample(nn.Module):
-    """Halve or double height and width with the filter [1, 3, 3, 1], edges repeated: constants stay as they are."""
+    """Halve or double height and width with the filter [1, 3, 3, 1], edges repeated: constants stay as they are.
+
+    Written as shifted sums, which a compiler fuses with what surrounds them; depthwise convolutions were slower.
+    """
 
     def __init__(self, direction: str) -> None:
         super().__init__()
-        taps = torch.tensor([1.0, 3.0, 3.0, 1.0]) / 8
-        self.up = direction == "up"
-        self.register_buffer("kernel", torch.outer(taps, taps) * (4 if self.up else 1), persistent=False)
+        self.along = _double if direction == "up" else _halve
 
     def forward(self, x: Tensor) -> Tensor:
         """Resample: (b, c, h, w) -> (b, c, h / 2, w / 2) or (b, c, 2 h, 2 w)."""
-        channels = x.shape[1]
-        x, kernel = F.pad(x, (1, 1, 1, 1), mode="replicate"), self.kernel.expand(channels, 1, 4, 4)
-        if self.up:
-            return F.conv_transpose2d(x, kernel, stride=2, padding=3, groups=channels)
-        return F.conv2d(x, kernel, stride=2, groups=channels)
+        x = self.along(self.along(x, 2), 3)
+        return x.contiguous(memory_format=torch.channels_last)
+
+
+def _repeat_edges(x: Tensor, axis: int) -> Tensor:
+    return torch.cat([x.narrow(axis, 0, 1), x, x.narrow(axis, x.shape[axis] - 1, 1)], dim=axis)
+
+
+def _halve(x: Tensor, axis: int) -> Tensor:
+    """Every second value of the filtered axis: (x[2i - 1] + 3 x[2i] + 3 x[2i + 1] + x[2i + 2]) / 8."""
+    even, odd = _repeat_edges(x, axis).unflatten(axis, (-1, 2)).unbind(axis + 1)  # even: x[2i - 1], odd: x[2i]
+    n = x.shape[axis] // 2
+    near = odd.narrow(axis, 0, n) + even.narrow(axis, 1, n)
+    far = even.narrow(axis, 0, n) + odd.narrow(axis, 1, n)
+    return near * 0.375 + far * 0.125
+
+
+def _double(x: Tensor, axis: int) -> Tensor:
+    """Two values for each: (x[i - 1] + 3 x[i]) / 4 and (3 x[i] + x[i + 1]) / 4."""
+    padded, n = _repeat_edges(x, axis), x.shape[axis]
+    before, after = padded.narrow(axis, 0, n), padded.narrow(axis, 2, n)
+    return torch.stack([before * 0.25 + x * 0.75, x * 0.75 + after * 0.25], dim=axis + 1).flatten(axis, axis + 1)
 
 
 class Attention(nn.Module):

@@ -1,0 +1,58 @@
+"""Which groups: candidates compared on the fitting images alone.
+
+Each candidate is fitted on one half of the fitting images and taken along its frontier on the other half, until just
+the risk level is met; the shortest wins and is fitted again on all of them. The certifying images are not looked at, so
+the guarantee is that of the winner. On images where a band's own features say all there is to say, learned groups only
+add noise; where neighbourhoods matter, they are much shorter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from .arrays import Array
+from .calibration import widen_block
+from .certify import loss_table
+from .groups import Grouping
+from .pairs import Block, Pairs
+from .paths import Path, frontier_path, trades, widening_grid
+
+Fit = Callable[[Pairs, Array, np.random.Generator], Grouping]  # pairs, fitting images, generator
+
+
+def shortest(pairs: Pairs, images: Array, rng: np.random.Generator, risk_level: float, fits: Sequence[Fit]) -> Fit:
+    """The candidate with the shortest intervals on images that it was not fitted on; the first where they are few."""
+    if len(images) < 4:
+        return fits[0]
+    seed = int(rng.integers(2**63))  # all candidates see the same halves and the same randomness
+    shuffled = np.random.default_rng(seed).permutation(images)
+    half = len(images) // 2
+    taught, untouched = np.sort(shuffled[:half]), pairs.take(np.sort(shuffled[half:]))
+
+    def length(fit: Fit) -> float:
+        grouping = fit(pairs, taught, np.random.default_rng(seed))
+        path = frontier_of(pairs, taught, grouping, risk_level)
+        return length_at_risk(untouched, grouping, path, risk_level)
+
+    return min(fits, key=length)  # the first of equals
+
+
+def frontier_of(pairs: Pairs, images: Array, grouping: Grouping, risk_level: float) -> Path:
+    """The frontier of a grouping on some images."""
+    widest = float(widening_grid(pairs, per_octave=1)[-1])
+    return frontier_path(trades(pairs, images, grouping), risk_level, widest)
+
+
+def length_at_risk(pairs: Pairs, grouping: Grouping, path: Path, risk_level: float) -> float:
+    """Mean clipped length at the first knot whose mean loss on these very images is at most the risk level."""
+    risk = loss_table(pairs, grouping, path).mean(axis=0) / pairs.image_size
+    knot = int(np.argmax(np.append(risk, 0.0) <= risk_level))
+    widening = path.knots[:, min(knot, len(path) - 1)]
+
+    def work(truth: Array, block: Block) -> Array:
+        lower, upper = widen_block(block, pairs.family, grouping, widening)
+        return (upper - lower).reshape(len(block), -1).mean(axis=1)
+
+    return float(np.concatenate(list(pairs.over_blocks(work))).mean())

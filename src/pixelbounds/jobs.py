@@ -1,0 +1,411 @@
+"""Whole runs on files: train a network as a TOML file says, and sample observations into a store.
+
+Sampling goes block by block, and a block is a function of the run alone: `batch // draws` images in order, at least
+one. A run that is resumed draws an unfinished block whole, as the uninterrupted one did, and keeps what was missing;
+since a network's last bits may depend on what else is in its batch, that is what makes both runs equal bit for bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .arrays import Array, check_choice, check_count, check_limits, check_open_unit
+from .bands import calibrated_ranks
+from .pictures import read_images
+from .store import Run, create_run, differences, exclusive, open_run, write_image
+from .version import VERSION
+
+if TYPE_CHECKING:
+    from .settings import Configuration
+
+Tell = Callable[[str], None]  # called with a line for the user
+Count = Callable[[int, int], None]  # called with images finished and their total
+
+_ROWS_BYTES = 2**26  # observations read at a time
+
+
+# ---------------------------------------------------------------- training
+
+
+def train_from(configuration: Configuration, *, tell: Tell = lambda line: None, quiet: bool = False) -> Path:
+    """Train as a configuration says, going on where its folder stands, and return the file of the network."""
+    import torch
+
+    from .diffusion.checkpoint import load_network, save_network
+    from .diffusion.network import NCSNpp
+    from .diffusion.regression import conffusion, quantile_loss, regressor
+    from .diffusion.runs import progress_bar
+    from .diffusion.sde import VESDE
+    from .diffusion.training import score_matching, train
+
+    settings, training = configuration.settings, configuration.settings.training
+    device = check_device(training.device)
+    with _blamed(configuration, "data", "path"):
+        images = read_images(configuration.resolve(settings.data.path), settings.data.key)
+        images = images if isinstance(images, np.ndarray) else images[...]
+    units = _units(configuration, len(images))
+    learnt, unseen = split(units, settings.data.held_out, settings.data.seed)
+    if not len(learnt):
+        raise configuration.error(
+            "data", "held_out", f"of {len(images)} images none is left to train on; hold out fewer"
+        )
+    channels, height, width = (1, *images.shape[1:]) if images.ndim == 3 else images.shape[1:]
+    if height != width:
+        raise configuration.error("data", "path", f"images are {height} x {width}; crop or pad them to squares")
+    torch.manual_seed(training.seed)
+    sde = VESDE(settings.process.sigma_min, settings.process.sigma_max)
+    network: Any
+    if training.kind == "conffusion":
+        with _blamed(configuration, "training", "from"):
+            score, sde, _ = load_network(configuration.resolve(training.start or ""), kind="score")
+            network = conffusion(score)
+        for name in settings.process.model_fields_set & {"sigma_min", "sigma_max"}:
+            here, there = getattr(settings.process, name), getattr(sde, name)
+            if here != there:
+                wrong = f"{name} is {here:g}, that of the score network {there:g}; use the same, or leave it out"
+                raise configuration.error("process", name, wrong)
+    else:
+        with _blamed(configuration, "network", "multipliers"):
+            config = settings.network.config(channels, height)
+        network = (
+            NCSNpp(config) if training.kind == "score" else regressor(config, data_deviation=training.data_deviation)
+        )
+    loss = score_matching if training.kind == "score" else quantile_loss(training.miscoverage)
+    folder = configuration.resolve(settings.output.folder)
+    first = int(os.environ.get("RANK", "0")) == 0
+    if first:
+        folder.mkdir(parents=True, exist_ok=True)
+        count = sum(x.numel() for x in network.parameters())
+        tell(f"{training.kind}: {count:,} parameters, {len(learnt)} images, {len(unseen)} held out, in {folder}")
+    result = train(
+        network,
+        images[learnt] if len(unseen) else images,
+        loss,
+        sde=sde,
+        settings=training.settings(),
+        limits=(settings.data.limits[0], settings.data.limits[1]),
+        folder=folder,
+        held_out=images[unseen] if len(unseen) else None,
+        progress=None if quiet or not first else progress_bar(steps=training.steps, seconds=training.seconds),
+        device=device,
+    )
+    path = folder / f"{training.kind}.safetensors"
+    if first:
+        extra: dict[str, Any] = {
+            "limits": settings.data.limits,
+            "sigma_0": settings.process.sigma_0,
+            "sigma_top": training.sigma_top,
+        }
+        extra |= {"miscoverage": training.miscoverage, "step": result.step, "version": VERSION, "last": result.last}
+        save_network(path, result.network, sde, training.kind, extra)
+        np.save(folder / "held_out.npy", unseen)
+    return path
+
+
+def split(units: Array, share: float, seed: int) -> tuple[Array, Array]:
+    """Numbers of the images to train on and of those held out, ascending; units (n,) stay whole."""
+    names = np.unique(units)
+    count = round(share * len(names)) or int(share > 0)
+    kept = np.random.default_rng(seed).permutation(names)[:count]
+    aside = np.isin(units, kept)
+    return np.flatnonzero(~aside), np.flatnonzero(aside)
+
+
+def _units(configuration: Configuration, n: int) -> Array:
+    data = configuration.settings.data
+    if data.units is None:
+        return np.arange(n)
+    path = configuration.resolve(data.path)
+    try:
+        if path.suffix == ".npz" and not data.units.endswith(".npy"):
+            with np.load(path, allow_pickle=False) as file:
+                units = file[data.units]
+        else:
+            units = np.load(configuration.resolve(data.units), allow_pickle=False)
+    except (OSError, KeyError, ValueError) as error:
+        raise configuration.error(
+            "data", "units", f"{data.units!r} cannot be read: {error}; give a key or file"
+        ) from error
+    if units.shape != (n,):
+        raise configuration.error(
+            "data", "units", f"units have shape {units.shape}; give one number for each of {n} images"
+        )
+    return np.asarray(units)
+
+
+@contextmanager
+def _blamed(configuration: Configuration, section: str, key: str) -> Iterator[None]:
+    """Errors inside are about this field."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        raise configuration.error(section, key, str(error)) from error
+
+
+def check_device(device: str | None) -> str | None:
+    """A device that torch can use, or None for the best there is."""
+    import torch
+
+    if device is None:
+        return None
+    try:
+        kind = torch.device(device).type
+    except RuntimeError as error:
+        raise ValueError(f"device is {device!r}; it must be cpu, cuda or cuda:0") from error
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device is {device!r}, but torch sees no GPU; use cpu, or install torch for your CUDA")
+    return device
+
+
+# ---------------------------------------------------------------- sampling
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleOptions:
+    """How to sample; None takes what the network file or the sampler says."""
+
+    sigma_0: float | None = None
+    samples: int = 128
+    miscoverage: float = 0.1
+    sampler: str = "heun"
+    steps: int | None = None
+    seed: int = 0
+    batch: int | None = None
+    held_out: int = 0
+    keep_samples: bool = False
+    limits: tuple[float, float] | None = None
+    device: str | None = None
+    compile: bool = False
+    repair: bool = False
+
+
+def sample_to(
+    network: str | os.PathLike[str],
+    observations: Any,
+    out: str | os.PathLike[str],
+    options: SampleOptions = SampleOptions(),  # noqa: B008 - frozen
+    *,
+    ids: Any = None,
+    tell: Tell = lambda line: None,
+    progress: Count = lambda done, total: None,
+) -> Run:
+    """Sample observations (n, h, w) or (n, c, h, w) into the store `out`, going on where it stands.
+
+    A network that is no score network gives its quantiles, and a regressor with dropout its mean and deviation over
+    `samples` passes. ids (n,) are the numbers that seed the images, 0..n-1 unless told.
+    """
+    from .diffusion.checkpoint import load_network
+
+    out, device = Path(out), check_device(options.device) or _best_device()
+    model, sde, meta = load_network(Path(network), device=device)
+    kind, extra = meta["kind"], meta["extra"]
+    limits = check_limits(options.limits or extra.get("limits") or (0.0, 1.0))
+    sigma_0 = options.sigma_0 if options.sigma_0 is not None else extra.get("sigma_0")
+    if sigma_0 is None:
+        raise ValueError(f"sigma_0 is not given, and {network} knows none; give the noise deviation, e.g. --sigma0 0.4")
+    sigma_0, top = sde.check_level(sigma_0), extra.get("sigma_top")
+    if top is not None and sigma_0 > top:
+        raise ValueError(f"sigma_0 is {sigma_0:g}, but {network} was trained up to {top:g}; train another one")
+    images = _Observations(observations, limits, ids, meta["config"])
+    plan = _Plan(kind, model, sde, sigma_0, options)
+    about = {
+        "kind": kind,
+        "network": hashlib.sha256(Path(network).read_bytes()).hexdigest(),
+        "observations": images.digest(),
+        "images": len(images),
+        "shape": list(images.pixels),
+        "sigma_0": sigma_0,
+        "sde": [sde.sigma_min, sde.sigma_max],
+        "limits": list(limits),
+        "seed": options.seed,
+        "compile": options.compile,
+        **plan.about(),
+        "network_file": str(network),
+        "device": device,
+        "version": VERSION,
+    }
+    if not out.exists():
+        batch = options.batch or plan.automatic_batch(images)
+        create_run(out, {**about, "batch": batch}, images.pixels, images.ids, plan.arrays)
+    with exclusive(out):
+        run = open_run(out, mode="r+")
+        wrong = differences(run.about, about)
+        if wrong:
+            raise ValueError(f"{out} is another run: {'; '.join(wrong)}; use the same, or another --out")
+        for stale in out.rglob("*.partial"):  # of a process that was killed
+            stale.unlink(missing_ok=True)
+        if options.batch is not None and options.batch != run.about["batch"]:
+            tell(f"batch was {run.about['batch']} and is {options.batch} now: last bits of the rest may differ")
+            run.about["batch"] = options.batch
+            run.group.attrs["pixelbounds"] = run.about
+        if options.repair:
+            for image in {image for image, _, _ in run.damaged()}:
+                tell(f"image {int(run.ids[image])} is damaged and will be drawn again")
+                run.group["done"][image] = 0
+        else:
+            run.check()
+        _fill(run, images, plan, tell, progress)
+    return open_run(out)
+
+
+def _fill(run: Run, images: _Observations, plan: _Plan, tell: Tell, progress: Count) -> None:
+    """Draw every block that is not finished."""
+    done, batch = run.done, int(run.about["batch"])
+    if done.any():
+        tell(f"{int(done.sum())} of {len(done)} images are finished; going on")
+    plan.prepare()
+    progress(int(done.sum()), len(done))
+    per_block = max(1, batch // plan.draws)
+    for start in range(0, len(images), per_block):
+        stop = min(start + per_block, len(images))
+        if done[start:stop].all():
+            continue
+        y = images.rows(start, stop)
+        for image, parts in enumerate(plan.draw(y, images.ids[start:stop], batch), start):
+            if not done[image]:
+                shaped = {name: x.reshape(run.group[name].shape[1:]) for name, x in parts.items()}
+                write_image(run.group, image, {**shaped, "observation": y[image - start].reshape(images.pixels)})
+                done[image] = True
+                progress(int(done.sum()), len(done))
+
+
+class _Observations:
+    """Noisy images with their numbers, read and scaled a few at a time; checked once, while the digest is made."""
+
+    def __init__(self, images: Any, limits: tuple[float, float], ids: Any, config: dict[str, Any]) -> None:
+        self._images, self._limits = images, limits
+        channels, stride = config["channels"], 2 ** (len(config["multipliers"]) - 1)
+        shape = tuple(int(x) for x in images.shape)
+        self.pixels = shape[1:]
+        own = shape[1] if len(shape) == 4 else 1
+        if len(shape) not in (3, 4) or 0 in shape or own != channels:
+            wanted = f"(n, {channels}, h, w)" if channels > 1 else "(n, h, w) or (n, 1, h, w)"
+            raise ValueError(f"observations have shape {shape}; this network takes {wanted}")
+        if shape[-1] % stride or shape[-2] % stride:
+            raise ValueError(f"observations are {shape[-2]} x {shape[-1]}; crop or pad them to multiples of {stride}")
+        self.ids = np.arange(shape[0]) if ids is None else np.asarray(ids)
+        if self.ids.shape != shape[:1] or self.ids.dtype.kind not in "iu" or len(np.unique(self.ids)) != shape[0]:
+            raise ValueError(f"ids must be {shape[0]} different whole numbers, one per observation")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def rows(self, start: int, stop: int) -> Array:
+        """Float32 (b, c, h, w)."""
+        x = np.asarray(self._images[start:stop])
+        low, high = self._limits
+        values = x.astype(np.float32) * np.float32((high - low) / 255) + np.float32(low) if x.dtype == np.uint8 else x
+        values = np.array(values, np.float32)
+        return values if values.ndim == 4 else values[:, None]
+
+    def digest(self) -> str:
+        """A hash of pixels and numbers; NaN and infinite pixels are refused here."""
+        total, step = hashlib.sha256(self.ids.astype(np.int64).tobytes()), self.rows(0, 1).nbytes
+        step = max(1, _ROWS_BYTES // step)
+        for start in range(0, len(self), step):
+            x = self.rows(start, min(start + step, len(self)))
+            bad = ~np.isfinite(x).reshape(len(x), -1).all(1)
+            if bad.any():
+                image = int(self.ids[start + int(np.argmax(bad))])
+                raise ValueError(f"observation {image} holds NaN or infinite values; mend or drop it")
+            total.update(x.tobytes())
+        return total.hexdigest()
+
+
+class _Plan:
+    """What a kind of network gives for an image: the arrays, and how they are drawn."""
+
+    def __init__(self, kind: str, network: Any, sde: Any, sigma_0: float, options: SampleOptions) -> None:
+        from .diffusion.noise import check_seed
+        from .diffusion.sampling import SAMPLERS, Reduction
+
+        self.kind, self.network, self.sde, self.sigma_0, self.options = kind, network, sde, sigma_0, options
+        check_seed(options.seed)
+        self.samples = check_count(options.samples, "samples", least=2)
+        if options.batch is not None:
+            check_count(options.batch, "batch")
+        self.dropout = kind == "regressor" and network.config.dropout > 0
+        self.steps, self.draws = None, self.samples if self.dropout else 1
+        self.arrays: dict[str, tuple[int, ...]]
+        if kind == "score":
+            usual = SAMPLERS[check_choice(options.sampler, SAMPLERS, "sampler")][1]
+            self.steps = usual if options.steps is None else check_count(options.steps, "steps")
+            level = check_open_unit(options.miscoverage, "miscoverage")
+            held_out = check_count(options.held_out, "held_out", least=0)
+            ranks = calibrated_ranks(self.samples, level)
+            self.draws = self.samples + held_out
+            self.reduction = Reduction(ranks, (level / 2, 1 - level / 2), held_out, options.keep_samples)
+            self.arrays = dict.fromkeys(("lower", "upper", "naive_lower", "naive_upper", "mean", "deviation"), ())
+            self.arrays |= {"held_out": (held_out,)} if held_out else {}
+            self.arrays |= {"samples": (self.samples,)} if options.keep_samples else {}
+        else:
+            self.arrays = dict.fromkeys(
+                ("lower", "estimate", "upper") if kind == "regressor" else ("lower", "upper"), ()
+            )
+            self.arrays |= dict.fromkeys(("dropout_mean", "dropout_deviation") if self.dropout else (), ())
+
+    def about(self) -> dict[str, Any]:
+        """What of the options bears on the result."""
+        options = self.options
+        if self.kind != "score":
+            return {"passes": self.samples if self.dropout else None}
+        names = ("sampler", "samples", "miscoverage", "held_out", "keep_samples")
+        return {name: getattr(options, name) for name in names} | {"steps": self.steps}
+
+    def automatic_batch(self, images: _Observations) -> int:
+        """As many images as suit the device."""
+        import torch
+
+        from .diffusion.sampling import automatic_batch
+
+        probe = torch.from_numpy(images.rows(0, 1)).to(next(self.network.parameters()).device)
+        return automatic_batch(self.network, probe, self.sigma_0)
+
+    def prepare(self) -> None:
+        """Compile the network where that is asked for."""
+        if self.options.compile:
+            import torch
+
+            self.network = torch.compile(self.network)
+
+    def draw(self, y: Array, ids: Array, batch: int) -> Iterator[dict[str, Array]]:
+        """The arrays of each image of a block (b, c, h, w)."""
+        import torch
+
+        from .diffusion.regression import dropout_passes, predict
+        from .diffusion.sampling import sample
+
+        if self.kind == "score":
+            device = next(self.network.parameters()).device
+            for draws in sample(
+                self.network, torch.from_numpy(y).to(device), self.sigma_0, self.sde,
+                samples=self.samples, sampler=self.options.sampler, steps=self.steps, seed=self.options.seed,
+                image_ids=[int(i) for i in ids], batch=batch, reduce=self.reduction,
+            ):  # fmt: skip
+                yield {name: getattr(draws, name).cpu().numpy() for name in self.arrays}
+            return
+        heads = predict(self.network, y, self.sigma_0, batch=batch)
+        names = ("lower", "estimate", "upper") if self.kind == "regressor" else ("lower", "upper")
+        for image, number in enumerate(ids):
+            parts = {name: head[image] for name, head in zip(names, heads, strict=True)}
+            if self.dropout:
+                seed = int(np.random.SeedSequence([self.options.seed, int(number)]).generate_state(1)[0])
+                mean, deviation = dropout_passes(
+                    self.network, y[image : image + 1], self.sigma_0, passes=self.samples, seed=seed, batch=batch
+                )
+                parts |= {"dropout_mean": mean[0], "dropout_deviation": deviation[0]}
+            yield parts
+
+
+def _best_device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"

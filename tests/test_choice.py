@@ -1,0 +1,39 @@
+"""The default grouping is chosen on the fitting images, and is the shorter one on others."""
+
+import numpy as np
+
+import pixelbounds as pb
+from conftest import heteroscedastic
+from pixelbounds.choice import shortest
+from pixelbounds.demo import synthetic_pairs
+from pixelbounds.groups import Single
+from pixelbounds.pairs import Pairs
+
+
+def kind(truth, band):
+    return pb.calibrate(truth, band, risk_level=0.1).grouping.kind
+
+
+def test_neighbourhoods_that_matter_are_learned_and_others_are_not():
+    truth, band, _ = synthetic_pairs(240, 32, seed=1)  # a crude sampler that errs beside edges
+    assert kind(truth, band) == "learned"
+    truth, band = heteroscedastic(240, np.random.default_rng(0), size=24)  # the band's own features say it all
+    assert kind(truth, band) == "band"
+
+
+def test_the_choice_looks_at_the_fitting_images_only(rng):
+    truth, band = heteroscedastic(80, rng, size=12)
+    chosen = pb.calibrate(truth, band, risk_level=0.2, n_opt=20, seed=3)
+    fitting = np.isin(np.arange(80), np.random.default_rng(3).permutation(80)[:20])
+    other = np.where(fitting[:, None, None], truth, np.clip(truth + 0.02, 0, 1))  # other certifying images
+    again = pb.calibrate(other, band, risk_level=0.2, n_opt=20, seed=3)
+    assert again.grouping.state()[0] == chosen.grouping.state()[0]
+    for name, x in chosen.grouping.state()[1].items():
+        np.testing.assert_array_equal(again.grouping.state()[1][name], x)
+
+
+def test_with_few_images_the_first_candidate_is_taken(rng):
+    truth, band = heteroscedastic(3, rng, size=8)
+    pairs = Pairs(truth, band, pb.families.additive, (0.0, 1.0))
+    fits = [lambda p, i, r: Single(), lambda p, i, r: 1 / 0]
+    assert shortest(pairs, np.arange(3), rng, 0.1, fits) is fits[0]

@@ -1,0 +1,498 @@
+"""Training and sampling from files: what is killed resumes to the same bits, what is wrong is said, not traced."""
+
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from PIL import Image  # noqa: E402
+from typer.testing import CliRunner  # noqa: E402
+
+import pixelbounds as pb  # noqa: E402
+from pixelbounds import jobs  # noqa: E402
+from pixelbounds.cli import app  # noqa: E402
+from pixelbounds.diffusion.checkpoint import load_network  # noqa: E402
+from pixelbounds.jobs import SampleOptions, sample_to, split  # noqa: E402
+from pixelbounds.pictures import read_images  # noqa: E402
+from pixelbounds.settings import Configuration, line_of  # noqa: E402
+from pixelbounds.store import open_run  # noqa: E402
+
+torch.set_num_threads(1)
+SIGMA = 0.3
+N, M = 6, 19
+OPTIONS = SampleOptions(samples=M, steps=4, held_out=1, keep_samples=True, batch=2 * (M + 1))  # two images a block
+SETTINGS = """# a tiny run
+[data]
+path = "x.npy"
+held_out = 0.25
+
+[network]
+name = "tiny"
+base = 4
+multipliers = [1, 1]
+attention = []
+dropout = 0.1
+
+[process]
+sigma_max = 1.0
+sigma_0 = 0.3
+
+[training]
+kind = "score"
+steps = 4
+batch = 8
+augment = "flips"
+
+[output]
+folder = "run"
+"""
+
+
+def images(n, seed=0):
+    rng = np.random.default_rng(seed)
+    steps = rng.uniform(0.1, 0.3, (n, 1, 1)) * np.linspace(0, 2, 8)[:, None] + rng.uniform(0, 0.3, (n, 1, 1))
+    return np.clip(steps + 0.05 * rng.normal(size=(n, 8, 8)), 0, 1).astype(np.float32)
+
+
+def write(folder, text=SETTINGS, name="score.toml"):
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def call(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def start(*words):
+    """The command in a process of its own."""
+    command = [sys.executable, "-m", "pixelbounds.cli", *map(str, words)]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, **quiet)
+
+
+def kill_when(process, ready):
+    """SIGKILL as soon as `ready()`; the process must not have ended before."""
+    for _ in range(4000):
+        if ready() or process.poll() is not None:
+            break
+        time.sleep(0.005)
+    assert process.poll() is None, "ended before it could be killed"
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A folder with images, observations, and networks of all three kinds, trained through the command."""
+    folder = tmp_path_factory.mktemp("world")
+    np.save(folder / "x.npy", images(32))
+    rng = np.random.default_rng(1)
+    np.save(folder / "y.npy", (images(N, 1) + SIGMA * rng.normal(size=(N, 8, 8))).astype(np.float32))
+    result = call("train", write(folder), "--quiet")
+    assert result.exit_code == 0, result.output
+    for kind, extra in {"regressor": "", "conffusion": 'from = "run/score.safetensors"\n'}.items():
+        text = SETTINGS.replace('kind = "score"\n', f'kind = "{kind}"\n{extra}').replace('"run"', f'"{kind}"')
+        result = call("train", write(folder, text, f"{kind}.toml"), "--quiet")
+        assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture(scope="module")
+def score(world):
+    return world / "run" / "score.safetensors"
+
+
+@pytest.fixture(scope="module")
+def whole(world, score):
+    """An uninterrupted run."""
+    return sample_to(score, np.load(world / "y.npy"), world / "whole.zarr", OPTIONS)
+
+
+def same(one, other):
+    names = set(one.group.array_keys())
+    assert names == set(other.group.array_keys())
+    for name in names:
+        assert one[name].dtype == other[name].dtype
+        assert one[name][:].tobytes() == other[name][:].tobytes(), name
+
+
+# ---------------------------------------------------------------- training
+
+
+def test_train_saves_what_it_says(world, score):
+    network, sde, meta = load_network(score, kind="score")
+    assert (sde.sigma_max, meta["extra"]["sigma_0"], meta["extra"]["limits"]) == (1.0, SIGMA, [0.0, 1.0])
+    assert network.config.size == 8
+    assert len(np.load(world / "run" / "held_out.npy")) == 8
+    before = score.read_bytes()
+    assert call("train", world / "score.toml", "--quiet").exit_code == 0  # finished already: nothing changes
+    assert score.read_bytes() == before
+
+
+def test_training_killed_by_the_system_resumes_to_the_same_bits(world, tmp_path):
+    text = SETTINGS.replace("steps = 4", "steps = 120\ncheckpoint_every = 15").replace("x.npy", str(world / "x.npy"))
+    process = start("train", write(tmp_path, text))
+    kill_when(process, (tmp_path / "run" / "state.safetensors").exists)
+    assert not (tmp_path / "run" / "score.safetensors").exists()
+    assert call("train", tmp_path / "score.toml", "--quiet").exit_code == 0
+    other = write(tmp_path, text.replace('"run"', '"whole"'), "whole.toml")
+    assert call("train", other, "--quiet").exit_code == 0
+    resumed, uninterrupted = (load_network(tmp_path / x / "score.safetensors")[0] for x in ("run", "whole"))
+    for here, there in zip(resumed.parameters(), uninterrupted.parameters(), strict=True):
+        assert torch.equal(here, there)
+
+
+@pytest.mark.parametrize(
+    "old, new, line, words",
+    [
+        ("steps = 4", "stpes = 4", 19, "did you mean 'steps'"),
+        ("steps = 4", "steps = -4", 19, "[training] steps is -4: it should be greater than 0"),
+        ("steps = 4", 'steps = "four"', 19, "[training] steps is 'four'"),
+        ("steps = 4", "", 17, "neither steps nor seconds"),
+        ("base = 4", "base = 5", 8, "must be divisible by 4"),
+        ('name = "tiny"', 'name = "tinny"', 7, "did you mean 'tiny'"),
+        ('"flips"', '"flip"', 21, "did you mean 'flips'"),
+        ("sigma_0 = 0.3", "sigma_0 = 1.5", 15, "outside (sigma_min, sigma_max]"),
+        ("sigma_0 = 0.3", "sigma_0 = 0.01", 15, "outside (sigma_min, sigma_max]"),
+        ("batch = 8", "batch = 8\nsigma_top = 0.2", 21, "below sigma_0"),
+        ('kind = "score"', 'kind = "conffusion"', 18, "add from ="),
+        ('kind = "score"', 'kind = "scores"', 18, "'score', 'regressor' or 'conffusion'"),
+        ('kind = "score"', 'kind = "conffusion"\nfrom = "no.safetensors"', 19, "does not exist"),
+        ('path = "x.npy"', 'path = "z.npy"', 3, "does not exist"),
+        ('path = "x.npy"', "", 2, "[data] path is missing"),
+        ("held_out = 0.25", "held_out = 0.25\nlimits = [1.0, 0.0]", 5, "does not ascend"),
+        ("multipliers = [1, 1]", "multipliers = [1, 1, 1, 1, 1]", 9, "must be divisible by 16"),
+        ("[output]", "[outputs]", 23, "did you mean 'output'"),
+        ("base = 4", "base = ", 8, "not TOML"),
+    ],
+)
+def test_a_wrong_configuration_names_file_line_and_remedy(world, old, new, line, words):
+    assert old in SETTINGS
+    path = write(world, SETTINGS.replace(old, new), "wrong.toml")
+    result = call("train", path, "--quiet")
+    assert result.exit_code == 2, result.output
+    message = " ".join(result.output.split())
+    assert words in message, message
+    assert f"wrong.toml, line {line}:" in message or f"at line {line}," in message, message
+    assert "Traceback" not in message
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).parents[1] / "examples").glob("*.toml")), ids=lambda x: x.name)
+def test_the_examples_are_valid(path):
+    assert Configuration(path).settings.training.kind == path.stem
+
+
+def test_lines_of_keys_in_other_notations():
+    text = "data.path = 1\nnetwork = { base = 2 }\n['training']\n\"steps\" = 3\n"
+    keys = ("data", "path"), ("network", "base"), ("training", "steps"), ("training", "batch"), ("output", "folder")
+    assert [line_of(text, key) for key in keys] == [1, 2, 4, 3, None]
+
+
+def test_a_unit_is_never_cut():
+    units = np.repeat(np.arange(10), 5)
+    learnt, unseen = split(units, 0.4, 0)
+    assert len(unseen) == 20
+    assert not set(units[learnt]) & set(units[unseen])
+
+
+# ---------------------------------------------------------------- sampling
+
+
+def test_a_run_holds_bands_that_calibrate(whole, world):
+    assert whole.done.all()
+    assert repr(whole).endswith("6 of 6 images finished, bands calibrated, naive, mean")
+    sources = [whole.band(kind).source for kind in whole.kinds]
+    samples = whole["samples"][:]
+    assert sources[:2] == [f(samples, 0.1).source for f in (pb.calibrated_quantiles, pb.naive_quantiles)]
+    assert sources[2] == pb.mean_and_std(samples.astype(np.float32)).source
+    np.testing.assert_array_equal(whole.observation[:], np.load(world / "y.npy"))
+    for kind in whole.kinds:
+        cal = pb.calibrate(images(N, 1), whole.band(kind), risk_level=0.5, failure_prob=0.5, groups="band")
+        assert cal.apply(whole.band(kind)).lower.shape == (N, 8, 8)
+
+
+def test_ends_are_rounded_outward(world, score, whole, monkeypatch):
+    exact = {}
+    monkeypatch.setattr(jobs, "write_image", lambda group, image, parts: exact.update({image: parts}))
+    sample_to(score, np.load(world / "y.npy"), world / "exact.zarr", OPTIONS)
+    assert len(exact) == N
+    strict = 0
+    for image, parts in exact.items():
+        for low, high in (("lower", "upper"), ("naive_lower", "naive_upper")):
+            assert whole[low].dtype == np.float16
+            below, above = (whole[name][image].astype(np.float64) for name in (low, high))
+            assert (below <= parts[low]).all()
+            assert (above >= parts[high]).all()
+            assert (np.abs(below - parts[low]) <= 2e-3).all()
+            strict += int((below < parts[low]).sum())
+    assert strict > 0
+
+
+def test_killed_by_the_system_a_run_resumes_to_the_same_bits(world, score, tmp_path):
+    words = (
+        "sample",
+        score,
+        world / "y.npy",
+        "--samples",
+        M,
+        "--sampler",
+        "reverse_sde",
+        "--steps",
+        150,
+        "--batch",
+        40,
+    )
+    process = start(*words, "--out", tmp_path / "run.zarr")
+    marks = tmp_path / "run.zarr" / "done"
+    kill_when(process, lambda: any(path.suffix != ".partial" for path in marks.glob("c.*")))
+    run = open_run(tmp_path / "run.zarr")
+    assert 0 < run.done.sum() < N
+    with pytest.raises(ValueError, match=r"of 6 images; run the same"):
+        run.band()
+    finished = int(np.argmax(run.done))
+    chunk = tmp_path / "run.zarr" / "lower" / f"c.{finished}.0.0"
+    written = chunk.stat().st_mtime_ns
+    result = call(*words, "--out", tmp_path / "run.zarr")
+    assert result.exit_code == 0, result.output
+    assert "are finished; going on" in result.output
+    assert chunk.stat().st_mtime_ns == written  # no finished work is done again
+    assert call(*words, "--out", tmp_path / "whole.zarr").exit_code == 0
+    same(open_run(tmp_path / "run.zarr"), open_run(tmp_path / "whole.zarr"))
+    assert not list((tmp_path / "run.zarr").rglob("*.partial"))
+
+
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_stopped_within_a_block_a_run_resumes_to_the_same_bits(world, score, whole, tmp_path, monkeypatch, after):
+    count, write_image = [], jobs.write_image
+
+    def stop(group, image, parts):
+        if len(count) == after:
+            group["lower"][image] = np.zeros(parts["lower"].shape)  # some of the image is there already
+            raise KeyboardInterrupt
+        count.append(image)
+        write_image(group, image, parts)
+
+    monkeypatch.setattr(jobs, "write_image", stop)
+    y = np.load(world / "y.npy")
+    with pytest.raises(KeyboardInterrupt):
+        sample_to(score, y, tmp_path / "run.zarr", OPTIONS)
+    assert open_run(tmp_path / "run.zarr").done.sum() == after
+    monkeypatch.setattr(jobs, "write_image", write_image)
+    blocks, draw = [], jobs._Plan.draw
+    monkeypatch.setattr(jobs._Plan, "draw", lambda plan, y, ids, b: blocks.append(list(ids)) or draw(plan, y, ids, b))
+    same(sample_to(score, y, tmp_path / "run.zarr", OPTIONS), whole)
+    assert blocks == [[0, 1], [2, 3], [4, 5]][after // 2 :]  # whole blocks, or a GPU could give other last bits
+
+
+def test_a_part_of_the_images_draws_what_the_whole_draws(world, score, whole, tmp_path):
+    y = np.load(world / "y.npy")
+    part = sample_to(score, y[2:4], tmp_path / "part.zarr", OPTIONS, ids=[2, 3])  # a block of the whole
+    assert part.ids.tolist() == [2, 3]
+    np.testing.assert_array_equal(part["samples"][:], whole["samples"][2:4])
+
+
+@pytest.mark.filterwarnings("ignore:.*quantiles")
+@pytest.mark.parametrize("kind", ["regressor", "conffusion"])
+def test_other_networks_give_their_bands(world, tmp_path, kind):
+    path = world / kind / f"{kind}.safetensors"
+    result = call("sample", path, world / "y.npy", "--out", tmp_path / "run.zarr", "--samples", 8, "--images", "1:5")
+    assert result.exit_code == 0, result.output
+    run = open_run(tmp_path / "run.zarr")
+    assert run.ids.tolist() == [1, 2, 3, 4]
+    assert run.kinds == (("regressor", "dropout") if kind == "regressor" else ("conffusion",))
+    bands = [run.band(name) for name in run.kinds]
+    assert all(band.shape == (4, 8, 8) for band in bands)
+    if kind == "regressor":
+        assert (run.deviation[:] > 0).any()
+        np.testing.assert_allclose(bands[1].centre, run.mean[:])
+
+
+# ---------------------------------------------------------------- faults
+
+
+def test_another_configuration_is_refused_with_what_differs(world, score, whole):
+    words = ("sample", score, world / "y.npy", "--out", whole.path, "--samples", M, "--steps", 4, "--held-out", 1)
+    result = call(*words, "--keep-samples")
+    assert result.exit_code == 0, result.output
+    for more, said in {
+        ("--seed", 3, "--keep-samples"): "seed is 0 there and 3 here",
+        ("--sigma0", 0.2, "--keep-samples"): "sigma_0 is 0.3 there and 0.2 here",
+        ("--sampler", "reverse_sde", "--keep-samples"): "sampler is 'heun' there and 'reverse_sde' here",
+        ("--images", "0:5", "--keep-samples"): "images is 6 there and 5 here",
+    }.items():
+        result = call(*words, *more)
+        assert result.exit_code == 1
+        assert said in " ".join(result.output.split())
+    assert open_run(whole.path).done.all()
+
+
+@pytest.mark.parametrize(
+    "change, code, words",
+    [
+        ({"network": "none.safetensors"}, 1, "does not exist"),
+        ({"observations": "none.npy"}, 1, "does not exist"),
+        ({"--sigma0": 1.5}, 1, "outside (sigma_min, sigma_max]"),
+        ({"--sigma0": 0.01}, 1, "outside (sigma_min, sigma_max]"),
+        ({"--samples": 18}, 1, "draw at least 19"),
+        ({"--sampler": "huen"}, 1, "did you mean 'heun'"),
+        ({"--seed": -1}, 1, "seed is -1"),
+        ({"--batch": 0}, 1, "batch is 0"),
+        ({"--images": "9:12"}, 2, "chooses none of 6 images"),
+        ({"--images": "some"}, 2, "is no range"),
+        ({"--device": "tpu"}, 1, "must be cpu"),
+        ({"observations": "nan.npy"}, 1, "observation 4 holds NaN"),
+        ({"observations": "odd.npy"}, 1, "multiples of 2"),
+        ({"observations": "colour.npy"}, 1, "this network takes (n, h, w)"),
+        ({"observations": "whole.npy"}, 1, "convert the images to uint8"),
+        ({"network": "truncated.safetensors"}, 1, "truncated"),
+        ({"network": "y.npy"}, 1, "no safetensors file"),
+        ({"--out": "x.npy"}, 1, "no zarr store"),
+    ],
+)
+def test_wrong_input_is_a_message_and_leaves_no_store(world, score, tmp_path, change, code, words):
+    y = np.load(world / "y.npy")
+    nan = y.copy()
+    nan[4, 2, 2] = np.nan
+    for name, x in {
+        "nan": nan, "odd": y[:, :7], "colour": np.stack([y] * 3, 1), "whole": y.astype(np.int64), "y": y, "x": y,
+    }.items():  # fmt: skip
+        np.save(tmp_path / f"{name}.npy", x)
+    (tmp_path / "truncated.safetensors").write_bytes(score.read_bytes()[:-100])
+    options = {"--out": "run.zarr", "--samples": M, "--steps": 2} | {k: v for k, v in change.items() if k[0] == "-"}
+    options["--out"] = tmp_path / options["--out"]
+    network = tmp_path / change["network"] if "network" in change else score
+    result = call(
+        "sample",
+        network,
+        tmp_path / change.get("observations", "y.npy"),
+        *[x for pair in options.items() for x in pair],
+    )
+    assert result.exit_code == code, result.output
+    output = " ".join(result.output.replace("│", " ").split())
+    assert words in output, output
+    assert "Traceback" not in output
+    assert not (tmp_path / "run.zarr").exists()
+
+
+@pytest.mark.parametrize("harm", ["truncate", "flip", "remove"])
+def test_a_damaged_image_is_named_and_can_be_drawn_again(world, score, whole, tmp_path, harm):
+    y = np.load(world / "y.npy")
+    shutil.copytree(whole.path, tmp_path / "run.zarr")
+    chunk = tmp_path / "run.zarr" / "upper" / "c.3.0.0"
+    content = chunk.read_bytes()
+    if harm == "remove":
+        chunk.unlink()
+    else:
+        chunk.write_bytes(
+            content[:-9] if harm == "truncate" else content[:-9] + bytes([content[-9] ^ 1]) + content[-8:]
+        )
+    with pytest.raises(ValueError, match=r"upper of image 3 in .* is damaged"):
+        open_run(tmp_path / "run.zarr").band()
+    assert open_run(tmp_path / "run.zarr").band("naive").shape == (N, 8, 8)  # the rest can be used
+    with pytest.raises(ValueError, match="--repair"):
+        sample_to(score, y, tmp_path / "run.zarr", OPTIONS)
+    repair = SampleOptions(**{**vars(OPTIONS), "repair": True})
+    same(sample_to(score, y, tmp_path / "run.zarr", repair), whole)
+
+
+def test_what_a_killed_process_left_of_a_store_does_no_harm(world, score, whole, tmp_path):
+    (tmp_path / "run.zarr.part" / "lower").mkdir(parents=True)
+    (tmp_path / "run.zarr.part" / "zarr.json").write_text("{")
+    same(sample_to(score, np.load(world / "y.npy"), tmp_path / "run.zarr", OPTIONS), whole)
+    assert not (tmp_path / "run.zarr.part").exists()
+
+
+def test_a_store_is_written_by_one_process_at_a_time(world, score, whole, tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    handle = os.open(whole.path, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(OSError, match="another process"):
+            sample_to(score, np.load(world / "y.npy"), whole.path, OPTIONS)
+    finally:
+        os.close(handle)
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    import zarr
+
+    zarr.create_group(tmp_path / "other.zarr")
+    with pytest.raises(ValueError, match="no run of pixelbounds"):
+        open_run(tmp_path / "other.zarr")
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        open_run(tmp_path / "none.zarr")
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    words = ("sample", tmp_path / "a.safetensors", tmp_path / "y.npy", "--out", tmp_path / "r.zarr")
+    assert isinstance(call(*words, "--debug").exception, FileNotFoundError)
+    assert isinstance(call(*words).exception, SystemExit)
+
+
+@pytest.mark.parametrize("command", ["train", "sample"])
+def test_help_shows_an_example(command):
+    result = call(command, "--help")
+    assert result.exit_code == 0
+    assert f"Example: pixelbounds {command}" in " ".join(result.output.split())
+
+
+# ---------------------------------------------------------------- files of images
+
+
+def test_pictures_of_a_folder_and_a_zip(tmp_path):
+    rng = np.random.default_rng(0)
+    grey = rng.integers(0, 256, (3, 8, 8)).astype(np.uint8)
+    with zipfile.ZipFile(tmp_path / "grey.zip", "w") as archive:
+        for i, x in enumerate(grey):
+            Image.fromarray(x).save(tmp_path / f"{i}.png")
+            buffer = io.BytesIO()
+            Image.fromarray(x).save(buffer, "PNG")
+            archive.writestr(f"some/{i}.png", buffer.getvalue())
+    np.testing.assert_array_equal(read_images(tmp_path), grey)
+    np.testing.assert_array_equal(read_images(tmp_path / "grey.zip"), grey)
+    Image.fromarray(rng.integers(0, 256, (8, 8, 3)).astype(np.uint8)).save(tmp_path / "3.png")
+    with pytest.raises(ValueError, match=r"3.png is uint8 of shape \(3, 8, 8\), 0.png is"):
+        read_images(tmp_path)
+    (tmp_path / "3.png").write_bytes((tmp_path / "2.png").read_bytes()[:50])
+    with pytest.raises(ValueError, match=r"3.png is no image"):
+        read_images(tmp_path)
+    (tmp_path / "grey.zip").write_bytes((tmp_path / "grey.zip").read_bytes()[:-30])
+    with pytest.raises(ValueError, match=r"grey.zip cannot be read"):
+        read_images(tmp_path / "grey.zip")
+
+
+def test_colour_and_deep_pictures(tmp_path):
+    colour = np.random.default_rng(0).integers(0, 256, (8, 4, 3)).astype(np.uint8)
+    (tmp_path / "colour").mkdir()
+    Image.fromarray(colour).save(tmp_path / "colour" / "a.png")
+    np.testing.assert_array_equal(read_images(tmp_path / "colour")[0], np.moveaxis(colour, -1, 0))
+    (tmp_path / "deep").mkdir()
+    Image.fromarray(np.array([[0, 65535]], np.uint16)).save(tmp_path / "deep" / "a.png")
+    np.testing.assert_array_equal(read_images(tmp_path / "deep"), np.array([[[0, 1]]], np.float32))
+
+
+def test_arrays_of_npz_and_zarr(tmp_path):
+    import zarr
+
+    x = images(4)
+    np.savez(tmp_path / "one.npz", x=x)
+    np.savez(tmp_path / "two.npz", x=x, z=x + 1)
+    np.testing.assert_array_equal(read_images(tmp_path / "one.npz"), x)
+    np.testing.assert_array_equal(read_images(tmp_path / "two.npz", "z"), x + 1)
+    with pytest.raises(ValueError, match="holds the arrays x, z; name one"):
+        read_images(tmp_path / "two.npz")
+    zarr.save_array(tmp_path / "x.zarr", x)
+    np.testing.assert_array_equal(read_images(tmp_path / "x.zarr")[:], x)
+    (tmp_path / "one.npz").write_bytes((tmp_path / "one.npz").read_bytes()[:300])
+    with pytest.raises(ValueError, match="use another copy"):
+        read_images(tmp_path / "one.npz")

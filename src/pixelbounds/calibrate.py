@@ -72,8 +72,8 @@ def calibrate(
     method         "frontier" (shortest), "krcps" (the paper's), "rcps" (one widening for all pixels)
     confidence     name of a function of `pixelbounds.confidence`, or a function (losses, failure_prob) -> bound
     groups         frontier: "learned", "band", by default the shorter of the two on the fitting images ("learned"
-                   where features or k are given); krcps: "loss" (default) or "otsu"; both also take a partition of the pixels (*pixels), a segmentation (n, *pixels)
-                   of whole numbers, or a Grouping
+                   where features or k are given); krcps: "loss" (default) or "otsu"; both also take a partition of
+                   the pixels (*pixels), a segmentation (n, *pixels) of whole numbers, or a Grouping
     features       further images known at test time: (n, *pixels), (n, f, *pixels), or a list; for "learned"
     family         "additive", "scaled", "multiplicative" or a Family; by default what the band calls for
     loss           function (truth, interval) -> (n,) in [0, 1], nonincreasing as intervals widen

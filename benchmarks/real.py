@@ -38,6 +38,8 @@ def run(draws: int = 5) -> list[dict[str, object]]:
                 interval = fitted.apply(band[val])
                 found.append((float(interval.length.mean()), float(1 - interval.contains(truth[val]).mean())))
             length, risk = np.array(found).T
-            rows.append({"data": name, "what": what, "mean length": float(length.mean()), "deviation": float(length.std()),
-                         "risk": float(risk.mean()), "draws above": int((risk > risk_level).sum())})  # fmt: skip
+            rows.append({
+                "data": name, "what": what, "mean length": float(length.mean()), "deviation": float(length.std()),
+                "risk": float(risk.mean()), "draws above": int((risk > risk_level).sum()),
+            })  # fmt: skip
     return rows

@@ -515,3 +515,15 @@ def test_otsu_groups_follow_the_loss_map(rng):
     band = pb.Band(np.full_like(truth, 0.4), np.full_like(truth, 0.6))
     grouping = by_otsu(Pairs(truth, band, families.additive, LIMITS), np.arange(200), 3)
     np.testing.assert_array_equal(grouping.labels, np.arange(60) % 3)
+
+
+@pytest.mark.parametrize("method", [{"method": "rcps"}, {"groups": "band"}])
+def test_truth_at_a_limit_that_float32_rounds_up_is_inside(method, rng):
+    # float32(0.3) is above 0.3: such a pixel is within the limits, and an interval clipped to them still holds it
+    truth = np.full((60, 40), 0.3, np.float32)
+    truth[:, ::4] = rng.uniform(-0.3, 0.3, (60, 10))
+    band = pb.Band(np.full_like(truth, 0.25), np.full_like(truth, 0.35))
+    cal = pb.calibrate(truth, band, risk_level=0.15, limits=(-0.3, 0.3), **method)
+    inside = cal.apply(band).contains(truth)
+    assert inside[truth == np.float32(0.3)].all()
+    assert cal.risk <= 0.15

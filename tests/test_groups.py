@@ -2,6 +2,7 @@
 
 import builtins
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -368,3 +369,15 @@ def test_a_missing_lightgbm_names_the_way_out(rng, monkeypatch, error):
     for words in ("LightGBM", str(error), "libgomp1", "groups='band'"):
         assert words in str(caught.value)
     assert pb.calibrate(truth, band, risk_level=0.2, groups="band").risk < 0.2  # and that way is open
+
+
+def test_a_function_that_fits_groups_and_squared_losses_are_accepted(rng):
+    truth, band = heteroscedastic(60, rng, size=8)
+    fit = partial(groups.fit_band_groups, width=3, room=1, level=2, side=False)
+    cal = pb.calibrate(truth, band, risk_level=0.2, groups=fit)
+    assert cal.grouping.count == 6
+    assert not cal.grouping.by_side
+    squared = pb.calibrate(truth, band, risk_level=0.2, method="krcps", groups="squared", k=5)
+    assert squared.grouping.count == 5
+    with pytest.raises(TypeError, match="returned a int"):
+        pb.calibrate(truth, band, risk_level=0.2, groups=lambda pairs, images: 3)

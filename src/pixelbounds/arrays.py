@@ -137,6 +137,12 @@ def check_limits(limits: Any) -> Limits:
     return least, most
 
 
+def own_limits(limits: Limits, dtype: Any) -> Limits:
+    """The limits as images of a precision can hold them: 0.3 is a little more in single precision."""
+    kind = np.dtype(dtype).type
+    return float(kind(limits[0])), float(kind(limits[1]))
+
+
 def check_choice(value: Any, choices: Iterable[str], name: str) -> str:
     """One of a few names; the error shows the nearest."""
     choices = list(choices)
@@ -179,6 +185,7 @@ def check_values(name: str, rows: Array, first: int, limits: Limits = (-math.inf
         raise ValueError(
             f"{name} of image {first + image} has {count} values that are NaN or infinite; mend or drop the image"
         )
+    limits = own_limits(limits, rows.dtype)
     out = (ends[:, 0] < limits[0]) | (ends[:, 1] > limits[1])
     if out.any():
         image = int(np.argmax(out))

@@ -72,8 +72,9 @@ def calibrate(
     method         "frontier" (shortest), "krcps" (the paper's), "rcps" (one widening for all pixels)
     confidence     name of a function of `pixelbounds.confidence`, or a function (losses, failure_prob) -> bound
     groups         frontier: "learned", "band", by default the shorter of the two on the fitting images ("learned"
-                   where features or k are given); krcps: "loss" (default) or "otsu"; both also take a partition of
-                   the pixels (*pixels), a segmentation (n, *pixels) of whole numbers, or a Grouping
+                   where features or k are given); krcps: "loss" (default), "squared" or "otsu"; both also take a
+                   partition of the pixels (*pixels), a segmentation (n, *pixels) of whole numbers, a Grouping, or a
+                   function that fits one, such as partial(pixelbounds.groups.fit_band_groups, width=8, level=4)
     features       further images known at test time: (n, *pixels), (n, f, *pixels), or a list; for "learned"
     family         "additive", "scaled", "multiplicative" or a Family; by default what the band calls for
     loss           function (truth, interval) -> (n,) in [0, 1], nonincreasing as intervals widen
@@ -296,16 +297,20 @@ def _check_family(pairs: Pairs, images: Array) -> None:
 def _grouping(groups: Any, pairs: Pairs, images: Array, rng: np.random.Generator, k: int | None) -> Grouping:
     """The grouping that a name, an array or a Grouping stands for, fitted on the fitting images."""
     if isinstance(groups, str):
-        check_choice(groups, ("learned", "band", "loss", "otsu"), "groups")
+        check_choice(groups, ("learned", "band", "loss", "squared", "otsu"), "groups")
         if groups == "learned":
             return rooms.fit_learned_groups(pairs, images, rng, bins_per_side=32 if k is None else check_count(k, "k"))
         if groups == "band":
             return rooms.fit_band_groups(pairs, images, width=12 if k is None else check_count(k, "k", most=4096))
-        if groups == "loss":
-            return rooms.by_loss(pairs, images, 8 if k is None else check_count(k, "k"))
+        if groups in ("loss", "squared"):
+            return rooms.by_loss(pairs, images, 8 if k is None else k, "l01" if groups == "loss" else "squared")
         return rooms.by_otsu(pairs, images, 4 if k is None else check_count(k, "k"))
     if k is not None:
         raise ValueError("k sets the number of groups of a named grouping; leave it out where you give the groups")
+    if callable(groups):
+        groups = groups(pairs, images)
+        if not isinstance(groups, Grouping):
+            raise TypeError(f"groups is a function that returned a {type(groups).__name__}; it must return a Grouping")
     if isinstance(groups, Grouping):
         groups.check(pairs.gather(images)[1])
         return groups
@@ -313,8 +318,8 @@ def _grouping(groups: Any, pairs: Pairs, images: Array, rng: np.random.Generator
         return rooms.segmentation(pairs, images)
     if not library_of(groups):
         raise TypeError(
-            f"groups is {groups!r}; give a name (learned, band, loss, otsu), a partition (*pixels), a segmentation "
-            "(n, *pixels) or a Grouping"
+            f"groups is {groups!r}; give a name (learned, band, loss, squared, otsu), a partition (*pixels), a "
+            "segmentation (n, *pixels), a Grouping, or a function that fits one"
         )
     return rooms.partition(to_numpy(groups), pairs.band.pixels)
 

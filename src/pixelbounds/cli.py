@@ -39,8 +39,8 @@ def demo(
 
     console = Console()
     console.print(
-        f"{images} synthetic images of {size} x {size} pixels, a crude sampler, 39 samples each. Wanted: intervals\n"
-        f"that miss at most {RISK_LEVEL:.0%} of the pixels on average, with probability {1 - FAILURE_PROB:.0%}, and\n"
+        f"{images} synthetic images of {size} x {size} pixels and a crude sampler, 39 samples each. Wanted: intervals "
+        f"that miss at most {RISK_LEVEL:.0%} of the pixels on average, with probability {1 - FAILURE_PROB:.0%}, and "
         f"that hold a future sample of each pixel with probability {1 - MISCOVERAGE:.0%}.\n"
     )
     with console.status("calibrating every method"):

@@ -221,12 +221,13 @@ def arrivals(knots: np.ndarray, index: tuple[int, np.ndarray], label: np.ndarray
 def collect_missed(
     truth: np.ndarray, lower: np.ndarray, upper: np.ndarray, least: float, most: float, entry: np.ndarray,
     side: np.ndarray, shortfall: np.ndarray,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Write index, end and additive shortfall of every entry outside its clipped band; outputs have one place to spare.
 
-    Every entry is written and the place advances only after a miss: no branch depends on the data.
+    Every entry is written and the place advances only after a miss: no branch depends on the data. Returns the number
+    of misses; those beyond the room given are not written.
     """
-    at = 0
+    at, missed = 0, 0
     for j in range(len(truth)):
         low = min(max(np.float64(lower[j]), least), most)
         high = min(max(np.float64(upper[j]), least), most)
@@ -235,7 +236,10 @@ def collect_missed(
         entry[at] = j
         side[at] = above > 0
         shortfall[at] = max(below, above)
-        at += int((below > 0) | (above > 0))
+        miss = int((below > 0) | (above > 0))
+        missed += miss
+        at = min(at + miss, len(entry) - 1)
+    return missed
 
 
 @njit(nogil=True, cache=True)

@@ -22,6 +22,7 @@ from .arrays import (
     check_same_shape,
     check_values,
     library_of,
+    own_limits,
     rows_of,
     to_numpy,
     trusted_band,
@@ -67,9 +68,12 @@ class Block:
         """Entries that the narrowest set of the family misses."""
         if family is additive:
             parts = [x.reshape(-1) for x in (truth, self.band.lower, self.band.upper)]
-            count = survey(*parts, *self.limits, 0.0)[1] if self.outside is None else self.outside
+            limits = own_limits(self.limits, truth.dtype)
+            count = survey(*parts, *limits, 0.0)[1] if self.outside is None else self.outside
             entry, side, shortfall = np.empty(count + 1, np.int64), np.empty(count + 1, np.uint8), np.empty(count + 1)
-            collect_missed(*parts, *self.limits, entry, side, shortfall)
+            found = collect_missed(*parts, *limits, entry, side, shortfall)
+            if found != count:
+                raise RuntimeError(f"{found} missed entries were collected but {count} counted; please report this")
             return entry[:-1], side[:-1], shortfall[:-1]
         need = np.asarray(family.shortfall(truth, self.band), np.float64).reshape(-1)
         if np.isnan(need).any():
@@ -110,7 +114,7 @@ class Pairs:
         truth, lower, upper = (x if x.dtype == dtype else x.astype(dtype) for x in (truth, *parts))
         span = self.limits[1] - self.limits[0]
         flat = [x.reshape(-1) for x in (truth, lower, upper)]
-        good, outside, far = survey(*flat, *self.limits, span)
+        good, outside, far = survey(*flat, *own_limits(self.limits, dtype), span)
         if good < truth.size or far > 0 or self.band.centre is not None:  # the slow road finds out what and where
             check_values("truth", truth, start, self.limits)
             check_range(self.band.rows(start, stop), start, self.limits)

@@ -137,7 +137,7 @@ def load_network(
     except (TypeError, KeyError, ValueError) as error:
         raise ValueError(f"{path} has a configuration that this version cannot build: {error}") from error
     load_tensors(network, tensors, str(path))
-    return network.to(device).eval(), sde, meta
+    return network.to(device, memory_format=torch.channels_last).eval(), sde, meta
 
 
 def load_tensors(network: nn.Module, tensors: dict[str, Tensor], source: str) -> None:

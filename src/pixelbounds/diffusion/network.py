@@ -76,7 +76,7 @@ class NetworkConfig:
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "tiny": {"base": 16, "multipliers": (1, 2, 2, 4), "blocks": 1, "size": 64, "dropout": 0.05, "fourier_scale": 1.0},
-    "small": {"base": 48, "multipliers": (1, 2, 2, 2), "blocks": 2, "size": 64, "dropout": 0.1, "fourier_scale": 1.0},
+    "small": {"base": 64, "multipliers": (1, 1, 2, 2), "blocks": 1, "size": 64, "dropout": 0.1, "fourier_scale": 1.0},
     "celeba": {"base": 128, "multipliers": (1, 2, 2, 2), "blocks": 4, "size": 128},
     "abdomen": {"base": 16, "multipliers": (1, 2, 4, 8, 16, 32, 32, 32), "blocks": 1, "size": 512},
 }
@@ -110,39 +110,59 @@ class Fourier(nn.Module):
 
 
 class Resample(nn.Module):
-    """Halve or double height and width with the filter [1, 3, 3, 1], edges repeated: constants stay as they are.
-
-    Written as shifted sums, which a compiler fuses with what surrounds them; depthwise convolutions were slower.
-    """
+    """Halve or double height and width with the filter [1, 3, 3, 1], edges repeated: constants stay as they are."""
 
     def __init__(self, direction: str) -> None:
         super().__init__()
-        self.along = _double if direction == "up" else _halve
+        self.up = direction == "up"
 
     def forward(self, x: Tensor) -> Tensor:
         """Resample: (b, c, h, w) -> (b, c, h / 2, w / 2) or (b, c, 2 h, 2 w)."""
-        x = self.along(self.along(x, 2), 3)
-        return x.contiguous(memory_format=torch.channels_last)
+        return _Double.apply(x) if self.up else _Halve.apply(x)
 
 
-def _repeat_edges(x: Tensor, axis: int) -> Tensor:
-    return torch.cat([x.narrow(axis, 0, 1), x, x.narrow(axis, x.shape[axis] - 1, 1)], dim=axis)
+class _Double(torch.autograd.Function):
+    """Twice the size. Its transpose is four times the halving, also at the edges, and needs no atomic sums."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return double(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return 4 * halve(gradient)
 
 
-def _halve(x: Tensor, axis: int) -> Tensor:
-    """Every second value of the filtered axis: (x[2i - 1] + 3 x[2i] + 3 x[2i + 1] + x[2i + 2]) / 8."""
-    even, odd = _repeat_edges(x, axis).unflatten(axis, (-1, 2)).unbind(axis + 1)  # even: x[2i - 1], odd: x[2i]
-    n = x.shape[axis] // 2
-    near = odd.narrow(axis, 0, n) + even.narrow(axis, 1, n)
-    far = even.narrow(axis, 0, n) + odd.narrow(axis, 1, n)
-    return near * 0.375 + far * 0.125
+class _Halve(torch.autograd.Function):
+    """Half the size. Its transpose is a quarter of the doubling."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return halve(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return 0.25 * double(gradient)
 
 
-def _double(x: Tensor, axis: int) -> Tensor:
-    """Two values for each: (x[i - 1] + 3 x[i]) / 4 and (3 x[i] + x[i + 1]) / 4."""
-    padded, n = _repeat_edges(x, axis), x.shape[axis]
-    before, after = padded.narrow(axis, 0, n), padded.narrow(axis, 2, n)
-    return torch.stack([before * 0.25 + x * 0.75, x * 0.75 + after * 0.25], dim=axis + 1).flatten(axis, axis + 1)
+def double(x: Tensor) -> Tensor:
+    """Along both axes two values for each: (x[i - 1] + 3 x[i]) / 4 and (3 x[i] + x[i + 1]) / 4."""
+    wide = F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)  # these weights, edges repeated
+    return wide.contiguous(memory_format=torch.channels_last)
+
+
+def halve(x: Tensor) -> Tensor:
+    """Along both axes every second filtered value: (x[2i - 1] + 3 x[2i] + 3 x[2i + 1] + x[2i + 2]) / 8.
+
+    Shifted sums, which a compiler fuses with what surrounds them; depthwise convolutions were slower.
+    """
+    x = F.pad(x, (1, 1, 1, 1), mode="replicate")
+    for axis in (2, 3):
+        n = x.shape[axis] // 2 - 1
+        even, odd = x.unflatten(axis, (-1, 2)).unbind(axis + 1)  # even: x[2i - 1], odd: x[2i]
+        near = odd.narrow(axis, 0, n) + even.narrow(axis, 1, n)
+        x = near * 0.375 + (even.narrow(axis, 0, n) + odd.narrow(axis, 1, n)) * 0.125
+    return x.contiguous(memory_format=torch.channels_last)
 
 
 class Attention(nn.Module):
@@ -169,6 +189,7 @@ class Residual(nn.Module):
         self, inside: int, outside: int, embedding: int, dropout: float, direction: str = "", attention: bool = False
     ) -> None:
         super().__init__()
+        self.doubles = direction == "up"
         self.norm_in, self.norm_out = norm(inside), norm(outside)
         self.resample = Resample(direction) if direction else nn.Identity()
         self.first, self.second = conv(inside, outside), zero(nn.Conv2d(outside, outside, 3, padding=1))
@@ -179,9 +200,11 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
         """Apply the block: (b, inside, h, w), (b, embedding) -> (b, outside, h, w), resampled."""
-        h = self.first(self.resample(F.silu(self.norm_in(x)))) + self.bias(embedding)[:, :, None, None]
-        h = self.second(self.dropout(F.silu(self.norm_out(h))))
-        return self.attention(mean_of(self.shortcut(self.resample(x)), h))
+        h = self.first(self.resample(active(self.norm_in, x))).add_(self.bias(embedding)[:, :, None, None])
+        h = self.second(self.dropout(active(self.norm_out, h)))
+        # a 1 x 1 convolution and the filter commute: convolve where the map is small
+        straight = self.resample(self.shortcut(x)) if self.doubles else self.shortcut(self.resample(x))
+        return self.attention(mean_of(straight, h))
 
 
 class NCSNpp(nn.Module):
@@ -245,7 +268,7 @@ class NCSNpp(nn.Module):
                 h = block(torch.cat([h, skips.pop()], dim=1), embedding)
             if level < len(self.doubling):
                 h = self.doubling[level](h, embedding)
-        out = self.last(F.silu(self.norm(h))).to(x.dtype)
+        out = self.last(active(self.norm, h)).to(x.dtype)
         return out / sigma[:, None, None, None] if self.config.divide_by_sigma else out
 
     def _check(self, x: Tensor, sigma: Tensor) -> None:
@@ -262,13 +285,35 @@ class NCSNpp(nn.Module):
 
 def mean_of(x: Tensor, y: Tensor) -> Tensor:
     """Sum of two branches that keeps the variance."""
-    return (x + y) * 0.5**0.5
+    return torch.add(x, y).mul_(0.5**0.5)
 
 
-def norm(channels: int) -> nn.GroupNorm:
+class GroupNorm(nn.GroupNorm):
+    """Group norm. Compiled, it first sums each channel: channels-last maps are then read along their rows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise: (b, c, h, w) -> the same, in float32 where computed in halves."""
+        if not torch.compiler.is_compiling():
+            return super().forward(x)
+        wide = x.float()
+        sums = torch.stack([wide.mean((2, 3)), wide.square().mean((2, 3))])
+        mean, square = sums.unflatten(2, (self.num_groups, -1)).mean(3, keepdim=True)
+        scale = (square - mean.square()).clamp(min=0).add(self.eps).rsqrt()
+        shape = (self.num_groups, -1)
+        scale = scale * self.weight.float().view(shape)
+        shift = self.bias.float().view(shape) - mean * scale
+        return wide * scale.flatten(1)[:, :, None, None] + shift.flatten(1)[:, :, None, None]
+
+
+def norm(channels: int) -> GroupNorm:
     """Group norm of at most 32 groups with at least 4 channels each."""
     groups = next(n for n in range(min(32, max(1, channels // 4)), 0, -1) if channels % n == 0)
-    return nn.GroupNorm(groups, channels, eps=1e-6)
+    return GroupNorm(groups, channels, eps=1e-6)
+
+
+def active(norm: nn.Module, x: Tensor) -> Tensor:
+    """SiLU of the normalised map, in the map's own precision."""
+    return F.silu(norm(x), inplace=not torch.is_grad_enabled()).to(x.dtype)
 
 
 def conv(inside: int, outside: int, kernel: int = 3) -> nn.Conv2d:

@@ -119,7 +119,7 @@ def predict(network: QuantileNetwork, y: Any, sigma: float, *, batch: int = 64) 
     """
     images, shape = _observations(network, y, sigma)
     device, parts = next(network.parameters()).device, []
-    with torch.inference_mode(), _modes(network, dropout=False):
+    with torch.inference_mode(), _half_on_gpus(device), _modes(network, dropout=False):
         for start in range(0, len(images), batch):
             part = images[start : start + batch].to(device)
             parts.append(network(part, torch.full((len(part),), float(sigma), device=device)).float().cpu())
@@ -141,7 +141,9 @@ def dropout_passes(
         raise ValueError(f"passes is {passes}; a deviation needs at least 2, the paper takes 128")
     device, means, deviations = next(network.parameters()).device, [], []
     devices = [device] if device.type == "cuda" else []
-    with torch.inference_mode(), torch.random.fork_rng(devices), _modes(network, dropout=True):
+    with (
+        torch.inference_mode(), torch.random.fork_rng(devices), _half_on_gpus(device), _modes(network, dropout=True)
+    ):  # fmt: skip
         for image in range(len(images)):
             torch.manual_seed(int(np.random.SeedSequence([seed, image]).generate_state(1)[0]))
             origin, first, second = None, torch.zeros(1, device=device), torch.zeros(1, device=device)
@@ -155,6 +157,10 @@ def dropout_passes(
             means.append((origin + first / passes).cpu())
             deviations.append(((second - first.square() / passes) / (passes - 1)).clamp(min=0).sqrt().cpu())
     return torch.stack(means).reshape(shape).numpy(), torch.stack(deviations).reshape(shape).numpy()
+
+
+def _half_on_gpus(device: torch.device) -> Any:
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
 
 
 def _observations(network: QuantileNetwork, y: Any, sigma: float) -> tuple[Tensor, tuple[int, ...]]:

@@ -175,6 +175,9 @@ def train(
             sigma = noise_levels(sde, len(x), generator, sigma_top=settings.sigma_top)
             noise = torch.randn(x.shape, generator=generator, device=x.device)
             learner.update(loss, x, sigma, noise, settings.rate(learner.step, done))
+            if learner.step == first + 1 and settings.compile:
+                float(learner.sums[0])  # wait for the device: the first step compiles, and is not of the run's seconds
+                began = time.monotonic() - learner.seconds
         if learner.step > first:
             report(save=True)
             group.wait()  # until the state is written
@@ -257,7 +260,7 @@ class _Learner:
         if settings.compile:
             self.model = torch.compile(self.model)
         self.step, self.seconds, self._count = 0, 0.0, 0
-        self._sums = torch.zeros(2, dtype=torch.float64, device=group.device)
+        self.sums = torch.zeros(2, dtype=torch.float64, device=group.device)
 
     def update(self, loss: Loss, x: Tensor, sigma: Tensor, noise: Tensor, rate: float) -> None:
         """One step of AdamW and of the moving average."""
@@ -272,13 +275,13 @@ class _Learner:
         self.optimizer.step()
         decay = min(self.settings.ema, (1 + self.step) / (10 + self.step))  # a young average forgets the first weights
         torch._foreach_lerp_(self.averages, [weight.detach() for weight in self.weights], 1 - decay)
-        self._sums += torch.stack([value.detach(), norm.detach()]).double()
+        self.sums += torch.stack([value.detach(), norm.detach()]).double()
         self.step, self._count = self.step + 1, self._count + 1
 
     def numbers(self, group: Group) -> dict[str, float]:
         """Mean loss and gradient norm since the last call, over all processes."""
-        loss, norm = group.mean(self._sums / max(1, self._count)).tolist()
-        self._sums.zero_()
+        loss, norm = group.mean(self.sums / max(1, self._count)).tolist()
+        self.sums.zero_()
         self._count = 0
         return {"loss": loss, "gradient_norm": norm}
 

@@ -43,7 +43,7 @@ def saved(tmp_path):
 @pytest.mark.parametrize("kind", MAKERS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_a_network_comes_back_as_it_was(tmp_path, kind, dtype):
-    network = awake(MAKERS[kind]())
+    network = awake(MAKERS[kind]()).to(memory_format=torch.channels_last)  # as it is loaded
     path = tmp_path / "net.safetensors"
     save_network(path, network, SDE, kind, {"sigma_0": 0.4}, dtype=dtype)
     loaded, sde, meta = load_network(path, kind=kind)

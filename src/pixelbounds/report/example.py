@@ -1,0 +1,116 @@
+"""What a report shows: examples, each one image with its intervals, and the rows of a comparison.
+
+Pictures are gray (h, w), colour with three channels first (3, h, w), or stacks of planes (p, h, w) of which some are
+shown; a single channel (1, h, w) is gray. Signals (w,) and colour volumes (c, d, h, w) are not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..arrays import Array, Band, Interval, as_array, check_count, check_same_shape, check_values, to_numpy
+from ..calibration import Calibration
+from ..evaluation import Evaluation
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One line of the comparison: a method, its calibration, what held-out images say, and seconds where known."""
+
+    name: str
+    calibration: Calibration
+    evaluation: Evaluation
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """One image: its interval and whatever else is known of it, (*pixels) each.
+
+    `samples` are (m, *pixels); `band` is the band of this image before calibration, (1, *pixels), such as band[i:i+1];
+    `observation` may have another size than the image. `name` may be any text, such as a file name.
+    """
+
+    name: str
+    lower: Any
+    upper: Any
+    estimate: Any = None
+    truth: Any = None
+    samples: Any = None
+    band: Band | None = None
+    observation: Any = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"the name of an example is {self.name!r}; it must be a string")
+        for part in ("lower", "upper", "estimate", "truth", "samples", "observation"):
+            value = getattr(self, part)
+            if value is None:
+                if part in ("lower", "upper"):
+                    raise TypeError(f"example {self.name!r} has no {part}; give both ends of its interval")
+                continue
+            x = to_numpy(as_array(value, f"{part} of example {self.name!r}"))
+            check_values(f"{part} of example {self.name!r}", x[None], 0)
+            object.__setattr__(self, part, x)
+        self._check_shapes()
+
+    def _check_shapes(self) -> None:
+        pixels = self.pixels
+        if len(pixels) not in (2, 3):
+            raise ValueError(
+                f"example {self.name!r} has shape {pixels}; a report shows gray (h, w), colour (3, h, w) or planes "
+                "(p, h, w): give one channel or one volume at a time"
+            )
+        same = {name: getattr(self, name) for name in ("lower", "upper", "estimate", "truth")}
+        check_same_shape(**{f"{name} of {self.name!r}": x for name, x in same.items() if x is not None})
+        if (self.lower > self.upper).any():
+            raise ValueError(f"example {self.name!r} has lower above upper; swap the arrays")
+        if self.samples is not None and self.samples.shape[1:] != pixels:
+            raise ValueError(
+                f"samples of {self.name!r} have shape {self.samples.shape}; they must be (m, *pixels), pixels {pixels}"
+            )
+        if self.band is not None:
+            if not isinstance(self.band, Band):
+                raise TypeError(f"band of example {self.name!r} is a {type(self.band).__name__}; give band[i:i+1]")
+            if self.band.shape != (1, *pixels):
+                raise ValueError(f"band of {self.name!r} has shape {self.band.shape}; it must be {(1, *pixels)}")
+
+    @property
+    def pixels(self) -> tuple[int, ...]:
+        """Shape of the image."""
+        return tuple(self.lower.shape)
+
+    @property
+    def length(self) -> Array:
+        """Upper minus lower, (*pixels)."""
+        return self.upper - self.lower
+
+
+def examples_of(
+    interval: Interval,
+    images: Sequence[int],
+    *,
+    names: Sequence[str] | None = None,
+    band: Band | None = None,
+    estimate: Any = None,
+    truth: Any = None,
+    samples: Any = None,
+    observation: Any = None,
+) -> list[Example]:
+    """Examples of some images of arrays (n, *pixels), samples (n, m, *pixels); `names` holds a name of each of n."""
+    if not isinstance(interval, Interval):
+        raise TypeError(f"interval is a {type(interval).__name__}; give what Calibration.apply returns")
+    n = len(interval)
+    parts = {"estimate": estimate, "truth": truth, "samples": samples, "band": band, "observation": observation}
+    for name, x in {**parts, "names": names}.items():
+        if x is not None and len(x) != n:
+            raise ValueError(f"{name} hold {len(x)} images but interval {n}; give one for each image")
+    out = []
+    for i in images:
+        i = check_count(i, "image", least=0, most=n - 1)
+        known = {name: x[i : i + 1] if name == "band" else x[i] for name, x in parts.items() if x is not None}
+        name = f"image {i}" if names is None else str(names[i])
+        out.append(Example(name, interval.lower[i], interval.upper[i], **known))
+    return out

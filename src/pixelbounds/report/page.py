@@ -1,0 +1,229 @@
+"""The page: one HTML file with its style, script, pictures and data inside."""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from importlib.resources import files
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from ..arrays import Limits
+from ..calibration import Calibration
+from ..evaluation import Evaluation, Strata
+from ..files import replace_file
+from .charts import group_chart, level_text, path_chart, percent, unit_chart, whisker
+from .example import Example, Row
+from .pack import colours, gray_png, map_png, viewer_examples, widening_of, window_of
+
+MOST_ROWS = 12  # of a table of groups; a chart shows the others
+MOST_BYTES = 7_700_000  # of pictures and data, above which fewer samples are kept
+_TINY = 1e-30  # lengths and slopes that are 0 but for rounding
+_FULL = 0.995  # share of the pixels within the scale of a map
+
+
+def write_report(
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    calibration: Calibration,
+    evaluation: Evaluation | None,
+    examples: Sequence[Example],
+    comparison: Sequence[Row] = (),
+    notes: Sequence[str] = (),
+    group_names: Mapping[int, str] | None = None,
+) -> Path:
+    """Write the page and return its path; the same arguments give the same page.
+
+    evaluation     of the calibration on held-out images; None where no truth is known, which the page then says
+    examples       images to look at; a dozen of 128 x 128 with samples make a page of less than 8 MB
+    comparison     methods to compare, as rows of one table; the one that this page is about should be among them
+    notes          paragraphs of plain text, such as what the images are
+    group_names    names of the labels of `evaluation.by_group`, such as organs
+    """
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise ValueError(f"there is no folder {str(target.parent)!r} to write the report in; make it first")
+    if target.is_dir():
+        raise ValueError(f"{str(target)!r} is a folder; give the name of a file, such as 'report.html'")
+    check_parts(calibration, evaluation, examples, comparison)
+    if isinstance(notes, str):
+        raise TypeError("notes is a string; give a list of paragraphs, such as [text]")
+    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    style, script = _asset("page.css"), _asset("viewer.js")
+    limits = calibration.limits
+    scales = {"length": _scale([x.length for x in examples])}
+    widenings = [x for x in (widening_of(example, limits) for example in examples) if x is not None]
+    if widenings:
+        scales["widening"] = _scale(widenings)
+    pictures = [_pictures(example, limits, scales) for example in examples]
+    drawn = sum(len(uri) for picture in pictures for _, uri in picture["shown"])
+    shown = viewer_examples(examples, limits, MOST_BYTES - drawn)
+    text = page.from_string(_asset("page.html")).render(
+        title=title, cal=calibration, ev=evaluation, notes=notes, percent=percent, level=level_text,
+        number=number, span=span,
+        style=Markup(style), script=Markup(script), style_hash=_hash(style), script_hash=_hash(script),
+        limited=any(isfinite(x) for x in limits),
+        one="unit" if calibration.record.units else "image",
+        each="unit" if evaluation is not None and len(evaluation.by_unit) < len(evaluation.by_image) else "image",
+        path_chart=path_chart(calibration, evaluation),
+        verdict=None if evaluation is None else verdict(evaluation, calibration.risk_level),
+        tables=[] if evaluation is None else _tables(evaluation, calibration.risk_level, group_names),
+        charts=[] if evaluation is None else _charts(evaluation, calibration.risk_level),
+        comparison=_comparison(comparison, calibration),
+        pictures=pictures, scales=scales,
+        sampled=sorted({(x["samples"], x["drawn"]) for x in shown if x["drawn"]}),
+        data={"colours": colours().tobytes().hex(), "scales": scales, "examples": shown},
+    )  # fmt: skip
+    replace_file(target, text.encode("utf-8", "replace"))  # names of files may hold bytes that are no text
+    return target
+
+
+def check_parts(
+    calibration: Calibration, evaluation: Evaluation | None, examples: Sequence[Example], comparison: Sequence[Row]
+) -> None:
+    """Refuse anything of another kind than a report shows."""
+    if not isinstance(calibration, Calibration):
+        raise TypeError(f"calibration is a {type(calibration).__name__}; give what pixelbounds.calibrate returns")
+    if evaluation is not None and not isinstance(evaluation, Evaluation):
+        raise TypeError(f"evaluation is a {type(evaluation).__name__}; give what pixelbounds.evaluate returns, or None")
+    for example in examples:
+        if not isinstance(example, Example):
+            raise TypeError(f"an example is a {type(example).__name__}; make it with Example or examples_of")
+    for row in comparison:
+        if not isinstance(row.calibration, Calibration) or not isinstance(row.evaluation, Evaluation):
+            raise TypeError(f"row {row.name!r} of the comparison needs a Calibration and an Evaluation")
+
+
+def number(value: float) -> str:
+    """Four significant digits."""
+    return f"{value:#.4g}".rstrip(".") if isfinite(value) else "–"  # noqa: RUF001
+
+
+def span(low: float, high: float, form: Any = percent) -> str:
+    """A confidence interval in words; empty where it is not known."""
+    return f"{form(low)} to {form(high)}" if isfinite(low) else ""
+
+
+def verdict(evaluation: Evaluation, level: float) -> str:
+    """Whether held-out images agree with the risk level."""
+    if evaluation.risk <= level:
+        return "within the level"
+    return "above the level, by no more than chance" if evaluation.risk_interval[0] <= level else "above the level"
+
+
+def strata_rows(strata: Strata, names: Mapping[int, str] | None = None) -> list[tuple[int, str]]:
+    """Rows to show of a stratification, with their names: all where they are few or ordered, else the riskiest."""
+    if strata.edges is not None:
+        ends = [f"{edge if edge > _TINY else 0:.3g}" for edge in strata.edges]
+        return [(i, f"{ends[i]} to {ends[i + 1]}" if ends[i] != ends[i + 1] else ends[i]) for i in range(len(strata))]
+    chosen = np.argsort(-strata.risk, kind="stable")[:MOST_ROWS]
+    return [(int(i), str((names or {}).get(int(strata.label[i]), f"group {strata.label[i]}"))) for i in chosen]
+
+
+def _asset(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + b64encode(sha256(text.encode()).digest()).decode()
+
+
+def _scale(maps: Sequence[Any]) -> float:
+    """Where the colours of a map end: most pixels of all examples are within."""
+    if not maps:
+        return 1.0
+    values = np.concatenate([x.reshape(-1) for x in maps])
+    most = float(np.quantile(values, _FULL)) or float(values.max())
+    return most if most > 0 else 1.0
+
+
+def _pictures(example: Example, limits: Limits, scales: Mapping[str, float]) -> dict[str, Any]:
+    """Name and small pictures of an example, in the order in which they are read."""
+    window, widening = window_of(example, limits), widening_of(example, limits)
+    images = {
+        "observation": example.observation, "lower": example.lower, "estimate": example.estimate,
+        "upper": example.upper, "truth": example.truth,
+    }  # fmt: skip
+    shown = [(name, gray_png(x, window)) for name, x in images.items() if x is not None]
+    shown.append(("length", map_png(example.length, scales["length"])))
+    if widening is not None:
+        shown.append(("widening", map_png(widening, scales["widening"])))
+    outside = None
+    if example.truth is not None:
+        outside = float(np.mean((example.truth < example.lower) | (example.truth > example.upper)))
+    h, w = example.pixels[-2:]
+    return {
+        "name": example.name, "shown": shown, "height": round(128 * h / w), "outside": outside,
+        "length": float(example.length.mean()),
+    }  # fmt: skip
+
+
+def _tables(ev: Evaluation, level: float, names: Mapping[int, str] | None) -> list[dict[str, Any]]:
+    """Strata as tables with whiskers on one scale."""
+    every = [
+        (ev.size_stratified, "By interval length", "interval length"),
+        (ev.by_edge, "By edge strength of the truth", "edge strength"),
+        (ev.by_group, "By group", "group"),
+    ]
+    chosen = [(x, strata_rows(x, names), heading, of) for x, heading, of in every if x is not None]
+    known = [x.high[i] if isfinite(x.high[i]) else x.risk[i] for x, rows, _, _ in chosen for i, _ in rows]
+    most = max(1.25 * level, float(max(known)))
+    out = []
+    for strata, rows, heading, of in chosen:
+        lines = [
+            {
+                "name": name,
+                "share": strata.share[i],
+                "risk": strata.risk[i],
+                "span": span(strata.low[i], strata.high[i]),
+                "length": strata.mean_length[i],
+                "cell": whisker(strata.risk[i], strata.low[i], strata.high[i], most, level),
+            }
+            for i, name in rows
+        ]
+        out.append({"heading": heading, "of": of, "rows": lines, "left": len(strata) - len(rows)})
+    return out
+
+
+def _charts(ev: Evaluation, level: float) -> list[Markup]:
+    each = "unit" if len(ev.by_unit) < len(ev.by_image) else "image"
+    charts = [unit_chart(ev, level, each)]
+    return charts + (
+        [group_chart(ev.by_group, level)] if ev.by_group is not None and len(ev.by_group) > MOST_ROWS else []
+    )
+
+
+def _comparison(rows: Sequence[Row], shown: Calibration) -> list[dict[str, Any]]:
+    """Lines of the comparison, the method of this page marked."""
+    if not rows:
+        return []
+    lengths = [row.evaluation.mean_length for row in rows]
+    most = 1.05 * max([*lengths, *(row.evaluation.mean_length_interval[1] for row in rows if _known(row.evaluation))])
+    risky = max(max(row.evaluation.risk, row.calibration.risk_level) for row in rows)
+    risky = 1.05 * max([risky, *(row.evaluation.risk_interval[1] for row in rows if _known(row.evaluation))])
+    out = []
+    for row in rows:
+        cal, ev = row.calibration, row.evaluation
+        out.append(
+            {
+                "name": row.name, "seconds": row.seconds, "shown": cal is shown, "length": ev.mean_length,
+                "shortest": ev.mean_length == min(lengths), "against": ev.mean_length / lengths[0] - 1,
+                "length_span": span(*ev.mean_length_interval, number), "risk": ev.risk,
+                "risk_span": span(*ev.risk_interval), "verdict": verdict(ev, cal.risk_level),
+                "length_cell": whisker(ev.mean_length, *ev.mean_length_interval, most),
+                "risk_cell": whisker(ev.risk, *ev.risk_interval, risky, cal.risk_level),
+            }
+        )  # fmt: skip
+    return out
+
+
+def _known(ev: Evaluation) -> bool:
+    return isfinite(ev.risk_interval[0])

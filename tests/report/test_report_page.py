@@ -1,0 +1,177 @@
+"""The page as a file: it is complete, small and safe, and its data are the arrays."""
+
+import json
+import re
+import zlib
+from base64 import b64decode
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from report_world import HOSTILE, pictures_of, world
+
+import pixelbounds as pb
+from pixelbounds.report import Example, examples_of
+from pixelbounds.report.charts import ticks
+
+
+class Elements(HTMLParser):
+    """Tags with the names of their attributes, addresses, and text."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.links, self.words = [], [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, *(name for name, _ in attributes)))
+        self.links += [value for name, value in attributes if name in ("src", "href", "srcset", "action", "data")]
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def data_of(path):
+    return json.loads(re.search(r'id="data">(.*?)</script>', path.read_text(), re.S)[1])
+
+
+def decode(layer, shape):
+    """What the viewer reads, by the same rule."""
+    raw = np.frombuffer(zlib.decompress(b64decode(layer["data"])), np.uint8).reshape(2, -1).astype(np.uint16)
+    code = (raw[0] | raw[1] << 8).reshape(-1, layer["stride"])
+    return (
+        (layer["base"] + np.cumsum(code, axis=0, dtype=np.uint16).astype(float)) / 10.0 ** layer["decimals"]
+    ).reshape(shape)
+
+
+def test_the_same_arguments_give_the_same_page(tmp_path):
+    first, second = world().write(tmp_path / "a.html"), world().write(tmp_path / "b.html")
+    assert first.read_bytes() == second.read_bytes()
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["a.html", "b.html"]
+
+
+def test_the_page_says_the_guarantee_and_asks_nothing_from_outside(tmp_path):
+    page = world().write(tmp_path / "a.html").read_text()
+    found = Elements(page)
+    assert world().calibration.guarantee in " ".join(found.words)
+    assert found.links
+    assert all(link.startswith(("data:image/png;base64,", "#")) for link in found.links)
+    assert "default-src 'none'" in page
+    assert "unsafe" not in page
+
+
+def test_text_of_a_user_never_becomes_markup(tmp_path):
+    this = world()
+
+    def page_with(text, name):
+        row = replace(this.rows[0], name=text)
+        record = replace(this.calibration.record, source=text, settings={text: text})
+        evaluation = replace(this.evaluation, units=np.array([text] * len(this.evaluation.units)))
+        return this.write(
+            tmp_path / name, title=text, notes=[text], comparison=[row], evaluation=evaluation,
+            calibration=replace(this.calibration, record=record), group_names=dict.fromkeys(range(9), text),
+            examples=[replace(x, name=text) for x in this.examples],
+        ).read_text()  # fmt: skip
+
+    harmless = Elements(page_with("harmless", "a.html"))
+    for text in (
+        HOSTILE,
+        "</script><script>alert(1)</script>",
+        '" onload="alert(1)',
+        "]]>--><!--<script>",
+        "{{ 7*7 }}",
+    ):
+        hostile = Elements(page_with(text, "b.html"))
+        assert hostile.tags == harmless.tags
+        assert "".join(hostile.words).count(text) >= 12
+
+
+def test_names_that_are_no_text_are_written(tmp_path):
+    odd = replace(world().examples[0], name="caf\udce9 \u2028 \x00.png")
+    assert data_of(world().write(tmp_path / "a.html", examples=[odd]))["examples"][0]["name"] == odd.name
+
+
+@pytest.mark.parametrize("scale", [1.0, 4000.0, 1e-5, 1e7])
+@pytest.mark.parametrize("pixels", [(7, 9), (3, 6, 5), (20, 4, 6), (1, 5, 5)])
+def test_data_are_the_arrays_to_the_digits_shown(tmp_path, pixels, scale):
+    this, example = world(), pictures_of(pixels, scale=scale)
+    calibration = replace(this.calibration, limits=(-np.inf, np.inf))
+    page = this.write(tmp_path / "a.html", examples=[example], calibration=calibration, comparison=[])
+    (found,) = data_of(page)["examples"]
+    kept = found["planes"] if len(pixels) == 3 else slice(None)
+    assert len(found["planes"]) == {7: 1, 3: 3, 20: 12, 1: 1}[pixels[0]]
+    for name in ("lower", "upper", "truth"):
+        exact, layer = getattr(example, name)[kept], found["layers"][name]
+        half = 0.5 * 10.0 ** -layer["decimals"]
+        assert np.abs(decode(layer, exact.shape) - exact).max() <= half * (1 + 1e-6)
+        assert half < 1e-4 * np.ptp(example.upper)
+    missed = decode(found["layers"]["missed"], example.truth[kept].shape)
+    assert np.array_equal(missed == 1, (example.truth < example.lower)[kept])
+    assert np.array_equal(missed == 2, (example.truth > example.upper)[kept])
+    assert 0 < (missed > 0).mean() < 1
+    layer, exact = (
+        found["layers"]["samples"],
+        np.sort(example.samples[:, kept] if len(pixels) == 3 else example.samples, 0),
+    )
+    assert np.abs(decode(layer, exact.shape) - exact).max() <= 0.51 * 10.0 ** -layer["decimals"]
+
+
+def test_twelve_images_of_128_with_samples_stay_below_8_mb_even_if_they_are_noise(tmp_path):
+    rng = np.random.default_rng(0)
+    ends = np.sort(rng.uniform(size=(2, 12, 128, 128)).astype(np.float32), axis=0)
+    draw = [rng.uniform(size=(12, 128, 128)).astype(np.float32) for _ in range(3)]
+    examples = examples_of(
+        pb.Interval(*ends), range(12), truth=draw[0], estimate=draw[1], observation=draw[2],
+        samples=rng.uniform(size=(12, 64, 128, 128)).astype(np.float32), band=pb.Band(*ends),
+    )  # fmt: skip
+    page = world().write(tmp_path / "a.html", examples=examples)
+    assert page.stat().st_size < 8_000_000
+    assert all(x["samples"] >= 8 for x in data_of(page)["examples"])
+
+
+def test_without_held_out_images_the_page_says_that_nothing_is_checked(tmp_path):
+    bare = [Example("only ends", x.lower, x.upper) for x in world().examples]
+    page = world().write(tmp_path / "a.html", evaluation=None, comparison=[], examples=bare).read_text()
+    assert "Nothing on this page checks the guarantee" in page
+    assert "Where intervals miss" not in page
+
+
+def test_one_unit_a_custom_loss_and_many_groups_are_reported(tmp_path):
+    this = world()
+    rng = np.random.default_rng(0)
+    truth = rng.uniform(size=(3, 16, 16))
+    interval = pb.Interval(truth - 0.1, truth + rng.uniform(-0.05, 0.1, truth.shape))
+    alone = pb.evaluate(truth, interval, units=["a"] * 3, groups=np.arange(256).reshape(16, 16) // 8, draws=100)
+    custom = replace(this.calibration, loss="my loss", curve=np.empty((0, 3)), confidence="conformal")
+    page = this.write(tmp_path / "a.html", evaluation=alone, calibration=custom, comparison=[], examples=[]).read_text()
+    assert "my loss" in page
+    assert "32 groups, riskiest first" in page
+    assert not re.search(r"\bnan\b", page)
+
+
+def test_bad_parts_are_refused_with_their_name(tmp_path):
+    ends = np.zeros((4, 4)), np.ones((4, 4))
+    with pytest.raises(ValueError, match=r"'x' has shape \(4,\)"):
+        Example("x", np.zeros(4), np.ones(4))
+    with pytest.raises(ValueError, match=r"truth of 'x' has shape \(5, 4\)"):
+        Example("x", *ends, truth=np.zeros((5, 4)))
+    with pytest.raises(ValueError, match="lower above upper"):
+        Example("x", *ends[::-1])
+    with pytest.raises(ValueError, match="NaN"):
+        Example("x", *ends, estimate=np.full((4, 4), np.nan))
+    with pytest.raises(ValueError, match=r"samples of 'x'"):
+        Example("x", *ends, samples=np.zeros((4, 4)))
+    with pytest.raises(ValueError, match=r"band of 'x' has shape \(2, 4, 4\)"):
+        Example("x", *ends, band=pb.Band(np.zeros((2, 4, 4)), np.ones((2, 4, 4))))
+    with pytest.raises(ValueError, match="make it first"):
+        world().write(tmp_path / "no" / "a.html")
+    with pytest.raises(ValueError, match="is a folder"):
+        world().write(tmp_path)
+    with pytest.raises(TypeError, match="give what pixelbounds"):
+        world().write(tmp_path / "a.html", evaluation={"risk": 0.1})
+
+
+def test_ticks_are_round_and_within():
+    assert ticks(0, 0.25) == [0, 0.05, 0.1, 0.15, 0.2, 0.25]
+    assert all(0.003 <= x <= 0.0071 for x in ticks(0.003, 0.0071))

@@ -1,0 +1,251 @@
+"""The page in a browser: it opens from disk, is quiet, and tells of each pixel what the arrays hold."""
+
+import shutil
+
+import numpy as np
+import pytest
+from report_world import HOSTILE, SIZE, pictures_of, world
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
+FLAGS = """--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
+--disable-component-update --disable-sync""".split()  # noqa: SIM905
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return world().write(tmp_path_factory.mktemp("report") / "report.html", title=HOSTILE, notes=[HOSTILE])
+
+
+@pytest.fixture
+def open_page(browser):
+    """Opens a file in a browser of some width; fails at the end if it complained, asked for anything or spoke up."""
+    contexts, troubles = [], []
+
+    def opened(path, width=1280, **options):
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: troubles.append(("console", message.text)))
+        page.on("pageerror", lambda error: troubles.append(("error", str(error))))
+        page.on("dialog", lambda dialog: (troubles.append(("dialog", dialog.message)), dialog.dismiss()))
+        page.on("request", lambda request: troubles.append(("request", request.url)))
+        page.goto(path.as_uri())
+        page.wait_for_selector("#picture[data-image]")
+        show_picture(page)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    ours = "data:image/png", "Canvas2D: Multiple readback"  # pictures inside the page; what `drawn` reads
+    left = [(kind, text) for kind, text in troubles if not text.startswith(ours)]
+    assert [kind for kind, text in left if not (kind == "request" and text.endswith(".html"))] == [], left
+    assert len(left) == len(contexts)  # each asked for the page itself, and nothing else
+
+
+def show_picture(page):
+    page.evaluate("document.getElementById('picture').scrollIntoView({ behavior: 'instant', block: 'center' })")
+
+
+def place(page, row, col, height=SIZE, width=SIZE):
+    """Where a pixel of a picture that fits is on the screen."""
+    box = page.locator("#picture").bounding_box()
+    scale = min(box["width"] / width, box["height"] / height)
+    left, top = box["x"] + (box["width"] - scale * width) / 2, box["y"] + (box["height"] - scale * height) / 2
+    return left + (col + 0.5) * scale, top + (row + 0.5) * scale
+
+
+def ends(text):
+    return [float(x.replace("−", "-")) for x in text.split(" to ")]  # noqa: RUF001
+
+
+def reading(page):
+    return ends(page.text_content("#interval"))
+
+
+def drawn(page, row, col):
+    """Colour of a pixel of a picture that fits."""
+    x, y = place(page, row, col)
+    box = page.locator("#picture").bounding_box()
+    script = """([x, y]) => { const c = document.getElementById("picture"), k = c.width / c.clientWidth;
+        return [...c.getContext("2d").getImageData(Math.floor(x * k), Math.floor(y * k), 1, 1).data].slice(0, 3); }"""
+    return page.evaluate(script, [x - box["x"], y - box["y"]])
+
+
+def pin_aside(page):
+    """Keep the cursor out of the way of `drawn`."""
+    page.mouse.click(*place(page, SIZE - 1, SIZE - 1))
+
+
+def test_hovering_shows_what_the_arrays_hold(open_page, path):
+    page, example = open_page(path), world().examples[0]
+    for row, col in np.random.default_rng(0).integers(0, SIZE, (25, 2)).tolist():
+        page.mouse.move(*place(page, row, col))
+        assert page.text_content("#where") == f"row {row}, column {col}"
+        lower, upper, truth = (float(x[row, col]) for x in (example.lower, example.upper, example.truth))
+        assert reading(page) == pytest.approx([lower, upper], abs=0.51e-4)
+        side = "below" if truth < lower else "above" if truth > upper else "inside"
+        assert f"truth {round(truth, 4):.4f}"[:-1] in page.text_content("#state")
+        assert side in page.text_content("#state")
+        inside = int(np.sum((example.samples[:, row, col] >= lower) & (example.samples[:, row, col] <= upper)))
+        told = page.text_content("#values tr:last-child td")
+        assert told.endswith("of 19")
+        assert abs(int(told.split()[0]) - inside) <= 1  # samples are shown to three digits
+        assert page.locator("#strip .s-sample").count() == 19
+
+
+def test_the_slider_goes_from_lower_to_upper(open_page, path):
+    page, example = open_page(path), world().examples[0]
+    pin_aside(page)
+    row, col = np.unravel_index(np.argmax(example.length[:-4, :-4]), (SIZE - 4, SIZE - 4))
+    for mix, image in ((0, example.lower), (100, example.upper), (50, (example.lower + example.upper) / 2)):
+        page.locator("#mix").fill(str(mix))
+        assert drawn(page, row, col)[0] == pytest.approx(255 * image[row, col], abs=1)
+    page.locator("#mix").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.get_attribute("#picture", "data-mix") == "51"
+    page.get_by_label("Truth", exact=True).check()
+    assert drawn(page, row, col)[0] == pytest.approx(255 * example.truth[row, col], abs=1)
+
+
+def test_misses_are_marked(open_page, path):
+    page, example = open_page(path), world().examples[0]
+    pin_aside(page)
+    above, below = example.truth > example.upper, example.truth < example.lower
+    page.get_by_label("Mark misses").check()
+    for missed, colour in ((above, [255, 127, 14]), (below, [0, 178, 255])):
+        missed[-4:, -4:] = False
+        assert drawn(page, *np.argwhere(missed)[0].tolist()) == colour
+    assert page.text_content("#share").startswith(
+        f"{100 * np.mean(world().examples[0].truth != np.clip(example.truth, example.lower, example.upper)):.2f}%"
+    )
+
+
+def test_keys_move_zoom_and_change_the_image(open_page, path):
+    page = open_page(path)
+    page.locator("#picture").focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowUp", "Shift+ArrowDown"):
+        page.keyboard.press(key)
+    row, col = SIZE // 2 + 9, SIZE // 2 + 2
+    assert page.text_content("#where") == f"row {row}, column {col}"
+    example = world().examples[0]
+    assert reading(page) == pytest.approx([example.lower[row, col], example.upper[row, col]], abs=0.51e-4)
+    sync_api.expect(page.locator("#spoken")).to_contain_text(f"row {row}, column {col}: ")
+    for key, zoom in (("+", "1.50"), ("+", "2.25"), ("-", "1.50"), ("0", "1.00")):
+        page.keyboard.press(key)
+        assert page.get_attribute("#picture", "data-zoom") == zoom
+    for key, index in (("n", "1"), ("n", "2"), ("n", "0"), ("p", "2")):
+        page.keyboard.press(key)
+        page.wait_for_selector(f'#picture[data-image="{index}"]')
+    example = world().examples[2]
+    assert reading(page) == pytest.approx([example.lower[row, col], example.upper[row, col]], abs=0.51e-4)
+    page.keyboard.press("l")
+    assert page.get_attribute("#picture", "data-layer") == "estimate"
+    page.keyboard.press("m")
+    assert page.locator("#misses").is_checked()
+    outline = page.evaluate("getComputedStyle(document.getElementById('picture')).outlineStyle")
+    assert outline == "solid"
+
+
+def test_a_zoomed_picture_still_names_the_pixel_under_the_pointer(open_page, path):
+    page, example = open_page(path), world().examples[0]
+    x, y = place(page, 5, 7)
+    page.mouse.move(x, y)
+    page.mouse.wheel(0, -200)
+    assert page.get_attribute("#picture", "data-zoom") == "1.00"  # the page scrolls until the picture is clicked
+    page.locator("#picture").focus()
+    page.wait_for_timeout(300)
+    show_picture(page)
+    x, y = place(page, 5, 7)
+    page.mouse.move(x, y)
+    page.mouse.wheel(0, -400)
+    sync_api.expect(page.locator("#picture")).to_have_attribute("data-zoom", "2.41")
+    page.mouse.move(x + 1, y + 1)
+    assert page.text_content("#where") == "row 5, column 7"  # zooming keeps the place under the pointer
+    assert reading(page) == pytest.approx([example.lower[5, 7], example.upper[5, 7]], abs=0.51e-4)
+    page.mouse.down()
+    page.mouse.move(x - 60, y, steps=4)
+    page.mouse.up()
+    page.mouse.move(x - 60, y + 1)
+    assert page.text_content("#where") == "row 5, column 7"  # a dragged picture goes with the pointer
+    page.get_by_role("button", name="Fit").click()
+    assert page.get_attribute("#picture", "data-zoom") == "1.00"
+
+
+def test_a_pinned_pixel_stays_until_it_is_let_go(open_page, path):
+    page = open_page(path)
+    page.mouse.click(*place(page, 3, 4))
+    page.mouse.move(*place(page, 20, 20))
+    assert page.text_content("#where") == "row 3, column 4"
+    assert page.locator("#pinned").is_visible()
+    page.keyboard.press("Escape")
+    page.mouse.move(*place(page, 20, 21))
+    assert page.text_content("#where") == "row 20, column 21"
+
+
+def test_an_image_is_chosen_and_a_hostile_name_is_text(open_page, path):
+    page, example = open_page(path), world().examples[1]
+    assert page.title() == HOSTILE
+    page.locator("#choose").select_option(label=HOSTILE)
+    page.wait_for_selector('#picture[data-image="1"]')
+    page.mouse.move(*place(page, 9, 30))
+    assert reading(page) == pytest.approx([example.lower[9, 30], example.upper[9, 30]], abs=0.51e-4)
+    assert page.locator("figcaption strong").nth(1).text_content() == HOSTILE
+    assert page.locator("img:not([src^='data:image/png'])").count() == 0
+    page.locator("[data-open='2']").click()
+    page.wait_for_selector('#picture[data-image="2"]')
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_shows_it_all_and_a_tap_reads_a_pixel(open_page, path, scheme):
+    page, example = open_page(path, 390, has_touch=True, color_scheme=scheme), world().examples[0]
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.touchscreen.tap(*place(page, 11, 12))
+    sync_api.expect(page.locator("#where")).to_have_text("row 11, column 12")
+    assert reading(page) == pytest.approx([example.lower[11, 12], example.upper[11, 12]], abs=0.51e-4)
+    page.wait_for_timeout(400)
+    for _ in range(2):
+        page.touchscreen.tap(*place(page, 11, 12))
+    page.wait_for_selector('#picture[data-zoom="3.00"]')
+
+
+def test_two_fingers_zoom(open_page, path):
+    page = open_page(path, 390, has_touch=True)
+    x, y = place(page, 10, 10)
+    touch = page.context.new_cdp_session(page)
+
+    def fingers(kind, apart):
+        points = [{"x": x - apart, "y": y, "id": 0}, {"x": x + apart, "y": y, "id": 1}] if apart else []
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    fingers("touchStart", 20)
+    for apart in (30, 40, 50, 60):
+        fingers("touchMove", apart)
+    fingers("touchEnd", 0)
+    sync_api.expect(page.locator("#picture")).to_have_attribute("data-zoom", "3.00")
+    page.touchscreen.tap(x, y)
+    sync_api.expect(page.locator("#where")).to_have_text("row 10, column 10")
+
+
+def test_colour_and_planes_are_read_too(open_page, tmp_path):
+    colour, volume = pictures_of((3, 12, 10)), pictures_of((5, 12, 10))
+    page = open_page(world().write(tmp_path / "a.html", examples=[colour, volume]))
+    page.mouse.move(*place(page, 2, 3, 12, 10))
+    told = [ends(text.split(" ", 1)[1]) for text in page.locator("#interval small").all_text_contents()]
+    assert np.allclose(told, np.stack([colour.lower[:, 2, 3], colour.upper[:, 2, 3]], axis=1), atol=0.51e-4)
+    page.locator("#next").click()
+    page.wait_for_selector('#picture[data-image="1"]')
+    page.locator("#plane").fill("4")
+    page.mouse.move(*place(page, 7, 8, 12, 10))
+    assert page.text_content("#where") == "plane 4, row 7, column 8"
+    assert reading(page) == pytest.approx([volume.lower[4, 7, 8], volume.upper[4, 7, 8]], abs=0.51e-4)

@@ -6,7 +6,7 @@ import pixelbounds as pb
 from conftest import heteroscedastic
 from pixelbounds.choice import shortest
 from pixelbounds.demo import synthetic_pairs
-from pixelbounds.groups import Single
+from pixelbounds.groups import Single, fit_band_groups
 from pixelbounds.pairs import Pairs
 
 
@@ -30,6 +30,15 @@ def test_the_choice_looks_at_the_fitting_images_only(rng):
     assert again.grouping.state()[0] == chosen.grouping.state()[0]
     for name, x in chosen.grouping.state()[1].items():
         np.testing.assert_array_equal(again.grouping.state()[1][name], x)
+
+
+def test_of_about_equal_candidates_the_first_is_taken(rng):
+    truth, band = heteroscedastic(80, rng, size=24)
+    pairs = Pairs(truth, band, pb.families.additive, (0.0, 1.0))
+    fine = [lambda p, i, r, w=w: fit_band_groups(p, i, width=w, room=1) for w in (8, 9)]
+    for fits in (fine, fine[::-1]):
+        assert shortest(pairs, np.arange(80), rng, 0.1, fits) is fits[0]
+    assert shortest(pairs, np.arange(80), rng, 0.1, [lambda p, i, r: Single(), *fine]) is fine[0]
 
 
 def test_with_few_images_the_first_candidate_is_taken(rng):

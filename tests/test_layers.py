@@ -5,8 +5,8 @@ from pathlib import Path
 
 ROOMS = """
 files kernels arrays data problems diffusion bands families pairs losses confidence groups program paths version
-calibration certify choice calibrate evaluation evaluate execution experiments report demo pictures settings store
-jobs cli
+calibration certify choice calibrate evaluation evaluate execution settings store jobs experiments report demo
+planning outputs inputs bounding cli
 """.split()  # noqa: SIM905
 SOURCE = Path(__file__).parents[1] / "src" / "pixelbounds"
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from .arrays import Array, check_choice, check_count, check_limits, check_open_unit
 from .bands import calibrated_ranks
-from .pictures import read_images
+from .data import Images, open_images
 from .store import Run, create_run, differences, exclusive, open_run, write_image
 from .version import VERSION
 
@@ -49,9 +49,11 @@ def train_from(configuration: Configuration, *, tell: Tell = lambda line: None, 
     settings, training = configuration.settings, configuration.settings.training
     device = check_device(training.device)
     with _blamed(configuration, "data", "path"):
-        images = read_images(configuration.resolve(settings.data.path), settings.data.key)
-        images = images if isinstance(images, np.ndarray) else images[...]
-    units = _units(configuration, len(images))
+        source = open_images(configuration.resolve(settings.data.path), key=settings.data.key)
+        images = source.pixels if isinstance(source.pixels, np.ndarray) else source.pixels[...]
+        if images.ndim not in (3, 4):
+            raise ValueError(f"images have shape {images.shape}; they must be (n, h, w) or (n, c, h, w)")
+    units = _units(configuration, source)
     learnt, unseen = split(units, settings.data.held_out, settings.data.seed)
     if not len(learnt):
         raise configuration.error(
@@ -119,10 +121,11 @@ def split(units: Array, share: float, seed: int) -> tuple[Array, Array]:
     return np.flatnonzero(~aside), np.flatnonzero(aside)
 
 
-def _units(configuration: Configuration, n: int) -> Array:
-    data = configuration.settings.data
+def _units(configuration: Configuration, images: Images) -> Array:
+    """The units that the configuration names, else those that the files tell, else every image is one."""
+    data, n = configuration.settings.data, len(images)
     if data.units is None:
-        return np.arange(n)
+        return np.arange(n) if images.units is None else images.units
     path = configuration.resolve(data.path)
     try:
         if path.suffix == ".npz" and not data.units.endswith(".npy"):

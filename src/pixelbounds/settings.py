@@ -30,7 +30,7 @@ class _Section(BaseModel):
 class Data(_Section):
     """[data]: where the images are, and which of them are kept aside."""
 
-    path: str = Field(description="an .npy, .npz or .zarr file of images, or a folder or zip of PNG files")
+    path: str = Field(description="an .npy, .npz or .zarr file, a folder or zip of pictures, NIfTI or DICOM")
     key: str | None = Field(None, description="the name of the array inside an .npz or .zarr file")
     limits: list[float] = Field(
         [0.0, 1.0], min_length=2, max_length=2, description="least and greatest pixel value, e.g. [0.0, 1.0]"

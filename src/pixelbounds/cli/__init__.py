@@ -1,0 +1,50 @@
+"""Strings and files become calls: `pixelbounds COMMAND`, or `python -m pixelbounds.cli COMMAND` under torchrun.
+
+Commands import what they need when they run, so that help comes at once and a machine without some package can use
+the rest.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType
+
+import typer
+
+from ..version import VERSION
+from . import calibrating, demo, evaluating, networks, plan
+from .contract import INTERRUPTED
+
+_EXITS = (
+    "Exit codes: 0 done, 1 no guarantee can be given, 2 wrong usage or input, 3 this machine cannot do it, 4 a fault "
+    "of pixelbounds, 130 stopped by Ctrl-C."
+)
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, epilog=_EXITS)
+
+
+@app.callback(invoke_without_command=True)
+def top(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
+    """Guaranteed error bars for every pixel of a restored image."""
+    if version:
+        typer.echo(VERSION)
+        raise typer.Exit
+
+
+for room in (demo, plan, calibrating, evaluating, networks):
+    room.register(app)
+
+
+def main() -> None:
+    """Entry point of the command `pixelbounds`."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        app(prog_name="pixelbounds")
+    except KeyboardInterrupt:  # before or after a command did its work
+        sys.exit(INTERRUPTED)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """Leave as by Ctrl-C, so that half-written files are removed."""
+    sys.exit(128 + number)

@@ -1,0 +1,5 @@
+"""For `python -m pixelbounds.cli` and `torchrun -m pixelbounds.cli`."""
+
+from . import main
+
+main()

@@ -1,0 +1,90 @@
+"""`pixelbounds train` and `pixelbounds sample`: networks and posterior samples; both go on where a run stopped."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .contract import Outcome, command, progress, tell
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    command(app, stopped="the state is saved; run the same command to go on")(train)
+    command(app, stopped="finished images are kept; run the same command to go on")(sample)
+
+
+def train(
+    config: Annotated[Path, typer.Argument(help="A TOML file; see docs/diffusion.md and examples/.")],
+    quiet: bool = typer.Option(False, "--quiet", help="No progress bar."),
+) -> Outcome:
+    """Train a score network, a regressor or N-Conffusion, or go on where a run stopped.
+
+    Example: pixelbounds train examples/score.toml
+
+    Several GPUs: torchrun --nproc-per-node 4 -m pixelbounds.cli train examples/score.toml
+    """
+    from ..jobs import train_from
+    from ..settings import Configuration
+
+    path = train_from(Configuration(config), tell=tell, quiet=quiet)
+    first = os.environ.get("RANK", "0") == "0"
+    return Outcome({"network": str(path)}, (str(path),)) if first else Outcome({}, ())
+
+
+def sample(
+    network: Annotated[Path, typer.Argument(help="A network that `pixelbounds train` saved.")],
+    observations: Annotated[
+        Path, typer.Argument(help="Noisy images: .npy, .npz, .zarr, pictures in a folder or zip, NIfTI, DICOM.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The zarr store to write, or to go on with.")],
+    sigma0: float | None = typer.Option(None, "--sigma0", help="Noise deviation of the observations."),
+    samples: int = typer.Option(128, help="Samples (or passes with dropout) per image."),
+    miscoverage: float = typer.Option(0.1, help="Share of future samples that a band may miss."),
+    sampler: str = typer.Option("heun", help="heun, reverse_sde, predictor_corrector or euler_maruyama."),
+    steps: int | None = typer.Option(None, help="Steps of the sampler; its own number unless told."),
+    seed: int = typer.Option(0, help="With image and sample number, it determines every draw."),
+    batch: int | None = typer.Option(None, help="Images in the network at a time; less needs less memory."),
+    held_out: int = typer.Option(0, help="Further draws per image, kept to check coverage."),
+    keep_samples: bool = typer.Option(False, "--keep-samples", help="Keep all samples, in float16."),
+    key: str | None = typer.Option(None, help="Name of the array inside an .npz or .zarr file."),
+    images: str | None = typer.Option(None, help="A range of the observations, START:STOP; they keep their numbers."),
+    limits: tuple[float, float] | None = typer.Option(None, help="Least and greatest pixel value; the network's."),
+    device: str | None = typer.Option(None, help="cpu, cuda or cuda:1; a GPU if there is one."),
+    compile_: bool = typer.Option(False, "--compile", help="Use torch.compile."),
+    repair: bool = typer.Option(False, "--repair", help="Draw damaged images again."),
+) -> Outcome:
+    """Sample the posterior of noisy images into a zarr store of bands, or go on where a run stopped.
+
+    Example: pixelbounds sample runs/ct/score.safetensors noisy.npy --out ct.zarr --sigma0 0.4 --samples 128
+    """
+    from ..data import open_images
+    from ..jobs import SampleOptions, sample_to
+
+    noisy = open_images(observations, key=key).pixels
+    chosen = _range(images, len(noisy))
+    options = SampleOptions(
+        sigma_0=sigma0, samples=samples, miscoverage=miscoverage, sampler=sampler, steps=steps, seed=seed,
+        batch=batch, held_out=held_out, keep_samples=keep_samples, limits=limits, device=device,
+        compile=compile_, repair=repair,
+    )  # fmt: skip
+    with progress("sampling") as advance:
+        run = sample_to(
+            network, noisy[chosen.start : chosen.stop], out, options, ids=list(chosen), tell=tell, progress=advance
+        )
+    return Outcome({"run": str(out), "images": len(run), "bands": run.kinds}, (str(run),))
+
+
+def _range(text: str | None, n: int) -> range:
+    """START:STOP, either of which may be left out."""
+    try:
+        start, stop = (int(part) if part.strip() else None for part in (text or ":").split(":"))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no range; write START:STOP, e.g. 0:100", param_hint="--images") from None
+    chosen = range(n)[start:stop]
+    if not chosen:
+        raise typer.BadParameter(f"{text!r} chooses none of {n} images", param_hint="--images")
+    return chosen

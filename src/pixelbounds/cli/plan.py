@@ -1,0 +1,95 @@
+"""`pixelbounds plan`: what a promise needs, before any image is collected."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from .contract import NO_GUARANTEE, OK, Outcome, command, sentence
+
+if TYPE_CHECKING:
+    from ..planning import BoundPlan, Plan
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app)(plan)
+
+
+def plan(
+    risk_level: Annotated[float, typer.Option(help="Share of the pixels of an image that may lie outside.")] = 0.1,
+    failure_prob: Annotated[float, typer.Option(help="Share of calibrations that may be unlucky.")] = 0.1,
+    miscoverage: Annotated[float, typer.Option(help="Share of future samples that a band may miss.")] = 0.1,
+    images: Annotated[
+        list[int] | None, typer.Option(help="Images (or patients) that you have; may be given several times.")
+    ] = None,
+    samples: Annotated[int | None, typer.Option(help="Samples per image that you have.")] = None,
+    method: Annotated[str, typer.Option(help="frontier, krcps or rcps.")] = "frontier",
+    confidence: Annotated[str, typer.Option(help="The bound that you mean to use.")] = "betting",
+    spread: Annotated[float, typer.Option(help="How much images differ: deviation of their loss over its mean.")] = 0.5,
+) -> Outcome:
+    """How many images and samples a promise needs, and what slack each bound leaves.
+
+    Example: pixelbounds plan --risk-level 0.05 --failure-prob 0.1 --images 300
+    """
+    from ..arrays import check_choice
+    from ..planning import IMAGES
+    from ..planning import plan as planned
+
+    found = planned(
+        risk_level, failure_prob, method=method, images=images or IMAGES, miscoverage=miscoverage, spread=spread
+    )
+    chosen = {row.confidence: row for row in found.bounds}[
+        check_choice(confidence, [row.confidence for row in found.bounds], "confidence")
+    ]
+    missing = _missing(found, chosen, max(images) if images else None, samples)
+    promise = (
+        f"To promise at most {_percent(risk_level)} of the pixels outside, with probability "
+        f"{_percent(1 - failure_prob)}, {method} with {confidence} needs at least {chosen.images} images (patients, "
+        f"where slices are not independent). Bands that hold {_percent(1 - miscoverage)} of future samples need "
+        f"{found.samples} samples per image."
+    )
+    slack = Text(
+        "\nSlack is the part of the risk level that a bound cannot use: the less, the shorter the intervals.",
+        style="dim",
+    )
+    text: tuple[RenderableType, ...] = (
+        sentence(promise),
+        _table(found, chosen),
+        slack,
+        *(Text(f"\n{line}", "bold red") for line in missing),
+    )
+    facts = {**asdict(found), "confidence": confidence, "enough": not missing, "missing": missing}
+    return Outcome(facts, text, NO_GUARANTEE if missing else OK)
+
+
+def _table(found: Plan, chosen: BoundPlan) -> Table:
+    table = Table(title="slack of each bound", title_justify="left")
+    table.add_column("bound")
+    table.add_column("least images", justify="right")
+    for n in found.images:
+        table.add_column(f"{n} images", justify="right")
+    for row in found.bounds:
+        slack = ["impossible" if x is None else f"{x:.4f}" for x in row.slack]
+        name = f"{row.confidence} (expectation only)" if row.confidence == "conformal" else row.confidence
+        table.add_row(name, str(row.images), *slack, style="bold" if row is chosen else "")
+    return table
+
+
+def _missing(found: Plan, chosen: BoundPlan, images: int | None, samples: int | None) -> list[str]:
+    """What is too little of what the user has."""
+    out = []
+    if images is not None and images < chosen.images:
+        out.append(f"{images} images are too few: {chosen.images} are needed with {chosen.confidence}.")
+    if samples is not None and found.samples is not None and samples < found.samples:
+        out.append(f"{samples} samples per image are too few: {found.samples} are needed.")
+    return out
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.6g}%"

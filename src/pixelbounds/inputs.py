@@ -1,0 +1,323 @@
+"""Files to truth, bands, intervals, units and labels.
+
+Arrays stay where they lie: an .npy file is mapped and a .zarr store is read block by block; an .npz file and pictures
+are read whole. A band comes as a run of `pixelbounds sample`, as `lower` and `upper` (and perhaps `centre`) in a zarr
+group, an .npz file or a folder of one file each, or as samples (n, m, *pixels), whose calibrated quantiles are taken.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+from .arrays import Array, Band, Interval, Limits, check_limits
+from .bands import calibrated_quantiles
+from .data import ABDOMEN, Images, Progress, Window, open_images
+from .outputs import maps_of
+from .store import Run, open_run
+
+FilePath = str | os.PathLike[str]
+EACH = "each"  # units: every image is its own
+MISCOVERAGE = 0.1  # of bands made of samples, unless told
+_BLOCK_BYTES = 2**26  # read at a time
+_SHAPES = "lower and upper of shape (n, *pixels), or samples of shape (n, m, *pixels)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How files are read; None takes what the files say, or the usual."""
+
+    key: str | None = None  # of the samples in an .npz or .zarr file
+    truth_key: str | None = None
+    kind: str | None = None  # of the band of a run
+    miscoverage: float | None = None
+    window: Window | None = ABDOMEN
+    limits: Limits | None = None
+    units: str | None = None
+
+
+# ---------------------------------------------------------------- truth
+
+
+def open_truth(path: FilePath, reading: Reading = Reading(), limits: Limits = (0.0, 1.0)) -> Images:  # noqa: B008
+    """True images as floats; 8-bit ones span the limits, 0 becoming the least and 255 the greatest value."""
+    images = open_images(path, key=reading.truth_key, window=reading.window)
+    return Images(spanning(images.pixels, limits), images.names, images.units, images.geometry)
+
+
+def spanning(pixels: Any, limits: Limits) -> Any:
+    """8-bit images as float32 between the limits, converted as they are read; others as they are."""
+    if str(pixels.dtype) != "uint8":
+        return pixels
+    import dask.array as da
+
+    least, most = (np.float32(x) for x in limits)
+    rows = _rows(pixels.shape, 4)
+    lazy = da.from_array(pixels, chunks=(rows, *pixels.shape[1:]))
+    return lazy.map_blocks(
+        lambda x: np.clip(least + (x / np.float32(255)) * (most - least), least, most), dtype=np.float32
+    )
+
+
+def open_units(images: Images, reading: Reading) -> Array | None:
+    """Unit of each image: of a file of names, one per image; else what the images' own files say."""
+    if reading.units is None or reading.units == EACH:
+        return images.units if reading.units is None else None
+    path = _existing(reading.units, "a file with the unit of each image, or `each` where images are independent")
+    if path.suffix == ".npy":
+        units = np.load(path, allow_pickle=False)
+    else:
+        try:
+            units = np.array([line.strip() for line in path.read_text().splitlines() if line.strip()])
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} is no text; give one unit per line, or an .npy file") from error
+    if units.shape != (len(images),):
+        raise ValueError(f"{path} holds {len(units)} units for {len(images)} images; give one per image")
+    return units
+
+
+def open_labels(path: FilePath) -> Any:
+    """Whole numbers of an array file or a NIfTI file: a partition (*pixels), or a segmentation (n, *pixels)."""
+    path = _existing(path, "the name of a grouping (learned, band, loss, squared, otsu) or a file of labels")
+    if path.suffix in (".npy", ".npz", ".zarr"):
+        labels = _only(_arrays(path), path, ("labels", "groups", "segmentation"))
+    else:
+        labels = open_images(path, window=None).pixels
+    if labels.dtype.kind not in "iub":
+        whole = np.rint(labels[...])
+        if not np.array_equal(whole, labels[...]):
+            raise ValueError(f"{path} holds {labels.dtype} values that are not whole; labels must be whole numbers")
+        return whole.astype(np.int32)
+    return labels
+
+
+# ---------------------------------------------------------------- bands
+
+
+@dataclass(frozen=True, eq=False)
+class Bands:
+    """A band as it lies in files: a `Band`, or samples (n, m, *pixels) that become one a few images at a time.
+
+    `known` holds what else the files say of the images: observation, estimate, fresh samples (`held_out`).
+    """
+
+    band: Band | None = None
+    samples: Any = None
+    miscoverage: float | Fraction = MISCOVERAGE
+    images: Images | None = None
+    limits: Limits | None = None
+    known: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, *pixels)."""
+        if self.band is not None:
+            return self.band.shape
+        n, _, *pixels = self.samples.shape
+        return (int(n), *(int(x) for x in pixels))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, images: slice) -> Band:
+        if self.band is not None:
+            return self.band[images]
+        return calibrated_quantiles(self.samples[images], self.miscoverage)
+
+    @property
+    def step(self) -> int:
+        """Images to read at a time."""
+        lies = self.band.lower if self.band is not None else self.samples
+        return _rows(lies.shape, lies.dtype.itemsize)
+
+    def whole(self, progress: Progress) -> Band:
+        """The band of all images: as it lies, or of samples in memory."""
+        if self.band is not None:
+            return self.band
+        parts = []
+        for start in range(0, len(self), self.step):
+            parts.append(self[start : start + self.step])
+            progress(min(start + self.step, len(self)), len(self))
+        lower, upper = (np.concatenate([getattr(part, name) for part in parts]) for name in ("lower", "upper"))
+        return Band(lower, upper, source=parts[0].source)
+
+
+def open_bands(
+    path: FilePath,
+    reading: Reading = Reading(),  # noqa: B008 - frozen
+    *,
+    miscoverage: float | Fraction = MISCOVERAGE,
+) -> Bands:
+    """The band that lies at a path; `miscoverage` is that of samples unless `reading` says another."""
+    path = _existing(path, f"a run of `pixelbounds sample`, or a file or folder with {_SHAPES}")
+    about = told(path)
+    if about.get("kind") == "interval":
+        raise ValueError(f"{path} holds intervals, which are calibrated already; give the band they were made of")
+    if about:
+        return _of_run(open_run(path), reading)
+    if reading.kind is not None:
+        raise ValueError(f"kind is {reading.kind!r}, but {path} is no run of `pixelbounds sample`; leave --kind out")
+    if not _is_store(path) and path.is_dir():
+        parts = _of_folder(path, reading)
+        return Bands(Band(**{name: images.pixels for name, images in parts.items()}), images=parts["lower"])
+    arrays = _arrays(path)
+    if {"lower", "upper"} <= arrays.keys() and reading.key is None:
+        return Bands(Band(arrays["lower"], arrays["upper"], arrays.get("centre"), _source(path)))
+    samples = _only(arrays, path, (reading.key or "samples",))
+    if samples.ndim < 3:
+        raise ValueError(f"{path} holds an array of shape {tuple(samples.shape)}; give {_SHAPES}")
+    level = miscoverage if reading.miscoverage is None else reading.miscoverage
+    return Bands(samples=samples, miscoverage=level)
+
+
+def check_pair(truth: Any, bands: Bands) -> None:
+    """One band per true image; else what the shapes are and what they might mean."""
+    given, wanted = bands.shape, tuple(truth.shape)
+    if given != wanted:
+        made = f", made of samples of shape {tuple(bands.samples.shape)}" if bands.band is None else ""
+        raise ValueError(
+            f"the bands have shape {given}{made}, but the truth has shape {wanted}; they must agree: {_SHAPES}"
+        )
+
+
+def open_interval(path: FilePath, reading: Reading = Reading()) -> Interval:  # noqa: B008
+    """The intervals that `pixelbounds apply` wrote, or anything else with `lower` and `upper`."""
+    path = Path(path)
+    if path.name.endswith((".nii", ".nii.gz")) and not path.exists():  # written as NAME_lower.nii.gz and so on
+        files = {part: maps_of(path, part) for part in ("lower", "upper")}
+        if files["lower"] and len(files["lower"]) == len(files["upper"]):
+            lower, upper = (_together(files[part], reading) for part in ("lower", "upper"))
+            return Interval(lower, upper)
+    path = _existing(path, "intervals: a file or folder with lower and upper of shape (n, *pixels)")
+    if path.is_dir() and not _is_store(path):
+        parts = _of_folder(path, reading)
+        return Interval(parts["lower"].pixels, parts["upper"].pixels)
+    arrays = _arrays(path)
+    if not {"lower", "upper"} <= arrays.keys():
+        held = ", ".join(name or "one array" for name in arrays)
+        raise ValueError(
+            f"{path} holds {held}, not lower and upper; give intervals, or bands and the calibration (--calibration)"
+        )
+    return Interval(arrays["lower"], arrays["upper"])
+
+
+def _together(files: list[Path], reading: Reading) -> Array:
+    """The slices of several scans."""
+    return np.concatenate([open_images(file, window=reading.window).pixels for file in files])
+
+
+def _of_run(run: Run, reading: Reading) -> Bands:
+    """The band of a sampling run, with whatever else the run kept."""
+    names = {"observation": "observation", "mean": "estimate", "estimate": "estimate"}
+    known = {word: run[name] for name, word in names.items() if name in run.group}
+    known |= {name: run[name] for name in ("samples", "held_out") if name in run.group}
+    if reading.miscoverage is not None and reading.miscoverage != run.about.get("miscoverage"):
+        raise ValueError(
+            f"miscoverage is {reading.miscoverage:g}, but {run.path} was drawn with {run.about.get('miscoverage')}; "
+            "leave --miscoverage out"
+        )
+    least, most = run.about["limits"]
+    return Bands(run.band(reading.kind), limits=(least, most), known=known)
+
+
+def _of_folder(path: Path, reading: Reading) -> dict[str, Images]:
+    """A folder that holds `lower` and `upper`, perhaps `centre`, each as whatever `open_images` reads."""
+    parts, limits = {}, check_limits(reading.limits or (0.0, 1.0))
+    for name in ("lower", "upper", "centre"):
+        found = [x for x in sorted(path.iterdir()) if x.name.split(".")[0] == name]
+        if len(found) > 1:
+            raise ValueError(f"{path} holds {found[0].name} and {found[1].name}; keep one of them")
+        if found:
+            images = open_images(found[0], window=reading.window)
+            parts[name] = Images(spanning(images.pixels, limits), images.names, images.units, images.geometry)
+    if not {"lower", "upper"} <= parts.keys():
+        raise ValueError(f"{path} is no folder of bands; it needs lower and upper, such as lower.npy and upper.npy")
+    return parts
+
+
+# ---------------------------------------------------------------- arrays
+
+
+def _existing(path: FilePath, what: str) -> Path:
+    path = Path(path)
+    if path.name.endswith(".part"):
+        raise ValueError(f"{path} was not finished; run the command that wrote it again")
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; give {what}")
+    return path
+
+
+def _is_store(path: Path) -> bool:
+    return path.is_dir() and (path.suffix == ".zarr" or any((path / x).exists() for x in ("zarr.json", ".zgroup")))
+
+
+def _store(path: Path) -> Any:
+    try:
+        return zarr.open(path, mode="r")
+    except Exception as error:  # what zarr raises depends on what is missing
+        raise ValueError(f"{path} is no zarr store, or was not finished ({error}); write it again") from error
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    """The arrays of a file by name; a single one has the name ''."""
+    if _is_store(path):
+        node = _store(path)
+        arrays = {name: node[name] for name in sorted(node.array_keys())} if hasattr(node, "array_keys") else {"": node}
+        for name, x in arrays.items():
+            _check_chunks(x, f"{path}/{name}".rstrip("/"))
+        return arrays
+    try:
+        if path.suffix == ".npy":
+            return {"": np.load(path, mmap_mode="r", allow_pickle=False)}
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as file:
+                return {name: file[name] for name in file.files}
+    except Exception as error:  # a cut zip, a cut header, an object array
+        raise ValueError(f"{path} cannot be read as {path.suffix}: {error}; write it again") from error
+    raise ValueError(f"{path} is of no known kind; give an .npy, .npz or .zarr file, or a folder, with {_SHAPES}")
+
+
+def _check_chunks(x: Any, name: str) -> None:
+    """Chunks that are not there read as the fill value; zarr leaves out those that hold nothing else."""
+    missing = x.nchunks - x.nchunks_initialized
+    if missing and x.dtype.kind == "f" and np.isnan(x.fill_value):
+        raise ValueError(f"{name} was not finished: {missing} of {x.nchunks} chunks are not there; write it again")
+    if missing:
+        warnings.warn(
+            f"{name}: {missing} of {x.nchunks} chunks are not there and read as {x.fill_value:g}; write it again if it "
+            "was not finished",
+            stacklevel=2,
+        )
+
+
+def _only(arrays: dict[str, Any], path: Path, names: tuple[str, ...]) -> Any:
+    """The array of one of some names, or the only one."""
+    for name in names:
+        if name in arrays:
+            return arrays[name]
+    if len(arrays) == 1:
+        return next(iter(arrays.values()))
+    raise ValueError(f"{path} holds the arrays {', '.join(arrays)}; it needs {_SHAPES} (name them with --key)")
+
+
+def told(path: FilePath) -> dict[str, Any]:
+    """What a store of ours says of itself."""
+    about: Any = dict(_store(Path(path)).attrs).get("pixelbounds") if _is_store(Path(path)) else None
+    return about if isinstance(about, dict) else {}
+
+
+def _source(path: Path) -> str:
+    """How a band was made, where its store says so."""
+    return str(dict(_store(path).attrs).get("source", "")) if _is_store(path) else ""
+
+
+def _rows(shape: Any, itemsize: int) -> int:
+    return max(1, _BLOCK_BYTES // (prod(int(x) for x in shape[1:]) * itemsize))

@@ -1,0 +1,50 @@
+"""A small world in files, and ways to run commands on it."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+from typer.testing import CliRunner
+
+from pixelbounds.cli import app
+
+N, M, SIZE = 160, 19, 12
+
+
+def call(*words):
+    """Run a command in this process."""
+    return CliRunner().invoke(app, [str(word) for word in words], terminal_width=200)
+
+
+def done(*words):
+    """Run a command that must succeed, and return what it says to machines."""
+    result = call(*words, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def spawn(*words, **options):
+    """Start a command in a process of its own."""
+    command = [sys.executable, "-m", "pixelbounds.cli", *map(str, words)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def flat(text):
+    """Text without the frame and line breaks of a terminal."""
+    return " ".join(text.replace("│", " ").split())
+
+
+def world(n=N, seed=0):
+    """Truth (n, size, size) and samples (n, m, size, size) of a sampler that is too sure of itself."""
+    rng = np.random.default_rng(seed)
+    level = rng.uniform(0.1, 0.9, (n, SIZE, SIZE))
+    deviation = np.exp(rng.normal(-3, 0.6, level.shape))
+    truth = np.clip(level + deviation * rng.standard_normal(level.shape), 0, 1).astype(np.float32)
+    draws = rng.standard_normal((n, M, SIZE, SIZE))
+    return truth, (level[:, None] + 0.5 * deviation[:, None] * draws).astype(np.float32)
+
+
+def leftovers(folder):
+    """Anything that was written aside and not cleared away."""
+    return [x.name for x in folder.rglob("*") if x.name.endswith((".part", ".partial")) or x.name.startswith(".pix")]

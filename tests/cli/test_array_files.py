@@ -1,0 +1,366 @@
+"""Every command through files of arrays: what it writes equals what Python gives, and it says so in few words."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from commands import SIZE, N, call, done, flat, leftovers, spawn, world
+from PIL import Image
+
+import pixelbounds as pb
+from pixelbounds.bounding import shown
+from pixelbounds.store import create_run, open_run, write_image
+
+RISK = ("--risk-level", 0.1, "--failure-prob", 0.2)
+BAND = ("--groups", "band")
+RUN = 32  # images
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Truth, samples, bands and a run, to calibrate on and (`new`) to apply to."""
+    folder = tmp_path_factory.mktemp("files")
+    for name, seed in {"": 0, "new_": 1}.items():
+        truth, samples = world(seed=seed)
+        band = pb.calibrated_quantiles(samples, 0.1)
+        np.save(folder / f"{name}truth.npy", truth)
+        np.save(folder / f"{name}samples.npy", samples)
+        np.savez(folder / f"{name}band.npz", lower=band.lower, upper=band.upper)
+        group = zarr.create_group(folder / f"{name}band.zarr")
+        for part in ("lower", "upper"):
+            group.create_array(part, data=getattr(band, part), chunks=(16, SIZE, SIZE))
+        (folder / f"{name}band").mkdir()
+        np.save(folder / f"{name}band" / "lower.npy", band.lower)
+        np.save(folder / f"{name}band" / "upper.npy", band.upper)
+    done("calibrate", folder / "truth.npy", folder / "band.zarr", *RISK, *BAND, "--out", folder / "cal.safetensors")
+    truth, samples = world(RUN)
+    np.save(folder / "run_truth.npy", truth)
+    write_run(folder / "run.zarr", samples)
+    return folder
+
+
+def write_run(path, samples, finished=RUN):
+    """What `pixelbounds sample` leaves, of samples that are known."""
+    about = {"kind": "score", "miscoverage": 0.1, "limits": [0.0, 1.0]}
+    names = dict.fromkeys(("lower", "upper", "naive_lower", "naive_upper", "mean", "deviation"), ())
+    create_run(path, about, (SIZE, SIZE), np.arange(RUN), {**names, "held_out": (2,)})
+    band, naive = pb.calibrated_quantiles(samples, 0.1), pb.naive_quantiles(samples, 0.1)
+    group = zarr.open_group(path, mode="r+")
+    for i, own in enumerate(samples[:finished]):
+        parts = {"lower": band.lower[i], "upper": band.upper[i], "observation": own[0], "held_out": own[:2]}
+        parts |= {"naive_lower": naive.lower[i], "naive_upper": naive.upper[i]}
+        write_image(group, i, {**parts, "mean": own.mean(0), "deviation": own.std(0)})
+
+
+# ---------------------------------------------------------------- calibrate
+
+
+@pytest.mark.parametrize("name", ["samples.npy", "band.npz", "band.zarr", "band"])
+def test_the_file_equals_what_python_writes_byte_for_byte(files, tmp_path, name):
+    out = tmp_path / "cal.safetensors"
+    said = done("calibrate", files / "truth.npy", files / name, *RISK, *BAND, "--out", out)
+    truth = np.load(files / "truth.npy")
+    band = pb.calibrated_quantiles(np.load(files / "samples.npy"), 0.1)
+    if name.startswith("band"):
+        band = pb.Band(band.lower, band.upper)  # such files do not say how it was made
+    wanted = pb.calibrate(truth, band, risk_level=0.1, failure_prob=0.2, groups="band")
+    assert out.read_bytes() == wanted.to_bytes()
+    assert said["guarantee"] == wanted.guarantee
+    assert said["bound"] == wanted.bound < 0.1
+
+
+def test_every_choice_reaches_python(files, tmp_path):
+    out, units = tmp_path / "cal.safetensors", np.repeat(np.arange(N // 2), 2)
+    (tmp_path / "units.txt").write_text("\n".join(f"patient {x}" for x in units) + "\n")
+    done(
+        "calibrate", files / "truth.npy", files / "samples.npy", "--risk-level", 0.2, "--out", out,
+        "--method", "krcps", "--confidence", "hoeffding_bentkus", "--groups", "loss", "--k", 3, "--n-opt", 20,
+        "--seed", 5, "--miscoverage", 0.2, "--units", tmp_path / "units.txt", "--limits", -0.5, 1.5,
+    )  # fmt: skip
+    wanted = pb.calibrate(
+        np.load(files / "truth.npy"), pb.calibrated_quantiles(np.load(files / "samples.npy"), 0.2),
+        risk_level=0.2, failure_prob=0.1, method="krcps", confidence="hoeffding_bentkus", groups="loss", k=3,
+        n_opt=20, seed=5, units=units, limits=(-0.5, 1.5),
+    )  # fmt: skip
+    assert wanted.record.units > 0
+    assert out.read_bytes() == wanted.to_bytes()
+
+
+def test_learned_groups_with_features(files, tmp_path):
+    out = tmp_path / "cal.safetensors"
+    mean = np.load(files / "samples.npy").mean(axis=1)
+    np.save(tmp_path / "mean.npy", mean)
+    words = "--groups", "learned", "--k", 4, "--features", tmp_path / "mean.npy"
+    done("calibrate", files / "truth.npy", files / "band.npz", *RISK, *words, "--out", out)
+    with np.load(files / "band.npz") as file:
+        band = pb.Band(file["lower"], file["upper"])
+    wanted = pb.calibrate(
+        np.load(files / "truth.npy"), band, risk_level=0.1, failure_prob=0.2, groups="learned", k=4, features=mean
+    )
+    assert out.read_bytes() == wanted.to_bytes()
+    applied = tmp_path / "i.npz"
+    done("apply", out, files / "band.npz", "--features", tmp_path / "mean.npy", "--out", applied)
+    np.testing.assert_array_equal(np.load(applied)["upper"], wanted.apply(band, features=mean).upper)
+
+
+def test_8_bit_truth_spans_the_limits(files, tmp_path):
+    truth = np.rint(255 * np.load(files / "truth.npy")).astype(np.uint8)
+    np.save(tmp_path / "truth.npy", truth)
+    (tmp_path / "pictures").mkdir()
+    for i, x in enumerate(truth):
+        Image.fromarray(x).save(tmp_path / "pictures" / f"{i:03}.png")
+    with np.load(files / "band.npz") as file:
+        band = pb.Band(file["lower"], file["upper"])
+    wanted = pb.calibrate(truth / np.float32(255), band, risk_level=0.1, failure_prob=0.2, groups="band").to_bytes()
+    for name in ("truth.npy", "pictures"):
+        out = tmp_path / f"{name}.safetensors"
+        done("calibrate", tmp_path / name, files / "band.npz", *RISK, *BAND, "--out", out, "--units", "each")
+        assert out.read_bytes() == wanted, name
+
+
+def test_a_segmentation_is_given_again_when_it_is_applied(files, tmp_path):
+    labels = (np.load(files / "truth.npy") > 0.5).astype(np.uint8)
+    np.save(tmp_path / "labels.npy", labels)
+    out = tmp_path / "cal.safetensors"
+    said = done(
+        "calibrate", files / "truth.npy", files / "band.zarr", *RISK, "--groups", tmp_path / "labels.npy", "--out", out
+    )
+    assert said["groups"] == {"kind": "segmentation", "count": 2}
+    result = call("apply", out, files / "band.zarr", "--out", tmp_path / "i.npz")
+    assert result.exit_code == 2
+    assert "segmentation" in flat(result.stderr)
+    assert not (tmp_path / "i.npz").exists()
+    said = done(
+        "evaluate", files / "truth.npy", files / "band.zarr", "--calibration", out, "--groups", tmp_path / "labels.npy"
+    )
+    assert said["evaluation"]["by_group"]["label"] == [0, 1]
+
+
+@pytest.mark.parametrize("kind", ["calibrated", "naive", "mean"])
+def test_bands_of_a_run(files, tmp_path, kind):
+    out, run = tmp_path / "cal.safetensors", files / "run.zarr"
+    done("calibrate", files / "run_truth.npy", run, "--kind", kind, *RISK, *BAND, "--out", out)
+    band = open_run(run).band(kind)
+    wanted = pb.calibrate(np.load(files / "run_truth.npy"), band, risk_level=0.1, failure_prob=0.2, groups="band")
+    assert out.read_bytes() == wanted.to_bytes()
+    assert done("apply", out, run, "--kind", kind, "--out", tmp_path / "i.zarr")["shape"] == [RUN, SIZE, SIZE]
+    if kind != "calibrated":  # which is what a run gives unless told
+        result = call("apply", out, run, "--out", tmp_path / "j.zarr")
+        assert result.exit_code == 2
+        assert not (tmp_path / "j.zarr").exists()
+
+
+# ---------------------------------------------------------------- apply, evaluate
+
+
+@pytest.mark.parametrize("name", ["new_band.npz", "new_band.zarr", "new_band"])
+@pytest.mark.parametrize("out", ["i.zarr", "i.npz"])
+def test_intervals_equal_python_s_whatever_the_files(files, tmp_path, name, out, monkeypatch):
+    monkeypatch.setattr("pixelbounds.inputs._BLOCK_BYTES", 7 * SIZE * SIZE * 4)  # 7 images at a time
+    said = done("apply", files / "cal.safetensors", files / name, "--out", tmp_path / out)
+    with np.load(files / "new_band.npz") as file:
+        wanted = pb.load_calibration(files / "cal.safetensors").apply(pb.Band(file["lower"], file["upper"]))
+    found = zarr.open(tmp_path / out) if out == "i.zarr" else np.load(tmp_path / out)
+    for part in ("lower", "upper"):
+        np.testing.assert_array_equal(found[part][:], getattr(wanted, part))
+    assert said["mean_length"] == pytest.approx(float(wanted.length.mean()), rel=1e-6)
+    assert not leftovers(tmp_path)
+
+
+def test_samples_keep_the_miscoverage_of_the_calibration(files, tmp_path):
+    cal = tmp_path / "cal.safetensors"
+    done("calibrate", files / "truth.npy", files / "samples.npy", *RISK, *BAND, "--miscoverage", 0.3, "--out", cal)
+    done("apply", cal, files / "new_samples.npy", "--out", tmp_path / "i.zarr")
+    wanted = pb.load_calibration(cal).apply(pb.calibrated_quantiles(np.load(files / "new_samples.npy"), 0.3))
+    np.testing.assert_array_equal(zarr.open(tmp_path / "i.zarr")["lower"][:], wanted.lower)
+    result = call("apply", cal, files / "new_samples.npy", "--miscoverage", 0.2, "--out", tmp_path / "j.zarr")
+    assert result.exit_code == 2
+    assert "miscoverage 3/10" in flat(result.stderr)
+    assert not (tmp_path / "j.zarr").exists()
+
+
+def test_evaluation_of_intervals_and_of_bands_agree(files, tmp_path, monkeypatch):
+    truth, cal = files / "new_truth.npy", files / "cal.safetensors"
+    done("apply", cal, files / "new_band.zarr", "--out", tmp_path / "i.zarr")
+    done("apply", cal, files / "new_band.zarr", "--out", tmp_path / "i.npz")
+    stored = done("evaluate", truth, tmp_path / "i.zarr")
+    assert stored["risk_level"] == 0.1  # the store says what was promised
+    bands = done("evaluate", truth, files / "new_band.zarr", "--calibration", cal)
+    monkeypatch.setattr("pixelbounds.bounding._IN_MEMORY", 0)
+    assert done("evaluate", truth, files / "new_band.zarr", "--calibration", cal) == bands == stored
+    assert done("evaluate", truth, tmp_path / "i.npz")["evaluation"] == bands["evaluation"]
+    found = zarr.open(tmp_path / "i.zarr")
+    wanted = pb.evaluate(np.load(truth), pb.Interval(found["lower"][:], found["upper"][:]))
+    assert bands["evaluation"] == json.loads(json.dumps(wanted.to_dict()))
+    assert not bands["contradicted"]
+
+
+def test_fresh_samples_of_a_run_are_counted(files, tmp_path):
+    cal, truth, run = tmp_path / "cal.safetensors", files / "run_truth.npy", files / "run.zarr"
+    done("calibrate", truth, run, *RISK, *BAND, "--out", cal)
+    held = done("evaluate", truth, run, "--calibration", cal)["evaluation"]["coverage"]
+    assert len(held["inside"]) == 3
+    assert held["share"] > 0.9
+    assert "samples held" in call("evaluate", truth, run, "--calibration", cal).stdout
+
+
+def test_images_of_another_source_contradict_the_calibration(files, tmp_path):
+    other = np.clip(np.load(files / "new_truth.npy") + 0.1, 0, 1)
+    np.save(tmp_path / "other.npy", other)
+    result = call(
+        "evaluate", tmp_path / "other.npy", files / "new_band.zarr", "--calibration", files / "cal.safetensors"
+    )
+    assert result.exit_code == 1
+    assert "They contradict it" in flat(result.stdout)
+
+
+# ---------------------------------------------------------------- report
+
+
+def test_a_report_of_samples_with_figures(files, tmp_path):
+    cal, page = tmp_path / "cal.safetensors", tmp_path / "report.html"
+    done("calibrate", files / "truth.npy", files / "samples.npy", *RISK, *BAND, "--out", cal)
+    words = "report", files / "new_truth.npy", files / "new_samples.npy", "--calibration", cal, "--out", page
+    said = done(*words, "--examples", 3, "--figures", tmp_path / "figures", "--title", "A <b>title</b>")
+    assert said["page"] == str(page)
+    text = page.read_text()
+    assert "A &lt;b&gt;title" in text
+    assert "<b>title" not in text
+    assert {Path(x).suffix for x in said["figures"]} == {".pdf", ".svg", ".png"}
+    assert all(Path(x).stat().st_size for x in said["figures"])
+    assert sum(x.endswith(".png") for x in said["figures"]) == 3
+    evaluated = done("evaluate", files / "new_truth.npy", files / "new_samples.npy", "--calibration", cal)
+    assert said["evaluation"] == evaluated["evaluation"]
+    result = call(*words, "--images", "0,5", "--force")
+    assert result.exit_code == 0
+    assert str(page) in result.stdout
+    assert call(*words, "--images", "first", "--force").exit_code == 2
+    assert call(*words, "--images", N, "--force").exit_code == 2
+    assert call(*words).exit_code == 2  # it is there
+
+
+def test_a_report_of_a_run(files, tmp_path):
+    cal, truth, run = tmp_path / "cal.safetensors", files / "run_truth.npy", files / "run.zarr"
+    done("calibrate", truth, run, *RISK, *BAND, "--out", cal)
+    said = done("report", truth, run, "--calibration", cal, "--out", tmp_path / "report.html", "--examples", 2)
+    assert said["evaluation"]["coverage"]["share"] > 0.9
+
+
+def test_examples_go_from_the_best_covered_to_the_worst():
+    truth = np.zeros((9, 4, 4))
+    upper = np.zeros_like(truth)
+    for i, missed in enumerate([3, 0, 5, 1, 8, 2, 7, 4, 6]):
+        truth[i].reshape(-1)[:missed] = 1
+    evaluation = pb.evaluate(truth, pb.Interval(upper, upper))
+    assert shown(evaluation, 3) == [1, 7, 4]
+    assert shown(evaluation, 1) == [1]
+    assert sorted(shown(evaluation, 50)) == list(range(9))
+    assert shown(evaluation, [4, 2]) == [4, 2]
+
+
+# ---------------------------------------------------------------- what is said
+
+
+def test_a_person_reads_the_promise_and_a_few_numbers(files, tmp_path):
+    out = tmp_path / "cal.safetensors"
+    result = call("calibrate", files / "truth.npy", files / "band.zarr", *RISK, *BAND, "--out", out)
+    assert result.exit_code == 0
+    assert result.stdout.startswith(pb.load_calibration(out).guarantee)
+    assert len(result.stdout.splitlines()) <= 8
+    result = call("apply", out, files / "new_band.zarr", "--out", tmp_path / "i.zarr")
+    assert f"{N} of {SIZE} x {SIZE} pixels" in result.stdout
+    result = call("evaluate", files / "new_truth.npy", tmp_path / "i.zarr")
+    assert "lie outside their intervals" in flat(result.stdout)
+    assert "edge strength" in result.stdout
+
+
+def test_standard_output_holds_one_json_object_and_nothing_else(files, tmp_path):
+    out = tmp_path / "cal.safetensors"
+    words = "calibrate", files / "truth.npy", files / "samples.npy", *RISK, *BAND, "--out", out, "--json"
+    process = spawn(*words)
+    text, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert text.count("\n") == 1
+    assert json.loads(text)["file"] == str(out)
+    result = call(*words)  # it is there now
+    assert result.exit_code == 2
+    said = result.stderr.removeprefix("pixelbounds: ").strip()
+    assert "exists" in said
+    assert json.loads(result.stdout) == {"error": said, "exit_code": 2}
+
+
+@pytest.mark.parametrize("command", ["calibrate", "apply", "evaluate", "report", "plan", "demo", "train", "sample"])
+def test_help_shows_an_example(command):
+    result = call(command, "--help")
+    assert result.exit_code == 0
+    assert f"Example: pixelbounds {command}" in flat(result.output)
+    assert "--json" in result.output
+    assert "--debug" in result.output
+
+
+# ---------------------------------------------------------------- plan
+
+
+def test_a_plan_says_what_is_needed():
+    said = done("plan", "--risk-level", 0.05, "--failure-prob", 0.1, "--miscoverage", 0.05, "--images", 640)
+    rows = {row["confidence"]: row for row in said["bounds"]}
+    assert said["samples"] == pb.least_samples(0.05) == 39
+    assert rows["betting"]["certifying"] == pb.least_images(0.05, 0.1)
+    assert 0 < rows["betting"]["slack"][0] < rows["hoeffding_bentkus"]["slack"][0] < rows["hoeffding"]["slack"][0]
+    result = call("plan", "--risk-level", 0.05)
+    assert result.exit_code == 0
+    assert "needs at least 55 images" in flat(result.stdout)
+
+
+def test_what_a_plan_promises_can_be_calibrated(tmp_path):
+    least = next(x for x in done("plan", "--risk-level", 0.2)["bounds"] if x["confidence"] == "betting")["images"]
+    truth = np.full((least, 4, 4), 0.5, np.float32)
+    for n in (least, least - 1):
+        np.save(tmp_path / "truth.npy", truth[:n])
+        np.savez(tmp_path / "band.npz", lower=truth[:n] - 0.1, upper=truth[:n] + 0.1)
+        words = (
+            tmp_path / "truth.npy",
+            tmp_path / "band.npz",
+            "--risk-level",
+            0.2,
+            *BAND,
+            "--out",
+            tmp_path / f"{n}.safetensors",
+        )
+        result = call("calibrate", *words)
+        assert result.exit_code == (0 if n == least else 1), result.output
+    assert "cannot be certified" in flat(result.stderr)
+    assert not (tmp_path / f"{least - 1}.safetensors").exists()
+
+
+def test_slack_holds_what_it_says():
+    """Losses that a plan calls certifiable are, and a little more risk is not."""
+    from pixelbounds.confidence import BOUNDS, rejects
+    from pixelbounds.planning import _unit_losses, certifying, plan
+
+    found = plan(0.1, 0.1, images=(300,), spread=0.7, seed=3)
+    losses = _unit_losses(certifying(300, "frontier"), 0.7, np.random.default_rng(3))
+    assert losses.std() == pytest.approx(0.7, rel=0.1)
+    for row in found.bounds:
+        mean, bound = 0.1 - row.slack[0], BOUNDS[row.confidence]
+        assert rejects(bound, mean * losses, 0.1, 0.1), row
+        assert not rejects(bound, (mean + 0.0005) * losses, 0.1, 0.1), row
+
+
+@pytest.mark.parametrize(
+    "words, code, said",
+    [
+        (("--images", 20, "--risk-level", 0.05), 1, "20 images are too few"),
+        (("--samples", 10, "--miscoverage", 0.1), 1, "10 samples per image are too few: 19"),
+        (("--risk-level", 0), 2, "strictly between 0 and 1"),
+        (("--confidence", "beting"), 2, "did you mean 'betting'"),
+        (("--method", "best"), 2, "one of frontier"),
+        (("--spread", -1), 2, "at least 0"),
+    ],
+)
+def test_a_plan_that_cannot_be(words, code, said):
+    result = call("plan", *words)
+    assert result.exit_code == code
+    assert said in flat(result.output)

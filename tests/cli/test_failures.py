@@ -1,0 +1,284 @@
+"""Wrong input, full disks, interrupts: a message and an exit code, nothing broken left behind, never a traceback."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+import zarr
+from commands import SIZE, N, call, done, flat, leftovers, spawn, world
+
+import pixelbounds as pb
+from pixelbounds.cli.contract import code_of
+
+RISK = ("--risk-level", 0.1, "--failure-prob", 0.2, "--groups", "band")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    truth, samples = world()
+    band = pb.calibrated_quantiles(samples, 0.1)
+    np.save(folder / "truth.npy", truth)
+    np.save(folder / "samples.npy", samples)
+    np.savez(folder / "band.npz", lower=band.lower, upper=band.upper)
+    np.savez(folder / "crossed.npz", lower=band.upper, upper=band.lower)
+    np.savez(folder / "lower.npz", lower=band.lower, mean=band.lower)
+    np.savez(folder / "other.npz", a=truth, b=truth)
+    np.save(folder / "flat.npy", truth[:, 0])
+    np.save(folder / "few.npy", truth[:50])
+    np.save(folder / "wide.npy", truth * 255)
+    np.save(folder / "whole.npy", (truth * 255).astype(np.int32))
+    np.save(folder / "objects.npy", np.array([{"a": 1}], object))
+    holes = truth.copy()
+    holes[7, 2, 3] = np.nan
+    np.save(folder / "nan.npy", holes)
+    (folder / "cut.npy").write_bytes((folder / "truth.npy").read_bytes()[:5000])
+    (folder / "cut.npz").write_bytes((folder / "band.npz").read_bytes()[:5000])
+    (folder / "empty.zarr").mkdir()
+    (folder / "broken.zarr").mkdir()
+    (folder / "broken.zarr" / "zarr.json").write_text('{"zarr_format": 3, "node')
+    half = zarr.create_group(folder / "half.zarr")
+    for part in ("lower", "upper"):
+        x = half.create_array(part, shape=truth.shape, chunks=(10, SIZE, SIZE), dtype="float32", fill_value=np.nan)
+        x[:50] = getattr(band, part)[:50]
+    (folder / "band.zarr.part").mkdir()
+    (folder / "units.txt").write_text("a\nb\n")
+    done("calibrate", folder / "truth.npy", folder / "band.npz", *RISK, "--out", folder / "cal.safetensors")
+    (folder / "cut.safetensors").write_bytes((folder / "cal.safetensors").read_bytes()[:-50])
+    return folder
+
+
+# ---------------------------------------------------------------- wrong input
+
+
+@pytest.mark.parametrize(
+    "truth, bands, more, code, said",
+    [
+        ("none.npy", "band.npz", (), 2, "none.npy does not exist"),
+        ("truth.npy", "none.zarr", (), 2, "none.zarr does not exist; give a run"),
+        ("few.npy", "band.npz", (), 2, "the bands have shape (160, 12, 12), but the truth has shape (50, 12, 12)"),
+        ("truth.npy", "few.npy", (), 2, "made of samples of shape (50, 12, 12)"),
+        ("truth.npy", "flat.npy", (), 2, "holds an array of shape (160, 12)"),
+        ("truth.npy", "lower.npz", (), 2, "holds the arrays lower, mean"),
+        ("truth.npy", "other.npz", (), 2, "holds the arrays a, b"),
+        ("other.npz", "band.npz", (), 2, "name one of them"),
+        ("truth.npy", "crossed.npz", (), 2, "lower above upper"),
+        ("nan.npy", "band.npz", (), 2, "truth of image 7 has 1 values that are NaN"),
+        ("wide.npy", "band.npz", (), 2, "outside the limits"),
+        ("whole.npy", "band.npz", (), 2, "int32"),
+        ("objects.npy", "band.npz", (), 2, "cannot be read"),
+        ("cut.npy", "band.npz", (), 2, "cut.npy cannot be read as"),
+        ("truth.npy", "cut.npz", (), 2, "cut.npz cannot be read as .npz"),
+        ("truth.npy", "empty.zarr", (), 2, "no zarr store, or was not finished"),
+        ("truth.npy", "broken.zarr", (), 2, "no zarr store, or was not finished"),
+        ("truth.npy", "half.zarr", (), 2, "lower was not finished: 11 of 16 chunks are not there"),
+        ("truth.npy", "band.zarr.part", (), 2, "was not finished"),
+        ("truth.npy", "band.npz", ("--units", "units.txt"), 2, "holds 2 units for 160 images"),
+        ("truth.npy", "band.npz", ("--units", "none.txt"), 2, "none.txt does not exist"),
+        ("truth.npy", "band.npz", ("--kind", "naive"), 2, "leave --kind out"),
+        ("truth.npy", "band.npz", ("--method", "rpcs"), 2, "did you mean 'rcps'"),
+        ("truth.npy", "band.npz", ("--confidence", "bet"), 2, "confidence is 'bet'"),
+        ("truth.npy", "band.npz", ("--risk-level", 1.5), 2, "strictly between 0 and 1"),
+        ("truth.npy", "band.npz", ("--risk-level", "low"), 2, "--risk-level"),
+        ("truth.npy", "band.npz", ("--groups", "none.npy"), 2, "none.npy does not exist"),
+        ("truth.npy", "band.npz", ("--risk-level", 0.001), 1, "cannot be certified"),
+        ("truth.npy", "samples.npy", ("--miscoverage", 0.01), 1, "draw at least 199"),
+    ],
+)
+def test_calibrate_says_what_is_wrong_and_writes_nothing(files, tmp_path, monkeypatch, truth, bands, more, code, said):
+    monkeypatch.chdir(files)
+    before = set(files.iterdir())
+    result = call("calibrate", truth, bands, *RISK, *more, "--out", tmp_path / "cal.safetensors")
+    assert result.exit_code == code, result.output
+    assert said in flat(result.output), result.output
+    assert "Traceback" not in result.output
+    assert not list(tmp_path.iterdir())
+    assert set(files.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "words, code, said",
+    [
+        (("cal.safetensors", "band.npz", "--out", "{out}/i.png"), 2, "says no kind of file; end it in .zarr"),
+        (("cal.safetensors", "band.npz", "--out", "{out}/none/i.zarr"), 2, "there is no folder"),
+        (("cal.safetensors", "band.npz", "--out", "{out}/i.nii.gz"), 2, "--like"),
+        (("cal.safetensors", "band.npz", "--out", "{out}/i.nii.gz", "--like", "truth.npy"), 2, "geometry"),
+        (("cal.safetensors", "half.zarr", "--out", "{out}/i.zarr"), 2, "was not finished"),
+        (("cal.safetensors", "crossed.npz", "--out", "{out}/i.zarr"), 2, "lower above upper"),
+        (("none.safetensors", "band.npz", "--out", "{out}/i.zarr"), 2, "no calibration file"),
+        (("cut.safetensors", "band.npz", "--out", "{out}/i.zarr"), 2, "cut short"),
+        (("truth.npy", "band.npz", "--out", "{out}/i.zarr"), 2, "not a pixelbounds calibration file"),
+    ],
+)
+def test_apply_says_what_is_wrong_and_writes_nothing(files, tmp_path, monkeypatch, words, code, said):
+    monkeypatch.chdir(files)
+    result = call("apply", *(str(word).format(out=tmp_path) for word in words))
+    assert result.exit_code == code, result.output
+    assert said in flat(result.output), result.output
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("truth.npy", "truth.npy"), "not lower and upper; give intervals, or bands and the calibration"),
+        (("few.npy", "band.npz"), "interval has shape (160, 12, 12)"),
+        (("few.npy", "band.npz", "--calibration", "cal.safetensors"), "the truth has shape (50, 12, 12)"),
+        (("truth.npy", "crossed.npz"), "lower above upper"),
+    ],
+)
+def test_evaluate_says_what_is_wrong(files, monkeypatch, words, said):
+    monkeypatch.chdir(files)
+    result = call("evaluate", *words, "--json")
+    assert result.exit_code == 2
+    assert said.split(";")[0] in json.loads(result.stdout)["error"]
+
+
+def test_nothing_is_replaced_unless_told(files, tmp_path):
+    out, cal = tmp_path / "i.zarr", files / "cal.safetensors"
+    done("apply", cal, files / "band.npz", "--out", out)
+    before = (out / "lower" / "zarr.json").stat().st_ino
+    result = call("apply", cal, files / "band.npz", "--out", out)
+    assert result.exit_code == 2
+    assert "--force" in flat(result.stderr)
+    assert (out / "lower" / "zarr.json").stat().st_ino == before
+    done("apply", cal, files / "band.npz", "--out", out, "--force")
+    assert (out / "lower" / "zarr.json").stat().st_ino != before
+    mine = tmp_path / "mine.zarr"
+    mine.mkdir()
+    (mine / "letters.txt").write_text("dear")
+    result = call("apply", cal, files / "band.npz", "--out", mine, "--force")
+    assert result.exit_code == 2
+    assert "did not write" in flat(result.stderr)
+    assert (mine / "letters.txt").read_text() == "dear"
+    result = call("apply", cal, out, "--out", tmp_path / "twice.zarr")
+    assert "calibrated already" in flat(result.stderr)
+
+
+def test_chunks_that_are_not_there_are_told(files, tmp_path):
+    group = zarr.create_group(tmp_path / "band.zarr")
+    for part, value in {"lower": 0.0, "upper": 1.0}.items():
+        group.create_array(part, shape=(N, SIZE, SIZE), chunks=(40, SIZE, SIZE), dtype="float32", fill_value=value)
+    words = files / "truth.npy", tmp_path / "band.zarr", *RISK, "--out", tmp_path / "cal.safetensors"
+    result = call("calibrate", *words, "--json")
+    assert result.exit_code == 0
+    assert "4 of 4 chunks are not there and read as 0" in result.stderr
+    assert len(json.loads(result.stdout)["notes"]) == 2
+
+
+def test_a_traceback_only_with_debug(files, tmp_path):
+    words = "evaluate", files / "none.npy", files / "band.npz"
+    assert isinstance(call(*words).exception, SystemExit)
+    assert isinstance(call(*words, "--debug").exception, FileNotFoundError)
+
+
+def test_a_fault_of_ours_is_told_apart(files, monkeypatch):
+    def fail(*args, **options):
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("pixelbounds.bounding.evaluate", fail)
+    result = call("evaluate", files / "truth.npy", files / "band.npz")
+    assert result.exit_code == 4
+    assert "boom" in result.stderr
+    assert "--debug" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "error, code",
+    [
+        (MemoryError(), 3),
+        (ModuleNotFoundError("no", name="nibabel"), 3),
+        (PermissionError(13, "Permission denied"), 3),
+        (OSError(28, "No space left on device"), 3),
+        (FileNotFoundError(2, "No such file"), 2),
+        (ValueError("x"), 2),
+        (ValueError("a risk level of 0.1 cannot be certified"), 1),
+        (KeyError("x"), 4),
+    ],
+)
+def test_exit_codes(error, code):
+    assert code_of(error) == code
+
+
+# ---------------------------------------------------------------- a full disk
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a disk with a few kilobytes left: a tmpfs, or files that may not grow where mounting is forbidden."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = shutil.which("mount") and not subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], capture_output=True, check=False
+    ).returncode  # fmt: skip
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if not mounted:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2048, limit[1]))
+    elif free := max(0, shutil.disk_usage(folder).free - 12 * 1024):
+        (folder / "filler").write_bytes(bytes(free))
+    try:
+        yield folder
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        if mounted:
+            subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("name", ["i.zarr", "i.npz", "cal.safetensors", "report.html"])
+def test_a_full_disk_leaves_nothing_behind(files, small_disk, name):
+    before = set(small_disk.rglob("*"))
+    words = {
+        "cal.safetensors": ("calibrate", files / "truth.npy", files / "samples.npy", *RISK[:4], "--groups", "learned"),
+        "report.html": ("report", files / "truth.npy", files / "band.npz", "--calibration", files / "cal.safetensors"),
+    }.get(name, ("apply", files / "cal.safetensors", files / "band.npz"))
+    result = call(*words, "--out", small_disk / name)
+    assert result.exit_code == 3, result.output
+    assert "No space left" in result.stderr or "File too large" in result.stderr
+    assert "written" in result.stderr
+    assert set(small_disk.rglob("*")) == before
+
+
+def test_a_full_disk_keeps_what_was_there(files, small_disk):
+    old = small_disk / "cal.safetensors"
+    old.write_bytes(b"old")
+    words = files / "truth.npy", files / "samples.npy", *RISK[:4], "--groups", "learned", "--out", old, "--force"
+    assert call("calibrate", *words).exit_code == 3
+    assert old.read_bytes() == b"old"
+
+
+# ---------------------------------------------------------------- interrupts
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory):
+    """Bands of very many images that take no room on disk: all chunks hold the fill value."""
+    path = tmp_path_factory.mktemp("endless") / "band.zarr"
+    group = zarr.create_group(path)
+    for part, value in {"lower": 0.4, "upper": 0.6}.items():
+        group.create_array(part, shape=(400_000, 64, 64), chunks=(1000, 64, 64), dtype="float32", fill_value=value)
+    return path
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_leaves_nothing_behind(files, endless, tmp_path, number, code):
+    process = spawn("apply", files / "cal.safetensors", endless, "--out", tmp_path / "i.zarr", "--json")
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.rglob("c/*")):  # the first chunks are being written
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(process.pid, number)
+    text, errors = process.communicate(timeout=60)
+    assert process.returncode == code, errors
+    assert "Traceback" not in errors
+    assert not list(tmp_path.iterdir())
+    assert not leftovers(tmp_path)
+    if number == signal.SIGINT:
+        assert "stopped; nothing was written" in errors
+        assert json.loads(text) == {"error": "stopped; nothing was written", "exit_code": 130}

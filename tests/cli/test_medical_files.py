@@ -1,0 +1,182 @@
+"""NIfTI and DICOM in, NIfTI and DICOM out: the geometry is kept, and what was covered stays covered in the files."""
+
+import numpy as np
+import pytest
+from commands import call, done, flat, leftovers
+
+from pixelbounds.data import open_images
+
+nibabel = pytest.importorskip("nibabel")
+pydicom = pytest.importorskip("pydicom")
+from data.medical import LPS, to_unit, write_dicom, write_nifti  # noqa: E402
+
+SCANS, DEPTH, HEIGHT, WIDTH = 24, 3, 10, 8
+PLACE = ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "PatientID", "StudyInstanceUID")
+RISK = ("--risk-level", 0.2, "--failure-prob", 0.2, "--groups", "band")
+
+
+def anatomy(seed):
+    """Whole Hounsfield units of a scan, (slice, row, column)."""
+    return np.random.default_rng(seed).integers(-250, 330, (DEPTH, HEIGHT, WIDTH)).astype(np.int16)
+
+
+def band_of(values, seed):
+    """A band about the windowed values that misses many."""
+    rng, unit = np.random.default_rng(seed), to_unit(values).astype(np.float32)
+    centre = unit + 0.05 * rng.standard_normal(unit.shape).astype(np.float32)
+    return {"lower": centre - np.float32(0.05), "upper": centre + np.float32(0.05)}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Scans to calibrate on as NIfTI and as DICOM, with bands as arrays; one scan more in both, and its band."""
+    folder = tmp_path_factory.mktemp("medical")
+    values, bands = [anatomy(i) for i in range(SCANS)], []
+    for i, x in enumerate(values):
+        write_nifti(folder / "nifti" / f"scan{i:02}.nii.gz", x)
+        write_dicom(folder / "dicom" / f"{i:02}", x, series=f"1.2.{i + 10}", patient=f"P{i:02}")
+        bands.append(band_of(x, 100 + i))
+    np.savez(folder / "bands.npz", **{part: np.concatenate([b[part] for b in bands]) for part in ("lower", "upper")})
+    new = anatomy(99)
+    write_nifti(folder / "new.nii.gz", new, axes="RAS", slope=2.0, intercept=-1.0)
+    write_dicom(folder / "new", new, series="1.2.99", patient="P99")
+    np.savez(folder / "new.npz", **band_of(new, 199))
+    done("calibrate", folder / "nifti", folder / "bands.npz", *RISK, "--out", folder / "cal.safetensors")
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["nifti", "dicom"])
+def test_a_scan_is_a_unit(files, tmp_path, kind):
+    out = tmp_path / "cal.safetensors"
+    record = done("calibrate", files / kind, files / "bands.npz", *RISK, "--out", out)["record"]
+    assert record["images"] == SCANS * DEPTH
+    assert record["units"] == SCANS - 3  # an eighth fits
+    assert out.read_bytes() == (files / "cal.safetensors").read_bytes()  # the same anatomy in both formats
+    said = done("calibrate", files / kind, files / "bands.npz", *RISK, "--units", "each", "--out", out, "--force")
+    assert said["record"]["units"] == 0
+
+
+def test_one_scan_is_not_enough(files, tmp_path):
+    result = call("calibrate", files / "new.nii.gz", files / "new.npz", *RISK, "--out", tmp_path / "cal.safetensors")
+    assert result.exit_code == 1
+    assert "give more images" in flat(result.stderr)
+
+
+def test_nifti_maps_lie_on_the_scan(files, tmp_path):
+    words = "apply", files / "cal.safetensors", files / "new.npz", "--like", files / "new.nii.gz"
+    said = done(*words, "--out", tmp_path / "map.nii.gz")
+    assert said["file"] == str(tmp_path / "map_lower.nii.gz")
+    scan = nibabel.load(files / "new.nii.gz")
+    maps = {part: nibabel.load(tmp_path / f"map_{part}.nii.gz") for part in ("lower", "upper", "length")}
+    for image in maps.values():
+        np.testing.assert_allclose(image.affine, scan.affine)
+        assert image.shape == scan.shape
+        assert image.header["qform_code"] == scan.header["qform_code"]
+        assert image.header["sform_code"] == scan.header["sform_code"]
+    done(*words, "--out", tmp_path / "array.npz")  # the same intervals between 0 and 1
+    arrays = np.load(tmp_path / "array.npz")
+    truth = np.asarray(scan.dataobj)
+    covered = (maps["lower"].get_fdata() <= truth) & (truth <= maps["upper"].get_fdata())
+    inside = (truth > -160) & (truth < 240)  # a window says nothing about values beyond it
+    unit = open_images(files / "new.nii.gz").pixels
+    held = (arrays["lower"] <= unit) & (unit <= arrays["upper"])
+    assert covered[inside].sum() >= held[(unit > 0) & (unit < 1)].sum() > 50
+    np.testing.assert_allclose(
+        maps["length"].get_fdata().mean(), 400 * (arrays["upper"] - arrays["lower"]).mean(), rtol=1e-3
+    )
+    # the maps are intervals, and the scan is their truth
+    both = [done("evaluate", files / "new.nii.gz", tmp_path / name)["risk"] for name in ("map.nii.gz", "array.npz")]
+    assert both[0] == pytest.approx(both[1], abs=0.01)
+    assert not leftovers(tmp_path)
+    result = call(*words, "--out", tmp_path / "map.nii.gz")
+    assert result.exit_code == 2
+    assert "map_length.nii.gz exists" in flat(result.stderr)
+
+
+def test_dicom_maps_lie_on_the_series(files, tmp_path):
+    words = "apply", files / "cal.safetensors", files / "new.npz", "--like", files / "new", "--out", tmp_path / "maps"
+    done(*words)
+    scan = {file.ImagePositionPatient[2]: file for file in map(pydicom.dcmread, (files / "new").iterdir())}
+    truth = np.stack([scan[z].pixel_array * 1.0 - 1024 for z in sorted(scan)])
+    maps = {}
+    for part in ("lower", "upper", "length"):
+        series = [pydicom.dcmread(file) for file in (tmp_path / "maps" / part).iterdir()]
+        found = {file.ImagePositionPatient[2]: file for file in series}
+        assert found.keys() == scan.keys()
+        for z, file in found.items():
+            for name in (
+                "ImagePositionPatient",
+                "ImageOrientationPatient",
+                "PixelSpacing",
+                "PatientID",
+                "StudyInstanceUID",
+            ):
+                assert file[name].value == scan[z][name].value, name
+            assert file.SOPClassUID == pydicom.uid.SecondaryCaptureImageStorage
+        maps[part] = np.stack(
+            [
+                found[z].pixel_array * float(found[z].RescaleSlope) + float(found[z].RescaleIntercept)
+                for z in sorted(found)
+            ]
+        )
+    covered = (maps["lower"] <= truth) & (truth <= maps["upper"])
+    inside = (truth > -160) & (truth < 240)
+    done(*words[:3], "--out", tmp_path / "array.npz")
+    arrays, unit = np.load(tmp_path / "array.npz"), to_unit(truth)
+    held = (arrays["lower"] <= unit) & (unit <= arrays["upper"])
+    assert (covered | ~held)[inside].all()
+    np.testing.assert_allclose(maps["upper"] - maps["lower"], maps["length"], atol=1e-6)
+    risk = done("evaluate", files / "new", tmp_path / "maps")["risk"]
+    assert risk == pytest.approx(done("evaluate", files / "new", tmp_path / "array.npz")["risk"], abs=0.01)
+    result = call(*words, "--force")
+    assert result.exit_code == 0, result.output
+
+
+def test_bands_may_be_nifti_too(files, tmp_path):
+    """Bands in Hounsfield units beside the scan: they keep their own geometry."""
+    folder = tmp_path / "band"
+    new = anatomy(99)
+    write_nifti(folder / "lower.nii.gz", new - 20)
+    write_nifti(folder / "upper.nii.gz", new + 20)
+    done("apply", files / "cal.safetensors", folder, "--out", tmp_path / "map.nii.gz")
+    np.testing.assert_allclose(nibabel.load(tmp_path / "map_upper.nii.gz").affine, LPS)
+    said = done("evaluate", files / "new.nii.gz", folder, "--calibration", files / "cal.safetensors")
+    assert said["risk"] == 0
+    assert said["evaluation"]["risk_interval"] == [None, None]  # one unit
+
+
+def test_several_scans_go_into_several_maps_and_back(files, tmp_path):
+    done(
+        "apply",
+        files / "cal.safetensors",
+        files / "bands.npz",
+        "--like",
+        files / "nifti",
+        "--out",
+        tmp_path / "m.nii.gz",
+    )
+    assert len(list(tmp_path.glob("m_scan*_lower.nii.gz"))) == SCANS
+    said = done("evaluate", files / "nifti", tmp_path / "m.nii.gz")
+    assert len(said["evaluation"]["units"]) == SCANS
+    assert said["risk"] < 0.2
+
+
+def test_values_may_stay_as_they_are(files, tmp_path):
+    raw = np.concatenate([anatomy(i) for i in range(SCANS)]).astype(np.float32)
+    rng = np.random.default_rng(0)
+    centre = raw + 20 * rng.standard_normal(raw.shape).astype(np.float32)
+    np.savez(tmp_path / "raw.npz", lower=centre - 20, upper=centre + 20)
+    words = files / "nifti", tmp_path / "raw.npz", *RISK, "--raw", "--limits", -1024, 3071
+    said = done("calibrate", *words, "--out", tmp_path / "cal.safetensors")
+    assert said["bound"] < 0.2
+    result = call("calibrate", *words[:-3], "--out", tmp_path / "other.safetensors")  # limits 0 and 1
+    assert result.exit_code == 2
+    assert "set limits" in flat(result.stderr)
+
+
+def test_the_shape_of_another_scan_is_refused(files, tmp_path):
+    words = "apply", files / "cal.safetensors", files / "bands.npz", "--like", files / "new.nii.gz"
+    result = call(*words, "--out", tmp_path / "m.nii.gz")
+    assert result.exit_code == 2
+    assert "they must agree" in flat(result.stderr)
+    assert not list(tmp_path.iterdir())

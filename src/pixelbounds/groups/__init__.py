@@ -7,7 +7,7 @@ belong to different groups (`sided`): a miss is at one end only, so risks add.
 
 positions.py    one label per pixel position: quantiles of the loss, multi-Otsu, a user's partition, a segmentation
 features.py     bins of band width, level and room to the limits, in products
-learned.py      bins of a predicted quantile of the shortfall
+learned.py      bins of a predicted quantile of the shortfall, and of the room to the limits
 """
 
 from .contract import Grouping, all_entries, load_grouping

@@ -77,7 +77,7 @@ class BandGroups(Grouping):
 
 
 def fit_band_groups(
-    pairs: Pairs, images: Array, *, width: int = 12, room: int = 6, level: int = 1, side: bool = True
+    pairs: Pairs, images: Array, *, width: int = 16, room: int = 8, level: int = 1, side: bool = True
 ) -> BandGroups:
     """Bins of width, room and level (1: leave it out), for each side apart or not, cut on the fitting images."""
     check_fitting(pairs, images)

@@ -1,13 +1,16 @@
 """Groups by the widening that an end is likely to need.
 
-A gradient-boosted model predicts a high quantile of each end's shortfall from features known at test time; the groups
-are bins of the prediction, for each side apart. The model is fitted on one half of the fitting images and the bins on
-all of them. Validity never depends on the quality of the fit. The model is stored as LightGBM's text, not pickled.
+A gradient-boosted model predicts an upper quantile of each end's shortfall from features known at test time. The groups
+are bins of the prediction, for each side apart, and within each of them bins of the room that the end has to its limit:
+two numbers tell more of a tail than one, and near a limit widening costs little. The trees are few and coarse, since
+pixels of one image are alike and fitting images are few. Validity never depends on the quality of the fit. The model is
+stored as LightGBM's text, not pickled.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import isfinite
 from typing import Any, ClassVar
 
@@ -20,7 +23,7 @@ from ..kernels import LOWER, UPPER
 from ..pairs import Block, Pairs
 from .contract import Grouping, State, all_entries, check_fitting
 
-_ROWS = 400_000  # ends used to fit the model
+_ROWS = 300_000  # ends used to fit the model
 _LARGE = 1e30  # stands for an end that no widening moves
 
 
@@ -36,8 +39,8 @@ def lightgbm() -> Any:
     return module
 
 
-def feature_maps(block: Block) -> list[Array]:
-    """Images known at test time from which the model predicts: each (n * pixels,), the same for both sides."""
+def feature_maps(block: Block) -> tuple[list[Array], list[Array]]:
+    """Images known at test time from which the model predicts, (n * pixels,) each: alike for both sides, and signed."""
     lower, upper = (x.reshape(block.band.shape).astype(np.float32) for x in block.clipped())
     width, level = upper - lower, (upper + lower) / 2
     axes = spatial_axes(width)
@@ -52,31 +55,44 @@ def feature_maps(block: Block) -> list[Array]:
     near, far = smooth(level, 3), smooth(level, 9)
     mean = width.reshape(len(block), -1).mean(axis=1, dtype=np.float64)
     image = np.broadcast_to(mean.astype(np.float32).reshape((-1, *[1] * (width.ndim - 1))), width.shape)
-    maps = [width, level, smooth(width, 3), smooth(width, 9), near, far, level - near, level - far, gradient,
-            smooth(gradient, 3), image]  # fmt: skip
+    alike = [width, level, smooth(width, 3), smooth(width, 9), near, far, gradient, smooth(gradient, 3), image]
+    signed = [level - near, level - far]
     for extra in [] if block.features is None else np.moveaxis(block.features.astype(np.float32), 1, 0):
-        maps += [extra, smooth(extra, 3), extra - level]
-    return [np.ascontiguousarray(x).reshape(-1) for x in maps]
+        alike += [extra, smooth(extra, 3)]
+        signed.append(extra - level)
+    first, second = ([np.ascontiguousarray(x).reshape(-1) for x in maps] for maps in (alike, signed))
+    return first, second
 
 
-def feature_rows(maps: list[Array], block: Block, entry: Array, side: Array) -> Array:
-    """Rows of features for some ends: (e, columns) float32; the last columns are the rooms and the side."""
-    columns = [x[entry] for x in maps]
-    if all(isfinite(limit) for limit in block.limits):
-        lower, upper = block.clipped(entry)
-        rooms = lower - block.limits[0], block.limits[1] - upper
-        columns += [np.where(side == LOWER, *rooms), np.where(side == LOWER, *rooms[::-1])]
-    columns.append(side)
+def rooms_of(block: Block, entry: Array, side: Array) -> tuple[Array, Array] | None:
+    """Room from some ends to their own limit, and from the opposite ends to theirs: (e,) each; None without limits."""
+    if not all(isfinite(limit) for limit in block.limits):
+        return None
+    lower, upper = block.clipped(entry)
+    rooms = lower - block.limits[0], block.limits[1] - upper
+    return np.where(side == LOWER, *rooms), np.where(side == LOWER, *rooms[::-1])
+
+
+def feature_rows(block: Block, entry: Array, side: Array) -> Array:
+    """Rows of features for some ends: (e, columns) float32; signed ones point outward: both sides teach alike."""
+    alike, signed = feature_maps(block)
+    outward = np.where(side == LOWER, np.float32(-1), np.float32(1))
+    columns = [x[entry] for x in alike] + [x[entry] * outward for x in signed]
+    columns += [*(rooms_of(block, entry, side) or ()), side]
     return np.stack([c.astype(np.float32) for c in columns], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
 class LearnedGroups(Grouping):
-    """Bins of a predicted shortfall: the model's text, and the inner edges of the bins of each side."""
+    """Bins of a predicted shortfall, and of the room within each: the model's text and the inner edges of the bins.
+
+    `room_edges` has a row for each bin of the prediction, lower ends first, filled up with infinity.
+    """
 
     model: str
     lower_edges: Array
     upper_edges: Array
+    room_edges: Array
     features: int = 0
     kind: ClassVar[str] = "learned"
     sided: ClassVar[bool] = True
@@ -85,7 +101,12 @@ class LearnedGroups(Grouping):
     @property
     def count(self) -> int:
         """Bins of both sides."""
-        return len(self.lower_edges) + len(self.upper_edges) + 2
+        return int(self._first[-1])
+
+    @cached_property
+    def _first(self) -> Array:
+        """Number of the first group of every bin of the prediction, and of all groups: (bins + 1,)."""
+        return np.append(0, np.cumsum(np.isfinite(self.room_edges).sum(axis=1) + 1))
 
     def check(self, block: Block) -> None:
         """As many further images as the model was fitted with."""
@@ -102,15 +123,21 @@ class LearnedGroups(Grouping):
             return np.zeros(0)
         if not self._booster:
             self._booster.append(lightgbm().Booster(model_str=self.model))
-        rows = feature_rows(feature_maps(block), block, entry, side)
+        rows = feature_rows(block, entry, side)
         return np.asarray(self._booster[0].predict(rows, num_threads=1), np.float64)
 
     def at(self, block: Block, entry: Array, side: Array) -> Array:
-        """Bin of the prediction, lower ends first."""
-        value = self.predict(block, entry, side)
-        offset = len(self.lower_edges) + 1
+        """Bin of the prediction, lower ends first, and within it of the room."""
+        place = self._bin(self.predict(block, entry, side), side)
+        group, rooms = self._first[place], rooms_of(block, entry, side)
+        if rooms is not None:
+            for edges in self.room_edges.T:
+                group = group + (edges[place] < rooms[0])
+        return group.astype(np.int32)
+
+    def _bin(self, value: Array, side: Array) -> Array:
         lower, upper = np.searchsorted(self.lower_edges, value), np.searchsorted(self.upper_edges, value)
-        return np.where(side == UPPER, offset + upper, lower).astype(np.int32)
+        return np.where(side == UPPER, len(self.lower_edges) + 1 + upper, lower)
 
     def state(self) -> State:
         """Model text and edges."""
@@ -118,6 +145,7 @@ class LearnedGroups(Grouping):
             "model": np.frombuffer(self.model.encode(), np.uint8),
             "lower_edges": self.lower_edges,
             "upper_edges": self.upper_edges,
+            "room_edges": self.room_edges,
         }
         return {"features": self.features}, arrays
 
@@ -125,7 +153,8 @@ class LearnedGroups(Grouping):
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> LearnedGroups:
         """From model text and edges."""
         model = arrays["model"].tobytes().decode()
-        return cls(model, arrays["lower_edges"], arrays["upper_edges"], int(meta["features"]))
+        lower, upper, room = (arrays[f"{name}_edges"] for name in ("lower", "upper", "room"))
+        return cls(model, lower, upper, room, int(meta["features"]))
 
 
 def end_shortfalls(family: Family, truth: Array, block: Block) -> Array:
@@ -149,41 +178,57 @@ def fit_learned_groups(
     images: Array,
     rng: np.random.Generator,
     *,
-    bins_per_side: int = 32,
-    quantile: float = 0.85,
-    trees: int = 60,
+    bins_per_side: int = 16,
+    room: int = 8,
+    quantile: float = 0.75,
+    trees: int = 50,
 ) -> LearnedGroups:
-    """Fit the model on half of the fitting images and cut its predictions into bins on all of them."""
+    """Fit the model on pixels of the fitting images, and cut predictions and rooms into bins that hold equally many."""
     check_fitting(pairs, images)
     check_count(bins_per_side, "k", most=2**15)
+    check_count(room, "room", most=2**10)
     check_count(trees, "trees", most=10_000)
     if not 0.001 <= check_open_unit(quantile, "quantile") <= 0.999:
-        raise ValueError(f"quantile is {quantile}; it must lie in [0.001, 0.999], for example 0.85")
+        raise ValueError(f"quantile is {quantile}; it must lie in [0.001, 0.999], for example 0.75")
     rng = check_generator(rng, "rng")
     booster_of = lightgbm()
-    teaching = np.sort(rng.permutation(images)[: max(1, len(images) // 2)])
-    share = min(1.0, _ROWS / (2.0 * len(teaching) * pairs.image_size))
-    seeds = {int(i): int(s) for i, s in zip(teaching, rng.integers(2**63, size=len(teaching)), strict=True)}
+    share = min(1.0, _ROWS / (2.0 * len(images) * pairs.image_size))
+    seeds = rng.integers(2**63, size=len(images))
 
-    def sample(truth: Array, block: Block, at: int) -> tuple[Array, Array]:
+    def sample(truth: Array, block: Block, seed: int) -> tuple[Array, Array]:
         entry, side = all_entries(block)
-        keep = np.random.default_rng(seeds[at]).random(len(entry)) < share
+        keep = np.random.default_rng(seed).random(len(entry)) < share
         keep[0] = True
-        rows = feature_rows(feature_maps(block), block, entry[keep], side[keep])
-        return rows, end_shortfalls(pairs.family, truth, block)[keep]
+        return feature_rows(block, entry[keep], side[keep]), end_shortfalls(pairs.family, truth, block)[keep]
 
-    parts = [sample(*pairs.gather(teaching[i : i + 1]), int(teaching[i])) for i in range(len(teaching))]
+    parts = [sample(*pairs.gather(images[i : i + 1]), int(seed)) for i, seed in enumerate(seeds)]
     rows, target = (np.concatenate(part) for part in zip(*parts, strict=True))
     parameters = {
-        "objective": "quantile", "alpha": quantile, "num_leaves": 31, "learning_rate": 0.1, "min_data_in_leaf": 50,
-        "max_bin": 127, "verbose": -1, "deterministic": True, "force_row_wise": True, "seed": 0, "num_threads": 1,
+        "objective": "quantile", "alpha": quantile, "num_leaves": 15, "learning_rate": 0.1, "max_bin": 127,
+        "min_data_in_leaf": max(20, min(1000, len(rows) // 300)), "verbose": -1, "deterministic": True,
+        "force_row_wise": True, "seed": 0, "num_threads": 1,
     }  # fmt: skip
     booster = booster_of.train(parameters, booster_of.Dataset(rows, target), num_boost_round=trees)
     features = 0 if pairs.features is None else int(pairs.features.shape[1])
-    blank = LearnedGroups(booster.model_to_string(), np.empty(0), np.empty(0), features)
-    values = pairs.over_blocks(lambda truth, block: blank.predict(block, *all_entries(block)).reshape(2, -1), images)
-    lower, upper = np.concatenate(list(values), axis=1)
-    return LearnedGroups(blank.model, _edges(lower, bins_per_side), _edges(upper, bins_per_side), features)
+    none = np.empty(0)
+    blank = LearnedGroups(booster.model_to_string(), none, none, np.empty((2, 0)), features)
+
+    def known(truth: Array, block: Block) -> Array:
+        ends = all_entries(block)
+        rooms = rooms_of(block, *ends)
+        value = blank.predict(block, *ends)
+        return np.stack([value, np.zeros(len(value)) if rooms is None else rooms[0]]).reshape(2, 2, -1)
+
+    value, space = np.concatenate(list(pairs.over_blocks(known, images)), axis=2)
+    edges = [_edges(of_side, bins_per_side) for of_side in value]
+    spaces = []
+    for of_side, own, free in zip(value, edges, space, strict=True):
+        place = np.searchsorted(own, of_side)
+        spaces += [_edges(free[place == b], room) for b in range(len(own) + 1)]
+    room_edges = np.full((len(spaces), max(len(row) for row in spaces)), np.inf)
+    for row, cuts in zip(room_edges, spaces, strict=True):
+        row[: len(cuts)] = cuts
+    return LearnedGroups(blank.model, edges[0], edges[1], room_edges, features)
 
 
 def _edges(values: Array, count: int) -> Array:

@@ -1,8 +1,16 @@
-"""Train the networks of the paper on real images and reduce their output to bands: python -m benchmarks.gpu.posterior.
+"""Train the networks of the paper and reduce their output to the material of its experiments, on a GPU.
 
-Reads an npz with uint8 images (`faces`, or `ct` with `scan`, the scan of each slice), splits by scan, trains the score
-network, the quantile regressor and N-Conffusion, draws m + 1 posterior samples per held-out image, and writes float16
-arrays in units of [0, 1], rounded outward, and figures as JSON. Needs torch, numpy and safetensors only.
+    python -m benchmarks.gpu.posterior phantom phantoms --data local/phantom64.npz --out .       # at home
+    python -m benchmarks.gpu.posterior faces score --out DIR        # score network, samples, N-Conffusion
+    python -m benchmarks.gpu.posterior faces regressor --out DIR    # quantile regression, MC-Dropout
+    python -m benchmarks.gpu.posterior faces collect --out DIR --folder local/faces64     # back home: one folder
+
+The first two may share a GPU: while one compiles, the other computes. They write a few npz files as they go, float16 in
+units of [0, 1], ends rounded outward, and need torch, numpy and safetensors only. `collect` adds truth and observation.
+
+Images are read from an npz: `faces`, or `ct` with `scan`, the scan of each slice, or the parts of phantoms. Held-out
+images, and whole scans, are disjoint from those that train. The 768 images per data set on which this project's own
+defaults were settled (`development`) are never held out.
 """
 
 from __future__ import annotations
@@ -10,42 +18,215 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from pixelbounds.diffusion import VESDE, NCSNpp, Reduction, configuration, denoise, sample
+from pixelbounds.diffusion import VESDE, NCSNpp, NetworkConfig, Reduction, configuration, denoise, sample
 from pixelbounds.diffusion.batches import some_rotations
 from pixelbounds.diffusion.checkpoint import save_network
 from pixelbounds.diffusion.regression import conffusion, dropout_passes, predict, quantile_loss, regressor
 from pixelbounds.diffusion.runs import progress_bar
-from pixelbounds.diffusion.training import Settings, train
+from pixelbounds.diffusion.training import Settings, score_matching, train
 
-# faces live in [-1, 1], CT in [0, 1], as in the paper; sigma_0 is a deviation (the paper's text has 0.4 as a variance)
+
+@dataclass(frozen=True)
+class Data:
+    """What is known of a data set; sigma_0 is a deviation (the paper's text has 0.4 as a variance)."""
+
+    limits: tuple[float, float]
+    sigma_max: float
+    sigma_0: float
+    miscoverage: str
+    deviation: float
+    network: dict[str, Any]
+
+
+# faces live in [-1, 1], CT in [0, 1], as in the paper
 DATA = {
-    "faces": {"limits": (-1.0, 1.0), "sigma_max": 90.0, "sigma_0": 1.0, "miscoverage": 0.1, "deviation": 0.5},
-    "ct": {"limits": (0.0, 1.0), "sigma_max": 1.0, "sigma_0": 0.4, "miscoverage": 0.2, "deviation": 0.25},
+    "faces": Data((-1.0, 1.0), 90.0, 1.0, "0.1", 0.5, {"name": "small", "blocks": 2}),
+    "ct": Data((0.0, 1.0), 1.0, 0.4, "0.2", 0.25, {"name": "small", "blocks": 2}),
+    "phantom": Data((0.0, 1.0), 1.0, 0.2, "0.2", 0.25, {"name": "tiny"}),
 }
-SAMPLES = 128
+PHANTOM_SEED = 2023  # numbers from 0 are held out, those from 100,000 train, those from 200,000 fine-tune
+PHANTOM_FIRST = {"held_out": 0, "train": 100_000, "tune": 200_000}
 
 
-def splits(name: str, data: dict[str, np.ndarray], rng: np.random.Generator, count: int) -> dict[str, np.ndarray]:
-    """Images to train on, to fine-tune on, and to hold out; CT by scan, the held-out slices spread over the scans."""
+# ---------------------------------------------------------------- images
+
+
+def splits(name: str, data: Any, count: int) -> dict[str, np.ndarray]:
+    """Numbers of the images to train on, to fine-tune on and to hold out; whole scans where there are scans."""
+    rng = np.random.default_rng(1)
     if name == "faces":
-        order = rng.permutation(len(data["faces"]))
-        return {"train": np.sort(order[2500:]), "tune": np.sort(order[1500:2500]), "held_out": np.sort(order[:count])}
+        total = len(data["faces"])
+        development = np.random.default_rng(0).permutation(total)[:768]
+        others = rng.permutation(np.setdiff1d(np.arange(total), development))
+        out, tune = others[:1500], others[1500:2500]
+        return {"held_out": np.sort(out[:count]), "tune": np.sort(tune), "train": _others(total, out, tune)}
     scan = data["scan"]
-    scans = rng.permutation(scan.max() + 1)
-    out, tune = scans[: round(0.4 * len(scans))], scans[round(0.4 * len(scans)) : round(0.53 * len(scans))]
-    turns = []  # slices in random order within a scan; take one of each scan in turn
+    total = int(scan.max()) + 1
+    share = round(0.4 * total)
+    development = np.random.default_rng(0).permutation(total)[:share]
+    others = rng.permutation(np.setdiff1d(np.arange(total), development))
+    out = others[:share]
+    tune = rng.permutation(_others(total, out))[: round(0.13 * total)]
+    turns = []  # slices in random order within a scan; one of each scan in turn
     for s in out:
-        mine = rng.permutation(np.flatnonzero(scan == s))
-        turns += [(turn, int(image)) for turn, image in enumerate(mine)]
-    chosen = [image for _, image in sorted(turns)][:count]
-    train_on = ~np.isin(scan, np.concatenate([out, tune]))
-    return {"train": np.flatnonzero(train_on), "tune": np.flatnonzero(np.isin(scan, tune)), "held_out": np.sort(chosen)}
+        turns += [(turn, int(image)) for turn, image in enumerate(rng.permutation(np.flatnonzero(scan == s)))]
+    chosen = np.sort([image for _, image in sorted(turns)][:count])
+    of = {"tune": np.isin(scan, tune), "train": ~np.isin(scan, np.concatenate([out, tune]))}
+    return {"held_out": chosen} | {part: np.flatnonzero(mask) for part, mask in of.items()}
+
+
+def _others(total: int, *taken: np.ndarray) -> np.ndarray:
+    return np.setdiff1d(np.arange(total), np.concatenate(taken))
+
+
+def _some_phantoms(first: int, count: int, size: int) -> np.ndarray:
+    from pixelbounds.data.phantom import phantoms
+
+    return phantoms(count, size, PHANTOM_SEED, first=first).images
+
+
+def make_phantoms(options: argparse.Namespace) -> None:
+    """Phantoms of every part into an npz, at home: the training images in 8 bits, the held-out ones as they are."""
+    counts, out = {"held_out": options.images, "train": options.phantoms, "tune": 1024}, {}
+    for part, count in counts.items():
+        starts = range(PHANTOM_FIRST[part], PHANTOM_FIRST[part] + count, 128)
+        sizes = [min(128, PHANTOM_FIRST[part] + count - start) for start in starts]
+        with get_context("fork").Pool() as pool:
+            made = pool.starmap(partial(_some_phantoms, size=options.size), zip(starts, sizes, strict=True))
+        images = np.concatenate(made)
+        out[part] = images if part == "held_out" else (images * 255).round().astype(np.uint8)
+    np.savez_compressed(options.data, **out)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Images of each part, uint8 or float32 in [0, 1], the numbers of the held-out ones, and their units."""
+
+    train: np.ndarray
+    tune: np.ndarray
+    held_out: np.ndarray
+    numbers: dict[str, np.ndarray]
+    unit: np.ndarray
+
+    @property
+    def truth(self) -> np.ndarray:
+        """The held-out images as float32 in [0, 1]."""
+        return self.held_out.astype(np.float32) / (255 if self.held_out.dtype == np.uint8 else 1)
+
+
+def pictures(name: str, options: argparse.Namespace) -> Pictures:
+    """The images of a data set."""
+    data = np.load(options.data)
+    if name == "phantom":
+        made = {part: data[part] for part in PHANTOM_FIRST}
+        return Pictures(**made, numbers={}, unit=np.arange(len(made["held_out"])))
+    numbers, images = splits(name, data, options.images), data[name]
+    unit = data["scan"][numbers["held_out"]] if "scan" in data and name == "ct" else np.arange(len(numbers["held_out"]))
+    return Pictures(**{part: images[index] for part, index in numbers.items()}, numbers=numbers, unit=unit)
+
+
+def observe(truth: np.ndarray, data: Data) -> np.ndarray:
+    """Noisy views of images in [0, 1], in the limits of the data set, float32."""
+    low, high = data.limits
+    noise = np.random.default_rng(2).standard_normal(truth.shape, dtype=np.float32)
+    return truth * np.float32(high - low) + np.float32(low) + np.float32(data.sigma_0) * noise
+
+
+# ---------------------------------------------------------------- what is kept
+
+
+class Run:
+    """One process's share of the work: networks that it trains, arrays and figures that it keeps."""
+
+    def __init__(self, name: str, options: argparse.Namespace) -> None:
+        self.name, self.options, self.data = name, options, DATA[name]
+        self.out = Path(options.out)
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.pictures = pictures(name, options)
+        self.truth, self.y = self.pictures.truth, observe(self.pictures.truth, self.data)
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.sde = VESDE(0.01, self.data.sigma_max)
+        self.figures: dict[str, Any] = {
+            "data": name, "torch": torch.__version__, "sigma_0": self.data.sigma_0, "limits": self.data.limits,
+            "device": torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu",
+            "images": {part: len(getattr(self.pictures, part)) for part in ("train", "tune", "held_out")},
+        }  # fmt: skip
+        torch.manual_seed(0)
+
+    def network(self, dropout: float) -> NetworkConfig:
+        """The configuration, with as much dropout as a use of it asks for."""
+        changes = dict(self.data.network)
+        return configuration(changes.pop("name"), size=self.truth.shape[-1], dropout=dropout, **changes)
+
+    def fit(self, what: str, network: torch.nn.Module, on: np.ndarray, seconds: float, rate: float, loss: Any) -> Any:
+        """Train a network for some seconds after its first step, which compiles it."""
+        settings = Settings(
+            seconds=seconds, batch=self.options.batch, learning_rate=rate, warmup=200, sigma_top=self.top,
+            augment=some_rotations, compile=self.options.compile, checkpoint_every=10**9, log_every=200,
+        )  # fmt: skip
+        if self.options.compile:
+            check_one_graph(network, self.truth.shape[-1])
+        begin = time.monotonic()
+        done = train(
+            network, on, loss, sde=self.sde, settings=settings, limits=self.data.limits, device=self.device,
+            held_out=self.pictures.held_out, progress=progress_bar(seconds=seconds),
+        )  # fmt: skip
+        self.say(what, {**done.last, "wall_seconds": round(time.monotonic() - begin, 1),
+                        "parameters": sum(p.numel() for p in network.parameters())})  # fmt: skip
+        return done.network
+
+    @property
+    def top(self) -> float:
+        """The largest noise level of training: sampling never goes above sigma_0."""
+        return min(1.1 * self.data.sigma_0, self.data.sigma_max)
+
+    def unit(self, x: torch.Tensor | np.ndarray) -> np.ndarray:
+        """Images in [0, 1] units, (n, h, w)."""
+        low, high = self.data.limits
+        array = x.float().cpu().numpy() if isinstance(x, torch.Tensor) else x
+        return (array.reshape(self.truth.shape) - low) / (high - low)
+
+    def keep(self, file: str, **arrays: np.ndarray) -> None:
+        """Write some arrays as float16, with the figures so far."""
+        text = np.array(json.dumps(self.figures))
+        np.savez(
+            self.out / f"{self.name}-{file}.npz", figures=text, **{k: v.astype(np.float16) for k, v in arrays.items()}
+        )
+
+    def say(self, what: str, figures: dict[str, Any]) -> None:
+        """Remember some figures and print them."""
+        self.figures[what] = figures
+        print(self.name, what, json.dumps(figures), flush=True)
+
+    def psnr(self, estimate: np.ndarray) -> float:
+        """Peak signal-to-noise ratio of estimates clipped to [0, 1], in dB, mean over images."""
+        error = ((np.clip(estimate, 0, 1) - self.truth) ** 2).reshape(len(self.truth), -1).mean(axis=1)
+        return float((-10 * np.log10(error)).mean())
+
+    def before_control(self, lower: np.ndarray, upper: np.ndarray) -> dict[str, float]:
+        """Miss rate and mean length of a band clipped to [0, 1], before any risk control."""
+        low, high = np.clip(lower, 0, 1), np.clip(upper, 0, 1)
+        missed = (self.truth < low) | (self.truth > high)
+        return {"miss_rate": float(missed.mean()), "mean_length": float(np.maximum(high - low, 0).mean())}
+
+
+def check_one_graph(network: torch.nn.Module, size: int) -> None:
+    """Refuse a network that falls into several graphs when compiled: that was four times slower, and silent."""
+    x, sigma = torch.zeros(2, 1, size, size), torch.ones(2)
+    torch.compile(network, backend="aot_eager", fullgraph=True)(x, sigma).sum().backward()
+    network.zero_grad()
+    torch.compiler.reset()
 
 
 def outward(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -55,149 +236,128 @@ def outward(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return low, np.where(high.astype(np.float32) < upper, np.nextafter(high, np.float16(np.inf)), high)
 
 
-def psnr(x: np.ndarray, estimate: np.ndarray) -> float:
-    """Peak signal-to-noise ratio of estimates clipped to [0, 1], in dB, mean over images."""
-    error = ((np.clip(estimate, 0, 1) - x) ** 2).reshape(len(x), -1).mean(axis=1)
-    return float((-10 * np.log10(error)).mean())
+# ---------------------------------------------------------------- the two processes
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", choices=DATA)
-    parser.add_argument("--data", default="local/data64.npz")
-    parser.add_argument("--out", required=True, help="folder for what is small enough to keep")
-    parser.add_argument("--rest", required=True, help="folder for the baselines' arrays and the networks")
-    parser.add_argument("--network", default="small")
-    parser.add_argument("--images", type=int, default=768)
-    parser.add_argument("--samples", type=int, default=SAMPLES)
-    parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--score-seconds", type=float, default=200)
-    parser.add_argument("--regressor-seconds", type=float, default=100)
-    parser.add_argument("--tune-seconds", type=float, default=30)
-    parser.add_argument("--steps", type=int, default=None, help="of the sampler")
-    parser.add_argument("--no-compile", action="store_true")
-    parser.add_argument(
-        "--only-score", action="store_true", help="leave the regressor, MC-Dropout and N-Conffusion out"
-    )
-    options = parser.parse_args()
-    chosen = DATA[options.name]
-    low, high = limits = chosen["limits"]
-    out, rest = Path(options.out), Path(options.rest)
-    out.mkdir(parents=True, exist_ok=True)
-    rest.mkdir(parents=True, exist_ok=True)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    data = np.load(options.data)
-    rng = np.random.default_rng(0)
-    split = splits(options.name, data, rng, options.images)
-    images = data[options.name]
-    size = images.shape[-1]
-    sde, sigma = VESDE(0.01, chosen["sigma_max"]), chosen["sigma_0"]
-    top = min(1.1 * sigma, chosen["sigma_max"])
-    torch.manual_seed(0)
-    figures: dict[str, object] = {
-        "data": options.name,
-        "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
-        "torch": torch.__version__,
-        "sigma_0": sigma,
-        "limits": limits,
-        "counts": {part: len(numbers) for part, numbers in split.items()},
-    }
-
-    def settings(seconds: float, rate: float, warmup: int) -> Settings:
-        return Settings(
-            seconds=seconds, batch=options.batch, learning_rate=rate, warmup=warmup, sigma_top=top,
-            augment=some_rotations, compile=not options.no_compile, checkpoint_every=10**9, log_every=100,
-        )  # fmt: skip
-
-    def fit(
-        what: str, network: torch.nn.Module, on: np.ndarray, seconds: float, rate: float, **loss: object
-    ) -> torch.nn.Module:
-        begin = time.monotonic()
-        done = train(
-            network, images[on], sde=sde, settings=settings(seconds, rate, 200), limits=limits,
-            held_out=images[split["held_out"]], progress=progress_bar(seconds=seconds), device=device, **loss,
-        )  # fmt: skip
-        figures[what] = {"steps": done.step, "seconds": round(time.monotonic() - begin, 1), **done.last}
-        print(what, json.dumps(figures[what]), flush=True)
-        return done.network
-
-    def keep(folder: Path, name: str, array: np.ndarray) -> None:
-        np.save(folder / f"{name}.npy", array)
-
-    config = configuration(options.network, size=size)
-    score = fit("score", NCSNpp(config), split["train"], options.score_seconds, 1e-3)
-    save_network(rest / "score.safetensors", score, sde, "score", dtype=torch.float16)
-    truth = images[split["held_out"]].astype(np.float32) / 255
-    y = truth * (high - low) + low + sigma * rng.standard_normal(truth.shape, dtype=np.float32)
-    observed = torch.from_numpy(y)[:, None].to(device)
-
-    def unit(x: torch.Tensor | np.ndarray) -> np.ndarray:
-        return (np.asarray(x.float().cpu() if isinstance(x, torch.Tensor) else x).reshape(truth.shape) - low) / (
-            high - low
-        )
-
-    np.savez(out / "images.npz", held_out=split["held_out"], train=split["train"], tune=split["tune"],
-             unit=data["scan"][split["held_out"]] if options.name == "ct" else np.arange(len(truth)))  # fmt: skip
-    keep(out, "observation", unit(y).astype(np.float16))
-    a = Fraction(str(chosen["miscoverage"]))
+def score_part(run: Run) -> None:
+    """Score network, m + 1 posterior samples of each held-out image, N-Conffusion."""
+    options, data = run.options, run.data
+    score = run.fit("score", NCSNpp(run.network(0.0)), run.pictures.train, options.seconds, 1e-3, score_matching)
+    if run.name == "phantom":  # phantoms may be shown and shipped
+        save_network(run.out / "score.safetensors", score, run.sde, "score", dtype=torch.float16)
+    a = Fraction(data.miscoverage)
     rank = int((options.samples + 1) * a / 2)
     reduction = Reduction(
         ranks=(rank, options.samples + 1 - rank), probabilities=(float(a / 2), float(1 - a / 2)), held_out=1
     )
-    network = score.eval() if options.no_compile else torch.compile(score.eval())
-    begin = time.monotonic()
-    drawn = list(sample(network, observed, sigma, sde, samples=options.samples, steps=options.steps, reduce=reduction))
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    seconds = time.monotonic() - begin
-    stack = {name: unit(torch.stack([getattr(d, name) for d in drawn]).squeeze()) for name in
+    score.eval()
+    network = torch.compile(score) if options.compile else score
+    observed = torch.from_numpy(run.y)[:, None].to(run.device)
+    begin, clock = time.monotonic(), [0.0]
+
+    def progress(done: int, total: int) -> None:
+        clock[0] = clock[0] or time.monotonic()  # the first batch compiles
+
+    drawn = list(sample(network, observed, data.sigma_0, run.sde, samples=options.samples, steps=options.steps,
+                        reduce=reduction, progress=progress))  # fmt: skip
+    now = time.monotonic()
+    stack = {name: run.unit(torch.stack([getattr(d, name) for d in drawn]).squeeze()) for name in
              ("mean", "lower", "upper", "naive_lower", "naive_upper", "held_out")}  # fmt: skip
-    deviation = torch.stack([d.deviation for d in drawn]).reshape(truth.shape).float().cpu().numpy() / (high - low)
-    keep(out, "lower", outward(stack["lower"], stack["upper"])[0])
-    keep(out, "upper", outward(stack["lower"], stack["upper"])[1])
-    keep(out, "mean", stack["mean"].astype(np.float16))
-    keep(out, "deviation", deviation.astype(np.float16))
-    keep(rest, "fresh", stack["held_out"].astype(np.float16))
-    for name, end in zip(
-        ("naive_lower", "naive_upper"), outward(stack["naive_lower"], stack["naive_upper"]), strict=True
-    ):
-        keep(rest, name, end)
-    fresh = stack["held_out"]
-    within = np.clip(stack["lower"], 0, 1), np.clip(stack["upper"], 0, 1)
-    estimates = torch.cat([denoise(score, part, sigma) for part in observed.split(256)])
-    figures["sampling"] = {
-        "seconds": round(seconds, 1), "samples": len(truth) * (options.samples + 1),
-        "psnr_noisy": psnr(truth, unit(y)), "psnr_denoiser": psnr(truth, unit(estimates)),
-        "psnr_mean": psnr(truth, stack["mean"]),
-        "miss_rate": float(((truth < within[0]) | (truth > within[1])).mean()),
-        "mean_length": float((within[1] - within[0]).mean()),
+    spread = torch.stack([d.deviation for d in drawn]).reshape(run.truth.shape).float().cpu().numpy()
+    deviation = spread / (data.limits[1] - data.limits[0])
+    fresh, estimates = stack["held_out"], [denoise(score, part, data.sigma_0) for part in observed.split(256)]
+    run.say("sampling", {
+        "seconds": round(now - begin, 1), "seconds_after_the_first_batch": round(now - clock[0], 1),
+        "samples": len(run.truth) * (options.samples + 1), "psnr_noisy": run.psnr(run.unit(run.y)),
+        "psnr_denoiser": run.psnr(run.unit(torch.cat(estimates))), "psnr_mean": run.psnr(stack["mean"]),
+        **run.before_control(stack["lower"], stack["upper"]),
         "coverage_of_fresh_draw": float(((fresh >= stack["lower"]) & (fresh <= stack["upper"])).mean()),
         "exact_coverage": float(Fraction(options.samples + 1 - 2 * rank, options.samples + 1)),
-    }  # fmt: skip
-    print("sampling", json.dumps(figures["sampling"]), flush=True)
-    (out / "figures.json").write_text(json.dumps(figures, indent=1))
-    if options.only_score:
-        return
+        "naive": run.before_control(stack["naive_lower"], stack["naive_upper"]),
+    })  # fmt: skip
+    ends = outward(stack["lower"], stack["upper"])
+    naive = outward(stack["naive_lower"], stack["naive_upper"])
+    run.keep("calibrated", lower=ends[0], upper=ends[1])
+    run.keep("naive", naive_lower=naive[0], naive_upper=naive[1])
+    run.keep("moments", mean=stack["mean"], deviation=deviation)
+    run.keep("fresh", fresh=fresh)
+    loss = quantile_loss(float(a))
+    two = run.fit("conffusion", conffusion(score.cpu()), run.pictures.tune, options.tune_seconds, 3e-4, loss)
+    lower, upper = (run.unit(head) for head in predict(two, run.y, data.sigma_0, batch=256))
+    run.say("conffusion_band", run.before_control(lower, upper))
+    if run.name == "phantom":
+        save_network(run.out / "conffusion.safetensors", two, run.sde, "conffusion", dtype=torch.float16)
+    run.keep("fresh", fresh=fresh, conffusion_lower=lower)
+    run.keep("conffusion", conffusion_upper=upper)
 
-    loss = {"loss": quantile_loss(float(a))}
-    three = fit(
-        "regressor",
-        regressor(config, data_deviation=chosen["deviation"]),
-        split["train"],
-        options.regressor_seconds,
-        1e-3,
-        **loss,
-    )
-    for name, head in zip(("qr_lower", "qr_estimate", "qr_upper"), predict(three, y, sigma, batch=256), strict=True):
-        keep(rest, name, unit(head).astype(np.float16))
-    mean, spread = dropout_passes(three, y, sigma, passes=options.samples)
-    keep(rest, "dropout_mean", unit(mean).astype(np.float16))
-    keep(rest, "dropout_deviation", (spread / (high - low)).astype(np.float16))
-    figures["dropout"] = {"mean_deviation": float(spread.mean() / (high - low)), "psnr_mean": psnr(truth, unit(mean))}
-    two = fit("conffusion", conffusion(score.cpu()), split["tune"], options.tune_seconds, 3e-4, **loss)
-    for name, head in zip(("conffusion_lower", "conffusion_upper"), predict(two, y, sigma, batch=256), strict=True):
-        keep(rest, name, unit(head).astype(np.float16))
-    (out / "figures.json").write_text(json.dumps(figures, indent=1))
+
+def regressor_part(run: Run) -> None:
+    """Quantile regression, and MC-Dropout on the same network."""
+    data, loss = run.data, quantile_loss(float(run.data.miscoverage))
+    network = regressor(run.network(0.1), data_deviation=data.deviation)
+    three = run.fit("regressor", network, run.pictures.train, run.options.seconds, 1e-3, loss)
+    if run.name == "phantom":
+        save_network(run.out / "regressor.safetensors", three, run.sde, "regressor", dtype=torch.float16)
+    lower, estimate, upper = (run.unit(head) for head in predict(three, run.y, data.sigma_0, batch=256))
+    run.say("regressor_band", {"psnr_estimate": run.psnr(estimate), **run.before_control(lower, upper)})
+    run.keep("quantiles", qr_lower=lower, qr_upper=upper)
+    mean, spread = dropout_passes(three, run.y, data.sigma_0, passes=run.options.samples)
+    deviation = spread / (data.limits[1] - data.limits[0])
+    run.say("dropout", {"mean_deviation": float(deviation.mean()), "psnr_mean": run.psnr(run.unit(mean))})
+    run.keep("estimates", qr_estimate=estimate, dropout_mean=run.unit(mean))
+    run.keep("dropout", dropout_deviation=deviation)
+
+
+def collect(name: str, options: argparse.Namespace) -> None:
+    """Put what came back, truth, observation and units into one folder of npy files."""
+    shown, data, folder = pictures(name, options), DATA[name], Path(options.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    low, high = data.limits
+    arrays = {
+        "truth": shown.truth,
+        "observation": (observe(shown.truth, data) - low) / (high - low),
+        "unit": shown.unit,
+    }
+    figures: dict[str, Any] = {}
+    for key, array in _returned(name, Path(options.out), figures):
+        arrays[key] = array
+    for key, array in arrays.items():
+        np.save(folder / f"{key}.npy", array)
+    np.savez(folder / "images.npz", **shown.numbers)
+    (folder / "figures.json").write_text(json.dumps(figures, indent=1) + "\n")
+    print(folder, ", ".join(f"{key} {array.shape}" for key, array in arrays.items()))
+
+
+def _returned(name: str, out: Path, figures: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
+    for file in sorted(out.glob(f"{name}-*.npz"), key=lambda path: path.stat().st_mtime):
+        with np.load(file, allow_pickle=False) as arrays:
+            figures |= json.loads(str(arrays["figures"]))
+            yield from ((key, arrays[key]) for key in arrays.files if key != "figures")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=DATA)
+    parser.add_argument("part", choices=("phantoms", "score", "regressor", "collect"))
+    parser.add_argument("--out", required=True, help="folder for what comes back")
+    parser.add_argument("--folder", help="collect: the folder of the material")
+    parser.add_argument("--data", default="local/data64.npz")
+    parser.add_argument("--images", type=int, default=768)
+    parser.add_argument("--phantoms", type=int, default=16384, help="phantoms to train on")
+    parser.add_argument("--size", type=int, default=64, help="of phantoms")
+    parser.add_argument("--samples", type=int, default=128)
+    parser.add_argument("--steps", type=int, default=None, help="of the sampler")
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--seconds", type=float, default=180, help="to train the score network or the regressor")
+    parser.add_argument("--tune-seconds", type=float, default=20)
+    parser.add_argument("--no-compile", dest="compile", action="store_false")
+    options = parser.parse_args()
+    if options.part == "phantoms":
+        make_phantoms(options)
+    elif options.part == "collect":
+        collect(options.name, options)
+    else:
+        (score_part if options.part == "score" else regressor_part)(Run(options.name, options))
 
 
 if __name__ == "__main__":

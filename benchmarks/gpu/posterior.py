@@ -31,7 +31,7 @@ import torch
 
 from pixelbounds.diffusion import VESDE, NCSNpp, NetworkConfig, Reduction, configuration, denoise, sample
 from pixelbounds.diffusion.batches import some_rotations
-from pixelbounds.diffusion.checkpoint import save_network
+from pixelbounds.diffusion.checkpoint import load_network, save_network
 from pixelbounds.diffusion.regression import conffusion, dropout_passes, predict, quantile_loss, regressor
 from pixelbounds.diffusion.runs import progress_bar
 from pixelbounds.diffusion.training import Settings, score_matching, train
@@ -169,13 +169,22 @@ class Run:
         changes = dict(self.data.network)
         return configuration(changes.pop("name"), size=self.truth.shape[-1], dropout=dropout, **changes)
 
-    def fit(self, what: str, network: torch.nn.Module, on: np.ndarray, seconds: float, rate: float, loss: Any) -> Any:
-        """Train a network for some seconds after its first step, which compiles it."""
+    def fit(
+        self,
+        what: str,
+        network: torch.nn.Module,
+        on: np.ndarray,
+        seconds: float,
+        rate: float,
+        loss: Any,
+        compile: bool = False,
+    ) -> Any:
+        """Train a network for some seconds; compiling takes a minute or two first, and pays for long runs."""
         settings = Settings(
             seconds=seconds, batch=self.options.batch, learning_rate=rate, warmup=200, sigma_top=self.top,
-            augment=some_rotations, compile=self.options.compile, checkpoint_every=10**9, log_every=200,
+            augment=some_rotations, compile=compile, checkpoint_every=10**9, log_every=200,
         )  # fmt: skip
-        if self.options.compile:
+        if compile:
             check_one_graph(network, self.truth.shape[-1])
         begin = time.monotonic()
         done = train(
@@ -203,6 +212,13 @@ class Run:
         np.savez(
             self.out / f"{self.name}-{file}.npz", figures=text, **{k: v.astype(np.float16) for k, v in arrays.items()}
         )
+
+    def save(self, kind: str, network: torch.nn.Module, kept: Path) -> None:
+        """Keep a network on this machine, and where it was trained on phantoms, which may be shown, bring it home."""
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        for path in [kept, *([self.out / f"{kind}.safetensors"] if self.name == "phantom" else [])]:
+            save_network(path, network, self.sde, kind, {"sigma_0": self.data.sigma_0, "limits": self.data.limits},
+                         dtype=torch.float16)  # fmt: skip
 
     def say(self, what: str, figures: dict[str, Any]) -> None:
         """Remember some figures and print them."""
@@ -242,9 +258,20 @@ def outward(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def score_part(run: Run) -> None:
     """Score network, m + 1 posterior samples of each held-out image, N-Conffusion."""
     options, data = run.options, run.data
-    score = run.fit("score", NCSNpp(run.network(0.0)), run.pictures.train, options.seconds, 1e-3, score_matching)
-    if run.name == "phantom":  # phantoms may be shown and shipped
-        save_network(run.out / "score.safetensors", score, run.sde, "score", dtype=torch.float16)
+    kept = Path(options.keep) / f"{run.name}-score.safetensors"
+    if kept.exists():
+        score = load_network(kept, kind="score", device=run.device)[0]
+    else:
+        score = run.fit(
+            "score",
+            NCSNpp(run.network(0.0)),
+            run.pictures.train,
+            options.seconds,
+            1e-3,
+            score_matching,
+            options.compile,
+        )
+        run.save("score", score, kept)
     a = Fraction(data.miscoverage)
     rank = int((options.samples + 1) * a / 2)
     reduction = Reduction(
@@ -285,8 +312,7 @@ def score_part(run: Run) -> None:
     two = run.fit("conffusion", conffusion(score.cpu()), run.pictures.tune, options.tune_seconds, 3e-4, loss)
     lower, upper = (run.unit(head) for head in predict(two, run.y, data.sigma_0, batch=256))
     run.say("conffusion_band", run.before_control(lower, upper))
-    if run.name == "phantom":
-        save_network(run.out / "conffusion.safetensors", two, run.sde, "conffusion", dtype=torch.float16)
+    run.save("conffusion", two, Path(options.keep) / f"{run.name}-conffusion.safetensors")
     run.keep("fresh", fresh=fresh, conffusion_lower=lower)
     run.keep("conffusion", conffusion_upper=upper)
 
@@ -295,9 +321,8 @@ def regressor_part(run: Run) -> None:
     """Quantile regression, and MC-Dropout on the same network."""
     data, loss = run.data, quantile_loss(float(run.data.miscoverage))
     network = regressor(run.network(0.1), data_deviation=data.deviation)
-    three = run.fit("regressor", network, run.pictures.train, run.options.seconds, 1e-3, loss)
-    if run.name == "phantom":
-        save_network(run.out / "regressor.safetensors", three, run.sde, "regressor", dtype=torch.float16)
+    three = run.fit("regressor", network, run.pictures.train, run.options.seconds, 1e-3, loss, run.options.compile)
+    run.save("regressor", three, Path(run.options.keep) / f"{run.name}-regressor.safetensors")
     lower, estimate, upper = (run.unit(head) for head in predict(three, run.y, data.sigma_0, batch=256))
     run.say("regressor_band", {"psnr_estimate": run.psnr(estimate), **run.before_control(lower, upper)})
     run.keep("quantiles", qr_lower=lower, qr_upper=upper)
@@ -349,6 +374,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=None, help="of the sampler")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--seconds", type=float, default=180, help="to train the score network or the regressor")
+    parser.add_argument("--keep", default="/tmp/pixelbounds", help="networks that are there are not trained again")
     parser.add_argument("--tune-seconds", type=float, default=20)
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Training and sampling speed on a GPU against plain loops: python -m benchmarks.gpu.speed [--quick].
+"""Training and sampling speed on a GPU against plain loops: python -m benchmarks.gpu.speed --out FILE.
 
 Samples x steps per second of the shipped path (compiled, bfloat16, channels last) against the plain fp32 eager loop of
 Algorithm 3 with the same network; shares of the matrix peak that the same run measures; memory. torch and numpy only.
@@ -17,6 +17,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from pixelbounds.diffusion import VESDE, NCSNpp, Reduction, automatic_batch, configuration, sample
+from pixelbounds.diffusion.sampling import SAMPLERS
 from pixelbounds.diffusion.training import Settings, train
 
 
@@ -27,9 +28,9 @@ def peak() -> float:
     return 2 * 8192**3 / seconds
 
 
-def timed(function: Callable[[], object], repeats: int) -> float:
-    """Seconds of one call, after two to warm up."""
-    for _ in range(2):
+def timed(function: Callable[[], object], repeats: int, warm: int = 2) -> float:
+    """Seconds of one call, after some to warm up."""
+    for _ in range(warm):
         function()
     torch.cuda.synchronize()
     begin = time.perf_counter()
@@ -54,80 +55,66 @@ def plain(network: NCSNpp, y: torch.Tensor, sigma_0: float, sde: VESDE, steps: i
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--network", default="small")
-    parser.add_argument("--base", type=int, default=None)
-    parser.add_argument("--quick", action="store_true", help="only the compiled forward pass and a few training steps")
-    parser.add_argument("--out", default=None)
+    parser.add_argument("--blocks", type=int, default=2)
+    parser.add_argument("--train-seconds", type=float, default=20)
+    parser.add_argument("--profile", action="store_true", help="print where the time of one evaluation goes")
+    parser.add_argument("--out", required=True, help="a JSON file, written after every part")
     options = parser.parse_args()
-    changes = {} if options.base is None else {"base": options.base}
-    config, sde, sigma_0 = configuration(options.network, size=64, **changes), VESDE(0.01, 1.0), 0.4
-    top = peak()
-    figures: dict[str, object] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "peak_bf16": top}
+    config = configuration(options.network, size=64, blocks=options.blocks, dropout=0.0)
+    sde, sigma_0, top = VESDE(0.01, 1.0), 0.4, peak()
     network = NCSNpp(config).cuda().eval().to(memory_format=torch.channels_last)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         network(torch.zeros(1, 1, 64, 64, device="cuda"), torch.ones(1, device="cuda"))
     flops = counter.get_total_flops()
-    figures["parameters"], figures["flops_per_image"] = sum(p.numel() for p in network.parameters()), flops
+    figures: dict[str, object] = {
+        "device": torch.cuda.get_device_name(), "torch": torch.__version__, "peak_bf16": top,
+        "parameters": sum(p.numel() for p in network.parameters()), "flops_per_evaluation": flops,
+    }  # fmt: skip
+
+    def say(what: str, numbers: dict[str, object]) -> None:
+        figures[what] = numbers
+        print(what, json.dumps(numbers), flush=True)
+        Path(options.out).write_text(json.dumps(figures, indent=1) + "\n")
+
+    compiled = torch.compile(network, fullgraph=True)
+    y = torch.randn(24, 1, 64, 64, device="cuda") * 0.4
+    reduction, evaluations = Reduction(ranks=(6, 123)), SAMPLERS["heun"][1] + 1
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    batch = automatic_batch(compiled, y, sigma_0)
+
+    def shipped() -> None:
+        list(sample(compiled, y, sigma_0, sde, samples=128, reduce=reduction, batch=batch))
+
     begin = time.perf_counter()
-    compiled = torch.compile(network)
-    for batch in (512, 1024):
-        x, sigma = torch.randn(batch, 1, 64, 64, device="cuda"), torch.full((batch,), 0.3, device="cuda")
-
-        def forward(x: torch.Tensor = x, sigma: torch.Tensor = sigma, f: torch.nn.Module = compiled) -> torch.Tensor:
-            with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
-                return f(x, sigma)
-
-        seconds = timed(forward, 5)
-        eager = timed(lambda x=x, sigma=sigma: forward(x, sigma, network), 3)
-        figures[f"forward_{batch}"] = {
-            "evaluations_per_second": batch / seconds,
-            "share_of_peak": flops * batch / seconds / top,
-            "eager_share_of_peak": flops * batch / eager / top,
-        }
-    figures["compile_and_time_seconds"] = time.perf_counter() - begin
-    print(json.dumps(figures, indent=1), flush=True)
-    if options.quick:
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-            forward()
+    shipped()
+    torch.cuda.synchronize()
+    first = time.perf_counter() - begin
+    ours = 24 * 128 * evaluations / timed(shipped, 2, warm=0)
+    memory = (torch.cuda.max_memory_allocated() - before) / 2**30
+    eager, z = NCSNpp(config).cuda().eval(), y[:1].expand(256, -1, -1, -1).contiguous()
+    with torch.no_grad():
+        theirs = 256 * 8 / timed(lambda: plain(eager, z, sigma_0, sde, 8), 1)
+    say("sampling", {
+        "batch": batch, "evaluations_per_second": ours, "share_of_peak": ours * flops / top,
+        "plain_fp32_eager": theirs, "ratio": ours / theirs, "first_run_seconds": first, "memory_gib": memory,
+        "free_gib": torch.cuda.mem_get_info()[0] / 2**30,
+    })  # fmt: skip
+    if options.profile:
+        x, sigma = y[:1].expand(batch, -1, -1, -1).contiguous(), torch.full((batch,), 0.3, device="cuda")
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile, torch.no_grad():
+            with torch.autocast("cuda", torch.bfloat16):
+                compiled(x, sigma)
             torch.cuda.synchronize()
-        print(
-            profile.key_averages().table(sort_by="cuda_time_total", row_limit=16, max_name_column_width=70), flush=True
-        )
+        events = sorted(profile.key_averages(), key=lambda event: -event.device_time_total)
+        for event in events[:24]:
+            print(f"{event.device_time_total / 1e3:8.2f} ms x{event.count:3d} {event.key[:100]}", flush=True)
     images = np.random.default_rng(0).integers(0, 255, (4096, 64, 64), dtype=np.uint8)
-    seconds = 60.0 if options.quick else 90.0
     lines: list[dict[str, object]] = []
-    train(NCSNpp(config), images, sde=sde, settings=Settings(seconds=seconds, batch=256, compile=True, log_every=20,
-          checkpoint_every=10**9), progress=lines.append)  # fmt: skip
-    speed = max(float(line["images_per_second"]) for line in lines)
-    figures["training"] = {
-        "images_per_second": speed,
-        "share_of_peak": 3 * flops * speed / top,
-        "first": lines[0],
-        "last": lines[-1],
-    }
-    print(json.dumps(figures["training"]), flush=True)
-    if not options.quick:
-        y = torch.randn(24, 1, 64, 64, device="cuda") * 0.4
-        torch.cuda.reset_peak_memory_stats()
-        batch = automatic_batch(compiled, y, sigma_0)
-        reduction = Reduction(ranks=(6, 123), held_out=0)
-        begin = time.perf_counter()
-        list(sample(compiled, y, sigma_0, sde, samples=128, reduce=reduction, batch=batch))
-        torch.cuda.synchronize()
-        ours = 24 * 128 * 25 / (time.perf_counter() - begin)
-        begin = time.perf_counter()
-        list(sample(compiled, y, sigma_0, sde, samples=128, reduce=reduction, batch=batch))
-        torch.cuda.synchronize()
-        ours = max(ours, 24 * 128 * 25 / (time.perf_counter() - begin))
-        figures["memory_gib"] = torch.cuda.max_memory_allocated() / 2**30
-        z = y[:1].expand(256, -1, -1, -1).contiguous()
-        eager = NCSNpp(config).cuda().eval()
-        with torch.no_grad():
-            theirs = 256 * 8 / timed(lambda: plain(eager, z, sigma_0, sde, 8), 2)
-        figures["sampling"] = {"batch": batch, "evaluations_per_second": ours, "share_of_peak": ours * flops / top,
-                               "plain_fp32_eager": theirs, "ratio": ours / theirs}  # fmt: skip
-        print(json.dumps(figures["sampling"]), flush=True)
-    if options.out:
-        Path(options.out).write_text(json.dumps(figures, indent=1))
+    settings = Settings(seconds=options.train_seconds, batch=256, compile=True, log_every=20, checkpoint_every=10**9)
+    train(NCSNpp(config), images, sde=sde, settings=settings, progress=lines.append)
+    speed = max(float(str(line["images_per_second"])) for line in lines)
+    say("training", {"images_per_second": speed, "share_of_peak": 3 * flops * speed / top})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,262 @@
+"""One draw of calibration and validation images, and what each row of the table gives on it.
+
+Rows that share work form a group, the unit that is stored: `compute(plan, material, draw, group)` returns its records,
+one per row (one per row and cell for the grid of K-RCPS), and points of the curves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array
+from ..calibrate import frontier
+from ..families import family_named
+from ..groups import fit_band_groups
+from ..pairs import Pairs
+from .fitting import (
+    Fitted,
+    Method,
+    Outcome,
+    Split,
+    certify,
+    choose_cell,
+    cut,
+    fit,
+    fit_grid,
+    krcps_method,
+    measure,
+    split,
+)
+from .material import Material
+from .plan import Plan
+from .rows import ALL_BOUNDS, BOUNDS
+
+Record = dict[str, Any]
+LIMITS = (0.0, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """Calibration and validation images (ascending numbers) of one draw, taken from a material."""
+
+    plan: Plan
+    material: Material
+    number: int
+
+    @cached_property
+    def images(self) -> tuple[Array, Array]:
+        """Images for calibration and for validation, as if all were exchangeable."""
+        wanted, held = self.plan.draws, len(self.material)
+        if wanted.calibration + wanted.validation > held:
+            raise ValueError(
+                f"{self.plan.name} draws {wanted.calibration} calibration and {wanted.validation} validation images, "
+                f"but the material has {held}; give more images, or lower [draws]"
+            )
+        order = self._generator().permutation(held)
+        return np.sort(order[: wanted.calibration]), np.sort(order[wanted.calibration :][: wanted.validation])
+
+    @cached_property
+    def scans(self) -> tuple[Array, Array]:
+        """The same by whole scans, in the same proportion: no scan is in both."""
+        unit, wanted = self.material.unit, self.plan.draws
+        order = self._generator().permutation(int(unit.max()) + 1)
+        count = round(len(order) * wanted.calibration / (wanted.calibration + wanted.validation))
+        return np.flatnonzero(np.isin(unit, order[:count])), np.flatnonzero(np.isin(unit, order[count:]))
+
+    @property
+    def seed(self) -> int:
+        """Of calibration, as `calibrate` takes it."""
+        return self.plan.draws.seed * 100_000 + self.number
+
+    def _generator(self) -> np.random.Generator:
+        return np.random.default_rng([self.plan.draws.seed, self.number])
+
+    def pairs(self, band: str, images: Array, features: bool = False) -> Pairs:
+        """Truth and band of some images."""
+        part = self.material.band(band).map(lambda x: x[images], checked=True)
+        family = family_named("multiplicative" if band == "multiplicative" else None, part)
+        extra = self.material.features(self.plan.frontier.features, images) if features else None
+        return Pairs(self.material.truth[images], part, family, LIMITS, extra)
+
+    def fresh(self, images: Array) -> Array | None:
+        """A further sample of each image, where the material has one."""
+        return self.material["fresh"][images] if "fresh" in self.material.arrays else None
+
+    def certified(self, fitted: Fitted, confidence: str) -> Outcome:
+        """Certified as the plan asks."""
+        return certify(fitted, confidence, self.plan.task.risk_level, self.plan.task.failure_prob)
+
+    def record(self, row: str, fitted: Fitted, outcome: Outcome, held_out: Pairs, **more: Any) -> Record:
+        """What a row gives on the validation images."""
+        fresh = self.fresh(self.images[1])
+        return {
+            "row": row,
+            **measure(held_out, fitted.grouping, outcome.widening, fresh),
+            "certified": outcome.widening is not None,
+            "certifying": outcome.certifying,
+            "groups": fitted.groups,
+            "seconds": outcome.seconds,
+            **more,
+        }
+
+
+# ---------------------------------------------------------------- groups of rows
+
+
+def _rcps(band: str, draw: Draw) -> Iterator[Record]:
+    cal, val = (draw.pairs(band, images) for images in draw.images)
+    fitted = fit(split(cal, 0, draw.seed), None, draw.plan.task.risk_level)
+    for bound in BOUNDS:
+        yield draw.record(f"{band}/rcps/{bound}", fitted, draw.certified(fitted, bound), val)
+
+
+def _grid(band: str, draw: Draw) -> Iterator[Record]:
+    """RCPS, every cell of K-RCPS, and the cell that the fitting images choose."""
+    yield from _rcps(band, draw)
+    task, grid = draw.plan.task, draw.plan.krcps
+    cal, val = (draw.pairs(band, images) for images in draw.images)
+    records = []
+    for cell, fitted in fit_grid(cal, grid.n_opt, grid.d_opt, grid.k, grid.gamma_values, task.risk_level, draw.seed):
+        for bound in BOUNDS:
+            outcome = draw.certified(fitted, bound)
+            records.append(draw.record(f"{band}/krcps/{bound}", fitted, outcome, val, cell=cell))
+    yield from records
+    parts = split(cal, min(grid.n_opt), draw.seed)
+    chosen, seconds = choose_cell(
+        parts, grid.d_opt, grid.k, grid.gamma_values, BOUNDS, task.risk_level, task.failure_prob
+    )
+    for bound, cell in chosen.items():
+        known = next(r for r in records if r["row"] == f"{band}/krcps/{bound}" and r["cell"] == cell)
+        yield known | {"row": f"{band}/krcps_chosen/{bound}", "seconds": known["seconds"] + seconds}
+
+
+def _frontier(draw: Draw) -> Iterator[Record]:
+    """The frontier with every bound, with fewer calibration images, and cut by the validation images."""
+    task, plan = draw.plan.task, draw.plan
+    cal, val = (draw.pairs("calibrated", images) for images in draw.images)
+    fitted = fit(split(cal, plan.frontier.n_opt, draw.seed), frontier, task.risk_level)
+    for bound in ALL_BOUNDS:
+        yield draw.record(f"calibrated/frontier/{bound}", fitted, draw.certified(fitted, bound), val)
+        for count in plan.curves.calibration:
+            certifying = count - plan.frontier.n_opt
+            if not 0 < certifying <= len(fitted.split.order):
+                continue
+            outcome = certify(fitted, bound, task.risk_level, task.failure_prob, certifying)
+            point = measure(val, fitted.grouping, outcome.widening)
+            yield {
+                "curve": "calibration",
+                "bound": bound,
+                "x": count,
+                "certified": outcome.widening is not None,
+                **point,
+            }
+    limit = Outcome(cut(val, fitted.grouping, fitted.path, task.risk_level), 0, fitted.seconds)
+    yield draw.record("calibrated/oracle_cut/none", fitted, limit, val)
+
+
+def _featured(band: str, draw: Draw) -> Iterator[Record]:
+    """The frontier whose learned groups see further images."""
+    if any(name not in draw.material.arrays for name in draw.plan.frontier.features):
+        return
+    cal, val = (draw.pairs(band, images, features=True) for images in draw.images)
+    fitted = fit(split(cal, draw.plan.frontier.n_opt, draw.seed), frontier, draw.plan.task.risk_level)
+    yield draw.record(f"{band}/featured/betting", fitted, draw.certified(fitted, "betting"), val)
+
+
+def _narrow(draw: Draw) -> Iterator[Record]:
+    cal, val = (draw.pairs("narrow", images) for images in draw.images)
+    fitted = fit(split(cal, draw.plan.frontier.n_opt, draw.seed), frontier, draw.plan.task.risk_level)
+    yield draw.record("narrow/frontier/betting", fitted, draw.certified(fitted, "betting"), val)
+
+
+def _oracle(draw: Draw) -> Iterator[Record]:
+    """Fitted and cut on the validation images, at risk epsilon: what cannot be had."""
+    level, val = draw.plan.task.risk_level, draw.pairs("calibrated", draw.images[1])
+    every = np.arange(len(val))
+    fitted = fit(Split(val, every, np.ones(len(val), bool), every, draw.seed), frontier, level)
+    limit = Outcome(cut(val, fitted.grouping, fitted.path, level), 0, fitted.seconds)
+    yield draw.record("calibrated/oracle/none", fitted, limit, val)
+
+
+def _scans(draw: Draw) -> Iterator[Record]:
+    """Rows in which the unit is the scan: one loss per scan, and no scan is both fitted on and certified with."""
+    settings, task = draw.plan.scans, draw.plan.task
+    if settings is None:
+        raise ValueError(f"{draw.plan.name} has no section [scans]")
+    (cal, val), (first, last) = (draw.pairs("calibrated", images) for images in draw.scans), draw.scans
+    unit, new_unit = (np.unique(draw.material.unit[images], return_inverse=True)[1] for images in (first, last))
+    fresh = draw.fresh(last)
+    for level in settings.risk_levels:
+        plain = krcps_method({"k": 8, "d_opt": "all"}, draw.plan.krcps.gamma_values)
+        methods: dict[str, tuple[int, Method | None]] = {
+            "rcps": (0, None), "krcps_plain": (settings.n_opt, plain), "frontier": (settings.n_opt, frontier),
+        }  # fmt: skip
+        for name, (n_opt, method) in methods.items():
+            fitted = fit(split(cal, n_opt, draw.seed, unit), method, level)
+            for bound in BOUNDS:
+                outcome = certify(fitted, bound, level, task.failure_prob)
+                yield {
+                    "row": f"calibrated/{name}/{bound}/scan {level:g}",
+                    **measure(val, fitted.grouping, outcome.widening, fresh, new_unit),
+                    "certified": outcome.widening is not None,
+                    "certifying": outcome.certifying,
+                    "groups": fitted.groups,
+                    "seconds": outcome.seconds,
+                }
+
+
+def _sweep(draw: Draw) -> Iterator[Record]:
+    """Mean length against K and n_opt."""
+    curves, task = draw.plan.curves, draw.plan.task
+    gammas = draw.plan.krcps.gamma_values
+    cal, val = (draw.pairs("calibrated", images) for images in draw.images)
+    for n_opt in curves.n_opt:
+        parts = split(cal, n_opt, draw.seed)
+        methods: dict[tuple[str, int], tuple[Method, tuple[str, ...]]] = {}
+        for k in curves.k:
+            methods["krcps", k] = krcps_method({"d_opt": "all", "k": k}, gammas), BOUNDS
+            # a function fits the groups, so that K is the number of bins of width alone
+            banded = partial(frontier, groups=partial(fit_band_groups, width=k))
+            methods["frontier, band groups", k] = banded, ("betting",)
+        for k in curves.learned_k:
+            methods["frontier, learned groups", k] = partial(frontier, groups="learned", k=k), ("betting",)
+        for (name, k), (method, bounds) in methods.items():
+            fitted = fit(parts, method, task.risk_level)
+            for bound in bounds:
+                outcome = draw.certified(fitted, bound)
+                point = measure(val, fitted.grouping, outcome.widening)
+                yield {"curve": "groups", "method": name, "bound": bound, "k": k, "n_opt": n_opt, **point}
+
+
+GROUPS: dict[str, tuple[str, Callable[[Draw], Iterator[Record]]]] = {  # the band that a group needs, its rows
+    **{band: (band, partial(_rcps, band)) for band in ("qr", "qr_printed", "dropout", "multiplicative")},
+    **{band: (band, partial(_grid, band)) for band in ("conffusion", "naive", "calibrated")},
+    "frontier": ("calibrated", _frontier),
+    "featured": ("calibrated", partial(_featured, "calibrated")),
+    "narrow": ("narrow", _narrow),
+    "oracle": ("calibrated", _oracle),
+    "scans": ("calibrated", _scans),
+    "sweep": ("calibrated", _sweep),
+}
+
+
+def schedule(plan: Plan, material: Material) -> list[tuple[int, str]]:
+    """All (draw, group) of an experiment, draw by draw: rows whose arrays are missing are left out."""
+    out = []
+    for draw in range(plan.draws.count):
+        for group, (band, _) in GROUPS.items():
+            idle = group == "sweep" and draw >= plan.curves.draws
+            idle |= group == "scans" and (plan.scans is None or not material.has_units)
+            if not idle and not material.missing(band):
+                out.append((draw, group))
+    return out
+
+
+def compute(plan: Plan, material: Material, draw: int, group: str) -> list[Record]:
+    """The records of one group of rows on one draw."""
+    return list(GROUPS[group][1](Draw(plan, material, draw)))

@@ -1,0 +1,147 @@
+"""Finished draws on disk: one JSON per draw and group of rows, written aside and renamed, never computed twice.
+
+They lie in a folder named after the configuration and the digest of the material, so that draws of another
+configuration or of other arrays are never mixed up; nothing is deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from ..files import replace_file
+from ..version import VERSION
+from .draws import Record, compute, schedule
+from .material import Material, load_material
+from .plan import Plan
+
+_MEMORY = 2**32  # bytes of arrays that all worker processes may hold together
+Key = tuple[int, str]  # draw, group
+PACKAGES = ("numpy", "scipy", "numba", "lightgbm")
+Count = Callable[[int, int, str], None]  # called with finished parts, their total and what is next
+Tell = Callable[[str], None]  # called with a line for the user
+
+
+class Ledger:
+    """The folder of the finished draws of one plan on one material."""
+
+    def __init__(self, plan: Plan, material: Material, out: Path) -> None:
+        self.plan, self.material = plan, material
+        self.folder = out / f"draws-{plan.fingerprint(material.digest)}"
+
+    def path(self, draw: int, group: str) -> Path:
+        """Where a part is kept."""
+        return self.folder / f"{draw:03d}-{group}.json"
+
+    def read(self, draw: int, group: str) -> dict[str, Any] | None:
+        """A finished part, or None; a file that is no whole JSON counts as unfinished."""
+        try:
+            part = json.loads(self.path(draw, group).read_text())
+        except (OSError, ValueError):
+            return None
+        return part if isinstance(part, dict) and "records" in part else None
+
+    def write(self, draw: int, group: str, part: dict[str, Any]) -> None:
+        """Keep a finished part."""
+        replace_file(self.path(draw, group), (json.dumps(part, indent=1) + "\n").encode())
+
+    def complete(
+        self,
+        *,
+        fresh: bool = False,
+        workers: int | None = 1,
+        tell: Tell = lambda line: None,
+        progress: Count = lambda done, total, next_: None,
+    ) -> list[dict[str, Any]]:
+        """Compute what is missing, and return all parts in order; `fresh` computes everything anew."""
+        self._open(tell)
+        wanted, made = schedule(self.plan, self.material), provenance()
+        parts = {key: None if fresh else self.read(*key) for key in wanted}
+        kept = [part for part in parts.values() if part is not None]
+        if kept:
+            tell(f"{len(kept)} of {len(wanted)} parts are finished; going on")
+            others = sorted({part["made"]["commit"] for part in kept} - {made["commit"]})
+            if others:
+                tell(f"some are of commit {', '.join(others)}, now it is {made['commit']}: --fresh computes all anew")
+        done = len(kept)
+        progress(done, len(wanted), "draws")
+        for (draw, group), records in self._computed([key for key in wanted if parts[key] is None], workers):
+            part = {"draw": draw, "group": group, "made": made, "records": records}
+            self.write(draw, group, part)
+            parts[draw, group], done = part, done + 1
+            progress(done, len(wanted), f"draw {draw + 1}, {group}")
+        return [part for part in parts.values() if part is not None]
+
+    def _computed(self, todo: list[Key], workers: int | None) -> Iterator[tuple[Key, list[Record]]]:
+        """Records of the parts as they are finished: here, or by processes that load the material themselves."""
+        source = self.material.source
+        if workers is None:  # every process holds the arrays
+            size = sum(x.nbytes for x in self.material.arrays.values())
+            workers = max(1, min(cores(), _MEMORY // max(size, 1)))
+        if workers == 1 or source is None or len(todo) < 2:
+            yield from ((key, compute(self.plan, self.material, *key)) for key in todo)
+            return
+        with ProcessPoolExecutor(
+            workers, get_context("spawn"), initializer=_load, initargs=(self.plan.model_dump(), source)
+        ) as pool:
+            running = {pool.submit(_compute, *key): key for key in todo}
+            try:
+                for future in as_completed(running):
+                    yield running[future], future.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _open(self, tell: Tell) -> None:
+        others = [x for x in self.folder.parent.glob("draws-*") if x != self.folder]
+        if others and not self.folder.exists():
+            tell(f"{len(others)} other configurations or materials have draws in {self.folder.parent}; they are kept")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        about = {"plan": self.plan.identity(), "material": self.material.digest}
+        replace_file(self.folder / "about.json", (json.dumps(about, indent=1) + "\n").encode())
+
+
+_loaded: list[tuple[Plan, Material]] = []  # of a worker process
+
+
+def _load(plan: dict[str, Any], source: str) -> None:
+    _loaded[:] = [(Plan.model_validate(plan), load_material(source))]
+
+
+def _compute(draw: int, group: str) -> list[Record]:
+    return compute(*_loaded[0], draw, group)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def provenance() -> dict[str, Any]:
+    """Commit ("+" where the source was changed since) and versions of what computes."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+
+    def said(*words: str) -> str:
+        try:
+            return subprocess.run([*git, *words], capture_output=True, text=True, timeout=20).stdout.strip()
+        except (OSError, subprocess.SubprocessError):
+            return ""
+
+    tracked = said("ls-files", "../version.py")  # else this is some other repository, around an installed package
+    commit = said("rev-parse", "--short", "HEAD") if tracked else "unknown"
+    changed = said("status", "--porcelain", "--untracked-files=no", "..") if tracked else ""
+    versions = {"pixelbounds": VERSION, "python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "unknown"
+    return {"commit": commit + ("+" if changed else ""), "versions": versions}

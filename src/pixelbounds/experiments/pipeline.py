@@ -1,0 +1,257 @@
+"""Images to material: prepare, train the three networks, sample, and put everything into units of [0, 1].
+
+Every step goes on where an interrupted one stopped. The numbers of images for fine-tuning and of held-out images are
+the plan's; the rest is trained on. No unit (scan, patient) is in two parts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array, outward
+from ..data import Images, abdomen, celeba, open_images
+from ..data.phantom import phantoms
+from ..files import replace_file
+from ..jobs import SampleOptions, sample_to, train_from
+from ..settings import Configuration
+from .ledger import Tell
+from .plan import Plan
+
+_ROWS = 256  # images copied at a time
+_SHOWN = 4  # images, and samples of each, that are kept for a figure
+Count = Callable[[int, int], None]
+
+
+def make_material(
+    plan: Plan,
+    data: str | Path | None,
+    work: str | Path,
+    *,
+    device: str | None = None,
+    tell: Tell = lambda line: None,
+    progress: Count = lambda done, total: None,
+) -> Path:
+    """Train and sample as the plan says, in the folder `work`; returns the folder of the material.
+
+    `data` is what the plan's reader takes: the folder of CelebA or AbdomenCT-1K, or any file or folder of images.
+    Phantoms are made, not read.
+    """
+    work = Path(work)
+    work.mkdir(parents=True, exist_ok=True)
+    prepare(plan, data, work, tell)
+    networks = {kind: _train(plan, kind, work, device, tell) for kind in ("score", "regressor", "conffusion")
+                if kind in plan.training}  # fmt: skip
+    noisy = np.load(work / "observation.npy", mmap_mode="r")
+    runs: dict[str, Any] = {}
+    for kind, network in networks.items():
+        tell(f"sampling with {network}")
+        options = SampleOptions(
+            samples=plan.task.samples, miscoverage=plan.task.miscoverage, sampler=plan.sampling.sampler,
+            steps=plan.sampling.steps, seed=plan.sampling.seed, batch=plan.sampling.batch, device=device,
+            sigma_0=plan.process["sigma_0"], limits=plan.data.limits, held_out=1 if kind == "score" else 0,
+        )  # fmt: skip
+        runs[kind] = sample_to(network, noisy, work / f"{kind}.zarr", options, tell=tell, progress=progress)
+        if kind == "score":
+            whole = replace(options, keep_samples=True, held_out=0)
+            runs["shown"] = sample_to(network, noisy[:_SHOWN], work / "shown.zarr", whole)
+    return assemble(plan, work, runs)
+
+
+# ---------------------------------------------------------------- images
+
+
+def prepare(plan: Plan, data: str | Path | None, work: Path, tell: Tell) -> None:
+    """Write train.npy and tune.npy (within the limits), truth.npy ([0, 1]), unit.npy and observation.npy."""
+    about = {"data": plan.data.model_dump(mode="json"), "process": plan.process, "path": str(data)}
+    marker = work / "prepared.json"
+    if marker.is_file():
+        if json.loads(marker.read_text()) != about:
+            raise ValueError(f"{work} was prepared with other settings or other images; use another folder")
+        return
+    tell(f"preparing {plan.data.source}")
+    parts = _parts(plan, data, work)
+    low, high = plan.data.limits
+    for name in ("train", "tune"):
+        images, numbers = parts[name]
+        _write(work / f"{name}.npy", images.pixels, numbers, lambda x: low + _unit(x) * (high - low))
+    images, numbers = parts["held_out"]
+    _write(work / "truth.npy", images.pixels, numbers, _unit)
+    units = np.arange(len(images)) if images.units is None else np.unique(images.units, return_inverse=True)[1]
+    np.save(work / "unit.npy", units[numbers])
+    rng, sigma = np.random.default_rng(plan.data.seed), plan.process["sigma_0"]
+
+    def noisy(x: Array) -> Array:
+        return low + x * (high - low) + np.float32(sigma) * rng.standard_normal(x.shape, np.float32)
+
+    truth = np.load(work / "truth.npy", mmap_mode="r")
+    _write(work / "observation.npy", truth, np.arange(len(truth)), noisy)
+    replace_file(marker, json.dumps(about, indent=1).encode())
+
+
+def _parts(plan: Plan, data: str | Path | None, work: Path) -> dict[str, tuple[Images, Array]]:
+    """Images and the numbers of those in each part."""
+    wanted, rng = plan.data, np.random.default_rng(plan.data.seed)
+    if wanted.reader != "phantom" and data is None:
+        raise ValueError(f"{plan.name} needs images: {wanted.source}; give --data")
+    if wanted.reader == "celeba":  # the published partition; identities do not cross it
+        faces, test = (celeba(str(data), part, wanted.size, cache=work / f"{part}.zarr") for part in ("train", "test"))
+        order = rng.permutation(len(test))
+        _check(len(test), plan)
+        return {
+            "train": (faces, np.arange(len(faces))),
+            "tune": (test, np.sort(order[wanted.held_out :][: wanted.tune])),
+            "held_out": (test, np.sort(order[: wanted.held_out])),
+        }
+    if wanted.reader == "phantom":
+        total = phantoms(wanted.train + wanted.tune + wanted.held_out, wanted.size, wanted.seed)
+        images = Images(total.images, tuple(map(str, range(len(total)))), total.units)
+    elif wanted.reader == "abdomen":
+        images = abdomen(str(data), cache=work / "images.zarr", size=wanted.size)
+    else:
+        images = open_images(str(data), key=wanted.key)
+        if wanted.units is not None:
+            images = Images(images.pixels, images.names, _units(Path(str(data)), wanted.units))
+    if tuple(images.pixels.shape[-2:]) != (wanted.size, wanted.size):
+        raise ValueError(
+            f"images are of shape {images.pixels.shape[1:]}; {plan.name} takes {wanted.size} x {wanted.size}"
+        )
+    _check(len(images), plan)
+    units = np.arange(len(images)) if images.units is None else np.unique(images.units, return_inverse=True)[1]
+    held_out, tune, train = _by_unit(units, wanted.held_out, wanted.tune, rng)
+    return {"train": (images, train), "tune": (images, tune), "held_out": (images, held_out)}
+
+
+def _units(path: Path, units: str) -> Array:
+    """The scan of each image: an .npy file, or an array inside the .npz of the images."""
+    if units.endswith(".npy"):
+        return np.load(path.parent / units, allow_pickle=False)
+    with np.load(path, allow_pickle=False) as file:
+        return np.asarray(file[units])
+
+
+def _check(count: int, plan: Plan) -> None:
+    needed = plan.data.held_out + plan.data.tune
+    if count <= needed:
+        raise ValueError(f"there are {count} images, but {needed} are held out or fine-tuned on; give more images")
+
+
+def _by_unit(units: Array, held_out: int, tune: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+    """Whole units until each part has its images; of the held-out units one image each in turn, as many as wanted.
+
+    Where units are large, images are thus spread over twice as many units as would fill the part.
+    """
+    order, sizes = rng.permutation(int(units.max()) + 1), np.bincount(units)
+    filled = np.cumsum(sizes[order])
+    spread = held_out if sizes.max() == 1 else 2 * held_out
+    first = int(np.searchsorted(filled, spread)) + 1
+    second = first + int(np.searchsorted(filled[first:] - filled[first - 1], tune)) + 1
+    if second >= len(order):
+        raise ValueError(f"{len(order)} units leave none to train on; hold out fewer images")
+    turns = [
+        (turn, int(image))
+        for unit in order[:first]
+        for turn, image in enumerate(rng.permutation(np.flatnonzero(units == unit)))
+    ]
+    kept = np.sort([image for _, image in sorted(turns)[:held_out]])
+    tuned = np.flatnonzero(np.isin(units, order[first:second]))[:tune]
+    return kept, tuned, np.flatnonzero(np.isin(units, order[second:]))
+
+
+def _unit(pixels: Array) -> Array:
+    """Values in [0, 1], float32."""
+    x = np.asarray(pixels)
+    return x.astype(np.float32) / np.float32(255) if x.dtype == np.uint8 else x.astype(np.float32)
+
+
+def _write(path: Path, images: Any, numbers: Array, change: Callable[[Array], Array]) -> None:
+    """Copy some images into an .npy file a few at a time, aside first."""
+    aside = path.with_suffix(".part.npy")
+    out = np.lib.format.open_memmap(aside, "w+", np.float32, (len(numbers), *images.shape[1:]))
+    for start in range(0, len(numbers), _ROWS):
+        rows = numbers[start : start + _ROWS]
+        picked = images[rows] if isinstance(images, np.ndarray) else np.stack([images[int(i)] for i in rows])
+        out[start : start + len(rows)] = change(picked)
+    out.flush()
+    os.replace(aside, path)
+
+
+# ---------------------------------------------------------------- networks
+
+
+def _train(plan: Plan, kind: str, work: Path, device: str | None, tell: Tell) -> Path:
+    """Write the settings of a training run and carry it out, or go on with it."""
+    settings: dict[str, dict[str, Any]] = {
+        "data": {"path": "tune.npy" if kind == "conffusion" else "train.npy", "limits": list(plan.data.limits)},
+        "training": {"kind": kind, **plan.training[kind]},
+        "output": {"folder": kind},
+    }
+    if kind == "conffusion":
+        settings["training"]["from"] = "score/score.safetensors"
+    else:
+        settings |= {"network": plan.network, "process": plan.process}
+    if device is not None:
+        settings["training"]["device"] = device
+    path = work / f"{kind}.toml"
+    replace_file(path, "\n".join(_toml(settings)).encode())
+    return train_from(Configuration(path), tell=tell, quiet=True)
+
+
+def _toml(sections: dict[str, dict[str, Any]]) -> Iterator[str]:
+    for name, section in sections.items():
+        yield f"[{name}]"
+        yield from (f"{key} = {json.dumps(value)}" for key, value in section.items())  # such JSON is TOML too
+        yield ""
+
+
+# ---------------------------------------------------------------- material
+
+
+def assemble(plan: Plan, work: Path, runs: dict[str, Any]) -> Path:
+    """Write the material of finished sampling runs; returns its folder."""
+    low, high = plan.data.limits
+    folder = work / "material"
+    folder.mkdir(exist_ok=True)
+
+    def unit(x: Any) -> Array:
+        return ((np.asarray(x[:], np.float32) - np.float32(low)) / np.float32(high - low)).astype(np.float32)
+
+    def keep(name: str, x: Array) -> None:
+        aside = folder / f".{name}.part.npy"
+        np.save(aside, x)
+        os.replace(aside, folder / f"{name}.npy")
+
+    score = runs["score"]
+    for pair in (("lower", "upper"), ("naive_lower", "naive_upper")):
+        for name, end in zip(pair, outward(unit(score[pair[0]]), unit(score[pair[1]]), np.float16), strict=True):
+            keep(name, end)
+    keep("mean", unit(score["mean"]))
+    keep("deviation", np.asarray(score["deviation"][:], np.float32) / np.float32(high - low))
+    keep("fresh", unit(score["held_out"])[:, 0])
+    keep("observation", unit(score["observation"]))
+    keep("truth", np.load(work / "truth.npy"))
+    keep("unit", np.load(work / "unit.npy"))
+    keep("samples", unit(runs["shown"]["samples"])[:, :_SHOWN])
+    if "regressor" in runs:
+        heads = runs["regressor"]
+        for name in ("lower", "estimate", "upper"):
+            keep(f"qr_{name}", unit(heads[name]))
+        if "dropout_mean" in heads.group:
+            keep("dropout_mean", unit(heads["dropout_mean"]))
+            keep("dropout_deviation", np.asarray(heads["dropout_deviation"][:], np.float32) / np.float32(high - low))
+    if "conffusion" in runs:
+        for name in ("lower", "upper"):
+            keep(f"conffusion_{name}", unit(runs["conffusion"][name]))
+    about = {
+        kind: {k: v for k, v in run.about.items() if k != "network_file"}
+        for kind, run in runs.items()
+        if kind != "shown"
+    }
+    replace_file(folder / "figures.json", (json.dumps(about, indent=1) + "\n").encode())
+    return folder

@@ -1,0 +1,204 @@
+"""An experiment as a TOML file.
+
+`[task]`, `[draws]`, `[krcps]`, `[frontier]`, `[scans]` and `[curves]` say what is computed from ready arrays; together
+with the digest of the arrays they identify a finished draw. The other sections say how the arrays came about, and are
+what `pixelbounds reproduce NAME --data ...` trains and samples by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ..bands import calibrated_ranks
+
+EXPERIMENTS = ("phantom", "faces64", "ct64", "celeba", "abdomen")
+IDENTITY = ("task", "draws", "krcps", "frontier", "scans", "curves")  # what a finished draw depends on
+Count = int | Literal["all"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Task(_Section):
+    """[task]: what is promised."""
+
+    risk_level: float = Field(gt=0, lt=1)
+    failure_prob: float = Field(gt=0, lt=1)
+    miscoverage: float = Field(gt=0, lt=1)
+    samples: int = Field(gt=1)
+
+
+class Draws(_Section):
+    """[draws]: random calibration and validation images, over and over."""
+
+    count: int = Field(gt=0)
+    calibration: int = Field(gt=1)
+    validation: int = Field(gt=0)
+    seed: int = Field(0, ge=0)
+
+
+class KRCPS(_Section):
+    """[krcps]: the grid of the paper."""
+
+    n_opt: list[int] = Field(min_length=1)
+    d_opt: list[Count] = Field(min_length=1)
+    k: list[int] = Field(min_length=1)
+    gammas: tuple[float, float, int] = (0.3, 0.7, 16)
+
+    @property
+    def gamma_values(self) -> list[float]:
+        """The gammas, equally spaced."""
+        return [float(g) for g in np.linspace(*self.gammas)]
+
+
+class Frontier(_Section):
+    """[frontier]: fitting images, and the further images that learned groups may see."""
+
+    n_opt: int = Field(gt=0)
+    features: list[str] = ["mean", "deviation", "observation"]
+
+
+class Scans(_Section):
+    """[scans]: rows in which the unit is the scan; few scans may need a higher risk level."""
+
+    risk_levels: list[float] = Field(min_length=1)
+    n_opt: int = Field(gt=0)
+
+
+class Curves(_Section):
+    """[curves]: mean length against calibration images, and against K and n_opt."""
+
+    calibration: list[int] = Field(min_length=1)
+    k: list[int] = Field(min_length=1)
+    n_opt: list[int] = Field(min_length=1)
+    learned_k: list[int] = Field(min_length=1)
+    draws: int = Field(gt=0)
+
+
+class Data(_Section):
+    """[data]: the images, and how many are kept for fine-tuning and held out; the rest is trained on."""
+
+    source: str
+    reader: Literal["celeba", "abdomen", "phantom", "any"]
+    size: int = Field(gt=0)
+    limits: tuple[float, float]
+    key: str | None = None
+    units: str | None = None
+    train: int = Field(0, ge=0, description="phantoms to train on; of other images, all that are left")
+    tune: int = Field(gt=0)
+    held_out: int = Field(gt=1)
+    seed: int = 0
+
+
+class Sampling(_Section):
+    """[sampling]: how posterior samples are drawn; their number is that of [task]."""
+
+    sampler: str
+    steps: int | None = None
+    seed: int = 0
+    batch: int | None = None
+
+
+class Plan(_Section):
+    """All sections of an experiment."""
+
+    name: str
+    title: str
+    published: Literal["celeba", "abdomen"]
+    pictures: bool = False
+    differences: dict[str, str] = {}  # from the paper, for the page: what, and why
+    notes: list[str] = []  # further sentences for the page, such as what was tried
+    task: Task
+    draws: Draws
+    krcps: KRCPS
+    frontier: Frontier
+    scans: Scans | None = None
+    curves: Curves
+    data: Data
+    network: dict[str, Any]
+    process: dict[str, Any]
+    training: dict[str, dict[str, Any]]
+    sampling: Sampling
+
+    @model_validator(mode="after")
+    def _fits(self) -> Plan:
+        calibrated_ranks(self.task.samples, self.task.miscoverage)
+        for name, n in {"krcps": max(self.krcps.n_opt), "frontier": self.frontier.n_opt}.items():
+            if n >= self.draws.calibration:
+                raise ValueError(f"[{name}] n_opt is {n}, but there are {self.draws.calibration} calibration images")
+        unknown = set(self.training) - {"score", "regressor", "conffusion"}
+        if unknown:
+            raise ValueError(f"[training] knows score, regressor and conffusion, not {', '.join(sorted(unknown))}")
+        return self
+
+    def changed(self, **sections: Any) -> Plan:
+        """The plan with some values of some sections replaced, checked again."""
+        values = self.model_dump()
+        for name, section in sections.items():
+            values[name] = {**values[name], **section} if isinstance(section, dict) and values[name] else section
+        return Plan.model_validate(values)
+
+    def identity(self) -> dict[str, Any]:
+        """What the numbers of a draw depend on, apart from the material; not how many draws there are."""
+        values = self.model_dump(mode="json", include=set(IDENTITY))
+        del values["draws"]["count"]
+        del values["curves"]["draws"]
+        return values
+
+    def fingerprint(self, digest: str) -> str:
+        """A short name for this identity on a material."""
+        text = json.dumps({"plan": self.identity(), "material": digest}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def load_plan(source: str | Path) -> Plan:
+    """The plan of an experiment by its name, or of a TOML file of your own.
+
+    >>> load_plan("ct64").task.risk_level
+    0.05
+    """
+    if str(source) in EXPERIMENTS:
+        text, name = (files(__package__) / "plans" / f"{source}.toml").read_text(), f"{source}.toml"
+    else:
+        path = Path(source)
+        if path.suffix != ".toml" or not path.is_file():
+            raise ValueError(f"{str(source)!r} is no experiment ({', '.join(EXPERIMENTS)}) and no TOML file; give one")
+        text, name = path.read_text(), str(path)
+    try:
+        return Plan.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{name} is not TOML: {error}; mend that line") from error
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'plan'}: {e['msg']}" for e in error.errors())
+        raise ValueError(f"{name} is no experiment: {wrong}") from error
+
+
+def toy(plan: Plan) -> Plan:
+    """The same experiment in miniature, to see that all of it runs before it is run for days."""
+    few = {"calibration": 28, "validation": 10, "count": 2}
+    tiny: dict[str, Any] = {"steps": 2, "batch": 4, "warmup": 1, "checkpoint_every": 1000, "log_every": 2}
+    training = {
+        kind: {**{name: x for name, x in values.items() if name != "seconds"}, **tiny}
+        for kind, values in plan.training.items()
+    }
+    return plan.changed(
+        task={"samples": 9, "miscoverage": 0.2, "risk_level": 0.3},
+        draws=few,
+        krcps={"n_opt": [6, 8], "d_opt": [20, "all"], "k": [2, 4], "gammas": (0.3, 0.7, 3)},
+        frontier={"n_opt": 6},
+        scans=None if plan.scans is None else {"risk_levels": [0.4], "n_opt": 2},
+        curves={"calibration": [22, 28], "k": [2, 4], "n_opt": [6, 8], "learned_k": [4], "draws": 1},
+        data={"size": 16, "train": 24, "tune": 8, "held_out": 40},
+        network={**plan.network, "name": "tiny", "base": 4, "multipliers": [1, 2], "blocks": 1, "attention": []},
+        training=training,
+        sampling={"steps": 2 if plan.sampling.sampler == "heun" else 4, "batch": 64, "sampler": plan.sampling.sampler},
+    )

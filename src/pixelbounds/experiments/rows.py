@@ -1,0 +1,105 @@
+"""The rows of the table: which notion of uncertainty, which procedure, which bound.
+
+A row is known by its key, band/procedure/bound. Procedures:
+
+rcps            one widening for all pixels
+krcps_best      K-RCPS, the cell of the grid with the least mean length on the validation images, as in the paper
+krcps_chosen    K-RCPS, the cell chosen on the fitting images alone (fitting.choose_cell)
+krcps_plain     K-RCPS with 8 groups and every pixel, where the unit is the scan
+frontier        ours, groups by default: the shorter of band and learned groups on the fitting images
+featured        ours, learned groups that also see mean, deviation and observation
+oracle_cut      the frontier's path, cut on the validation images at risk epsilon: what a perfect bound would give
+oracle          the frontier fitted and cut on the validation images: the limit of such groups, not of all groups
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+BOUNDS = ("hoeffding_bentkus", "betting")  # of RCPS and K-RCPS
+ALL_BOUNDS = ("betting", "hoeffding_bentkus", "empirical_bernstein", "bentkus", "hoeffding")
+SHORTEST = "calibrated/frontier/betting"
+REFERENCE = "calibrated/krcps_best/hoeffding_bentkus"  # the paper's
+
+BAND_NAMES = {
+    "qr": "QR",
+    "qr_printed": "QR, as printed",
+    "dropout": "MC-Dropout",
+    "multiplicative": "N-Conffusion, multiplicative",
+    "conffusion": "N-Conffusion, additive",
+    "naive": "Naive quantiles",
+    "calibrated": "Calibrated quantiles",
+    "narrow": "Mean ± 0.8 deviations",
+}
+PROCEDURE_NAMES = {
+    "rcps": "RCPS",
+    "krcps_best": "K-RCPS, best of grid on validation",
+    "krcps_chosen": "K-RCPS, chosen on fitting images",
+    "krcps_plain": "K-RCPS, K = 8",
+    "frontier": "frontier",
+    "featured": "frontier, further features",
+    "oracle_cut": "frontier, cut on validation (oracle)",
+    "oracle": "frontier, fitted and cut on validation (oracle)",
+}
+BOUND_NAMES = {
+    "hoeffding_bentkus": "Hoeffding-Bentkus",
+    "betting": "betting",
+    "empirical_bernstein": "empirical Bernstein",
+    "bentkus": "Bentkus",
+    "hoeffding": "Hoeffding",
+    "none": "none",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; `scan_level` is the risk level of a row whose unit is the scan, else None."""
+
+    band: str
+    procedure: str
+    bound: str
+    section: str
+    scan_level: float | None = None
+
+    @property
+    def key(self) -> str:
+        """What a draw's record is stored under."""
+        scan = "" if self.scan_level is None else f"/scan {self.scan_level:g}"
+        return f"{self.band}/{self.procedure}/{self.bound}{scan}"
+
+    @property
+    def diffusion(self) -> bool:
+        """Whether the intervals speak of a diffusion model's samples."""
+        return self.band in ("naive", "calibrated", "narrow")
+
+    @property
+    def entrywise(self) -> bool:
+        """Whether future samples are covered entry by entry."""
+        return self.band == "calibrated"
+
+    @property
+    def controlled(self) -> bool:
+        """Whether the risk is controlled with high probability."""
+        return not self.procedure.startswith("oracle")
+
+
+def all_rows(scan_levels: list[float]) -> Iterator[Row]:
+    """The table from top to bottom."""
+    for bound, section in zip(BOUNDS, ("The paper's rows", "The paper's rows with betting"), strict=True):
+        for band in ("qr", "qr_printed", "dropout", "multiplicative", "conffusion", "naive", "calibrated"):
+            yield Row(band, "rcps", bound, section)
+            if band in ("conffusion", "naive", "calibrated"):
+                yield Row(band, "krcps_best", bound, section)
+                yield Row(band, "krcps_chosen", bound, section)
+    for bound in ALL_BOUNDS:
+        yield Row("calibrated", "frontier", bound, "Ours")
+    yield Row("calibrated", "featured", "betting", "Ours")
+    yield Row("narrow", "frontier", "betting", "Ours, without entrywise coverage")
+    for procedure in ("oracle_cut", "oracle"):
+        yield Row("calibrated", procedure, "none", "The limit")
+    for level in scan_levels:
+        section = f"The unit is the scan, epsilon {level:g}"
+        for procedure in ("rcps", "krcps_plain", "frontier"):
+            for bound in BOUNDS:
+                yield Row("calibrated", procedure, bound, section, level)

@@ -1,0 +1,210 @@
+"""Results to summaries, paired differences, Markdown and LaTeX.
+
+Seconds are medians over the draws, of one calibration with the arrays in memory; what rows share is counted for each.
+Rows that pick a cell of the grid count what the pick costs: all cells for the best, the choice for the chosen.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array
+from ..evaluate import ratios
+from .rows import BAND_NAMES, BOUND_NAMES, PROCEDURE_NAMES, REFERENCE, Row, all_rows
+
+_BOOTSTRAP = 10_000
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """A row over all draws: lengths and risks (draws,), median seconds, and the cell where the grid was searched."""
+
+    row: Row
+    length: Array
+    risk: Array
+    fresh: float | None
+    above: float
+    seconds: float
+    uncertified: int
+    cell: str = ""
+
+    @property
+    def deviation(self) -> float:
+        """Of the mean length over the draws."""
+        return float(self.length.std(ddof=1)) if len(self.length) > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Relative difference in mean length to the reference over the same draws, with its bootstrap interval."""
+
+    row: Row
+    value: float
+    low: float
+    high: float
+    shorter: int
+    draws: int
+
+
+def summaries(results: dict[str, Any]) -> list[Summary]:
+    """Every row that the results hold, in the order of the table."""
+    level = results["configuration"]["task"]["risk_level"]
+    scans = (results["configuration"]["scans"] or {}).get("risk_levels", [])
+    by_row: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for record in results["records"]:
+        by_row[record["row"]].append(record)
+    out = []
+    for row in all_rows(scans):
+        if row.procedure == "krcps_best":
+            found = _best_cell(row, by_row[f"{row.band}/krcps/{row.bound}"], level)
+            out += [found] if found else []
+        elif by_row[row.key]:
+            out.append(_summary(row, by_row[row.key], row.scan_level or level))
+    return out
+
+
+def _summary(row: Row, records: list[dict[str, Any]], level: float) -> Summary:
+    records = sorted(records, key=lambda r: r["draw"])
+    length, risk = (np.array([r[name] for r in records]) for name in ("length", "risk"))
+    fresh = float(np.mean([r["fresh"] for r in records])) if "fresh" in records[0] else None
+    return Summary(
+        row, length, risk, fresh, float((risk > level + 1e-12).mean()),
+        float(np.median([r["seconds"] for r in records])),
+        sum(not r["certified"] for r in records), _most_chosen(records) if row.procedure == "krcps_chosen" else "",
+    )  # fmt: skip
+
+
+def _best_cell(row: Row, records: list[dict[str, Any]], level: float) -> Summary | None:
+    """The one cell of the grid with the least mean length over the draws, as the paper reports it."""
+    cells: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for record in records:
+        cells[_cell(record["cell"])].append(record)
+    if not cells:
+        return None
+    name, best = min(cells.items(), key=lambda item: np.mean([r["length"] for r in item[1]]))
+    seconds = sum(float(np.median([r["seconds"] for r in cell])) for cell in cells.values())
+    return replace(_summary(row, best, level), seconds=seconds, cell=name)
+
+
+def _cell(cell: dict[str, Any]) -> str:
+    return f"n_opt {cell['n_opt']}, d_opt {cell['d_opt']}, K {cell['k']}"
+
+
+def _most_chosen(records: list[dict[str, Any]]) -> str:
+    names = [_cell(r["cell"]) for r in records]
+    often = max(sorted(set(names)), key=names.count)
+    return f"{often} in {names.count(often)} of {len(names)} draws"
+
+
+def differences(found: list[Summary], reference: str = REFERENCE, seed: int = 0) -> list[Difference]:
+    """Mean length of each row against the reference, draw by draw, with bootstrap intervals over the draws.
+
+    Draws overlap: they are different splits of the same images, so the interval says how much the splits matter, not
+    what other images or another network would give.
+    """
+    base = next((s for s in found if s.row.key == reference), None)
+    if base is None:
+        return []
+    out = []
+    for s in found:
+        if s is base or s.row.scan_level is not None or len(s.length) != len(base.length):
+            continue
+        gain = s.length - base.length
+        value, low, high = ratios(gain[:, None], base.length[:, None], _BOOTSTRAP, LEVEL, np.random.default_rng(seed))
+        out.append(Difference(s.row, float(value[0]), float(low[0]), float(high[0]), int((gain < 0).sum()), len(gain)))
+    return out
+
+
+def published(row: Row, data: str) -> tuple[float, float] | None:
+    """Mean length and deviation that the paper prints for a row."""
+    table = tomllib.loads((files(__package__) / "published.toml").read_text())["rows"]
+    found = table.get(row.key)
+    return None if found is None else tuple(found[("celeba", "abdomen").index(data)])
+
+
+# ---------------------------------------------------------------- Markdown and LaTeX
+
+HEADINGS = (
+    "uncertainty", "procedure", "bound", "diffusion model?", "entrywise coverage?", "risk control?", "mean length",
+    "risk", "draws above", "fresh sample held", "seconds", "the paper",
+)  # fmt: skip
+
+
+def _cells(s: Summary, data: str) -> list[str]:
+    """The texts of a row, plain."""
+    paper = published(s.row, data)
+    length = f"{s.length.mean():.4f} ± {s.deviation:.4f}" + (
+        f" ({s.uncertified} not certified)" if s.uncertified else ""
+    )
+    return [
+        BAND_NAMES[s.row.band], PROCEDURE_NAMES[s.row.procedure], BOUND_NAMES[s.row.bound],
+        *("yes" if x else "no" for x in (s.row.diffusion, s.row.entrywise, s.row.controlled)),
+        length, f"{s.risk.mean():.4f}", f"{s.above:.0%}", "" if s.fresh is None else f"{s.fresh:.1%}",
+        f"{s.seconds:.2g}", "" if paper is None else f"{paper[0]:.4f} ± {paper[1]:.4f}",
+    ]  # fmt: skip
+
+
+def _shortest(found: list[Summary], section: str) -> float:
+    return min(s.length.mean() for s in found if s.row.section == section)
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """The table in Markdown; the shortest of each part in bold."""
+    found, data = summaries(results), results["configuration"]["published"]
+    lines, section = [f"| {' | '.join(HEADINGS)} |", "|" + "---|" * 6 + "---:|" * 6], ""
+    for s in found:
+        if s.row.section != section:
+            section = s.row.section
+            lines.append(f"| *{section}* |" + " |" * (len(HEADINGS) - 1))
+        cells = _cells(s, data)
+        if s.length.mean() == _shortest(found, section):
+            cells[6] = f"**{cells[6]}**"
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def difference_markdown(results: dict[str, Any]) -> str:
+    """Paired differences to the paper's best row in Markdown."""
+    lines = [
+        "| uncertainty | procedure | bound | difference in mean length | 95% interval | shorter in |",
+        "|---|---|---|---:|---:|---:|",
+    ]
+    for d in differences(summaries(results)):
+        names = BAND_NAMES[d.row.band], PROCEDURE_NAMES[d.row.procedure], BOUND_NAMES[d.row.bound]
+        ends = "" if np.isnan(d.low) else f"{d.low:+.1%} to {d.high:+.1%}"
+        lines.append(f"| {' | '.join(names)} | {d.value:+.1%} | {ends} | {d.shorter} of {d.draws} |")
+    return "\n".join(lines)
+
+
+def grid_markdown(results: dict[str, Any]) -> str:
+    """Which cell of the K-RCPS grid was best, and which was chosen."""
+    lines = ["| uncertainty | procedure | bound | cell |", "|---|---|---|---|"]
+    for s in summaries(results):
+        if s.cell:
+            names = BAND_NAMES[s.row.band], PROCEDURE_NAMES[s.row.procedure], BOUND_NAMES[s.row.bound]
+            lines.append(f"| {' | '.join(names)} | {s.cell} |")
+    return "\n".join(lines)
+
+
+def latex(results: dict[str, Any]) -> str:
+    """The table as a LaTeX tabular (booktabs, amssymb)."""
+    found, data = summaries(results), results["configuration"]["published"]
+    marks = {"yes": r"\checkmark", "no": r"$\times$"}
+    heads = " & ".join(h.capitalize() for h in HEADINGS)
+    lines, section = [r"\begin{tabular}{lllccccccrrc}", r"\toprule", heads + r" \\"], ""
+    for s in found:
+        if s.row.section != section:
+            section = s.row.section
+            lines += [r"\midrule", rf"\multicolumn{{{len(HEADINGS)}}}{{l}}{{\emph{{{section}}}}} \\"]
+        cells = [marks.get(c, c).replace("±", r"$\pm$").replace("%", r"\%") for c in _cells(s, data)]
+        if s.length.mean() == _shortest(found, section):
+            cells[6] = rf"\textbf{{{cells[6]}}}"
+        lines.append(" & ".join(cells) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])

@@ -1,0 +1,134 @@
+"""A finished draw is never computed twice, an interrupted run goes on, and other configurations are told apart."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pixelbounds.experiments import ledger
+from pixelbounds.experiments.draws import compute, schedule
+from pixelbounds.experiments.material import load_material
+from pixelbounds.experiments.results import load_results, run
+
+
+@pytest.fixture
+def small(material):
+    return load_material({name: material[name] for name in ("truth", "lower", "upper", "qr_lower", "qr_estimate",
+                                                            "qr_upper")})  # fmt: skip
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """The parts that are computed, in order, and the function that counts them, which can be stopped."""
+    calls = []
+
+    def counted(plan, material, draw, group):
+        if len(calls) == counted.stop:
+            raise KeyboardInterrupt
+        calls.append((draw, group))
+        return compute(plan, material, draw, group)
+
+    counted.stop = None
+    monkeypatch.setattr(ledger, "compute", counted)
+    return calls, counted
+
+
+def plain(path):
+    """Results without what may differ between two runs: times."""
+    found = load_results(path)
+    for record in found["records"]:
+        record.pop("seconds")
+    return found
+
+
+def test_an_interrupted_run_goes_on_and_ends_as_an_uninterrupted_one(plan, small, computed, tmp_path):
+    calls, counted = computed
+    whole = plain(run(plan, small, tmp_path / "whole"))
+    every = list(calls)
+    assert every == schedule(plan, small)
+    calls.clear()
+    counted.stop = 4
+    with pytest.raises(KeyboardInterrupt):
+        run(plan, small, tmp_path / "cut")
+    assert not (tmp_path / "cut" / "results.json").exists()
+    counted.stop = None
+    said = []
+    again = plain(run(plan, small, tmp_path / "cut", tell=said.append))
+    assert calls == every
+    assert again == whole
+    assert any("4 of" in line and "going on" in line for line in said)
+    calls.clear()
+    assert plain(run(plan, small, tmp_path / "cut")) == whole
+    assert calls == []
+
+
+def test_processes_give_what_one_gives(plan, small, tmp_path):
+    np.savez(tmp_path / "material.npz", **small.arrays)
+    stored, one = load_material(tmp_path / "material.npz"), plan.changed(draws={"count": 1})
+    alone = plain(run(one, stored, tmp_path / "alone"))
+    assert plain(run(one, stored, tmp_path / "shared", workers=2)) == alone
+
+
+def test_more_draws_compute_only_the_new_ones(plan, small, computed, tmp_path):
+    calls, _ = computed
+    run(plan.changed(draws={"count": 1}), small, tmp_path)
+    calls.clear()
+    run(plan, small, tmp_path)
+    assert {draw for draw, _ in calls} == {1}
+
+
+def test_another_configuration_or_material_is_told_apart(plan, small, material, computed, tmp_path):
+    calls, _ = computed
+    one = plan.changed(draws={"count": 1})
+    first = plain(run(one, small, tmp_path))
+    calls.clear()
+    said = []
+    run(one.changed(task={"risk_level": 0.35}), small, tmp_path, tell=said.append)
+    assert len(calls) == len(schedule(one, small))
+    assert any("other configurations" in line for line in said)
+    changed = load_material({"truth": small.truth, "lower": small["lower"] - 0.01, "upper": small["upper"]})
+    run(one, changed, tmp_path)
+    calls.clear()
+    assert plain(run(one, small, tmp_path)) == first  # the first is still there
+    assert calls == []
+    assert len(list(tmp_path.glob("draws-*"))) == 3
+
+
+def test_a_damaged_part_is_computed_again_and_fresh_computes_all(plan, small, computed, tmp_path):
+    calls, _ = computed
+    one = plan.changed(draws={"count": 1})
+    first = plain(run(one, small, tmp_path))
+    part = next(tmp_path.glob("draws-*/000-qr.json"))
+    part.write_text(part.read_text()[:50])
+    calls.clear()
+    assert plain(run(one, small, tmp_path)) == first
+    assert calls == [(0, "qr")]
+    calls.clear()
+    run(one, small, tmp_path, fresh=True)
+    assert calls == schedule(one, small)
+
+
+def test_draws_of_another_commit_are_mentioned(plan, small, computed, tmp_path):
+    one = plan.changed(draws={"count": 1})
+    run(one, small, tmp_path)
+    part = next(tmp_path.glob("draws-*/000-qr.json"))
+    part.write_text(json.dumps({**json.loads(part.read_text()), "made": {"commit": "abc1234", "versions": {}}}))
+    said = []
+    found = load_results(run(one, small, tmp_path, tell=said.append))
+    assert any("abc1234" in line and "--fresh" in line for line in said)
+    assert "abc1234" in found["made"]["commits"]
+
+
+def test_results_say_how_they_were_made(plan, small, tmp_path):
+    said = []
+    found = load_results(run(plan.changed(draws={"count": 1}), small, tmp_path, tell=said.append))
+    assert found["configuration"]["task"]["risk_level"] == plan.task.risk_level
+    assert found["material"]["digest"] == small.digest
+    assert {"numpy", "lightgbm", "pixelbounds", "python"} <= found["made"]["versions"].keys()
+    assert found["seed"] == plan.draws.seed
+    assert any("MC-Dropout" in line and "dropout_mean" in line for line in said)
+    with pytest.raises(FileNotFoundError, match="reproduce NAME"):
+        load_results(tmp_path / "nowhere")
+    (tmp_path / "results.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"no results\.json"):
+        load_results(tmp_path)

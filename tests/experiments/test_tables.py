@@ -1,0 +1,137 @@
+"""Tables, figures and the page say what the JSON says."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from pixelbounds.cli import app
+from pixelbounds.experiments.charts import draw_charts, losses
+from pixelbounds.experiments.page import write_page
+from pixelbounds.experiments.pictures import draw_pictures
+from pixelbounds.experiments.plan import load_plan
+from pixelbounds.experiments.results import load_results, run
+from pixelbounds.experiments.tables import difference_markdown, differences, latex, markdown, summaries
+
+CELLS = [{"n_opt": n, "d_opt": "all", "k": k} for n in (128, 256) for k in (4, 8)]
+
+
+def record(draw, row, length, risk=0.04, **more):
+    return {"draw": draw, "row": row, "length": length, "risk": risk, "fresh": 0.9, "certified": True, "certifying": 9,
+            "groups": "1 single", "seconds": 0.5, **more}  # fmt: skip
+
+
+@pytest.fixture
+def made():
+    """Ten draws in which all numbers are known: one cell is best, frontier is 20% shorter in every draw."""
+    records = []
+    for draw in range(10):
+        base = 0.2 + 0.001 * draw
+        for i, cell in enumerate(CELLS):
+            length = base + 0.01 * (i - 2) ** 2
+            records.append(record(draw, "calibrated/krcps/hoeffding_bentkus", length, cell=cell))
+        records.append(record(draw, "calibrated/krcps_chosen/hoeffding_bentkus", base + 0.01, cell=CELLS[0]))
+        risk = 0.06 if draw == 3 else 0.05 if draw == 4 else 0.04
+        records.append(record(draw, "calibrated/frontier/betting", 0.8 * base, risk))
+        records.append(record(draw, "calibrated/frontier/hoeffding", 1.0, 0.0, certified=draw > 2))
+        records.append(record(draw, "calibrated/oracle_cut/none", 0.78 * base))
+        records.append(record(draw, "calibrated/oracle/none", 0.75 * base))
+    configuration = load_plan("ct64").model_dump(mode="json")
+    material = {"digest": "0" * 64, "images": 768, "units": 72, "pixels": [64, 64], "arrays": [], "figures": {}}
+    return {
+        "format": 1, "experiment": "ct64", "configuration": configuration, "seed": 0, "material": material,
+        "made": {"commits": ["abc"], "versions": {"numpy": ["2"]}}, "machine": {"cpu": "x", "cores": 2},
+        "records": records, "curves": [],
+    }  # fmt: skip
+
+
+def by_key(made):
+    return {s.row.key: s for s in summaries(made)}
+
+
+def test_the_best_cell_is_the_one_with_the_least_mean_length(made):
+    best = by_key(made)["calibrated/krcps_best/hoeffding_bentkus"]
+    assert best.cell == "n_opt 256, d_opt all, K 4"
+    np.testing.assert_allclose(best.length, 0.2 + 0.001 * np.arange(10))
+    assert best.seconds == pytest.approx(2.0)  # of all four cells
+    assert best.deviation == pytest.approx(np.std(best.length, ddof=1))
+    assert "10 of 10" in by_key(made)["calibrated/krcps_chosen/hoeffding_bentkus"].cell
+
+
+def test_draws_above_counts_risks_beyond_the_level_only(made):
+    assert by_key(made)["calibrated/frontier/betting"].above == 0.1  # 0.06 is above 0.05, 0.05 is not
+    assert by_key(made)["calibrated/frontier/hoeffding"].uncertified == 3
+
+
+def test_paired_differences_are_relative_to_the_papers_row(made):
+    found = {d.row.key: d for d in differences(summaries(made))}
+    ours = found["calibrated/frontier/betting"]
+    assert ours.value == pytest.approx(-0.2)
+    assert ours.low == pytest.approx(-0.2)  # the same in every draw
+    assert ours.high == pytest.approx(-0.2)
+    assert (ours.shorter, ours.draws) == (10, 10)
+    chosen = found["calibrated/krcps_chosen/hoeffding_bentkus"]
+    assert 0 < chosen.low < chosen.value < chosen.high < 0.06
+    assert "calibrated/krcps_best/hoeffding_bentkus" not in found
+
+
+def test_tables_hold_every_row_and_the_papers_numbers(made):
+    text, tex = markdown(made), latex(made)
+    columns = {line.count("|") for line in text.splitlines()}
+    assert columns == {13}
+    assert "**0.2045 ± 0.0030** | 0.0400 | 0% | 90.0% | 2 | 0.1369 ± 0.0016 |" in text
+    assert "(3 not certified)" in text
+    assert tex.count(r"\\") == len(summaries(made)) + len({s.row.section for s in summaries(made)}) + 1
+    assert tex.count(" & ") == 11 * (len(summaries(made)) + 1)
+    assert r"$0.1" not in tex
+    assert r"\checkmark" in tex
+    assert "| -20.0% |" in difference_markdown(made)
+
+
+def test_the_page_states_gain_control_and_limit(made, tmp_path):
+    (tmp_path / "results.json").write_text(json.dumps(made))
+    text = write_page([tmp_path], tmp_path / "docs" / "results.md").read_text()
+    assert "**Frontier with betting is 20.0% shorter than the best K-RCPS with Hoeffding-Bentkus**" in text
+    assert "in 90% of the draws" in text
+    assert "would give 0.1595 (-2.5%)" in text
+    assert "33.3% above that limit" in text
+    for reason in load_plan("ct64").differences.values():
+        assert reason in text
+    assert "overlap" in text
+    ran = CliRunner().invoke(app, ["reproduce", "page", str(tmp_path), "--out", str(tmp_path / "again.md")])
+    assert ran.exit_code == 0
+    assert (tmp_path / "again.md").read_text() == text
+    with pytest.raises(ValueError, match="no results"):
+        write_page([], tmp_path / "none.md")
+
+
+def test_figures_are_drawn_from_results_and_material(plan, material, tmp_path):
+    results = load_results(run(plan, material, tmp_path))
+    charts = draw_charts(results, tmp_path / "figures")
+    shown = draw_pictures(plan, material, tmp_path / "figures")
+    names = {path.stem for path in charts + shown}
+    assert names == {
+        "motivation", "losses", "risk", "length", "length_by_calibration", "length_by_groups", "calibrated_quantiles",
+        "quantile_regression", "samples", "forward_sde", "widening_maps",
+    }  # fmt: skip
+    for path in charts + shown:
+        start = path.read_bytes()[:4]
+        assert start == (b"%PDF" if path.suffix == ".pdf" else b"\x89PNG")
+    before = [path.read_bytes() for path in charts if path.stem == "losses"]
+    assert [path.read_bytes() for path in losses(tmp_path / "figures")] == before
+
+
+def test_the_command_says_what_is_missing(tmp_path):
+    runner = CliRunner()
+    for words, message in {
+        ("ct64",): "needs --material",
+        ("ct64", "--plan", "mine.toml"): "no TOML file",
+        ("ct64", "--material", str(tmp_path / "none")): "does not exist",
+        ("ct64", "--material", str(tmp_path), "--train"): "choose one",
+        ("celeba", "--train", "--toy", "--out", str(tmp_path / "out")): "give --data",
+    }.items():
+        ran = runner.invoke(app, ["reproduce", *words])
+        assert ran.exit_code == 2, ran.output
+        assert message in ran.output
+        assert "Traceback" not in ran.output

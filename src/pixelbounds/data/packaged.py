@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import lzma
-import os
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array, outward
-from ..files import replace_file
 from .phantom import Phantoms, phantoms
 
 SEED, SIZE = 2023, 64
@@ -60,73 +59,69 @@ def in_8_bits(lower: Array, upper: Array) -> tuple[Array, Array]:
 
 
 @cache
-def _stored() -> tuple[dict[str, Any], dict[str, Array]]:
-    data = lzma.decompress(files(__package__).joinpath("embedded", "phantoms.xz").read_bytes())
-    end = data.index(b"\n")
-    header = json.loads(data[:end])
-    shape = tuple(header["shape"])
-    codes = np.frombuffer(data, np.uint8, offset=end + 1).reshape(len(header["arrays"]), *shape)
-    decoded: dict[str, Array] = {}
-    for name, code in zip(header["arrays"], codes, strict=True):
-        decoded[name] = _undo(code, decoded.get(_FROM[name] or ""))
-    return header, decoded
+def _stored() -> tuple[dict[str, Array], dict[str, Any]]:
+    return unpack(files(__package__).joinpath("embedded", "phantoms.xz").read_bytes())
 
 
 def figures() -> dict[str, Any]:
-    """How the networks were trained and what was measured of them."""
-    return dict(_stored()[0]["figures"])
+    """How the networks were trained, how samples were drawn, and what was measured."""
+    return dict(_stored()[1])
 
 
 def material() -> dict[str, Any]:
-    """Truth, observation, unit, and every stored array as float32 in [0, 1], by name; and `figures`.
+    """Truth, observation, unit, and every stored array (n, h, w) as float32 in [0, 1], by name; and `figures`.
 
     >>> arrays = material()
     >>> arrays["lower"].shape == arrays["truth"].shape, bool((arrays["lower"] <= arrays["upper"]).all())
     (True, True)
     """
-    header, codes = _stored()
-    arrays: dict[str, Any] = {}
-    for name, code in codes.items():
-        steps = STEPS * (FINE if "deviation" in name else 1)
-        exact = code / np.float64(steps)
-        side = name.rpartition("_")[2]
-        down, up = outward(exact, exact, np.float32)
-        arrays[name] = down if side == "lower" else up if side == "upper" else exact.astype(np.float32)
-    made = some_phantoms(header["shape"][0])
-    return {
-        "truth": made.images, "observation": observe(made.images), "unit": made.units, **arrays, "figures": figures(),
-    }  # fmt: skip
+    arrays, about = _stored()
+    made = some_phantoms(len(arrays["mean"]))
+    return {"truth": made.images, "observation": observe(made.images), "unit": made.units, **arrays, "figures": about}
 
 
 # ---------------------------------------------------------------- how it is stored
 
 
-def write(path: str | os.PathLike[str], arrays: dict[str, Array], about: dict[str, Any]) -> int:
-    """Store the networks' outputs (n, h, w) in [0, 1], with figures about them; the size of the file in bytes."""
+def pack(arrays: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:
+    """The networks' outputs (n, h, w) in [0, 1], and figures about them, as bytes."""
     missing = [name for name in _FROM if name not in arrays]
     if missing:
         raise ValueError(f"the packaged set lacks {', '.join(missing)}; give every array")
     codes: dict[str, Array] = {}
     for name in _FROM:
-        x = np.clip(arrays[name], 0, 1).astype(np.float64) * (STEPS * (FINE if "deviation" in name else 1))
-        side = name.rpartition("_")[2]
+        x, side = np.clip(arrays[name], 0, 1).astype(np.float64) * _steps(name), name.rpartition("_")[2]
         x = np.floor(x) if side == "lower" else np.ceil(x) if side == "upper" else np.rint(x)
         codes[name] = np.minimum(x, 255).astype(np.uint8)
-    header = {"shape": codes["mean"].shape, "arrays": list(_FROM), "figures": about}
-    planes = b"".join(_do(code, codes.get(_FROM[name] or "")).tobytes() for name, code in codes.items())
-    data = lzma.compress(json.dumps(header).encode() + b"\n" + planes, preset=9 | lzma.PRESET_EXTREME)
-    replace_file(Path(path), data)
-    return len(data)
+    header = {"shape": codes["mean"].shape, "arrays": list(_FROM), "figures": dict(about)}
+    planes = b"".join(_differences(code, codes.get(_FROM[name] or "")).tobytes() for name, code in codes.items())
+    return lzma.compress(json.dumps(header).encode() + b"\n" + planes, preset=9 | lzma.PRESET_EXTREME)
 
 
-def _do(code: Array, like: Array | None) -> Array:
-    """Differences modulo 256, from an array alike or from the pixel to the left."""
-    if like is not None:
-        return code - like
-    return np.diff(code, axis=-1, prepend=np.uint8(0))
+def unpack(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Arrays as float32, ends rounded outward once more, and the figures."""
+    data = lzma.decompress(data)
+    end = data.index(b"\n")
+    header = json.loads(data[:end])
+    planes = np.frombuffer(data, np.uint8, offset=end + 1).reshape(len(header["arrays"]), *header["shape"])
+    codes: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
+    for name, plane in zip(header["arrays"], planes, strict=True):
+        codes[name] = _sums(plane, codes.get(_FROM[name] or ""))
+        exact, side = codes[name] / np.float64(_steps(name)), name.rpartition("_")[2]
+        down, up = outward(exact, exact, np.float32)
+        arrays[name] = down if side == "lower" else up if side == "upper" else exact.astype(np.float32)
+    return arrays, header["figures"]
 
 
-def _undo(difference: Array, like: Array | None) -> Array:
-    if like is not None:
-        return difference + like
-    return np.cumsum(difference, axis=-1, dtype=np.uint8)
+def _steps(name: str) -> int:
+    return STEPS * FINE if "deviation" in name else STEPS
+
+
+def _differences(code: Array, like: Array | None) -> Array:
+    """Modulo 256, from an array alike or from the pixel to the left."""
+    return np.diff(code, axis=-1, prepend=np.uint8(0)) if like is None else code - like
+
+
+def _sums(difference: Array, like: Array | None) -> Array:
+    return np.cumsum(difference, axis=-1, dtype=np.uint8) if like is None else difference + like

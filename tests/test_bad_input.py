@@ -20,11 +20,12 @@ from hypothesis import strategies as st
 from safetensors.numpy import save as save_tensors
 
 import pixelbounds as pb
-from conftest import heteroscedastic
 from pixelbounds import confidence, families, groups, losses
-from pixelbounds.calibration import _checksum, calibration_from_bytes
+from pixelbounds.calibration import calibration_from_bytes
 from pixelbounds.losses import l01
 from pixelbounds.pairs import Pairs
+from pixelbounds.sealed import checksum
+from worlds import heteroscedastic
 
 N, SIZE = 60, 6
 HERE = {"risk_level": 0.2}
@@ -552,7 +553,7 @@ def test_a_foreign_file(tmp_path, foreign):
 def signed(text, tensors):
     """A file with a fitting checksum, as someone with bad intentions would write it."""
     written = json.dumps(text) if not isinstance(text, str) else text
-    return save_tensors(tensors, {"pixelbounds": f"{_checksum(written, tensors)} {written}"})
+    return save_tensors(tensors, {"pixelbounds": f"{checksum(written, tensors)} {written}"})
 
 
 @pytest.mark.parametrize("text", ["[]", "3", "null", "{}", '{"format": 1}', '{"format": 99}', "{", '"text"'])

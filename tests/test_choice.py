@@ -3,11 +3,11 @@
 import numpy as np
 
 import pixelbounds as pb
-from conftest import heteroscedastic
 from pixelbounds.choice import shortest
 from pixelbounds.demo import synthetic_pairs
 from pixelbounds.groups import Single, fit_band_groups
 from pixelbounds.pairs import Pairs
+from worlds import heteroscedastic
 
 
 def kind(truth, band):

@@ -12,7 +12,6 @@ import zarr
 from skimage.filters import threshold_multiotsu
 
 import pixelbounds as pb
-from conftest import heteroscedastic
 from literal import hoeffding_bentkus_ucb, hoeffding_ucb, l01_per_image, literal_krcps, literal_line, literal_rcps
 from pixelbounds import confidence, families, kernels, paths
 from pixelbounds.calibration import calibration_from_bytes
@@ -20,6 +19,7 @@ from pixelbounds.groups import Partition
 from pixelbounds.groups.positions import by_otsu, otsu_thresholds
 from pixelbounds.kernels import LOWER, UPPER
 from pixelbounds.pairs import Pairs
+from worlds import heteroscedastic
 
 UCBS = {"hoeffding": hoeffding_ucb, "hoeffding_bentkus": hoeffding_bentkus_ucb}
 LIMITS = (0.0, 1.0)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import pixelbounds as pb
-from conftest import heteroscedastic
 from pixelbounds.families import FAMILIES, Family, check_nested, family_named
+from worlds import heteroscedastic
 
 every_family = pytest.mark.parametrize("name", sorted(FAMILIES))
 many = settings(max_examples=80, deadline=None, derandomize=True)

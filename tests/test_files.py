@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import pixelbounds as pb
-from conftest import heteroscedastic
 from pixelbounds.families import Family, additive
 from pixelbounds.losses import l01
+from worlds import heteroscedastic
 
 SIZE, N = 8, 100
 RISK = 0.2

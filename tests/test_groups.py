@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pixelbounds as pb
-from conftest import heteroscedastic
 from pixelbounds import groups
 from pixelbounds.families import additive
 from pixelbounds.groups import all_entries, load_grouping
 from pixelbounds.groups.positions import otsu_thresholds
 from pixelbounds.pairs import Pairs
+from worlds import heteroscedastic
 
 SIZE, N = 10, 24
 PARTITION = np.arange(SIZE * SIZE).reshape(SIZE, SIZE) % 7 * 11

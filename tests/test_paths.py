@@ -8,10 +8,10 @@ import pytest
 from scipy.stats import binom, norm
 
 import pixelbounds as pb
-from conftest import heteroscedastic
 from pixelbounds import certify, confidence, families, paths
 from pixelbounds.groups import Partition, Single
 from pixelbounds.pairs import Pairs
+from worlds import heteroscedastic
 
 LIMITS = (0.0, 1.0)
 

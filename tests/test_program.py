@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from conftest import heteroscedastic
 from literal import literal_pk
 from pixelbounds import families, paths
 from pixelbounds.groups import Partition
 from pixelbounds.pairs import Pairs
 from pixelbounds.program import add_to_cells, blank_cells, points_of, solve, solve_with_cvxpy, sort_points
+from worlds import heteroscedastic
 
 GAMMAS = (0.0, 0.3, 0.7)
 

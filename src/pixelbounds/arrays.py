@@ -1,21 +1,24 @@
 """Images as arrays: the first axis counts n images, what follows are pixels of any shape.
 
-A `Band` is what a model says before calibration (a lower and an upper image, perhaps a centre); an `Interval` is what a
-calibration returns. Both hold NumPy arrays, torch tensors, zarr or Dask arrays as the user gave them; the rooms below
-read them block by block through `rows_of`, which is also where every value is checked.
+Images of different sizes are a `Ragged`, a list of arrays, which is read one image at a time. A `Band` is what a model
+says before calibration (a lower and an upper image, perhaps a centre); an `Interval` is what a calibration returns.
+Both hold NumPy arrays, torch tensors, zarr or Dask arrays as the user gave them; the rooms below read them block by
+block through `rows_of`, which is also where every value is checked.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 
 from .kernels import block_of, count_above, extremes, over_rows
+from .ragged import Ragged
 
 Array = np.ndarray
 Limits = tuple[float, float]
@@ -33,14 +36,20 @@ def library_of(x: Any) -> str:
 
 
 def as_array(x: Any, name: str) -> Any:
-    """`x` itself where it is an array of a known library, else the NumPy array made of it; it must be floating."""
-    if not library_of(x):
+    """`x` itself where it is an array of a known library, else the NumPy array made of it; it must be floating.
+
+    A list of arrays of different shapes becomes a `Ragged`.
+    """
+    if isinstance(x, list | tuple) and len({tuple(np.shape(image)) for image in x if library_of(image)}) > 1:
+        images = [as_array(image, f"{name}[{i}]") for i, image in enumerate(x)]
+        return Ragged([image if library_of(image) == "zarr" else to_numpy(image) for image in images])
+    if not library_of(x) and not isinstance(x, Ragged):
         try:
             x = np.asarray(x)
         except (ValueError, TypeError) as error:
             raise TypeError(
                 f"{name} is a {type(x).__name__} that does not form an array; "
-                "give a NumPy, torch, zarr or Dask array of equal-sized images"
+                "give a NumPy, torch, zarr or Dask array, or a list of arrays where images differ in size"
             ) from error
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array; fill or drop what is masked, for example {name}.filled(0)")
@@ -72,6 +81,8 @@ def to_numpy(x: Any) -> Array:
 
 def rows_of(x: Any, start: int, stop: int) -> Array:
     """Images start..stop as a contiguous NumPy array: (n, *pixels) -> (stop - start, *pixels)."""
+    if isinstance(x, Ragged):
+        return np.stack([to_numpy(x[i]) for i in range(start, stop)])
     return np.ascontiguousarray(to_numpy(x[start:stop]))
 
 
@@ -82,6 +93,22 @@ def like(result: Array, template: Any) -> Any:
     import torch
 
     return torch.from_numpy(np.ascontiguousarray(result)).to(template.device)
+
+
+def over_images(function: Callable[[int, int], T], images: Any) -> Iterator[T]:
+    """`function(start, stop)` over blocks of images, in order; images of different sizes come one at a time."""
+    n, size = int(images.shape[0]), int(sizes_of(images).mean())
+    if not isinstance(images, Ragged):
+        return over_rows(function, n, block=block_of(size, n))
+    parts = over_rows(lambda a, b: [function(i, i + 1) for i in range(a, b)], n, block=block_of(size, n))
+    return chain.from_iterable(parts)
+
+
+def sizes_of(images: Any) -> Array:
+    """Pixels of each image: (n, *pixels) -> (n,)."""
+    if isinstance(images, Ragged):
+        return images.sizes
+    return np.full(int(images.shape[0]), math.prod(int(x) for x in images.shape[1:]))
 
 
 def spatial_axes(images: Any) -> list[int]:
@@ -166,6 +193,13 @@ def check_same_shape(**arrays: Any) -> None:
     """All arrays have one shape."""
     (first, *others) = arrays.items()
     for name, x in others:
+        if isinstance(x, Ragged) and isinstance(first[1], Ragged) and len(x) == len(first[1]):
+            for i, (ours, theirs) in enumerate(zip(x.shapes, first[1].shapes, strict=True)):
+                if ours != theirs:
+                    raise ValueError(
+                        f"{name} of image {i} has shape {ours}, but {first[0]} has {theirs}; they must agree"
+                    )
+            continue
         if tuple(x.shape) != tuple(first[1].shape):
             raise ValueError(
                 f"{name} has shape {tuple(x.shape)} but {first[0]} has shape {tuple(first[1].shape)}; "
@@ -241,10 +275,13 @@ class Band:
             object.__setattr__(self, name, x)
         if all(library_of(x) == "numpy" for x in parts.values()):
             self.rows(0, len(self))
+        elif isinstance(self.lower, Ragged) and all(library_of(x) == "numpy" for x in self.lower.images):
+            for i in range(len(self)):
+                self.rows(i, i + 1)
 
     def __repr__(self) -> str:
         source = f", {self.source}" if self.source else ""
-        return f"Band of {len(self)} images of shape {self.pixels}, {self.lower.dtype}{source}"
+        return f"Band of {len(self)} images of {_sizes(self.lower)}, {self.lower.dtype}{source}"
 
     def __len__(self) -> int:
         return int(self.lower.shape[0])
@@ -261,7 +298,7 @@ class Band:
 
     @property
     def pixels(self) -> tuple[int, ...]:
-        """Shape of one image."""
+        """Shape of one image; () where images differ in size."""
         return self.shape[1:]
 
     @property
@@ -293,6 +330,34 @@ def trusted_band(lower: Any, upper: Any, centre: Any = None, source: str = "") -
     return band
 
 
+def one_band(band: Any) -> Band:
+    """A band, or the images of several bands as one."""
+    if isinstance(band, list | tuple) and band and all(isinstance(part, Band) for part in band):
+        if len({(part.source, part.centre is None) for part in band}) > 1:
+            raise ValueError("bands of one set must have one source, and all or none a centre")
+        if len({part.pixels for part in band}) == 1 and not any(isinstance(part.lower, Ragged) for part in band):
+            lower, upper, centre = (_joined(band, name, np.concatenate) for name in ("lower", "upper", "centre"))
+        else:
+            lower, upper, centre = (_joined(band, name, _in_a_row) for name in ("lower", "upper", "centre"))
+        return Band(lower, upper, centre, band[0].source)
+    if not isinstance(band, Band):
+        raise TypeError(f"band is a {type(band).__name__}; wrap your bounds as pixelbounds.Band(lower, upper)")
+    return band
+
+
+def _joined(bands: Sequence[Band], name: str, join: Callable[[list[Any]], Any]) -> Any:
+    parts = [getattr(band, name) for band in bands]
+    return None if parts[0] is None else join([part if isinstance(part, Ragged) else to_numpy(part) for part in parts])
+
+
+def _in_a_row(parts: list[Any]) -> Ragged:
+    return Ragged(list(chain.from_iterable(parts)))
+
+
+def _sizes(images: Any) -> str:
+    return "different sizes" if isinstance(images, Ragged) else f"shape {tuple(images.shape[1:])}"
+
+
 @dataclass(frozen=True, eq=False)
 class Interval:
     """Calibrated ends per pixel, (n, *pixels).
@@ -310,7 +375,7 @@ class Interval:
         check_same_shape(lower=self.lower, upper=self.upper)
 
     def __repr__(self) -> str:
-        return f"Interval of {len(self)} images of shape {tuple(self.lower.shape[1:])}, {self.lower.dtype}"
+        return f"Interval of {len(self)} images of {_sizes(self.lower)}, {self.lower.dtype}"
 
     def __len__(self) -> int:
         return int(self.lower.shape[0])
@@ -323,6 +388,9 @@ class Interval:
     def contains(self, truth: Any) -> Any:
         """Whether each true pixel lies within its interval, (n, *pixels) -> bool."""
         check_same_shape(interval=self.lower, truth=as_array(truth, "truth"))
+        if isinstance(self.lower, Ragged):
+            ends = zip(as_array(truth, "truth"), self.lower, self.upper, strict=True)
+            return [(x >= lower) & (x <= upper) for x, lower, upper in ends]
         return (truth >= self.lower) & (truth <= self.upper)
 
 

@@ -29,7 +29,7 @@ from .arrays import (
     like,
     to_numpy,
 )
-from .kernels import over_rows, tails
+from .kernels import in_threads, tails
 
 _LONG_TAIL = 48  # beyond this rank a selection is cheaper than carrying the tails
 _BLOCK_BYTES = 2**26  # samples read at a time from zarr, or converted at a time
@@ -152,7 +152,7 @@ def order_statistics(samples: Any, rank: int) -> tuple[Any, Any]:
             if not _select(flat[image], a, min(p, a + columns), rank, low[image], high[image]):
                 raise _NotFinite(image)
 
-    for _ in over_rows(work, n * per_image, block=max(1, per_image // 16)):
+    for _ in in_threads(work, n * per_image, max(1, per_image // 16)):
         pass
     return low.reshape(n, *pixels), high.reshape(n, *pixels)
 

@@ -1,16 +1,16 @@
 """What the commands do, callable from Python: calibrate, apply, evaluate and report on files, and plan ahead.
 
-Every function reads its files block by block where their kind allows, and writes aside before it renames: whatever
-happens, an output is whole or not there.
+Every function reads its files block by block where their kind allows, in threads or on a cluster (`execution`), and
+writes aside before it renames: whatever happens, an output is whole or not there. Intervals that grow in a store go on
+where they stopped.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
@@ -18,14 +18,32 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import zarr
 
-from .arrays import Interval, Limits, check_count, check_limits
+from .arrays import Array, Interval, Limits, check_count, check_limits
 from .calibrate import calibrate
 from .calibration import Calibration, load_calibration
 from .data import Images, Progress, open_images, write_interval
 from .data.contract import silent
 from .evaluate import evaluate
 from .evaluation import Evaluation
+from .execution import (
+    BAD,
+    DONE,
+    BadChunk,
+    Execution,
+    Maker,
+    block_rows,
+    fill,
+    gather,
+    growing,
+    numbered,
+    pick,
+    readable,
+    running,
+    watched,
+    where,
+)
 from .inputs import (
     Bands,
     FilePath,
@@ -34,16 +52,27 @@ from .inputs import (
     open_bands,
     open_interval,
     open_labels,
+    open_marks,
     open_truth,
     open_units,
     told,
 )
-from .outputs import INTERVALS, aside, check_target, new_store, put
+from .outputs import INTERVALS, check_target, settle
 from .report import Example, examples_of, save_figures, write_report
 from .version import VERSION
 
 _IN_MEMORY = 2**30  # bytes of intervals; more are kept in a temporary store
 _NAMED_GROUPS = ("learned", "band", "loss", "squared", "otsu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """Where passes over images run and what they may use; see `pixelbounds.execution.running`."""
+
+    scheduler: Any = None
+    memory: int | str | None = None
+    threads: int | None = None
+    scratch: FilePath | None = None
 
 
 # ---------------------------------------------------------------- calibrate
@@ -58,29 +87,65 @@ def calibrate_files(
     reading: Reading = Reading(),  # noqa: B008 - frozen
     groups: str | None = None,
     features: FilePath | None = None,
+    bands_out: FilePath | None = None,
     replace: bool = False,
+    resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
     **choices: Any,
 ) -> Calibration:
-    """Calibrate on files and write the calibration file; `choices` are those of `pixelbounds.calibrate`."""
+    """Calibrate on files and write the calibration file; `choices` are those of `pixelbounds.calibrate`.
+
+    bands_out      a .zarr store for the bands of samples, kept for later; an unfinished one is gone on with
+    """
     target = check_target(out, (".safetensors",), replace=replace)
-    made = open_bands(bands, reading)
-    limits = limits_of(reading, made)
-    images = open_truth(truth, reading, limits)
-    check_pair(images.pixels, made)
-    labels = open_labels(groups) if groups is not None and groups not in _NAMED_GROUPS else groups
-    calibration = calibrate(
-        images.pixels,
-        made.whole(progress),
-        risk_level=risk_level,
-        groups=labels,
-        features=None if features is None else open_images(features, window=None).pixels,
-        units=open_units(images, reading),
-        limits=limits,
-        **choices,
-    )
+    with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
+        made = open_bands(bands, reading)
+        limits = limits_of(reading, made)
+        images = open_truth(truth, reading, limits)
+        check_pair(images.pixels, made)
+        labels = open_labels(groups) if groups is not None and groups not in _NAMED_GROUPS else groups
+        known = None if features is None else watched(open_images(features, window=None).pixels)
+        band, good = made.whole(_bands_store(bands_out, made, execution, stack))
+        if reading.skip_bad:
+            good = good & readable(images.pixels, band.lower, band.upper)
+        units = open_units(images, reading)
+        calibration = calibrate(
+            pick(images.pixels, good),
+            band.map(lambda x: pick(x, good)),
+            risk_level=risk_level,
+            groups=pick(labels, good) if isinstance(labels, np.ndarray) and labels.shape == band.shape else labels,
+            features=pick(known, good),
+            units=pick(units, good),
+            limits=limits,
+            **choices,
+        )
+    skipped = np.flatnonzero(~good).tolist()
+    if skipped:
+        record = calibration.record
+        record = dataclasses.replace(record, settings={**record.settings, "skipped": skipped})
+        calibration = dataclasses.replace(calibration, record=record)
     calibration.save(target)
     return calibration
+
+
+def _bands_store(wanted: FilePath | None, bands: Bands, execution: Execution, stack: ExitStack) -> Path | None:
+    """Where the bands of samples are kept: where that is asked, else in memory (None), many in a temporary store."""
+    if bands.samples is None:
+        if wanted is not None:
+            raise ValueError("--bands-out keeps the bands of samples, but these are bands already; leave it out")
+        return None
+    if wanted is not None:
+        path = Path(wanted)
+        return path if path.exists() else check_target(path, (".zarr",), replace=False)
+    if _fit(bands, execution):
+        return None
+    return stack.enter_context(execution.folder()) / "bands.zarr"
+
+
+def _fit(bands: Bands, execution: Execution) -> bool:
+    """Whether both ends of all images may lie in memory, and are used in this process only."""
+    size = 2 * prod(bands.shape) * _dtype(bands).itemsize
+    return execution.client is None and size <= min(_IN_MEMORY, execution.memory // 4)
 
 
 def limits_of(reading: Reading, bands: Bands) -> Limits:
@@ -93,12 +158,13 @@ def limits_of(reading: Reading, bands: Bands) -> Limits:
 
 @dataclass(frozen=True)
 class Applied:
-    """Where intervals were written, their shape, and their mean length."""
+    """Where intervals were written, their shape, their mean length, and the images that were skipped."""
 
     path: Path
     shape: tuple[int, ...]
     mean_length: float
     calibration: Calibration
+    skipped: tuple[int, ...] = ()
 
 
 def apply_files(
@@ -111,35 +177,42 @@ def apply_files(
     groups: FilePath | None = None,
     features: FilePath | None = None,
     replace: bool = False,
+    resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
 ) -> Applied:
-    """Write the intervals of new bands: a zarr store block by block; .npz, NIfTI and DICOM through memory.
+    """Write the intervals of new bands: a zarr store block by block, going on where an earlier call stopped; .npz,
+    NIfTI and DICOM through memory.
 
     like           a NIfTI file or DICOM folder whose geometry the intervals get; by default that of the bands
     """
     target = check_target(out, INTERVALS, replace=replace, folder=True)
     found = load_calibration(calibration)
-    made = _bands_for(found, bands, reading)
-    space = made.images if like is None else open_images(like, window=reading.window)
-    if like is not None and space is not None and tuple(space.pixels.shape) != made.shape:
-        raise ValueError(
-            f"{like} has shape {tuple(space.pixels.shape)}, but the bands have {made.shape}; they must agree"
-        )
-    if target.suffix not in (".zarr", ".npz") and (space is None or space.geometry is None):
-        raise ValueError(f"{target} needs the geometry of a scan; give the NIfTI file or DICOM folder with --like")
-    known = _known(features, groups)
-    if target.suffix == ".zarr":
-        digest = hashlib.sha256(Path(calibration).read_bytes()).hexdigest()
-        promise = {"guarantee": found.guarantee, "risk_level": found.risk_level}
-        with aside(target) as part:
-            about = {**promise, "calibration": digest, "version": VERSION}
-            ends = new_store(part, made.shape, _dtype(made), about, made.step)
-            mean_length = _widen(found, made, *ends, known, progress)
-    else:
-        ends = _new_arrays(made)
-        mean_length = _widen(found, made, *ends, known, progress)
-        target = write_interval(target, Interval(*ends), like=space)
-    return Applied(target, made.shape, mean_length, found)
+    with running(**vars(resources), progress=progress):
+        made = _bands_for(found, bands, reading)
+        space = made.images if like is None else open_images(like, window=reading.window)
+        if like is not None and space is not None and tuple(space.pixels.shape) != made.shape:
+            raise ValueError(
+                f"{like} has shape {tuple(space.pixels.shape)}, but the bands have {made.shape}; they must agree"
+            )
+        if target.suffix not in (".zarr", ".npz") and (space is None or space.geometry is None):
+            raise ValueError(f"{target} needs the geometry of a scan; give the NIfTI file or DICOM folder with --like")
+        known = _known(features, groups)
+        if target.suffix == ".zarr":
+            digest = hashlib.sha256(Path(calibration).read_bytes()).hexdigest()
+            about = {"guarantee": found.guarantee, "risk_level": found.risk_level}
+            about |= {"calibration": digest, "version": VERSION}
+            request: dict[str, Any] = {
+                "calibration": digest,
+                "bands": [where(x) for x in made.reads],
+                "shape": made.shape,
+            }
+            request |= {name: where(x) for name, x in known.items()} | {"skip_bad": reading.skip_bad}
+            length, marks = _widen_to(target, found, made, known, reading.skip_bad, about, request)
+        else:
+            interval, length, marks = _widen(found, made, known, reading.skip_bad)
+            target = write_interval(target, interval, like=space)
+    skipped = tuple(np.flatnonzero(marks == BAD).tolist())
+    return Applied(target, made.shape, float(length[marks == DONE].mean()), found, skipped)
 
 
 def _bands_for(calibration: Calibration, path: FilePath, reading: Reading) -> Bands:
@@ -156,39 +229,55 @@ def _known(features: FilePath | None, groups: FilePath | None) -> dict[str, Any]
     return {"features": images, "groups": None if groups is None else open_labels(groups)}
 
 
+def _maker(calibration: Calibration, bands: Bands, known: dict[str, Any]) -> Maker:
+    """What makes the intervals of images start..stop, with the mean length of each."""
+    read, there = bands.reader(), bands.there
+
+    def make(start: int, stop: int) -> dict[str, Array]:
+        if there is not None and not there[start:stop].all():
+            raise BadChunk(f"the bands of images {start} to {stop - 1} lack some that were skipped")
+        now = {name: None if x is None else x[start:stop] for name, x in known.items()}
+        with numbered(start):
+            interval = calibration.apply(read(start, stop), **now)
+        lower, upper = interval.lower, interval.upper
+        means = (np.mean(x.reshape(len(x), -1), axis=1, dtype=np.float64) for x in (upper, lower))
+        return {"lower": lower, "upper": upper, "length": next(means) - next(means)}
+
+    return make
+
+
+def _widen_to(
+    path: Path,
+    calibration: Calibration,
+    bands: Bands,
+    known: dict[str, Any],
+    skip_bad: bool,
+    about: dict[str, Any],
+    request: dict[str, Any],
+) -> tuple[Array, Array]:
+    """Write the intervals of all images into a store; mean length and mark of each image."""
+    pixels = prod(bands.shape[1:])
+    arrays: dict[str, Any] = {name: (bands.shape, _dtype(bands)) for name in ("lower", "upper")}
+    arrays["length"] = bands.shape[:1], np.float64
+    about = {"pixelbounds": {"kind": "interval", **about}}
+    rows = block_rows(bands.reads, pixels)
+    with growing(path, arrays, rows=rows, about=about, request=request, settle=settle) as blocks:
+        marks = fill(blocks, _maker(calibration, bands, known), bands.reads, pixels, skip_bad=skip_bad)
+    return np.asarray(zarr.open_group(path, mode="r")["length"][:]), marks
+
+
 def _widen(
-    calibration: Calibration, bands: Bands, lower: Any, upper: Any, known: dict[str, Any], progress: Progress
-) -> float:
-    """Put the intervals of all images into two arrays, a few images at a time; their mean length."""
-    n, total = len(bands), 0.0
-    chunk = lower.chunks[0] if hasattr(lower, "chunks") else 1
-    step, written = max(1, bands.step // chunk) * chunk, None
-    with ThreadPoolExecutor(1) as writer:  # an interrupt waits for what is being written, so that it can be removed
-        for start in range(0, n, step):
-            at = slice(start, min(n, start + step))
-            now = {name: None if x is None else x[at] for name, x in known.items()}
-            interval = calibration.apply(bands[at], **now)
-            total += float(np.sum(interval.upper, dtype=np.float64) - np.sum(interval.lower, dtype=np.float64))
-            if written is not None:
-                written.result()
-            written = writer.submit(_put, lower, upper, start, interval)
-            progress(at.stop, n)
-        if written is not None:
-            written.result()
-    return total / prod(bands.shape)
-
-
-def _put(lower: Any, upper: Any, start: int, interval: Interval) -> None:
-    put(lower, start, interval.lower)
-    put(upper, start, interval.upper)
+    calibration: Calibration, bands: Bands, known: dict[str, Any], skip_bad: bool
+) -> tuple[Interval, Array, Array]:
+    """The intervals of all images in memory, with mean length and mark of each image."""
+    make, pixels = _maker(calibration, bands, known), prod(bands.shape[1:])
+    parts, marks = gather(make, bands.reads, len(bands), pixels, skip_bad=skip_bad)
+    return Interval(parts["lower"], parts["upper"]), parts["length"], marks
 
 
 def _dtype(bands: Bands) -> Any:
-    return bands[0:1].lower.dtype
-
-
-def _new_arrays(bands: Bands) -> tuple[Any, Any]:
-    return np.empty(bands.shape, _dtype(bands)), np.empty(bands.shape, _dtype(bands))
+    """The precision of the band's ends."""
+    return np.dtype(str(bands.reads[0].dtype).removeprefix("torch."))
 
 
 # ---------------------------------------------------------------- evaluate and report
@@ -201,6 +290,7 @@ class Evaluated:
     evaluation: Evaluation
     risk_level: float | None
     guarantee: str | None
+    skipped: tuple[int, ...] = ()
 
     @property
     def contradicted(self) -> bool:
@@ -209,17 +299,19 @@ class Evaluated:
 
 
 @contextmanager
-def _intervals(calibration: Calibration, bands: Bands, known: dict[str, Any], progress: Progress) -> Iterator[Interval]:
-    """Intervals in memory, or in a temporary store where they are many."""
-    if 2 * prod(bands.shape) * _dtype(bands).itemsize <= _IN_MEMORY:
-        ends = _new_arrays(bands)
-        _widen(calibration, bands, *ends, known, progress)
-        yield Interval(*ends)
+def _intervals(
+    calibration: Calibration, bands: Bands, known: dict[str, Any], execution: Execution, skip_bad: bool
+) -> Iterator[tuple[Interval, Array]]:
+    """Intervals in memory, or in a temporary store where they are many; and which images they have."""
+    if _fit(bands, execution):
+        interval, _, marks = _widen(calibration, bands, known, skip_bad)
+        yield interval, marks == DONE
         return
-    with tempfile.TemporaryDirectory(prefix="pixelbounds.") as folder:
-        ends = new_store(Path(folder) / "interval.zarr", bands.shape, _dtype(bands), {}, bands.step)
-        _widen(calibration, bands, *ends, known, progress)
-        yield Interval(*ends)
+    with execution.folder() as folder:
+        path = folder / "interval.zarr"
+        _, marks = _widen_to(path, calibration, bands, known, skip_bad, {}, {})
+        group = zarr.open_group(path, mode="r")
+        yield Interval(watched(group["lower"]), watched(group["upper"])), marks == DONE
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,27 +333,42 @@ def _held_out(
     reading: Reading,
     groups: FilePath | None,
     features: FilePath | None,
+    resources: Resources,
     progress: Progress,
 ) -> Iterator[_HeldOut]:
     """Evaluate intervals, or the bands that a calibration turns into intervals; they may lie in a temporary store."""
     found = None if calibration is None else load_calibration(calibration)
-    bands = None if found is None else _bands_for(found, intervals, reading)
-    images = open_truth(truth, reading, found.limits if found else check_limits(reading.limits or (0.0, 1.0)))
-    by: dict[str, Any] = {
-        "groups": None if groups is None else open_labels(groups),
-        "units": open_units(images, reading),
-    }
-    if found is None or bands is None:
-        interval, about = open_interval(intervals, reading), told(intervals)
-        result = Evaluated(evaluate(images.pixels, interval, **by), about.get("risk_level"), about.get("guarantee"))
-        yield _HeldOut(images, interval, None, None, result)
-        return
-    check_pair(images.pixels, bands)
-    known = _known(features, groups if found.grouping.kind == "segmentation" else None)
-    with _intervals(found, bands, known, progress) as interval:
-        fresh = bands.known.get("held_out")
-        evaluation = evaluate(images.pixels, interval, samples=fresh, **by)
-        yield _HeldOut(images, interval, bands, found, Evaluated(evaluation, found.risk_level, found.guarantee))
+    limits = found.limits if found else check_limits(reading.limits or (0.0, 1.0))
+    with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
+        bands = None if found is None else _bands_for(found, intervals, reading)
+        images = open_truth(truth, reading, limits)
+        by = {"groups": None if groups is None else open_labels(groups), "units": open_units(images, reading)}
+        about, fresh = told(intervals), None
+        if found is None or bands is None:
+            interval, good = open_interval(intervals, reading), open_marks(intervals, len(images))
+        else:
+            check_pair(images.pixels, bands)
+            known = _known(features, groups if found.grouping.kind == "segmentation" else None)
+            made = _intervals(found, bands, known, execution, reading.skip_bad)
+            interval, good = stack.enter_context(made)
+            fresh = bands.known.get("held_out")
+            about = {"risk_level": found.risk_level, "guarantee": found.guarantee}
+        if reading.skip_bad:
+            good = good & readable(images.pixels, interval.lower, interval.upper)
+        evaluation = _evaluate(images.pixels, interval, good, samples=fresh, **by)
+        skipped = tuple(np.flatnonzero(~good).tolist())
+        result = Evaluated(evaluation, about.get("risk_level"), about.get("guarantee"), skipped)
+        yield _HeldOut(images, interval, bands, found, result)
+
+
+def _evaluate(truth: Any, interval: Interval, good: Array, groups: Any, samples: Any, units: Any) -> Evaluation:
+    """The evaluation of the images that can be read."""
+    if good.all():
+        return evaluate(truth, interval, groups=groups, samples=samples, units=units)
+    if groups is not None and tuple(groups.shape) == tuple(truth.shape):
+        groups = pick(groups, good)
+    few = Interval(pick(interval.lower, good), pick(interval.upper, good))
+    return evaluate(pick(truth, good), few, groups=groups, samples=pick(samples, good), units=pick(units, good))
 
 
 def evaluate_files(
@@ -272,13 +379,14 @@ def evaluate_files(
     reading: Reading = Reading(),  # noqa: B008 - frozen
     groups: FilePath | None = None,
     features: FilePath | None = None,
+    resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
 ) -> Evaluated:
     """Evaluate intervals, or the bands that a calibration turns into intervals, against held-out truth.
 
     groups         labels by which the risk is broken down: a partition or a segmentation
     """
-    with _held_out(truth, intervals, calibration, reading, groups, features, progress) as held_out:
+    with _held_out(truth, intervals, calibration, reading, groups, features, resources, progress) as held_out:
         return held_out.result
 
 
@@ -296,6 +404,7 @@ def report_files(
     features: FilePath | None = None,
     notes: Sequence[str] = (),
     replace: bool = False,
+    resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
 ) -> tuple[Evaluated, list[Path]]:
     """Evaluate on held-out images and write the page, and figures where a folder for them is given; all their paths.
@@ -303,7 +412,7 @@ def report_files(
     examples       how many images to show, from the best covered to the worst, or which
     """
     target = check_target(out, (".html",), replace=replace)
-    with _held_out(truth, bands, calibration, reading, groups, features, progress) as held_out:
+    with _held_out(truth, bands, calibration, reading, groups, features, resources, progress) as held_out:
         pictures = _examples(held_out, shown(held_out.result.evaluation, examples))
     about: dict[str, Any] = {"calibration": held_out.calibration, "evaluation": held_out.result.evaluation}
     about["examples"] = pictures

@@ -7,8 +7,8 @@ functions, and calls `rcps`, `krcps` or `frontier` for the path.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,21 +26,26 @@ from .arrays import (
     check_open_unit,
     check_same_shape,
     library_of,
+    one_band,
     to_numpy,
 )
 from .calibration import Calibration, Record
-from .certify import Task, certify_l01, certify_loss, loss_table
+from .certify import Task, certify_l01, certify_loss, misses
 from .choice import frontier_of, shortest
-from .confidence import bound_named
+from .confidence import ConfidenceBound, bound_named, least_images
 from .families import FAMILIES, check_nested, family_named
 from .groups import Grouping
+from .groups.positions import NO_GRID
 from .losses import Loss, l01
-from .pairs import Pairs, check_features
+from .pairs import Archive, Pairs, check_features, digest_of, fingerprints
 from .paths import GAMMAS, Path, line_path, scalar_path, solve_program, stratified_pixels
+from .ragged import Ragged
 from .version import VERSION
 
+FitPath = Callable[[Any, Array], tuple[Grouping, Path]]  # images, the numbers of those that fit -> groups and path
 METHODS = ("frontier", "krcps", "rcps")
 _CURVE = 64  # points of the path kept for the report
+_FEW = 8  # fitting units
 _USER_KNOTS = 256  # knots at which a user's loss may be evaluated
 
 
@@ -68,7 +73,8 @@ def calibrate(
     """Widenings such that, with probability 1 - failure_prob, the mean loss of a future image is at most risk_level.
 
     truth          true images, (n, *pixels), within the limits
-    band           their band, of the same shape
+    band           their band, of the same shape; images of different sizes are lists, of truths and of bands, and
+                   each counts the same
     method         "frontier" (shortest), "krcps" (the paper's), "rcps" (one widening for all pixels)
     confidence     name of a function of `pixelbounds.confidence`, or a function (losses, failure_prob) -> bound
     groups         frontier: "learned", "band", by default the shorter of the two on the fitting images ("learned"
@@ -100,8 +106,8 @@ def calibrate(
     if not callable(loss):
         raise TypeError(f"loss is {loss!r}; it must be a function (truth, interval) -> losses (n,)")
     rng = check_generator(seed)
-    pairs = _pairs(truth, band, family, limits, features, groups)
-    unit_of = _units(units, len(pairs))
+    pairs = pairs_of(truth, band, family, limits, features, groups)
+    unit_of = unit_numbers(units, len(pairs))
     if method == "rcps" and (groups is not None or k is not None):
         raise ValueError("rcps has one group only: leave groups and k out, or use method='krcps' or 'frontier'")
     if features is not None and (
@@ -114,24 +120,49 @@ def calibrate(
         raise ValueError(f"d_opt belongs to method='krcps', not to {method!r}; leave it out")
     if direction is not None and method != "krcps":
         raise ValueError(f"direction belongs to method='krcps', not to {method!r}; leave it out")
-    fitting, order = _split(unit_of, _fitting_units(n_opt, method, int(unit_of.max()) + 1), rng)
-    images = np.flatnonzero(fitting)
-    _check_family(pairs, images if len(images) else np.arange(min(8, len(pairs))))
-    if method == "rcps":
-        grouping, path = rcps(pairs)
-    else:
-        fit, every = pairs.take(images), np.arange(len(images))  # read once; there are few
-        if method == "krcps":
-            line = {"d_opt": d_opt, "direction": direction, "gammas": gammas}
-            grouping, path = krcps(fit, every, rng, risk_level, groups=groups, k=k, **line)
-        else:
-            grouping, path = frontier(fit, every, rng, risk_level, groups=groups, k=k)
-    task = Task(pairs, ~fitting, unit_of, order, bound, risk_level, failure_prob)
+    count = int(unit_of.max()) + 1
+    fits = fitting_units(n_opt, method, count, least_units(risk_level, failure_prob, bound))
+    if method == "frontier" and groups is None and k is None and features is None:
+        groups = groups_for(fits)
+    fit_path: dict[str, FitPath] = {
+        "rcps": lambda fit, every: rcps(fit),
+        "krcps": partial(
+            krcps, rng=rng, risk_level=risk_level, groups=groups, k=k, d_opt=d_opt, direction=direction, gammas=gammas
+        ),
+        "frontier": partial(frontier, rng=rng, risk_level=risk_level, groups=groups, k=k),
+    }
+    split = split_units(unit_of, fits, rng)
+    _check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))
+    return calibrate_archive(
+        pairs, split, fit_path[method], bound, risk_level=risk_level, failure_prob=failure_prob, method=method,
+        loss=loss, units=units is not None, seed="generator" if seed is rng else str(seed),
+    )  # fmt: skip
+
+
+def calibrate_archive(
+    pairs: Archive,
+    split: Split,
+    fit_path: FitPath,
+    bound: ConfidenceBound,
+    *,
+    risk_level: float,
+    failure_prob: float,
+    method: str,
+    loss: Loss = l01,
+    units: bool,
+    seed: str,
+) -> Calibration:
+    """Fit groups and path on the fitting images, certify on the others; images may lie elsewhere."""
+    images = np.flatnonzero(split.fitting)
+    fit = pairs.take(images) if len(images) else pairs  # read once; there are few
+    grouping, path = fit_path(fit, np.arange(len(images)))
+    task = Task(pairs, ~split.fitting, split.unit_of, split.order, bound, risk_level, failure_prob)
     if loss is l01:
-        table = loss_table(pairs, grouping, path)
+        table, prints = pairs.ask(misses, grouping=grouping, path=path)
         certificate = certify_l01(task, grouping, path, table)
         curve, chosen = _curve(task, path, table, certificate.knot)
     else:
+        (prints,) = pairs.ask(fingerprints)
         every = np.unique(np.linspace(0, len(path) - 1, min(_USER_KNOTS, len(path))).round().astype(int))
         path = Path(np.ascontiguousarray(path.knots[:, every]))
         certificate = certify_loss(task, grouping, path, loss)
@@ -141,10 +172,8 @@ def calibrate(
         failure_prob, pairs.limits, grouping, path.at(certificate.knot, certificate.part),
         float(certificate.losses.mean()), float(bound(certificate.losses, failure_prob)), curve, chosen,
         Record(
-            images=len(pairs), fitting=int(fitting.sum()), certifying=task.size,
-            units=0 if units is None else task.size,
-            pixels=pairs.band.pixels, source=band.source, seed="generator" if seed is rng else str(seed),
-            digest=hashlib.sha256(b"".join(pairs.digests())).hexdigest(), version=VERSION,
+            images=len(pairs), fitting=len(images), certifying=task.size, units=task.size if units else 0,
+            pixels=pairs.pixels, source=pairs.source, seed=seed, digest=digest_of(prints), version=VERSION,
         ),
     )  # fmt: skip
 
@@ -152,7 +181,7 @@ def calibrate(
 # ---------------------------------------------------------------- the three methods: groups and path
 
 
-def rcps(pairs: Pairs) -> tuple[Grouping, Path]:
+def rcps(pairs: Archive) -> tuple[Grouping, Path]:
     """One widening for all pixels (Algorithm 2); nothing is fitted."""
     return rooms.Single(), scalar_path(pairs)
 
@@ -198,7 +227,7 @@ def krcps(
 
 
 def frontier(
-    pairs: Pairs,
+    pairs: Any,
     images: Array,
     rng: np.random.Generator,
     risk_level: float,
@@ -222,12 +251,15 @@ def _fit_named(groups: str, pairs: Pairs, images: Array, rng: np.random.Generato
 # ---------------------------------------------------------------- at the door
 
 
-def _pairs(truth: Any, band: Any, family: Any, limits: Any, features: Any, groups: Any) -> Pairs:
-    if not isinstance(band, Band):
-        raise TypeError(f"band is a {type(band).__name__}; wrap your bounds as pixelbounds.Band(lower, upper)")
-    truth = as_array(truth, "truth")
+def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = None, groups: Any = None) -> Pairs:
+    """Truth and band, checked, as pairs."""
+    band, truth = one_band(band), as_array(truth, "truth")
+    if isinstance(truth, Ragged) != isinstance(band.lower, Ragged):
+        truth, band = _alike(truth), band.map(_alike, checked=True)
     check_same_shape(band=band.lower, truth=truth)
     segmentation = None
+    if isinstance(band.lower, Ragged) and (library_of(groups) or isinstance(groups, list | tuple)):
+        raise ValueError(f"groups are a map of pixels, {NO_GRID}")
     if library_of(groups) and tuple(groups.shape) == band.shape:
         segmentation = to_numpy(groups)
         if not np.issubdtype(segmentation.dtype, np.integer):
@@ -237,7 +269,12 @@ def _pairs(truth: Any, band: Any, family: Any, limits: Any, features: Any, group
     )
 
 
-def _units(units: Any, n: int) -> Array:
+def _alike(images: Any) -> Ragged:
+    """Images of one size as a list of images."""
+    return images if isinstance(images, Ragged) else Ragged(list(to_numpy(images)))
+
+
+def unit_numbers(units: Any, n: int) -> Array:
     """Number of each image's unit, (n,); without units every image is its own."""
     if units is None:
         return np.arange(n)
@@ -262,10 +299,15 @@ def _numbers(values: Any) -> Array | None:
         return None
 
 
-def _fitting_units(n_opt: int | None, method: str, units: int) -> int:
-    """How many units fit: none for rcps, a quarter but at most 128 for krcps, an eighth but at most 96 for frontier."""
+def fitting_units(n_opt: int | None, method: str, units: int, least: int) -> int:
+    """How many units fit: none for rcps, a quarter but at most 128 for krcps, an eighth but at most 96 for frontier.
+
+    Where units are hardly more than the `least` that certify at all, each of them certifies more than it teaches: at
+    most a quarter of what is beyond the least fits.
+    """
     if n_opt is None:
-        return {"rcps": 0, "krcps": min(128, -(-units // 4)), "frontier": min(96, -(-units // 8))}[method]
+        usual = {"rcps": 0, "krcps": min(128, -(-units // 4)), "frontier": min(96, -(-units // 8))}[method]
+        return usual if method == "rcps" else max(1, min(usual, (units - least) // 4))
     n_opt = check_count(n_opt, "n_opt", least=0 if method == "rcps" else 1)
     if n_opt >= units:
         raise ValueError(
@@ -275,12 +317,37 @@ def _fitting_units(n_opt: int | None, method: str, units: int) -> int:
     return n_opt
 
 
-def _split(unit_of: Array, fit: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Which images fit (bool (n,)), and the certifying units in random order: bets need an order that tells nothing."""
+def least_units(risk_level: float, failure_prob: float, bound: ConfidenceBound) -> int:
+    """Fewest units that certify at all; 0 where a user's bound says that none do, which certifying will report."""
+    try:
+        return least_images(risk_level, failure_prob, confidence=bound)
+    except ValueError:
+        return 0
+
+
+def groups_for(fitting: int) -> Any:
+    """The frontier's default groups: a choice on the fitting images, but few and by width alone where units are few.
+
+    So few cannot tell groups apart, and the path is followed far beyond them: what is certified is a small risk.
+    """
+    return None if fitting >= _FEW else partial(rooms.fit_band_groups, width=4, room=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Unit of each image (n,), which images fit (bool (n,)), and the certifying units in random order."""
+
+    unit_of: Array
+    fitting: Array
+    order: Array
+
+
+def split_units(unit_of: Array, fit: int, rng: np.random.Generator) -> Split:
+    """Some units at random fit; the others certify, in an order that tells nothing, as bets need it."""
     shuffled = rng.permutation(int(unit_of.max()) + 1)
     if fit >= len(shuffled):
         raise ValueError(f"{len(shuffled)} image (unit) cannot both fit and certify; give more images")
-    return np.isin(unit_of, shuffled[:fit]), shuffled[fit:]
+    return Split(unit_of, np.isin(unit_of, shuffled[:fit]), shuffled[fit:])
 
 
 def _check_family(pairs: Pairs, images: Array) -> None:
@@ -289,9 +356,10 @@ def _check_family(pairs: Pairs, images: Array) -> None:
         if FAMILIES[pairs.family.name] is not pairs.family:
             raise ValueError(f"your family is called {pairs.family.name!r}, a name that is taken; give it another")
         return
-    truth, block = pairs.gather(images)
     span = pairs.limits[1] - pairs.limits[0]
-    check_nested(pairs.family, truth, block.band, span if np.isfinite(span) else float(np.ptp(truth)) or 1.0)
+    for some in np.split(images, len(images)) if isinstance(pairs.band.lower, Ragged) else [images]:
+        truth, block = pairs.gather(some)
+        check_nested(pairs.family, truth, block.band, span if np.isfinite(span) else float(np.ptp(truth)) or 1.0)
 
 
 def _grouping(groups: Any, pairs: Pairs, images: Array, rng: np.random.Generator, k: int | None) -> Grouping:
@@ -299,7 +367,7 @@ def _grouping(groups: Any, pairs: Pairs, images: Array, rng: np.random.Generator
     if isinstance(groups, str):
         check_choice(groups, ("learned", "band", "loss", "squared", "otsu"), "groups")
         if groups == "learned":
-            return rooms.fit_learned_groups(pairs, images, rng, bins_per_side=32 if k is None else check_count(k, "k"))
+            return rooms.fit_learned_groups(pairs, images, rng, bins_per_side=16 if k is None else check_count(k, "k"))
         if groups == "band":
             return rooms.fit_band_groups(pairs, images, width=12 if k is None else check_count(k, "k", most=4096))
         if groups in ("loss", "squared"):
@@ -312,8 +380,10 @@ def _grouping(groups: Any, pairs: Pairs, images: Array, rng: np.random.Generator
         if not isinstance(groups, Grouping):
             raise TypeError(f"groups is a function that returned a {type(groups).__name__}; it must return a Grouping")
     if isinstance(groups, Grouping):
-        groups.check(pairs.gather(images)[1])
-        return groups
+        found = groups
+        for _ in pairs.over_blocks(lambda truth, block: found.check(block), images):
+            pass
+        return found
     if pairs.segmentation is not None:
         return rooms.segmentation(pairs, images)
     if not library_of(groups):
@@ -321,15 +391,15 @@ def _grouping(groups: Any, pairs: Pairs, images: Array, rng: np.random.Generator
             f"groups is {groups!r}; give a name (learned, band, loss, squared, otsu), a partition (*pixels), a "
             "segmentation (n, *pixels), a Grouping, or a function that fits one"
         )
-    return rooms.partition(to_numpy(groups), pairs.band.pixels)
+    return rooms.partition(to_numpy(groups), pairs.pixels)
 
 
 def _curve(task: Task, path: Path, table: Array, certified: int) -> tuple[Array, int]:
     """Mean widening, risk and bound at some knots, the certified one among them, for the report."""
-    risks = task.per_unit(table / task.pairs.image_size).mean(axis=0)
+    risks = task.per_unit(table / task.pairs.sizes[:, None]).mean(axis=0)
     wanted = np.searchsorted(-risks, -np.linspace(min(1.0, 4 * task.risk_level), 0, _CURVE))
     kept = np.unique(np.append(np.minimum(wanted, len(path) - 1), certified))
-    losses = task.per_unit(table[:, kept] / task.pairs.image_size)
+    losses = task.per_unit(table[:, kept] / task.pairs.sizes[:, None])
     bounds = [task.bound(column, task.failure_prob) for column in losses.T]
     rows = np.stack([path.knots[:, kept].mean(axis=0), losses.mean(axis=0), np.array(bounds)], axis=1)
     return rows, int(np.searchsorted(kept, certified))

@@ -5,26 +5,22 @@ The file is safetensors with one JSON string: no code runs when it is read, and 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import struct
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
 
-from .arrays import Array, Band, Interval, Limits, check_same_shape, library_of, like, outward
+from .arrays import Array, Band, Interval, Limits, check_same_shape, library_of, like, one_band, outward, sizes_of
 from .families import FAMILIES, Family, check_fits
 from .files import replace_file
 from .groups import Grouping, all_entries, load_grouping
-from .kernels import block_of, over_rows
+from .kernels import block_of, in_threads
 from .pairs import Block, check_features, read_block
+from .ragged import Ragged
+from .sealed import seal, unseal
 
 FORMAT = 1
 
@@ -95,6 +91,7 @@ class Calibration:
         """Intervals for new observations, clipped to the limits and rounded outward: Band (n, *pixels) -> Interval.
 
         `features` as in `calibrate`; `groups` is the segmentation of these images where the calibration uses one.
+        Images of different sizes, a list of bands or a Band of lists, give an Interval of `Ragged`.
         """
         band = self._check(band)
         features = check_features(features, band)
@@ -109,14 +106,18 @@ class Calibration:
                 raise TypeError(f"groups is a {type(groups).__name__}; give an array, one label per image and pixel")
             check_same_shape(band=band.lower, groups=groups)
         dtype = np.dtype(str(band.lower.dtype).removeprefix("torch.").replace("bfloat16", "float32"))
-        lower, upper = np.empty(band.shape, dtype), np.empty(band.shape, dtype)
+        ragged = isinstance(band.lower, Ragged)
+        lower, upper = ([None] * len(band) if ragged else np.empty(band.shape, dtype) for _ in range(2))  # type: Any, Any
 
         def work(start: int, stop: int) -> None:
-            block = read_block(band, start, stop, self.limits, features, groups)
-            lower[start:stop], upper[start:stop] = outward(*self.widen(block), dtype)
+            for a, b in ((i, i + 1) for i in range(start, stop)) if ragged else ((start, stop),):
+                block = read_block(band, a, b, self.limits, features, groups)
+                lower[a:b], upper[a:b] = outward(*self.widen(block), dtype)
 
-        for _ in over_rows(work, len(band), block=block_of(int(np.prod(band.pixels)), len(band))):
+        for _ in in_threads(work, len(band), block_of(int(sizes_of(band.lower).mean()), len(band))):
             pass
+        if ragged:
+            return Interval(Ragged(lower), Ragged(upper))
         return Interval(like(lower, band.lower), like(upper, band.upper))
 
     def widen(self, block: Block) -> tuple[Array, Array]:
@@ -125,8 +126,7 @@ class Calibration:
         return widen_block(block, self.family, self.grouping, self.widening)
 
     def _check(self, band: Any) -> Band:
-        if not isinstance(band, Band):
-            raise TypeError(f"band is a {type(band).__name__}; wrap your bounds as pixelbounds.Band(lower, upper)")
+        band = one_band(band)
         check_fits(self.family, band)
         made, given = self.record.source, band.source
         if made and given and made != given:
@@ -155,7 +155,7 @@ class Calibration:
     def to_bytes(self) -> bytes:
         """The content of the calibration file; equal calibrations give equal bytes."""
         meta, arrays = self.grouping.state()
-        tensors = {f"groups.{name}": np.ascontiguousarray(x) for name, x in arrays.items()}
+        tensors = {f"groups.{name}": x for name, x in arrays.items()}
         tensors |= {"widening": self.widening, "curve": self.curve}
         text = {
             "format": FORMAT, "package": "pixelbounds", "guarantee": self.guarantee,
@@ -165,9 +165,7 @@ class Calibration:
             "risk": self.risk, "bound": self.bound, "chosen": self.chosen,
             "groups": {"kind": self.grouping.kind, **meta}, "record": vars(self.record),
         }  # fmt: skip
-        written = json.dumps(text, sort_keys=True)
-        # one entry only: safetensors does not keep the order of several, and equal calibrations must give equal bytes
-        return save_tensors(tensors, {"pixelbounds": f"{_checksum(written, tensors)} {written}"})
+        return seal(text, tensors)
 
 
 def widen_block(block: Block, family: Family, grouping: Grouping, widening: Array) -> tuple[Array, Array]:
@@ -188,14 +186,6 @@ def _percent(share: float) -> str:
     return f"{100 * share:.6g}%"
 
 
-def _checksum(text: str, tensors: dict[str, Array]) -> str:
-    state = hashlib.sha256(text.encode())
-    for name in sorted(tensors):
-        state.update(f"{name} {tensors[name].dtype.str} {tensors[name].shape}".encode())
-        state.update(np.ascontiguousarray(tensors[name]).tobytes())
-    return state.hexdigest()
-
-
 def load_calibration(path: str | os.PathLike[str], *, family: Family | None = None) -> Calibration:
     """Read a calibration file; a user's own family must be given again, for a file holds no code."""
     path = FilePath(path)
@@ -210,18 +200,8 @@ def load_calibration(path: str | os.PathLike[str], *, family: Family | None = No
 
 def calibration_from_bytes(data: bytes, name: str = "file", family: Family | None = None) -> Calibration:
     """The calibration that the content of a file holds."""
-    foreign = f"{name!r} is not a pixelbounds calibration file, or was cut short"
-    try:
-        tensors = load_tensors(data)
-        size = struct.unpack("<Q", data[:8])[0]
-        checksum, written = json.loads(data[8 : 8 + size])["__metadata__"]["pixelbounds"].split(" ", 1)
-        text = json.loads(written)
-    except (SafetensorError, ValueError, KeyError, struct.error, AttributeError, TypeError) as error:
-        raise ValueError(f"{foreign} ({error}); write it again with Calibration.save") from error
-    if _checksum(written, tensors) != checksum:
-        raise ValueError(f"{name!r} was changed after it was written: its checksum does not fit; calibrate again")
-    if not isinstance(text, dict) or "format" not in text:
-        raise ValueError(f"{foreign}; write it again with Calibration.save")
+    remedy = "write it again with Calibration.save"
+    text, tensors = unseal(data, name, what="calibration file", remedy=remedy, again="calibrate again")
     if text["format"] != FORMAT:
         raise ValueError(f"{name!r} has format {text['format']}, this version reads {FORMAT}; update pixelbounds")
     try:

@@ -16,10 +16,11 @@ import numpy as np
 from .arrays import Array, Interval
 from .calibration import widen_block
 from .confidence import ConfidenceBound, check_losses, least_images, rejects, rejects_mean, sees_mean_only
+from .families import Family
 from .groups import Grouping
 from .kernels import count_arrivals
 from .losses import Loss
-from .pairs import Block, Pairs
+from .pairs import ROWS, Archive, Block, Pairs, Statistic, fingerprints
 from .paths import Path
 
 
@@ -36,7 +37,7 @@ class Certificate:
 class Task:
     """What must be certified, on which images (bool (n,)), averaged over which units (n,)."""
 
-    pairs: Pairs
+    pairs: Archive
     certifying: Array
     unit_of: Array
     order: Array
@@ -64,21 +65,39 @@ class Task:
         return rejects(self.bound, losses, self.failure_prob, self.risk_level)
 
 
-def loss_table(pairs: Pairs, grouping: Grouping, path: Path) -> Array:
+def _misses(truth: Array, block: Block, family: Family, grouping: Grouping, path: Path) -> tuple[Array, ...]:
+    grouping.check(block)
+    entry, side, need = block.missed(truth, family)
+    arrival = path.arrivals(grouping.at(block, entry, side), need)
+    table = count_arrivals(entry // block.image_size, arrival, len(block), len(path))
+    return table, *fingerprints.count(truth, block, family)
+
+
+def _arriving(
+    truth: Array, block: Block, family: Family, grouping: Grouping, path: Path, knot: int
+) -> tuple[Array, ...]:
+    entry, side, need = block.missed(truth, family)
+    label = grouping.at(block, entry, side)
+    here = path.arrivals(label, need) == knot
+    label, need, image = label[here], need[here], entry[here] // block.image_size
+    low, high = path.knots[label, knot - 1], path.knots[label, knot]
+    return np.bincount(image, minlength=len(block)), ((need - low) / (high - low))[np.argsort(image, kind="stable")]
+
+
+misses = Statistic("misses", _misses, (ROWS, np.add))  # missed ends per image and path point, and fingerprints
+arriving = Statistic(
+    "arriving", _arriving, (ROWS, ROWS)
+)  # ends covered at a knot: per image, and their share of the way
+
+
+def loss_table(pairs: Archive, grouping: Grouping, path: Path) -> Array:
     """Missed ends of every image at every path point: (n, T) int32. Images are independent: rows just stack."""
-
-    def work(truth: Array, block: Block) -> Array:
-        grouping.check(block)
-        entry, side, need = block.missed(truth, pairs.family)
-        arrival = path.arrivals(grouping.at(block, entry, side), need)
-        return count_arrivals(entry // block.image_size, arrival, len(block), len(path))
-
-    return np.concatenate(list(pairs.over_blocks(work)))
+    return pairs.ask(misses, grouping=grouping, path=path)[0]
 
 
 def certify_l01(task: Task, grouping: Grouping, path: Path, table: Array) -> Certificate:
     """The least certified position on the path for the share of missed pixels."""
-    losses = task.per_unit(table / task.pairs.image_size)
+    losses = task.per_unit(table / task.pairs.sizes[:, None])
     knot = _walk(task, lambda j: losses[:, j], len(path))
     if knot == 0 or not sees_mean_only(task.bound):
         return Certificate(knot, 1.0, losses[:, knot])
@@ -88,10 +107,13 @@ def certify_l01(task: Task, grouping: Grouping, path: Path, table: Array) -> Cer
 def certify_loss(task: Task, grouping: Grouping, path: Path, loss: Loss) -> Certificate:
     """The least certified knot for any loss, which is evaluated on the intervals of the knots that the walk visits."""
     seen: dict[int, Array] = {}
+    pairs = task.pairs
+    if not isinstance(pairs, Pairs):
+        raise TypeError("a loss of your own is evaluated on the images themselves, and these are elsewhere")
 
     def column(j: int) -> Array:
         if j not in seen:
-            seen[j] = task.per_unit(losses_at(task.pairs, grouping, path.knots[:, j], loss))
+            seen[j] = task.per_unit(losses_at(pairs, grouping, path.knots[:, j], loss))
         return seen[j]
 
     def check_falling() -> None:
@@ -161,22 +183,13 @@ def _cannot(task: Task, losses: Array) -> str:
 
 def _between_knots(task: Task, grouping: Grouping, path: Path, knot: int, at_knot: Array) -> Certificate:
     """Exact position before a certified knot: of the ends that arrive there, leave uncovered as many as are allowed."""
-    low, high = path.knots[:, knot - 1], path.knots[:, knot]
-
-    def work(truth: Array, block: Block) -> tuple[Array, Array]:
-        entry, side, need = block.missed(truth, task.pairs.family)
-        label = grouping.at(block, entry, side)
-        here = path.arrivals(label, need) == knot
-        label, need, image = label[here], need[here], entry[here] // block.image_size + block.start
-        kept = task.certifying[image]
-        label, need = label[kept], need[kept]
-        return image[kept], (need - low[label]) / (high[label] - low[label])
-
-    image, part = (np.concatenate(x) for x in zip(*task.pairs.over_blocks(work), strict=True))
+    certifying, sizes = np.flatnonzero(task.certifying), task.pairs.sizes
+    arrived, part = task.pairs.ask(arriving, certifying, grouping=grouping, path=path, knot=knot)
+    image = np.repeat(certifying, arrived)
     if not len(part):
         return Certificate(knot, 1.0, at_knot)
     counts = np.bincount(task.unit_of[task.certifying], minlength=int(task.unit_of.max()) + 1)
-    weight = 1.0 / (counts[task.unit_of[image]] * task.pairs.image_size * task.size)
+    weight = 1.0 / (counts[task.unit_of[image]] * sizes[image] * task.size)
     order = np.lexsort((image, part))
     image, part, weight = image[order], part[order], weight[order]
     left = np.concatenate([np.cumsum(weight[::-1])[::-1][1:], [0.0]])  # mean loss of the ends after this one
@@ -192,5 +205,5 @@ def _between_knots(task: Task, grouping: Grouping, path: Path, knot: int, at_kno
         bad, good = (bad, middle) if passes(middle) else (middle, good)
     missed = part > part[good]
     extra = np.zeros((len(task.certifying),))
-    np.add.at(extra, image[missed], 1.0 / task.pairs.image_size)
+    np.add.at(extra, image[missed], 1.0 / sizes[image[missed]])
     return Certificate(knot, min(1.0, float(part[good])), at_knot + task.per_unit(extra))

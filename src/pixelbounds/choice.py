@@ -16,7 +16,7 @@ from .arrays import Array
 from .calibration import widen_block
 from .certify import loss_table
 from .groups import Grouping
-from .pairs import Block, Pairs
+from .pairs import Archive, Block, Pairs
 from .paths import Path, frontier_path, trades, widening_grid
 
 _ABOUT = 1.005  # lengths that differ less are equal: half of the fitting images cannot tell them apart
@@ -44,7 +44,7 @@ def shortest(pairs: Pairs, images: Array, rng: np.random.Generator, risk_level: 
     return next(fit for fit, found in zip(fits, lengths, strict=True) if found <= min(lengths) * _ABOUT)
 
 
-def frontier_of(pairs: Pairs, images: Array, grouping: Grouping, risk_level: float) -> Path:
+def frontier_of(pairs: Archive, images: Array, grouping: Grouping, risk_level: float) -> Path:
     """The frontier of a grouping on some images."""
     widest = float(widening_grid(pairs, per_octave=1)[-1])
     return frontier_path(trades(pairs, images, grouping), risk_level, widest)
@@ -52,7 +52,7 @@ def frontier_of(pairs: Pairs, images: Array, grouping: Grouping, risk_level: flo
 
 def length_at_risk(pairs: Pairs, grouping: Grouping, path: Path, risk_level: float) -> float:
     """Mean clipped length at the first knot whose mean loss on these very images is at most the risk level."""
-    risk = loss_table(pairs, grouping, path).mean(axis=0) / pairs.image_size
+    risk = (loss_table(pairs, grouping, path) / pairs.sizes[:, None]).mean(axis=0)
     knot = int(np.argmax(np.append(risk, 0.0) <= risk_level))
     widening = path.knots[:, min(knot, len(path) - 1)]
 

@@ -5,7 +5,9 @@ edge strength, whose quantiles cut the strata; `tally` counts pixels, misses and
 Histograms are integers and tallies are rows per image, so chunks give the same bits as the whole. All that is reported
 is a ratio of sums over units (patients; images where no units are given), each unit weighing the same; its confidence
 interval comes from drawing units again with replacement (bootstrap, BCa, widened for few units as by Hesterberg 2015).
-A bootstrap sees only what occurred: a stratum without a single miss has the interval [0, 0].
+A bootstrap sees only what occurred: a stratum without a single miss has the interval [0, 0]. Where images differ in
+size, pixels are weighed so that every image counts the same: risk and mean length are means over images of the image's
+own share and mean. The quantiles (strata, median) are those of all pixels alike.
 """
 
 from __future__ import annotations
@@ -28,12 +30,15 @@ from .arrays import (
     check_same_shape,
     check_values,
     library_of,
+    over_images,
     rows_of,
+    sizes_of,
     spatial_axes,
     to_numpy,
 )
 from .evaluation import Evaluation, SampleCoverage, Strata
 from .kernels import block_of, count_above, over_rows
+from .ragged import Ragged
 
 LENGTH_CUTS = (0.2, 0.4, 0.6, 0.8)  # quantiles of the interval length between strata
 EDGE_CUTS = (0.5, 0.8, 0.95)  # quantiles of the edge strength
@@ -62,6 +67,8 @@ def evaluate(
 ) -> Evaluation:
     """Risk and length of intervals on held-out images: truth (n, *pixels), Interval of the same shape -> Evaluation.
 
+    Images of different sizes are lists of arrays; groups and samples are for images of one size.
+
     samples        fresh draws of the sampler, (n, m, *pixels) with m on `sample_axis`: their entrywise coverage
     groups         whole numbers, (*pixels), (n, *pixels), or (2, n, *pixels) for lower and upper ends; in the last case
                    shares and risks count ends, of which each pixel has two and misses one at most
@@ -85,6 +92,8 @@ def evaluate(
     draws = check_count(draws, "draws", least=100, most=10**6)
     rng, (n, *pixels) = check_generator(seed), tuple(truth.shape)
     units = _units(units, n)
+    if isinstance(truth, Ragged) and not (groups is None and samples is None):
+        raise ValueError("groups and samples are for images of one size, and these differ: leave them out")
     read_labels = _label_reader(groups, (n, *pixels))
     read_samples, m = _sample_reader(samples, sample_axis, (n, *pixels))
 
@@ -94,16 +103,17 @@ def evaluate(
     def read(start: int, stop: int) -> Rows:
         return Rows(start, rows_of(truth, start, stop), *ends(start, stop), read_labels(start, stop))
 
-    block = block_of(prod(pixels), n)
-    cuts = cuts_of(reduce(merge, over_rows(lambda a, b: survey(read(a, b)), n, block=block)))
+    cuts = cuts_of(reduce(merge, over_images(lambda a, b: survey(read(a, b)), truth)))
     sums, endings = [], np.zeros(1 << _LAST_BITS, np.int64)
-    for part, ending in over_rows(lambda a, b: tally(read(a, b), cuts), n, block=block):
+    for part, ending in over_images(lambda a, b: tally(read(a, b), cuts), truth):
         sums.append(part)
         endings += ending
     block = block_of(prod(pixels) * m, n)
     held = over_rows(lambda a, b: count_inside(a, *ends(a, b), read_samples, m), n, block=block) if m else ()
+    sizes = sizes_of(truth)
+    weight = 1.0 if (sizes == sizes[0]).all() else (sizes.mean() / sizes)[:, None, None]  # images weigh the same
     return summarise(
-        np.concatenate(sums), cuts, np.concatenate(list(held)) if m else None, units,
+        np.concatenate(sums) * weight, cuts, np.concatenate(list(held)) if m else None, units,
         lambda top, bottom: ratios(top, bottom, draws, level, rng),
         median_length=_value_of((cuts.middle << _LAST_BITS) + _rank(endings, cuts.rank)).item(),
         confidence_level=level, pixels=tuple(pixels),

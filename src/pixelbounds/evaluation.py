@@ -117,10 +117,11 @@ class Evaluation(_Record):
     def __str__(self) -> str:
         n, drawn = len(self.by_image), len(self.by_unit)
         over = f"{drawn} images" if drawn == n else f"{drawn} units"
+        sizes = f"shape {self.pixels}" if self.pixels else "different sizes"
         worst = ", ".join(f"{i} ({self.by_image[i]:.2%})" for i in self.worst())
         lengths = f"{self.mean_length:.4g} {_span(*self.mean_length_interval, '.4g')}, median {self.median_length:.4g}"
         lines = [
-            f"{n} images of shape {self.pixels}; [{self.confidence_level:.6g} bootstrap intervals] over {over}",
+            f"{n} images of {sizes}; [{self.confidence_level:.6g} bootstrap intervals] over {over}",
             f"pixels outside   {self.risk:.2%} {_span(*self.risk_interval)}",
             f"mean length      {lengths}",
             f"worst images     {worst}",

@@ -55,6 +55,12 @@ class Family:
                 raise TypeError(f"{part} of family {self.name!r} is {getattr(self, part)!r}; it must be a function")
         check_number(self.start, "start")
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """To other processes a family of ours goes by name, so that it is the same one there."""
+        if FAMILIES.get(self.name) is self:
+            return _ours, (self.name,)
+        return super().__reduce_ex__(protocol)
+
 
 def _linear(name: str, ends: Callable[[Band], Ends], *, centred: bool) -> Family:
     def widen(band: Band, widening: Any) -> tuple[Array, Array]:
@@ -140,6 +146,10 @@ scaled = _linear("scaled", _scaled_ends, centred=True)
 multiplicative = Family("multiplicative", _multiply, _ratio, start=1.0)
 
 FAMILIES = {family.name: family for family in (additive, scaled, multiplicative)}
+
+
+def _ours(name: str) -> Family:
+    return FAMILIES[name]
 
 
 def family_named(family: Any, band: Band) -> Family:

@@ -1,14 +1,16 @@
 """Files to truth, bands, intervals, units and labels.
 
 Arrays stay where they lie: an .npy file is mapped and a .zarr store is read block by block; an .npz file and pictures
-are read whole. A band comes as a run of `pixelbounds sample`, as `lower` and `upper` (and perhaps `centre`) in a zarr
-group, an .npz file or a folder of one file each, or as samples (n, m, *pixels), whose calibrated quantiles are taken.
+are read whole. A chunk that a store lacks is an error, never silently a fill value. A band comes as a run of
+`pixelbounds sample`, as `lower` and `upper` (and perhaps `centre`) in a zarr group, an .npz file or a folder of one
+file each, or as samples (n, m, *pixels), whose calibrated quantiles are taken.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
@@ -18,9 +20,10 @@ from typing import Any
 import numpy as np
 import zarr
 
-from .arrays import Array, Band, Interval, Limits, check_limits
+from .arrays import Array, Band, Interval, Limits, check_limits, library_of
 from .bands import calibrated_quantiles
-from .data import ABDOMEN, Images, Progress, Window, open_images
+from .data import ABDOMEN, Images, Window, open_images
+from .execution import BAD, DONE, MARKS, bands_to, first_missing, gather, open_stored, quantiles, rows_at, watched
 from .outputs import maps_of
 from .store import Run, open_run
 
@@ -42,6 +45,8 @@ class Reading:
     window: Window | None = ABDOMEN
     limits: Limits | None = None
     units: str | None = None
+    skip_bad: bool = False  # leave out images in chunks that are missing or damaged
+    fill_missing: bool = False  # a chunk that is not there holds the fill value
 
 
 # ---------------------------------------------------------------- truth
@@ -50,7 +55,8 @@ class Reading:
 def open_truth(path: FilePath, reading: Reading = Reading(), limits: Limits = (0.0, 1.0)) -> Images:  # noqa: B008
     """True images as floats; 8-bit ones span the limits, 0 becoming the least and 255 the greatest value."""
     images = open_images(path, key=reading.truth_key, window=reading.window)
-    return Images(spanning(images.pixels, limits), images.names, images.units, images.geometry)
+    pixels = _checked(images.pixels, str(path), reading)
+    return Images(spanning(pixels, limits), images.names, images.units, images.geometry)
 
 
 def spanning(pixels: Any, limits: Limits) -> Any:
@@ -106,7 +112,8 @@ def open_labels(path: FilePath) -> Any:
 class Bands:
     """A band as it lies in files: a `Band`, or samples (n, m, *pixels) that become one a few images at a time.
 
-    `known` holds what else the files say of the images: observation, estimate, fresh samples (`held_out`).
+    `known` holds what else the files say of the images: observation, estimate, fresh samples (`held_out`); `there`
+    which images the band has, where some were left out.
     """
 
     band: Band | None = None
@@ -115,6 +122,8 @@ class Bands:
     images: Images | None = None
     limits: Limits | None = None
     known: dict[str, Any] = field(default_factory=dict)
+    there: Array | None = None
+    skip_bad: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -128,26 +137,35 @@ class Bands:
         return self.shape[0]
 
     def __getitem__(self, images: slice) -> Band:
-        if self.band is not None:
-            return self.band[images]
-        return calibrated_quantiles(self.samples[images], self.miscoverage)
+        return self.reader()(*images.indices(len(self))[:2])
 
     @property
-    def step(self) -> int:
-        """Images to read at a time."""
-        lies = self.band.lower if self.band is not None else self.samples
-        return _rows(lies.shape, lies.dtype.itemsize)
+    def reads(self) -> list[Any]:
+        """The arrays in which the band lies."""
+        if self.band is None:
+            return [self.samples]
+        return [x for x in (self.band.lower, self.band.upper, self.band.centre) if x is not None]
 
-    def whole(self, progress: Progress) -> Band:
-        """The band of all images: as it lies, or of samples in memory."""
+    def reader(self) -> Callable[[int, int], Band]:
+        """What gives the band of images start..stop in NumPy, and refers to nothing else."""
+        band, samples, level = self.band, self.samples, self.miscoverage
+        if band is None:
+            return lambda start, stop: calibrated_quantiles(rows_at(samples, start, stop, reuse=True), level)
+        return lambda start, stop: band.map(lambda x: rows_at(x, start, stop))
+
+    def whole(self, store: Path | None) -> tuple[Band, Array]:
+        """The band of all images, and which of them are there: as it lies, or of samples, in memory or in a store."""
+        every = np.ones(len(self), bool) if self.there is None else self.there
         if self.band is not None:
-            return self.band
-        parts = []
-        for start in range(0, len(self), self.step):
-            parts.append(self[start : start + self.step])
-            progress(min(start + self.step, len(self)), len(self))
-        lower, upper = (np.concatenate([getattr(part, name) for part in parts]) for name in ("lower", "upper"))
-        return Band(lower, upper, source=parts[0].source)
+            return self.band, every
+        if store is not None:
+            return bands_to(self.samples, store, self.miscoverage, skip_bad=self.skip_bad)
+        parts, marks = gather(
+            quantiles(self.samples, self.miscoverage), [self.samples], len(self), prod(self.shape[1:]),
+            skip_bad=self.skip_bad,
+        )  # fmt: skip
+        source = calibrated_quantiles(np.zeros((1, self.samples.shape[1], 1)), self.miscoverage).source
+        return Band(**parts, source=source), marks == DONE
 
 
 def open_bands(
@@ -161,6 +179,11 @@ def open_bands(
     about = told(path)
     if about.get("kind") == "interval":
         raise ValueError(f"{path} holds intervals, which are calibrated already; give the band they were made of")
+    if about.get("kind") == "bands":
+        band, there = open_stored(path)
+        if not there.all() and not reading.skip_bad:
+            raise ValueError(f"{path} lacks {int((~there).sum())} images that were skipped; say --skip-bad here, too")
+        return Bands(band, there=there)
     if about:
         return _of_run(open_run(path), reading)
     if reading.kind is not None:
@@ -168,14 +191,14 @@ def open_bands(
     if not _is_store(path) and path.is_dir():
         parts = _of_folder(path, reading)
         return Bands(Band(**{name: images.pixels for name, images in parts.items()}), images=parts["lower"])
-    arrays = _arrays(path)
+    arrays = _arrays(path, reading)
     if {"lower", "upper"} <= arrays.keys() and reading.key is None:
         return Bands(Band(arrays["lower"], arrays["upper"], arrays.get("centre"), _source(path)))
     samples = _only(arrays, path, (reading.key or "samples",))
     if samples.ndim < 3:
         raise ValueError(f"{path} holds an array of shape {tuple(samples.shape)}; give {_SHAPES}")
     level = miscoverage if reading.miscoverage is None else reading.miscoverage
-    return Bands(samples=samples, miscoverage=level)
+    return Bands(samples=samples, miscoverage=level, skip_bad=reading.skip_bad)
 
 
 def check_pair(truth: Any, bands: Bands) -> None:
@@ -200,13 +223,19 @@ def open_interval(path: FilePath, reading: Reading = Reading()) -> Interval:  # 
     if path.is_dir() and not _is_store(path):
         parts = _of_folder(path, reading)
         return Interval(parts["lower"].pixels, parts["upper"].pixels)
-    arrays = _arrays(path)
+    arrays = _arrays(path, reading)
     if not {"lower", "upper"} <= arrays.keys():
         held = ", ".join(name or "one array" for name in arrays)
         raise ValueError(
             f"{path} holds {held}, not lower and upper; give intervals, or bands and the calibration (--calibration)"
         )
     return Interval(arrays["lower"], arrays["upper"])
+
+
+def open_marks(path: FilePath, n: int) -> Array:
+    """Which images a store of intervals has, (n,) bool: all but those that were skipped."""
+    node = _store(Path(path)) if told(path) else {}
+    return np.asarray(node[MARKS][:]) != BAD if MARKS in node else np.ones(n, bool)
 
 
 def _together(files: list[Path], reading: Reading) -> Array:
@@ -225,7 +254,8 @@ def _of_run(run: Run, reading: Reading) -> Bands:
             "leave --miscoverage out"
         )
     least, most = run.about["limits"]
-    return Bands(run.band(reading.kind), limits=(least, most), known=known)
+    band = run.band(reading.kind, check=not reading.skip_bad)
+    return Bands(band.map(watched), limits=(least, most), known={name: watched(x) for name, x in known.items()})
 
 
 def _of_folder(path: Path, reading: Reading) -> dict[str, Images]:
@@ -266,14 +296,12 @@ def _store(path: Path) -> Any:
         raise ValueError(f"{path} is no zarr store, or was not finished ({error}); write it again") from error
 
 
-def _arrays(path: Path) -> dict[str, Any]:
+def _arrays(path: Path, reading: Reading = Reading()) -> dict[str, Any]:  # noqa: B008 - frozen
     """The arrays of a file by name; a single one has the name ''."""
     if _is_store(path):
         node = _store(path)
         arrays = {name: node[name] for name in sorted(node.array_keys())} if hasattr(node, "array_keys") else {"": node}
-        for name, x in arrays.items():
-            _check_chunks(x, f"{path}/{name}".rstrip("/"))
-        return arrays
+        return {name: _checked(x, f"{path}/{name}".rstrip("/"), reading) for name, x in arrays.items() if name != MARKS}
     try:
         if path.suffix == ".npy":
             return {"": np.load(path, mmap_mode="r", allow_pickle=False)}
@@ -285,17 +313,23 @@ def _arrays(path: Path) -> dict[str, Any]:
     raise ValueError(f"{path} is of no known kind; give an .npy, .npz or .zarr file, or a folder, with {_SHAPES}")
 
 
-def _check_chunks(x: Any, name: str) -> None:
-    """Chunks that are not there read as the fill value; zarr leaves out those that hold nothing else."""
+def _checked(x: Any, name: str, reading: Reading) -> Any:
+    """A zarr array whose missing chunks are errors, or, where that is asked for, hold the fill value."""
+    if library_of(x) != "zarr":
+        return x
+    if reading.skip_bad:
+        return watched(x)
     missing = x.nchunks - x.nchunks_initialized
-    if missing and x.dtype.kind == "f" and np.isnan(x.fill_value):
-        raise ValueError(f"{name} was not finished: {missing} of {x.nchunks} chunks are not there; write it again")
-    if missing:
-        warnings.warn(
-            f"{name}: {missing} of {x.nchunks} chunks are not there and read as {x.fill_value:g}; write it again if it "
-            "was not finished",
-            stacklevel=2,
+    if missing and not reading.fill_missing:
+        raise ValueError(
+            f"{name} was not finished: {missing} of {x.nchunks} chunks are not there, the first of them "
+            f"{first_missing(x)}; write it again, skip its images with --skip-bad, or, where zarr left chunks out "
+            "because they hold only the fill value, say --fill-missing"
         )
+    if missing:
+        warnings.warn(f"{name}: {missing} of {x.nchunks} chunks are not there and read as {x.fill_value}", stacklevel=2)
+        return x
+    return watched(x)
 
 
 def _only(arrays: dict[str, Any], path: Path, names: tuple[str, ...]) -> Any:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +22,7 @@ import numpy as np
 from .arrays import Array, check_choice, check_count, check_limits, check_open_unit
 from .bands import calibrated_ranks
 from .data import Images, open_images
+from .execution import Execution, running
 from .store import Run, create_run, differences, exclusive, open_run, write_image
 from .version import VERSION
 
@@ -197,17 +200,21 @@ def sample_to(
     options: SampleOptions = SampleOptions(),  # noqa: B008 - frozen
     *,
     ids: Any = None,
+    scheduler: Any = None,
     tell: Tell = lambda line: None,
     progress: Count = lambda done, total: None,
 ) -> Run:
     """Sample observations (n, h, w) or (n, c, h, w) into the store `out`, going on where it stands.
 
     A network that is no score network gives its quantiles, and a regressor with dropout its mean and deviation over
-    `samples` passes. ids (n,) are the numbers that seed the images, 0..n-1 unless told.
+    `samples` passes. ids (n,) are the numbers that seed the images, 0..n-1 unless told. With a `scheduler` (a
+    `distributed.Client` or an address) the workers of a Dask cluster draw, each with the network on its own device;
+    network, observations and store must be files that all of them see.
     """
     from .diffusion.checkpoint import load_network
 
-    out, device = Path(out), check_device(options.device) or _best_device()
+    out = Path(out)
+    device = "cpu" if scheduler is not None else check_device(options.device) or _best_device()
     model, sde, meta = load_network(Path(network), device=device)
     kind, extra = meta["kind"], meta["extra"]
     limits = check_limits(options.limits or extra.get("limits") or (0.0, 1.0))
@@ -235,10 +242,15 @@ def sample_to(
         "device": device,
         "version": VERSION,
     }
-    if not out.exists():
-        batch = options.batch or plan.automatic_batch(images)
-        create_run(out, {**about, "batch": batch}, images.pixels, images.ids, plan.arrays)
-    with exclusive(out):
+    with ExitStack() as stack:
+        there: _Elsewhere | None = None
+        if scheduler is not None:
+            there = _Elsewhere(str(Path(network).absolute()), about["network"], sigma_0, options)
+            execution = stack.enter_context(running(scheduler))
+        if not out.exists():
+            batch = options.batch or (plan.automatic_batch(images) if there is None else there.batch(execution, images))
+            create_run(out, {**about, "batch": batch}, images.pixels, images.ids, plan.arrays)
+        stack.enter_context(exclusive(out))
         run = open_run(out, mode="r+")
         wrong = differences(run.about, about)
         if wrong:
@@ -255,29 +267,79 @@ def sample_to(
                 run.group["done"][image] = 0
         else:
             run.check()
-        _fill(run, images, plan, tell, progress)
+        blocks: Iterator[int]
+        if there is None:
+            plan.prepare()
+            blocks = (_draw_block(out, images, plan, *cut) for cut in _unfinished(run, plan, tell))
+        else:
+            blocks = there.draw(execution, out, images, _unfinished(run, plan, tell))
+        done = int(run.done.sum())
+        progress(done, len(images))
+        for drawn in blocks:
+            done += drawn
+            progress(done, len(images))
     return open_run(out)
 
 
-def _fill(run: Run, images: _Observations, plan: _Plan, tell: Tell, progress: Count) -> None:
-    """Draw every block that is not finished."""
-    done, batch = run.done, int(run.about["batch"])
+def _unfinished(run: Run, plan: _Plan, tell: Tell) -> list[tuple[int, int]]:
+    """Blocks that are not finished, images start and stop of each."""
+    done, per_block = run.done, max(1, int(run.about["batch"]) // plan.draws)
     if done.any():
         tell(f"{int(done.sum())} of {len(done)} images are finished; going on")
+    cuts = ((start, min(start + per_block, len(done))) for start in range(0, len(done), per_block))
+    return [(start, stop) for start, stop in cuts if not done[start:stop].all()]
+
+
+def _draw_block(out: Path, images: _Observations, plan: _Plan, start: int, stop: int) -> int:
+    """Draw a block whole and write the images of it that are missing; how many those were."""
+    run = open_run(out, mode="r+")
+    done, y = np.asarray(run.group["done"][start:stop]) != 0, images.rows(start, stop)
+    for i, parts in enumerate(plan.draw(y, images.ids[start:stop], int(run.about["batch"]))):
+        if not done[i]:
+            shaped = {name: x.reshape(run.group[name].shape[1:]) for name, x in parts.items()}
+            write_image(run.group, start + i, {**shaped, "observation": y[i].reshape(images.pixels)})
+    return int((~done).sum())
+
+
+@dataclass(frozen=True)
+class _Elsewhere:
+    """How a worker comes by the network: it loads the file once, on its own device, and draws one block at a time."""
+
+    network: str
+    digest: str
+    sigma_0: float
+    options: SampleOptions
+
+    def batch(self, execution: Execution, images: _Observations) -> int:
+        """As many images as suit a worker's device."""
+        return next(execution.each(lambda: _plan_of(self).automatic_batch(images), [()], 0, 1))
+
+    def draw(
+        self, execution: Execution, out: Path, images: _Observations, cuts: list[tuple[int, int]]
+    ) -> Iterator[int]:
+        """Images drawn, block by block; each block is a task of its own."""
+        return execution.each(partial(_draw_there, self, out.absolute(), images), cuts, 0, 2**26)
+
+
+_DRAWING = Lock()
+
+
+def _draw_there(there: _Elsewhere, out: Path, images: _Observations, start: int, stop: int) -> int:
+    with _DRAWING:
+        return _draw_block(out, images, _plan_of(there), start, stop)
+
+
+@lru_cache(maxsize=1)
+def _plan_of(there: _Elsewhere) -> _Plan:
+    from .diffusion.checkpoint import load_network
+
+    path, options = Path(there.network), there.options
+    if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != there.digest:
+        raise ValueError(f"a worker sees no {path}, or another one; put the network where all of them see it")
+    model, sde, meta = load_network(path, device=check_device(options.device) or _best_device())
+    plan = _Plan(meta["kind"], model, sde, there.sigma_0, options)
     plan.prepare()
-    progress(int(done.sum()), len(done))
-    per_block = max(1, batch // plan.draws)
-    for start in range(0, len(images), per_block):
-        stop = min(start + per_block, len(images))
-        if done[start:stop].all():
-            continue
-        y = images.rows(start, stop)
-        for image, parts in enumerate(plan.draw(y, images.ids[start:stop], batch), start):
-            if not done[image]:
-                shaped = {name: x.reshape(run.group[name].shape[1:]) for name, x in parts.items()}
-                write_image(run.group, image, {**shaped, "observation": y[image - start].reshape(images.pixels)})
-                done[image] = True
-                progress(int(done.sum()), len(done))
+    return plan
 
 
 class _Observations:

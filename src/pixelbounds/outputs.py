@@ -1,24 +1,18 @@
-"""Names that may be written, and outputs that are whole or not there: written aside, then renamed."""
+"""Names that may be written, and how a finished store gets its name."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from math import prod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import zarr
-from zarr.codecs import Crc32cCodec, ZstdCodec
 
 INTERVALS = (".zarr", ".npz", ".nii.gz", ".nii", ".dcm")
 _MAPS = (".nii.gz", ".nii", ".dcm")  # become NAME_lower, NAME_upper and NAME_length
 _PARTS = ("lower", "upper", "length")
-_CHUNK_BYTES = 2**22
 
 
 def check_target(path: str | os.PathLike[str], kinds: Sequence[str], *, replace: bool, folder: bool = False) -> Path:
@@ -46,7 +40,7 @@ def maps_of(path: Path, part: str) -> list[Path]:
 
 
 def _is_ours(path: Path) -> bool:
-    """A folder that may be replaced: an empty one, a store of intervals, or maps as DICOM."""
+    """A folder that may be replaced: an empty one, a store of intervals or bands, or maps as DICOM."""
     names = {x.name for x in path.iterdir()}
     if names <= set(_PARTS):
         return True
@@ -54,51 +48,18 @@ def _is_ours(path: Path) -> bool:
         about: Any = zarr.open_group(path, mode="r").attrs.get("pixelbounds")
     except Exception:  # no store; zarr raises what it likes
         return False
-    return isinstance(about, dict) and about.get("kind") == "interval"
+    return isinstance(about, dict) and about.get("kind") in ("interval", "bands")
 
 
-@contextmanager
-def aside(path: Path) -> Iterator[Path]:
-    """A name in a hidden folder beside the path, moved into place at the end; nothing is left of a failure."""
-    folder = Path(tempfile.mkdtemp(prefix=".pixelbounds.", suffix=".part", dir=path.absolute().parent))
+def settle(part: Path, path: Path) -> None:
+    """Give a finished store its name; what had the name before is removed."""
+    old = path.with_name(f".{path.name}.old")
+    if path.is_dir():  # a folder does not replace another in one step
+        path.rename(old)
     try:
-        yield folder / path.name
-        old = folder / ".old"
-        if path.is_dir():  # a folder does not replace another in one step
-            path.rename(old)
-        try:
-            os.replace(folder / path.name, path)
-        except OSError:
-            if old.exists():
-                old.rename(path)
-            raise
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def new_store(path: Path, shape: tuple[int, ...], dtype: Any, about: dict[str, Any], most: int) -> tuple[Any, Any]:
-    """Empty zarr arrays `lower` and `upper` (n, *pixels) in a group that says what they are; what is missing is NaN.
-
-    A chunk holds whole images, `most` of them at most.
-    """
-    group = zarr.create_group(path, attributes={"pixelbounds": {"kind": "interval", **about}})
-    rows = max(1, min(shape[0], most, _CHUNK_BYTES // (prod(shape[1:]) * np.dtype(dtype).itemsize)))
-    lower, upper = (
-        group.create_array(
-            name,
-            shape=shape,
-            chunks=(rows, *shape[1:]),
-            dtype=dtype,
-            compressors=(ZstdCodec(level=1), Crc32cCodec()),
-            fill_value=np.nan,
-        )
-        for name in ("lower", "upper")
-    )
-    return lower, upper
-
-
-def put(array: Any, start: int, rows: Any) -> None:
-    """Write images from `start` on into an array, chunk by chunk: when that fails, zarr has nothing else under way."""
-    step = array.chunks[0] if hasattr(array, "chunks") else len(rows)
-    for i in range(0, len(rows), step):
-        array[start + i : start + i + step] = rows[i : i + step]
+        os.rename(part, path)
+    except OSError:
+        if old.exists():
+            old.rename(path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,12 +1,17 @@
-"""Pairs of truth and band, read block by block.
+"""Pairs of truth and band, read block by block, and what is counted of them.
 
 A `Block` is a few consecutive images in NumPy, checked, with everything that is known of them at test time. `Pairs` is
 the whole calibration set as the user gave it: in memory, in a store, on a device.
+
+Fitting and certifying see images only through `ask`: a `Statistic` says what is counted of a block and how counts of
+blocks become one. Counts are exact in any order, so images may as well answer where they lie (`pixelbounds.federated`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from math import isfinite, prod
@@ -22,13 +27,16 @@ from .arrays import (
     check_same_shape,
     check_values,
     library_of,
+    over_images,
     own_limits,
     rows_of,
+    sizes_of,
     to_numpy,
     trusted_band,
 )
 from .families import Family, additive, check_fits
 from .kernels import LOWER, UPPER, block_of, collect_missed, fingerprint, over_rows, survey
+from .ragged import Ragged
 
 T = TypeVar("T")
 Entries = tuple[Array, Array, Array]  # flat index within the block, end (LOWER or UPPER), shortfall: (e,) each
@@ -84,8 +92,96 @@ class Block:
         return entry, side, need[entry]
 
 
+# ---------------------------------------------------------------- what is counted
+
+
+ROWS = "rows"  # one row per image, or lists: parts follow one another
+
+
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class Statistic:
+    """What is counted of a block, `count(truth, block, family, **given)`, as arrays, and how each joins with others'.
+
+    An array joins by a ufunc (np.add), or parts follow one another (ROWS).
+    """
+
+    name: str
+    count: Callable[..., tuple[Array, ...]]
+    joins: tuple[Any, ...]
+
+    def merge(self, parts: Iterable[tuple[Array, ...]]) -> tuple[Array, ...]:
+        """The counts of several parts, in order, as one."""
+        held: list[list[Array]] = [[] for _ in self.joins]
+        for part in parts:
+            for column, x, join in zip(held, part, self.joins, strict=True):
+                if join is ROWS or not column:
+                    column.append(x)
+                else:
+                    column[0] = join(column[0], x)
+        return tuple(
+            np.concatenate(column) if join is ROWS else column[0] for column, join in zip(held, self.joins, strict=True)
+        )
+
+
+class Archive(ABC):
+    """Images for calibration that answer statistics: `Pairs` here, or sites that keep their images."""
+
+    family: Family
+    limits: Limits
+
+    @property
+    @abstractmethod
+    def sizes(self) -> Array:
+        """Pixels of each image, (n,)."""
+
+    @property
+    @abstractmethod
+    def pixels(self) -> tuple[int, ...]:
+        """Shape of one image; () where images differ in size."""
+
+    @property
+    @abstractmethod
+    def source(self) -> str:
+        """How the band was made."""
+
+    @abstractmethod
+    def ask(self, statistic: Statistic, images: Array | None = None, **given: Any) -> tuple[Array, ...]:
+        """A statistic of all images, or of some (ascending)."""
+
+    @abstractmethod
+    def take(self, images: Array) -> Archive:
+        """Some images (ascending)."""
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+
+def _fingerprints(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
+    parts = [truth, block.band.lower, block.band.upper]
+    parts += [] if block.band.centre is None else [block.band.centre]
+    total = np.zeros(8, np.int64)
+    for i in range(len(block)):
+        state = np.full(256, 2166136261, np.uint32)
+        for part in parts:
+            fingerprint(part[i].reshape(-1).view(np.uint32), state)
+        digest = hashlib.sha256(f"{truth.dtype} {truth.shape[1:]}".encode() + state.tobytes()).digest()
+        total += np.frombuffer(digest, "<u4")
+    return (total,)
+
+
+fingerprints = Statistic("fingerprints", _fingerprints, (np.add,))
+
+
+def digest_of(total: Array) -> str:
+    """Digest of a set from the sum of its images' digests: neither cuts nor order matter, and no image can be told."""
+    return f"{sum(int(word) << (32 * i) for i, word in enumerate(total)) % 2**256:064x}"
+
+
+# ---------------------------------------------------------------- images at hand
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs(Archive):
     """A set of images for calibration: truth and band of one shape, n images first."""
 
     truth: Any
@@ -98,13 +194,33 @@ class Pairs:
     def __post_init__(self) -> None:
         check_fits(self.family, self.band)
 
-    def __len__(self) -> int:
-        return len(self.band)
+    @property
+    def sizes(self) -> Array:
+        """Pixels of each image, (n,)."""
+        return sizes_of(self.band.lower)
+
+    @property
+    def pixels(self) -> tuple[int, ...]:
+        """Shape of one image; () where images differ in size."""
+        return self.band.pixels
+
+    @property
+    def source(self) -> str:
+        """How the band was made."""
+        return self.band.source
 
     @property
     def image_size(self) -> int:
-        """Pixels per image."""
-        return prod(self.band.pixels)
+        """Pixels per image, where all have as many."""
+        sizes = self.sizes
+        if (sizes != sizes[0]).any():
+            raise ValueError(f"images differ in size, from {sizes.min()} to {sizes.max()} pixels")
+        return int(sizes[0])
+
+    def ask(self, statistic: Statistic, images: Array | None = None, **given: Any) -> tuple[Array, ...]:
+        """A statistic of all images, or of some (ascending)."""
+        count, family = statistic.count, self.family
+        return statistic.merge(self.over_blocks(lambda truth, block: count(truth, block, family, **given), images))
 
     def read(self, start: int, stop: int) -> tuple[Array, Block]:
         """Truth and block of images start..stop, checked and of one dtype."""
@@ -125,13 +241,21 @@ class Pairs:
 
     def over_blocks(self, work: Callable[[Array, Block], T], images: Array | None = None) -> Iterator[T]:
         """`work(truth, block)` over all images in order, or over some (ascending), in blocks run by threads."""
-        size = block_of(self.image_size, len(self) if images is None else len(images))
         if images is None or len(images) == len(self):
-            return over_rows(lambda a, b: work(*self.read(a, b)), len(self), block=size)
+            return over_images(lambda a, b: work(*self.read(a, b)), self.band.lower)
+        size = block_of(int(self.sizes.mean()), len(images))
+        if isinstance(self.band.lower, Ragged):
+            one_by_one = over_rows(
+                lambda a, b: [work(*self.read(int(i), int(i) + 1)) for i in images[a:b]], len(images), block=size
+            )
+            return chain.from_iterable(one_by_one)
         return over_rows(lambda a, b: work(*self.gather(images[a:b])), len(images), block=size)
 
     def take(self, images: Array) -> Pairs:
-        """Some images (ascending) as pairs in memory, checked."""
+        """Some images (ascending) as pairs in memory, checked; images of different sizes stay where they are."""
+        if isinstance(self.band.lower, Ragged):
+            band = self.band.map(lambda x: x[images], checked=True)
+            return Pairs(self.truth[images], band, self.family, self.limits)
         truth, block = self.gather(images)
         return Pairs(truth, block.band, self.family, self.limits, block.features, block.segmentation)
 
@@ -149,26 +273,10 @@ class Pairs:
                 for i in images:
                     self.read(int(i), int(i) + 1)
                 raise
-        rows = [self.read(int(i), int(i) + 1) for i in images]
+        runs = np.split(images, np.flatnonzero(np.diff(images) > 1) + 1)  # a store is read in as few pieces as can be
+        rows = [self.read(int(run[0]), int(run[-1]) + 1) for run in runs]
         truth = np.concatenate([x for x, _ in rows])
         return truth, stack_blocks([block for _, block in rows])
-
-    def digests(self) -> list[bytes]:
-        """Fingerprint of each image's truth and band; what they say of a set does not depend on how it is cut."""
-
-        def work(start: int, stop: int) -> list[bytes]:
-            parts = [rows_of(x, start, stop) for x in (self.truth, self.band.lower, self.band.upper)]
-            if self.band.centre is not None:
-                parts.append(rows_of(self.band.centre, start, stop))
-            out = []
-            for i in range(stop - start):
-                state = np.full(256, 2166136261, np.uint32)
-                for part in parts:
-                    fingerprint(part[i].reshape(-1).view(np.uint32), state)
-                out.append(state.tobytes())
-            return out
-
-        return list(chain.from_iterable(over_rows(work, len(self), block=block_of(self.image_size, len(self)))))
 
 
 def read_block(
@@ -224,6 +332,8 @@ def check_features(features: Any, band: Band) -> Any:
     """Images known at test time: (n, *pixels) for one, (n, f, *pixels) for f of them, or a list of (n, *pixels)."""
     if features is None:
         return None
+    if isinstance(band.lower, Ragged):
+        raise ValueError("features are for images of one size; leave them out, or bring the images to one size")
     if isinstance(features, list | tuple) and len(features):
         parts = {f"features[{i}]": as_array(x, f"features[{i}]") for i, x in enumerate(features)}
         check_same_shape(band=band.lower, **parts)

@@ -30,7 +30,7 @@ from .arrays import Array
 from .families import Family, additive
 from .groups import Grouping, Partition, all_entries
 from .kernels import FIXED_POINT, add_counts, add_lengths, arrivals, index_knots, lower_hull
-from .pairs import Block, Pairs
+from .pairs import Archive, Block, Pairs, Statistic
 from .program import Points, Solution, add_to_cells, blank_cells, points_of, solve, sort_points
 
 KNOTS = 2048
@@ -68,7 +68,7 @@ class Path:
         return index_knots(self.knots)
 
 
-def grid_of(pairs: Pairs) -> tuple[float, int, int]:
+def grid_of(pairs: Archive) -> tuple[float, int, int]:
     """Scale of a grid of widenings and the octaves that it reaches below and above it; no image is looked at."""
     span = pairs.limits[1] - pairs.limits[0]
     if pairs.family is additive and isfinite(span):
@@ -76,7 +76,7 @@ def grid_of(pairs: Pairs) -> tuple[float, int, int]:
     return (1.0, 14, 14) if isfinite(span) else (1.0, 20, 20)
 
 
-def widening_grid(pairs: Pairs, per_octave: int) -> Array:
+def widening_grid(pairs: Archive, per_octave: int) -> Array:
     """The start, then widenings in geometric progression: (points,)."""
     scale, below, above = grid_of(pairs)
     octaves = np.linspace(-below, above, per_octave * (below + above) + 1)
@@ -86,7 +86,7 @@ def widening_grid(pairs: Pairs, per_octave: int) -> Array:
 # ---------------------------------------------------------------- scalar
 
 
-def scalar_path(pairs: Pairs) -> Path:
+def scalar_path(pairs: Archive) -> Path:
     """One group whose widening is the path's parameter; its knots depend on no image."""
     return Path(widening_grid(pairs, per_octave=146)[None])
 
@@ -108,7 +108,7 @@ def surrogate_points(
         half, reach = half_and_reach(pairs.family, truth, block, entry)
         return grouping.at(block, entry, np.zeros(len(entry), np.uint8)), half, reach
 
-    if len(images) * pairs.image_size <= 2**17 or chosen is not None:  # few: every pixel is a point
+    if pairs.sizes[images].sum() <= 2**17 or chosen is not None:  # few: every pixel is a point
         parts = [np.concatenate(p) for p in zip(*pairs.over_blocks(work, images), strict=True)]
         points = sort_points(*parts)
     else:
@@ -205,7 +205,7 @@ def line_path(
         return times[~np.isnan(times)]
 
     times = np.concatenate(list(pairs.over_blocks(work, images)))
-    allowed = int(risk_level * len(images) * pairs.image_size)
+    allowed = int(risk_level * int(pairs.sizes[images].sum()))
     least = float(kinks.min())  # every group at the start
     middle = least
     if allowed < len(times):  # the time at which just the allowed number of ends is still to come
@@ -246,52 +246,60 @@ class Ladder:
         return self.path.arrivals(np.zeros(len(value), np.int8), value)
 
 
-def trades(pairs: Pairs, images: Array, grouping: Grouping) -> Trades:
+def _farthest(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
+    need = block.missed(truth, family)[2]
+    return (need[np.isfinite(need)].max(initial=family.start, keepdims=True),)
+
+
+def _longest(truth: Array, block: Block, family: Family, edge: float) -> tuple[Array, ...]:
+    lower, upper = family.widen(block.band, np.float64(edge))
+    return (np.array([np.max(block.band.upper - block.band.lower), np.max(upper - lower)], np.float64),)
+
+
+def _spend(
+    truth: Array, block: Block, family: Family, grouping: Grouping, edges: Array, units: Array
+) -> tuple[Array, ...]:
+    counts = np.zeros((grouping.count, len(edges) + 1), np.int64)
+    entry, side, need = block.missed(truth, family)
+    add_counts(grouping.at(block, entry, side), Ladder(edges).cells(need), counts)
+    label = grouping.at(block, *all_entries(block))
+    return counts, _length_sums(family, block, label, edges, (units[0], units[1]), grouping.count)
+
+
+farthest = Statistic("farthest", _farthest, (np.maximum,))  # greatest finite shortfall: (1,)
+longest = Statistic("longest", _longest, (np.maximum,))  # greatest width before widening and after: (2,)
+spend = Statistic("spend", _spend, (np.add, np.add))  # misses by group and shortfall, sums of lengths
+
+
+def trades(pairs: Archive, images: Array, grouping: Grouping) -> Trades:
     """Misses and clipped lengths of every group along a grid of widenings, as exact integer sums."""
     edges = _useful_edges(pairs, images)
     slope_unit, length_unit = _units_of_length(pairs, images, edges)
-    ladder = Ladder(edges)
-
-    def work(truth: Array, block: Block) -> tuple[Array, Array]:
-        counts = np.zeros((grouping.count, len(edges) + 1), np.int64)
-        entry, side, need = block.missed(truth, pairs.family)
-        add_counts(grouping.at(block, entry, side), ladder.cells(need), counts)
-        label = grouping.at(block, *all_entries(block))
-        return counts, _length_sums(pairs.family, block, label, edges, (slope_unit, length_unit), grouping.count)
-
-    counts, sums = (np.asarray(sum(part)) for part in zip(*pairs.over_blocks(work, images), strict=True))
+    units = np.array([slope_unit, length_unit])
+    counts, sums = pairs.ask(spend, images, grouping=grouping, edges=edges, units=units)
     missed = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1][:, 1:]
     length = _lengths(sums, edges - pairs.family.start, slope_unit / length_unit) * (length_unit / FIXED_POINT)
-    return Trades(edges, missed, length, len(images) * pairs.image_size)
+    return Trades(edges, missed, length, int(pairs.sizes[images].sum()))
 
 
-def _useful_edges(pairs: Pairs, images: Array) -> Array:
+def _useful_edges(pairs: Archive, images: Array) -> Array:
     """The grid of widenings as far as the fitting images need it; within limits that is all of it."""
     grid = widening_grid(pairs, per_octave=46)
     if grid_of(pairs)[2] == 0:
         return grid
-
-    def work(truth: Array, block: Block) -> float:
-        need = block.missed(truth, pairs.family)[2]
-        return float(need[np.isfinite(need)].max(initial=pairs.family.start))
-
-    return grid[: 2 + int(np.searchsorted(grid, max(pairs.over_blocks(work, images))))]
+    (most,) = pairs.ask(farthest, images)
+    return grid[: 2 + int(np.searchsorted(grid, most[0]))]
 
 
-def _units_of_length(pairs: Pairs, images: Array, edges: Array) -> tuple[float, float]:
+def _units_of_length(pairs: Archive, images: Array, edges: Array) -> tuple[float, float]:
     """What slopes and lengths are measured in, so that fixed-point sums neither overflow nor lose digits."""
     span = pairs.limits[1] - pairs.limits[0]
     if isfinite(span):
         return (1.0 if pairs.family is additive else span), span
     if pairs.family is additive:
         return 1.0, 1.0
-
-    def work(truth: Array, block: Block) -> tuple[float, float]:
-        lower, upper = pairs.family.widen(block.band, np.float64(edges[-1]))
-        return float(np.max(block.band.upper - block.band.lower)), float(np.max(upper - lower))
-
-    widest, longest = (max(part) for part in zip(*pairs.over_blocks(work, images), strict=True))
-    return max(widest, 1e-300), max(longest, 1e-300)
+    (found,) = pairs.ask(longest, images, edge=float(edges[-1]))
+    return max(float(found[0]), 1e-300), max(float(found[1]), 1e-300)
 
 
 def _length_sums(family: Family, block: Block, label: Array, edges: Array, units: tuple[float, float], k: int) -> Array:

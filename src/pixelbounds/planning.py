@@ -15,7 +15,7 @@ from scipy.stats import gamma
 
 from .arrays import Array, check_choice, check_count, check_number, check_open_unit
 from .bands import least_samples
-from .calibrate import METHODS, _fitting_units
+from .calibrate import METHODS, fitting_units
 from .confidence import BOUNDS, ConfidenceBound, least_images, rejects
 
 IMAGES = (200, 640, 2000)
@@ -68,27 +68,31 @@ def plan(
     if check_number(spread, "spread") < 0:
         raise ValueError(f"spread is {spread}; it must be at least 0, for example 0.5")
     order = np.random.default_rng(check_count(seed, "seed", least=0))
-    shapes = {n: _unit_losses(certifying(n, method), spread, order) for n in numbers if certifying(n, method)}
+    shapes: dict[int, Array] = {}  # one order of losses for all bounds with as many images
+
+    def losses(n: int) -> Array:
+        if n not in shapes:
+            shapes[n] = _unit_losses(n, spread, order)
+        return shapes[n]
+
     rows = []
     for name in sorted(BOUNDS, key=lambda name: (name == "conformal", name != "betting")):
         least = least_images(risk_level, failure_prob, confidence=name)
-        slack = tuple(
-            _slack(BOUNDS[name], shapes[n], risk_level, failure_prob) if certifying(n, method) >= least else None
-            for n in numbers
-        )
+        left = [certifying(n, method, least) for n in numbers]
+        slack = tuple(_slack(BOUNDS[name], losses(n), risk_level, failure_prob) if n >= least else None for n in left)
         rows.append(BoundPlan(name, least, _in_all(least, method), slack))
     rows.sort(key=lambda row: (row.confidence == "conformal", row.confidence != "betting", row.images))
     samples = None if miscoverage is None else least_samples(miscoverage)
     return Plan(risk_level, failure_prob, method, numbers, tuple(rows), miscoverage, samples)
 
 
-def certifying(images: int, method: str) -> int:
-    """Images left to certify when a method has taken those that it fits on."""
-    return images - _fitting_units(None, method, images)
+def certifying(images: int, method: str, least: int) -> int:
+    """Images left to certify, of which a bound needs `least`, when a method has taken those that it fits on."""
+    return images - fitting_units(None, method, images, least)
 
 
 def _in_all(least: int, method: str) -> int:
-    return next(n for n in range(least, 2 * least + 2) if certifying(n, method) >= least)
+    return next(n for n in range(least, 2 * least + 2) if certifying(n, method, least) >= least)
 
 
 def _unit_losses(n: int, spread: float, rng: np.random.Generator) -> Array:

@@ -341,7 +341,7 @@ def test_slack_holds_what_it_says():
     from pixelbounds.planning import _unit_losses, certifying, plan
 
     found = plan(0.1, 0.1, images=(300,), spread=0.7, seed=3)
-    losses = _unit_losses(certifying(300, "frontier"), 0.7, np.random.default_rng(3))
+    losses = _unit_losses(certifying(300, "frontier", 25), 0.7, np.random.default_rng(3))
     assert losses.std() == pytest.approx(0.7, rel=0.1)
     for row in found.bounds:
         mean, bound = 0.1 - row.slack[0], BOUNDS[row.confidence]

@@ -166,7 +166,10 @@ def test_chunks_that_are_not_there_are_told(files, tmp_path):
     for part, value in {"lower": 0.0, "upper": 1.0}.items():
         group.create_array(part, shape=(N, SIZE, SIZE), chunks=(40, SIZE, SIZE), dtype="float32", fill_value=value)
     words = files / "truth.npy", tmp_path / "band.zarr", *RISK, "--out", tmp_path / "cal.safetensors"
-    result = call("calibrate", *words, "--json")
+    result = call("calibrate", *words)
+    assert result.exit_code == 2
+    assert "band.zarr/lower/c/0/0/0; write it again" in flat(result.stderr)
+    result = call("calibrate", *words, "--fill-missing", "--json")
     assert result.exit_code == 0
     assert "4 of 4 chunks are not there and read as 0" in result.stderr
     assert len(json.loads(result.stdout)["notes"]) == 2
@@ -266,10 +269,11 @@ def endless(tmp_path_factory):
 
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_leaves_nothing_behind(files, endless, tmp_path, number, code):
-    process = spawn("apply", files / "cal.safetensors", endless, "--out", tmp_path / "i.zarr", "--json")
+def test_an_interrupt_leaves_whole_blocks_only(files, endless, tmp_path, number, code):
+    words = "apply", files / "cal.safetensors", endless, "--fill-missing", "--out", tmp_path / "i.zarr", "--json"
+    process = spawn(*words, "--memory", "2G")
     deadline = time.monotonic() + 120
-    while not list(tmp_path.rglob("c/*")):  # the first chunks are being written
+    while not list(tmp_path.rglob("done/c/*")):  # the first block is finished
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -277,8 +281,9 @@ def test_an_interrupt_leaves_nothing_behind(files, endless, tmp_path, number, co
     text, errors = process.communicate(timeout=60)
     assert process.returncode == code, errors
     assert "Traceback" not in errors
-    assert not list(tmp_path.iterdir())
-    assert not leftovers(tmp_path)
+    assert [x.name for x in tmp_path.iterdir()] == leftovers(tmp_path) == ["i.zarr.part"]
+    store = zarr.open_group(tmp_path / "i.zarr.part", mode="r")
+    assert store["done"].nchunks_initialized <= store["upper"].nchunks_initialized
     if number == signal.SIGINT:
-        assert "stopped; nothing was written" in errors
-        assert json.loads(text) == {"error": "stopped; nothing was written", "exit_code": 130}
+        assert "run the same command to go on" in errors
+        assert json.loads(text)["exit_code"] == 130

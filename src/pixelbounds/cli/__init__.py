@@ -13,7 +13,7 @@ from types import FrameType
 import typer
 
 from ..version import VERSION
-from . import calibrating, demo, evaluating, networks, plan, reproducing
+from . import calibrating, demo, evaluating, federating, networks, plan, reproducing
 from .contract import INTERRUPTED
 
 _EXITS = (
@@ -32,7 +32,7 @@ def top(version: bool = typer.Option(False, "--version", help="Print the version
         raise typer.Exit
 
 
-for room in (demo, plan, calibrating, evaluating, networks, reproducing):
+for room in (demo, plan, calibrating, evaluating, federating, networks, reproducing):
     room.register(app)
 
 

@@ -7,23 +7,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .contract import Outcome, command, images_in_words, numbers, progress, sentence
+from .contract import Outcome, command, images_in_words, numbers, sentence, skipped_in_words, streaming
 from .options import (
     ABDOMEN,
     METHOD,
     BandPath,
     Features,
+    FillMissing,
     Force,
     Key,
     Kind,
     Limits,
+    Memory,
     Miscoverage,
     Raw,
+    Scheduler,
+    Scratch,
+    SkipBad,
     Truth,
     TruthKey,
     Units,
     Window,
     reading_of,
+    resources_of,
     size_of,
 )
 
@@ -34,7 +40,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     command(app)(calibrate)
-    command(app)(apply)
+    command(app, stopped="blocks of a .zarr that were written are kept as .part: run the same command to go on")(apply)
 
 
 def calibrate(
@@ -75,6 +81,15 @@ def calibrate(
     window: Window = ABDOMEN,
     raw: Raw = False,
     limits: Limits = None,
+    bands_out: Annotated[
+        Path | None,
+        typer.Option(help="Keep the bands of samples in this .zarr; an unfinished one is gone on with."),
+    ] = None,
+    scheduler: Scheduler = None,
+    memory: Memory = None,
+    scratch: Scratch = None,
+    skip_bad: SkipBad = False,
+    fill_missing: FillMissing = False,
 ) -> Outcome:
     """Choose intervals that keep a promise on future images, and write them as a calibration file.
 
@@ -91,26 +106,31 @@ def calibrate(
         raw=raw,
         limits=limits,
         units=units,
+        skip_bad=skip_bad,
+        fill_missing=fill_missing,
     )
-    with progress("calibrating") as advance:
+    with streaming("calibrating") as advance:
         found = calibrate_files(
             truth, bands, out, risk_level=risk_level, failure_prob=failure_prob, method=method, confidence=confidence,
             groups=groups, features=features, family=family, k=k, n_opt=n_opt, seed=seed, replace=force,
-            progress=advance, reading=reading,
+            progress=advance, reading=reading, bands_out=bands_out,
+            resources=resources_of(scheduler, memory, scratch),
         )  # fmt: skip
     record = found.record
     certified = f"{found.risk:.2%} outside, at most {found.bound:.2%} by {found.confidence}"
     groups_ = f"{found.grouping.count} {found.grouping.kind} group{'s' * (found.grouping.count > 1)}"
     fitted = f" fitted on {images_in_words(record.fitting)}" if record.fitting else ""
+    skipped = record.settings.get("skipped", ())
     text = numbers(
         {
             "certified": f"{certified}, on {record.certifying} {'units' if record.units else 'images'}",
             "method": f"{found.method}, {groups_}{fitted}",
             "written": f"{out} ({size_of(out)})",
+            **skipped_in_words(skipped),
             "next": f"pixelbounds apply {out} NEW_BANDS --out intervals.zarr",
         }
     )
-    return Outcome({**_facts(found), "file": str(out)}, (sentence(found.guarantee), text))
+    return Outcome({**_facts(found), "file": str(out), "skipped": skipped}, (sentence(found.guarantee), text))
 
 
 def apply(
@@ -131,6 +151,11 @@ def apply(
     key: Key = None,
     window: Window = ABDOMEN,
     raw: Raw = False,
+    scheduler: Scheduler = None,
+    memory: Memory = None,
+    scratch: Scratch = None,
+    skip_bad: SkipBad = False,
+    fill_missing: FillMissing = False,
 ) -> Outcome:
     """Write the intervals of new images.
 
@@ -138,11 +163,19 @@ def apply(
     """
     from ..bounding import apply_files
 
-    reading = reading_of(key=key, kind=kind, miscoverage=miscoverage, window=window, raw=raw)
-    with progress("widening") as advance:
+    reading = reading_of(
+        key=key,
+        kind=kind,
+        miscoverage=miscoverage,
+        window=window,
+        raw=raw,
+        skip_bad=skip_bad,
+        fill_missing=fill_missing,
+    )
+    with streaming("widening") as advance:
         done = apply_files(
             calibration, bands, out, like=like, groups=groups, features=features, replace=force, progress=advance,
-            reading=reading,
+            reading=reading, resources=resources_of(scheduler, memory, scratch),
         )  # fmt: skip
     n, *pixels = done.shape
     text = numbers(
@@ -150,9 +183,10 @@ def apply(
             "images": f"{n} of {' x '.join(map(str, pixels))} pixels",
             "mean length": f"{done.mean_length:.4f}",
             "written": f"{done.path} ({size_of(done.path)})",
+            **skipped_in_words(done.skipped),
         }
     )
-    facts = {"file": str(done.path), "shape": done.shape, "mean_length": done.mean_length}
+    facts = {"file": str(done.path), "shape": done.shape, "mean_length": done.mean_length, "skipped": done.skipped}
     facts["guarantee"] = done.calibration.guarantee
     return Outcome(facts, (sentence(done.calibration.guarantee), text))
 

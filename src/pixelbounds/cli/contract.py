@@ -19,7 +19,7 @@ import inspect
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -27,7 +27,15 @@ from typing import Any, get_type_hints
 
 import typer
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -35,6 +43,7 @@ OK, NO_GUARANTEE, WRONG_INPUT, THIS_MACHINE, OUR_FAULT, INTERRUPTED = 0, 1, 2, 3
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _EXTRAS = {"torch": "diffusion", "tqdm": "diffusion", "nibabel": "medical", "pydicom": "medical"}
+_EXTRAS |= {"distributed": "cluster"}
 _CANNOT = (  # what cannot be promised, as against what cannot be read
     "cannot be certified",
     "cannot be covered by any widening",
@@ -109,6 +118,14 @@ def images_in_words(n: int) -> str:
     return f"{n} image{'s' * (n != 1)}"
 
 
+def skipped_in_words(images: Sequence[int]) -> dict[str, str]:
+    """The row that tells of images left out, where there are some."""
+    if not images:
+        return {}
+    more = ", ..." if len(images) > 8 else ""
+    return {"skipped": f"{images_in_words(len(images))} in bad chunks: {', '.join(map(str, images[:8]))}{more}"}
+
+
 def sentence(text: str, style: str = "bold") -> Text:
     """A line of its own above the numbers."""
     return Text(f"{text}\n", style=style)
@@ -126,6 +143,25 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
             bar.update(task, completed=done, total=total, count=f"{done}/{total}")
             if done >= total:  # what follows takes its time too
                 bar.tasks[0].total, bar.tasks[0].fields["count"] = None, ""
+
+        yield advance
+
+
+@contextmanager
+def streaming(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar for passes over files, told the bytes done and their total: bytes, throughput and the time that is left."""
+    console = stderr()
+    columns = DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(elapsed_when_finished=True)
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), *columns, console=console, transient=True,
+        disable=not console.is_terminal,
+    ) as bar:  # fmt: skip
+        task = bar.add_task(what, total=None)
+
+        def advance(done: int, total: int) -> None:
+            if not done:  # another pass
+                bar.reset(task)
+            bar.update(task, completed=done, total=total)
 
         yield advance
 

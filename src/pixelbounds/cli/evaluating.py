@@ -11,23 +11,39 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from .contract import NO_GUARANTEE, OK, Outcome, command, images_in_words, numbers, progress, sentence
+from .contract import (
+    NO_GUARANTEE,
+    OK,
+    Outcome,
+    command,
+    images_in_words,
+    numbers,
+    sentence,
+    skipped_in_words,
+    streaming,
+)
 from .options import (
     ABDOMEN,
     BandPath,
     CalibrationOption,
     Features,
+    FillMissing,
     Force,
     Key,
     Kind,
     Limits,
+    Memory,
     Miscoverage,
     Raw,
+    Scheduler,
+    Scratch,
+    SkipBad,
     Truth,
     TruthKey,
     Units,
     Window,
     reading_of,
+    resources_of,
     size_of,
 )
 
@@ -58,6 +74,11 @@ def evaluate(
     window: Window = ABDOMEN,
     raw: Raw = False,
     limits: Limits = None,
+    scheduler: Scheduler = None,
+    memory: Memory = None,
+    scratch: Scratch = None,
+    skip_bad: SkipBad = False,
+    fill_missing: FillMissing = False,
 ) -> Outcome:
     """Check intervals against the truth of held-out images.
 
@@ -76,11 +97,13 @@ def evaluate(
         raw=raw,
         limits=limits,
         units=units,
+        skip_bad=skip_bad,
+        fill_missing=fill_missing,
     )
-    with progress("evaluating") as advance:
+    with streaming("evaluating") as advance:
         result = evaluate_files(
             truth, intervals, calibration=calibration, groups=groups, features=features, progress=advance,
-            reading=reading,
+            reading=reading, resources=resources_of(scheduler, memory, scratch),
         )  # fmt: skip
     return _evaluated(result)
 
@@ -115,7 +138,7 @@ def report(
     reading = reading_of(
         key=key, truth_key=truth_key, kind=kind, miscoverage=miscoverage, window=window, raw=raw, units=units
     )
-    with progress("reporting") as advance:
+    with streaming("reporting") as advance:
         result, files = report_files(
             truth, bands, calibration, out, title=title, figures=figures, notes=note or (), replace=force,
             examples=examples if images is None else _numbers(images), groups=groups, features=features,
@@ -147,6 +170,8 @@ def _evaluated(result: Evaluated, more: Mapping[str, str] | None = None) -> Outc
     rows["worst images"] = ", ".join(f"{i} ({ev.by_image[i]:.1%})" for i in ev.worst())
     facts: dict[str, Any] = {"evaluation": ev.to_dict(), "risk": ev.risk, "mean_length": ev.mean_length}
     facts |= {"risk_level": promised, "guarantee": result.guarantee, "contradicted": result.contradicted}
+    facts["skipped"] = result.skipped
+    rows |= skipped_in_words(result.skipped)
     style = "bold red" if result.contradicted else "bold"
     text: tuple[RenderableType, ...] = (sentence(said, style), numbers({**rows, **(more or {})}), Text(""), _strata(ev))
     return Outcome(facts, text, NO_GUARANTEE if result.contradicted else OK)

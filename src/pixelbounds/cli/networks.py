@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from .contract import Outcome, command, progress, tell
+from .options import Scheduler
 
 
 def register(app: typer.Typer) -> None:
@@ -56,6 +57,7 @@ def sample(
     device: str | None = typer.Option(None, help="cpu, cuda or cuda:1; a GPU if there is one."),
     compile_: bool = typer.Option(False, "--compile", help="Use torch.compile."),
     repair: bool = typer.Option(False, "--repair", help="Draw damaged images again."),
+    scheduler: Scheduler = None,
 ) -> Outcome:
     """Sample the posterior of noisy images into a zarr store of bands, or go on where a run stopped.
 
@@ -73,7 +75,14 @@ def sample(
     )  # fmt: skip
     with progress("sampling") as advance:
         run = sample_to(
-            network, noisy[chosen.start : chosen.stop], out, options, ids=list(chosen), tell=tell, progress=advance
+            network,
+            noisy[chosen.start : chosen.stop],
+            out,
+            options,
+            ids=list(chosen),
+            scheduler=scheduler,
+            tell=tell,
+            progress=advance,
         )
     return Outcome({"run": str(out), "images": len(run), "bands": run.kinds}, (str(run),))
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from ..bounding import Resources
     from ..inputs import Reading
 
-READ, METHOD = "How files are read", "Method"
+READ, METHOD, LARGE = "How files are read", "Method", "Large data"
 _BANDS = (
     "A run of `pixelbounds sample`; lower and upper in a .zarr, .npz or folder; or samples (n, m, *pixels) in .npy, "
     ".zarr or .npz."
@@ -56,6 +57,26 @@ CalibrationOption = Annotated[
     Path | None, typer.Option("--calibration", help="Turns bands into intervals; without it INTERVALS are read.")
 ]
 
+Scheduler = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Of a Dask scheduler, such as tcp://host:8786.", rich_help_panel=LARGE),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="For data at a time, such as 4G; a quarter of RAM.", rich_help_panel=LARGE),
+]
+Scratch = Annotated[
+    Path | None, typer.Option(help="Folder for temporary stores; workers must see it.", rich_help_panel=LARGE)
+]
+SkipBad = Annotated[
+    bool,
+    typer.Option("--skip-bad", help="Leave out images in missing or damaged chunks.", rich_help_panel=LARGE),
+]
+FillMissing = Annotated[
+    bool,
+    typer.Option("--fill-missing", help="Chunks that are not there hold the fill value.", rich_help_panel=LARGE),
+]
+
 ABDOMEN = 400.0, 40.0
 
 
@@ -64,6 +85,13 @@ def reading_of(*, window: tuple[float, float], raw: bool, **said: Any) -> Readin
     from ..inputs import Reading
 
     return Reading(window=None if raw else window, **said)
+
+
+def resources_of(scheduler: str | None, memory: str | None, scratch: Path | None) -> Resources:
+    """Where the work is done, as the options say."""
+    from ..bounding import Resources
+
+    return Resources(scheduler=scheduler, memory=memory, scratch=scratch)
 
 
 def size_of(path: Path) -> str:

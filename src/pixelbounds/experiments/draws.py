@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array
-from ..calibrate import frontier
+from ..calibrate import frontier, groups_for
 from ..families import family_named
 from ..groups import fit_band_groups
 from ..pairs import Pairs
@@ -194,7 +194,8 @@ def _scans(draw: Draw) -> Iterator[Record]:
     for level in settings.risk_levels:
         plain = krcps_method({"k": 8, "d_opt": "all"}, draw.plan.krcps.gamma_values)
         methods: dict[str, tuple[int, Method | None]] = {
-            "rcps": (0, None), "krcps_plain": (settings.n_opt, plain), "frontier": (settings.n_opt, frontier),
+            "rcps": (0, None), "krcps_plain": (settings.n_opt, plain),
+            "frontier": (settings.n_opt, partial(frontier, groups=groups_for(settings.n_opt))),
         }  # fmt: skip
         for name, (n_opt, method) in methods.items():
             fitted = fit(split(cal, n_opt, draw.seed, unit), method, level)

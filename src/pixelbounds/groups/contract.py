@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..kernels import LOWER, UPPER
-from ..pairs import Block, Pairs
+from ..pairs import Archive, Block
 
 State = tuple[dict[str, Any], dict[str, Array]]  # JSON part, arrays
 
@@ -58,7 +58,7 @@ def load_grouping(kind: str, meta: dict[str, Any], arrays: dict[str, Array]) -> 
 
 def check_fitting(pairs: Any, images: Any) -> None:
     """Pairs, and the numbers of at least one of their images, ascending."""
-    if not isinstance(pairs, Pairs):
+    if not isinstance(pairs, Archive):
         raise TypeError(f"pairs is a {type(pairs).__name__}; give pixelbounds.pairs.Pairs of truth and band")
     numbers = np.asarray(images)
     if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iu":

@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..arrays import Array, check_count
+from ..families import Family
 from ..kernels import band_cells, band_labels
-from ..pairs import Block, Pairs
+from ..pairs import Archive, Block, Statistic
 from .contract import Grouping, State, all_entries, check_fitting
 
 FEATURES = ("width", "room", "level")
@@ -76,8 +77,29 @@ class BandGroups(Grouping):
         return cls(arrays["spans"], (width, room, level), bool(meta["by_side"]), arrays["table"])
 
 
+def _extent(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
+    lower, upper = block.clipped()
+    return (np.array([[-x.min(), x.max()] for x in (upper - lower, (lower + upper) / 2)]),)
+
+
+def _cells(truth: Array, block: Block, family: Family, spans: Array) -> tuple[Array, ...]:
+    out = np.zeros((3, _CELLS), np.int64)
+    ends = block.band.lower.reshape(-1), block.band.upper.reshape(-1)
+    band_cells(*ends, *block.limits, spans[:, 0].copy(), _per_cell(spans), out)
+    return (out,)
+
+
+def _occupied(truth: Array, block: Block, family: Family, grouping: BandGroups) -> tuple[Array, ...]:
+    return (np.bincount(grouping.at(block, *all_entries(block)), minlength=len(grouping.table)) > 0,)
+
+
+extent = Statistic("extent", _extent, (np.maximum,))  # of width and level: (2, 2), the least negated
+cells = Statistic("cells", _cells, (np.add,))  # ends per cell of width, room and level: (3, cells)
+occupied = Statistic("occupied", _occupied, (np.logical_or,))  # whether a combination occurs: (combinations,)
+
+
 def fit_band_groups(
-    pairs: Pairs, images: Array, *, width: int = 16, room: int = 8, level: int = 1, side: bool = True
+    pairs: Archive, images: Array, *, width: int = 12, room: int = 8, level: int = 1, side: bool = True
 ) -> BandGroups:
     """Bins of width, room and level (1: leave it out), for each side apart or not, cut on the fitting images."""
     check_fitting(pairs, images)
@@ -85,26 +107,14 @@ def fit_band_groups(
         raise TypeError(f"side is {side!r}; it must be True or False")
     wanted = [check_count(b, n, most=_CELLS) for n, b in {"width": width, "room": room, "level": level}.items()]
     spans = _spans(pairs, images)
-    per_cell = _per_cell(spans)
-
-    def work(truth: Array, block: Block) -> Array:
-        out = np.zeros((3, _CELLS), np.int64)
-        ends = block.band.lower.reshape(-1), block.band.upper.reshape(-1)
-        band_cells(*ends, *block.limits, spans[:, 0].copy(), per_cell, out)
-        return out
-
-    counts = np.cumsum(sum(pairs.over_blocks(work, images)), axis=1)
-    cuts = [_cut(row, bins) for row, bins in zip(counts, wanted, strict=True)]
+    (counts,) = pairs.ask(cells, images, spans=spans)
+    cuts = [_cut(row, bins) for row, bins in zip(np.cumsum(counts, axis=1), wanted, strict=True)]
     shape = (2 if side else 1, *(len(cut) + 1 for cut in cuts))
     if np.prod(shape) > _MOST:
         raise ValueError(f"{width} x {room} x {level} bins make more than {_MOST} groups; ask for fewer")
     blank = BandGroups(spans, (cuts[0], cuts[1], cuts[2]), side, np.arange(int(np.prod(shape)), dtype=np.int32))
-
-    def occupied(truth: Array, block: Block) -> Array:
-        return np.bincount(blank.at(block, *all_entries(block)), minlength=len(blank.table))
-
-    table = _nearest_occupied(np.reshape(sum(pairs.over_blocks(occupied, images)), shape))
-    return BandGroups(spans, blank.cuts, side, table)
+    (found,) = pairs.ask(occupied, images, grouping=blank)
+    return BandGroups(spans, blank.cuts, side, _nearest_occupied(found.reshape(shape)))
 
 
 def _per_cell(spans: Array) -> Array:
@@ -121,28 +131,22 @@ def _cut(cumulative: Array, bins: int) -> Array:
     return np.unique(at[cumulative[np.minimum(at, _CELLS) - 1] < cumulative[-1]])
 
 
-def _spans(pairs: Pairs, images: Array) -> Array:
+def _spans(pairs: Archive, images: Array) -> Array:
     """Least and greatest value of each feature: from the limits, or where there are none from the fitting images."""
     least, most = pairs.limits
     if isfinite(most - least):
         return np.array([[0.0, most - least], [0.0, most - least], [least, most]])
-
-    def extremes(truth: Array, block: Block) -> Array:
-        lower, upper = block.clipped()
-        values = upper - lower, (lower + upper) / 2
-        return np.array([[x.min(), x.max()] for x in values])
-
-    ends = np.stack(list(pairs.over_blocks(extremes, images)))
-    width, level = np.stack([ends[..., 0].min(axis=0), ends[..., 1].max(axis=0)], axis=1)
+    (ends,) = pairs.ask(extent, images)
+    width, level = ends * [-1, 1] + 0.0  # 0.0 makes -0.0 positive
     return np.array([width, [0.0, 0.0], level])
 
 
-def _nearest_occupied(counts: Array) -> Array:
+def _nearest_occupied(found: Array) -> Array:
     """Number the occupied combinations; send each empty one to the nearest occupied one of its side: flat table."""
-    places = np.argwhere(counts > 0)
-    table = np.empty(counts.shape, np.int32)
+    places = np.argwhere(found)
+    table = np.empty(found.shape, np.int32)
     table[tuple(places.T)] = np.arange(len(places))
-    for empty in np.argwhere(counts == 0):
+    for empty in np.argwhere(~found):
         distance = np.abs(places - empty).astype(np.float64)
         distance[:, 0] *= 1e6  # rather any bin of the same side than the other side
         table[tuple(empty)] = int(np.argmin(distance.sum(axis=1)))

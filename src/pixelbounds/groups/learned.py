@@ -192,7 +192,7 @@ def fit_learned_groups(
         raise ValueError(f"quantile is {quantile}; it must lie in [0.001, 0.999], for example 0.75")
     rng = check_generator(rng, "rng")
     booster_of = lightgbm()
-    share = min(1.0, _ROWS / (2.0 * len(images) * pairs.image_size))
+    share = min(1.0, _ROWS / (2.0 * int(pairs.sizes[images].sum())))
     seeds = rng.integers(2**63, size=len(images))
 
     def sample(truth: Array, block: Block, seed: int) -> tuple[Array, Array]:

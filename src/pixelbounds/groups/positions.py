@@ -17,6 +17,7 @@ from .contract import Grouping, State, check_fitting, consecutive
 
 _MOST = 2**16  # groups
 _CELLS = 256  # of the histogram that multi-Otsu cuts
+NO_GRID = "but the images differ in size: use groups='band' or 'learned', or method='rcps'"
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +130,8 @@ def loss_map(pairs: Pairs, images: Array, loss: str = "l01") -> Array:
     """Mean loss of each pixel over some images, outside the band or squared distance to its middle: (*pixels)."""
     check_choice(loss, ("l01", "squared"), "loss of the groups")
     check_fitting(pairs, images)
+    if not pairs.pixels:
+        raise ValueError(f"these groups are maps of pixels, {NO_GRID}")
 
     def work(truth: Array, block: Block) -> Array:
         if loss == "l01":

@@ -1,0 +1,43 @@
+"""Put networks' outputs on phantoms, and the score network, into the package: python -m benchmarks.gpu.package FOLDER.
+
+FOLDER holds the material as `posterior.py collect` leaves it (one .npy per array), figures.json, and score.safetensors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from pixelbounds.data import packaged
+from pixelbounds.files import replace_file
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    arrays = {file.stem: np.load(file, allow_pickle=False) for file in folder.glob("*.npy")}
+    figures = json.loads((folder / "figures.json").read_text())
+    for name in ("samples", "steps", "miscoverage", "sigma_0"):
+        if name not in figures:
+            raise SystemExit(f"{folder}/figures.json lacks {name}, which the demo needs to draw samples alike")
+    made = packaged.some_phantoms(len(arrays["truth"]))
+    if np.abs(made.images - arrays["truth"]).max() > 1e-6:
+        raise SystemExit(f"{folder} was made of other phantoms than the package's; see pixelbounds.data.packaged")
+    if np.abs(packaged.observe(made.images) - arrays["observation"]).max() > 1e-5:
+        raise SystemExit(f"{folder} was made of other noise than the package's; see pixelbounds.data.packaged")
+    target = packaged.network_file().parent
+    target.mkdir(exist_ok=True)
+    data = packaged.pack(arrays, figures)
+    replace_file(target / "phantoms.xz", data)
+    shutil.copyfile(folder / "score.safetensors", packaged.network_file())
+    size = packaged.network_file().stat().st_size
+    print(f"{len(data) / 1e6:.2f} MB of outputs of {len(made)} phantoms, {size / 1e6:.2f} MB of network in {target}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""Sample stores larger than memory: seconds against merely reading them, peak memory, two workers against one.
+
+    python -m benchmarks scale                          # 1, 4 and 12 GB
+    PIXELBOUNDS_SCALE=0.2 python -m benchmarks scale    # gigabytes, with commas
+    PIXELBOUNDS_SCALE_DIR=/big python -m benchmarks scale
+
+Stores are uncompressed zarr, one chunk per image of 64 samples of 256 x 256 in float32, read twice before anything is
+timed. Every size runs in a process of its own, which compiles or loads its kernels on a small store first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import zarr
+
+from pixelbounds import certify
+from pixelbounds.kernels import count_arrivals
+
+SAMPLES, SIZE, MEMORY = 64, 256, "512M"
+IMAGE_BYTES = SAMPLES * SIZE * SIZE * 4
+CHOICES: dict[str, Any] = {"risk_level": 0.2, "failure_prob": 0.1}
+STEPS = ("samples to bands", "bands to calibration", "apply", "evaluate", "calibration with learned groups")
+
+
+def make_store(folder: Path, n: int, size: int = SIZE) -> None:
+    """Truth and samples of n images, of a sampler that is too sure of itself."""
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((SAMPLES + 16, size, size), np.float32)  # a window of it for every image
+    chunks: dict[str, Any] = {"dtype": "float32", "compressors": None}
+    truth = zarr.create_array(folder / "truth.zarr", shape=(n, size, size), chunks=(16, size, size), **chunks)
+    shape = SAMPLES, size, size
+    samples = zarr.create_array(folder / "samples.zarr", shape=(n, *shape), chunks=(1, *shape), **chunks)
+    for i in range(n):
+        level = rng.uniform(0.1, 0.9, (size, size)).astype(np.float32)
+        deviation = np.exp(rng.normal(-3, 0.6, (size, size))).astype(np.float32)
+        truth[i] = np.clip(level + deviation * rng.standard_normal((size, size), np.float32), 0, 1)
+        draws = noise[i % 16 : i % 16 + SAMPLES]
+        samples[i] = level + 0.7 * deviation * np.roll(draws, i // 16, axis=-1)
+
+
+# ---------------------------------------------------------------- one size, in a process of its own
+
+
+def timed(function: Callable[[], Any]) -> float:
+    begin = perf_counter()
+    function()
+    return perf_counter() - begin
+
+
+def status(word: str) -> int:
+    """Bytes that the kernel tells of this process: VmRSS, or VmHWM for the peak so far."""
+    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith(word))
+    return int(line.split()[1]) * 1024
+
+
+def read_zarr(path: Path) -> None:
+    """Every chunk, with zarr."""
+    samples = zarr.open_array(path, mode="r")
+    for i in range(samples.shape[0]):
+        samples[i]
+
+
+def read_files(path: Path) -> None:
+    """Every chunk's file, as bytes."""
+    for file in sorted(path.rglob("c/*/*")):
+        file.read_bytes() if file.is_file() else [x.read_bytes() for x in file.rglob("*") if x.is_file()]
+
+
+def steps(folder: Path) -> dict[str, float]:
+    """Seconds of every step through files."""
+    from pixelbounds.bounding import Resources, apply_files, calibrate_files, evaluate_files
+    from pixelbounds.execution import bands_to, running
+
+    truth, samples, bands = (folder / f"{name}.zarr" for name in ("truth", "samples", "bands"))
+    cal, out, means = folder / "cal.safetensors", folder / "intervals.zarr", Resources(memory=MEMORY)
+
+    def make_bands() -> None:
+        with running(memory=MEMORY):
+            bands_to(zarr.open_array(samples, mode="r"), bands, 0.1)
+
+    return {
+        STEPS[0]: timed(make_bands),
+        STEPS[1]: timed(lambda: calibrate_files(truth, bands, cal, resources=means, groups="band", **CHOICES)),
+        STEPS[2]: timed(lambda: apply_files(cal, bands, out, resources=means)),
+        STEPS[3]: timed(lambda: evaluate_files(truth, out, resources=means)),
+        STEPS[4]: timed(
+            lambda: calibrate_files(truth, bands, cal, resources=means, groups="learned", replace=True, **CHOICES)
+        ),
+    }
+
+
+def child(folder: Path) -> None:
+    """Print what a process measures on a store."""
+    steps(folder / "small")
+    base = status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    points: list[int] = []
+    with patch.object(certify, "count_arrivals", lambda *x: points.append(x[3]) or count_arrivals(*x)):
+        found = {"base": base, "seconds": steps(folder), "peak": status("VmHWM")}
+    found["points"] = max(points)
+    samples = folder / "samples.zarr"
+    read_files(samples)
+    found["reading"] = {"zarr": min(timed(lambda: read_zarr(samples)) for _ in range(2))}
+    found["reading"]["files"] = min(timed(lambda: read_files(samples)) for _ in range(2))
+    print(json.dumps(found))
+
+
+# ---------------------------------------------------------------- workers
+
+
+def with_workers(folder: Path, workers: int) -> float:
+    """Seconds of samples to bands on a cluster of so many processes, the best of three."""
+    from distributed import Client, LocalCluster
+
+    from pixelbounds.execution import bands_to, running
+
+    samples, best = zarr.open_array(folder / "samples.zarr", mode="r"), float("inf")
+    with (
+        LocalCluster(
+            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit="2GiB"
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+        running(client, memory=MEMORY),
+    ):
+        for i in range(4):
+            out = folder / f"workers{i}.zarr"
+            spent = timed(lambda: bands_to(samples, out, 0.1))  # noqa: B023
+            best = min(best, spent) if i else best  # the first loads the kernels
+            shutil.rmtree(out)
+    return best
+
+
+# ---------------------------------------------------------------- the table
+
+
+@contextmanager
+def workplace() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="pixelbounds-scale.", dir=os.environ.get("PIXELBOUNDS_SCALE_DIR")) as name:
+        yield Path(name)
+
+
+def run() -> list[dict[str, object]]:
+    sizes = [float(x) for x in os.environ.get("PIXELBOUNDS_SCALE", "1,4,12").split(",")]
+    rows: list[dict[str, object]] = []
+
+    def row(what: str, gigabytes: float, spent: float, against: float, peak: object = "") -> None:
+        rate = 1000 * gigabytes / spent
+        rows.append(
+            {"what": what, "GB": gigabytes, "seconds": spent, "MB/s": rate, "times": spent / against, "peak MB": peak}
+        )
+
+    for wanted in sizes:
+        with workplace() as folder:
+            n = max(48, round(wanted * 1e9 / IMAGE_BYTES))
+            gigabytes = n * IMAGE_BYTES / 1e9
+            make_store(folder, n)
+            (folder / "small").mkdir()
+            make_store(folder / "small", 48, 32)
+            read_files(folder / "samples.zarr")
+            done = subprocess.run(
+                [sys.executable, "-m", "benchmarks.scale", str(folder)], check=True, capture_output=True, text=True
+            )
+            found = json.loads(done.stdout.splitlines()[-1])
+            reading = found["reading"]["zarr"]
+            row("reading with zarr", gigabytes, reading, reading)
+            row("reading files as bytes", gigabytes, found["reading"]["files"], reading)
+            for what in STEPS:
+                row(what, gigabytes, found["seconds"][what], reading)
+            both = found["seconds"][STEPS[0]] + found["seconds"][STEPS[1]]
+            row("samples to calibration", gigabytes, both, reading, round(found["peak"] / 1e6))
+            rows.append({**rows[-1], "what": "memory before", "peak MB": round(found["base"] / 1e6)})
+            rows.append({**rows[-1], "what": f"points of the path: {found['points']}", "peak MB": ""})
+            if wanted == sizes[0]:
+                one, two = with_workers(folder, 1), with_workers(folder, 2)
+                row("bands by 1 worker process", gigabytes, one, one)
+                row("bands by 2 worker processes", gigabytes, two, one)
+    return rows
+
+
+if __name__ == "__main__":
+    child(Path(sys.argv[1]))

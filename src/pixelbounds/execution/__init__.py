@@ -1,0 +1,53 @@
+"""The same steps over files larger than memory, in threads or on a Dask cluster; knows chunks, no statistics.
+
+`running` says where passes over images run: everything that the core reads within it is read there. `bands_to` makes a
+store of bands of a store of samples. Both give the same bits as arrays in memory do, however the work is cut.
+"""
+
+from .blocks import BAD, DONE, MARKS, Blocks, digest_of, growing
+from .chunks import BadChunk, first_missing, guarded, rows_at
+from .making import (
+    Maker,
+    bands_to,
+    block_rows,
+    fill,
+    gather,
+    numbered,
+    open_stored,
+    pick,
+    quantiles,
+    readable,
+    watched,
+    where,
+)
+from .running import Execution, current, in_words, parse_memory, running
+
+__all__ = [
+    "BAD",
+    "DONE",
+    "MARKS",
+    "BadChunk",
+    "Blocks",
+    "Execution",
+    "Maker",
+    "bands_to",
+    "block_rows",
+    "current",
+    "digest_of",
+    "fill",
+    "first_missing",
+    "gather",
+    "growing",
+    "guarded",
+    "in_words",
+    "numbered",
+    "open_stored",
+    "parse_memory",
+    "pick",
+    "quantiles",
+    "readable",
+    "rows_at",
+    "running",
+    "watched",
+    "where",
+]

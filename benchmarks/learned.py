@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pixelbounds as pb
 from benchmarks.timing import seconds
-from pixelbounds.demo import RISK_LEVEL, RUNS, synthetic_pairs
+from pixelbounds.synthetic import synthetic_pairs
+
+RISK_LEVEL = 0.1
+RUNS: dict[str, dict[str, str]] = {
+    "RCPS, Hoeffding-Bentkus": {"method": "rcps", "confidence": "hoeffding_bentkus"},
+    "K-RCPS, Hoeffding-Bentkus (the paper)": {"method": "krcps", "confidence": "hoeffding_bentkus"},
+    "RCPS, betting": {"method": "rcps"},
+    "K-RCPS, betting": {"method": "krcps"},
+    "frontier, band features, betting": {"groups": "band"},
+    "frontier, learned groups, betting": {"groups": "learned"},
+    "frontier, betting (default: the shorter of the two)": {},
+}
 
 
 def run() -> list[dict[str, object]]:

@@ -32,6 +32,7 @@ from pixelbounds.kernels import count_arrivals
 SAMPLES, SIZE, MEMORY = 64, 256, "512M"
 IMAGE_BYTES = SAMPLES * SIZE * SIZE * 4
 CHOICES: dict[str, Any] = {"risk_level": 0.2, "failure_prob": 0.1}
+ENVIRONMENT = dict(os.environ)  # before Dask sets malloc and threads for its workers, and so for every later child
 STEPS = ("samples to bands", "bands to calibration", "apply", "evaluate", "calibration with learned groups")
 
 
@@ -171,7 +172,11 @@ def run() -> list[dict[str, object]]:
             make_store(folder / "small", 48, 32)
             read_files(folder / "samples.zarr")
             done = subprocess.run(
-                [sys.executable, "-m", "benchmarks.scale", str(folder)], check=True, capture_output=True, text=True
+                [sys.executable, "-m", "benchmarks.scale", str(folder)],
+                check=True,
+                capture_output=True,
+                text=True,
+                env=ENVIRONMENT,
             )
             found = json.loads(done.stdout.splitlines()[-1])
             reading = found["reading"]["zarr"]

@@ -4,9 +4,9 @@ import numpy as np
 
 import pixelbounds as pb
 from pixelbounds.choice import shortest
-from pixelbounds.demo import synthetic_pairs
 from pixelbounds.groups import Single, fit_band_groups
 from pixelbounds.pairs import Pairs
+from pixelbounds.synthetic import synthetic_pairs
 from worlds import heteroscedastic
 
 

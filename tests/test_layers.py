@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOMS = """
 files sealed kernels ragged arrays data problems diffusion bands families pairs losses confidence groups
-program paths version calibration certify choice calibrate federated evaluation evaluate execution settings
+program paths version calibration certify choice calibrate federated evaluation evaluate execution synthetic settings
 store jobs experiments report demo planning outputs inputs bounding cli
 """.split()  # noqa: SIM905
 SOURCE = Path(__file__).parents[1] / "src" / "pixelbounds"

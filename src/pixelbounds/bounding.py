@@ -206,10 +206,15 @@ def apply_files(
                 "bands": [where(x) for x in made.reads],
                 "shape": made.shape,
             }
-            request |= {name: where(x) for name, x in known.items()} | {"skip_bad": reading.skip_bad}
+            request |= {name: where(x) for name, x in known.items()}
             length, marks = _widen_to(target, found, made, known, reading.skip_bad, about, request)
         else:
             interval, length, marks = _widen(found, made, known, reading.skip_bad)
+            if (marks == BAD).any():
+                bad = int((marks == BAD).sum())
+                raise ValueError(
+                    f"{bad} images cannot be read, and only a .zarr store can leave some out: end --out so"
+                )
             target = write_interval(target, interval, like=space)
     skipped = tuple(np.flatnonzero(marks == BAD).tolist())
     return Applied(target, made.shape, float(length[marks == DONE].mean()), found, skipped)

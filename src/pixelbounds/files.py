@@ -1,9 +1,11 @@
-"""Files that are whole or not there: written aside, flushed to disk, renamed."""
+"""Files that are whole or not there: written aside, flushed to disk, renamed; folders that one process writes."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -21,3 +23,22 @@ def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
     except BaseException:
         Path(aside).unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold a folder alone, until the process ends however it ends."""
+    try:
+        import fcntl
+    except ImportError:  # pragma: no cover - Windows
+        yield
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise BlockingIOError(f"{path} is being written by another process; wait for it or end it") from error
+        yield
+    finally:
+        os.close(handle)

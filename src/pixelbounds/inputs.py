@@ -23,7 +23,19 @@ import zarr
 from .arrays import Array, Band, Interval, Limits, check_limits, library_of
 from .bands import calibrated_quantiles
 from .data import ABDOMEN, Images, Window, open_images
-from .execution import BAD, DONE, MARKS, bands_to, first_missing, gather, open_stored, quantiles, rows_at, watched
+from .execution import (
+    BAD,
+    DONE,
+    MARKS,
+    band_at,
+    bands_to,
+    first_missing,
+    gather,
+    open_stored,
+    quantiles,
+    rows_at,
+    watched,
+)
 from .outputs import maps_of
 from .store import Run, open_run
 
@@ -150,7 +162,7 @@ class Bands:
         """What gives the band of images start..stop in NumPy, and refers to nothing else."""
         band, samples, level = self.band, self.samples, self.miscoverage
         if band is None:
-            return lambda start, stop: calibrated_quantiles(rows_at(samples, start, stop, reuse=True), level)
+            return lambda start, stop: band_at(samples, level, start, stop)
         return lambda start, stop: band.map(lambda x: rows_at(x, start, stop))
 
     def whole(self, store: Path | None) -> tuple[Band, Array]:

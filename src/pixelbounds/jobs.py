@@ -23,7 +23,8 @@ from .arrays import Array, check_choice, check_count, check_limits, check_open_u
 from .bands import calibrated_ranks
 from .data import Images, open_images
 from .execution import Execution, running
-from .store import Run, create_run, differences, exclusive, open_run, write_image
+from .files import exclusive
+from .store import Run, create_run, differences, open_run, write_image
 from .version import VERSION
 
 if TYPE_CHECKING:

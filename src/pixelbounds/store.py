@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -84,25 +83,6 @@ def write_image(group: Any, image: int, parts: Mapping[str, Array]) -> None:
             )
         group[name][image] = value
     group["done"][image] = 1
-
-
-@contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """Hold a run alone, until the process ends however it ends."""
-    try:
-        import fcntl
-    except ImportError:  # pragma: no cover - Windows
-        yield
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise BlockingIOError(f"{path} is being written by another process; wait for it or end it") from error
-        yield
-    finally:
-        os.close(handle)
 
 
 def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:

@@ -7,8 +7,8 @@ from pixelbounds.data import packaged
 def outputs(n=3, size=8):
     rng = np.random.default_rng(0)
     middle, half = rng.random((n, size, size)), 0.2 * rng.random((n, size, size))
-    arrays = {name: middle + 0.01 * rng.standard_normal(middle.shape) for name in packaged._FROM}
-    arrays |= {name: half * 0.5 for name in packaged._FROM if "deviation" in name}
+    arrays = {name: middle + 0.01 * rng.standard_normal(middle.shape) for name in packaged._ARRAYS}
+    arrays |= {name: half * 0.5 for name in packaged._ARRAYS if "deviation" in name}
     return arrays | {"lower": middle - half, "upper": middle + half}
 
 
@@ -18,7 +18,7 @@ def test_what_is_packed_comes_back_in_8_bits_with_ends_rounded_outward():
     assert about == {"samples": 19}
     assert set(arrays) == set(given)
     for name, x in given.items():
-        step = 1 / (255 * packaged.FINE) if "deviation" in name else 1 / 255
+        step = 1 / packaged._ARRAYS[name]
         within, back = np.clip(x, 0, 1), arrays[name]
         assert back.dtype == np.float32
         assert np.abs(back - within).max() < 1.001 * step

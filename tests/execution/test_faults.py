@@ -19,6 +19,7 @@ import pixelbounds as pb
 from pixelbounds import execution
 from pixelbounds.cli import app
 from pixelbounds.execution import BadChunk
+from pixelbounds.files import exclusive
 
 pytest_plugins = ["clusters"]
 RISK = "--risk-level", "0.1", "--failure-prob", "0.2"
@@ -126,6 +127,25 @@ def test_a_store_begun_for_something_else_is_not_gone_on_with(tmp_path, arrays):
         execution.bands_to(samples, tmp_path / "b.zarr", 0.2)
 
 
+def test_two_processes_do_not_write_one_store(tmp_path, arrays):
+    samples, out = store(tmp_path, "s.zarr", arrays[1], (1,)), tmp_path / "b.zarr"
+    with pytest.raises(KeyboardInterrupt), execution.running(memory="300K", threads=1, progress=interrupt):
+        execution.bands_to(samples, out, 0.1)
+    with exclusive(tmp_path / "b.zarr.part"), pytest.raises(BlockingIOError, match="another process"):
+        execution.bands_to(samples, out, 0.1)
+    execution.bands_to(samples, out, 0.1)
+
+
+def test_a_worker_does_not_mistake_a_new_store_for_an_old_one(tmp_path, arrays, wanted, client):
+    samples, out = store(tmp_path, "s.zarr", arrays[1], (1,)), tmp_path / "b.zarr"
+    with execution.running(client):
+        for half in (True, False):
+            band, _ = execution.bands_to(samples, out, 0.1, half=half)
+            assert band.lower.dtype == ("float16" if half else "float32")
+            shutil.rmtree(out) if half else None
+    np.testing.assert_array_equal(band.lower[:], wanted[1].lower)
+
+
 def interrupt(done, total):
     if done > total / 2:
         raise KeyboardInterrupt
@@ -223,6 +243,25 @@ def test_applying_and_evaluating_without_the_damaged_images(damaged, arrays, wan
         assert found.exit_code == 0, found.stderr
         assert '"skipped": [17, 31]' in found.stdout
         assert f'"risk": {few.risk}' in found.stdout
+
+
+@pytest.mark.parametrize("count", [3, N])
+def test_many_damaged_images(tmp_path, arrays, wanted, count):
+    store(tmp_path, "samples.zarr", arrays[1], (1,))
+    for image in range(count):
+        chunk(tmp_path, "samples", image, "zstd").unlink()
+    wanted[0].save(tmp_path / "cal.safetensors")
+    words = "apply", tmp_path / "cal.safetensors", tmp_path / "samples.zarr", "--skip-bad", "--memory", "300K", "--out"
+    result = CliRunner().invoke(app, [*map(str, words), str(tmp_path / "i.npz")])
+    assert result.exit_code == 2
+    said = "none of the 120 images can be read" if count == N else "3 images cannot be read, and only a .zarr"
+    assert said in result.stderr
+    if count < N:
+        result = CliRunner().invoke(app, [*map(str, words), str(tmp_path / "i.zarr")])
+        assert result.exit_code == 0, result.stderr
+        upper = zarr.open_group(tmp_path / "i.zarr", mode="r")["upper"][:]
+        np.testing.assert_array_equal(upper[3:], wanted[0].apply(wanted[1]).upper[3:])
+        assert np.isnan(upper[:3]).all()
 
 
 def test_images_with_nan_are_not_skipped(tmp_path, arrays):

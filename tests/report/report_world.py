@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import pixelbounds as pb
-from pixelbounds.demo import flawed_samples, synthetic_images
 from pixelbounds.report import Example, Row, examples_of, write_report
+from pixelbounds.synthetic import flawed_samples, synthetic_images
 
 HOSTILE = "<img src=x onerror=alert(1)>.png"
 SIZE = 32

@@ -1,11 +1,17 @@
-"""`pixelbounds demo`: every method on synthetic images."""
+"""`pixelbounds demo`: the whole idea on phantoms, and a page to look at."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from .contract import Outcome, command, progress, sentence
+from .contract import Outcome, command, numbers, progress, sentence, tell
+
+if TYPE_CHECKING:
+    from ..demo import Demo
 
 
 def register(app: typer.Typer) -> None:
@@ -14,34 +20,59 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    images: int = typer.Option(640, min=100, help="Calibration images, and as many held-out ones."),
-    size: int = typer.Option(48, min=16, help="Width and height of an image."),
+    out: Annotated[Path, typer.Option(help="Folder for the calibration, the intervals and the page.")] = Path(
+        "out/demo"
+    ),
+    new: Annotated[int, typer.Option(min=1, max=64, help="New phantoms to sample.")] = 4,
+    seed: Annotated[int, typer.Option(min=0, help="Which new phantoms, and their noise.")] = 0,
 ) -> Outcome:
-    """Calibrate every method on synthetic images and print the comparison.
+    """Calibrate every method on phantoms, sample new ones with a small diffusion model, and write a page.
 
-    Example: pixelbounds demo --images 400
+    Example: pixelbounds demo --new 8 --out out/demo
     """
-    from ..demo import FAILURE_PROB, MISCOVERAGE, RISK_LEVEL, compare
+    from ..demo import run
 
-    about = (
-        f"{images} synthetic images of {size} x {size} pixels and a crude sampler, 39 samples each. Wanted: intervals "
-        f"that miss at most {RISK_LEVEL:.0%} of the pixels on average, with probability {1 - FAILURE_PROB:.0%}, and "
-        f"that hold a future sample of each pixel with probability {1 - MISCOVERAGE:.0%}."
-    )
-    with progress("calibrating every method"):
-        rows = compare(images, size, images)
-    table = Table(title=f"{images} held-out images", title_justify="left")
-    for heading in ("method", "mean length", "outside", "samples held", "seconds"):
+    with progress("sampling") as advance:
+        found = run(out, new=new, seed=seed, step=lambda what: tell(f"· {what}"), progress=advance)
+    return Outcome(_facts(found), (_table(found), "", sentence(found.calibration.guarantee), _numbers(found)))
+
+
+def _table(found: Demo) -> Table:
+    table = Table(title="On held-out phantoms", title_justify="left")
+    for heading in ("method", "mean length", "", "outside", "samples held", "seconds"):
         table.add_column(heading, justify="left" if heading == "method" else "right")
-    shortest = min(row.evaluation.mean_length for row in rows)
-    facts = []
-    for row in rows:
+    lengths = [row.evaluation.mean_length for row in found.rows]
+    paper = lengths[1]
+    for row, length in zip(found.rows, lengths, strict=True):
         ev = row.evaluation
         held = "" if ev.coverage is None else f"{float(ev.coverage):.1%}"
-        style = "bold" if ev.mean_length == shortest else ""
         table.add_row(
-            row.name, f"{ev.mean_length:.4f}", f"{ev.risk:.2%}", held, f"{row.seconds:.2f}", style=style
+            row.name, f"{length:.4f}", f"{length / paper - 1:+.1%}", f"{ev.risk:.2%}", held, f"{row.seconds or 0:.2f}",
+            style="bold" if length == min(lengths) else "",
         )  # fmt: skip
-        facts.append({"method": row.name, "mean_length": ev.mean_length, "risk": ev.risk, "seconds": row.seconds})
-    promise = rows[-1].calibration.guarantee
-    return Outcome({"guarantee": promise, "methods": facts}, (sentence(about, ""), table, f"\n{promise}"))
+    return table
+
+
+def _numbers(found: Demo) -> Table:
+    promised = found.calibration.risk_level
+    counts = len(found.new.by_image)
+    words = {
+        f"{counts} new phantoms": f"{found.new.risk:.2%} of their pixels lie outside; {promised:.0%} on average may",
+        "calibration": str(found.calibration_file),
+        "intervals": str(found.intervals),
+        "page": f"{found.report}  (open it in a browser)",
+    }
+    words |= {f"{seconds:.1f} s": what for what, seconds in found.seconds.items()}
+    return numbers(words)
+
+
+def _facts(found: Demo) -> dict[str, Any]:
+    rows = [
+        {"method": row.name, "mean_length": row.evaluation.mean_length, "risk": row.evaluation.risk,
+         "seconds": row.seconds} for row in found.rows
+    ]  # fmt: skip
+    files = {"calibration": found.calibration_file, "intervals": found.intervals, "report": found.report}
+    return {
+        "guarantee": found.calibration.guarantee, "methods": rows, "new_risk": found.new.risk,
+        "files": {name: str(path) for name, path in files.items()}, "seconds": found.seconds,
+    }  # fmt: skip

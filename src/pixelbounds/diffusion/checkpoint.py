@@ -105,7 +105,7 @@ def save_network(
         raise ValueError(f"dtype is {dtype}; weights are stored in float16 or float32")
     if (kind == "score") != isinstance(network, NCSNpp):
         raise ValueError(f"a {type(network).__name__} is no {kind} network; see the kinds {', '.join(KINDS)}")
-    trained = {name for name, parameter in network.named_parameters() if parameter.requires_grad}
+    trained = {name for name, _ in network.named_parameters()}  # an average of weights takes no gradient
     tensors = {}
     for name, tensor in network.state_dict().items():
         if not bool(torch.isfinite(tensor).all()):

@@ -8,6 +8,7 @@ from .blocks import BAD, DONE, MARKS, Blocks, digest_of, growing
 from .chunks import BadChunk, first_missing, guarded, rows_at
 from .making import (
     Maker,
+    band_at,
     bands_to,
     block_rows,
     fill,
@@ -30,6 +31,7 @@ __all__ = [
     "Blocks",
     "Execution",
     "Maker",
+    "band_at",
     "bands_to",
     "block_rows",
     "current",

@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from ..arrays import Array
+from ..files import exclusive
 from .chunks import damaged
 
 DONE, BAD = 1, 2  # marks of an image: finished; its input was damaged and is left out
@@ -36,6 +38,7 @@ class Blocks:
     path: str
     n: int
     rows: int
+    made: str  # which of the stores that had this name
 
     def cut(self, block: int) -> tuple[int, int]:
         """Images of a block, start and stop."""
@@ -43,7 +46,7 @@ class Blocks:
 
     def write(self, block: int, parts: Mapping[str, Array], marks: Array) -> None:
         """Put a block's arrays, then its marks."""
-        group = _group(self.path)
+        group = _group(self.path, self.made)
         at = slice(*self.cut(block))
         for name, value in parts.items():
             group[name][at] = value
@@ -51,11 +54,11 @@ class Blocks:
 
     def marks(self) -> Array:
         """0, DONE or BAD of every image."""
-        return np.asarray(_group(self.path)[MARKS][:])
+        return np.asarray(_group(self.path, self.made)[MARKS][:])
 
     def unfinished(self) -> list[int]:
         """Blocks to be made, among them finished ones whose chunks were damaged since."""
-        group, marks = _group(self.path), self.marks()
+        group, marks = _group(self.path, self.made), self.marks()
         blocks = range(-(-self.n // self.rows))
         todo = [block for block in blocks if not marks[block * self.rows]]
         if len(todo) < len(blocks):
@@ -66,7 +69,7 @@ class Blocks:
 
 
 @lru_cache(maxsize=16)
-def _group(path: str) -> Any:
+def _group(path: str, made: str) -> Any:
     return zarr.open_group(path, mode="r+")
 
 
@@ -90,24 +93,24 @@ def growing(
     asked = digest_of(request)
     n = next(iter(arrays.values()))[0][0]
     if not part.exists():
-        _create(part, arrays, n, rows, {**about, "request": asked, "rows": rows}, compress)
-    _group.cache_clear()
+        _create(part, arrays, n, rows, {**about, "request": asked, "rows": rows, "made": uuid4().hex}, compress)
     try:
-        known = dict(_group(str(part)).attrs)
+        known: dict[str, Any] = dict(zarr.open_group(part, mode="r").attrs)
     except Exception as error:  # what zarr raises depends on what is missing
         raise ValueError(f"{part} is no store that can be gone on with ({error}); remove it") from error
     if known.get("request") != asked:
         raise ValueError(f"{part} was begun with other inputs or options; run that command again, or remove the folder")
-    for stale in part.rglob("*.partial"):  # of a process that was killed
-        stale.unlink(missing_ok=True)
-    blocks = Blocks(str(part), n, int(known["rows"]))
-    try:
-        yield blocks
-        settle(part, path)
-    except BaseException:
-        if not blocks.marks().any():
-            shutil.rmtree(part, ignore_errors=True)
-        raise
+    blocks = Blocks(str(part), n, int(known["rows"]), str(known["made"]))
+    with exclusive(part):
+        for stale in part.rglob("*.partial"):  # of a process that was killed
+            stale.unlink(missing_ok=True)
+        try:
+            yield blocks
+            settle(part, path)
+        except BaseException:
+            if part.exists() and not blocks.marks().any():
+                shutil.rmtree(part, ignore_errors=True)
+            raise
 
 
 def digest_of(request: Mapping[str, Any]) -> str:

@@ -128,9 +128,8 @@ def rows_at(x: Any, start: int, stop: int, *, reuse: bool = False) -> Array:
 
     With `reuse` the array is good until this thread reads again: it spares the system from clearing new memory.
     """
-    folder = _local(x) if library_of(x) == "zarr" else None
-    plain = folder is not None and _is_plain(x)
-    if not plain and not is_mapped(x):
+    folder = _local(x) if is_plain(x) else None
+    if folder is None and not is_mapped(x):
         rows = x[start:stop]
         return np.asarray(rows) if library_of(x) in ("zarr", "numpy") else to_numpy(rows)
     out = (_room if reuse else np.empty)((stop - start, *x.shape[1:]), x.dtype)
@@ -142,18 +141,26 @@ def rows_at(x: Any, start: int, stop: int, *, reuse: bool = False) -> Array:
     chunk = x.chunks[0]
     for i in range(start // chunk, -(-stop // chunk)):
         first, last = max(start, i * chunk), min(stop, (i + 1) * chunk)
-        path = folder / x.metadata.encode_chunk_key((i, *[0] * (x.ndim - 1)))
-        try:
-            whole = path.stat().st_size == chunk * row_bytes
-            whole = whole and _read(path, (first - i * chunk) * row_bytes, out[first - start : last - start])
-        except FileNotFoundError:
-            if isinstance(x.store, GuardedStore):
-                raise BadChunk(_missing(str(path))) from None
+        path = _plain_chunk(x, folder, i)
+        if path is None:
             out[first - start : last - start] = x.fill_value
-            continue
-        if not whole:
-            raise BadChunk(_damaged(path, f"it has {path.stat().st_size} bytes instead of {chunk * row_bytes}"))
+        elif not _read(path, (first - i * chunk) * row_bytes, out[first - start : last - start]):
+            raise BadChunk(_damaged(path, "it was cut short meanwhile"))
     return out
+
+
+def _plain_chunk(x: Any, folder: Path, row: int) -> Path | None:
+    """The file of a plain chunk, of the right size; None where it is not there and may be missing."""
+    path, wanted = folder / x.metadata.encode_chunk_key((row, *[0] * (x.ndim - 1))), prod(x.chunks) * x.dtype.itemsize
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        if isinstance(x.store, GuardedStore):
+            raise BadChunk(_missing(str(path))) from None
+        return None
+    if size != wanted:
+        raise BadChunk(_damaged(path, f"it has {size} bytes instead of {wanted}"))
+    return path
 
 
 def _read(path: Path, offset: int, out: Array) -> bool:
@@ -194,8 +201,10 @@ def _room(shape: tuple[int, ...], dtype: Any) -> Array:
     return held[:size].view(dtype).reshape(shape)
 
 
-def _is_plain(x: Any) -> bool:
-    """Whether a chunk's file holds whole images just as they lie in memory."""
+def is_plain(x: Any) -> bool:
+    """Whether x is a zarr array whose chunks' files hold whole images just as they lie in memory."""
+    if library_of(x) != "zarr" or _local(x) is None:
+        return False
     native = x.dtype.itemsize == 1 or (x.dtype.isnative and np.little_endian)
     return (
         x.metadata.zarr_format == 3

@@ -23,14 +23,13 @@ from ..arrays import Array, Band, as_array, library_of, outward
 from ..bands import calibrated_quantiles
 from .blocks import BAD, DONE, MARKS, Blocks, digest_of, growing
 from .chunks import BadChunk, chunk_rows, damaged, guarded, is_unreadable, rows_at
-from .running import current
+from .running import PER_PIXEL, current
 from .shipping import size_of
 
 Parts = Mapping[str, Array]
 Maker = Callable[[int, int], Parts]  # images start..stop -> arrays of as many images
 _READ_BYTES = 2**26  # of a block, so that many images of few pixels do not become as many files
 _CHUNK_BYTES = 2**24  # of an array of a block
-_PER_PIXEL = 128  # bytes that the work on a pixel takes
 
 
 # ---------------------------------------------------------------- the loop
@@ -48,14 +47,14 @@ def block_rows(reads: Sequence[Any], pixels: int) -> int:
 
 
 def _cost(reads: Sequence[Any], pixels: int, rows: int) -> int:
-    return rows * (2 * sum(size_of(x) // int(x.shape[0]) for x in reads) + _PER_PIXEL * pixels)
+    return rows * (2 * sum(size_of(x) // int(x.shape[0]) for x in reads) + PER_PIXEL * pixels)
 
 
 def fill(blocks: Blocks, make: Maker, reads: Sequence[Any], pixels: int, *, skip_bad: bool = False) -> Array:
     """Make every block of a store that is not finished; the marks of all images, (n,)."""
 
     def job(block: int) -> None:
-        parts, marks = _attempt(make, *blocks.cut(block), skip_bad)
+        parts, marks = _attempt(make, skip_bad, *blocks.cut(block))
         blocks.write(block, parts, marks)
 
     todo = [(block,) for block in blocks.unfinished()]
@@ -70,17 +69,20 @@ def gather(make: Maker, reads: Sequence[Any], n: int, pixels: int, *, skip_bad: 
     rows = block_rows(reads, pixels)
     cuts = [(start, min(n, start + rows)) for start in range(0, n, rows)]
     size = rows * sum(size_of(x) // int(x.shape[0]) for x in reads)
-    job = partial(_attempt_at, make, skip_bad)
+    job = partial(_attempt, make, skip_bad)
     done = list(current().each(job, cuts, _cost(reads, pixels, rows), size))
-    parts = {name: np.concatenate([part[name] for part, _ in done]) for name in done[0][0]}
+    whole = next((part for part, _ in done if part), None)
+    if whole is None:
+        raise ValueError(f"none of the {n} images can be read")
+    blank = {name: np.full_like(x[:1], np.nan) for name, x in whole.items()}
+    parts = {
+        name: np.concatenate([part[name] if part else blank[name].repeat(len(marks), axis=0) for part, marks in done])
+        for name in whole
+    }
     return parts, np.concatenate([marks for _, marks in done])
 
 
-def _attempt_at(make: Maker, skip_bad: bool, start: int, stop: int) -> tuple[Parts, Array]:
-    return _attempt(make, start, stop, skip_bad)
-
-
-def _attempt(make: Maker, start: int, stop: int, skip_bad: bool) -> tuple[Parts, Array]:
+def _attempt(make: Maker, skip_bad: bool, start: int, stop: int) -> tuple[Parts, Array]:
     """Arrays and marks of images start..stop; after an error image by image, to leave out or to name the bad one."""
     try:
         return make(start, stop), np.full(stop - start, DONE, np.uint8)
@@ -125,7 +127,6 @@ def bands_to(
     *,
     half: bool = False,
     skip_bad: bool = False,
-    settle: Callable[[Path, Path], None] = os.rename,
 ) -> tuple[Band, Array]:
     """Calibrated quantiles of samples (n, m, *pixels) into a zarr store, going on where an earlier call stopped.
 
@@ -142,7 +143,7 @@ def bands_to(
     about = {"pixelbounds": {"kind": "bands"}, "source": source}
     path = Path(out)
     if not path.exists():
-        with growing(path, ends, rows=rows, about=about, request=request, compress=False, settle=settle) as blocks:
+        with growing(path, ends, rows=rows, about=about, request=request, compress=False) as blocks:
             fill(blocks, quantiles(samples, miscoverage, half=half), [samples], prod(pixels), skip_bad=skip_bad)
     elif dict(zarr.open_group(path, mode="r").attrs).get("request") != digest_of(request):
         raise FileExistsError(f"{path} exists and holds something else; choose another name")
@@ -161,11 +162,16 @@ def quantiles(samples: Any, miscoverage: float | Fraction, *, half: bool = False
 
     def make(start: int, stop: int) -> Parts:
         with numbered(start):
-            band = calibrated_quantiles(rows_at(samples, start, stop, reuse=True), miscoverage)
+            band = band_at(samples, miscoverage, start, stop)
         lower, upper = outward(band.lower, band.upper, np.float16) if half else (band.lower, band.upper)
         return {"lower": lower, "upper": upper}
 
     return make
+
+
+def band_at(samples: Any, miscoverage: float | Fraction, start: int, stop: int) -> Band:
+    """Calibrated quantiles of the samples of images start..stop, in NumPy."""
+    return calibrated_quantiles(rows_at(samples, start, stop, reuse=True), miscoverage)
 
 
 # ---------------------------------------------------------------- images that can be read
@@ -200,6 +206,8 @@ def _damaged(x: Any, start: int, stop: int) -> list[tuple[int, int]]:
 
 def pick(x: Any, good: Array) -> Any:
     """Some images of an array, still where it lies: `good` is (n,) bool."""
+    if not good.any():
+        raise ValueError(f"none of the {len(good)} images can be read")
     if x is None or good.all():
         return x
     if library_of(x) == "numpy" and not isinstance(x, np.memmap):
@@ -207,9 +215,8 @@ def pick(x: Any, good: Array) -> Any:
     import dask.array as da
 
     rows = block_rows([x], prod(x.shape[1:]))
-    starts = np.unique(
-        [0, *np.flatnonzero(np.diff(good)) + 1, *range(0, len(good), rows)]
-    )  # blocks all good or all bad
+    changes = np.flatnonzero(np.diff(good)) + 1  # so that blocks are all good or all bad
+    starts = np.unique([*changes, *range(0, len(good), rows)])
     sizes = tuple(np.diff([*starts, len(good)]).tolist())
     lazy = x.rechunk({0: sizes}) if library_of(x) == "dask" else da.from_array(x, chunks=(sizes, *x.shape[1:]))
     return lazy.blocks[np.flatnonzero(good[starts])]

@@ -28,7 +28,7 @@ from .shipping import pack, reads, size_of, unpack
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]  # called with bytes done and their total, pass by pass
-_PER_PIXEL = 128  # bytes that the work on a pixel takes beside what is read
+PER_PIXEL = 128  # bytes that the work on a pixel takes beside what is read
 _PER_TASK = 2**26  # bytes that a task on a cluster reads, so that a scheduler has few tasks to keep
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
@@ -51,7 +51,7 @@ class Execution:
             return in_threads(function, rows, block)
         counts = [rows if x.ndim == 1 else int(x.shape[0]) for x in files]  # images of different sizes lie in a row
         row_bytes = sum(size_of(x) // n for x, n in zip(files, counts, strict=True))
-        cost = 2 * row_bytes + _PER_PIXEL * min(prod(x.shape) // n for x, n in zip(files, counts, strict=True))
+        cost = 2 * row_bytes + PER_PIXEL * min(prod(x.shape) // n for x, n in zip(files, counts, strict=True))
         per_chunk = max((chunk_rows(x) for x in files if x.shape[0] == rows and x.ndim > 1), default=1)
         most = max(1, self.memory // (2 * cost))  # two blocks at least are under way
         step = -(-block // per_chunk) * per_chunk  # whole chunks where memory allows, so that none is read twice
@@ -205,7 +205,8 @@ def parse_memory(size: int | str | None) -> int:
     (536870912, 1610612736)
     """
     if size is None:
-        return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) // 4
+        known = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ())
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 if known else 2**31
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", str(size).upper())
     if not found or not float(found[1]):
         raise ValueError(f"memory is {size!r}; give a size such as 512M or 4G")
@@ -240,6 +241,8 @@ def _client(scheduler: Any) -> tuple[Any, bool]:
         ) from error
     others = {version for version in client.run(_version).values() if version != VERSION}
     if others:
+        if own:
+            client.close()
         raise ValueError(
             f"workers have pixelbounds {', '.join(sorted(others))}, this is {VERSION}; install one version"
         )

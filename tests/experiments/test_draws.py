@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pixelbounds as pb
-from pixelbounds.calibrate import frontier
+from pixelbounds.calibrate import frontier, groups_for
 from pixelbounds.experiments.draws import Draw, compute, schedule
 from pixelbounds.experiments.fitting import (
     Remembered,
@@ -66,7 +66,7 @@ def test_the_frontier_is_that_of_calibrate(pairs, bound):
 def test_units_are_certified_whole(pairs, material):
     parts = split(pairs, 3, 5, material.unit)
     assert set(material.unit[parts.fitting]).isdisjoint(parts.order)
-    fitted = fit(parts, frontier, LEVEL)
+    fitted = fit(parts, partial(frontier, groups=groups_for(3)), LEVEL)
     names = [f"{unit:03d}" for unit in material.unit]  # calibrate sorts units by name
     found = pb.calibrate(pairs.truth, pairs.band, risk_level=LEVEL, units=names, n_opt=3, seed=5, failure_prob=DELTA)
     np.testing.assert_array_equal(certify(fitted, "betting", LEVEL, DELTA).widening, found.widening)

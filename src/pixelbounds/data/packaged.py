@@ -139,7 +139,8 @@ def _guess(name: str, codes: Mapping[str, Array]) -> Array | None:
         "lower": lambda: mean - reach, "upper": lambda: mean + reach, "naive_lower": lambda: lower,
         "naive_upper": lambda: upper, "fresh": lambda: mean // 2, "qr_estimate": lambda: mean // 2,
         "qr_lower": lambda: estimate + (lower - mean) // 2, "qr_upper": lambda: estimate + (upper - mean) // 2,
-        "dropout_mean": lambda: estimate, "conffusion_lower": lambda: lower // 2, "conffusion_upper": lambda: upper // 2,
+        "dropout_mean": lambda: estimate, "conffusion_lower": lambda: lower // 2,
+        "conffusion_upper": lambda: upper // 2,
     }  # fmt: skip
     return np.asarray(guesses[name]())
 

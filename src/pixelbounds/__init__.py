@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 if find_spec("numba") is not None:
     from . import confidence, families, groups, losses
-    from .arrays import Band, Interval
+    from .arrays import Band, Interval, NoGuarantee
     from .bands import (
         calibrated_quantiles,
         calibrated_ranks,
@@ -39,6 +39,7 @@ __all__ = [
     "Evaluation",
     "Family",
     "Interval",
+    "NoGuarantee",
     "__version__",
     "calibrate",
     "calibrated_quantiles",

@@ -119,6 +119,10 @@ def spatial_axes(images: Any) -> list[int]:
 # ---------------------------------------------------------------- checks at the door
 
 
+class NoGuarantee(ValueError):
+    """What was asked cannot be promised with the images, samples or bands at hand; the message says what would help."""
+
+
 def check_open_unit(value: float, name: str) -> float:
     """A level strictly between 0 and 1."""
     number = check_number(value, name)

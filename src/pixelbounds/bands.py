@@ -19,6 +19,7 @@ import numpy as np
 from .arrays import (
     Array,
     Band,
+    NoGuarantee,
     as_array,
     check_choice,
     check_count,
@@ -62,7 +63,7 @@ def calibrated_ranks(m: int, miscoverage: float | Fraction) -> tuple[int, int]:
     m, a = check_count(m, "m"), _exact(miscoverage, "miscoverage")
     low, high = floor((m + 1) * a / 2), ceil((m + 1) * (1 - a / 2))
     if low < 1 or high > m:
-        raise ValueError(
+        raise NoGuarantee(
             f"{m} samples per image cannot give coverage {float(1 - a):g}: draw at least {least_samples(a)}, "
             f"or ask for a miscoverage of at least {2 / (m + 1):.3g}"
         )

@@ -18,6 +18,7 @@ from . import groups as rooms
 from .arrays import (
     Array,
     Band,
+    NoGuarantee,
     as_array,
     check_choice,
     check_count,
@@ -346,7 +347,7 @@ def split_units(unit_of: Array, fit: int, rng: np.random.Generator) -> Split:
     """Some units at random fit; the others certify, in an order that tells nothing, as bets need it."""
     shuffled = rng.permutation(int(unit_of.max()) + 1)
     if fit >= len(shuffled):
-        raise ValueError(f"{len(shuffled)} image (unit) cannot both fit and certify; give more images")
+        raise NoGuarantee(f"{len(shuffled)} image (unit) cannot both fit and certify; give more images")
     return Split(unit_of, np.isin(unit_of, shuffled[:fit]), shuffled[fit:])
 
 

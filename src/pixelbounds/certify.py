@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .arrays import Array, Interval
+from .arrays import Array, Interval, NoGuarantee
 from .calibration import widen_block
 from .confidence import ConfidenceBound, check_losses, least_images, rejects, rejects_mean, sees_mean_only
 from .families import Family
@@ -147,7 +147,7 @@ def losses_at(pairs: Pairs, grouping: Grouping, widening: Array, loss: Loss) -> 
 def _walk(task: Task, column: Callable[[int], Array], points: int) -> int:
     """The least knot such that it and all wider ones pass."""
     if not task.passes(column(points - 1)):
-        raise ValueError(_cannot(task, column(points - 1)))
+        raise NoGuarantee(_cannot(task, column(points - 1)))
     if sees_mean_only(task.bound):
         low, high = -1, points - 1
         while high - low > 1:

@@ -26,7 +26,7 @@ from math import isfinite
 
 import numpy as np
 
-from .arrays import Array
+from .arrays import Array, NoGuarantee
 from .families import Family, additive
 from .groups import Grouping, Partition, all_entries
 from .kernels import FIXED_POINT, add_counts, add_lengths, arrivals, index_knots, lower_hull
@@ -128,7 +128,7 @@ def half_and_reach(family: Family, truth: Array, block: Block, entry: Array) -> 
         return (upper - lower) / 2, np.abs(x - (lower + upper) / 2)
     need = np.asarray(family.shortfall(truth, block.band), np.float64).reshape(-1)[entry]
     if not np.isfinite(need).all():
-        raise ValueError(
+        raise NoGuarantee(
             f"{int((~np.isfinite(need)).sum())} pixels cannot be covered by any widening of the {family.name} family, "
             "so (P_K) has no solution; use method='rcps' or 'frontier', or the additive family"
         )

@@ -201,7 +201,7 @@ def test_a_fault_of_ours_is_told_apart(files, monkeypatch):
         (OSError(28, "No space left on device"), 3),
         (FileNotFoundError(2, "No such file"), 2),
         (ValueError("x"), 2),
-        (ValueError("a risk level of 0.1 cannot be certified"), 1),
+        (pb.NoGuarantee("a risk level of 0.1 cannot be certified"), 1),
         (KeyError("x"), 4),
     ],
 )

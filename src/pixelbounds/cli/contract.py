@@ -39,17 +39,13 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from ..arrays import NoGuarantee
+
 OK, NO_GUARANTEE, WRONG_INPUT, THIS_MACHINE, OUR_FAULT, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _EXTRAS = {"torch": "diffusion", "tqdm": "diffusion", "nibabel": "medical", "pydicom": "medical"}
 _EXTRAS |= {"distributed": "cluster"}
-_CANNOT = (  # what cannot be promised, as against what cannot be read
-    "cannot be certified",
-    "cannot be covered by any widening",
-    "cannot give coverage",
-    "cannot both fit and certify",
-)
 _WRONG_PATH = FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError
 
 
@@ -225,7 +221,7 @@ def _fail(message: str, code: int, machine: bool) -> None:
 
 def code_of(error: Exception) -> int:
     """The exit code that an error stands for."""
-    if isinstance(error, ValueError) and any(words in str(error) for words in _CANNOT):
+    if isinstance(error, NoGuarantee):
         return NO_GUARANTEE
     if isinstance(error, MemoryError | ImportError) or type(error).__name__ == "OutOfMemoryError":
         return THIS_MACHINE

@@ -114,7 +114,7 @@ def numbered(first: int) -> Iterator[None]:
         raise
     except ValueError as error:
         text = re.sub(r"\bimage (\d+)", lambda found: f"image {first + int(found[1])}", str(error))
-        raise ValueError(text).with_traceback(error.__traceback__) from error
+        raise type(error)(text).with_traceback(error.__traceback__) from error
 
 
 # ---------------------------------------------------------------- samples to bands

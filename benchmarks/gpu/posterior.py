@@ -238,7 +238,7 @@ class Run:
 
 
 def check_one_graph(network: torch.nn.Module, size: int) -> None:
-    """Refuse a network that falls into several graphs when compiled: that was four times slower, and silent."""
+    """Refuse a network that falls into several graphs when compiled: that was 2.5 times slower, and silent."""
     x, sigma = torch.zeros(2, 1, size, size), torch.ones(2)
     torch.compile(network, backend="aot_eager", fullgraph=True)(x, sigma).sum().backward()
     network.zero_grad()

@@ -21,7 +21,7 @@ from .making import (
     watched,
     where,
 )
-from .running import Execution, current, in_words, parse_memory, running
+from .running import Execution, current, parse_memory, running
 
 __all__ = [
     "BAD",
@@ -41,7 +41,6 @@ __all__ = [
     "gather",
     "growing",
     "guarded",
-    "in_words",
     "numbered",
     "open_stored",
     "parse_memory",

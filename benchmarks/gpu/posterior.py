@@ -1,12 +1,14 @@
 """Train the networks of the paper and reduce their output to the material of its experiments, on a GPU.
 
     python -m benchmarks.gpu.posterior phantom phantoms --data local/phantom64.npz --out .       # at home
-    python -m benchmarks.gpu.posterior faces score --out DIR        # score network, samples, N-Conffusion
+    python -m benchmarks.gpu.posterior faces score --out DIR        # score network
+    python -m benchmarks.gpu.posterior faces draw --out DIR         # its posterior samples, N-Conffusion
     python -m benchmarks.gpu.posterior faces regressor --out DIR    # quantile regression, MC-Dropout
     python -m benchmarks.gpu.posterior faces collect --out DIR --folder local/faces64     # back home: one folder
 
-The first two may share a GPU: while one compiles, the other computes. They write a few npz files as they go, float16 in
-units of [0, 1], ends rounded outward, and need torch, numpy and safetensors only. `collect` adds truth and observation.
+Several may share a GPU: while one compiles, the other computes. They write a few npz files as they go, float16 in
+units of [0, 1], ends rounded outward, and need torch, numpy and safetensors only; networks stay on that machine for the
+next call. `collect` adds truth and observation.
 
 Images are read from an npz: `faces`, or `ct` with `scan`, the scan of each slice, or the parts of phantoms. Held-out
 images, and whole scans, are disjoint from those that train. The 768 images per data set on which this project's own
@@ -19,6 +21,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -185,7 +188,7 @@ class Run:
             augment=some_rotations, compile=compile, checkpoint_every=10**9, log_every=200,
         )  # fmt: skip
         if compile:
-            check_one_graph(network, self.truth.shape[-1])
+            check_compiled(network, self.truth.shape[-1])
         begin = time.monotonic()
         done = train(
             network, on, loss, sde=self.sde, settings=settings, limits=self.data.limits, device=self.device,
@@ -213,6 +216,10 @@ class Run:
             self.out / f"{self.name}-{file}.npz", figures=text, **{k: v.astype(np.float16) for k, v in arrays.items()}
         )
 
+    def kept(self, kind: str) -> Path:
+        """Where a network waits on this machine for the next part."""
+        return Path(self.options.keep) / f"{self.name}-{kind}.safetensors"
+
     def save(self, kind: str, network: torch.nn.Module, kept: Path) -> None:
         """Keep a network on this machine, and where it was trained on phantoms, which may be shown, bring it home."""
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -237,11 +244,20 @@ class Run:
         return {"miss_rate": float(missed.mean()), "mean_length": float(np.maximum(high - low, 0).mean())}
 
 
-def check_one_graph(network: torch.nn.Module, size: int) -> None:
-    """Refuse a network that falls into several graphs when compiled: that was 2.5 times slower, and silent."""
-    x, sigma = torch.zeros(2, 1, size, size), torch.ones(2)
-    torch.compile(network, backend="aot_eager", fullgraph=True)(x, sigma).sum().backward()
-    network.zero_grad()
+def check_compiled(network: torch.nn.Module, size: int) -> None:
+    """Refuse a network that compiles to several graphs, or to other gradients: either was silent, and costly."""
+    torch.manual_seed(0)
+    network, x, sigma = deepcopy(network).eval(), torch.randn(2, 1, size, size), torch.ones(2)
+    for weight in network.parameters():
+        torch.nn.init.normal_(weight, std=0.1)  # layers that start at 0 would hide what lies behind them
+    compiled = torch.compile(network, backend="aot_eager", fullgraph=True)
+    weights = dict(network.named_parameters())
+    plain, other = (
+        torch.autograd.grad(f(x, sigma).square().sum(), list(weights.values())) for f in (network, compiled)
+    )
+    for name, a, b in zip(weights, plain, other, strict=True):
+        if not torch.allclose(a, b, rtol=0.01, atol=1e-3 * float(a.abs().max())):
+            raise RuntimeError(f"compiled with torch {torch.__version__}, the gradient of {name} is wrong")
     torch.compiler.reset()
 
 
@@ -252,32 +268,28 @@ def outward(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return low, np.where(high.astype(np.float32) < upper, np.nextafter(high, np.float16(np.inf)), high)
 
 
-# ---------------------------------------------------------------- the two processes
+# ---------------------------------------------------------------- the three processes
 
 
 def score_part(run: Run) -> None:
-    """Score network, m + 1 posterior samples of each held-out image, N-Conffusion."""
-    options, data = run.options, run.data
-    kept = Path(options.keep) / f"{run.name}-score.safetensors"
-    if kept.exists():
-        score = load_network(kept, kind="score", device=run.device)[0]
-    else:
-        score = run.fit(
-            "score",
-            NCSNpp(run.network(0.0)),
-            run.pictures.train,
-            options.seconds,
-            1e-3,
-            score_matching,
-            options.compile,
-        )
-        run.save("score", score, kept)
+    """Train the score network and leave it on this machine, with its figures."""
+    options, kept = run.options, run.kept("score")
+    network = NCSNpp(run.network(0.0))
+    score = run.fit("score", network, run.pictures.train, options.seconds, 1e-3, score_matching, options.compile)
+    run.save("score", score, kept)
+    kept.with_suffix(".json").write_text(json.dumps(run.figures["score"]))
+
+
+def draw_part(run: Run) -> None:
+    """Draw m + 1 posterior samples of each held-out image from the score network that was trained, and N-Conffusion."""
+    options, data, kept = run.options, run.data, run.kept("score")
+    score = load_network(kept, kind="score", device=run.device)[0]
+    run.say("score", json.loads(kept.with_suffix(".json").read_text()))
     a = Fraction(data.miscoverage)
     rank = int((options.samples + 1) * a / 2)
     reduction = Reduction(
         ranks=(rank, options.samples + 1 - rank), probabilities=(float(a / 2), float(1 - a / 2)), held_out=1
     )
-    score.eval()
     network = torch.compile(score) if options.compile else score
     observed = torch.from_numpy(run.y)[:, None].to(run.device)
     begin, clock = time.monotonic(), [0.0]
@@ -312,7 +324,7 @@ def score_part(run: Run) -> None:
     two = run.fit("conffusion", conffusion(score.cpu()), run.pictures.tune, options.tune_seconds, 3e-4, loss)
     lower, upper = (run.unit(head) for head in predict(two, run.y, data.sigma_0, batch=256))
     run.say("conffusion_band", run.before_control(lower, upper))
-    run.save("conffusion", two, Path(options.keep) / f"{run.name}-conffusion.safetensors")
+    run.save("conffusion", two, run.kept("conffusion"))
     run.keep("fresh", fresh=fresh, conffusion_lower=lower)
     run.keep("conffusion", conffusion_upper=upper)
 
@@ -322,7 +334,7 @@ def regressor_part(run: Run) -> None:
     data, loss = run.data, quantile_loss(float(run.data.miscoverage))
     network = regressor(run.network(0.1), data_deviation=data.deviation)
     three = run.fit("regressor", network, run.pictures.train, run.options.seconds, 1e-3, loss, run.options.compile)
-    run.save("regressor", three, Path(run.options.keep) / f"{run.name}-regressor.safetensors")
+    run.save("regressor", three, run.kept("regressor"))
     lower, estimate, upper = (run.unit(head) for head in predict(three, run.y, data.sigma_0, batch=256))
     run.say("regressor_band", {"psnr_estimate": run.psnr(estimate), **run.before_control(lower, upper)})
     run.keep("quantiles", qr_lower=lower, qr_upper=upper)
@@ -331,6 +343,9 @@ def regressor_part(run: Run) -> None:
     run.say("dropout", {"mean_deviation": float(deviation.mean()), "psnr_mean": run.psnr(run.unit(mean))})
     run.keep("estimates", qr_estimate=estimate, dropout_mean=run.unit(mean))
     run.keep("dropout", dropout_deviation=deviation)
+
+
+PARTS = {"score": score_part, "draw": draw_part, "regressor": regressor_part}
 
 
 def collect(name: str, options: argparse.Namespace) -> None:
@@ -363,7 +378,7 @@ def _returned(name: str, out: Path, figures: dict[str, Any]) -> Iterator[tuple[s
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=DATA)
-    parser.add_argument("part", choices=("phantoms", "score", "regressor", "collect"))
+    parser.add_argument("part", choices=("phantoms", *PARTS, "collect"))
     parser.add_argument("--out", required=True, help="folder for what comes back")
     parser.add_argument("--folder", help="collect: the folder of the material")
     parser.add_argument("--data", default="local/data64.npz")
@@ -374,7 +389,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=None, help="of the sampler")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--seconds", type=float, default=180, help="to train the score network or the regressor")
-    parser.add_argument("--keep", default="/tmp/pixelbounds", help="networks that are there are not trained again")
+    parser.add_argument("--keep", default="/tmp/pixelbounds", help="folder on this machine where networks wait")
     parser.add_argument("--tune-seconds", type=float, default=20)
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     options = parser.parse_args()
@@ -383,7 +398,7 @@ def main() -> None:
     elif options.part == "collect":
         collect(options.name, options)
     else:
-        (score_part if options.part == "score" else regressor_part)(Run(options.name, options))
+        PARTS[options.part](Run(options.name, options))
 
 
 if __name__ == "__main__":

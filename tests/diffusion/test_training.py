@@ -19,6 +19,7 @@ import gaussian_world as world  # noqa: E402
 
 from pixelbounds.diffusion import batches  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_state, state_files  # noqa: E402
+from pixelbounds.diffusion.network import _Halve, double  # noqa: E402
 from pixelbounds.diffusion.runs import progress_bar, read_log  # noqa: E402
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
 from pixelbounds.diffusion.training import Settings, score_matching, train  # noqa: E402
@@ -262,6 +263,14 @@ def two_processes(tmp_path):
             process.kill()
     assert [process.returncode for process in pair] == [0, 0], outputs
     return [json.loads(output.strip().splitlines()[-1]) for output in outputs]
+
+
+def test_a_network_that_loses_its_gradient_half_way_is_stopped(monkeypatch, tmp_path):
+    """As torch 2.11 did when it compiled the resampling: all seemed well, and the lower resolutions never learned."""
+    monkeypatch.setattr(_Halve, "backward", staticmethod(lambda ctx, gradient: 0 * double(gradient)))
+    with pytest.raises(RuntimeError, match=r"in 16 steps no gradient reached \d+ of \d+ weights, .*compile = false"):
+        small_run(tmp_path)
+    assert state(tmp_path)[0] < 16
 
 
 def test_two_processes_stay_in_step_resume_and_learn_like_one(tmp_path):

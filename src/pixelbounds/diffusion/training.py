@@ -36,6 +36,7 @@ from .checkpoint import load_state, load_tensors, save_state
 from .runs import Group, Log, Progress, processes, signals
 from .sde import VESDE
 
+_AWAKE = 16  # steps after which every weight has seen a gradient, also behind layers that start at 0
 _HELD_OUT = 512  # images that are scored with every checkpoint
 
 
@@ -149,7 +150,7 @@ def train(
         log = Log(place, learner.step, settings.batch, progress if group.rank == 0 else None)
 
         def report(save: bool) -> None:
-            learner.check_finite()
+            learner.check()
             numbers = {"learning_rate": settings.rate(learner.step, done), **learner.numbers(group)}
             if save and unseen is not None:
                 numbers["held_out"] = mean_loss(learner.ema, unseen, loss, sde=sde, settings=settings)
@@ -285,12 +286,22 @@ class _Learner:
         self._count = 0
         return {"loss": loss, "gradient_norm": norm}
 
-    def check_finite(self) -> None:
-        """Stop a run that diverged before it replaces a good state."""
+    def check(self) -> None:
+        """Stop a run that diverged, or that leaves weights as they were, before it replaces a good state."""
         if not bool(torch.isfinite(torch.stack([weight.detach().abs().amax() for weight in self.weights])).all()):
             raise FloatingPointError(
                 f"the weights are no longer finite at step {self.step}: lower the learning rate "
                 f"({self.settings.learning_rate:g}) or the clip ({self.settings.clip:g}); the last good state is kept"
+            )
+        if self.step < _AWAKE:
+            return
+        weights = dict(self.network.named_parameters())
+        moments = {name: self.optimizer.state.get(weight, {}).get("exp_avg_sq") for name, weight in weights.items()}
+        asleep = [name for name, moment in moments.items() if moment is not None and not bool(moment.any())]
+        if asleep:
+            raise RuntimeError(
+                f"in {self.step} steps no gradient reached {len(asleep)} of {len(moments)} weights, {asleep[0]} among "
+                "them: that part of the network does not learn; train with compile = false, or freeze it on purpose"
             )
 
     def tensors(self) -> dict[str, Tensor]:

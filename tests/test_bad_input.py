@@ -675,6 +675,7 @@ PUBLIC = {
 GOOD = {
     "Band": {"lower": BAND.lower, "upper": BAND.upper, "centre": CENTRED.centre, "source": "test"},
     "Interval": {"lower": BAND.lower, "upper": BAND.upper},
+    "Ragged": {"images": [BAND.lower[0], BAND.lower[1, :2]]},
     "Family": {"name": "own", "widen": families.additive.widen, "shortfall": families.additive.shortfall, "start": 0.0},
     "calibrate": {
         "truth": SMALL[0],

@@ -4,9 +4,9 @@ import ast
 from pathlib import Path
 
 ROOMS = """
-files sealed kernels ragged arrays data problems diffusion bands families pairs losses confidence groups
-program paths version calibration certify choice calibrate federated evaluation evaluate execution synthetic settings
-store jobs experiments report demo planning outputs inputs bounding cli
+files sealed kernels selection ragged tables arrays data problems diffusion bands families pairs losses confidence
+groups program paths version calibration certify choice split calibrate federated evaluation evaluate execution
+synthetic settings store jobs experiments report demo planning outputs opening inputs widening bounding cli
 """.split()  # noqa: SIM905
 SOURCE = Path(__file__).parents[1] / "src" / "pixelbounds"
 

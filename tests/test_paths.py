@@ -11,6 +11,7 @@ import pixelbounds as pb
 from pixelbounds import certify, confidence, families, paths
 from pixelbounds.groups import Partition, Single
 from pixelbounds.pairs import Pairs
+from pixelbounds.tables import Table
 from worlds import heteroscedastic
 
 LIMITS = (0.0, 1.0)
@@ -53,6 +54,12 @@ def task_of(truth, band, bound, risk_level, failure_prob=0.1):
     return certify.Task(pairs, np.ones(n, bool), np.arange(n), np.arange(n), bound, risk_level, failure_prob)
 
 
+def certified(task, path, rows):
+    with Table() as table:
+        table.append(rows)
+        return certify.certify_l01(task, Single(), path, table)
+
+
 def bettor_who_learns_less_when_less_is_missed():
     """Losses of 1000 images that only grow, yet their betting bound falls: the first losses, nearer to the later ones,
     leave the bettor surer of himself, and he wins before the bad images come."""
@@ -71,7 +78,7 @@ def test_betting_is_walked_from_the_wide_end():
     truth = np.full((1000, 10), 0.5)
     band = pb.Band(truth, truth)
     path = paths.Path(np.linspace(0, 1, 5)[None])
-    found = certify.certify_l01(task_of(truth, band, confidence.betting, 0.3), Single(), path, table)
+    found = certified(task_of(truth, band, confidence.betting, 0.3), path, table)
     assert (found.knot, found.part) == (4, 1.0)
     assert not found.losses.any()
 
@@ -101,7 +108,7 @@ def test_between_knots_no_pixel_is_lost_to_rounding(knots):
         truth = np.random.default_rng(seed).random((60, 50))
         band = pb.Band(np.full_like(truth, 0.4), np.full_like(truth, 0.6))
         task = task_of(truth, band, confidence.hoeffding_bentkus, 0.3)
-        found = certify.certify_l01(task, Single(), path, certify.loss_table(task.pairs, Single(), path))
+        found = certified(task, path, certify.loss_table(task.pairs, Single(), path))
         lower, upper = families.additive.widen(band, path.at(found.knot, found.part)[0])
         lost += ((truth < lower) | (truth > upper)).mean() > found.losses.mean() + 1e-12
     assert lost == 0

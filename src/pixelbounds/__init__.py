@@ -6,7 +6,7 @@ On a machine that has torch but not numba, such as a bare GPU worker, `pixelboun
 from importlib.util import find_spec
 
 if find_spec("numba") is not None:
-    from . import confidence, families, groups, losses
+    from . import confidence, families, federated, groups, losses
     from .arrays import Band, Interval, NoGuarantee
     from .bands import (
         calibrated_quantiles,
@@ -24,6 +24,7 @@ if find_spec("numba") is not None:
     from .evaluate import evaluate
     from .evaluation import Evaluation
     from .families import Family
+    from .ragged import Ragged
     from .version import VERSION as __version__
 else:
 
@@ -40,6 +41,7 @@ __all__ = [
     "Family",
     "Interval",
     "NoGuarantee",
+    "Ragged",
     "__version__",
     "calibrate",
     "calibrated_quantiles",
@@ -48,6 +50,7 @@ __all__ = [
     "confidence",
     "evaluate",
     "families",
+    "federated",
     "groups",
     "least_images",
     "least_samples",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import chain
@@ -24,6 +25,9 @@ Array = np.ndarray
 Limits = tuple[float, float]
 T = TypeVar("T")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+Reader = Callable[[Any, int, int], Array]  # a zarr array, start, stop -> images
+READER: ContextVar[Reader | None] = ContextVar("READER", default=None)  # `execution.running` sets it; None: zarr reads
 
 
 # ---------------------------------------------------------------- kinds of arrays
@@ -83,7 +87,8 @@ def rows_of(x: Any, start: int, stop: int) -> Array:
     """Images start..stop as a contiguous NumPy array: (n, *pixels) -> (stop - start, *pixels)."""
     if isinstance(x, Ragged):
         return np.stack([to_numpy(x[i]) for i in range(start, stop)])
-    return np.ascontiguousarray(to_numpy(x[start:stop]))
+    reader = READER.get() if library_of(x) == "zarr" else None
+    return np.ascontiguousarray(to_numpy(reader(x, start, stop) if reader else x[start:stop]))
 
 
 def like(result: Array, template: Any) -> Any:

@@ -30,7 +30,8 @@ from .arrays import (
     like,
     to_numpy,
 )
-from .kernels import in_threads, tails
+from .kernels import in_threads
+from .selection import tails
 
 _LONG_TAIL = 48  # beyond this rank a selection is cheaper than carrying the tails
 _BLOCK_BYTES = 2**26  # samples read at a time from zarr, or converted at a time
@@ -173,7 +174,13 @@ def _order_statistics_torch(samples: Any, rank: int) -> tuple[Any, Any]:
 
 def _select(samples: Array, start: int, stop: int, rank: int, low: Array, high: Array) -> bool:
     if samples.dtype.itemsize > 2 and rank <= _LONG_TAIL:
-        return bool(tails(samples, start, stop, rank, low, high))
+        if samples.flags.c_contiguous:
+            return bool(tails(samples, start, stop, rank, low, high))
+        step = max(1, 2**18 // len(samples))  # copied a little at a time, so that the copy stays in the cache
+        return all(
+            bool(tails(np.ascontiguousarray(samples[:, a:b]), 0, b - a, rank, low[a:b], high[a:b]))
+            for a, b in ((a, min(stop, a + step)) for a in range(start, stop, step))
+        )
     block = samples[:, start:stop]
     if samples.dtype.itemsize == 2:  # half precision: selection in single is exact
         block = block.astype(np.float32)

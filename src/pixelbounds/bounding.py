@@ -12,13 +12,10 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from fractions import Fraction
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 
 from .arrays import Array, Interval, Limits, check_count, check_limits
 from .calibrate import calibrate
@@ -30,38 +27,20 @@ from .evaluation import Evaluation
 from .execution import (
     BAD,
     DONE,
-    BadChunk,
     Execution,
-    Maker,
-    block_rows,
-    fill,
-    gather,
-    growing,
-    numbered,
     pick,
     readable,
     running,
     watched,
     where,
 )
-from .inputs import (
-    Bands,
-    FilePath,
-    Reading,
-    check_pair,
-    open_bands,
-    open_interval,
-    open_labels,
-    open_marks,
-    open_truth,
-    open_units,
-    told,
-)
-from .outputs import INTERVALS, check_target, settle
+from .inputs import Bands, check_pair, open_bands, open_interval, open_labels, open_marks, open_truth, open_units
+from .opening import FilePath, Reading, told
+from .outputs import INTERVALS, check_target
 from .report import Example, examples_of, save_figures, write_report
 from .version import VERSION
+from .widening import bands_for, fit_in_memory, intervals_of, known_of, widen, widen_ragged, widen_to
 
-_IN_MEMORY = 2**30  # bytes of intervals; more are kept in a temporary store
 _NAMED_GROUPS = ("learned", "band", "loss", "squared", "otsu")
 
 
@@ -137,15 +116,9 @@ def _bands_store(wanted: FilePath | None, bands: Bands, execution: Execution, st
     if wanted is not None:
         path = Path(wanted)
         return path if path.exists() else check_target(path, (".zarr",), replace=False)
-    if _fit(bands, execution):
+    if fit_in_memory(bands, execution):
         return None
     return stack.enter_context(execution.folder()) / "bands.zarr"
-
-
-def _fit(bands: Bands, execution: Execution) -> bool:
-    """Whether both ends of all images may lie in memory, and are used in this process only."""
-    size = 2 * prod(bands.shape) * _dtype(bands).itemsize
-    return execution.client is None and size <= min(_IN_MEMORY, execution.memory // 4)
 
 
 def limits_of(reading: Reading, bands: Bands) -> Limits:
@@ -188,7 +161,7 @@ def apply_files(
     target = check_target(out, INTERVALS, replace=replace, folder=True)
     found = load_calibration(calibration)
     with running(**vars(resources), progress=progress):
-        made = _bands_for(found, bands, reading)
+        made = bands_for(found, bands, reading)
         space = made.images if like is None else open_images(like, window=reading.window)
         if like is not None and space is not None and tuple(space.pixels.shape) != made.shape:
             raise ValueError(
@@ -196,20 +169,25 @@ def apply_files(
             )
         if target.suffix not in (".zarr", ".npz") and (space is None or space.geometry is None):
             raise ValueError(f"{target} needs the geometry of a scan; give the NIfTI file or DICOM folder with --like")
-        known = _known(features, groups)
-        if target.suffix == ".zarr":
-            digest = hashlib.sha256(Path(calibration).read_bytes()).hexdigest()
-            about = {"guarantee": found.guarantee, "risk_level": found.risk_level}
-            about |= {"calibration": digest, "version": VERSION}
+        known = known_of(features, groups)
+        digest = hashlib.sha256(Path(calibration).read_bytes()).hexdigest()
+        about = {"guarantee": found.guarantee, "risk_level": found.risk_level}
+        about |= {"calibration": digest, "version": VERSION}
+        if made.ragged:
+            if target.suffix != ".zarr":
+                raise ValueError(f"{bands} holds images of different sizes, which only a .zarr can hold: end --out so")
+            length = widen_ragged(target, found, made, known, about)
+            marks = np.full(len(made), DONE, np.uint8)
+        elif target.suffix == ".zarr":
             request: dict[str, Any] = {
                 "calibration": digest,
                 "bands": [where(x) for x in made.reads],
                 "shape": made.shape,
             }
             request |= {name: where(x) for name, x in known.items()}
-            length, marks = _widen_to(target, found, made, known, reading.skip_bad, about, request)
+            length, marks = widen_to(target, found, made, known, reading.skip_bad, about, request)
         else:
-            interval, length, marks = _widen(found, made, known, reading.skip_bad)
+            interval, length, marks = widen(found, made, known, reading.skip_bad)
             if (marks == BAD).any():
                 bad = int((marks == BAD).sum())
                 raise ValueError(
@@ -218,71 +196,6 @@ def apply_files(
             target = write_interval(target, interval, like=space)
     skipped = tuple(np.flatnonzero(marks == BAD).tolist())
     return Applied(target, made.shape, float(length[marks == DONE].mean()), found, skipped)
-
-
-def _bands_for(calibration: Calibration, path: FilePath, reading: Reading) -> Bands:
-    """Bands of the kind that was calibrated: samples get the miscoverage that they had then."""
-    quantiles, _, level = calibration.record.source.rpartition(" miscoverage ")
-    if quantiles == "calibrated quantiles,":
-        return open_bands(path, reading, miscoverage=Fraction(level))
-    return open_bands(path, reading)
-
-
-def _known(features: FilePath | None, groups: FilePath | None) -> dict[str, Any]:
-    """What else is known of the images at test time."""
-    images = None if features is None else open_images(features, window=None).pixels
-    return {"features": images, "groups": None if groups is None else open_labels(groups)}
-
-
-def _maker(calibration: Calibration, bands: Bands, known: dict[str, Any]) -> Maker:
-    """What makes the intervals of images start..stop, with the mean length of each."""
-    read, there = bands.reader(), bands.there
-
-    def make(start: int, stop: int) -> dict[str, Array]:
-        if there is not None and not there[start:stop].all():
-            raise BadChunk(f"the bands of images {start} to {stop - 1} lack some that were skipped")
-        now = {name: None if x is None else x[start:stop] for name, x in known.items()}
-        with numbered(start):
-            interval = calibration.apply(read(start, stop), **now)
-        lower, upper = interval.lower, interval.upper
-        means = (np.mean(x.reshape(len(x), -1), axis=1, dtype=np.float64) for x in (upper, lower))
-        return {"lower": lower, "upper": upper, "length": next(means) - next(means)}
-
-    return make
-
-
-def _widen_to(
-    path: Path,
-    calibration: Calibration,
-    bands: Bands,
-    known: dict[str, Any],
-    skip_bad: bool,
-    about: dict[str, Any],
-    request: dict[str, Any],
-) -> tuple[Array, Array]:
-    """Write the intervals of all images into a store; mean length and mark of each image."""
-    pixels = prod(bands.shape[1:])
-    arrays: dict[str, Any] = {name: (bands.shape, _dtype(bands)) for name in ("lower", "upper")}
-    arrays["length"] = bands.shape[:1], np.float64
-    about = {"pixelbounds": {"kind": "interval", **about}}
-    rows = block_rows(bands.reads, pixels)
-    with growing(path, arrays, rows=rows, about=about, request=request, settle=settle) as blocks:
-        marks = fill(blocks, _maker(calibration, bands, known), bands.reads, pixels, skip_bad=skip_bad)
-    return np.asarray(zarr.open_group(path, mode="r")["length"][:]), marks
-
-
-def _widen(
-    calibration: Calibration, bands: Bands, known: dict[str, Any], skip_bad: bool
-) -> tuple[Interval, Array, Array]:
-    """The intervals of all images in memory, with mean length and mark of each image."""
-    make, pixels = _maker(calibration, bands, known), prod(bands.shape[1:])
-    parts, marks = gather(make, bands.reads, len(bands), pixels, skip_bad=skip_bad)
-    return Interval(parts["lower"], parts["upper"]), parts["length"], marks
-
-
-def _dtype(bands: Bands) -> Any:
-    """The precision of the band's ends."""
-    return np.dtype(str(bands.reads[0].dtype).removeprefix("torch."))
 
 
 # ---------------------------------------------------------------- evaluate and report
@@ -301,22 +214,6 @@ class Evaluated:
     def contradicted(self) -> bool:
         """Even the low end of the risk's interval lies above the level that was promised."""
         return self.risk_level is not None and self.evaluation.risk_interval[0] > self.risk_level
-
-
-@contextmanager
-def _intervals(
-    calibration: Calibration, bands: Bands, known: dict[str, Any], execution: Execution, skip_bad: bool
-) -> Iterator[tuple[Interval, Array]]:
-    """Intervals in memory, or in a temporary store where they are many; and which images they have."""
-    if _fit(bands, execution):
-        interval, _, marks = _widen(calibration, bands, known, skip_bad)
-        yield interval, marks == DONE
-        return
-    with execution.folder() as folder:
-        path = folder / "interval.zarr"
-        _, marks = _widen_to(path, calibration, bands, known, skip_bad, {}, {})
-        group = zarr.open_group(path, mode="r")
-        yield Interval(watched(group["lower"]), watched(group["upper"])), marks == DONE
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,7 +242,7 @@ def _held_out(
     found = None if calibration is None else load_calibration(calibration)
     limits = found.limits if found else check_limits(reading.limits or (0.0, 1.0))
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
-        bands = None if found is None else _bands_for(found, intervals, reading)
+        bands = None if found is None else bands_for(found, intervals, reading)
         images = open_truth(truth, reading, limits)
         by = {"groups": None if groups is None else open_labels(groups), "units": open_units(images, reading)}
         about, fresh = told(intervals), None
@@ -353,8 +250,8 @@ def _held_out(
             interval, good = open_interval(intervals, reading), open_marks(intervals, len(images))
         else:
             check_pair(images.pixels, bands)
-            known = _known(features, groups if found.grouping.kind == "segmentation" else None)
-            made = _intervals(found, bands, known, execution, reading.skip_bad)
+            known = known_of(features, groups if found.grouping.kind == "segmentation" else None)
+            made = intervals_of(found, bands, known, execution, reading.skip_bad)
             interval, good = stack.enter_context(made)
             fresh = bands.known.get("held_out")
             about = {"risk_level": found.risk_level, "guarantee": found.guarantee}

@@ -8,7 +8,6 @@ functions, and calls `rcps`, `krcps` or `frontier` for the path.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,6 @@ from . import groups as rooms
 from .arrays import (
     Array,
     Band,
-    NoGuarantee,
     as_array,
     check_choice,
     check_count,
@@ -31,9 +29,9 @@ from .arrays import (
     to_numpy,
 )
 from .calibration import Calibration, Record
-from .certify import Task, certify_l01, certify_loss, misses
+from .certify import Task, certify_l01, certify_loss, curve_of, tabulated
 from .choice import frontier_of, shortest
-from .confidence import ConfidenceBound, bound_named, least_images
+from .confidence import ConfidenceBound, bound_named
 from .families import FAMILIES, check_nested, family_named
 from .groups import Grouping
 from .groups.positions import NO_GRID
@@ -41,11 +39,11 @@ from .losses import Loss, l01
 from .pairs import Archive, Pairs, check_features, digest_of, fingerprints
 from .paths import GAMMAS, Path, line_path, scalar_path, solve_program, stratified_pixels
 from .ragged import Ragged
+from .split import Split, fitting_units, least_units, split_units, unit_numbers
 from .version import VERSION
 
 FitPath = Callable[[Any, Array], tuple[Grouping, Path]]  # images, the numbers of those that fit -> groups and path
 METHODS = ("frontier", "krcps", "rcps")
-_CURVE = 64  # points of the path kept for the report
 _FEW = 8  # fitting units
 _USER_KNOTS = 256  # knots at which a user's loss may be evaluated
 
@@ -159,9 +157,9 @@ def calibrate_archive(
     grouping, path = fit_path(fit, np.arange(len(images)))
     task = Task(pairs, ~split.fitting, split.unit_of, split.order, bound, risk_level, failure_prob)
     if loss is l01:
-        table, prints = pairs.ask(misses, grouping=grouping, path=path)
-        certificate = certify_l01(task, grouping, path, table)
-        curve, chosen = _curve(task, path, table, certificate.knot)
+        with tabulated(pairs, grouping, path) as (table, prints):
+            certificate = certify_l01(task, grouping, path, table)
+            curve, chosen = curve_of(task, path, table, certificate.knot)
     else:
         (prints,) = pairs.ask(fingerprints)
         every = np.unique(np.linspace(0, len(path) - 1, min(_USER_KNOTS, len(path))).round().astype(int))
@@ -275,22 +273,6 @@ def _alike(images: Any) -> Ragged:
     return images if isinstance(images, Ragged) else Ragged(list(to_numpy(images)))
 
 
-def unit_numbers(units: Any, n: int) -> Array:
-    """Number of each image's unit, (n,); without units every image is its own."""
-    if units is None:
-        return np.arange(n)
-    try:
-        labels = to_numpy(units) if library_of(units) else np.asarray(units)
-    except ValueError as error:
-        raise ValueError(f"units do not form an array; give the unit (patient, scan) of each of {n} images") from error
-    if labels.shape != (n,):
-        raise ValueError(f"units have shape {labels.shape}; give the unit (patient, scan) of each of the {n} images")
-    missing = sum(label is None or label != label for label in labels.tolist())  # NaN differs from itself
-    if missing:
-        raise ValueError(f"units of {missing} images are missing; give the unit (patient, scan) of each")
-    return np.unique(labels.astype(str), return_inverse=True)[1]
-
-
 def _numbers(values: Any) -> Array | None:
     """Real numbers as float64, None where they are none."""
     try:
@@ -300,55 +282,12 @@ def _numbers(values: Any) -> Array | None:
         return None
 
 
-def fitting_units(n_opt: int | None, method: str, units: int, least: int) -> int:
-    """How many units fit: none for rcps, a quarter but at most 128 for krcps, an eighth but at most 96 for frontier.
-
-    Where units are hardly more than the `least` that certify at all, each of them certifies more than it teaches: at
-    most a quarter of what is beyond the least fits.
-    """
-    if n_opt is None:
-        usual = {"rcps": 0, "krcps": min(128, -(-units // 4)), "frontier": min(96, -(-units // 8))}[method]
-        return usual if method == "rcps" else max(1, min(usual, (units - least) // 4))
-    n_opt = check_count(n_opt, "n_opt", least=0 if method == "rcps" else 1)
-    if n_opt >= units:
-        raise ValueError(
-            f"n_opt is {n_opt}, but there are only {units} images (units); some must be left to certify: "
-            "lower n_opt or give more images"
-        )
-    return n_opt
-
-
-def least_units(risk_level: float, failure_prob: float, bound: ConfidenceBound) -> int:
-    """Fewest units that certify at all; 0 where a user's bound says that none do, which certifying will report."""
-    try:
-        return least_images(risk_level, failure_prob, confidence=bound)
-    except ValueError:
-        return 0
-
-
 def groups_for(fitting: int) -> Any:
     """The frontier's default groups: a choice on the fitting images, but few and by width alone where units are few.
 
     So few cannot tell groups apart, and the path is followed far beyond them: what is certified is a small risk.
     """
     return None if fitting >= _FEW else partial(rooms.fit_band_groups, width=4, room=1)
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Unit of each image (n,), which images fit (bool (n,)), and the certifying units in random order."""
-
-    unit_of: Array
-    fitting: Array
-    order: Array
-
-
-def split_units(unit_of: Array, fit: int, rng: np.random.Generator) -> Split:
-    """Some units at random fit; the others certify, in an order that tells nothing, as bets need it."""
-    shuffled = rng.permutation(int(unit_of.max()) + 1)
-    if fit >= len(shuffled):
-        raise NoGuarantee(f"{len(shuffled)} image (unit) cannot both fit and certify; give more images")
-    return Split(unit_of, np.isin(unit_of, shuffled[:fit]), shuffled[fit:])
 
 
 def _check_family(pairs: Pairs, images: Array) -> None:
@@ -393,14 +332,3 @@ def _grouping(groups: Any, pairs: Pairs, images: Array, rng: np.random.Generator
             "segmentation (n, *pixels), a Grouping, or a function that fits one"
         )
     return rooms.partition(to_numpy(groups), pairs.pixels)
-
-
-def _curve(task: Task, path: Path, table: Array, certified: int) -> tuple[Array, int]:
-    """Mean widening, risk and bound at some knots, the certified one among them, for the report."""
-    risks = task.per_unit(table / task.pairs.sizes[:, None]).mean(axis=0)
-    wanted = np.searchsorted(-risks, -np.linspace(min(1.0, 4 * task.risk_level), 0, _CURVE))
-    kept = np.unique(np.append(np.minimum(wanted, len(path) - 1), certified))
-    losses = task.per_unit(table[:, kept] / task.pairs.sizes[:, None])
-    bounds = [task.bound(column, task.failure_prob) for column in losses.T]
-    rows = np.stack([path.knots[:, kept].mean(axis=0), losses.mean(axis=0), np.array(bounds)], axis=1)
-    return rows, int(np.searchsorted(kept, certified))

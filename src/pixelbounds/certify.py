@@ -4,12 +4,16 @@ Walk from the wide end and stop before the first point whose bound is not below 
 before, so at the widest point that is too risky the bound errs with probability at most delta, and stopping beyond it
 needs that error. A bound that sees only the mean loss is monotone along the path, so there the walk may be a bisection,
 and the exact place between two knots is an order statistic of arrival times. Other bounds must really be walked.
+
+The table has a row per image, so it may be larger than memory (`tables`); it is read a few columns at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -22,6 +26,12 @@ from .kernels import count_arrivals
 from .losses import Loss
 from .pairs import ROWS, Archive, Block, Pairs, Statistic, fingerprints
 from .paths import Path
+from .tables import Table
+
+_ENTRIES = 2**20  # of the table, read at a time
+_MOST_ENDS = 2**21  # that are held in memory to find the exact place between two knots
+_STEPS = 1024  # between two knots that have more ends between them
+_CURVE = 64  # points of the path kept for the report
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +61,28 @@ class Task:
         return len(self.order)
 
     def per_unit(self, losses: Array) -> Array:
-        """Mean over the images of each unit, units in the order of certification: (n, ...) -> (units, ...)."""
+        """Mean over the images of each unit, units in the order of certification: (..., n) -> (..., units)."""
         if len(self.unit_of) == self.unit_of.max() + 1:  # every image is its own unit
-            return losses[np.argsort(self.unit_of)[self.order]]
+            return np.take(losses, self._image_of, axis=-1)
+        units, counts = self._counts
+        rows = [np.bincount(units, x[self.certifying], len(counts)) for x in losses.reshape(-1, losses.shape[-1])]
+        means = (np.stack(rows) / counts)[:, self.order]
+        return np.ascontiguousarray(means).reshape(*losses.shape[:-1], self.size)
+
+    @cached_property
+    def sizes(self) -> Array:
+        """Pixels of each image, (n,)."""
+        return self.pairs.sizes
+
+    @cached_property
+    def _image_of(self) -> Array:
+        return np.argsort(self.unit_of)[self.order]
+
+    @cached_property
+    def _counts(self) -> tuple[Array, Array]:
+        """Unit of each certifying image, and certifying images of each unit (1 where there are none)."""
         units = self.unit_of[self.certifying]
-        sums = np.zeros((int(self.unit_of.max()) + 1, *losses.shape[1:]))
-        np.add.at(sums, units, losses[self.certifying])
-        counts = np.bincount(units, minlength=len(sums)).reshape(-1, *[1] * (losses.ndim - 1))
-        return sums[self.order] / counts[self.order]
+        return units, np.maximum(np.bincount(units, minlength=int(self.unit_of.max()) + 1), 1)
 
     def passes(self, losses: Array) -> bool:
         """Whether the bound on the unit losses is below the risk level."""
@@ -91,17 +115,78 @@ arriving = Statistic(
 
 
 def loss_table(pairs: Archive, grouping: Grouping, path: Path) -> Array:
-    """Missed ends of every image at every path point: (n, T) int32. Images are independent: rows just stack."""
+    """Missed ends of every image at every path point, in memory: (n, T) int32. Rows of blocks just stack."""
     return pairs.ask(misses, grouping=grouping, path=path)[0]
 
 
-def certify_l01(task: Task, grouping: Grouping, path: Path, table: Array) -> Certificate:
+@contextmanager
+def tabulated(pairs: Archive, grouping: Grouping, path: Path) -> Iterator[tuple[Table, Array]]:
+    """The same as a `Table`, however many images there are, and the sum of their fingerprints."""
+    prints = np.zeros(8, np.int64)
+    with Table() as table:
+        for rows, part in pairs.parts(misses, grouping=grouping, path=path):
+            table.append(rows)
+            prints += part
+        yield table, prints
+
+
+@dataclass(eq=False)
+class Losses:
+    """Losses of the units at the path points, (units,) each, read from the table a few points at a time."""
+
+    task: Task
+    table: Table
+    points: int
+
+    def __post_init__(self) -> None:
+        self._step = max(1, _ENTRIES // len(self.table))
+        self._held: tuple[int, Array] = -1, np.empty(0)
+
+    def __call__(self, point: int) -> Array:
+        """Losses at a point."""
+        at = point // self._step
+        if self._held[0] != at:
+            self._held = at, self._read(at)
+        row: Array = self._held[1][point - at * self._step]
+        return row
+
+    def means(self) -> Array:
+        """Mean loss at every point, (T,)."""
+        return np.concatenate([self._read(at).mean(axis=1) for at in range(-(-self.points // self._step))])
+
+    def _read(self, at: int) -> Array:
+        start = at * self._step
+        missed = self.table.columns(start, min(self.points, start + self._step))
+        return self.task.per_unit(missed / self.task.sizes)
+
+
+def certify_l01(task: Task, grouping: Grouping, path: Path, table: Table, *, refine: bool = True) -> Certificate:
     """The least certified position on the path for the share of missed pixels."""
-    losses = task.per_unit(table / task.pairs.sizes[:, None])
-    knot = _walk(task, lambda j: losses[:, j], len(path))
+    losses = Losses(task, table, len(path))
+    knot = _walk(task, losses, len(path))
+    at_knot = losses(knot).copy()
     if knot == 0 or not sees_mean_only(task.bound):
-        return Certificate(knot, 1.0, losses[:, knot])
-    return _between_knots(task, grouping, path, knot, losses[:, knot])
+        return Certificate(knot, 1.0, at_knot)
+    before, after = table.columns(knot - 1, knot + 1)[:, task.certifying]
+    if int((before - after).sum(dtype=np.int64)) <= _MOST_ENDS:
+        return _between_knots(task, grouping, path, knot, at_knot)
+    if not refine:  # so many ends arrive together that nothing is gained
+        return Certificate(knot, 1.0, at_knot)
+    fine = path.between(knot, _STEPS)
+    with tabulated(task.pairs, grouping, fine) as (finer, _):
+        found = certify_l01(task, grouping, fine, finer, refine=False)
+    return Certificate(knot, (found.knot - 1 + found.part) / _STEPS, found.losses)
+
+
+def curve_of(task: Task, path: Path, table: Table, certified: int) -> tuple[Array, int]:
+    """Mean widening, risk and bound at some knots, the certified one among them, for the report."""
+    losses = Losses(task, table, len(path))
+    risks = losses.means()
+    wanted = np.searchsorted(-risks, -np.linspace(min(1.0, 4 * task.risk_level), 0, _CURVE))
+    kept = np.unique(np.append(np.minimum(wanted, len(path) - 1), certified))
+    bounds = [float(task.bound(losses(knot), task.failure_prob)) for knot in kept]
+    rows = np.stack([path.knots[:, kept].mean(axis=0), risks[kept], np.array(bounds)], axis=1)
+    return rows, int(np.searchsorted(kept, certified))
 
 
 def certify_loss(task: Task, grouping: Grouping, path: Path, loss: Loss) -> Certificate:
@@ -183,7 +268,7 @@ def _cannot(task: Task, losses: Array) -> str:
 
 def _between_knots(task: Task, grouping: Grouping, path: Path, knot: int, at_knot: Array) -> Certificate:
     """Exact position before a certified knot: of the ends that arrive there, leave uncovered as many as are allowed."""
-    certifying, sizes = np.flatnonzero(task.certifying), task.pairs.sizes
+    certifying, sizes = np.flatnonzero(task.certifying), task.sizes
     arrived, part = task.pairs.ask(arriving, certifying, grouping=grouping, path=path, knot=knot)
     image = np.repeat(certifying, arrived)
     if not len(part):

@@ -110,10 +110,12 @@ def evaluate(
         endings += ending
     block = block_of(prod(pixels) * m, n)
     held = over_rows(lambda a, b: count_inside(a, *ends(a, b), read_samples, m), n, block=block) if m else ()
-    sizes = sizes_of(truth)
-    weight = 1.0 if (sizes == sizes[0]).all() else (sizes.mean() / sizes)[:, None, None]  # images weigh the same
+    rows, sizes = np.concatenate(sums), sizes_of(truth)
+    sums.clear()  # of many images it takes its share of memory
+    if (sizes != sizes[0]).any():
+        rows *= (sizes.mean() / sizes)[:, None, None]  # images weigh the same
     return summarise(
-        np.concatenate(sums) * weight, cuts, np.concatenate(list(held)) if m else None, units,
+        rows, cuts, np.concatenate(list(held)) if m else None, units,
         lambda top, bottom: ratios(top, bottom, draws, level, rng),
         median_length=_value_of((cuts.middle << _LAST_BITS) + _rank(endings, cuts.rank)).item(),
         confidence_level=level, pixels=tuple(pixels),
@@ -349,6 +351,8 @@ def summarise(
 
 def _per_unit(x: Array, unit_of: Array) -> Array:
     """Mean over the images of each unit: (n, ...) -> (units, ...)."""
+    if np.array_equal(unit_of, np.arange(len(x))):  # every image is its own
+        return np.asarray(x, np.float64)
     size = np.bincount(unit_of)
     out = np.zeros((len(size), *x.shape[1:]))
     np.add.at(out, unit_of, x)

@@ -1,15 +1,13 @@
 """Files to truth, bands, intervals, units and labels.
 
-Arrays stay where they lie: an .npy file is mapped and a .zarr store is read block by block; an .npz file and pictures
-are read whole. A chunk that a store lacks is an error, never silently a fill value. A band comes as a run of
-`pixelbounds sample`, as `lower` and `upper` (and perhaps `centre`) in a zarr group, an .npz file or a folder of one
-file each, or as samples (n, m, *pixels), whose calibrated quantiles are taken.
+A band comes as a run of `pixelbounds sample`, as `lower` and `upper` (and perhaps `centre`) in a zarr group, an .npz
+file or a folder of one file each, or as samples (n, m, *pixels), whose calibrated quantiles are taken. Images of
+different sizes lie in a store that `write_ragged` wrote, by the same names: truth, lower and upper, or samples (m,
+*pixels) of each.
 """
 
 from __future__ import annotations
 
-import os
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -18,47 +16,44 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 
-from .arrays import Array, Band, Interval, Limits, check_limits, library_of
+from .arrays import Array, Band, Interval, Limits, check_limits
 from .bands import calibrated_quantiles
-from .data import ABDOMEN, Images, Window, open_images
+from .data import Images, open_images
 from .execution import (
     BAD,
     DONE,
     MARKS,
     band_at,
     bands_to,
-    first_missing,
     gather,
     open_stored,
     quantiles,
     rows_at,
     watched,
 )
+from .execution.ragged import ragged_bands
+from .opening import (
+    SHAPES,
+    FilePath,
+    Reading,
+    arrays_at,
+    checked,
+    existing,
+    is_store,
+    only,
+    sets_at,
+    source_of,
+    store_at,
+    told,
+)
 from .outputs import maps_of
+from .ragged import Ragged, is_ragged
 from .store import Run, open_run
 
-FilePath = str | os.PathLike[str]
 EACH = "each"  # units: every image is its own
 MISCOVERAGE = 0.1  # of bands made of samples, unless told
 _BLOCK_BYTES = 2**26  # read at a time
-_SHAPES = "lower and upper of shape (n, *pixels), or samples of shape (n, m, *pixels)"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """How files are read; None takes what the files say, or the usual."""
-
-    key: str | None = None  # of the samples in an .npz or .zarr file
-    truth_key: str | None = None
-    kind: str | None = None  # of the band of a run
-    miscoverage: float | None = None
-    window: Window | None = ABDOMEN
-    limits: Limits | None = None
-    units: str | None = None
-    skip_bad: bool = False  # leave out images in chunks that are missing or damaged
-    fill_missing: bool = False  # a chunk that is not there holds the fill value
 
 
 # ---------------------------------------------------------------- truth
@@ -66,8 +61,11 @@ class Reading:
 
 def open_truth(path: FilePath, reading: Reading = Reading(), limits: Limits = (0.0, 1.0)) -> Images:  # noqa: B008
     """True images as floats; 8-bit ones span the limits, 0 becoming the least and 255 the greatest value."""
+    if is_ragged(path):
+        truth = only(sets_at(path, reading, reading.truth_key), Path(path), (reading.truth_key or "truth",))
+        return Images(truth, tuple(map(str, range(len(truth)))))
     images = open_images(path, key=reading.truth_key, window=reading.window)
-    pixels = _checked(images.pixels, str(path), reading)
+    pixels = checked(images.pixels, str(path), reading)
     return Images(spanning(pixels, limits), images.names, images.units, images.geometry)
 
 
@@ -85,11 +83,15 @@ def spanning(pixels: Any, limits: Limits) -> Any:
     )
 
 
+def _rows(shape: Any, itemsize: int) -> int:
+    return max(1, _BLOCK_BYTES // (prod(int(x) for x in shape[1:]) * itemsize))
+
+
 def open_units(images: Images, reading: Reading) -> Array | None:
     """Unit of each image: of a file of names, one per image; else what the images' own files say."""
     if reading.units is None or reading.units == EACH:
         return images.units if reading.units is None else None
-    path = _existing(reading.units, "a file with the unit of each image, or `each` where images are independent")
+    path = existing(reading.units, "a file with the unit of each image, or `each` where images are independent")
     if path.suffix == ".npy":
         units = np.load(path, allow_pickle=False)
     else:
@@ -104,9 +106,9 @@ def open_units(images: Images, reading: Reading) -> Array | None:
 
 def open_labels(path: FilePath) -> Any:
     """Whole numbers of an array file or a NIfTI file: a partition (*pixels), or a segmentation (n, *pixels)."""
-    path = _existing(path, "the name of a grouping (learned, band, loss, squared, otsu) or a file of labels")
+    path = existing(path, "the name of a grouping (learned, band, loss, squared, otsu) or a file of labels")
     if path.suffix in (".npy", ".npz", ".zarr"):
-        labels = _only(_arrays(path), path, ("labels", "groups", "segmentation"))
+        labels = only(arrays_at(path), path, ("labels", "groups", "segmentation"))
     else:
         labels = open_images(path, window=None).pixels
     if labels.dtype.kind not in "iub":
@@ -122,7 +124,8 @@ def open_labels(path: FilePath) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Bands:
-    """A band as it lies in files: a `Band`, or samples (n, m, *pixels) that become one a few images at a time.
+    """A band as it lies in files: a `Band`, or samples (n, m, *pixels) that become one a few images at a time; where
+    images differ in size, a Band of `Ragged`, or a `Ragged` of samples (m, *pixels).
 
     `known` holds what else the files say of the images: observation, estimate, fresh samples (`held_out`); `there`
     which images the band has, where some were left out.
@@ -138,10 +141,23 @@ class Bands:
     skip_bad: bool = False
 
     @property
+    def ragged(self) -> bool:
+        """Whether images differ in size."""
+        return isinstance(self.reads[0], Ragged)
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Shape of each image, where they differ."""
+        skipped = 1 if self.band is None else 0  # the samples of an image
+        return [shape[skipped:] for shape in self.reads[0].shapes]
+
+    @property
     def shape(self) -> tuple[int, ...]:
-        """(n, *pixels)."""
+        """(n, *pixels); (n,) where images differ in size."""
         if self.band is not None:
             return self.band.shape
+        if self.ragged:
+            return (len(self.samples),)
         n, _, *pixels = self.samples.shape
         return (int(n), *(int(x) for x in pixels))
 
@@ -161,6 +177,10 @@ class Bands:
     def reader(self) -> Callable[[int, int], Band]:
         """What gives the band of images start..stop in NumPy, and refers to nothing else."""
         band, samples, level = self.band, self.samples, self.miscoverage
+        if self.ragged:  # as many images as have one size
+            if band is None:
+                return lambda start, stop: calibrated_quantiles(np.stack(list(samples[start:stop])), level)
+            return lambda start, stop: band.map(lambda x: np.stack(list(x[start:stop])))
         if band is None:
             return lambda start, stop: band_at(samples, level, start, stop)
         return lambda start, stop: band.map(lambda x: rows_at(x, start, stop))
@@ -170,6 +190,8 @@ class Bands:
         every = np.ones(len(self), bool) if self.there is None else self.there
         if self.band is not None:
             return self.band, every
+        if self.ragged:
+            return ragged_bands(self.samples, store, self.miscoverage), every
         if store is not None:
             return bands_to(self.samples, store, self.miscoverage, skip_bad=self.skip_bad)
         parts, marks = gather(
@@ -187,7 +209,7 @@ def open_bands(
     miscoverage: float | Fraction = MISCOVERAGE,
 ) -> Bands:
     """The band that lies at a path; `miscoverage` is that of samples unless `reading` says another."""
-    path = _existing(path, f"a run of `pixelbounds sample`, or a file or folder with {_SHAPES}")
+    path = existing(path, f"a run of `pixelbounds sample`, or a file or folder with {SHAPES}")
     about = told(path)
     if about.get("kind") == "interval":
         raise ValueError(f"{path} holds intervals, which are calibrated already; give the band they were made of")
@@ -200,26 +222,39 @@ def open_bands(
         return _of_run(open_run(path), reading)
     if reading.kind is not None:
         raise ValueError(f"kind is {reading.kind!r}, but {path} is no run of `pixelbounds sample`; leave --kind out")
-    if not _is_store(path) and path.is_dir():
+    if not is_store(path) and path.is_dir():
         parts = _of_folder(path, reading)
         return Bands(Band(**{name: images.pixels for name, images in parts.items()}), images=parts["lower"])
-    arrays = _arrays(path, reading)
-    if {"lower", "upper"} <= arrays.keys() and reading.key is None:
-        return Bands(Band(arrays["lower"], arrays["upper"], arrays.get("centre"), _source(path)))
-    samples = _only(arrays, path, (reading.key or "samples",))
-    if samples.ndim < 3:
-        raise ValueError(f"{path} holds an array of shape {tuple(samples.shape)}; give {_SHAPES}")
     level = miscoverage if reading.miscoverage is None else reading.miscoverage
+    if is_ragged(path):
+        return _of_sets(path, reading, level)
+    arrays = arrays_at(path, reading)
+    if {"lower", "upper"} <= arrays.keys() and reading.key is None:
+        return Bands(Band(arrays["lower"], arrays["upper"], arrays.get("centre"), source_of(path)))
+    samples = only(arrays, path, (reading.key or "samples",))
+    if samples.ndim < 3:
+        raise ValueError(f"{path} holds an array of shape {tuple(samples.shape)}; give {SHAPES}")
     return Bands(samples=samples, miscoverage=level, skip_bad=reading.skip_bad)
 
 
 def check_pair(truth: Any, bands: Bands) -> None:
     """One band per true image; else what the shapes are and what they might mean."""
     given, wanted = bands.shape, tuple(truth.shape)
-    if given != wanted:
-        made = f", made of samples of shape {tuple(bands.samples.shape)}" if bands.band is None else ""
+    made = f", made of samples of shape {tuple(bands.samples.shape)}" if bands.band is None else ""
+    if bands.ragged and isinstance(truth, Ragged) and given == wanted:
+        pairs = enumerate(zip(bands.shapes, truth.shapes, strict=True))
+        differ = next(((i, ours, theirs) for i, (ours, theirs) in pairs if ours != theirs), None)
+        if differ is not None:
+            raise ValueError("the band of image {} has shape {}, but its truth has {}; they must agree".format(*differ))
+    elif bands.ragged != isinstance(truth, Ragged):
+        one, other = ("bands", "truth") if bands.ragged else ("truth", "bands")
         raise ValueError(
-            f"the bands have shape {given}{made}, but the truth has shape {wanted}; they must agree: {_SHAPES}"
+            f"the {one} may differ in size (a store of values and shapes), but the {other} lie in one array; write "
+            "both with pixelbounds.ragged.write_ragged, or both as arrays"
+        )
+    elif given != wanted:
+        raise ValueError(
+            f"the bands have shape {given}{made}, but the truth has shape {wanted}; they must agree: {SHAPES}"
         )
 
 
@@ -231,11 +266,11 @@ def open_interval(path: FilePath, reading: Reading = Reading()) -> Interval:  # 
         if files["lower"] and len(files["lower"]) == len(files["upper"]):
             lower, upper = (_together(files[part], reading) for part in ("lower", "upper"))
             return Interval(lower, upper)
-    path = _existing(path, "intervals: a file or folder with lower and upper of shape (n, *pixels)")
-    if path.is_dir() and not _is_store(path):
+    path = existing(path, "intervals: a file or folder with lower and upper of shape (n, *pixels)")
+    if path.is_dir() and not is_store(path):
         parts = _of_folder(path, reading)
         return Interval(parts["lower"].pixels, parts["upper"].pixels)
-    arrays = _arrays(path, reading)
+    arrays = sets_at(path, reading) if is_ragged(path) else arrays_at(path, reading)
     if not {"lower", "upper"} <= arrays.keys():
         held = ", ".join(name or "one array" for name in arrays)
         raise ValueError(
@@ -246,7 +281,7 @@ def open_interval(path: FilePath, reading: Reading = Reading()) -> Interval:  # 
 
 def open_marks(path: FilePath, n: int) -> Array:
     """Which images a store of intervals has, (n,) bool: all but those that were skipped."""
-    node = _store(Path(path)) if told(path) else {}
+    node = store_at(Path(path)) if told(path) else {}
     return np.asarray(node[MARKS][:]) != BAD if MARKS in node else np.ones(n, bool)
 
 
@@ -270,6 +305,17 @@ def _of_run(run: Run, reading: Reading) -> Bands:
     return Bands(band.map(watched), limits=(least, most), known={name: watched(x) for name, x in known.items()})
 
 
+def _of_sets(path: Path, reading: Reading, miscoverage: float | Fraction) -> Bands:
+    """The band of images of different sizes: lower and upper, or samples (m, *pixels) of each."""
+    sets = sets_at(path, reading, reading.key)
+    if {"lower", "upper"} <= sets.keys() and reading.key is None:
+        return Bands(Band(sets["lower"], sets["upper"], sets.get("centre"), source_of(path)))
+    samples = only(sets, path, (reading.key or "samples",))
+    if len(samples.shapes[0]) < 2:
+        raise ValueError(f"{path} holds images of shapes such as {samples.shapes[0]}; samples are (m, *pixels) each")
+    return Bands(samples=samples, miscoverage=miscoverage)
+
+
 def _of_folder(path: Path, reading: Reading) -> dict[str, Images]:
     """A folder that holds `lower` and `upper`, perhaps `centre`, each as whatever `open_images` reads."""
     parts, limits = {}, check_limits(reading.limits or (0.0, 1.0))
@@ -283,87 +329,3 @@ def _of_folder(path: Path, reading: Reading) -> dict[str, Images]:
     if not {"lower", "upper"} <= parts.keys():
         raise ValueError(f"{path} is no folder of bands; it needs lower and upper, such as lower.npy and upper.npy")
     return parts
-
-
-# ---------------------------------------------------------------- arrays
-
-
-def _existing(path: FilePath, what: str) -> Path:
-    path = Path(path)
-    if path.name.endswith(".part"):
-        raise ValueError(f"{path} was not finished; run the command that wrote it again")
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist; give {what}")
-    return path
-
-
-def _is_store(path: Path) -> bool:
-    return path.is_dir() and (path.suffix == ".zarr" or any((path / x).exists() for x in ("zarr.json", ".zgroup")))
-
-
-def _store(path: Path) -> Any:
-    try:
-        return zarr.open(path, mode="r")
-    except Exception as error:  # what zarr raises depends on what is missing
-        raise ValueError(f"{path} is no zarr store, or was not finished ({error}); write it again") from error
-
-
-def _arrays(path: Path, reading: Reading = Reading()) -> dict[str, Any]:  # noqa: B008 - frozen
-    """The arrays of a file by name; a single one has the name ''."""
-    if _is_store(path):
-        node = _store(path)
-        arrays = {name: node[name] for name in sorted(node.array_keys())} if hasattr(node, "array_keys") else {"": node}
-        return {name: _checked(x, f"{path}/{name}".rstrip("/"), reading) for name, x in arrays.items() if name != MARKS}
-    try:
-        if path.suffix == ".npy":
-            return {"": np.load(path, mmap_mode="r", allow_pickle=False)}
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as file:
-                return {name: file[name] for name in file.files}
-    except Exception as error:  # a cut zip, a cut header, an object array
-        raise ValueError(f"{path} cannot be read as {path.suffix}: {error}; write it again") from error
-    raise ValueError(f"{path} is of no known kind; give an .npy, .npz or .zarr file, or a folder, with {_SHAPES}")
-
-
-def _checked(x: Any, name: str, reading: Reading) -> Any:
-    """A zarr array whose missing chunks are errors, or, where that is asked for, hold the fill value."""
-    if library_of(x) != "zarr":
-        return x
-    if reading.skip_bad:
-        return watched(x)
-    missing = x.nchunks - x.nchunks_initialized
-    if missing and not reading.fill_missing:
-        raise ValueError(
-            f"{name} was not finished: {missing} of {x.nchunks} chunks are not there, the first of them "
-            f"{first_missing(x)}; write it again, skip its images with --skip-bad, or, where zarr left chunks out "
-            "because they hold only the fill value, say --fill-missing"
-        )
-    if missing:
-        warnings.warn(f"{name}: {missing} of {x.nchunks} chunks are not there and read as {x.fill_value}", stacklevel=2)
-        return x
-    return watched(x)
-
-
-def _only(arrays: dict[str, Any], path: Path, names: tuple[str, ...]) -> Any:
-    """The array of one of some names, or the only one."""
-    for name in names:
-        if name in arrays:
-            return arrays[name]
-    if len(arrays) == 1:
-        return next(iter(arrays.values()))
-    raise ValueError(f"{path} holds the arrays {', '.join(arrays)}; it needs {_SHAPES} (name them with --key)")
-
-
-def told(path: FilePath) -> dict[str, Any]:
-    """What a store of ours says of itself."""
-    about: Any = dict(_store(Path(path)).attrs).get("pixelbounds") if _is_store(Path(path)) else None
-    return about if isinstance(about, dict) else {}
-
-
-def _source(path: Path) -> str:
-    """How a band was made, where its store says so."""
-    return str(dict(_store(path).attrs).get("source", "")) if _is_store(path) else ""
-
-
-def _rows(shape: Any, itemsize: int) -> int:
-    return max(1, _BLOCK_BYTES // (prod(int(x) for x in shape[1:]) * itemsize))

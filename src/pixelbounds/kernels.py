@@ -133,50 +133,6 @@ def fingerprint(words: np.ndarray, state: np.ndarray) -> None:
         state[i - whole] = (state[i - whole] ^ words[i]) * np.uint32(16777619)
 
 
-# ---------------------------------------------------------------- order statistics of samples
-
-_PIXELS = 2048  # a block of pixels: long reads of each sample, and tails that stay in the second-level cache
-
-
-@njit(nogil=True, cache=True)
-def tails(samples: np.ndarray, start: int, stop: int, rank: int, low: np.ndarray, high: np.ndarray) -> bool:
-    """The rank-th smallest and rank-th largest of columns start..stop: (m, p) -> (p,), (p,). False on NaN or inf.
-
-    Each sample is pushed through two sorted tails with branch-free exchanges, which vectorise over pixels.
-    """
-    small = np.empty((rank, _PIXELS), samples.dtype)
-    large = np.empty((rank, _PIXELS), samples.dtype)
-    down = np.empty(_PIXELS, samples.dtype)
-    up = np.empty(_PIXELS, samples.dtype)
-    poison = np.zeros(_PIXELS, samples.dtype)
-    for first in range(start, stop, _PIXELS):
-        width = min(_PIXELS, stop - first)
-        small[:] = np.inf
-        large[:] = -np.inf
-        for i in range(samples.shape[0]):
-            for j in range(width):
-                value = samples[i, first + j]
-                down[j] = value
-                up[j] = value
-                poison[j] += value - value  # 0 for every finite value, NaN otherwise
-            for r in range(rank):
-                row = small[r]
-                for j in range(width):
-                    held = row[j]
-                    value = down[j]
-                    row[j] = value if value < held else held
-                    down[j] = held if value < held else value
-                row = large[r]
-                for j in range(width):
-                    held = row[j]
-                    value = up[j]
-                    row[j] = value if value > held else held
-                    up[j] = held if value > held else value
-        low[first : first + width] = small[rank - 1, :width]
-        high[first : first + width] = large[rank - 1, :width]
-    return poison.sum() == 0
-
-
 # ---------------------------------------------------------------- arrival times
 
 

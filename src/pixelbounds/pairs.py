@@ -145,8 +145,12 @@ class Archive(ABC):
         """How the band was made."""
 
     @abstractmethod
+    def parts(self, statistic: Statistic, images: Array | None = None, **given: Any) -> Iterable[tuple[Array, ...]]:
+        """A statistic of parts of all images, or of some (ascending), in order."""
+
     def ask(self, statistic: Statistic, images: Array | None = None, **given: Any) -> tuple[Array, ...]:
         """A statistic of all images, or of some (ascending)."""
+        return statistic.merge(self.parts(statistic, images, **given))
 
     @abstractmethod
     def take(self, images: Array) -> Archive:
@@ -217,10 +221,10 @@ class Pairs(Archive):
             raise ValueError(f"images differ in size, from {sizes.min()} to {sizes.max()} pixels")
         return int(sizes[0])
 
-    def ask(self, statistic: Statistic, images: Array | None = None, **given: Any) -> tuple[Array, ...]:
-        """A statistic of all images, or of some (ascending)."""
+    def parts(self, statistic: Statistic, images: Array | None = None, **given: Any) -> Iterator[tuple[Array, ...]]:
+        """A statistic of the blocks of all images, or of some (ascending), in order."""
         count, family = statistic.count, self.family
-        return statistic.merge(self.over_blocks(lambda truth, block: count(truth, block, family, **given), images))
+        return self.over_blocks(lambda truth, block: count(truth, block, family, **given), images)
 
     def read(self, start: int, stop: int) -> tuple[Array, Block]:
         """Truth and block of images start..stop, checked and of one dtype."""

@@ -59,6 +59,12 @@ class Path:
         between = low + part * (high - low)
         return np.minimum(high, between + 2.0**-48 * np.maximum(np.abs(low), np.abs(high)))
 
+    def between(self, knot: int, steps: int) -> Path:
+        """The way from the knot before to a knot, in even steps."""
+        low, high = self.knots[:, knot - 1, None], self.knots[:, knot, None]
+        inner = low + np.arange(steps) / steps * (high - low)
+        return Path(np.maximum.accumulate(np.append(np.minimum(inner, high), high, axis=1), axis=1))
+
     def arrivals(self, label: Array, shortfall: Array) -> Array:
         """First knot that covers each end, T if none: (e,), (e,) -> (e,)."""
         return arrivals(self.knots, self._index, label, shortfall)

@@ -15,8 +15,9 @@ from scipy.stats import gamma
 
 from .arrays import Array, check_choice, check_count, check_number, check_open_unit
 from .bands import least_samples
-from .calibrate import METHODS, fitting_units
+from .calibrate import METHODS
 from .confidence import BOUNDS, ConfidenceBound, least_images, rejects
+from .split import fitting_units
 
 IMAGES = (200, 640, 2000)
 SPREAD = 0.5

@@ -188,7 +188,7 @@ def test_evaluation_of_intervals_and_of_bands_agree(files, tmp_path, monkeypatch
     stored = done("evaluate", truth, tmp_path / "i.zarr")
     assert stored["risk_level"] == 0.1  # the store says what was promised
     bands = done("evaluate", truth, files / "new_band.zarr", "--calibration", cal)
-    monkeypatch.setattr("pixelbounds.bounding._IN_MEMORY", 0)
+    monkeypatch.setattr("pixelbounds.widening._IN_MEMORY", 0)
     assert done("evaluate", truth, files / "new_band.zarr", "--calibration", cal) == bands == stored
     assert done("evaluate", truth, tmp_path / "i.npz")["evaluation"] == bands["evaluation"]
     found = zarr.open(tmp_path / "i.zarr")

@@ -180,7 +180,7 @@ def apply(
     n, *pixels = done.shape
     text = numbers(
         {
-            "images": f"{n} of {' x '.join(map(str, pixels))} pixels",
+            "images": f"{n} of {' x '.join(map(str, pixels)) + ' pixels' if pixels else 'different sizes'}",
             "mean length": f"{done.mean_length:.4f}",
             "written": f"{done.path} ({size_of(done.path)})",
             **skipped_in_words(done.skipped),

@@ -36,7 +36,7 @@ from .options import (
 if TYPE_CHECKING:
     from ..bounding import Resources
     from ..federated import Study
-    from ..inputs import Reading
+    from ..opening import Reading
 
 Site = Annotated[str, typer.Option(help="Name by which the others know this site.")]
 Sent = Annotated[Path, typer.Option(help="The file to send, .safetensors.")]

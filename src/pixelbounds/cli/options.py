@@ -9,7 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from ..bounding import Resources
-    from ..inputs import Reading
+    from ..opening import Reading
 
 READ, METHOD, LARGE = "How files are read", "Method", "Large data"
 _BANDS = (
@@ -82,7 +82,7 @@ ABDOMEN = 400.0, 40.0
 
 def reading_of(*, window: tuple[float, float], raw: bool, **said: Any) -> Reading:
     """How files are read, as the options say."""
-    from ..inputs import Reading
+    from ..opening import Reading
 
     return Reading(window=None if raw else window, **said)
 

@@ -5,7 +5,7 @@ store of bands of a store of samples. Both give the same bits as arrays in memor
 """
 
 from .blocks import BAD, DONE, MARKS, Blocks, digest_of, growing
-from .chunks import BadChunk, first_missing, guarded, rows_at
+from .chunks import BadChunk, first_missing, guarded
 from .making import (
     Maker,
     band_at,
@@ -21,6 +21,7 @@ from .making import (
     watched,
     where,
 )
+from .plain import rows_at
 from .running import Execution, current, parse_memory, running
 
 __all__ = [

@@ -26,6 +26,7 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from ..arrays import Array
 from ..files import exclusive
 from .chunks import damaged
+from .plain import put_rows
 
 DONE, BAD = 1, 2  # marks of an image: finished; its input was damaged and is left out
 MARKS = "done"
@@ -46,31 +47,30 @@ class Blocks:
 
     def write(self, block: int, parts: Mapping[str, Array], marks: Array) -> None:
         """Put a block's arrays, then its marks."""
-        group = _group(self.path, self.made)
-        at = slice(*self.cut(block))
-        for name, value in parts.items():
-            group[name][at] = value
-        group[MARKS][at] = marks
+        start, _ = self.cut(block)
+        for name, value in (*parts.items(), (MARKS, marks)):
+            put_rows(_array(self.path, self.made, name), start, value)
 
     def marks(self) -> Array:
         """0, DONE or BAD of every image."""
-        return np.asarray(_group(self.path, self.made)[MARKS][:])
+        return np.asarray(_array(self.path, self.made, MARKS)[:])
 
     def unfinished(self) -> list[int]:
         """Blocks to be made, among them finished ones whose chunks were damaged since."""
-        group, marks = _group(self.path, self.made), self.marks()
+        marks = self.marks()
         blocks = range(-(-self.n // self.rows))
         todo = [block for block in blocks if not marks[block * self.rows]]
         if len(todo) < len(blocks):
-            for name in (x for x in group.array_keys() if x != MARKS):
-                spoilt = {first // self.rows for first, _, _ in damaged(group[name], 0, self.n)} - set(todo)
+            for name in (x for x in zarr.open_group(self.path, mode="r").array_keys() if x != MARKS):
+                array = _array(self.path, self.made, name)
+                spoilt = {first // self.rows for first, _, _ in damaged(array, 0, self.n)} - set(todo)
                 todo += [block for block in spoilt if (marks[slice(*self.cut(block))] == DONE).any()]
         return sorted(todo)
 
 
-@lru_cache(maxsize=16)
-def _group(path: str, made: str) -> Any:
-    return zarr.open_group(path, mode="r+")
+@lru_cache(maxsize=64)
+def _array(path: str, made: str, name: str) -> Any:
+    return zarr.open_array(path, path=name, mode="r+")
 
 
 @contextmanager

@@ -7,21 +7,18 @@ whatever codec stumbled over it. Here a missing chunk is an error, and every err
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
 from itertools import product
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
 from zarr.abc.store import ByteRequest, Store
-from zarr.codecs import BytesCodec
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore, WrapperStore
 
-from ..arrays import Array, library_of, to_numpy
+from ..arrays import library_of
 
 _METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 
@@ -37,7 +34,7 @@ class GuardedStore(WrapperStore[Store]):
         """The bytes under a key."""
         found = await self._store.get(key, prototype, byte_range)
         if found is None and not key.endswith(_METADATA):
-            raise BadChunk(_missing(f"{getattr(self._store, 'root', self._store)}/{key}"))
+            raise BadChunk(missing(f"{getattr(self._store, 'root', self._store)}/{key}"))
         return found
 
 
@@ -48,18 +45,20 @@ def guarded(x: Any) -> Any:
     return zarr.open_array(GuardedStore(x.store), path=x.path, mode="r")
 
 
-def _missing(name: str) -> str:
+def missing(name: Any) -> str:
+    """What is said of a chunk that is not there."""
     return (
         f"chunk {name} is missing; write it again, skip its images with --skip-bad, or, where zarr left it out because "
         "it holds only the fill value, say --fill-missing"
     )
 
 
-def _damaged(name: Any, why: str) -> str:
+def spoilt(name: Any, why: str) -> str:
+    """What is said of a chunk that cannot be read."""
     return f"chunk {name} is damaged ({why}); write it again, or skip its images with --skip-bad"
 
 
-def _local(x: Any) -> Path | None:
+def local(x: Any) -> Path | None:
     """The folder in which a zarr array keeps its chunks, None where that is no folder."""
     store = x.store._store if isinstance(x.store, GuardedStore) else x.store
     return Path(store.root) / x.path if isinstance(store, LocalStore) else None
@@ -67,12 +66,12 @@ def _local(x: Any) -> Path | None:
 
 def chunk_name(x: Any, at: tuple[int, ...]) -> str:
     """Where a chunk lies."""
-    return f"{_local(x) or x.name}/{x.metadata.encode_chunk_key(at)}"
+    return f"{local(x) or x.name}/{x.metadata.encode_chunk_key(at)}"
 
 
 def first_missing(x: Any) -> str:
     """The first chunk that is not there."""
-    folder, size = _local(x), x.shards or x.chunks
+    folder, size = local(x), x.shards or x.chunks
     for at in product(*(range(-(-n // c)) for n, c in zip(x.shape, size, strict=True))):
         if folder is not None and not (folder / x.metadata.encode_chunk_key(at)).exists():
             return chunk_name(x, at)
@@ -99,7 +98,7 @@ def damaged(x: Any, start: int, stop: int) -> Iterator[tuple[int, int, str]]:
                 yield part[0].start, part[0].stop, str(error)
             except Exception as error:  # codecs raise what they like
                 why = f"{type(error).__name__}: {error}".splitlines()[0]
-                yield part[0].start, part[0].stop, _damaged(chunk_name(x, at), why)
+                yield part[0].start, part[0].stop, spoilt(chunk_name(x, at), why)
 
 
 def is_unreadable(error: BaseException) -> bool:
@@ -120,60 +119,7 @@ def named(error: Exception, arrays: list[Any]) -> Exception:
     return error
 
 
-# ---------------------------------------------------------------- reading
-
-
-def rows_at(x: Any, start: int, stop: int, *, reuse: bool = False) -> Array:
-    """Images start..stop, in the precision that they are stored in; mapped files and plain chunks straight from disk.
-
-    With `reuse` the array is good until this thread reads again: it spares the system from clearing new memory.
-    """
-    folder = _local(x) if is_plain(x) else None
-    if folder is None and not is_mapped(x):
-        rows = x[start:stop]
-        return np.asarray(rows) if library_of(x) in ("zarr", "numpy") else to_numpy(rows)
-    out = (_room if reuse else np.empty)((stop - start, *x.shape[1:]), x.dtype)
-    row_bytes = prod(x.shape[1:]) * x.dtype.itemsize
-    if folder is None:  # read, since mapped pages would stay resident
-        if not _read(Path(x.filename), offset_of(x) + start * row_bytes, out):
-            raise ValueError(f"{x.filename} ends before image {stop}; it was changed meanwhile")
-        return out
-    chunk = x.chunks[0]
-    for i in range(start // chunk, -(-stop // chunk)):
-        first, last = max(start, i * chunk), min(stop, (i + 1) * chunk)
-        path = _plain_chunk(x, folder, i)
-        if path is None:
-            out[first - start : last - start] = x.fill_value
-        elif not _read(path, (first - i * chunk) * row_bytes, out[first - start : last - start]):
-            raise BadChunk(_damaged(path, "it was cut short meanwhile"))
-    return out
-
-
-def _plain_chunk(x: Any, folder: Path, row: int) -> Path | None:
-    """The file of a plain chunk, of the right size; None where it is not there and may be missing."""
-    path, wanted = folder / x.metadata.encode_chunk_key((row, *[0] * (x.ndim - 1))), prod(x.chunks) * x.dtype.itemsize
-    try:
-        size = path.stat().st_size
-    except FileNotFoundError:
-        if isinstance(x.store, GuardedStore):
-            raise BadChunk(_missing(str(path))) from None
-        return None
-    if size != wanted:
-        raise BadChunk(_damaged(path, f"it has {size} bytes instead of {wanted}"))
-    return path
-
-
-def _read(path: Path, offset: int, out: Array) -> bool:
-    """Fill an array from a file; False where the file is too short."""
-    place = memoryview(out.reshape(-1).view(np.uint8).data)
-    with open(path, "rb", buffering=0) as file:
-        file.seek(offset)
-        while len(place):
-            got = file.readinto(place)
-            if not got:
-                return False
-            place = place[got:]
-    return True
+# ---------------------------------------------------------------- arrays in files
 
 
 def is_mapped(x: Any) -> bool:
@@ -187,31 +133,3 @@ def offset_of(x: Any) -> int:
     while isinstance(whole.base, np.memmap):
         whole = whole.base
     return int(whole.offset) + int(x.__array_interface__["data"][0] - whole.__array_interface__["data"][0])
-
-
-_OWN = threading.local()
-
-
-def _room(shape: tuple[int, ...], dtype: Any) -> Array:
-    """An array of this thread's, as it was left."""
-    held: Array | None = getattr(_OWN, "room", None)
-    size = prod(shape) * dtype.itemsize
-    if held is None or len(held) < size:
-        held = _OWN.room = np.empty(size, np.uint8)
-    return held[:size].view(dtype).reshape(shape)
-
-
-def is_plain(x: Any) -> bool:
-    """Whether x is a zarr array whose chunks' files hold whole images just as they lie in memory."""
-    if library_of(x) != "zarr" or _local(x) is None:
-        return False
-    native = x.dtype.itemsize == 1 or (x.dtype.isnative and np.little_endian)
-    return (
-        x.metadata.zarr_format == 3
-        and x.shards is None
-        and not x.compressors
-        and not x.filters
-        and x.serializer == BytesCodec()
-        and tuple(x.chunks[1:]) == tuple(x.shape[1:])
-        and native
-    )

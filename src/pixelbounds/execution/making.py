@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 import zarr
 
-from ..arrays import Array, Band, as_array, library_of, outward
+from ..arrays import Array, Band, as_array, library_of, outward, trusted_band
 from ..bands import calibrated_quantiles
 from .blocks import BAD, DONE, MARKS, Blocks, digest_of, growing
-from .chunks import BadChunk, chunk_rows, damaged, guarded, is_unreadable, rows_at
+from .chunks import BadChunk, chunk_rows, damaged, guarded, is_unreadable
+from .plain import pieces
 from .running import PER_PIXEL, current
 from .shipping import size_of
 
@@ -171,7 +172,12 @@ def quantiles(samples: Any, miscoverage: float | Fraction, *, half: bool = False
 
 def band_at(samples: Any, miscoverage: float | Fraction, start: int, stop: int) -> Band:
     """Calibrated quantiles of the samples of images start..stop, in NumPy."""
-    return calibrated_quantiles(rows_at(samples, start, stop, reuse=True), miscoverage)
+    bands = []
+    for first, part in pieces(samples, start, stop):
+        with numbered(first - start):
+            bands.append(calibrated_quantiles(part, miscoverage))
+    lower, upper = (np.concatenate([getattr(band, end) for band in bands]) for end in ("lower", "upper"))
+    return trusted_band(lower, upper, None, bands[0].source)
 
 
 # ---------------------------------------------------------------- images that can be read

@@ -21,10 +21,14 @@ from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..arrays import READER
 from ..kernels import RUNNER, cut_rows, in_this_thread, in_threads
+from ..ragged import Ragged
+from ..tables import ROOM, Room
 from ..version import VERSION
 from .chunks import chunk_rows, named
-from .shipping import pack, reads, size_of, unpack
+from .plain import rows_at
+from .shipping import itemsize, pack, reads, unpack
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]  # called with bytes done and their total, pass by pass
@@ -49,9 +53,9 @@ class Execution:
         files = reads(function).files
         if not files or not rows:
             return in_threads(function, rows, block)
-        counts = [rows if x.ndim == 1 else int(x.shape[0]) for x in files]  # images of different sizes lie in a row
-        row_bytes = sum(size_of(x) // n for x, n in zip(files, counts, strict=True))
-        cost = 2 * row_bytes + PER_PIXEL * min(prod(x.shape) // n for x, n in zip(files, counts, strict=True))
+        pixels = [int(x.sizes.max() if isinstance(x, Ragged) else prod(x.shape[1:])) for x in files]  # of an image
+        row_bytes = sum(p * itemsize(x) for x, p in zip(files, pixels, strict=True))
+        cost = 2 * row_bytes + PER_PIXEL * min(pixels)
         per_chunk = max((chunk_rows(x) for x in files if x.shape[0] == rows and x.ndim > 1), default=1)
         most = max(1, self.memory // (2 * cost))  # two blocks at least are under way
         step = -(-block // per_chunk) * per_chunk  # whole chunks where memory allows, so that none is read twice
@@ -124,6 +128,7 @@ class Execution:
 def _alone(function: Callable[..., T], job: tuple[Any, ...]) -> T:
     """Run a job in this thread only."""
     RUNNER.set(in_this_thread)
+    READER.set(rows_at)
     return function(*job)
 
 
@@ -173,7 +178,8 @@ def running(
         client, _cores() if threads is None else threads, parse_memory(memory or _share(client)),
         None if scratch is None else Path(scratch).absolute(), progress,
     )  # fmt: skip
-    tokens = RUNNER.set(execution.over_rows), _CURRENT.set(execution)
+    room = Room(execution.memory // 4, execution.scratch)
+    tokens = RUNNER.set(execution.over_rows), _CURRENT.set(execution), ROOM.set(room), READER.set(rows_at)
     try:
         yield execution
     except Exception as error:
@@ -184,6 +190,8 @@ def running(
     finally:
         RUNNER.reset(tokens[0])
         _CURRENT.reset(tokens[1])
+        ROOM.reset(tokens[2])
+        READER.reset(tokens[3])
         if own:
             client.close()
 

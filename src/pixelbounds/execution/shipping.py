@@ -19,6 +19,7 @@ import numpy as np
 from zarr.storage import LocalStore, MemoryStore
 
 from ..arrays import Array, library_of
+from ..ragged import Ragged
 from .chunks import is_mapped, offset_of
 
 MOST_IN_MEMORY = 2**24  # bytes of an array that may travel with a function
@@ -26,7 +27,7 @@ MOST_IN_MEMORY = 2**24  # bytes of an array that may travel with a function
 
 @dataclass
 class Reads:
-    """The arrays that a function refers to: those that lie in files (or are lazy), and those in memory."""
+    """The arrays that a function refers to: those that lie in files (or are lazy; also `Ragged`), those in memory."""
 
     files: list[Any] = field(default_factory=list)
     memory: list[Any] = field(default_factory=list)
@@ -42,9 +43,8 @@ def reads(function: Callable[..., Any]) -> Reads:
             continue
         seen.add(id(x))
         library = library_of(x)
-        if library in ("zarr", "dask") or isinstance(x, np.memmap):
-            stored = library == "zarr" and isinstance(x.store, MemoryStore)
-            (found.memory if stored else found.files).append(x)
+        if _in_file(x) or (isinstance(x, Ragged) and any(map(_in_file, x.storage))):
+            found.files.append(x)
         elif library:
             found.memory.append(x)
         elif isinstance(x, FunctionType):
@@ -63,9 +63,19 @@ def reads(function: Callable[..., Any]) -> Reads:
     return found
 
 
+def _in_file(x: Any) -> bool:
+    library = library_of(x)
+    return library == "dask" or isinstance(x, np.memmap) or (library == "zarr" and not isinstance(x.store, MemoryStore))
+
+
 def size_of(x: Any) -> int:
     """Bytes of an array."""
-    return prod(x.shape) * (x.element_size() if library_of(x) == "torch" else x.dtype.itemsize)
+    return prod(x.shape) * itemsize(x)
+
+
+def itemsize(x: Any) -> int:
+    """Bytes of a value."""
+    return int(x.element_size() if library_of(x) == "torch" else x.dtype.itemsize)
 
 
 def pack(function: Callable[..., Any]) -> bytes:

@@ -25,6 +25,7 @@ from ..groups import Grouping, by_loss
 from ..groups.contract import State
 from ..pairs import Block, Pairs
 from ..paths import Path
+from ..tables import Table
 
 Method = Callable[[Pairs, Array, np.random.Generator, float], tuple[Grouping, Path]]
 Cell = dict[str, Any]  # n_opt, d_opt, k
@@ -145,8 +146,10 @@ def certify(
     bound, chosen = bound_named(confidence), np.isin(parts.unit_of, order)
     task = Task(parts.pairs, chosen, parts.unit_of, order, bound, risk_level, failure_prob)
     widening = None
-    if task.passes(task.per_unit(fitted.table[:, -1:] / parts.pairs.image_size)[:, 0]):
-        found: Certificate = certify_l01(task, fitted.grouping, fitted.path, fitted.table)
+    if task.passes(task.per_unit(fitted.table[:, -1] / parts.pairs.image_size)):
+        with Table() as table:
+            table.append(fitted.table)
+            found: Certificate = certify_l01(task, fitted.grouping, fitted.path, table)
         widening = fitted.path.at(found.knot, found.part)
     return Outcome(widening, len(order), fitted.seconds + perf_counter() - begin)
 

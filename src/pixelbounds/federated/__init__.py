@@ -7,6 +7,20 @@
 
 The calibration equals, byte for byte, that of all images in one place. docs/federated.md says what tables reveal.
 
+>>> import numpy as np
+>>> import pixelbounds as pb
+>>> rng = np.random.default_rng(0)
+>>> centre = rng.uniform(0.3, 0.7, (200, 8, 8))
+>>> truth, band = centre + 0.05 * rng.standard_normal(centre.shape), pb.Band(centre - 0.05, centre + 0.05)
+>>> sites = {"north": slice(0, 120), "south": slice(120, 200)}
+>>> told = [pb.federated.announce(truth[at], band[at], site=site) for site, at in sites.items()]
+>>> study = pb.federated.begin(told, risk_level=0.1)
+>>> while isinstance(study, pb.federated.Study):
+...     answers = [pb.federated.answer(study.plan, truth[at], band[at], site=site) for site, at in sites.items()]
+...     study = pb.federated.merge(study, answers)
+>>> study.to_bytes() == pb.calibrate(truth, band, risk_level=0.1, groups="band").to_bytes()
+True
+
 messages.py       files that are sent: sealed, told apart by kind and digest
 site.py           announce, answer
 coordinator.py    begin, merge

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array, Band, check_choice, check_count, check_open_unit
-from ..calibrate import calibrate_archive, fitting_units, frontier, least_units, rcps, split_units
+from ..calibrate import calibrate_archive, frontier, rcps
 from ..calibration import Calibration
 from ..choice import frontier_of
 from ..confidence import BOUNDS, bound_named
@@ -24,6 +24,7 @@ from ..families import Family, family_named
 from ..groups import Grouping
 from ..pairs import ROWS, Archive, Statistic
 from ..paths import Path
+from ..split import fitting_units, least_units, split_units
 from .messages import Message, decode, encode, expect
 from .site import STATISTICS, check_groups
 from .sites import Question, Sites, Tables, Unanswered, units_at

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array
-from ..calibrate import pairs_of, unit_numbers
+from ..calibrate import pairs_of
 from ..certify import arriving, misses
 from ..groups import Grouping
 from ..groups.features import cells, extent, occupied
 from ..pairs import ROWS, Pairs, Statistic, fingerprints
 from ..paths import farthest, longest, spend
+from ..split import unit_numbers
 from .messages import Message, decode, expect
 
 STATISTICS = {

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array, Limits
-from ..calibrate import Split
 from ..families import Family
 from ..pairs import ROWS, Archive, Statistic
+from ..split import Split
 from .messages import Message, encode
 
 Tables = tuple[Array, ...]
@@ -79,8 +79,8 @@ class Sites(Archive):
         self._scope(images, self.split.fitting)
         return replace(self, scope="fitting")
 
-    def ask(self, statistic: Statistic, images: Array | None = None, **given: Any) -> Tables:
-        """What all sites answered, or the question as an exception."""
+    def parts(self, statistic: Statistic, images: Array | None = None, **given: Any) -> list[Tables]:
+        """What all sites answered, as one part, or the question as an exception."""
         scope = self.scope
         if scope == "fitting":
             self._scope(images, np.ones(len(self), bool))
@@ -93,7 +93,7 @@ class Sites(Archive):
             raise Unanswered(question)
         if digest != question.digest:
             raise RuntimeError("this machine arrives at other questions than were asked; merge where the study began")
-        return found
+        return [found]
 
     def _scope(self, images: Array | None, wanted: Array) -> None:
         if images is not None and not np.array_equal(images, np.flatnonzero(wanted)):

@@ -1,0 +1,243 @@
+"""Images of different sizes through the commands: the same as from Python, in threads and on a cluster."""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from commands import call, done, flat, leftovers, spawn
+
+import pixelbounds as pb
+from pixelbounds import execution, families
+from pixelbounds.arrays import one_band
+from pixelbounds.pairs import Pairs
+from pixelbounds.ragged import growing_ragged, read_ragged, write_ragged
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "execution"))
+pytest_plugins = ["clusters"]
+
+SHAPES = ((6, 9), (11, 5), (8, 8), (3, 20))
+N, M = 160, 19
+RISK = ("--risk-level", 0.1, "--failure-prob", 0.2, "--groups", "band")
+
+
+def mixed(seed=0):
+    """Truth (h, w) and samples (m, h, w) of images of changing shapes."""
+    rng, truth, samples = np.random.default_rng(seed), [], []
+    for i in range(N):
+        shape = SHAPES[i % len(SHAPES)]
+        level, deviation = rng.uniform(0.1, 0.9, shape), np.exp(rng.normal(-3, 0.6, shape))
+        truth.append(np.clip(level + deviation * rng.standard_normal(shape), 0, 1).astype(np.float32))
+        samples.append((level + 0.5 * deviation * rng.standard_normal((M, *shape))).astype(np.float32))
+    return truth, samples
+
+
+def band_of(samples):
+    return one_band([pb.calibrated_quantiles(x[None], 0.1) for x in samples])
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Truth, samples and bands, to calibrate on and (`new`) to apply to."""
+    folder = tmp_path_factory.mktemp("files")
+    for name, seed in {"": 0, "new_": 1}.items():
+        truth, samples = mixed(seed)
+        band = band_of(samples)
+        write_ragged(folder / f"{name}truth.zarr", {"truth": truth})
+        write_ragged(folder / f"{name}samples.zarr", {"samples": samples})
+        write_ragged(folder / f"{name}set.zarr", {"truth": truth, "lower": band.lower, "upper": band.upper})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wanted():
+    """What Python gives for the samples: calibration, intervals of new bands, their evaluation."""
+    (truth, samples), (new_truth, new_samples) = mixed(0), mixed(1)
+    cal = pb.calibrate(truth, band_of(samples), risk_level=0.1, failure_prob=0.2, groups="band")
+    interval = cal.apply(band_of(new_samples))
+    return cal, interval, pb.evaluate(new_truth, interval)
+
+
+def same(path, interval):
+    found = read_ragged(path)
+    for end in ("lower", "upper"):
+        for a, b in zip(found[end], getattr(interval, end), strict=True):
+            np.testing.assert_array_equal(a, b)
+    return True
+
+
+def test_samples_to_evaluation(files, tmp_path, wanted):
+    cal, interval, ev = wanted
+    out, intervals = tmp_path / "cal.safetensors", tmp_path / "intervals.zarr"
+    said = done("calibrate", files / "truth.zarr", files / "samples.zarr", *RISK, "--out", out)
+    assert out.read_bytes() == cal.to_bytes()
+    assert said["guarantee"] == cal.guarantee
+    applied = done("apply", out, files / "new_samples.zarr", "--out", intervals)
+    assert applied["shape"] == [N]
+    assert applied["mean_length"] == pytest.approx(ev.mean_length, rel=1e-6)
+    assert same(intervals, interval)
+    about = zarr.open_group(intervals, mode="r").attrs["pixelbounds"]
+    assert about["guarantee"] == cal.guarantee
+    stored = done("evaluate", files / "new_truth.zarr", intervals)
+    made = done("evaluate", files / "new_truth.zarr", files / "new_samples.zarr", "--calibration", out)
+    assert stored == made
+    assert stored["evaluation"] == ev.to_dict()
+    assert stored["risk_level"] == 0.1
+    text = call("apply", out, files / "new_samples.zarr", "--out", intervals, "--force")
+    assert f"{N} of different sizes" in flat(text.output)
+    assert same(intervals, interval)
+    assert not leftovers(tmp_path)
+
+
+def test_truth_and_bands_in_one_store(files, tmp_path, wanted):
+    out = tmp_path / "cal.safetensors"
+    done("calibrate", files / "set.zarr", files / "set.zarr", *RISK, "--out", out)
+    truth, samples = mixed(0)
+    band = band_of(samples)
+    plain = pb.calibrate(truth, pb.Band(band.lower, band.upper), risk_level=0.1, failure_prob=0.2, groups="band")
+    assert out.read_bytes() == plain.to_bytes()  # such a store does not say how its band was made
+    done("apply", out, files / "new_set.zarr", "--out", tmp_path / "intervals.zarr")
+    assert same(tmp_path / "intervals.zarr", wanted[1])
+    said = done("evaluate", files / "new_set.zarr", files / "new_set.zarr", "--calibration", out)
+    assert said["evaluation"] == wanted[2].to_dict()
+
+
+def test_report_and_rounds_between_sites(files, tmp_path, wanted):
+    wanted[0].save(tmp_path / "cal.safetensors")
+    words = "report", files / "new_set.zarr", files / "new_set.zarr", "--calibration", tmp_path / "cal.safetensors"
+    said = done(*words, "--out", tmp_path / "page.html", "--images", "0,1,2")
+    assert said["evaluation"] == wanted[2].to_dict()
+    sites, study = {"north": "", "south": "new_"}, tmp_path / "study"
+
+    def ask(*words, round):
+        out = {site: tmp_path / f"{site}-{round}.safetensors" for site in sites}
+        for site, name in sites.items():
+            store = files / f"{name}set.zarr"
+            done("federated", *words, store, store, "--site", site, "--out", out[site])
+        return out.values()
+
+    how = "--risk-level", 0.1, "--failure-prob", 0.2
+    said = done("federated", "begin", *ask("announce", round=0), *how, "--out", study)
+    while "round" in said:
+        plan = study / f"plan-{said['round']}.safetensors"
+        said = done("federated", "merge", study, *ask("answer", plan, round=said["round"]))
+    both = [[*a, *b] for a, b in zip(mixed(0), mixed(1), strict=True)]
+    band = band_of(both[1])
+    cal = pb.calibrate(both[0], pb.Band(band.lower, band.upper), risk_level=0.1, failure_prob=0.2, groups="band")
+    assert (study / "calibration.safetensors").read_bytes() == cal.to_bytes()
+
+
+def test_units_default_groups_and_kept_bands(files, tmp_path):
+    units = np.arange(N) // 2
+    (tmp_path / "units.txt").write_text("\n".join(f"patient {x}" for x in units))
+    words = "calibrate", files / "truth.zarr", files / "samples.zarr", "--risk-level", 0.2, "--units"
+    bands = tmp_path / "bands.zarr"
+    done(*words, tmp_path / "units.txt", "--out", tmp_path / "a.safetensors", "--bands-out", bands)
+    truth, samples = mixed(0)
+    cal = pb.calibrate(truth, band_of(samples), risk_level=0.2, units=units)
+    assert (tmp_path / "a.safetensors").read_bytes() == cal.to_bytes()
+    for more in ((files / "samples.zarr", "--bands-out", bands), (bands,)):  # as they were kept, and as they lie
+        words = "calibrate", files / "truth.zarr", *more, "--risk-level", 0.2, "--units", tmp_path / "units.txt"
+        done(*words, "--out", tmp_path / "b.safetensors", "--force")
+        assert (tmp_path / "b.safetensors").read_bytes() == cal.to_bytes()
+    other = call(
+        "calibrate", files / "new_truth.zarr", files / "new_samples.zarr", *RISK, "--bands-out", bands, "--out",
+        tmp_path / "c.safetensors",
+    )  # fmt: skip
+    assert other.exit_code == 2
+    assert "holds something else" in flat(other.output)
+
+
+def test_little_memory_and_a_cluster_change_no_bit(files, tmp_path, wanted, cluster):
+    for name, more in {"here": ("--memory", "2M"), "there": ("--scheduler", cluster.scheduler_address)}.items():
+        more = *more, "--scratch", tmp_path
+        out, intervals = tmp_path / f"{name}.safetensors", tmp_path / f"{name}.zarr"
+        done("calibrate", files / "truth.zarr", files / "samples.zarr", *RISK, "--out", out, *more)
+        assert out.read_bytes() == wanted[0].to_bytes()
+        done("apply", out, files / "new_samples.zarr", "--out", intervals, *more)
+        assert same(intervals, wanted[1])
+        said = done("evaluate", files / "new_truth.zarr", files / "new_samples.zarr", "--calibration", out, *more)
+        assert said["evaluation"] == wanted[2].to_dict()
+    assert not leftovers(tmp_path)
+
+
+def test_workers_read_the_images_themselves(files, client):
+    sets = read_ragged(files / "set.zarr")
+    truth, band = sets["truth"], pb.Band(sets["lower"], sets["upper"])
+    how = {"risk_level": 0.1, "failure_prob": 0.2}
+    pairs = Pairs(truth, band, families.additive, (0.0, 1.0))
+    with execution.running(client, memory="100K"):  # blocks of few images
+        pids = set(pairs.over_blocks(lambda truth, block: os.getpid()))
+        assert pids == set(client.run(os.getpid).values())
+        some = list(pairs.over_blocks(lambda truth, block: truth[0], np.array([3, 70, 159])))
+        cal = pb.calibrate(truth, band, **how)
+    np.testing.assert_array_equal(some[1], truth[70])
+    assert cal.to_bytes() == pb.calibrate(truth, band, **how).to_bytes()
+
+
+def refused(*words):
+    result = call(*words)
+    assert result.exit_code == 2, result.output
+    return flat(result.output)
+
+
+def test_what_does_not_fit_is_refused(files, tmp_path):
+    out = "--out", tmp_path / "cal.safetensors"
+    truth, _ = mixed(0)
+    np.save(tmp_path / "one.npy", np.zeros((N, 8, 8), np.float32))
+    write_ragged(tmp_path / "turned.zarr", {"truth": [*truth[:-1], truth[-1].T]})
+    write_ragged(tmp_path / "few.zarr", {"truth": truth[:-1]})
+    write_ragged(tmp_path / "two.zarr", {"a": truth, "b": truth})
+    bands = files / "set.zarr"
+    assert "may differ in size" in refused("calibrate", tmp_path / "one.npy", bands, *RISK, *out)
+    assert "band of image 159 has shape (3, 20), but its truth has (20, 3)" in refused(
+        "calibrate", tmp_path / "turned.zarr", bands, *RISK, *out
+    )
+    assert "(160,), but the truth has shape (159,)" in refused("calibrate", tmp_path / "few.zarr", bands, *RISK, *out)
+    assert "holds the arrays a, b" in refused("calibrate", tmp_path / "two.zarr", bands, *RISK, *out)
+    assert "no 'other'" in refused("calibrate", files / "truth.zarr", bands, *RISK, *out, "--truth-key", "other")
+    assert "leave --skip-bad out" in refused("calibrate", files / "truth.zarr", bands, *RISK, *out, "--skip-bad")
+    assert "differ in size" in refused(
+        "calibrate", files / "truth.zarr", bands, "--risk-level", 0.1, "--method", "krcps", *out
+    )
+    done("calibrate", files / "truth.zarr", bands, *RISK, *out)
+    assert "end --out so" in refused("apply", tmp_path / "cal.safetensors", bands, "--out", tmp_path / "x.npz")
+    assert not leftovers(tmp_path)
+
+
+def test_a_damaged_chunk_is_named(files, tmp_path):
+    truth, _ = mixed(0)
+    write_ragged(tmp_path / "truth.zarr", {"truth": truth})
+    chunk = tmp_path / "truth.zarr/truth/values/c/0"
+    data = bytearray(chunk.read_bytes())
+    data[len(data) // 2] ^= 255
+    chunk.write_bytes(data)
+    said = refused(
+        "calibrate", tmp_path / "truth.zarr", files / "samples.zarr", *RISK, "--out", tmp_path / "c.safetensors"
+    )
+    assert "values/c/0 is damaged" in said
+    chunk.unlink()
+    said = refused(
+        "calibrate", tmp_path / "truth.zarr", files / "samples.zarr", *RISK, "--out", tmp_path / "c.safetensors"
+    )
+    assert "1 of 1 chunks of values are not there" in said
+
+
+def test_a_store_that_was_not_finished_is_begun_anew(files, tmp_path, wanted):
+    cal, intervals = tmp_path / "cal.safetensors", tmp_path / "intervals.zarr"
+    wanted[0].save(cal)
+    with pytest.raises(RuntimeError), growing_ragged(intervals, {"lower": (np.array([[2, 2]]), "float32")}):
+        raise RuntimeError
+    assert not leftovers(tmp_path)
+    writer = growing_ragged(intervals, {"lower": (np.array([[2, 2]]), "float32")})
+    writer.__enter__()
+    said = call("apply", cal, files / "new_samples.zarr", "--out", intervals)
+    assert "is being written by another process" in flat(said.output)
+    writer.gen.close()
+    zarr.create_group(tmp_path / "intervals.zarr.part", attributes={"ragged": True})  # of a process that was killed
+    process = spawn("apply", cal, files / "new_samples.zarr", "--out", intervals)
+    assert process.wait(60) == 0, process.stderr.read()
+    assert same(intervals, wanted[1])
+    assert not leftovers(tmp_path)

@@ -142,7 +142,7 @@ def child(folder: Path) -> None:
 
 
 def with_workers(folder: Path, workers: int) -> dict[str, float]:
-    """Seconds on a cluster of so many processes, the best of three: bands, and intervals with learned groups."""
+    """Seconds on a cluster of so many processes, the best of two: bands, and intervals with learned groups."""
     from distributed import Client, LocalCluster
 
     from pixelbounds.bounding import Resources, apply_files
@@ -167,7 +167,7 @@ def with_workers(folder: Path, workers: int) -> dict[str, float]:
         best = {}
         for what, function in zip(WORKERS, (make_bands, make_intervals), strict=True):
             spent = []
-            for _ in range(4):
+            for _ in range(3):
                 spent.append(timed(function))
                 shutil.rmtree(out)
             best[what] = min(spent[1:])  # the first loads the kernels
@@ -232,7 +232,7 @@ def run() -> list[dict[str, object]]:
             row("samples to calibration", gigabytes, both, reading, round(found["peak"] / 1e6))
             rows.append({**rows[-1], "what": "memory before", "peak MB": round(found["base"] / 1e6)})
             rows.append({**rows[-1], "what": f"points of the path: {found['points']}", "peak MB": ""})
-            if wanted == sizes[0]:
+            if wanted == sizes[:2][-1]:
                 one, two = ({**with_workers(folder, n), "reading by bare processes": bare(folder, n)} for n in (1, 2))
                 for what in one:
                     row(f"{what}, 1 worker process", gigabytes, one[what], one[what])

@@ -32,8 +32,8 @@ def measured(rows: list[dict[str, Any]]) -> list[str]:
             f"| {cells[1]['peak MB']} MB |"
         )
     bands, applied, bare = (
-        named[sizes[0], f"{what}, 1 worker process"]["seconds"]
-        / named[sizes[0], f"{what}, 2 worker processes"]["seconds"]
+        named[sizes[:2][-1], f"{what}, 1 worker process"]["seconds"]
+        / named[sizes[:2][-1], f"{what}, 2 worker processes"]["seconds"]
         for what in (*WORKERS, "reading by bare processes")
     )
     threads, files = (named[sizes[-1], f"reading {how}"] for how in ("with zarr in threads", "files as bytes"))
@@ -101,7 +101,11 @@ def hours(seconds: float) -> str:
 
 
 def text() -> str:
-    found, drawing = result("scale"), result("sampling_gpu")["rows"][0]
+    found, posterior = result("scale"), result("posterior_ct")
+    drawing = {
+        "samples": posterior["sampling"]["samples"], "seconds": posterior["sampling"]["seconds_after_the_first_batch"],
+        "device": posterior["device"], "size": 64,
+    }  # fmt: skip
     lines = [f"One run (`python -m benchmarks scale`; {where(found)}), page cache warm, `--memory 512M`.", ""]
     return "\n".join([*lines, *measured(found["rows"]), "", "### To many images", *carried_over(found, drawing)])
 

@@ -8,7 +8,8 @@
 
 Several may share a GPU: while one compiles, the other computes. They write a few npz files as they go, float16 in
 units of [0, 1], ends rounded outward, and need torch, numpy and safetensors only; networks stay on that machine for the
-next call. `collect` adds truth and observation.
+next call. `collect` adds truth and observation, and keeps the figures, which may be shown, in benchmarks/results;
+`python -m benchmarks.gpu.page` writes them into docs/diffusion.md.
 
 Images are read from an npz: `faces`, or `ct` with `scan`, the scan of each slice, or the parts of phantoms. Held-out
 images, and whole scans, are disjoint from those that train. The 768 images per data set on which this project's own
@@ -58,6 +59,7 @@ DATA = {
     "ct": Data((0.0, 1.0), 1.0, 0.4, "0.2", 0.25, {"name": "small", "blocks": 2}),
     "phantom": Data((0.0, 1.0), 1.0, 0.2, "0.2", 0.25, {"name": "tiny"}),
 }
+RESULTS = Path(__file__).parent.parent / "results"
 PHANTOM_SEED = 2023  # numbers from 0 are held out, those from 100,000 train, those from 200,000 fine-tune
 PHANTOM_FIRST = {"held_out": 0, "train": 100_000, "tune": 200_000}
 
@@ -167,10 +169,10 @@ class Run:
         }  # fmt: skip
         torch.manual_seed(0)
 
-    def network(self, dropout: float) -> NetworkConfig:
-        """The configuration, with as much dropout as a use of it asks for."""
+    def network(self) -> NetworkConfig:
+        """The configuration; with dropout, as in the paper, since training images are few."""
         changes = dict(self.data.network)
-        return configuration(changes.pop("name"), size=self.truth.shape[-1], dropout=dropout, **changes)
+        return configuration(changes.pop("name"), size=self.truth.shape[-1], dropout=0.1, **changes)
 
     def fit(
         self,
@@ -185,7 +187,7 @@ class Run:
         """Train a network for some seconds; compiling takes a minute or two first, and pays for long runs."""
         settings = Settings(
             seconds=seconds, batch=self.options.batch, learning_rate=rate, warmup=200, sigma_top=self.top,
-            augment=some_rotations, compile=compile, checkpoint_every=10**9, log_every=200,
+            augment=some_rotations, compile=compile, checkpoint_every=1000, log_every=200,
         )  # fmt: skip
         if compile:
             check_compiled(network, self.truth.shape[-1])
@@ -274,7 +276,7 @@ def outward(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def score_part(run: Run) -> None:
     """Train the score network and leave it on this machine, with its figures."""
     options, kept = run.options, run.kept("score")
-    network = NCSNpp(run.network(0.0))
+    network = NCSNpp(run.network())
     score = run.fit("score", network, run.pictures.train, options.seconds, 1e-3, score_matching, options.compile)
     run.save("score", score, kept)
     kept.with_suffix(".json").write_text(json.dumps(run.figures["score"]))
@@ -332,7 +334,7 @@ def draw_part(run: Run) -> None:
 def regressor_part(run: Run) -> None:
     """Quantile regression, and MC-Dropout on the same network."""
     data, loss = run.data, quantile_loss(float(run.data.miscoverage))
-    network = regressor(run.network(0.1), data_deviation=data.deviation)
+    network = regressor(run.network(), data_deviation=data.deviation)
     three = run.fit("regressor", network, run.pictures.train, run.options.seconds, 1e-3, loss, run.options.compile)
     run.save("regressor", three, run.kept("regressor"))
     lower, estimate, upper = (run.unit(head) for head in predict(three, run.y, data.sigma_0, batch=256))
@@ -364,7 +366,8 @@ def collect(name: str, options: argparse.Namespace) -> None:
     for key, array in arrays.items():
         np.save(folder / f"{key}.npy", array)
     np.savez(folder / "images.npz", **shown.numbers)
-    (folder / "figures.json").write_text(json.dumps(figures, indent=1) + "\n")
+    for file in (folder / "figures.json", RESULTS / f"posterior_{name}.json"):
+        file.write_text(json.dumps(figures, indent=1) + "\n")
     print(folder, ", ".join(f"{key} {array.shape}" for key, array in arrays.items()))
 
 

@@ -1,0 +1,82 @@
+"""Write what was measured on the GPU into docs/diffusion.md, between its markers: python -m benchmarks.gpu.page.
+
+Reads benchmarks/results/posterior_*.json (from `posterior collect`) and speed_gpu.json (from `speed`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..readme import HERE, result
+
+BEGIN, END = "<!-- figures: python -m benchmarks.gpu.page -->", "<!-- end of figures -->"
+SETS = {"faces": "faces, sigma_0 = 1 in [-1, 1]", "ct": "CT, sigma_0 = 0.4 in [0, 1]"}
+
+
+def trained(found: dict[str, dict[str, Any]]) -> list[str]:
+    """The networks and their bands before any risk control."""
+    rows: dict[str, Any] = {
+        "images that train, fine-tune, are held out": lambda f: ", ".join(f"{x:,}" for x in f["images"].values()),
+        "score network: parameters, steps of 256, seconds": lambda f: (
+            f"{f['score']['parameters'] / 1e6:.1f}M, {f['score']['step']:,}, {f['score']['seconds']:.0f}"
+        ),
+        "PSNR of the observation, the denoiser, the mean of samples": lambda f: " / ".join(
+            f"{f['sampling'][x]:.2f}" for x in ("psnr_noisy", "psnr_denoiser", "psnr_mean")
+        ),
+        "calibrated quantiles: miss rate, mean length": lambda f: band(f["sampling"]),
+        "coverage of fresh draws (expected)": lambda f: (
+            f"{f['sampling']['coverage_of_fresh_draw']:.4f} ({f['sampling']['exact_coverage']:.4f})"
+        ),
+        "naive quantiles: miss rate, mean length": lambda f: band(f["sampling"]["naive"]),
+        "quantile regression: steps, PSNR, miss rate, mean length": lambda f: (
+            f"{f['regressor']['step']:,}, {f['regressor_band']['psnr_estimate']:.2f}, {band(f['regressor_band'])}"
+        ),
+        "N-Conffusion: steps, miss rate, mean length": lambda f: (
+            f"{f['conffusion']['step']:,}, {band(f['conffusion_band'])}"
+        ),
+        "MC-Dropout: PSNR of the mean, mean deviation": lambda f: (
+            f"{f['dropout']['psnr_mean']:.2f}, {f['dropout']['mean_deviation']:.4f}"
+        ),
+        "seconds for the samples, after compiling": lambda f: (
+            f"{f['sampling']['samples']:,} in {f['sampling']['seconds_after_the_first_batch']:.0f}"
+        ),
+    }
+    lines = [f"| 64 x 64, grey | {' | '.join(SETS[name] for name in found)} |", "|---" * (1 + len(found)) + "|"]
+    return lines + [f"| {what} | {' | '.join(cell(f) for f in found.values())} |" for what, cell in rows.items()]
+
+
+def band(figures: dict[str, float]) -> str:
+    return f"{figures['miss_rate']:.3f}, {figures['mean_length']:.3f}"
+
+
+def speed(found: dict[str, Any]) -> str:
+    """One paragraph on how fast it is."""
+    s, training = found["sampling"], found.get("training")
+    learns = (
+        f" Training: {training['images_per_second']:,.0f} images a second, {training['share_of_peak']:.1%} of the peak."
+        if training
+        else ""
+    )
+    return (
+        f"Speed (`python -m benchmarks.gpu.speed`, one run, {found['device']}, torch {found['torch']}, "
+        f"{found['parameters'] / 1e6:.1f}M parameters, {found['flops_per_evaluation'] / 1e9:.2f} GFLOP an evaluation): "
+        f"the shipped path evaluates the network {s['evaluations_per_second']:,.0f} times a second, {s['ratio']:.1f} "
+        f"times as often as the plain fp32 eager loop of Algorithm 3 ({s['plain_fp32_eager']:,.0f}), which is "
+        f"{s['share_of_peak']:.1%} of the bf16 matrix peak that the same run measured ({found['peak_bf16'] / 1e12:.0f} "
+        f"TFLOP/s). Batches of {s['batch']} took {s['memory_gib']:.1f} GiB.{learns}"
+    )
+
+
+def text() -> str:
+    found = {name: result(f"posterior_{name}") for name in SETS}
+    return "\n".join([*trained(found), "", speed(result("speed_gpu"))])
+
+
+def main() -> None:
+    page = HERE.parent / "docs" / "diffusion.md"
+    before, rest = page.read_text().split(BEGIN)
+    page.write_text(f"{before}{BEGIN}\n{text()}\n{END}{rest.split(END)[1]}")
+
+
+if __name__ == "__main__":
+    main()

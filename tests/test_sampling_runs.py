@@ -16,10 +16,11 @@ torch = pytest.importorskip("torch")
 from typer.testing import CliRunner  # noqa: E402
 
 import pixelbounds as pb  # noqa: E402
-from pixelbounds import jobs  # noqa: E402
 from pixelbounds.cli import app  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network  # noqa: E402
-from pixelbounds.jobs import SampleOptions, sample_to, split  # noqa: E402
+from pixelbounds.jobs import SampleOptions, sample_to  # noqa: E402
+from pixelbounds.jobs import sampling as jobs  # noqa: E402
+from pixelbounds.jobs.training import split  # noqa: E402
 from pixelbounds.settings import Configuration, line_of  # noqa: E402
 from pixelbounds.store import open_run  # noqa: E402
 

@@ -77,7 +77,7 @@ def test_a_worker_dies_while_it_draws(files, tmp_path, client):
 
 
 def test_another_network_on_a_worker_is_refused(files, tmp_path, client):
-    from pixelbounds.jobs import _Elsewhere, _plan_of
+    from pixelbounds.jobs.sampling import _Elsewhere, _plan_of
 
     there = _Elsewhere(str(files / "score.safetensors"), "0" * 64, 0.3, OPTIONS)
     with pytest.raises(ValueError, match="or another one"):

@@ -1,4 +1,4 @@
-"""Whole runs on files: train a network as a TOML file says, and sample observations into a store.
+"""Sample observations into a store.
 
 Sampling goes block by block, and a block is a function of the run alone: `batch // draws` images in order, at least
 one. A run that is resumed draws an unfinished block whole, as the uninterrupted one did, and keeps what was missing;
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -19,160 +19,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .arrays import Array, check_choice, check_count, check_limits, check_open_unit
-from .bands import calibrated_ranks
-from .data import Images, open_images
-from .execution import Execution, running
-from .files import exclusive
-from .store import Run, create_run, differences, open_run, write_image
-from .version import VERSION
+from ..arrays import Array, check_choice, check_count, check_limits, check_open_unit
+from ..bands import calibrated_ranks
+from ..execution import Execution, running
+from ..files import exclusive
+from ..store import Run, create_run, differences, open_run, write_image
+from ..version import VERSION
+from .devices import best_device, check_device
 
 if TYPE_CHECKING:
-    from .settings import Configuration
+    pass
 
 Tell = Callable[[str], None]  # called with a line for the user
 Count = Callable[[int, int], None]  # called with images finished and their total
 
 _ROWS_BYTES = 2**26  # observations read at a time
-
-
-# ---------------------------------------------------------------- training
-
-
-def train_from(configuration: Configuration, *, tell: Tell = lambda line: None, quiet: bool = False) -> Path:
-    """Train as a configuration says, going on where its folder stands, and return the file of the network."""
-    import torch
-
-    from .diffusion.checkpoint import load_network, save_network
-    from .diffusion.network import NCSNpp
-    from .diffusion.regression import conffusion, quantile_loss, regressor
-    from .diffusion.runs import progress_bar
-    from .diffusion.sde import VESDE
-    from .diffusion.training import score_matching, train
-
-    settings, training = configuration.settings, configuration.settings.training
-    device = check_device(training.device)
-    with _blamed(configuration, "data", "path"):
-        source = open_images(configuration.resolve(settings.data.path), key=settings.data.key)
-        images = source.pixels if isinstance(source.pixels, np.ndarray) else source.pixels[...]
-        if images.ndim not in (3, 4):
-            raise ValueError(f"images have shape {images.shape}; they must be (n, h, w) or (n, c, h, w)")
-    units = _units(configuration, source)
-    learnt, unseen = split(units, settings.data.held_out, settings.data.seed)
-    if not len(learnt):
-        raise configuration.error(
-            "data", "held_out", f"of {len(images)} images none is left to train on; hold out fewer"
-        )
-    channels, height, width = (1, *images.shape[1:]) if images.ndim == 3 else images.shape[1:]
-    if height != width:
-        raise configuration.error("data", "path", f"images are {height} x {width}; crop or pad them to squares")
-    torch.manual_seed(training.seed)
-    sde = VESDE(settings.process.sigma_min, settings.process.sigma_max)
-    network: Any
-    if training.kind == "conffusion":
-        with _blamed(configuration, "training", "from"):
-            score, sde, _ = load_network(configuration.resolve(training.start or ""), kind="score")
-            network = conffusion(score)
-        for name in settings.process.model_fields_set & {"sigma_min", "sigma_max"}:
-            here, there = getattr(settings.process, name), getattr(sde, name)
-            if here != there:
-                wrong = f"{name} is {here:g}, that of the score network {there:g}; use the same, or leave it out"
-                raise configuration.error("process", name, wrong)
-    else:
-        with _blamed(configuration, "network", "multipliers"):
-            config = settings.network.config(channels, height)
-        network = (
-            NCSNpp(config) if training.kind == "score" else regressor(config, data_deviation=training.data_deviation)
-        )
-    loss = score_matching if training.kind == "score" else quantile_loss(training.miscoverage)
-    folder = configuration.resolve(settings.output.folder)
-    first = int(os.environ.get("RANK", "0")) == 0
-    if first:
-        folder.mkdir(parents=True, exist_ok=True)
-        count = sum(x.numel() for x in network.parameters())
-        tell(f"{training.kind}: {count:,} parameters, {len(learnt)} images, {len(unseen)} held out, in {folder}")
-    result = train(
-        network,
-        images[learnt] if len(unseen) else images,
-        loss,
-        sde=sde,
-        settings=training.settings(),
-        limits=(settings.data.limits[0], settings.data.limits[1]),
-        folder=folder,
-        held_out=images[unseen] if len(unseen) else None,
-        progress=None if quiet or not first else progress_bar(steps=training.steps, seconds=training.seconds),
-        device=device,
-    )
-    path = folder / f"{training.kind}.safetensors"
-    if first:
-        extra: dict[str, Any] = {
-            "limits": settings.data.limits,
-            "sigma_0": settings.process.sigma_0,
-            "sigma_top": training.sigma_top,
-        }
-        extra |= {"miscoverage": training.miscoverage, "step": result.step, "version": VERSION, "last": result.last}
-        save_network(path, result.network, sde, training.kind, extra)
-        np.save(folder / "held_out.npy", unseen)
-    return path
-
-
-def split(units: Array, share: float, seed: int) -> tuple[Array, Array]:
-    """Numbers of the images to train on and of those held out, ascending; units (n,) stay whole."""
-    names = np.unique(units)
-    count = round(share * len(names)) or int(share > 0)
-    kept = np.random.default_rng(seed).permutation(names)[:count]
-    aside = np.isin(units, kept)
-    return np.flatnonzero(~aside), np.flatnonzero(aside)
-
-
-def _units(configuration: Configuration, images: Images) -> Array:
-    """The units that the configuration names, else those that the files tell, else every image is one."""
-    data, n = configuration.settings.data, len(images)
-    if data.units is None:
-        return np.arange(n) if images.units is None else images.units
-    path = configuration.resolve(data.path)
-    try:
-        if path.suffix == ".npz" and not data.units.endswith(".npy"):
-            with np.load(path, allow_pickle=False) as file:
-                units = file[data.units]
-        else:
-            units = np.load(configuration.resolve(data.units), allow_pickle=False)
-    except (OSError, KeyError, ValueError) as error:
-        raise configuration.error(
-            "data", "units", f"{data.units!r} cannot be read: {error}; give a key or file"
-        ) from error
-    if units.shape != (n,):
-        raise configuration.error(
-            "data", "units", f"units have shape {units.shape}; give one number for each of {n} images"
-        )
-    return np.asarray(units)
-
-
-@contextmanager
-def _blamed(configuration: Configuration, section: str, key: str) -> Iterator[None]:
-    """Errors inside are about this field."""
-    try:
-        yield
-    except (ValueError, OSError) as error:
-        raise configuration.error(section, key, str(error)) from error
-
-
-def check_device(device: str | None) -> str | None:
-    """A device that torch can use, or None for the best there is."""
-    import torch
-
-    if device is None:
-        return None
-    try:
-        kind = torch.device(device).type
-    except RuntimeError as error:
-        raise ValueError(f"device is {device!r}; it must be cpu, cuda or cuda:0") from error
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device is {device!r}, but torch sees no GPU; use cpu, or install torch for your CUDA")
-    return device
-
-
-# ---------------------------------------------------------------- sampling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,10 +73,10 @@ def sample_to(
     `distributed.Client` or an address) the workers of a Dask cluster draw, each with the network on its own device;
     network, observations and store must be files that all of them see.
     """
-    from .diffusion.checkpoint import load_network
+    from ..diffusion.checkpoint import load_network
 
     out = Path(out)
-    device = "cpu" if scheduler is not None else check_device(options.device) or _best_device()
+    device = "cpu" if scheduler is not None else check_device(options.device) or best_device()
     model, sde, meta = load_network(Path(network), device=device)
     kind, extra = meta["kind"], meta["extra"]
     limits = check_limits(options.limits or extra.get("limits") or (0.0, 1.0))
@@ -332,12 +193,12 @@ def _draw_there(there: _Elsewhere, out: Path, images: _Observations, start: int,
 
 @lru_cache(maxsize=1)
 def _plan_of(there: _Elsewhere) -> _Plan:
-    from .diffusion.checkpoint import load_network
+    from ..diffusion.checkpoint import load_network
 
     path, options = Path(there.network), there.options
     if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != there.digest:
         raise ValueError(f"a worker sees no {path}, or another one; put the network where all of them see it")
-    model, sde, meta = load_network(path, device=check_device(options.device) or _best_device())
+    model, sde, meta = load_network(path, device=check_device(options.device) or best_device())
     plan = _Plan(meta["kind"], model, sde, there.sigma_0, options)
     plan.prepare()
     return plan
@@ -390,8 +251,8 @@ class _Plan:
     """What a kind of network gives for an image: the arrays, and how they are drawn."""
 
     def __init__(self, kind: str, network: Any, sde: Any, sigma_0: float, options: SampleOptions) -> None:
-        from .diffusion.noise import check_seed
-        from .diffusion.sampling import SAMPLERS, Reduction
+        from ..diffusion.noise import check_seed
+        from ..diffusion.sampling import SAMPLERS, Reduction
 
         self.kind, self.network, self.sde, self.sigma_0, self.options = kind, network, sde, sigma_0, options
         check_seed(options.seed)
@@ -430,7 +291,7 @@ class _Plan:
         """As many images as suit the device."""
         import torch
 
-        from .diffusion.sampling import automatic_batch
+        from ..diffusion.sampling import automatic_batch
 
         probe = torch.from_numpy(images.rows(0, 1)).to(next(self.network.parameters()).device)
         return automatic_batch(self.network, probe, self.sigma_0)
@@ -446,8 +307,8 @@ class _Plan:
         """The arrays of each image of a block (b, c, h, w)."""
         import torch
 
-        from .diffusion.regression import dropout_passes, predict
-        from .diffusion.sampling import sample
+        from ..diffusion.regression import dropout_passes, predict
+        from ..diffusion.sampling import sample
 
         if self.kind == "score":
             device = next(self.network.parameters()).device
@@ -469,9 +330,3 @@ class _Plan:
                 )
                 parts |= {"dropout_mean": mean[0], "dropout_deviation": deviation[0]}
             yield parts
-
-
-def _best_device() -> str:
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"

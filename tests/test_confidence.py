@@ -180,7 +180,8 @@ def test_betting_is_the_plug_in_bettor_written_out():
             seen = losses[:i]
             means = [(0.5 + losses[: j + 1].sum()) / (j + 2) for j in range(i)]
             variance = (0.25 + sum((x - m) ** 2 for x, m in zip(seen, means, strict=True))) / (i + 1)
-            wealth *= 1 + min(1.0, sqrt(2 * log(1 / DELTA) / (len(losses) * variance))) * (level - loss)
+            most = (1 - 1 / len(losses)) / (1 - level)
+            wealth *= 1 + min(most, sqrt(2 * log(1 / DELTA) / (len(losses) * variance))) * (level - loss)
             best = max(best, wealth)
         return best
 

@@ -150,7 +150,7 @@ def betting(losses: Any, failure_prob: float) -> float:
     Bets are set from the images before, so the bound depends on their order; it is deterministic given that order.
 
     >>> round(betting(np.full(640, 0.05), 0.1), 4)
-    0.0537
+    0.0535
     """
     losses, failure_prob = check_losses(losses), check_open_unit(failure_prob, "failure_prob")
     return _invert(lambda level: _betting_test(losses, failure_prob, level), 0.0)
@@ -218,7 +218,7 @@ def least_images(risk_level: float, failure_prob: float = 0.1, *, confidence: An
     """Fewest certifying images (or units) with which a risk level can be certified at all, losses being 0.
 
     >>> least_images(0.05, 0.1), least_images(0.05, 0.1, confidence="hoeffding")
-    (48, 461)
+    (47, 461)
     """
     level = check_open_unit(risk_level, "risk_level")
     failure_prob = check_open_unit(failure_prob, "failure_prob")

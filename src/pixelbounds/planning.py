@@ -61,7 +61,7 @@ def plan(
     >>> found = plan(0.1, 0.1, method="rcps", images=(100,), miscoverage=0.1)
     >>> best = found.bounds[0]
     >>> best.confidence, best.images, round(best.slack[0], 3), found.samples
-    ('betting', 25, 0.024, 19)
+    ('betting', 23, 0.022, 19)
     """
     risk_level, failure_prob = check_open_unit(risk_level, "risk_level"), check_open_unit(failure_prob, "failure_prob")
     check_choice(method, METHODS, "method")

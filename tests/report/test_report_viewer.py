@@ -91,7 +91,7 @@ def test_hovering_shows_what_the_arrays_hold(open_page, path):
     page, example = open_page(path), world().examples[0]
     for row, col in np.random.default_rng(0).integers(0, SIZE, (25, 2)).tolist():
         page.mouse.move(*place(page, row, col))
-        assert page.text_content("#where") == f"row {row}, column {col}"
+        sync_api.expect(page.locator("#where")).to_have_text(f"row {row}, column {col}")
         lower, upper, truth = (float(x[row, col]) for x in (example.lower, example.upper, example.truth))
         assert reading(page) == pytest.approx([lower, upper], abs=0.51e-4)
         side = "below" if truth < lower else "above" if truth > upper else "inside"
@@ -137,7 +137,7 @@ def test_keys_move_zoom_and_change_the_image(open_page, path):
     for key in ("ArrowRight", "ArrowRight", "ArrowUp", "Shift+ArrowDown"):
         page.keyboard.press(key)
     row, col = SIZE // 2 + 9, SIZE // 2 + 2
-    assert page.text_content("#where") == f"row {row}, column {col}"
+    sync_api.expect(page.locator("#where")).to_have_text(f"row {row}, column {col}")
     example = world().examples[0]
     assert reading(page) == pytest.approx([example.lower[row, col], example.upper[row, col]], abs=0.51e-4)
     sync_api.expect(page.locator("#spoken")).to_contain_text(f"row {row}, column {col}: ")
@@ -171,13 +171,13 @@ def test_a_zoomed_picture_still_names_the_pixel_under_the_pointer(open_page, pat
     page.mouse.wheel(0, -400)
     sync_api.expect(page.locator("#picture")).to_have_attribute("data-zoom", "2.41")
     page.mouse.move(x + 1, y + 1)
-    assert page.text_content("#where") == "row 5, column 7"  # zooming keeps the place under the pointer
+    sync_api.expect(page.locator("#where")).to_have_text("row 5, column 7")  # zooming keeps the place under the pointer
     assert reading(page) == pytest.approx([example.lower[5, 7], example.upper[5, 7]], abs=0.51e-4)
     page.mouse.down()
     page.mouse.move(x - 60, y, steps=4)
     page.mouse.up()
     page.mouse.move(x - 60, y + 1)
-    assert page.text_content("#where") == "row 5, column 7"  # a dragged picture goes with the pointer
+    sync_api.expect(page.locator("#where")).to_have_text("row 5, column 7")  # a dragged picture goes with the pointer
     page.get_by_role("button", name="Fit").click()
     assert page.get_attribute("#picture", "data-zoom") == "1.00"
 
@@ -186,11 +186,11 @@ def test_a_pinned_pixel_stays_until_it_is_let_go(open_page, path):
     page = open_page(path)
     page.mouse.click(*place(page, 3, 4))
     page.mouse.move(*place(page, 20, 20))
-    assert page.text_content("#where") == "row 3, column 4"
+    sync_api.expect(page.locator("#where")).to_have_text("row 3, column 4")
     assert page.locator("#pinned").is_visible()
     page.keyboard.press("Escape")
     page.mouse.move(*place(page, 20, 21))
-    assert page.text_content("#where") == "row 20, column 21"
+    sync_api.expect(page.locator("#where")).to_have_text("row 20, column 21")
 
 
 def test_an_image_is_chosen_and_a_hostile_name_is_text(open_page, path):
@@ -199,6 +199,7 @@ def test_an_image_is_chosen_and_a_hostile_name_is_text(open_page, path):
     page.locator("#choose").select_option(label=HOSTILE)
     page.wait_for_selector('#picture[data-image="1"]')
     page.mouse.move(*place(page, 9, 30))
+    sync_api.expect(page.locator("#where")).to_have_text("row 9, column 30")
     assert reading(page) == pytest.approx([example.lower[9, 30], example.upper[9, 30]], abs=0.51e-4)
     assert page.locator("figcaption strong").nth(1).text_content() == HOSTILE
     assert page.locator("img:not([src^='data:image/png'])").count() == 0
@@ -241,11 +242,12 @@ def test_colour_and_planes_are_read_too(open_page, tmp_path):
     colour, volume = pictures_of((3, 12, 10)), pictures_of((5, 12, 10))
     page = open_page(world().write(tmp_path / "a.html", examples=[colour, volume]))
     page.mouse.move(*place(page, 2, 3, 12, 10))
+    sync_api.expect(page.locator("#where")).to_have_text("row 2, column 3")
     told = [ends(text.split(" ", 1)[1]) for text in page.locator("#interval small").all_text_contents()]
     assert np.allclose(told, np.stack([colour.lower[:, 2, 3], colour.upper[:, 2, 3]], axis=1), atol=0.51e-4)
     page.locator("#next").click()
     page.wait_for_selector('#picture[data-image="1"]')
     page.locator("#plane").fill("4")
     page.mouse.move(*place(page, 7, 8, 12, 10))
-    assert page.text_content("#where") == "plane 4, row 7, column 8"
+    sync_api.expect(page.locator("#where")).to_have_text("plane 4, row 7, column 8")
     assert reading(page) == pytest.approx([volume.lower[4, 7, 8], volume.upper[4, 7, 8]], abs=0.51e-4)

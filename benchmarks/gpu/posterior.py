@@ -38,6 +38,7 @@ from pixelbounds.diffusion.batches import some_rotations
 from pixelbounds.diffusion.checkpoint import load_network, save_network
 from pixelbounds.diffusion.regression import conffusion, dropout_passes, predict, quantile_loss, regressor
 from pixelbounds.diffusion.runs import progress_bar
+from pixelbounds.diffusion.sampling import Draws
 from pixelbounds.diffusion.training import Settings, score_matching, train
 
 
@@ -299,11 +300,13 @@ def draw_part(run: Run) -> None:
     def progress(done: int, total: int) -> None:
         clock[0] = clock[0] or time.monotonic()  # the first batch compiles
 
-    drawn = list(sample(network, observed, data.sigma_0, run.sde, samples=options.samples, steps=options.steps,
-                        reduce=reduction, progress=progress))  # fmt: skip
+    def draw(names: tuple[str, ...], **how: Any) -> tuple[list[Draws], dict[str, np.ndarray]]:
+        drawn = list(sample(network, observed, data.sigma_0, run.sde, samples=options.samples, reduce=reduction, **how))
+        return drawn, {name: run.unit(torch.stack([getattr(d, name) for d in drawn]).squeeze()) for name in names}
+
+    names = ("mean", "lower", "upper", "naive_lower", "naive_upper", "held_out")
+    drawn, stack = draw(names, steps=options.steps, progress=progress)
     now = time.monotonic()
-    stack = {name: run.unit(torch.stack([getattr(d, name) for d in drawn]).squeeze()) for name in
-             ("mean", "lower", "upper", "naive_lower", "naive_upper", "held_out")}  # fmt: skip
     spread = torch.stack([d.deviation for d in drawn]).reshape(run.truth.shape).float().cpu().numpy()
     deviation = spread / (data.limits[1] - data.limits[0])
     fresh, estimates = stack["held_out"], [denoise(score, part, data.sigma_0) for part in observed.split(256)]
@@ -322,13 +325,20 @@ def draw_part(run: Run) -> None:
     run.keep("naive", naive_lower=naive[0], naive_upper=naive[1])
     run.keep("moments", mean=stack["mean"], deviation=deviation)
     run.keep("fresh", fresh=fresh)
+    printed = {}
+    if options.printed_steps:
+        printed = draw(("lower", "upper", "held_out"), sampler="euler_maruyama", steps=options.printed_steps)[1]
+        run.say("printed", run.before_control(printed["lower"], printed["upper"]))
+        ends = outward(printed["lower"], printed["upper"])
+        run.keep("printed", printed_lower=ends[0], printed_upper=ends[1])
     loss = quantile_loss(float(a))
     two = run.fit("conffusion", conffusion(score.cpu()), run.pictures.tune, options.tune_seconds, 3e-4, loss)
     lower, upper = (run.unit(head) for head in predict(two, run.y, data.sigma_0, batch=256))
     run.say("conffusion_band", run.before_control(lower, upper))
     run.save("conffusion", two, run.kept("conffusion"))
     run.keep("fresh", fresh=fresh, conffusion_lower=lower)
-    run.keep("conffusion", conffusion_upper=upper)
+    last = {"printed_fresh": printed["held_out"]} if printed else {}
+    run.keep("conffusion", conffusion_upper=upper, **last)
 
 
 def regressor_part(run: Run) -> None:
@@ -390,6 +400,9 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=64, help="of phantoms")
     parser.add_argument("--samples", type=int, default=128)
     parser.add_argument("--steps", type=int, default=None, help="of the sampler")
+    parser.add_argument(
+        "--printed-steps", type=int, help="draw: sample by Algorithm 3 as printed too, with these steps"
+    )
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--seconds", type=float, default=180, help="to train the score network or the regressor")
     parser.add_argument("--keep", default="/tmp/pixelbounds", help="folder on this machine where networks wait")

@@ -22,6 +22,7 @@ def arrays(count=COUNT, size=SIZE, units=16, seed=0):
     noise = rng.standard_normal((count, SAMPLES + 1, size, size), np.float32)
     drawn = centre[:, None] + spread[:, None] * noise
     band, naive = (f(drawn[:, :SAMPLES], 0.2) for f in (pb.calibrated_quantiles, pb.naive_quantiles))
+    middle = (band.lower + band.upper) / 2
     return {
         "truth": truth, "observation": noisy, "lower": band.lower, "upper": band.upper,
         "naive_lower": naive.lower, "naive_upper": naive.upper, "fresh": drawn[:, SAMPLES],
@@ -29,6 +30,8 @@ def arrays(count=COUNT, size=SIZE, units=16, seed=0):
         "qr_lower": centre - spread, "qr_estimate": centre, "qr_upper": centre + spread,
         "dropout_mean": centre, "dropout_deviation": spread / 3,
         "conffusion_lower": centre - spread, "conffusion_upper": centre + spread,
+        "printed_lower": np.minimum(band.lower + 0.02, middle), "printed_upper": np.maximum(band.upper - 0.02, middle),
+        "printed_fresh": drawn[:, SAMPLES],
         "samples": drawn[:4, :4], "unit": np.arange(count) * units // count,
     }  # fmt: skip
 

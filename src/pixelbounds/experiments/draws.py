@@ -83,9 +83,10 @@ class Draw:
         extra = self.material.features(self.plan.frontier.features, images) if features else None
         return Pairs(self.material.truth[images], part, family, LIMITS, extra)
 
-    def fresh(self, images: Array) -> Array | None:
-        """A further sample of each image, where the material has one."""
-        return self.material["fresh"][images] if "fresh" in self.material.arrays else None
+    def fresh(self, images: Array, band: str = "calibrated") -> Array | None:
+        """A further sample of each image from the sampler that made a band, where the material has one."""
+        name = "printed_fresh" if band == "printed" else "fresh"
+        return self.material[name][images] if name in self.material.arrays else None
 
     def certified(self, fitted: Fitted, confidence: str) -> Outcome:
         """Certified as the plan asks."""
@@ -93,7 +94,7 @@ class Draw:
 
     def record(self, row: str, fitted: Fitted, outcome: Outcome, held_out: Pairs, **more: Any) -> Record:
         """What a row gives on the validation images."""
-        fresh = self.fresh(self.images[1])
+        fresh = self.fresh(self.images[1], row.split("/")[0])
         return {
             "row": row,
             **measure(held_out, fitted.grouping, outcome.widening, fresh),
@@ -168,10 +169,11 @@ def _featured(band: str, draw: Draw) -> Iterator[Record]:
     yield draw.record(f"{band}/featured/betting", fitted, draw.certified(fitted, "betting"), val)
 
 
-def _narrow(draw: Draw) -> Iterator[Record]:
-    cal, val = (draw.pairs("narrow", images) for images in draw.images)
+def _frontier_alone(band: str, draw: Draw) -> Iterator[Record]:
+    """The frontier on another band."""
+    cal, val = (draw.pairs(band, images) for images in draw.images)
     fitted = fit(split(cal, draw.plan.frontier.n_opt, draw.seed), frontier, draw.plan.task.risk_level)
-    yield draw.record("narrow/frontier/betting", fitted, draw.certified(fitted, "betting"), val)
+    yield draw.record(f"{band}/frontier/betting", fitted, draw.certified(fitted, "betting"), val)
 
 
 def _oracle(draw: Draw) -> Iterator[Record]:
@@ -236,10 +238,11 @@ def _sweep(draw: Draw) -> Iterator[Record]:
 
 GROUPS: dict[str, tuple[str, Callable[[Draw], Iterator[Record]]]] = {  # the band that a group needs, its rows
     **{band: (band, partial(_rcps, band)) for band in ("qr", "qr_printed", "dropout", "multiplicative")},
-    **{band: (band, partial(_grid, band)) for band in ("conffusion", "naive", "calibrated")},
+    **{band: (band, partial(_grid, band)) for band in ("conffusion", "naive", "calibrated", "printed")},
     "frontier": ("calibrated", _frontier),
     "featured": ("calibrated", partial(_featured, "calibrated")),
-    "narrow": ("narrow", _narrow),
+    "narrow": ("narrow", partial(_frontier_alone, "narrow")),
+    "printed_frontier": ("printed", partial(_frontier_alone, "printed")),
     "oracle": ("calibrated", _oracle),
     "scans": ("calibrated", _scans),
     "sweep": ("calibrated", _sweep),

@@ -4,6 +4,7 @@ truth, observation
 lower, upper                          calibrated quantiles of the samples, rounded outward
 naive_lower, naive_upper              interpolated quantiles
 mean, deviation, fresh                of the samples, and one further sample, to check entrywise coverage with
+printed_lower, _upper, _fresh         the same of samples of Algorithm 3 as printed
 qr_lower, qr_estimate, qr_upper       heads of the quantile regressor
 dropout_mean, dropout_deviation       of the regressor's passes with dropout
 conffusion_lower, conffusion_upper    quantiles of the fine-tuned score network
@@ -31,6 +32,7 @@ from ..bands import conffusion, quantile_regression
 IMAGES = (
     "truth", "observation", "lower", "upper", "naive_lower", "naive_upper", "mean", "deviation", "fresh", "qr_lower",
     "qr_estimate", "qr_upper", "dropout_mean", "dropout_deviation", "conffusion_lower", "conffusion_upper",
+    "printed_lower", "printed_upper", "printed_fresh",
 )  # fmt: skip
 PACKAGED = "packaged"  # phantoms that come with the package
 NEEDED = ("truth", "lower", "upper")
@@ -122,6 +124,7 @@ BANDS: dict[str, tuple[tuple[str, ...], Callable[..., Band]]] = {
     "conffusion": (("conffusion_lower", "conffusion_upper"), conffusion),
     "naive": (("naive_lower", "naive_upper"), _naive),
     "calibrated": (("lower", "upper"), _calibrated),
+    "printed": (("printed_lower", "printed_upper"), _calibrated),
     "narrow": (("mean", "deviation"), _narrow),
 }
 

@@ -61,6 +61,11 @@ def make_material(
         if kind == "score":
             whole = replace(options, keep_samples=True, held_out=0)
             runs["shown"] = sample_to(network, noisy[:_SHOWN], work / "shown.zarr", whole)
+            if plan.sampling.printed_steps is not None:
+                as_printed = replace(options, sampler="euler_maruyama", steps=plan.sampling.printed_steps)
+                runs["printed"] = sample_to(
+                    network, noisy, work / "printed.zarr", as_printed, tell=tell, progress=progress
+                )
     return assemble(plan, work, runs)
 
 
@@ -228,9 +233,16 @@ def assemble(plan: Plan, work: Path, runs: dict[str, Any]) -> Path:
         os.replace(aside, folder / f"{name}.npy")
 
     score = runs["score"]
-    for pair in (("lower", "upper"), ("naive_lower", "naive_upper")):
-        for name, end in zip(pair, outward(unit(score[pair[0]]), unit(score[pair[1]]), np.float16), strict=True):
-            keep(name, end)
+
+    def keep_ends(prefix: str, run: Any, lower: str, upper: str) -> None:
+        for name, end in zip((lower, upper), outward(unit(run[lower]), unit(run[upper]), np.float16), strict=True):
+            keep(prefix + name, end)
+
+    keep_ends("", score, "lower", "upper")
+    keep_ends("", score, "naive_lower", "naive_upper")
+    if "printed" in runs:
+        keep_ends("printed_", runs["printed"], "lower", "upper")
+        keep("printed_fresh", unit(runs["printed"]["held_out"])[:, 0])
     keep("mean", unit(score["mean"]))
     keep("deviation", np.asarray(score["deviation"][:], np.float32) / np.float32(high - low))
     keep("fresh", unit(score["held_out"])[:, 0])

@@ -100,10 +100,14 @@ class Data(_Section):
 
 
 class Sampling(_Section):
-    """[sampling]: how posterior samples are drawn; their number is that of [task]."""
+    """[sampling]: how posterior samples are drawn; their number is that of [task].
+
+    `printed_steps` draws them by Algorithm 3 as printed too, for rows of their own.
+    """
 
     sampler: str
     steps: int | None = None
+    printed_steps: int | None = None
     seed: int = 0
     batch: int | None = None
 
@@ -200,5 +204,10 @@ def toy(plan: Plan) -> Plan:
         data={"size": 16, "train": 24, "tune": 8, "held_out": 40},
         network={**plan.network, "name": "tiny", "base": 4, "multipliers": [1, 2], "blocks": 1, "attention": []},
         training=training,
-        sampling={"steps": 2 if plan.sampling.sampler == "heun" else 4, "batch": 64, "sampler": plan.sampling.sampler},
+        sampling={
+            "sampler": plan.sampling.sampler,
+            "steps": 2 if plan.sampling.sampler == "heun" else 4,
+            "printed_steps": plan.sampling.printed_steps and 4,
+            "batch": 64,
+        },
     )

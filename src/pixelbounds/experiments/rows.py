@@ -30,6 +30,7 @@ BAND_NAMES = {
     "conffusion": "N-Conffusion, additive",
     "naive": "Naive quantiles",
     "calibrated": "Calibrated quantiles",
+    "printed": "Calibrated quantiles, Algorithm 3 as printed",
     "narrow": "Mean ± 0.8 deviations",
 }
 PROCEDURE_NAMES = {
@@ -71,12 +72,12 @@ class Row:
     @property
     def diffusion(self) -> bool:
         """Whether the intervals speak of a diffusion model's samples."""
-        return self.band in ("naive", "calibrated", "narrow")
+        return self.band in ("naive", "calibrated", "printed", "narrow")
 
     @property
     def entrywise(self) -> bool:
         """Whether future samples are covered entry by entry."""
-        return self.band == "calibrated"
+        return self.band in ("calibrated", "printed")
 
     @property
     def controlled(self) -> bool:
@@ -96,6 +97,10 @@ def all_rows(scan_levels: list[float]) -> Iterator[Row]:
         yield Row("calibrated", "frontier", bound, "Ours")
     yield Row("calibrated", "featured", "betting", "Ours")
     yield Row("narrow", "frontier", "betting", "Ours, without entrywise coverage")
+    for procedure in ("rcps", "krcps_best", "krcps_chosen"):
+        for bound in BOUNDS:
+            yield Row("printed", procedure, bound, "The sampler as printed")
+    yield Row("printed", "frontier", "betting", "The sampler as printed")
     for procedure in ("oracle_cut", "oracle"):
         yield Row("calibrated", procedure, "none", "The limit")
     for level in scan_levels:

@@ -34,8 +34,8 @@ mean length on the validation images. That choice sees the validation images and
 images* can be used in earnest: n_opt is the least of the grid; every K and d_opt is fitted on one half of the fitting
 images and followed, on the other half, to the risk that the bound would certify; the shortest wins.
 
-**The sampler as printed**, where such rows are, are calibrated quantiles of samples of Algorithm 3 as it is printed, which
-pulls its samples towards the observation (docs/diffusion.md); all other rows are of samples of the posterior.
+**The sampler as printed**, where there are such rows, is Algorithm 3 as it stands in the paper, which pulls samples
+towards the observation (docs/diffusion.md); all other rows are of samples of the posterior.
 
 **The limit.** *Cut on validation* takes the path that was fitted on the fitting images and stops where the risk on
 the validation images is just epsilon: what a perfect bound would give. *Fitted and cut on validation* also fits

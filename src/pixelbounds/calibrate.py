@@ -287,7 +287,7 @@ def groups_for(fitting: int) -> Any:
 
     So few cannot tell groups apart, and the path is followed far beyond them: what is certified is a small risk.
     """
-    return None if fitting >= _FEW else partial(rooms.fit_band_groups, width=4, room=1)
+    return None if fitting >= _FEW else partial(rooms.fit_band_groups, width=4 if fitting >= _FEW // 2 else 2, room=1)
 
 
 def _check_family(pairs: Pairs, images: Array) -> None:

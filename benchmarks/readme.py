@@ -8,7 +8,7 @@ from typing import Any
 
 AGAINST = "against the paper's"
 HERE = Path(__file__).parent
-BEGIN, END = "<!-- figures: python -m benchmarks.readme -->", "<!-- end of figures -->"
+PAGE, BEGIN, END = "README.md", "<!-- figures: python -m benchmarks.readme -->", "<!-- end of figures -->"
 
 
 def result(name: str) -> dict[str, Any]:
@@ -52,11 +52,11 @@ def text() -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    readme = HERE.parent / "README.md"
-    before, rest = readme.read_text().split(BEGIN)
-    readme.write_text(f"{before}{BEGIN}\n{text()}\n{END}{rest.split(END)[1]}")
+def with_figures(page: str, begin: str, figures: str) -> str:
+    """The text of a page with these figures between its markers."""
+    before, rest = (HERE.parent / page).read_text().split(begin)
+    return f"{before}{begin}\n{figures}\n{END}{rest.split(END)[1]}"
 
 
 if __name__ == "__main__":
-    main()
+    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .readme import HERE, result, where
+from .readme import HERE, result, where, with_figures
 from .scale import SAMPLES, STEPS, WORKERS
 
-BEGIN, END = "<!-- figures: python -m benchmarks.scale_page -->", "<!-- end of figures -->"
+PAGE, BEGIN = "docs/scale.md", "<!-- figures: python -m benchmarks.scale_page -->"
 SIZE, DRAWS = 512, 128  # of the images to which the figures are carried over: the paper's CT experiment
 COUNTS = (10**4, 10**6, 10**8)
 
@@ -110,11 +110,5 @@ def text() -> str:
     return "\n".join([*lines, *measured(found["rows"]), "", "### To many images", *carried_over(found, drawing)])
 
 
-def main() -> None:
-    page = HERE.parent / "docs" / "scale.md"
-    before, rest = page.read_text().split(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n{text()}\n{END}{rest.split(END)[1]}")
-
-
 if __name__ == "__main__":
-    main()
+    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))

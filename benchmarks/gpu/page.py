@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..readme import HERE, result
+from ..readme import HERE, result, with_figures
 
-BEGIN, END = "<!-- figures: python -m benchmarks.gpu.page -->", "<!-- end of figures -->"
+PAGE, BEGIN = "docs/diffusion.md", "<!-- figures: python -m benchmarks.gpu.page -->"
 SETS = {"faces": "faces, sigma_0 = 1 in [-1, 1]", "ct": "CT, sigma_0 = 0.4 in [0, 1]"}
 
 
@@ -72,11 +72,5 @@ def text() -> str:
     return "\n".join([*trained(found), "", speed(result("speed_gpu"))])
 
 
-def main() -> None:
-    page = HERE.parent / "docs" / "diffusion.md"
-    before, rest = page.read_text().split(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n{text()}\n{END}{rest.split(END)[1]}")
-
-
 if __name__ == "__main__":
-    main()
+    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))

@@ -1,0 +1,17 @@
+"""Figures in documents are those of benchmarks/results, as the commands wrote them: none by hand, none left behind."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("name", ["readme", "scale_page", "gpu.page"])
+def test_a_page_shows_the_measured_figures(name, monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    made = import_module(f"benchmarks.{name}")
+    readme = import_module("benchmarks.readme")
+    assert (ROOT / made.PAGE).read_text() == readme.with_figures(made.PAGE, made.BEGIN, made.text())

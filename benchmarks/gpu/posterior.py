@@ -3,13 +3,14 @@
     python -m benchmarks.gpu.posterior phantom phantoms --data local/phantom64.npz --out .       # at home
     python -m benchmarks.gpu.posterior faces score --out DIR        # score network
     python -m benchmarks.gpu.posterior faces draw --out DIR         # its posterior samples, N-Conffusion
+    python -m benchmarks.gpu.posterior faces printed --steps 100 --out DIR      # samples of Algorithm 3 as printed
     python -m benchmarks.gpu.posterior faces regressor --out DIR    # quantile regression, MC-Dropout
     python -m benchmarks.gpu.posterior faces collect --out DIR --folder local/faces64     # back home: one folder
 
 Several may share a GPU: while one compiles, the other computes. They write a few npz files as they go, float16 in
-units of [0, 1], ends rounded outward, and need torch, numpy and safetensors only; networks stay on that machine for the
-next call. `collect` adds truth and observation, and keeps the figures, which may be shown, in benchmarks/results;
-`python -m benchmarks.gpu.page` writes them into docs/diffusion.md.
+units of [0, 1], ends rounded outward, at most 64 MiB a part, and need torch, numpy and safetensors only; networks stay
+on that machine for the next call. `collect` adds truth and observation, and keeps the figures, which may be shown, in
+benchmarks/results; `python -m benchmarks.gpu.page` writes them into docs/diffusion.md.
 
 Images are read from an npz: `faces`, or `ct` with `scan`, the scan of each slice, or the parts of phantoms. Held-out
 images, and whole scans, are disjoint from those that train. The 768 images per data set on which this project's own
@@ -184,10 +185,11 @@ class Run:
         rate: float,
         loss: Any,
         compile: bool = False,
+        warmup: int = 200,
     ) -> Any:
         """Train a network for some seconds; compiling takes a minute or two first, and pays for long runs."""
         settings = Settings(
-            seconds=seconds, batch=self.options.batch, learning_rate=rate, warmup=200, sigma_top=self.top,
+            seconds=seconds, batch=self.options.batch, learning_rate=rate, warmup=warmup, sigma_top=self.top,
             augment=some_rotations, compile=compile, checkpoint_every=1000, log_every=200,
         )  # fmt: skip
         if compile:
@@ -205,6 +207,12 @@ class Run:
     def top(self) -> float:
         """The largest noise level of training: sampling never goes above sigma_0."""
         return min(1.1 * self.data.sigma_0, self.data.sigma_max)
+
+    @property
+    def ranks(self) -> tuple[int, int]:
+        """Order statistics of the samples that make the calibrated quantiles."""
+        rank = int((self.options.samples + 1) * Fraction(self.data.miscoverage) / 2)
+        return rank, self.options.samples + 1 - rank
 
     def unit(self, x: torch.Tensor | np.ndarray) -> np.ndarray:
         """Images in [0, 1] units, (n, h, w)."""
@@ -246,6 +254,18 @@ class Run:
         missed = (self.truth < low) | (self.truth > high)
         return {"miss_rate": float(missed.mean()), "mean_length": float(np.maximum(high - low, 0).mean())}
 
+    def coverage(self, stack: dict[str, np.ndarray]) -> dict[str, float]:
+        """How often a further draw falls into the band, and how often it does on average."""
+        return {
+            "coverage_of_fresh_draw": float(covered(stack["held_out"], stack["lower"], stack["upper"]).mean()),
+            "exact_coverage": float(Fraction(self.ranks[1] - self.ranks[0], self.options.samples + 1)),
+        }
+
+
+def covered(drawn: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """The fraction of every image's pixels that a draw has within the band."""
+    return ((drawn >= lower) & (drawn <= upper)).reshape(len(drawn), -1).mean(axis=1)
+
 
 def check_compiled(network: torch.nn.Module, size: int) -> None:
     """Refuse a network that compiles to several graphs, or to other gradients: either was silent, and costly."""
@@ -283,40 +303,47 @@ def score_part(run: Run) -> None:
     kept.with_suffix(".json").write_text(json.dumps(run.figures["score"]))
 
 
-def draw_part(run: Run) -> None:
-    """Draw m + 1 posterior samples of each held-out image from the score network that was trained, and N-Conffusion."""
-    options, data, kept = run.options, run.data, run.kept("score")
-    score = load_network(kept, kind="score", device=run.device)[0]
+def scored(run: Run) -> torch.nn.Module:
+    """The score network that was trained here before."""
+    kept = run.kept("score")
     run.say("score", json.loads(kept.with_suffix(".json").read_text()))
-    a = Fraction(data.miscoverage)
-    rank = int((options.samples + 1) * a / 2)
-    reduction = Reduction(
-        ranks=(rank, options.samples + 1 - rank), probabilities=(float(a / 2), float(1 - a / 2)), held_out=1
-    )
+    return load_network(kept, kind="score", device=run.device)[0]
+
+
+def drawn(
+    run: Run, score: torch.nn.Module, names: tuple[str, ...], **how: Any
+) -> tuple[list[Draws], dict[str, np.ndarray]]:
+    """Draw m + 1 posterior samples of each held-out image, reduced on the GPU; the named parts as arrays in [0, 1]."""
+    options, a = run.options, Fraction(run.data.miscoverage)
+    reduction = Reduction(run.ranks, (float(a / 2), float(1 - a / 2)), held_out=1)
     network = torch.compile(score) if options.compile else score
     observed = torch.from_numpy(run.y)[:, None].to(run.device)
+    m, sigma_0 = options.samples, run.data.sigma_0
+    found = list(sample(network, observed, sigma_0, run.sde, samples=m, steps=options.steps, reduce=reduction, **how))
+    return found, {name: run.unit(torch.stack([getattr(d, name) for d in found]).squeeze()) for name in names}
+
+
+def draw_part(run: Run) -> None:
+    """Draw from the posterior with the score network that was trained, and fine-tune it to N-Conffusion."""
+    options, data, score = run.options, run.data, scored(run)
+    run.figures |= {"samples": options.samples, "steps": options.steps, "miscoverage": float(data.miscoverage)}
     begin, clock = time.monotonic(), [0.0]
 
     def progress(done: int, total: int) -> None:
         clock[0] = clock[0] or time.monotonic()  # the first batch compiles
 
-    def draw(names: tuple[str, ...], **how: Any) -> tuple[list[Draws], dict[str, np.ndarray]]:
-        drawn = list(sample(network, observed, data.sigma_0, run.sde, samples=options.samples, reduce=reduction, **how))
-        return drawn, {name: run.unit(torch.stack([getattr(d, name) for d in drawn]).squeeze()) for name in names}
-
     names = ("mean", "lower", "upper", "naive_lower", "naive_upper", "held_out")
-    drawn, stack = draw(names, steps=options.steps, progress=progress)
+    found, stack = drawn(run, score, names, progress=progress)
     now = time.monotonic()
-    spread = torch.stack([d.deviation for d in drawn]).reshape(run.truth.shape).float().cpu().numpy()
+    spread = torch.stack([d.deviation for d in found]).reshape(run.truth.shape).float().cpu().numpy()
     deviation = spread / (data.limits[1] - data.limits[0])
-    fresh, estimates = stack["held_out"], [denoise(score, part, data.sigma_0) for part in observed.split(256)]
+    observed = torch.from_numpy(run.y)[:, None].to(run.device)
+    estimates = [denoise(score, part, data.sigma_0) for part in observed.split(256)]
     run.say("sampling", {
         "seconds": round(now - begin, 1), "seconds_after_the_first_batch": round(now - clock[0], 1),
         "samples": len(run.truth) * (options.samples + 1), "psnr_noisy": run.psnr(run.unit(run.y)),
         "psnr_denoiser": run.psnr(run.unit(torch.cat(estimates))), "psnr_mean": run.psnr(stack["mean"]),
-        **run.before_control(stack["lower"], stack["upper"]),
-        "coverage_of_fresh_draw": float(((fresh >= stack["lower"]) & (fresh <= stack["upper"])).mean()),
-        "exact_coverage": float(Fraction(options.samples + 1 - 2 * rank, options.samples + 1)),
+        **run.before_control(stack["lower"], stack["upper"]), **run.coverage(stack),
         "naive": run.before_control(stack["naive_lower"], stack["naive_upper"]),
     })  # fmt: skip
     ends = outward(stack["lower"], stack["upper"])
@@ -324,21 +351,23 @@ def draw_part(run: Run) -> None:
     run.keep("calibrated", lower=ends[0], upper=ends[1])
     run.keep("naive", naive_lower=naive[0], naive_upper=naive[1])
     run.keep("moments", mean=stack["mean"], deviation=deviation)
-    run.keep("fresh", fresh=fresh)
-    printed = {}
-    if options.printed_steps:
-        printed = draw(("lower", "upper", "held_out"), sampler="euler_maruyama", steps=options.printed_steps)[1]
-        run.say("printed", run.before_control(printed["lower"], printed["upper"]))
-        ends = outward(printed["lower"], printed["upper"])
-        run.keep("printed", printed_lower=ends[0], printed_upper=ends[1])
-    loss = quantile_loss(float(a))
-    two = run.fit("conffusion", conffusion(score.cpu()), run.pictures.tune, options.tune_seconds, 3e-4, loss)
+    run.keep("fresh", fresh=stack["held_out"])
+    loss, heads = quantile_loss(float(data.miscoverage)), conffusion(score.cpu())
+    two = run.fit("conffusion", heads, run.pictures.tune, options.tune_seconds, 3e-4, loss, warmup=20)
     lower, upper = (run.unit(head) for head in predict(two, run.y, data.sigma_0, batch=256))
     run.say("conffusion_band", run.before_control(lower, upper))
     run.save("conffusion", two, run.kept("conffusion"))
-    run.keep("fresh", fresh=fresh, conffusion_lower=lower)
-    last = {"printed_fresh": printed["held_out"]} if printed else {}
-    run.keep("conffusion", conffusion_upper=upper, **last)
+    run.keep("conffusion", conffusion_lower=lower, conffusion_upper=upper)
+
+
+def printed_part(run: Run) -> None:
+    """Bands of Algorithm 3 as printed, beside those of the sampler that is exact in the limit."""
+    names = ("lower", "upper", "held_out")
+    stack = drawn(run, scored(run), names, sampler="euler_maruyama")[1]
+    run.say("printed", {**run.before_control(stack["lower"], stack["upper"]), **run.coverage(stack)})
+    ends = outward(stack["lower"], stack["upper"])
+    run.keep("printed", printed_lower=ends[0], printed_upper=ends[1])
+    run.keep("printed-fresh", printed_fresh=stack["held_out"])
 
 
 def regressor_part(run: Run) -> None:
@@ -357,7 +386,7 @@ def regressor_part(run: Run) -> None:
     run.keep("dropout", dropout_deviation=deviation)
 
 
-PARTS = {"score": score_part, "draw": draw_part, "regressor": regressor_part}
+PARTS = {"score": score_part, "draw": draw_part, "printed": printed_part, "regressor": regressor_part}
 
 
 def collect(name: str, options: argparse.Namespace) -> None:
@@ -373,6 +402,8 @@ def collect(name: str, options: argparse.Namespace) -> None:
     figures: dict[str, Any] = {}
     for key, array in _returned(name, Path(options.out), figures):
         arrays[key] = array
+    each = covered(arrays["fresh"], arrays["lower"], arrays["upper"])
+    figures["sampling"]["coverage_error"] = float(each.std(ddof=1) / np.sqrt(len(each)))  # images are independent
     for key, array in arrays.items():
         np.save(folder / f"{key}.npy", array)
     np.savez(folder / "images.npz", **shown.numbers)
@@ -400,9 +431,6 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=64, help="of phantoms")
     parser.add_argument("--samples", type=int, default=128)
     parser.add_argument("--steps", type=int, default=None, help="of the sampler")
-    parser.add_argument(
-        "--printed-steps", type=int, help="draw: sample by Algorithm 3 as printed too, with these steps"
-    )
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--seconds", type=float, default=180, help="to train the score network or the regressor")
     parser.add_argument("--keep", default="/tmp/pixelbounds", help="folder on this machine where networks wait")

@@ -118,9 +118,9 @@ class Resample(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Resample: (b, c, h, w) -> (b, c, h / 2, w / 2) or (b, c, 2 h, 2 w)."""
-        if (
-            torch.compiler.is_compiling()
-        ):  # torch 2.11 compiles an autograd.Function of a module to one without gradient
+        if not torch.is_grad_enabled():
+            return double(x) if self.up else halve(x)
+        if torch.compiler.is_compiling():  # torch 2.11 compiles an autograd.Function to one without gradient, silently
             return _doubled(x) if self.up else halve(x)
         return _Double.apply(x) if self.up else _Halve.apply(x)
 

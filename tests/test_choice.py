@@ -1,6 +1,7 @@
 """The default grouping is chosen on the fitting images, and is the shorter one on others."""
 
 import numpy as np
+import pytest
 
 import pixelbounds as pb
 from pixelbounds.choice import shortest
@@ -46,3 +47,19 @@ def test_with_few_images_the_first_candidate_is_taken(rng):
     pairs = Pairs(truth, band, pb.families.additive, (0.0, 1.0))
     fits = [lambda p, i, r: Single(), lambda p, i, r: 1 / 0]
     assert shortest(pairs, np.arange(3), rng, 0.1, fits) is fits[0]
+
+
+@pytest.mark.parametrize("units", [50, 60, 70])
+def test_units_hardly_enough_to_certify_all_certify(rng, units):
+    """Below 1.5 times the least (47 at 5%), frontier is rcps: a scan certifies more than it teaches."""
+    truth, band = heteroscedastic(units, rng, size=8)
+    ours, plain = (pb.calibrate(truth, band, method=method, risk_level=0.05, seed=3) for method in ("frontier", "rcps"))
+    assert ours.record.fitting == 0
+    np.testing.assert_array_equal(ours.widening, plain.widening)
+
+
+def test_units_that_suffice_fit_and_so_do_groups_that_are_asked_for(rng):
+    truth, band = heteroscedastic(71, rng, size=8)
+    assert pb.calibrate(truth, band, risk_level=0.05).record.fitting == 6
+    some = band.map(lambda x: x[:60])
+    assert pb.calibrate(truth[:60], some, risk_level=0.05, groups="band").record.fitting == 3

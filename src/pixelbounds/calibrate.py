@@ -74,7 +74,8 @@ def calibrate(
     truth          true images, (n, *pixels), within the limits
     band           their band, of the same shape; images of different sizes are lists, of truths and of bands, and
                    each counts the same
-    method         "frontier" (shortest), "krcps" (the paper's), "rcps" (one widening for all pixels)
+    method         "frontier" (shortest; like rcps where units are hardly enough to certify), "krcps" (the paper's),
+                   "rcps" (one widening for all pixels)
     confidence     name of a function of `pixelbounds.confidence`, or a function (losses, failure_prob) -> bound
     groups         frontier: "learned", "band", by default the shorter of the two on the fitting images ("learned"
                    where features or k are given); krcps: "loss" (default), "squared" or "otsu"; both also take a
@@ -120,8 +121,9 @@ def calibrate(
     if direction is not None and method != "krcps":
         raise ValueError(f"direction belongs to method='krcps', not to {method!r}; leave it out")
     count = int(unit_of.max()) + 1
-    fits = fitting_units(n_opt, method, count, least_units(risk_level, failure_prob, bound))
-    if method == "frontier" and groups is None and k is None and features is None:
+    asked = groups is not None or k is not None or features is not None
+    fits = fitting_units(n_opt, method, count, least_units(risk_level, failure_prob, bound), asked)
+    if method == "frontier" and not asked:
         groups = groups_for(fits)
     fit_path: dict[str, FitPath] = {
         "rcps": lambda fit, every: rcps(fit),
@@ -234,7 +236,9 @@ def frontier(
     groups: Any = None,
     k: int | None = None,
 ) -> tuple[Grouping, Path]:
-    """The path of shortest intervals on the fitting images."""
+    """The path of shortest intervals on the fitting images; one group where none fit."""
+    if not len(images):
+        return rcps(pairs)
     if groups is None and k is None and pairs.features is None:
         named = [partial(_fit_named, "band"), partial(_fit_named, "learned")]
         grouping = shortest(pairs, images, rng, risk_level, named)(pairs, images, rng)

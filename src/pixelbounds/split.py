@@ -30,15 +30,18 @@ def unit_numbers(units: Any, n: int) -> Array:
     return np.unique(labels.astype(str), return_inverse=True)[1]
 
 
-def fitting_units(n_opt: int | None, method: str, units: int, least: int) -> int:
+def fitting_units(n_opt: int | None, method: str, units: int, least: int, asked: bool = False) -> int:
     """How many units fit: none for rcps, a quarter but at most 128 for krcps, an eighth but at most 96 for frontier.
 
     Where units are hardly more than the `least` that certify at all, each of them certifies more than it teaches: at
-    most a quarter of what is beyond the least fits.
+    most a quarter of what is beyond the least fits, and of fewer than 1.5 times the least none does for the frontier,
+    which then has one group, unless groups were `asked` for.
     """
     if n_opt is None:
         usual = {"rcps": 0, "krcps": min(128, -(-units // 4)), "frontier": min(96, -(-units // 8))}[method]
-        return usual if method == "rcps" else max(1, min(usual, (units - least) // 4))
+        if method == "rcps" or (method == "frontier" and not asked and 2 * units < 3 * least):
+            return 0
+        return max(1, min(usual, (units - least) // 4))
     n_opt = check_count(n_opt, "n_opt", least=0 if method == "rcps" else 1)
     if n_opt >= units:
         raise ValueError(

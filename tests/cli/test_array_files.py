@@ -311,7 +311,7 @@ def test_a_plan_says_what_is_needed():
     assert 0 < rows["betting"]["slack"][0] < rows["hoeffding_bentkus"]["slack"][0] < rows["hoeffding"]["slack"][0]
     result = call("plan", "--risk-level", 0.05)
     assert result.exit_code == 0
-    assert "needs at least 48 images" in flat(result.stdout)
+    assert "needs at least 47 images" in flat(result.stdout)
 
 
 def test_what_a_plan_promises_can_be_calibrated(tmp_path):

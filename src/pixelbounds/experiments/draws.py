@@ -15,9 +15,11 @@ import numpy as np
 
 from ..arrays import Array
 from ..calibrate import frontier, groups_for
+from ..confidence import least_images
 from ..families import family_named
 from ..groups import fit_band_groups
 from ..pairs import Pairs
+from ..split import fitting_units
 from .fitting import (
     Fitted,
     Method,
@@ -186,7 +188,10 @@ def _oracle(draw: Draw) -> Iterator[Record]:
 
 
 def _scans(draw: Draw) -> Iterator[Record]:
-    """Rows in which the unit is the scan: one loss per scan, and no scan is both fitted on and certified with."""
+    """Rows in which the unit is the scan: one loss per scan, and no scan is both fitted on and certified with.
+
+    As many scans fit as `calibrate` takes unless told.
+    """
     settings, task = draw.plan.scans, draw.plan.task
     if settings is None:
         raise ValueError(f"{draw.plan.name} has no section [scans]")
@@ -194,11 +199,13 @@ def _scans(draw: Draw) -> Iterator[Record]:
     unit, new_unit = (np.unique(draw.material.unit[images], return_inverse=True)[1] for images in (first, last))
     fresh = draw.fresh(last)
     for level in settings.risk_levels:
-        plain = krcps_method({"k": 8, "d_opt": "all"}, draw.plan.krcps.gamma_values)
+        least = least_images(level, task.failure_prob)
+        fits = {name: fitting_units(None, name, int(unit.max()) + 1, least) for name in ("rcps", "krcps", "frontier")}
         methods: dict[str, tuple[int, Method | None]] = {
-            "rcps": (0, None), "krcps_plain": (settings.n_opt, plain),
-            "frontier": (settings.n_opt, partial(frontier, groups=groups_for(settings.n_opt))),
-        }  # fmt: skip
+            "rcps": (fits["rcps"], None),
+            "krcps_plain": (fits["krcps"], krcps_method({"k": 8, "d_opt": "all"}, draw.plan.krcps.gamma_values)),
+            "frontier": (fits["frontier"], partial(frontier, groups=groups_for(fits["frontier"]))),
+        }
         for name, (n_opt, method) in methods.items():
             fitted = fit(split(cal, n_opt, draw.seed, unit), method, level)
             for bound in BOUNDS:

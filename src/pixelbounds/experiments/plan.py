@@ -71,7 +71,6 @@ class Scans(_Section):
     """[scans]: rows in which the unit is the scan; few scans may need a higher risk level."""
 
     risk_levels: list[float] = Field(min_length=1)
-    n_opt: int = Field(gt=0)
 
 
 class Curves(_Section):
@@ -199,7 +198,7 @@ def toy(plan: Plan) -> Plan:
         draws=few,
         krcps={"n_opt": [6, 8], "d_opt": [20, "all"], "k": [2, 4], "gammas": (0.3, 0.7, 3)},
         frontier={"n_opt": 6},
-        scans=None if plan.scans is None else {"risk_levels": [0.4], "n_opt": 2},
+        scans=None if plan.scans is None else {"risk_levels": [0.4]},
         curves={"calibration": [22, 28], "k": [2, 4], "n_opt": [6, 8], "learned_k": [4], "draws": 1},
         data={"size": 16, "train": 24, "tune": 8, "held_out": 40},
         network={**plan.network, "name": "tiny", "base": 4, "multipliers": [1, 2], "blocks": 1, "attention": []},

@@ -38,7 +38,16 @@ class Summary:
     @property
     def deviation(self) -> float:
         """Of the mean length over the draws."""
-        return float(self.length.std(ddof=1)) if len(self.length) > 1 else 0.0
+        return _deviation(self.length)
+
+    @property
+    def risk_deviation(self) -> float:
+        """Of the risk on the validation images over the draws."""
+        return _deviation(self.risk)
+
+
+def _deviation(values: Array) -> float:
+    return float(values.std(ddof=1)) if len(values) > 1 else 0.0
 
 
 @dataclass(frozen=True)

@@ -238,7 +238,7 @@ def _sites(study: Study) -> Sites:
         units = int(parts[-1].max()) + 1
     asked = study.settings
     least = least_units(asked["risk_level"], asked["failure_prob"], bound_named(asked["confidence"]))
-    fit = fitting_units(asked["n_opt"], asked["method"], units, least)
+    fit = fitting_units(asked["n_opt"], asked["method"], units, least, asked["groups"] is not None)
     split = split_units(np.concatenate(parts), fit, np.random.default_rng(study.settings["seed"]))
     low, high = study.sites[0].text["limits"]
     limits = (-inf if low is None else low, inf if high is None else high)

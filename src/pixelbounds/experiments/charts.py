@@ -127,13 +127,19 @@ def risks(results: dict[str, Any], folder: Path) -> list[Path]:
 
 
 def lengths(results: dict[str, Any], folder: Path) -> list[Path]:
-    """Mean length of every row with its deviation over the draws, and the limit."""
+    """Mean length of every row with its deviation over the draws, and the limit; rows far off are arrows."""
     found = _shown(results)
+    means = np.array([s.length.mean() for s in found])
+    far = 1.6 * float(np.median(means))
     limit = next((s.length.mean() for s in found if s.row.procedure == "oracle"), None)
     with style() as plt:
         figure, axes = plt.subplots(figsize=(WIDTH, 0.5 + 0.19 * len(found)))
         for y, s in enumerate(found):
             marked = s.row.key in (REFERENCE, SHORTEST)
+            if means[y] > far:
+                axes.plot(far, y, ">", color=_colour(s.row), markeredgecolor=BLACK, markeredgewidth=0.3)
+                axes.annotate(f"{means[y]:.2f}", (far, y), (-6, 0), textcoords="offset points", ha="right", va="center")
+                continue
             axes.errorbar(
                 s.length.mean(), y, xerr=s.deviation, fmt="D" if marked else "o", color=_colour(s.row), capsize=2,
                 markeredgecolor=BLACK, markeredgewidth=0.8 if marked else 0.3, ecolor=BLACK, elinewidth=0.7,

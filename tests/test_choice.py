@@ -38,15 +38,15 @@ def test_of_about_equal_candidates_the_first_is_taken(rng):
     pairs = Pairs(truth, band, pb.families.additive, (0.0, 1.0))
     fine = [lambda p, i, r, w=w: fit_band_groups(p, i, width=w, room=1) for w in (8, 9)]
     for fits in (fine, fine[::-1]):
-        assert shortest(pairs, np.arange(80), rng, 0.1, fits) is fits[0]
-    assert shortest(pairs, np.arange(80), rng, 0.1, [lambda p, i, r: Single(), *fine]) is fine[0]
+        assert shortest(pairs, np.arange(80), rng, 0.1, fits, np.arange(80)) is fits[0]
+    assert shortest(pairs, np.arange(80), rng, 0.1, [lambda p, i, r: Single(), *fine], np.arange(80)) is fine[0]
 
 
 def test_with_few_images_the_first_candidate_is_taken(rng):
     truth, band = heteroscedastic(3, rng, size=8)
     pairs = Pairs(truth, band, pb.families.additive, (0.0, 1.0))
     fits = [lambda p, i, r: Single(), lambda p, i, r: 1 / 0]
-    assert shortest(pairs, np.arange(3), rng, 0.1, fits) is fits[0]
+    assert shortest(pairs, np.arange(3), rng, 0.1, fits, np.arange(3)) is fits[0]
 
 
 @pytest.mark.parametrize("units", [50, 60, 70])
@@ -63,3 +63,17 @@ def test_units_that_suffice_fit_and_so_do_groups_that_are_asked_for(rng):
     assert pb.calibrate(truth, band, risk_level=0.05).record.fitting == 6
     some = band.map(lambda x: x[:60])
     assert pb.calibrate(truth[:60], some, risk_level=0.05, groups="band").record.fitting == 3
+
+
+def test_halves_of_the_choice_never_cut_a_unit(rng):
+    truth, band = heteroscedastic(24, rng, size=8)
+    pairs, unit_of, seen = Pairs(truth, band, pb.families.additive, (0.0, 1.0)), np.arange(24) // 4, []
+
+    def fit(pairs, images, rng):
+        seen.append(images)
+        return Single()
+
+    shortest(pairs, np.arange(24), rng, 0.1, [fit, fit], unit_of)
+    for images in seen:
+        assert len(images) == 12
+        assert set(unit_of[images]).isdisjoint(np.delete(unit_of, images))

@@ -125,14 +125,16 @@ def calibrate(
     fits = fitting_units(n_opt, method, count, least_units(risk_level, failure_prob, bound), asked)
     if method == "frontier" and not asked:
         groups = groups_for(fits)
+    split = split_units(unit_of, fits, rng)
     fit_path: dict[str, FitPath] = {
         "rcps": lambda fit, every: rcps(fit),
         "krcps": partial(
             krcps, rng=rng, risk_level=risk_level, groups=groups, k=k, d_opt=d_opt, direction=direction, gammas=gammas
         ),
-        "frontier": partial(frontier, rng=rng, risk_level=risk_level, groups=groups, k=k),
+        "frontier": partial(
+            frontier, rng=rng, risk_level=risk_level, groups=groups, k=k, unit_of=unit_of[split.fitting]
+        ),
     }
-    split = split_units(unit_of, fits, rng)
     _check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))
     return calibrate_archive(
         pairs, split, fit_path[method], bound, risk_level=risk_level, failure_prob=failure_prob, method=method,
@@ -235,13 +237,15 @@ def frontier(
     *,
     groups: Any = None,
     k: int | None = None,
+    unit_of: Array | None = None,
 ) -> tuple[Grouping, Path]:
-    """The path of shortest intervals on the fitting images; one group where none fit."""
+    """The path of shortest intervals on the fitting images, each its own unit unless told; one group where none fit."""
     if not len(images):
         return rcps(pairs)
     if groups is None and k is None and pairs.features is None:
         named = [partial(_fit_named, "band"), partial(_fit_named, "learned")]
-        grouping = shortest(pairs, images, rng, risk_level, named)(pairs, images, rng)
+        own = images if unit_of is None else unit_of
+        grouping = shortest(pairs, images, rng, risk_level, named, own)(pairs, images, rng)
     else:
         grouping = _grouping("learned" if groups is None else groups, pairs, images, rng, k)
     return grouping, frontier_of(pairs, images, grouping, risk_level)

@@ -151,12 +151,15 @@ def test_every_row_of_the_table_is_computed(plan, material):
         assert 0 < r["length"] <= 1
     oracle = {r["row"].split("/")[1]: r for r in records if r.get("row", "").endswith("/none")}
     assert oracle["oracle"]["risk"] <= plan.task.risk_level
+    assert oracle["oracle"]["length"] <= oracle["oracle_cut"]["length"]
+    few = {r["row"]: r for r in records if r.get("row", "").endswith("/scan 0.2")}  # too few scans to fit on any
+    assert few["calibrated/frontier/betting/scan 0.2"]["length"] == few["calibrated/rcps/betting/scan 0.2"]["length"]
 
 
 def test_rows_without_their_arrays_are_left_out(plan, material):
     few = load_material({name: material[name] for name in ("truth", "lower", "upper")})
     groups = {group for _, group in schedule(plan, few)}
-    assert groups == {"calibrated", "frontier", "featured", "oracle", "sweep"}
+    assert groups == {"calibrated", "frontier", "featured", "by_calibration", "by_groups"}
     assert compute(plan, few, 0, "featured") == []
 
 

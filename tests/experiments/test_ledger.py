@@ -1,7 +1,5 @@
 """A finished draw is never computed twice, an interrupted run goes on, and other configurations are told apart."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -108,15 +106,16 @@ def test_a_damaged_part_is_computed_again_and_fresh_computes_all(plan, small, co
     assert calls == schedule(one, small)
 
 
-def test_draws_of_another_commit_are_mentioned(plan, small, computed, tmp_path):
-    one = plan.changed(draws={"count": 1})
+def test_draws_of_other_code_are_computed_again(plan, small, computed, tmp_path, monkeypatch):
+    one, said, (calls, _) = plan.changed(draws={"count": 1}), [], computed
     run(one, small, tmp_path)
-    part = next(tmp_path.glob("draws-*/000-qr.json"))
-    part.write_text(json.dumps({**json.loads(part.read_text()), "made": {"commit": "abc1234", "versions": {}}}))
-    said = []
-    found = load_results(run(one, small, tmp_path, tell=said.append))
-    assert any("abc1234" in line and "--fresh" in line for line in said)
-    assert "abc1234" in found["made"]["commits"]
+    finished = len(calls)
+    run(one, small, tmp_path)
+    assert len(calls) == finished
+    monkeypatch.setattr(ledger, "source_digest", lambda: "other code")
+    run(one, small, tmp_path, tell=said.append)
+    assert len(calls) == 2 * finished
+    assert any("versions have draws" in line for line in said)
 
 
 def test_results_say_how_they_were_made(plan, small, tmp_path):

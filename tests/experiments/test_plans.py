@@ -35,14 +35,16 @@ def test_real_images_are_not_shown(name):
 
 def test_a_fingerprint_tells_configurations_and_materials_apart_but_not_numbers_of_draws():
     plan = load_plan("ct64")
-    assert plan.fingerprint("a") == plan.changed(draws={"count": 3}).fingerprint("a")
+    mine = plan.fingerprint("a", "code")
+    assert mine == plan.changed(draws={"count": 3}).fingerprint("a", "code")
     others = [
-        plan.fingerprint("b"),
-        plan.changed(task={"risk_level": 0.06}).fingerprint("a"),
-        plan.changed(draws={"seed": 1}).fingerprint("a"),
-        plan.changed(krcps={"k": [4, 8]}).fingerprint("a"),
+        plan.fingerprint("b", "code"),
+        plan.fingerprint("a", "other code"),
+        plan.changed(task={"risk_level": 0.06}).fingerprint("a", "code"),
+        plan.changed(draws={"seed": 1}).fingerprint("a", "code"),
+        plan.changed(krcps={"k": [4, 8]}).fingerprint("a", "code"),
     ]
-    assert len({plan.fingerprint("a"), *others}) == 5
+    assert len({mine, *others}) == 6
 
 
 def test_mistakes_are_named(tmp_path):

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy import stats
 from typer.testing import CliRunner
 
 from pixelbounds.cli import app
@@ -18,8 +19,8 @@ CELLS = [{"n_opt": n, "d_opt": "all", "k": k} for n in (128, 256) for k in (4, 8
 
 
 def record(draw, row, length, risk=0.04, **more):
-    return {"draw": draw, "row": row, "length": length, "risk": risk, "fresh": 0.9, "certified": True, "certifying": 9,
-            "groups": "1 single", "seconds": 0.5, **more}  # fmt: skip
+    return {"draw": draw, "row": row, "length": length, "risk": risk, "fresh": 0.9, "certified": True, "moved": True,
+            "certifying": 9, "groups": "1 single", "seconds": 0.5, **more}  # fmt: skip
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def made():
     configuration = load_plan("ct64").model_dump(mode="json")
     material = {"digest": "0" * 64, "images": 768, "units": 72, "pixels": [64, 64], "arrays": [], "figures": {}}
     return {
-        "format": 1, "experiment": "ct64", "configuration": configuration, "seed": 0, "material": material,
+        "format": 2, "experiment": "ct64", "configuration": configuration, "seed": 0, "material": material,
         "made": {"commits": ["abc"], "versions": {"numpy": ["2"]}}, "machine": {"cpu": "x", "cores": 2},
         "records": records, "curves": [],
     }  # fmt: skip
@@ -65,14 +66,18 @@ def test_draws_above_counts_risks_beyond_the_level_only(made):
 
 
 def test_paired_differences_are_relative_to_the_papers_row(made):
-    found = {d.row.key: d for d in differences(summaries(made))}
+    found = {d.row.key: d for d in differences(made)}
     ours = found["calibrated/frontier/betting"]
     assert ours.value == pytest.approx(-0.2)
     assert ours.low == pytest.approx(-0.2)  # the same in every draw
     assert ours.high == pytest.approx(-0.2)
     assert (ours.shorter, ours.draws) == (10, 10)
     chosen = found["calibrated/krcps_chosen/hoeffding_bentkus"]
-    assert 0 < chosen.low < chosen.value < chosen.high < 0.06
+    base = 0.2 + 0.001 * np.arange(10)
+    spread = np.std(0.01 - chosen.value * base, ddof=1) / base.mean()
+    half = stats.t.ppf(0.975, 9) * spread * np.sqrt(1 / 10 + 128 / 512)  # draws overlap
+    np.testing.assert_allclose([chosen.low, chosen.high], chosen.value + half * np.array([-1, 1]))
+    assert chosen.value == pytest.approx(0.01 / base.mean())
     assert "calibrated/krcps_best/hoeffding_bentkus" not in found
 
 
@@ -94,6 +99,7 @@ def test_the_page_states_gain_control_and_limit(made, tmp_path):
     text = write_page([tmp_path], tmp_path / "docs" / "results.md").read_text()
     assert "**Frontier with betting is 20.0% shorter than the best K-RCPS with Hoeffding-Bentkus**" in text
     assert "in 90% of the draws" in text
+    assert "at least 14% shorter: met; at least 90% of the draws with their risk controlled: met" in text
     assert "would give 0.1595 (-2.5%)" in text
     assert "33.3% above that limit" in text
     for reason in load_plan("ct64").differences.values():
@@ -104,6 +110,23 @@ def test_the_page_states_gain_control_and_limit(made, tmp_path):
     assert (tmp_path / "again.md").read_text() == text
     with pytest.raises(ValueError, match="no results"):
         write_page([], tmp_path / "none.md")
+
+
+def test_a_missed_target_needs_a_word_on_what_was_tried(made, tmp_path):
+    made["configuration"]["target"]["shorter"] = 0.25
+    (tmp_path / "results.json").write_text(json.dumps(made))
+    with pytest.raises(ValueError, match="say in its notes what was tried"):
+        write_page([tmp_path], tmp_path / "page.md")
+    made["configuration"]["notes"] = ["We tried everything."]
+    (tmp_path / "results.json").write_text(json.dumps(made))
+    text = write_page([tmp_path], tmp_path / "page.md").read_text()
+    assert "at least 25% shorter: missed" in text
+    assert "- We tried everything." in text
+
+
+def test_rows_that_widened_nothing_say_so(made):
+    made["records"] += [record(draw, "conffusion/rcps/betting", 0.3, moved=False) for draw in range(10)]
+    assert "0.3000 ± 0.0000 (nothing to widen)" in markdown(made)
 
 
 def test_figures_are_drawn_from_results_and_material(plan, material, tmp_path):

@@ -11,7 +11,7 @@ import typer
 from .contract import Outcome, command, progress, tell
 
 _HELP = "Reproduce the paper's table and figures, with ours beside them."
-_KEPT = "finished draws are kept: run the same command to go on"
+_KEPT = "finished draws are kept: run the same command to go on, without --fresh"
 
 
 def register(app: typer.Typer) -> None:

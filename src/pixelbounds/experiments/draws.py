@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..confidence import least_images
 from ..families import family_named
 from ..groups import fit_band_groups
 from ..pairs import Pairs
-from ..split import fitting_units
+from ..split import fitting_units, unit_numbers
 from .fitting import (
     Fitted,
     Method,
@@ -100,12 +101,21 @@ class Draw:
         return {
             "row": row,
             **measure(held_out, fitted.grouping, outcome.widening, fresh),
-            "certified": outcome.widening is not None,
-            "certifying": outcome.certifying,
-            "groups": fitted.groups,
-            "seconds": outcome.seconds,
+            **described(fitted, outcome),
             **more,
         }
+
+
+def described(fitted: Fitted, outcome: Outcome) -> Record:
+    """What a record says of a calibration; nothing moved where the band suffices as it is."""
+    start = fitted.split.pairs.family.start
+    return {
+        "certified": outcome.widening is not None,
+        "moved": outcome.widening is None or bool((outcome.widening > start).any()),
+        "certifying": outcome.certifying,
+        "groups": fitted.groups,
+        "seconds": outcome.seconds,
+    }
 
 
 # ---------------------------------------------------------------- groups of rows
@@ -138,28 +148,45 @@ def _grid(band: str, draw: Draw) -> Iterator[Record]:
         yield known | {"row": f"{band}/krcps_chosen/{bound}", "seconds": known["seconds"] + seconds}
 
 
+def fit_frontier(pairs: Pairs, n_opt: int, seed: int, risk_level: float, unit_of: Array | None = None) -> Fitted:
+    """The frontier as `calibrate` fits it unless told."""
+    parts = split(pairs, n_opt, seed, unit_of)
+    own = None if unit_of is None else unit_of[parts.fitting]
+    return fit(parts, partial(frontier, groups=groups_for(n_opt), unit_of=own), risk_level)
+
+
 def _frontier(draw: Draw) -> Iterator[Record]:
-    """The frontier with every bound, with fewer calibration images, and cut by the validation images."""
-    task, plan = draw.plan.task, draw.plan
+    """The frontier with every bound, and what cannot be had: cut by the validation images, and fitted on them too."""
+    level = draw.plan.task.risk_level
     cal, val = (draw.pairs("calibrated", images) for images in draw.images)
-    fitted = fit(split(cal, plan.frontier.n_opt, draw.seed), frontier, task.risk_level)
+    fitted = fit_frontier(cal, draw.plan.frontier.n_opt, draw.seed, level)
     for bound in ALL_BOUNDS:
         yield draw.record(f"calibrated/frontier/{bound}", fitted, draw.certified(fitted, bound), val)
-        for count in plan.curves.calibration:
-            certifying = count - plan.frontier.n_opt
-            if not 0 < certifying <= len(fitted.split.order):
-                continue
-            outcome = certify(fitted, bound, task.risk_level, task.failure_prob, certifying)
+    limit = Outcome(cut(val, fitted.grouping, fitted.path, level), 0, fitted.seconds)
+    found = draw.record("calibrated/oracle_cut/none", fitted, limit, val)
+    yield found
+    every, best = np.arange(len(val)), found | {"row": "calibrated/oracle/none"}
+    parts = Split(val, every, np.ones(len(val), bool), every, draw.seed)
+    for groups in (fitted.grouping, "band", "learned"):  # the shortest of all that was tried
+        other = fit(parts, partial(frontier, groups=groups), level)
+        limit = Outcome(cut(val, other.grouping, other.path, level), 0, other.seconds)
+        best = min(best, draw.record(best["row"], other, limit, val), key=lambda record: float(record["length"]))
+    yield best
+
+
+def _by_calibration(draw: Draw) -> Iterator[Record]:
+    """What a bound costs: mean length with fewer calibration images, of which as many fit as `calibrate` takes."""
+    task, val = draw.plan.task, draw.pairs("calibrated", draw.images[1])
+    shuffled = np.random.default_rng(draw.seed).permutation(draw.images[0])
+    for count in draw.plan.curves.calibration:
+        cal = draw.pairs("calibrated", np.sort(shuffled[:count]))
+        n_opt = fitting_units(None, "frontier", count, least_images(task.risk_level, task.failure_prob))
+        fitted = fit_frontier(cal, n_opt, draw.seed, task.risk_level)
+        for bound in ALL_BOUNDS:
+            outcome = draw.certified(fitted, bound)
             point = measure(val, fitted.grouping, outcome.widening)
-            yield {
-                "curve": "calibration",
-                "bound": bound,
-                "x": count,
-                "certified": outcome.widening is not None,
-                **point,
-            }
-    limit = Outcome(cut(val, fitted.grouping, fitted.path, task.risk_level), 0, fitted.seconds)
-    yield draw.record("calibrated/oracle_cut/none", fitted, limit, val)
+            certified = outcome.widening is not None
+            yield {"curve": "calibration", "bound": bound, "x": count, "certified": certified, **point}
 
 
 def _featured(band: str, draw: Draw) -> Iterator[Record]:
@@ -174,17 +201,8 @@ def _featured(band: str, draw: Draw) -> Iterator[Record]:
 def _frontier_alone(band: str, draw: Draw) -> Iterator[Record]:
     """The frontier on another band."""
     cal, val = (draw.pairs(band, images) for images in draw.images)
-    fitted = fit(split(cal, draw.plan.frontier.n_opt, draw.seed), frontier, draw.plan.task.risk_level)
+    fitted = fit_frontier(cal, draw.plan.frontier.n_opt, draw.seed, draw.plan.task.risk_level)
     yield draw.record(f"{band}/frontier/betting", fitted, draw.certified(fitted, "betting"), val)
-
-
-def _oracle(draw: Draw) -> Iterator[Record]:
-    """Fitted and cut on the validation images, at risk epsilon: what cannot be had."""
-    level, val = draw.plan.task.risk_level, draw.pairs("calibrated", draw.images[1])
-    every = np.arange(len(val))
-    fitted = fit(Split(val, every, np.ones(len(val), bool), every, draw.seed), frontier, level)
-    limit = Outcome(cut(val, fitted.grouping, fitted.path, level), 0, fitted.seconds)
-    yield draw.record("calibrated/oracle/none", fitted, limit, val)
 
 
 def _scans(draw: Draw) -> Iterator[Record]:
@@ -196,31 +214,27 @@ def _scans(draw: Draw) -> Iterator[Record]:
     if settings is None:
         raise ValueError(f"{draw.plan.name} has no section [scans]")
     (cal, val), (first, last) = (draw.pairs("calibrated", images) for images in draw.scans), draw.scans
-    unit, new_unit = (np.unique(draw.material.unit[images], return_inverse=True)[1] for images in (first, last))
-    fresh = draw.fresh(last)
-    for level in settings.risk_levels:
-        least = least_images(level, task.failure_prob)
-        fits = {name: fitting_units(None, name, int(unit.max()) + 1, least) for name in ("rcps", "krcps", "frontier")}
-        methods: dict[str, tuple[int, Method | None]] = {
-            "rcps": (fits["rcps"], None),
-            "krcps_plain": (fits["krcps"], krcps_method({"k": 8, "d_opt": "all"}, draw.plan.krcps.gamma_values)),
-            "frontier": (fits["frontier"], partial(frontier, groups=groups_for(fits["frontier"]))),
+    unit, new_unit = (unit_numbers(draw.material.unit[images], len(images)) for images in (first, last))
+    fresh, count, gammas = draw.fresh(last), int(unit.max()) + 1, draw.plan.krcps.gamma_values
+    for level, bound in product(settings.risk_levels, BOUNDS):
+        least = least_images(level, task.failure_prob, confidence=bound)
+        n_opt = {name: fitting_units(None, name, count, least) for name in ("krcps", "frontier")}
+        plain = krcps_method({"k": 8, "d_opt": "all"}, gammas)
+        rows = {
+            "rcps": fit(split(cal, 0, draw.seed, unit), None, level),
+            "krcps_plain": fit(split(cal, n_opt["krcps"], draw.seed, unit), plain, level),
+            "frontier": fit_frontier(cal, n_opt["frontier"], draw.seed, level, unit),
         }
-        for name, (n_opt, method) in methods.items():
-            fitted = fit(split(cal, n_opt, draw.seed, unit), method, level)
-            for bound in BOUNDS:
-                outcome = certify(fitted, bound, level, task.failure_prob)
-                yield {
-                    "row": f"calibrated/{name}/{bound}/scan {level:g}",
-                    **measure(val, fitted.grouping, outcome.widening, fresh, new_unit),
-                    "certified": outcome.widening is not None,
-                    "certifying": outcome.certifying,
-                    "groups": fitted.groups,
-                    "seconds": outcome.seconds,
-                }
+        for name, fitted in rows.items():
+            outcome = certify(fitted, bound, level, task.failure_prob)
+            yield {
+                "row": f"calibrated/{name}/{bound}/scan {level:g}",
+                **measure(val, fitted.grouping, outcome.widening, fresh, new_unit),
+                **described(fitted, outcome),
+            }
 
 
-def _sweep(draw: Draw) -> Iterator[Record]:
+def _by_groups(draw: Draw) -> Iterator[Record]:
     """Mean length against K and n_opt."""
     curves, task = draw.plan.curves, draw.plan.task
     gammas = draw.plan.krcps.gamma_values
@@ -239,8 +253,9 @@ def _sweep(draw: Draw) -> Iterator[Record]:
             fitted = fit(parts, method, task.risk_level)
             for bound in bounds:
                 outcome = draw.certified(fitted, bound)
-                point = measure(val, fitted.grouping, outcome.widening)
-                yield {"curve": "groups", "method": name, "bound": bound, "k": k, "n_opt": n_opt, **point}
+                point = {"k": k, "n_opt": n_opt, "groups": fitted.groups, "certified": outcome.widening is not None}
+                length = measure(val, fitted.grouping, outcome.widening)
+                yield {"curve": "groups", "method": name, "bound": bound, **point, **length}
 
 
 GROUPS: dict[str, tuple[str, Callable[[Draw], Iterator[Record]]]] = {  # the band that a group needs, its rows
@@ -250,9 +265,9 @@ GROUPS: dict[str, tuple[str, Callable[[Draw], Iterator[Record]]]] = {  # the ban
     "featured": ("calibrated", partial(_featured, "calibrated")),
     "narrow": ("narrow", partial(_frontier_alone, "narrow")),
     "printed_frontier": ("printed", partial(_frontier_alone, "printed")),
-    "oracle": ("calibrated", _oracle),
     "scans": ("calibrated", _scans),
-    "sweep": ("calibrated", _sweep),
+    "by_calibration": ("calibrated", _by_calibration),
+    "by_groups": ("calibrated", _by_groups),
 }
 
 
@@ -261,7 +276,7 @@ def schedule(plan: Plan, material: Material) -> list[tuple[int, str]]:
     out = []
     for draw in range(plan.draws.count):
         for group, (band, _) in GROUPS.items():
-            idle = group == "sweep" and draw >= plan.curves.draws
+            idle = group in ("by_calibration", "by_groups") and draw >= plan.curves.draws
             idle |= group == "scans" and (plan.scans is None or not material.has_units)
             if not idle and not material.missing(band):
                 out.append((draw, group))

@@ -20,11 +20,13 @@ from ..arrays import Array, outward
 from ..calibrate import krcps, rcps
 from ..calibration import widen_block
 from ..certify import Certificate, Task, certify_l01, loss_table
+from ..choice import knot_at_risk
 from ..confidence import bound_named, rejects
 from ..groups import Grouping, by_loss
 from ..groups.contract import State
 from ..pairs import Block, Pairs
 from ..paths import Path
+from ..split import split_units
 from ..tables import Table
 
 Method = Callable[[Pairs, Array, np.random.Generator, float], tuple[Grouping, Path]]
@@ -43,8 +45,9 @@ class Split:
 
     @cached_property
     def taught(self) -> Pairs:
-        """The fitting images alone."""
-        return self.pairs.take(np.flatnonzero(self.fitting))
+        """The fitting images alone; where none fit, all of them, of which a method is told to look at none."""
+        images = np.flatnonzero(self.fitting)
+        return self.pairs.take(images) if len(images) else self.pairs
 
     def generator(self) -> np.random.Generator:
         """As `calibrate` has it after its split."""
@@ -118,10 +121,8 @@ class Outcome:
 def split(pairs: Pairs, n_opt: int, seed: int, unit_of: Array | None = None) -> Split:
     """Fitting and certifying images, as `calibrate` takes them."""
     unit_of = np.arange(len(pairs)) if unit_of is None else unit_of
-    shuffled = np.random.default_rng(seed).permutation(int(unit_of.max()) + 1)
-    if n_opt >= len(shuffled):
-        raise ValueError(f"n_opt is {n_opt}, but there are {len(shuffled)} images (units); some must certify")
-    return Split(pairs, unit_of, np.isin(unit_of, shuffled[:n_opt]), shuffled[n_opt:], seed)
+    found = split_units(unit_of, n_opt, np.random.default_rng(seed))
+    return Split(pairs, unit_of, found.fitting, found.order, seed)
 
 
 def fit(parts: Split, method: Method | None, risk_level: float) -> Fitted:
@@ -130,7 +131,8 @@ def fit(parts: Split, method: Method | None, risk_level: float) -> Fitted:
     if method is None:
         grouping, path = rcps(parts.pairs)
     else:
-        grouping, path = method(parts.taught, np.arange(len(parts.taught)), parts.generator(), risk_level)
+        images = np.arange(int(parts.fitting.sum()))
+        grouping, path = method(parts.taught, images, parts.generator(), risk_level)
     if grouping.kind == "learned":  # dear to label
         grouping = Remembered(grouping)
     table = loss_table(parts.pairs, grouping, path)
@@ -156,8 +158,7 @@ def certify(
 
 def cut(pairs: Pairs, grouping: Grouping, path: Path, risk_level: float) -> Array:
     """Widenings at the first knot whose mean loss on these very images is at most the risk level."""
-    risk = loss_table(pairs, grouping, path).mean(axis=0) / pairs.image_size
-    return path.knots[:, min(int(np.argmax(np.append(risk, 0.0) <= risk_level)), len(path) - 1)]
+    return path.knots[:, knot_at_risk(pairs, grouping, path, risk_level)]
 
 
 def measure(

@@ -1,11 +1,13 @@
 """Finished draws on disk: one JSON per draw and group of rows, written aside and renamed, never computed twice.
 
-They lie in a folder named after the configuration and the digest of the material, so that draws of another
-configuration or of other arrays are never mixed up; nothing is deleted.
+They lie in a folder named after the configuration, the digest of the material and the digest of the source that
+computes them, so that draws of another configuration, of other arrays or of other code are never mixed up; nothing is
+deleted.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -35,7 +37,7 @@ class Ledger:
 
     def __init__(self, plan: Plan, material: Material, out: Path) -> None:
         self.plan, self.material = plan, material
-        self.folder = out / f"draws-{plan.fingerprint(material.digest)}"
+        self.folder = out / f"draws-{plan.fingerprint(material.digest, source_digest())}"
 
     def path(self, draw: int, group: str) -> Path:
         """Where a part is kept."""
@@ -68,9 +70,6 @@ class Ledger:
         kept = [part for part in parts.values() if part is not None]
         if kept:
             tell(f"{len(kept)} of {len(wanted)} parts are finished; going on")
-            others = sorted({part["made"]["commit"] for part in kept} - {made["commit"]})
-            if others:
-                tell(f"some are of commit {', '.join(others)}, now it is {made['commit']}: --fresh computes all anew")
         done = len(kept)
         progress(done, len(wanted), "draws")
         for (draw, group), records in self._computed([key for key in wanted if parts[key] is None], workers):
@@ -90,7 +89,10 @@ class Ledger:
             yield from ((key, compute(self.plan, self.material, *key)) for key in todo)
             return
         with ProcessPoolExecutor(
-            workers, get_context("spawn"), initializer=_load, initargs=(self.plan.model_dump(), source)
+            workers,
+            get_context("spawn"),
+            initializer=_load,
+            initargs=(self.plan.model_dump(), source, self.material.digest),
         ) as pool:
             running = {pool.submit(_compute, *key): key for key in todo}
             try:
@@ -103,7 +105,7 @@ class Ledger:
     def _open(self, tell: Tell) -> None:
         others = [x for x in self.folder.parent.glob("draws-*") if x != self.folder]
         if others and not self.folder.exists():
-            tell(f"{len(others)} other configurations or materials have draws in {self.folder.parent}; they are kept")
+            tell(f"{len(others)} other configurations, materials or versions have draws in {self.folder.parent}, kept")
         self.folder.mkdir(parents=True, exist_ok=True)
         about = {"plan": self.plan.identity(), "material": self.material.digest}
         replace_file(self.folder / "about.json", (json.dumps(about, indent=1) + "\n").encode())
@@ -112,8 +114,11 @@ class Ledger:
 _loaded: list[tuple[Plan, Material]] = []  # of a worker process
 
 
-def _load(plan: dict[str, Any], source: str) -> None:
-    _loaded[:] = [(Plan.model_validate(plan), load_material(source))]
+def _load(plan: dict[str, Any], source: str, digest: str) -> None:
+    material = load_material(source)
+    if material.digest != digest:
+        raise ValueError(f"the arrays in {source} changed while they were in use; run the same command again")
+    _loaded[:] = [(Plan.model_validate(plan), material)]
 
 
 def _compute(draw: int, group: str) -> list[Record]:
@@ -123,6 +128,14 @@ def _compute(draw: int, group: str) -> list[Record]:
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def source_digest() -> str:
+    """Of all modules that a draw's numbers come from."""
+    package = Path(__file__).parents[1]
+    mine = (Path(__file__).with_name(f"{name}.py") for name in ("draws", "fitting", "material"))
+    found = sorted([*package.glob("*.py"), *package.glob("groups/*.py"), *mine])
+    return hashlib.sha256(b"".join(path.read_bytes() for path in found)).hexdigest()
 
 
 def provenance() -> dict[str, Any]:

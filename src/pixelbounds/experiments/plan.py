@@ -83,6 +83,13 @@ class Curves(_Section):
     draws: int = Field(gt=0)
 
 
+class Target(_Section):
+    """[target]: what the frontier with betting is to reach against the best K-RCPS with Hoeffding-Bentkus."""
+
+    shorter: float = Field(gt=0, lt=1)
+    controlled: float = Field(0.9, gt=0, le=1, description="share of the draws whose risk is at most the risk level")
+
+
 class Data(_Section):
     """[data]: the images, and how many are kept for fine-tuning and held out; the rest is trained on."""
 
@@ -120,6 +127,7 @@ class Plan(_Section):
     pictures: bool = False
     differences: dict[str, str] = {}  # from the paper, for the page: what, and why
     notes: list[str] = []  # further sentences for the page, such as what was tried
+    target: Target | None = None
     task: Task
     draws: Draws
     krcps: KRCPS
@@ -157,9 +165,9 @@ class Plan(_Section):
         del values["curves"]["draws"]
         return values
 
-    def fingerprint(self, digest: str) -> str:
-        """A short name for this identity on a material."""
-        text = json.dumps({"plan": self.identity(), "material": digest}, sort_keys=True)
+    def fingerprint(self, digest: str, source: str) -> str:
+        """A short name for this identity on a material, computed by a source."""
+        text = json.dumps({"plan": self.identity(), "material": digest, "source": source}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -198,7 +206,7 @@ def toy(plan: Plan) -> Plan:
         draws=few,
         krcps={"n_opt": [6, 8], "d_opt": [20, "all"], "k": [2, 4], "gammas": (0.3, 0.7, 3)},
         frontier={"n_opt": 6},
-        scans=None if plan.scans is None else {"risk_levels": [0.4]},
+        scans=None if plan.scans is None else {"risk_levels": [0.2, 0.4]},
         curves={"calibration": [22, 28], "k": [2, 4], "n_opt": [6, 8], "learned_k": [4], "draws": 1},
         data={"size": 16, "train": 24, "tune": 8, "held_out": 40},
         network={**plan.network, "name": "tiny", "base": 4, "multipliers": [1, 2], "blocks": 1, "attention": []},

@@ -12,7 +12,7 @@ from .material import BANDS, Material
 from .plan import Plan
 from .rows import BAND_NAMES
 
-FORMAT = 1
+FORMAT = 2
 
 
 def run(

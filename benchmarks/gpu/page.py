@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..readme import HERE, result, with_figures
+from ..readme import HERE, result, where, with_figures
 
 PAGE, BEGIN = "docs/diffusion.md", "<!-- figures: python -m benchmarks.gpu.page -->"
 SETS = {"faces": "faces, sigma_0 = 1 in [-1, 1]", "ct": "CT, sigma_0 = 0.4 in [0, 1]"}
@@ -61,14 +61,25 @@ def speed(found: dict[str, Any], networks: dict[str, dict[str, Any]]) -> str:
         f"the shipped path evaluates the network {s['evaluations_per_second']:,.0f} times a second, {s['ratio']:.1f} "
         f"times as often as the plain fp32 eager loop of Algorithm 3 ({s['plain_fp32_eager']:,.0f}), which is "
         f"{s['share_of_peak']:.1%} of the bf16 matrix peak that the same run measured ({found['peak_bf16'] / 1e12:.0f} "
-        f"TFLOP/s). Batches of {s['batch']} took {s['memory_gib']:.1f} GiB. The two score networks were trained "
-        f"at once, {learned:,.0f} images a second together, {share:.1%} of that peak."
+        f"TFLOP/s). Batches of {s['batch']}, chosen automatically, took {s['memory_gib']:.1f} of {s['free_gib']:.0f} "
+        f"GiB. The two score networks were trained at once, {learned:,.0f} images a second together, {share:.1%} of "
+        "that peak."
     )
+
+
+def cpu(found: dict[str, Any]) -> str:
+    """One paragraph on the `tiny` network without a GPU."""
+    plain, ours, whole = found["rows"]
+    return (
+        f"On a CPU (`python -m benchmarks cpu_sampling`; {where(found)}): a denoising step of `tiny` takes "
+        f"{ours['ms per image']:.1f} ms an image, {plain['seconds'] / ours['seconds']:.2f} times as fast as plain "
+        f"eager mode, and {whole['what']} takes {whole['seconds']:.1f} s."
+    ).replace(", heun, 24 steps takes", " (`heun`, 24 steps) take")
 
 
 def text() -> str:
     found = {name: result(f"posterior_{name}") for name in SETS}
-    return "\n".join([*trained(found), "", speed(result("speed_gpu"), found)])
+    return "\n".join([*trained(found), "", speed(result("speed_gpu"), found), "", cpu(result("cpu_sampling"))])
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ on that machine for the next call. `collect` adds truth and observation, and kee
 benchmarks/results; `python -m benchmarks.gpu.page` writes them into docs/diffusion.md.
 
 Images are read from an npz: `faces`, or `ct` with `scan`, the scan of each slice, or the parts of phantoms. Held-out
-images, and whole scans, are disjoint from those that train. The 768 images per data set on which this project's own
-defaults were settled (`development`) are never held out.
+images, and whole scans, are disjoint from those that train, and those on which this project's own defaults were
+settled are never held out: `pixelbounds.diffusion.splits`, as for `pixelbounds reproduce faces64 --data FILE`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from pixelbounds.diffusion.checkpoint import load_network, save_network
 from pixelbounds.diffusion.regression import conffusion, dropout_passes, predict, quantile_loss, regressor
 from pixelbounds.diffusion.runs import progress_bar
 from pixelbounds.diffusion.sampling import Draws
+from pixelbounds.diffusion.splits import split_images
 from pixelbounds.diffusion.training import Settings, score_matching, train
 
 
@@ -53,13 +54,14 @@ class Data:
     miscoverage: str
     deviation: float
     network: dict[str, Any]
+    tune: int  # images to fine-tune on; of CT 24 scans
 
 
 # faces live in [-1, 1], CT in [0, 1], as in the paper
 DATA = {
-    "faces": Data((-1.0, 1.0), 90.0, 1.0, "0.1", 0.5, {"name": "small", "blocks": 2}),
-    "ct": Data((0.0, 1.0), 1.0, 0.4, "0.2", 0.25, {"name": "small", "blocks": 2}),
-    "phantom": Data((0.0, 1.0), 1.0, 0.2, "0.2", 0.25, {"name": "tiny"}),
+    "faces": Data((-1.0, 1.0), 90.0, 1.0, "0.1", 0.5, {"name": "small", "blocks": 2}, 1000),
+    "ct": Data((0.0, 1.0), 1.0, 0.4, "0.2", 0.25, {"name": "small", "blocks": 2}, 564),
+    "phantom": Data((0.0, 1.0), 1.0, 0.2, "0.2", 0.25, {"name": "tiny"}, 1024),
 }
 RESULTS = Path(__file__).parent.parent / "results"
 PHANTOM_SEED = 2023  # numbers from 0 are held out, those from 100,000 train, those from 200,000 fine-tune
@@ -67,34 +69,6 @@ PHANTOM_FIRST = {"held_out": 0, "train": 100_000, "tune": 200_000}
 
 
 # ---------------------------------------------------------------- images
-
-
-def splits(name: str, data: Any, count: int) -> dict[str, np.ndarray]:
-    """Numbers of the images to train on, to fine-tune on and to hold out; whole scans where there are scans."""
-    rng = np.random.default_rng(1)
-    if name == "faces":
-        total = len(data["faces"])
-        development = np.random.default_rng(0).permutation(total)[:768]
-        others = rng.permutation(np.setdiff1d(np.arange(total), development))
-        out, tune = others[:1500], others[1500:2500]
-        return {"held_out": np.sort(out[:count]), "tune": np.sort(tune), "train": _others(total, out, tune)}
-    scan = data["scan"]
-    total = int(scan.max()) + 1
-    share = round(0.4 * total)
-    development = np.random.default_rng(0).permutation(total)[:share]
-    others = rng.permutation(np.setdiff1d(np.arange(total), development))
-    out = others[:share]
-    tune = rng.permutation(_others(total, out))[: round(0.13 * total)]
-    turns = []  # slices in random order within a scan; one of each scan in turn
-    for s in out:
-        turns += [(turn, int(image)) for turn, image in enumerate(rng.permutation(np.flatnonzero(scan == s)))]
-    chosen = np.sort([image for _, image in sorted(turns)][:count])
-    of = {"tune": np.isin(scan, tune), "train": ~np.isin(scan, np.concatenate([out, tune]))}
-    return {"held_out": chosen} | {part: np.flatnonzero(mask) for part, mask in of.items()}
-
-
-def _others(total: int, *taken: np.ndarray) -> np.ndarray:
-    return np.setdiff1d(np.arange(total), np.concatenate(taken))
 
 
 def _some_phantoms(first: int, count: int, size: int) -> np.ndarray:
@@ -105,7 +79,7 @@ def _some_phantoms(first: int, count: int, size: int) -> np.ndarray:
 
 def make_phantoms(options: argparse.Namespace) -> None:
     """Phantoms of every part into an npz, at home: the training images in 8 bits, the held-out ones as they are."""
-    counts, out = {"held_out": options.images, "train": options.phantoms, "tune": 1024}, {}
+    counts, out = {"held_out": options.images, "train": options.phantoms, "tune": DATA["phantom"].tune}, {}
     for part, count in counts.items():
         starts = range(PHANTOM_FIRST[part], PHANTOM_FIRST[part] + count, 128)
         sizes = [min(128, PHANTOM_FIRST[part] + count - start) for start in starts]
@@ -138,9 +112,10 @@ def pictures(name: str, options: argparse.Namespace) -> Pictures:
     if name == "phantom":
         made = {part: data[part] for part in PHANTOM_FIRST}
         return Pictures(**made, numbers={}, unit=np.arange(len(made["held_out"])))
-    numbers, images = splits(name, data, options.images), data[name]
-    unit = data["scan"][numbers["held_out"]] if "scan" in data and name == "ct" else np.arange(len(numbers["held_out"]))
-    return Pictures(**{part: images[index] for part, index in numbers.items()}, numbers=numbers, unit=unit)
+    images, scan = data[name], data["scan"] if name == "ct" else None
+    numbers = split_images(len(images), held_out=options.images, tune=DATA[name].tune, units=scan)
+    unit = np.arange(options.images) if scan is None else scan[numbers["held_out"]]
+    return Pictures(**{part: images[numbers[part]] for part in PHANTOM_FIRST}, numbers=numbers, unit=unit)
 
 
 def observe(truth: np.ndarray, data: Data) -> np.ndarray:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from difflib import get_close_matches
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,6 +47,8 @@ class Data(_Section):
     def _ordered(cls, limits: list[float]) -> list[float]:
         if len(limits) == 2 and not limits[0] < limits[1]:
             raise ValueError(f"{limits} does not ascend; give the least and the greatest pixel value")
+        if not all(map(isfinite, limits)):
+            raise ValueError(f"{limits} has no end; give the least and the greatest pixel value")
         return limits
 
 
@@ -83,13 +86,6 @@ class Process(_Section):
     sigma_min: float = Field(0.01, gt=0, description="the least noise level; 0.01 in practice")
     sigma_max: float = Field(1.0, gt=0, description="the greatest noise level: 1 for CT in [0, 1], 90 for faces")
     sigma_0: float | None = Field(None, description="deviation (not variance) of the noise of the observations")
-
-    @model_validator(mode="after")
-    def _levels(self) -> Process:
-        sde = VESDE(self.sigma_min, self.sigma_max)
-        if self.sigma_0 is not None:
-            sde.check_level(self.sigma_0)
-        return self
 
 
 class Training(_Section):
@@ -159,12 +155,22 @@ class TrainSettings(_Section):
 
     @model_validator(mode="after")
     def _fits(self) -> TrainSettings:
-        top, level = self.training.sigma_top, self.process.sigma_0
-        if top is not None:
-            VESDE(self.process.sigma_min, self.process.sigma_max).check_level(top, "sigma_top")
-            if level is not None and top < level:
-                raise ValueError(f"sigma_top is {top}, below sigma_0 = {level}; sampling starts at sigma_0: raise it")
+        if self.training.kind != "conffusion":  # that has the process of its score network, known when it is read
+            sde = VESDE(self.process.sigma_min, self.process.sigma_max)
+            check_levels(sde, self.process.sigma_0, self.training.sigma_top)
         return self
+
+
+def check_levels(sde: VESDE, sigma_0: float | None, sigma_top: float | None) -> None:
+    """The level of the observations lies within the process, and training reaches up to it."""
+    if sigma_0 is not None:
+        sde.check_level(sigma_0)
+    if sigma_top is not None:
+        sde.check_level(sigma_top, "sigma_top")
+        if sigma_0 is not None and sigma_top < sigma_0:
+            raise ValueError(
+                f"sigma_top is {sigma_top}, below sigma_0 = {sigma_0}; sampling starts at sigma_0: raise it"
+            )
 
 
 # ---------------------------------------------------------------- files

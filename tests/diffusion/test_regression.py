@@ -188,6 +188,18 @@ def test_what_cannot_be_asked_is_refused(dropping):
         predict(dropping, np.stack([y[0], np.nan * y[1]]), 0.5)
     with pytest.raises(ValueError, match="sigma is 0"):
         predict(dropping, y, 0.0)
+    for asked in (predict, dropout_passes):
+        for sigma in (float("inf"), float("nan"), -1.0):
+            with pytest.raises(ValueError, match=f"sigma is {sigma}"):
+                asked(dropping, y, sigma)
+        for batch in (-1, 0, 2.0):
+            with pytest.raises(ValueError, match=f"batch is {batch}; it must be"):
+                asked(dropping, y, 0.5, batch=batch)
+        with pytest.raises(ValueError, match=r"shape \(0, 8, 8\)"):
+            asked(dropping, y[:0], 0.5)
+        for whole in (np.zeros((2, 8, 8), np.uint8), torch.zeros(2, 8, 8, dtype=torch.int64)):
+            with pytest.raises(ValueError, match=r"int.*; convert them to float32"):
+                asked(dropping, whole, 0.5)
     with pytest.raises(ValueError, match="score network, and this network is none"):
         conffusion(dropping.backbone)
     with pytest.raises(ValueError, match="need a backbone of 2 output"):

@@ -12,7 +12,14 @@ torch.set_num_threads(1)
 import pixelbounds as pb  # noqa: E402
 from pixelbounds.bands import calibrated_ranks  # noqa: E402
 from pixelbounds.diffusion.network import NCSNpp, configuration  # noqa: E402
-from pixelbounds.diffusion.sampling import SAMPLERS, Reduction, automatic_batch, denoise, sample  # noqa: E402
+from pixelbounds.diffusion.sampling import (  # noqa: E402
+    SAMPLERS,
+    Reduction,
+    _trapezoid,
+    automatic_batch,
+    denoise,
+    sample,
+)
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
 
 SDE, SIGMA = VESDE(0.01, 1.0), 0.4
@@ -78,8 +85,38 @@ def error(name, steps):
 
 
 @pytest.mark.parametrize("name, tolerance", [("reverse_sde", 0.03), ("predictor_corrector", 0.05), ("heun", 0.006)])
-def test_mean_and_variance_are_those_of_the_posterior(name, tolerance):
+def test_the_usual_steps_come_near_the_limit_of_the_sampler(name, tolerance):
     assert error(name, SAMPLERS[name][1])[0] < tolerance
+
+
+@pytest.mark.parametrize("name, steps", [("reverse_sde", 1500), ("predictor_corrector", 1500), ("heun", 60)])
+def test_detail_coarser_than_sigma_min_has_the_law_of_the_posterior(name, steps):
+    slope, variance, _ = law(name, steps)
+    true_slope, true_variance = posterior()
+    ratio = (variance / true_variance).sqrt()
+    coarse = PRIOR.sqrt() >= 5 * SDE.sigma_min
+    assert 10 < coarse.sum() < PRIOR.numel()
+    mean = (slope - true_slope).abs() * (PRIOR + SIGMA**2).sqrt() / true_variance.sqrt()
+    assert mean[coarse].max() < 0.025
+    assert (ratio[coarse] - 1).abs().max() < 0.025
+    # finer detail loses sigma_min of spread where a mean given x(sigma_min) is taken, and has it added elsewhere
+    lost = (1 + SDE.sigma_min**2 / PRIOR) ** (-0.5 if name in DENOISED else 0.5)
+    torch.testing.assert_close(ratio, lost, rtol=0.02, atol=0)
+
+
+@pytest.mark.parametrize("name", POSTERIOR)
+@pytest.mark.parametrize("sigma_min", [0.01, 0.0199, 0.3])
+def test_noise_hardly_above_sigma_min_is_taken(name, sigma_min):
+    sde, y = VESDE(sigma_min, 1.0), torch.full((1, *PRIOR.shape), 0.5, dtype=torch.float64)
+    for sigma_0 in (math.nextafter(sigma_min, 1), sigma_min * (1 + 1e-9), sigma_min * (1 + 1e-5)):
+        draws = torch.stack(list(sample(gaussian_score, y, sigma_0, sde, samples=50, sampler=name)))
+        end = denoise(gaussian_score, y, sigma_0) if name in DENOISED else y
+        assert (draws - end).abs().max() < 0.1 * sigma_min
+
+
+def test_the_weight_of_the_far_end_is_smooth_where_its_quotient_cancels():
+    weights = [_trapezoid(math.exp(x)) for x in (0.0, 1e-9, 0.99e-4, 1.01e-4, 1e-3)]
+    np.testing.assert_allclose(weights, [0.5 + x / 12 for x in (0.0, 1e-9, 0.99e-4, 1.01e-4, 1e-3)], atol=1e-7)
 
 
 def test_the_image_itself_is_sampled_where_sigma_min_is_small():
@@ -315,6 +352,15 @@ def test_denoise_is_the_posterior_mean():
     torch.testing.assert_close(denoise(gaussian_score, y, SIGMA), posterior()[0] * y)
 
 
+def test_observations_take_the_precision_of_the_network():
+    y, net = torch.randn(1, 1, 16, 16, dtype=torch.float64), network()
+    for dtype in (torch.float32, torch.float64):
+        (draws,) = sample(net.to(dtype), y, SIGMA, SDE, samples=2, steps=2)
+        assert draws.dtype == denoise(net, y, SIGMA).dtype == dtype
+    (draws,) = sample(gaussian_score, torch.zeros(1, *PRIOR.shape, dtype=torch.float64), SIGMA, SDE, samples=2)
+    assert draws.dtype == torch.float64  # a plain function takes what comes
+
+
 # ---------------------------------------------------------------- errors
 
 
@@ -331,6 +377,14 @@ def test_denoise_is_the_posterior_mean():
         ({"batch": -1}, "batch is -1"),
         ({"seed": -1}, "seed is -1"),
         ({"image_ids": [0, 1]}, "one per observation"),
+        ({"image_ids": [0.2]}, "1 different integers"),
+        ({"image_ids": [True]}, "1 different integers"),
+        ({"image_ids": torch.tensor([-1])}, "1 different integers"),
+        ({"image_ids": [2**70]}, "1 different integers"),
+        ({"image_ids": [7, 7], "observation": torch.zeros(2, *PRIOR.shape)}, "2 different integers"),
+        ({"observation": torch.zeros(1, *PRIOR.shape, dtype=torch.uint8)}, "observation is torch.uint8; convert"),
+        ({"observation": torch.zeros(0, *PRIOR.shape)}, r"shape \(n, c, h, w\)"),
+        ({"steps": 1, "sampler": "euler_maruyama", "sigma_0": 0.011}, "1 steps .* take at least 49"),
         ({"reduce": Reduction((6, 123)), "samples": 64}, "draw more samples"),
         ({"score": torch.nn.Dropout()}, "training mode"),
     ],
@@ -339,6 +393,24 @@ def test_mistakes_are_named_at_the_door(changes, message):
     arguments = {"score": gaussian_score, "observation": torch.zeros(1, *PRIOR.shape), "sigma_0": SIGMA, "sde": SDE}
     with pytest.raises(ValueError, match=message):
         sample(**arguments | changes)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"sigma_0": 0.0}, "sigma_0 is 0.0; give the noise level"),
+        ({"sigma_0": -1}, "sigma_0 is -1"),
+        ({"sigma_0": math.nan}, "sigma_0 is nan"),
+        ({"sigma_0": math.inf}, "sigma_0 is inf"),
+        ({"score": torch.nn.Dropout()}, "training mode"),
+        ({"y": torch.zeros(1, *PRIOR.shape, dtype=torch.int64)}, "observation is torch.int64"),
+        ({"y": torch.full((1, *PRIOR.shape), math.nan)}, "observation 0 holds NaN"),
+        ({"y": torch.zeros(4, 8)}, r"shape \(n, c, h, w\)"),
+    ],
+)
+def test_mistakes_in_denoising_are_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        denoise(**{"score": gaussian_score, "y": torch.zeros(1, *PRIOR.shape), "sigma_0": SIGMA} | changes)
 
 
 def test_a_score_that_diverges_names_the_image():

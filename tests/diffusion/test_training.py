@@ -1,5 +1,6 @@
 """Training: it learns the analytic score, resumes bit for bit, and refuses what it cannot use."""
 
+import ast
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +21,11 @@ import gaussian_world as world  # noqa: E402
 
 from pixelbounds.diffusion import batches  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_state, state_files  # noqa: E402
-from pixelbounds.diffusion.network import _Halve, double  # noqa: E402
-from pixelbounds.diffusion.runs import progress_bar, read_log  # noqa: E402
+from pixelbounds.diffusion.network import Resample, _Halve, double, halve  # noqa: E402
+from pixelbounds.diffusion.runs import alone, progress_bar, read_log  # noqa: E402
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
 from pixelbounds.diffusion.training import Settings, score_matching, train  # noqa: E402
+from pixelbounds.files import exclusive  # noqa: E402
 
 torch.set_num_threads(1)
 SDE = VESDE(sigma_min=0.05, sigma_max=2.0)
@@ -225,6 +228,41 @@ def test_a_diverged_run_keeps_the_last_good_state(tmp_path):
     assert_same_state(state(tmp_path), good)
 
 
+# ---------------------------------------------------------------- one run in a folder
+
+
+def test_a_folder_belongs_to_one_run_from_its_first_step_to_its_last(tmp_path):
+    pytest.importorskip("fcntl")
+    refused = []
+
+    def intrude(line):
+        with pytest.raises(BlockingIOError, match="another process"), exclusive(tmp_path):
+            raise AssertionError("the folder is free")
+        refused.append(line["step"])
+
+    small_run(tmp_path, progress=intrude)
+    assert refused == [4, 8, 12, 16]
+    with exclusive(tmp_path), pytest.raises(BlockingIOError, match="another process"):
+        small_run(tmp_path)
+
+
+def test_what_a_killed_process_left_is_cleared_once_and_a_live_file_is_not(tmp_path):
+    stale, live = tmp_path / ".pixelbounds.killed.part", tmp_path / ".pixelbounds.live.part"
+    stale.touch()
+    small_run(tmp_path, progress=lambda line: live.touch())  # another program writes beside the run
+    assert not stale.exists()
+    assert live.exists()
+
+
+def test_who_holds_the_folder_can_train_there_but_another_thread_cannot(tmp_path):
+    pytest.importorskip("fcntl")
+    with alone(tmp_path):
+        assert small_run(tmp_path, steps=2).step == 2
+        with ThreadPoolExecutor(1) as pool, pytest.raises(BlockingIOError):
+            pool.submit(small_run, tmp_path).result()
+    small_run(tmp_path, steps=3)
+
+
 # ---------------------------------------------------------------- several processes
 
 DDP = """
@@ -265,12 +303,29 @@ def two_processes(tmp_path):
     return [json.loads(output.strip().splitlines()[-1]) for output in outputs]
 
 
-def test_a_network_that_loses_its_gradient_half_way_is_stopped(monkeypatch, tmp_path):
+LOST = {
+    "a gradient of 0": lambda patch: patch(
+        _Halve, "backward", staticmethod(lambda ctx, gradient: 0 * double(gradient))
+    ),
+    "no gradient": lambda patch: patch(Resample, "forward", lambda self, x: (double if self.up else halve)(x).detach()),
+}
+
+
+@pytest.mark.parametrize("lose", LOST.values(), ids=LOST)
+def test_a_network_that_loses_its_gradient_half_way_is_stopped(monkeypatch, tmp_path, lose):
     """As torch 2.11 did when it compiled the resampling: all seemed well, and the lower resolutions never learned."""
-    monkeypatch.setattr(_Halve, "backward", staticmethod(lambda ctx, gradient: 0 * double(gradient)))
+    lose(monkeypatch.setattr)
     with pytest.raises(RuntimeError, match=r"in 16 steps no gradient reached \d+ of \d+ weights, .*compile = false"):
         small_run(tmp_path)
     assert state(tmp_path)[0] < 16
+
+
+def test_weights_that_are_frozen_on_purpose_may_stay_as_they_are():
+    network = world.network(base=8)
+    frozen = next(network.parameters()).requires_grad_(False)
+    before = frozen.clone()
+    train(network, world.draw(20, 0), sde=SDE, limits=world.LIMITS, settings=Settings(steps=16, **LITTLE), device="cpu")
+    assert torch.equal(frozen, before)
 
 
 def test_two_processes_stay_in_step_resume_and_learn_like_one(tmp_path):
@@ -308,6 +363,7 @@ def test_a_batch_that_cannot_be_shared_is_refused(monkeypatch):
         (np.zeros((4, 8, 8), "i4"), "images are int32"),
         (np.zeros((8, 8), "f4"), r"shape \(8, 8\); give an array"),
         (np.zeros((0, 8, 8), "f4"), "shape"),
+        (batches.Images(np.zeros((4, 8, 8), "f4"), device="meta"), "images are for meta, the network for cpu"),
     ],
 )
 def test_images_that_do_not_fit_are_refused(tmp_path, images, message):
@@ -324,11 +380,34 @@ def test_images_that_do_not_fit_are_refused(tmp_path, images, message):
         ({"steps": 1, "ema": 1.0}, "ema is 1"),
         ({"steps": 1, "warmup": -1}, "warmup is -1"),
         ({"seconds": float("inf")}, "seconds is inf"),
+        ({"steps": 2.5}, "steps is 2.5; it must be a whole number"),
+        ({"steps": 4.0}, "steps is 4.0; it must be a whole number"),
+        ({"steps": 1, "batch": 8.5}, "batch is 8.5"),
+        ({"steps": 1, "batch": True}, "batch is True"),
+        ({"steps": 1, "batch": None}, "batch is None"),
+        ({"steps": 1, "warmup": 0.5}, "warmup is 0.5"),
+        ({"steps": 1, "log_every": 1.5}, "log_every is 1.5"),
+        ({"steps": 1, "checkpoint_every": 1.5}, "checkpoint_every is 1.5"),
+        ({"steps": 1, "seed": 10**23 - 1}, r"seed is 9+; it must be an integer in \[0, 2\^64\)"),
+        ({"steps": 1, "seed": 1.5}, "seed is 1.5"),
+        ({"steps": 1, "seed": -1}, "seed is -1"),
     ],
 )
 def test_wrong_settings_are_refused(wrong, message):
     with pytest.raises(ValueError, match=message):
         Settings(**wrong)
+
+
+def test_the_folder_imports_what_it_says():
+    """torch, numpy, safetensors, its neighbours and pixelbounds.files: it runs where no more is installed."""
+    for file in Path(batches.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                assert node.level == 1 or node.module == "files", f"{file.name} imports {'.' * node.level}{node.module}"
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                names = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+                roots = {str(name).split(".")[0] for name in names}
+                assert roots <= sys.stdlib_module_names | {"torch", "numpy", "safetensors", "tqdm"}, (file.name, roots)
 
 
 def test_a_level_outside_the_process_is_refused():
@@ -363,7 +442,53 @@ def test_uint8_spans_the_limits_and_memory_maps_are_read_in_place(tmp_path, rng)
     for source in (pixels, torch.from_numpy(pixels), np.load(tmp_path / "x.npy", mmap_mode="r")):
         images = batches.Images(source, limits=(-1, 1))
         assert np.allclose(images.take(index).numpy(), expected, atol=1e-6)
-        assert images.on_device is not isinstance(source, np.memmap)
+
+
+@pytest.mark.parametrize("pixels", [(8, 8), (2, 8, 8)])
+def test_zarr_arrays_and_chosen_rows_give_the_pixels_of_the_array(pixels, rng):
+    zarr = pytest.importorskip("zarr")
+    x = rng.random((7, *pixels), dtype=np.float32)
+    stored, rows, index = zarr.array(x, chunks=(2, *pixels)), np.array([0, 2, 3, 6]), np.array([3, 0, 3, 1])
+    for source in (x, stored):
+        chosen = batches.Images(source, rows=rows)
+        assert (len(chosen), chosen.shape) == (4, (1, 8, 8) if len(pixels) == 2 else pixels)
+        assert np.array_equal(chosen.take(index).numpy(), x[rows[index]].reshape(4, *chosen.shape))
+        assert chosen.digest() == batches.Images(x[rows]).digest() != batches.Images(x).digest()
+    x[6, ..., 0, 0] = 2.0
+    with pytest.raises(ValueError, match="image 6 spans"):  # its number in the array
+        batches.Images(x, rows=rows)
+    with pytest.raises(ValueError, match="rows name none of 7 images"):
+        batches.Images(x, rows=rows[:0])
+
+
+def test_a_three_dimensional_zarr_array_trains_like_the_array(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    x = np.clip(world.draw(20, 0), *world.LIMITS)
+    results = [
+        train(world.network(base=8), source, sde=SDE, limits=world.LIMITS, settings=Settings(steps=3, **LITTLE))
+        for source in (x, zarr.array(x, chunks=(4, 8, 8)), batches.Images(x, limits=world.LIMITS))
+    ]
+    for other in results[1:]:
+        for here, there in zip(results[0].network.parameters(), other.network.parameters(), strict=True):
+            assert torch.equal(here, there)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_images_that_a_gpu_has_no_room_for_stay_as_they_are(monkeypatch, dtype, rng):
+    """They were rounded to float16, and a run could not go on once the GPU was fuller: their digest had changed."""
+    x = rng.random((5, 8, 8)).astype(dtype)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2 * 4 * x.size - 2, 2**40))
+    full = batches.Images(x, device="cuda")
+    assert not full.on_device
+    assert full.digest() == batches.Images(x).digest()
+
+
+def test_the_digest_is_that_of_earlier_versions():
+    """It is kept in states: another one would refuse to go on with every run there is."""
+    x = np.arange(70 * 4 * 4, dtype=np.float32).reshape(70, 4, 4) % 97 / 97
+    assert batches.Images(x).digest() == [70, 1, 4, 4, 0.473924765]
+    bits = (np.arange(70 * 2 * 4 * 4) % 251).astype(np.uint8).reshape(70, 2, 4, 4)
+    assert batches.Images(bits, limits=(-1, 1)).digest() == [70, 2, 4, 4, -0.046430708]
 
 
 @pytest.mark.parametrize("name", batches.AUGMENTATIONS)

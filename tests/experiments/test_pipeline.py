@@ -1,6 +1,10 @@
 """Each of the five experiments, in miniature, from written files to the table: train, sample, calibrate, draw."""
 
+import io
 import json
+import re
+import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,12 +15,14 @@ from pixelbounds.cli import app
 from pixelbounds.data.phantom import phantoms
 from pixelbounds.experiments import pictures
 from pixelbounds.experiments.material import IMAGES, load_material
+from pixelbounds.experiments.pipeline import _parts
 from pixelbounds.experiments.plan import load_plan, toy
 from pixelbounds.experiments.results import load_results
 from pixelbounds.experiments.rows import all_rows
 from pixelbounds.experiments.tables import summaries
 
 torch = pytest.importorskip("torch")
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -60,13 +66,23 @@ def one_archive(folder):
     return folder / "data.npz"
 
 
+def zip_of_scans(folder, name="ct/scan{unit:03d}/{i:05d}.png"):
+    """The same slices as pictures in a zip, one folder per scan."""
+    with np.load(one_archive(folder)) as data, zipfile.ZipFile(folder / "ct.zip", "w") as archive:
+        for i, (pixels, unit) in enumerate(zip(data["ct"], data["scan"], strict=True)):
+            picture = io.BytesIO()
+            Image.fromarray(pixels).save(picture, "png")
+            archive.writestr(name.format(unit=unit, i=i), picture.getvalue())
+    return folder / "ct.zip"
+
+
 @pytest.mark.parametrize(
     "name, written",
     [
         ("celeba", colour_faces),
         ("abdomen", ct_scans),
         ("faces64", one_archive),
-        ("ct64", one_archive),
+        ("ct64", zip_of_scans),
         ("phantom", None),
     ],
 )
@@ -78,7 +94,12 @@ def test_an_experiment_runs_from_files_to_the_table(name, written, tmp_path, mon
     results, plan = load_results(out), toy(load_plan(name))
     material = load_material(out / "work" / "material")
     printed = plan.sampling.printed_steps is not None
-    assert set(material.arrays) == {*(x for x in IMAGES if printed or "printed" not in x), "samples"}
+    both = plan.sampling.sampler != "euler_maruyama"  # else the plan's own sampler is Algorithm 3
+    wanted = {*(x for x in IMAGES if printed or "printed" not in x), "samples", *(["samples_printed"] * both)}
+    assert set(material.arrays) == wanted
+    assert material["samples"].shape == (4, 4, *material.truth.shape[1:])
+    if both:
+        assert not np.allclose(material["samples_printed"], material["samples"])
     assert material.truth.shape == (40, *((3,) if name == "celeba" else ()), 16, 16)
     assert 0 <= material.truth.min() < material.truth.max() <= 1
     scans = plan.scans.risk_levels if plan.scans else []
@@ -93,3 +114,36 @@ def test_an_experiment_runs_from_files_to_the_table(name, written, tmp_path, mon
     if name == "phantom":  # samples of the packaged network, here of the one just trained
         monkeypatch.setattr(pictures, "network_file", lambda: out / "work" / "score" / "score.safetensors")
         assert {path.stem for path in pictures.live_samples(material, tmp_path / "figures", 0)} == {"samples"}
+
+
+def test_scans_are_found_as_folders_of_a_zip_or_as_an_array_and_stay_whole(tmp_path):
+    plan = toy(load_plan("ct64"))
+    pictures_in_folders, array = zip_of_scans(tmp_path / "zip"), one_archive(tmp_path / "npz")
+    parts, same = (_parts(plan, path, tmp_path) for path in (pictures_in_folders, array))
+    scans = {}
+    for name, (images, numbers) in parts.items():
+        assert np.array_equal(numbers, same[name][1])
+        assert np.array_equal(images.pixels[numbers], same[name][0].pixels[numbers])
+        scans[name] = set(images.units[numbers])
+    assert len(parts["held_out"][1]) == plan.data.held_out
+    assert len(set.union(*scans.values())) == sum(map(len, scans.values()))  # no scan is in two parts
+    images, tuned = parts["tune"]
+    assert set(np.flatnonzero(np.isin(images.units, sorted(scans["tune"])))) == set(tuned)
+
+
+def test_slices_of_unknown_scans_are_refused(tmp_path):
+    flat = zip_of_scans(tmp_path / "flat", "ct/{i:05d}.png")
+    with pytest.raises(ValueError, match="one folder per scan"):
+        _parts(toy(load_plan("ct64")), flat, tmp_path)
+
+
+def test_the_map_of_the_paper_names_what_exists():
+    words = re.findall(r"`([^`\s]+)`", (ROOT / "docs" / "paper_map.md").read_text())
+    package, wrong = ROOT / "src" / "pixelbounds", []
+    for file, _, name in (word.partition(":") for word in words if re.search(r"\.py\b", word)):
+        found = [folder / file for folder in (package, ROOT) if (folder / file).is_file()]
+        text = found[0].read_text() if found else ""
+        defined = [rf"(?m)^\s*((def|class) {part}\b|{part}\s*[:=])" for part in name.split(".") if part]
+        if not found or not all(re.search(pattern, text) for pattern in defined):
+            wrong.append(f"{file}:{name}")
+    assert not wrong

@@ -32,54 +32,78 @@ _CHECK_BYTES = 2**26  # pixels checked at a time
 
 
 class Images:
-    """The images of a data set, (n, c, h, w), kept on the device where they fit; `take` gives them as float32.
+    """Images (n, h, w) or (n, c, h, w), kept on a GPU where they fit, else where they are; `take` gives float32.
 
-    uint8 images span the limits from 0 to 255. Images of other dtypes must already lie within the limits.
+    `rows` are the numbers of those that count; all of them unless told. uint8 images span the limits from 0 to 255.
+    Images of other dtypes must already lie within the limits.
     """
 
-    def __init__(self, images: Any, *, limits: tuple[float, float] = (0.0, 1.0), device: Any = "cpu") -> None:
-        self.limits, self.device = check_limits(limits), torch.device(device)
+    def __init__(
+        self,
+        images: Any,
+        *,
+        limits: tuple[float, float] = (0.0, 1.0),
+        device: Any = "cpu",
+        rows: np.ndarray | None = None,
+    ) -> None:
+        self.limits, self.device, self._rows = check_limits(limits), torch.device(device), rows
         data = images.detach().cpu().numpy() if isinstance(images, Tensor) else images
         if not hasattr(data, "dtype") or data.ndim not in (3, 4) or 0 in data.shape:
             raise ValueError(
                 f"images have shape {getattr(data, 'shape', None)}; give an array of shape (n, h, w) or (n, c, h, w)"
             )
+        if rows is not None and not len(rows):
+            raise ValueError(f"rows name none of {len(data)} images; name at least one")
         if data.dtype not in (np.uint8, np.float16, np.float32, np.float64):
             raise ValueError(f"images are {data.dtype}; convert them to uint8, or to float32 within {self.limits}")
-        self._data: Any = data if data.ndim == 4 else data.reshape(data.shape[0], 1, *data.shape[1:])
+        self._data: Any = data  # an array, mapped or zarr: read where it lies
+        self._count = int(data.shape[0]) if rows is None else len(rows)
+        c, h, w = (1, *data.shape[1:]) if data.ndim == 3 else data.shape[1:]
+        self.shape = int(c), int(h), int(w)  # of one image
         self._check_range()
-        self.on_device = self._move()
+        self._digest = self._sum_up()
+        self._moved = self._move()
 
     def __len__(self) -> int:
-        return int(self._data.shape[0])
+        return self._count
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """Channels, height, width."""
-        c, h, w = self._data.shape[1:]
-        return int(c), int(h), int(w)
+    def on_device(self) -> bool:
+        """Whether the pixels were brought to a GPU."""
+        return self._moved is not None
 
     def take(self, index: np.ndarray) -> Tensor:
         """The images of these numbers, on the device: (b,) -> float32 (b, c, h, w)."""
-        if self.on_device:
-            x = self._data[torch.from_numpy(index).to(self.device)]
-        else:
-            x = torch.from_numpy(np.ascontiguousarray(self._data[index]))
-            x = (x.pin_memory() if self.device.type == "cuda" else x).to(self.device, non_blocking=True)
+        if self._moved is not None:
+            return self._scaled(self._moved[torch.from_numpy(index).to(self.device)])
+        x = torch.from_numpy(self._read(index))
+        return self._scaled((x.pin_memory() if self.device.type == "cuda" else x).to(self.device, non_blocking=True))
+
+    def digest(self) -> list[Any]:
+        """Count, shape and a sum over some images: tells, before a run is resumed, that the data have changed."""
+        return list(self._digest)
+
+    def _sum_up(self) -> list[Any]:
+        """The digest, from the pixels as they are stored: it does not depend on the device or on its free memory."""
+        some = np.unique(np.linspace(0, len(self) - 1, min(len(self), 64)).astype(np.int64))
+        mean = self._scaled(torch.from_numpy(self._read(some))).double().mean()
+        return [len(self), *self.shape, round(float(mean), 9)]
+
+    def _scaled(self, x: Tensor) -> Tensor:
         if x.dtype == torch.uint8:
             low, high = self.limits
             return x.float().mul_((high - low) / 255).add_(low)
         return x.float()
 
-    def digest(self) -> list[Any]:
-        """Count, shape and a sum over some images: tells, before a run is resumed, that the data have changed."""
-        some = self.take(np.unique(np.linspace(0, len(self) - 1, min(len(self), 64)).astype(np.int64)))
-        return [len(self), *self.shape, round(float(some.double().mean()), 9)]
+    def _read(self, index: Any) -> np.ndarray:
+        """Pixels as they are stored, in memory: numbers (b,) or a slice -> (b, c, h, w)."""
+        chosen = index if self._rows is None else self._rows[index]
+        return np.ascontiguousarray(self._data[chosen]).reshape(-1, *self.shape)
 
     def _blocks(self) -> Iterator[tuple[int, np.ndarray]]:
-        rows = max(1, _CHECK_BYTES // max(1, self._data[0].nbytes))
-        for start in range(0, len(self), rows):
-            yield start, np.asarray(self._data[start : start + rows])
+        step = max(1, _CHECK_BYTES // (int(np.prod(self.shape)) * self._data.dtype.itemsize))
+        for start in range(0, len(self), step):
+            yield start, self._read(slice(start, start + step))
 
     def _check_range(self) -> None:
         if self._data.dtype == np.uint8:
@@ -88,36 +112,34 @@ class Images:
         for start, block in self._blocks():
             flat = block.reshape(len(block), -1)
             smallest, largest = flat.min(axis=1).astype(np.float64), flat.max(axis=1).astype(np.float64)
-            if not (np.isfinite(smallest) & np.isfinite(largest)).all():
-                image = start + int(np.argmin(np.isfinite(smallest) & np.isfinite(largest)))
+            finite = np.isfinite(smallest) & np.isfinite(largest)
+            if not finite.all():
+                image = self._number(start + int(np.argmin(finite)))
                 raise ValueError(f"image {image} holds NaN or infinite values; drop or repair it")
             slack = 1e-3 * (high - low)
             outside = (smallest < low - slack) | (largest > high + slack)
             if outside.any():
                 i = int(np.argmax(outside))
                 raise ValueError(
-                    f"image {start + i} spans [{smallest[i]:g}, {largest[i]:g}], the limits are [{low:g}, {high:g}]; "
-                    "rescale the images, give them as uint8, or name their limits"
+                    f"image {self._number(start + i)} spans [{smallest[i]:g}, {largest[i]:g}], the limits are "
+                    f"[{low:g}, {high:g}]; rescale the images, give them as uint8, or name their limits"
                 )
 
-    def _move(self) -> bool:
-        """Bring the pixels to the device if they take less than half of its free memory, rounded to float16 at need."""
+    def _number(self, i: int) -> int:
+        return i if self._rows is None else int(self._rows[i])
+
+    def _move(self) -> Tensor | None:
+        """The pixels on the GPU if they take less than half of its free memory; no image is rounded to fit."""
         if self.device.type != "cuda":
-            self._data = self._data.astype(np.float32) if self._data.dtype == np.float64 else self._data
-            if isinstance(self._data, np.ndarray) and not isinstance(self._data, np.memmap):
-                self._data = torch.from_numpy(np.require(self._data, requirements=["C", "W"]))
-                return True
-            return False
-        room, count = torch.cuda.mem_get_info(self.device)[0] / 2, int(np.prod(self._data.shape))
-        wide = self._data.dtype.itemsize > 2
-        kind = np.float16 if wide and 4 * count > room else np.float32 if wide else self._data.dtype
-        if count * np.dtype(kind).itemsize > room:
-            return False
-        whole = torch.empty(self._data.shape, dtype=getattr(torch, np.dtype(kind).name), device=self.device)
+            return None
+        kind = np.dtype(np.float32 if self._data.dtype == np.float64 else self._data.dtype)
+        shape = (len(self), *self.shape)
+        if int(np.prod(shape)) * kind.itemsize > torch.cuda.mem_get_info(self.device)[0] / 2:
+            return None
+        whole = torch.empty(shape, dtype=getattr(torch, kind.name), device=self.device)
         for start, block in self._blocks():
             whole[start : start + len(block)] = torch.from_numpy(np.array(block, dtype=kind))
-        self._data = whole
-        return True
+        return whole
 
 
 def check_limits(limits: tuple[float, float]) -> tuple[float, float]:

@@ -166,8 +166,6 @@ def save_state(folder: str | Path, tensors: dict[str, Tensor], meta: dict[str, A
     """Write a training state and keep the one before it."""
     newest, previous = state_files(folder)
     aside = newest.with_name("state.next.safetensors")
-    for stale in newest.parent.glob(".pixelbounds.*.part"):  # of a process that was killed while it wrote
-        stale.unlink(missing_ok=True)
     write(aside, tensors, {**meta, "what": _STATE})
     if newest.exists():
         os.replace(newest, previous)

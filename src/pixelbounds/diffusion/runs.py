@@ -1,4 +1,4 @@
-"""What surrounds a training loop: processes, signals, the log and the progress bar. No learning here."""
+"""What surrounds a training loop: processes, the folder, signals, the log, the progress bar. No learning here."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ..files import replace_file
+from ..files import exclusive, replace_file
 
 Progress = Callable[[dict[str, Any]], None]  # called with every line of the log
 
 _AGREE_EVERY = 10  # steps between two looks at the common clock, where there are several processes
+_HELD: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())  # folders that the callers of this hold
 
 
 # ---------------------------------------------------------------- processes
@@ -91,6 +93,30 @@ def processes(device: Any = None) -> Group:
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         atexit.register(dist.destroy_process_group)
     return Group(dist.get_rank(), dist.get_world_size(), device)
+
+
+# ---------------------------------------------------------------- the folder
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold the folder of a run against other runs, cleared of what a killed process left half written.
+
+    Inside a call for the same folder it changes nothing: who writes more than a training run does can hold both.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    folder = folder.resolve()
+    if folder in _HELD.get():
+        yield
+        return
+    with exclusive(folder):
+        for stale in folder.glob(".pixelbounds.*.part"):
+            stale.unlink(missing_ok=True)
+        outside = _HELD.set(_HELD.get() | {folder})
+        try:
+            yield
+        finally:
+            _HELD.reset(outside)
 
 
 # ---------------------------------------------------------------- signals

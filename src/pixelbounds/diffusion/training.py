@@ -12,7 +12,7 @@ and `log.jsonl`. Called again with the same folder, `train` goes on where the st
 stopped, on a CPU with the same number of threads and with `steps` (a rate that follows the clock cannot be repeated).
 
 Started by torchrun, each process takes its share of every batch and DDP averages the gradients. Processes must see the
-same folder; the first one writes.
+same folder; the first one writes, and holds the folder until the run ends: another run is refused there.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ from torch import Tensor, nn
 
 from .batches import Augmentation, Images, Loss, batch_indices, noise_levels, rotations, step_seed
 from .checkpoint import load_state, load_tensors, save_state
-from .runs import Group, Log, Progress, processes, signals
+from .noise import check_seed
+from .runs import Group, Log, Progress, alone, processes, signals
 from .sde import VESDE
 
 _AWAKE = 16  # steps after which every weight has seen a gradient, also behind layers that start at 0
+_POSITIVE = "steps", "seconds", "batch", "learning_rate", "clip", "log_every", "checkpoint_every", "sigma_top"
 _HELD_OUT = 512  # images that are scored with every checkpoint
 
 
@@ -71,22 +73,21 @@ class Settings:
     def __post_init__(self) -> None:
         if self.steps is None and self.seconds is None:
             raise ValueError("neither steps nor seconds is given; say when to stop, e.g. steps=10_000 or seconds=480")
-        for name in (
-            "steps",
-            "seconds",
-            "batch",
-            "learning_rate",
-            "clip",
-            "log_every",
-            "checkpoint_every",
-            "sigma_top",
-        ):
+        for name in ("steps", "batch", "warmup", "log_every", "checkpoint_every"):
+            value = getattr(self, name)
+            if value is None and name == "steps":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | np.integer):
+                raise ValueError(f"{name} is {value!r}; it must be a whole number")
+            object.__setattr__(self, name, int(value))  # JSON knows no integers of NumPy
+        for name in _POSITIVE:
             value = getattr(self, name)
             if value is not None and not (value > 0 and isfinite(value)):
                 raise ValueError(f"{name} is {value}; it must be positive")
-        for name in ("warmup", "weight_decay", "seed"):
+        for name in ("warmup", "weight_decay"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+        check_seed(self.seed)
         if not 0 <= self.ema < 1:
             raise ValueError(f"ema is {self.ema}; it must be at least 0 and below 1, e.g. 0.999")
 
@@ -131,22 +132,25 @@ def train(
 
     `network` itself is trained in place and moved to the device (default: a GPU if there is one). With a `folder` the
     run is kept there and goes on where it stopped. `held_out` images are scored at every checkpoint, with equal noise.
+    Images may be mapped, zarr, or `batches.Images` on the device, which were checked before and have their own limits.
     An interrupt or SIGTERM lets the step end, saves the state and then raises KeyboardInterrupt or SystemExit.
     """
     with ExitStack() as stack:
         group = processes(device)
-        data = Images(images, limits=limits, device=group.device)
-        unseen = None if held_out is None else Images(held_out, limits=limits, device=group.device)
+        data = _checked(images, limits, group.device)
+        unseen = None if held_out is None else _checked(held_out, limits, group.device)
         _check(network, data, unseen, sde, settings, group)
         about = _about(network, data, loss, sde, settings)
         learner = _Learner(network, settings, group)
+        place = Path(folder) if folder is not None and group.rank == 0 else None
+        if place is not None:
+            stack.enter_context(alone(place))
         if folder is not None:
             learner.resume(folder, about)
         stack.enter_context(torch.random.fork_rng([group.device] if group.device.type == "cuda" else []))
         stack.callback(setattr, torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)
         torch.backends.cudnn.benchmark = True
         received = stack.enter_context(signals())
-        place = Path(folder) if folder is not None and group.rank == 0 else None
         log = Log(place, learner.step, settings.batch, progress if group.rank == 0 else None)
 
         def report(save: bool) -> None:
@@ -205,17 +209,28 @@ def mean_loss(
     return total / len(chosen)
 
 
+def check_shape(network: Any, images: Images) -> None:
+    """Images have the channels and the size that the network is made for, where it says so."""
+    config, (c, h, w) = getattr(network, "config", None), images.shape
+    if config is not None and (c, h, w) != (config.channels, config.size, config.size):
+        raise ValueError(
+            f"images have {c} channels of {h} x {w} pixels, but the network is made for {config.channels} of "
+            f"{config.size} x {config.size}; resize the images or change the configuration"
+        )
+
+
+def _checked(images: Any, limits: tuple[float, float], device: torch.device) -> Images:
+    if not isinstance(images, Images):
+        return Images(images, limits=limits, device=device)
+    if images.device.type != device.type:
+        raise ValueError(f"images are for {images.device}, the network for {device}; make Images with this device")
+    return images
+
+
 def _check(network: Any, data: Images, unseen: Images | None, sde: VESDE, settings: Settings, group: Group) -> None:
-    config = getattr(network, "config", None)
-    for images in (data, unseen):
-        if images is None or config is None:
-            continue
-        c, h, w = images.shape
-        if c != config.channels or (h, w) != (config.size, config.size):
-            raise ValueError(
-                f"images have {c} channels of {h} x {w} pixels, but the network is made for {config.channels} of "
-                f"{config.size} x {config.size}; resize the images or change the configuration"
-            )
+    check_shape(network, data)
+    if unseen is not None:
+        check_shape(network, unseen)
     if settings.batch % group.size:
         raise ValueError(f"a batch of {settings.batch} cannot be shared by {group.size} processes; use a multiple")
     if settings.sigma_top is not None:
@@ -295,9 +310,9 @@ class _Learner:
             )
         if self.step < _AWAKE:
             return
-        weights = dict(self.network.named_parameters())
+        weights = {name: weight for name, weight in self.network.named_parameters() if weight.requires_grad}
         moments = {name: self.optimizer.state.get(weight, {}).get("exp_avg_sq") for name, weight in weights.items()}
-        asleep = [name for name, moment in moments.items() if moment is not None and not bool(moment.any())]
+        asleep = [name for name, moment in moments.items() if moment is None or not bool(moment.any())]
         if asleep:
             raise RuntimeError(
                 f"in {self.step} steps no gradient reached {len(asleep)} of {len(moments)} weights, {asleep[0]} among "

@@ -3,24 +3,46 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..arrays import Band, Interval
+from ..arrays import Array, Band, Interval
 from ..confidence import hoeffding_bentkus
 from ..families import additive
 from ..losses import l01, l_gamma
-from .drawing import BLACK, BLUE, COLOURS, MARKERS, ORANGE, RED, SKY, WIDTH, save, style
+from .drawing import BLACK, BLUE, GREEN, GREY, ORANGE, RED, SKY, WIDTH, save, style
 from .rows import BAND_NAMES, BOUND_NAMES, REFERENCE, SHORTEST, Row
 from .tables import Summary, summaries
+
+Lines = dict[tuple[Any, ...], Array]
 
 _SHORT = {
     "rcps": "RCPS", "krcps_best": "K-RCPS (best)", "krcps_chosen": "K-RCPS (chosen)", "krcps_plain": "K-RCPS",
     "frontier": "frontier", "featured": "frontier, features", "oracle_cut": "oracle cut", "oracle": "oracle",
 }  # fmt: skip
-_BAND = {**BAND_NAMES, "multiplicative": "N-Conffusion, mult.", "conffusion": "N-Conffusion, add."}
+_BAND = {
+    **BAND_NAMES, "multiplicative": "N-Conffusion, mult.", "conffusion": "N-Conffusion, add.",
+    "printed": "Algorithm 3 as printed",
+}  # fmt: skip
+_FAMILIES = {"RCPS": SKY, "K-RCPS": ORANGE, "frontier": BLUE, "oracle": GREY}
+_PLAIN = {"facecolor": "w", "edgecolor": "none", "pad": 1}
+_MARKED = {REFERENCE: "the paper's best", SHORTEST: "ours"}
+_BOUND: dict[str, dict[str, Any]] = {  # Bentkus often equals Hoeffding-Bentkus, which is therefore wide and beneath
+    "hoeffding_bentkus": {"color": SKY, "marker": "o", "markersize": 7, "linewidth": 3.5},
+    "betting": {"color": RED, "marker": "s"},
+    "empirical_bernstein": {"color": GREEN, "marker": "^", "linestyle": "-."},
+    "bentkus": {"color": BLACK, "marker": "D", "linestyle": "--", "markersize": 3},
+    "hoeffding": {"color": ORANGE, "marker": "v", "linestyle": ":"},
+}
+_METHOD: dict[tuple[str, str], dict[str, Any]] = {
+    ("krcps", "hoeffding_bentkus"): {"color": RED, "marker": "s"},
+    ("krcps", "betting"): {"color": ORANGE, "marker": "o"},
+    ("frontier, band groups", "betting"): {"color": BLUE, "marker": "^", "linestyle": "--"},
+    ("frontier, learned groups", "betting"): {"color": BLACK, "marker": "D", "linestyle": "-."},
+}
 
 
 def draw_charts(results: dict[str, Any], folder: str | Path) -> list[Path]:
@@ -53,8 +75,12 @@ def motivation(folder: Path, n: int = 128, seed: int = 0) -> list[Path]:
             axes.contourf(grid, grid, passes.T, levels=[-0.5, 0.5, 1.5], colors=["#f3d9c9", "#d3e6f3"])
             axes.contour(grid, grid, passes.T, levels=[0.5], colors=[BLACK], linewidths=0.8)
             axes.plot([0, 3.6], [0, 3.6], color="#777777", linewidth=0.8, linestyle="--")
-            axes.plot(grid[one], grid[one], "*", color=BLUE, markersize=11, label="one widening", markeredgecolor="w")
-            axes.plot(*grid[list(two)], "*", color=ORANGE, markersize=11, label="two widenings", markeredgecolor=BLACK)
+            open_star = {"markersize": 18, "markerfacecolor": "w", "markeredgecolor": BLUE, "markeredgewidth": 1.4}
+            axes.plot(grid[one], grid[one], "*", label="one widening", **open_star)
+            axes.plot(
+                *grid[list(two)], "*", color=ORANGE, markersize=9, label="two widenings", markeredgecolor=BLACK,
+                markeredgewidth=0.7,
+            )  # fmt: skip
             gain = length[one, one] - length[two]
             axes.set(
                 xlabel=r"$\lambda_1$", ylabel=r"$\lambda_2$", xlim=(0, 3.6), ylim=(0, 3.6), aspect="equal",
@@ -63,7 +89,7 @@ def motivation(folder: Path, n: int = 128, seed: int = 0) -> list[Path]:
             axes.text(3.5, 2.3, r"$\hat R^{01+} \leq \epsilon$", ha="right")
             axes.text(1.4, 0.5, r"$\hat R^{01+} > \epsilon$")
             axes.grid(visible=False)
-        panels[1].legend(loc="upper left")
+        panels[1].legend(loc="upper left", markerscale=0.7)
         return save(figure, folder, "motivation")
 
 
@@ -95,113 +121,180 @@ def _name(row: Row) -> str:
 
 
 def _shown(results: dict[str, Any]) -> list[Summary]:
-    """Rows whose unit is the image and that were certified in every draw."""
-    return [s for s in summaries(results) if s.row.scan_level is None and not s.uncertified]
+    """Rows whose unit is the image."""
+    return [s for s in summaries(results) if s.row.scan_level is None]
+
+
+def _family(row: Row) -> str:
+    if not row.controlled:
+        return "oracle"
+    return "K-RCPS" if row.procedure.startswith("krcps") else "RCPS" if row.procedure == "rcps" else "frontier"
 
 
 def _colour(row: Row) -> str:
-    if not row.controlled:
-        return "#999999"
-    return BLUE if row.procedure in ("frontier", "featured") else ORANGE if row.procedure.startswith("krcps") else SKY
+    return _FAMILIES[_family(row)]
+
+
+def _far(values: Iterable[float]) -> float:
+    """Where an axis of lengths ends: what lies beyond would flatten the rest, and becomes an arrow."""
+    found = list(values)
+    return 1.6 * float(np.median(found)) if found else np.inf
+
+
+def _rows(axes: Any, found: list[Summary], marker: str, right: bool) -> None:
+    """Names of the rows, what their colours mean, and which were not certified, said at one end of the row."""
+    axes.set_yticks(range(len(found)), [_name(s.row) for s in found])
+    axes.set_ylim(len(found) - 0.4, -0.6)
+    for name in sorted({_family(s.row) for s in found}, key=list(_FAMILIES).index):
+        edge = {"markeredgecolor": BLACK, "markeredgewidth": 0.3}
+        axes.plot([], [], marker, color=_FAMILIES[name], label=name, markersize=5, **edge)
+    for y, s in enumerate(found):
+        if s.uncertified:
+            draws = "" if s.uncertified == len(s.length) else f" in {s.uncertified} of {len(s.length)} draws"
+            axes.annotate(
+                f"not certified{draws}", (right, y), (-4 if right else 4, 0), textcoords="offset points",
+                xycoords=axes.get_yaxis_transform(), ha="right" if right else "left", va="center", fontsize=7,
+                fontstyle="italic", bbox=_PLAIN,
+            )  # fmt: skip
 
 
 def risks(results: dict[str, Any], folder: Path) -> list[Path]:
-    """Risk on the validation images over the draws, as box plots."""
+    """Risk on the validation images over the draws, as box plots; rows that were not certified have none."""
     found = [s for s in _shown(results) if s.row.controlled]
-    level = results["configuration"]["task"]["risk_level"]
+    level, draws = results["configuration"]["task"]["risk_level"], max(len(s.risk) for s in found)
     with style() as plt:
-        figure, axes = plt.subplots(figsize=(WIDTH, 0.5 + 0.19 * len(found)))
-        boxes = axes.boxplot(
-            [s.risk for s in found], orientation="horizontal", widths=0.6, patch_artist=True,
-            tick_labels=[_name(s.row) for s in found], flierprops={"markersize": 2.5},
-            medianprops={"color": BLACK},
-        )  # fmt: skip
-        for patch, s in zip(boxes["boxes"], found, strict=True):
-            patch.set(facecolor=_colour(s.row), alpha=0.75)
+        figure, axes = plt.subplots(figsize=(WIDTH, 0.8 + 0.19 * len(found)))
+        for y, s in enumerate(found):
+            if not s.uncertified:
+                axes.boxplot(
+                    [s.risk], positions=[y], orientation="horizontal", widths=0.6, patch_artist=True,
+                    manage_ticks=False, flierprops={"markersize": 2.5}, medianprops={"color": BLACK},
+                    boxprops={"facecolor": _colour(s.row), "alpha": 0.75},
+                )  # fmt: skip
+        _rows(axes, found, "s", right=False)
         axes.axvline(level, color=RED, linewidth=1, label=rf"$\epsilon$ = {level:g}")
-        axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
-        axes.set(xlabel=f"share of pixels outside, {len(found[0].risk)} draws")
-        axes.legend(loc="lower left")
+        axes.set(xlabel=f"share of pixels outside, {draws} draws")
+        figure.legend(loc="outside upper center", ncols=5)
         return save(figure, folder, "risk")
 
 
 def lengths(results: dict[str, Any], folder: Path) -> list[Path]:
     """Mean length of every row with its deviation over the draws, and the limit; rows far off are arrows."""
     found = _shown(results)
-    means = np.array([s.length.mean() for s in found])
-    far = 1.6 * float(np.median(means))
+    far = _far(s.length.mean() for s in found if not s.uncertified)
     limit = next((s.length.mean() for s in found if s.row.procedure == "oracle"), None)
     with style() as plt:
-        figure, axes = plt.subplots(figsize=(WIDTH, 0.5 + 0.19 * len(found)))
+        figure, axes = plt.subplots(figsize=(WIDTH, 0.9 + 0.19 * len(found)))
+        _rows(axes, found, "o", right=True)
         for y, s in enumerate(found):
-            marked = s.row.key in (REFERENCE, SHORTEST)
-            if means[y] > far:
-                axes.plot(far, y, ">", color=_colour(s.row), markeredgecolor=BLACK, markeredgewidth=0.3)
-                axes.annotate(f"{means[y]:.2f}", (far, y), (-6, 0), textcoords="offset points", ha="right", va="center")
+            mean, edge = s.length.mean(), {"color": _colour(s.row), "markeredgecolor": BLACK}
+            if s.uncertified:
                 continue
+            if mean > far:
+                axes.plot(far, y, ">", markeredgewidth=0.3, **edge)
+                axes.annotate(
+                    f"{mean:.2f}", (far, y), (-6, 0), textcoords="offset points", ha="right", va="center", fontsize=7,
+                    bbox=_PLAIN,
+                )  # fmt: skip
+                continue
+            marked = s.row.key in _MARKED
             axes.errorbar(
-                s.length.mean(), y, xerr=s.deviation, fmt="D" if marked else "o", color=_colour(s.row), capsize=2,
-                markeredgecolor=BLACK, markeredgewidth=0.8 if marked else 0.3, ecolor=BLACK, elinewidth=0.7,
+                mean, y, xerr=s.deviation, fmt="D" if marked else "o", capsize=2, ecolor=BLACK, elinewidth=0.7,
+                markeredgewidth=0.8 if marked else 0.3, **edge,
             )  # fmt: skip
+            if marked:
+                axes.plot([], [], "D", label=_MARKED[s.row.key], **edge)
         if limit is not None:
-            axes.axvline(limit, color="#999999", linestyle="--", linewidth=1, label="oracle")
-            axes.legend(loc="upper right")
-        axes.set_yticks(range(len(found)), [_name(s.row) for s in found])
-        axes.invert_yaxis()
-        axes.set(xlabel="mean interval length (bar: deviation over the draws)")
+            axes.axvline(limit, color=GREY, linestyle="--", linewidth=1, label="oracle, calibrated quantiles", zorder=1)
+        axes.set(xlabel=f"mean interval length (bar: deviation over {max(len(s.length) for s in found)} draws)")
+        figure.legend(loc="outside upper center", ncols=4)
         return save(figure, folder, "length")
 
 
 # ---------------------------------------------------------------- what the paper lacks
 
 
-def _means(points: list[dict[str, Any]], x: str, by: tuple[str, ...]) -> dict[tuple[Any, ...], tuple[Any, Any]]:
-    """Mean length at every x for each combination of some keys: x (p,), length (p,)."""
-    sums: dict[tuple[Any, ...], dict[Any, list[float]]] = defaultdict(lambda: defaultdict(list))
+def _lines(points: list[dict[str, Any]], by: tuple[str, ...], setting: str, x: Callable[[Any], float]) -> Lines:
+    """Lines by some keys, (4, p): median x, mean, least and greatest length of each setting over its draws.
+
+    A setting that was not certified in every draw is left out.
+    """
+    found: dict[tuple[Any, ...], dict[Any, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for point in points:
-        sums[tuple(point[name] for name in by)][point[x]].append(point["length"])
-    return {
-        key: (np.array(sorted(at)), np.array([np.mean(at[value]) for value in sorted(at)])) for key, at in sums.items()
-    }
+        found[tuple(point[name] for name in by)][point[setting]].append(point)
+    out = {}
+    for key, settings in found.items():
+        whole = [drawn for drawn in settings.values() if all(p.get("certified", True) for p in drawn)]
+        lengths = [[p["length"] for p in drawn] for drawn in whole]
+        columns = [
+            (np.median([x(p) for p in drawn]), np.clip(np.mean(at), min(at), max(at)), min(at), max(at))
+            for drawn, at in zip(whole, lengths, strict=True)
+        ]
+        out[key] = np.array(sorted(columns)).reshape(-1, 4).T
+    return out
+
+
+def _draws(points: list[dict[str, Any]]) -> int:
+    return len({point["draw"] for point in points})
 
 
 def by_calibration(results: dict[str, Any], folder: Path) -> list[Path]:
-    """What the bound costs: mean length against the number of calibration images, for each bound."""
+    """What the bound costs: mean length against the number of calibration images; points far off are arrows."""
     points = [p for p in results["curves"] if p["curve"] == "calibration"]
-    whole = {(p["bound"], p["x"]) for p in points} - {(p["bound"], p["x"]) for p in points if not p["certified"]}
-    lines = _means([p for p in points if (p["bound"], p["x"]) in whole], "x", ("bound",))
+    lines = _lines(points, ("bound",), "x", lambda p: p["x"])
     limit = next((s.length.mean() for s in summaries(results) if s.row.procedure == "oracle_cut"), None)
+    far, beyond = _far(y for line in lines.values() for y in line[1]), defaultdict(list)
     with style() as plt:
-        figure, axes = plt.subplots(figsize=(WIDTH / 2 + 0.6, 2.8))
-        order = [bound for bound in BOUND_NAMES if (bound,) in lines]
-        for bound, colour, marker in zip(order, COLOURS, MARKERS, strict=False):
-            axes.plot(*lines[bound,], marker=marker, color=colour, label=BOUND_NAMES[bound])
+        figure, axes = plt.subplots(figsize=(WIDTH / 2 + 0.6, 3.0))
+        for bound, look in _BOUND.items():
+            if (bound,) not in lines:
+                continue
+            x, mean = lines[bound,][:2]
+            near = mean <= far
+            none = "" if len(x) else ": not certified"
+            axes.plot(x[near], mean[near], label=BOUND_NAMES[bound] + none, **look)
+            for at, value in zip(x[~near], mean[~near], strict=True):
+                beyond[at].append(f"{BOUND_NAMES[bound]} {value:.2f}")
+        for at, names in beyond.items():
+            axes.plot(at, far, "^", color=BLACK)
+            axes.annotate(
+                "\n".join(names), (at, far), (5, 3), textcoords="offset points", va="top", fontsize=7, bbox=_PLAIN
+            )
         if limit is not None:
-            axes.axhline(limit, color="#777777", linestyle="--", linewidth=1, label="the same path, no bound")
-        n_opt = results["configuration"]["frontier"]["n_opt"]
-        axes.set(xlabel=f"calibration images (of which {n_opt} fit)", ylabel="mean interval length")
-        axes.legend()
+            axes.axhline(limit, color=GREY, linewidth=1, zorder=1, label="path of all images, no bound")
+            axes.autoscale()  # the line counts
+        draws = f"mean of {_draws(points)} draws; only points certified in every draw"
+        axes.set(xlabel=f"calibration images, to fit and to certify\n({draws})", ylabel="mean interval length")
+        axes.legend(handlelength=3.5)
         return save(figure, folder, "length_by_calibration")
 
 
 def by_groups(results: dict[str, Any], folder: Path) -> list[Path]:
-    """Mean length against K, one panel per number of fitting images."""
+    """Mean length against the number of groups, one panel per number of fitting images."""
     points = [p for p in results["curves"] if p["curve"] == "groups"]
-    lines = _means(points, "k", ("n_opt", "method", "bound"))
-    counts = sorted({key[0] for key in lines})
-    kinds = sorted({key[1:] for key in lines}, key=lambda kind: (not kind[0].startswith("krcps"), kind))
+    counted = all("groups" in p for p in points)
+    lines = _lines(
+        points, ("n_opt", "method", "bound"), "k", lambda p: int(p["groups"].split()[0]) if counted else p["k"]
+    )
     with style() as plt:
-        figure, panels = plt.subplots(1, len(counts), figsize=(WIDTH, 2.5), sharey=True, squeeze=False)
+        counts = sorted({p["n_opt"] for p in points})
+        figure, panels = plt.subplots(1, len(counts), figsize=(WIDTH, 2.7), sharey=True, squeeze=False)
         for axes, n_opt in zip(panels[0], counts, strict=True):
-            for kind, colour, marker in zip(kinds, (ORANGE, RED, BLUE, BLACK), MARKERS, strict=False):
-                if (n_opt, *kind) in lines:
-                    name = f"{kind[0].replace('krcps', 'K-RCPS')}, {BOUND_NAMES[kind[1]]}"
-                    axes.plot(*lines[(n_opt, *kind)], marker=marker, color=colour, label=name)
-            axes.set_xscale("log", base=2)
-            ticks = sorted({p["k"] for p in points})
-            axes.set_xticks(ticks, [str(k) for k in ticks])
-            axes.set(title=f"$n_{{opt}}$ = {n_opt}", xlabel="$K$")
+            for (method, bound), look in _METHOD.items():
+                x, mean, least, most = lines.get((n_opt, method, bound), np.empty((4, 0)))
+                axes.errorbar(
+                    x, mean, [mean - least, most - mean], elinewidth=0.6, capsize=2, capthick=0.6, markersize=3,
+                    label=f"{method.replace('krcps', 'K-RCPS')}, {BOUND_NAMES[bound]}", **look,
+                )  # fmt: skip
+            axes.set_xscale("log", base=4)
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.minorticks_off()
+            axes.set(title=f"$n_{{opt}}$ = {n_opt}", xlabel="groups" if counted else "bins asked for, $K$")
         panels[0, 0].set_ylabel("mean interval length")
-        figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        figure.legend(
+            *panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, title_fontsize=7,
+            handlelength=3.5,
+            title=f"mean of {_draws(points)} draws, bar from least to greatest; only points certified in every draw",
+        )  # fmt: skip
         return save(figure, folder, "length_by_groups")

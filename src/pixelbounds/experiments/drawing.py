@@ -10,8 +10,7 @@ from typing import Any
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PURPLE = (  # Okabe and Ito
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
 )  # fmt: skip
-COLOURS = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY, BLACK)
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+GREY = "#999999"
 WIDTH = 6.8  # inches, the text width of a page
 _STYLE: Any = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7,

@@ -15,8 +15,9 @@ import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib.metadata import PackageNotFoundError, version
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from ..files import replace_file
@@ -115,10 +116,19 @@ _loaded: list[tuple[Plan, Material]] = []  # of a worker process
 
 
 def _load(plan: dict[str, Any], source: str, digest: str) -> None:
+    Thread(target=_end_with_parent, daemon=True).start()
     material = load_material(source)
     if material.digest != digest:
         raise ValueError(f"the arrays in {source} changed while they were in use; run the same command again")
     _loaded[:] = [(Plan.model_validate(plan), material)]
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _compute(draw: int, group: str) -> list[Record]:

@@ -8,7 +8,7 @@ printed_lower, _upper, _fresh         the same of samples of Algorithm 3 as prin
 qr_lower, qr_estimate, qr_upper       heads of the quantile regressor
 dropout_mean, dropout_deviation       of the regressor's passes with dropout
 conffusion_lower, conffusion_upper    quantiles of the fine-tuned score network
-samples                               optional, (few, s, *pixels): samples of the first images, for a figure
+samples, samples_printed              optional, (few, s, *pixels): samples of the first images, for a figure
 unit                                  (n,), scan of each image
 
 `truth`, `lower` and `upper` must be there; rows that need an array which is missing are left out, and said so.
@@ -34,6 +34,7 @@ IMAGES = (
     "qr_estimate", "qr_upper", "dropout_mean", "dropout_deviation", "conffusion_lower", "conffusion_upper",
     "printed_lower", "printed_upper", "printed_fresh",
 )  # fmt: skip
+SHOWN = ("samples", "samples_printed")
 PACKAGED = "packaged"  # phantoms that come with the package
 NEEDED = ("truth", "lower", "upper")
 FLOOR = 0.01  # least deviation of a band that widens about its mean, as in bands.mean_and_std
@@ -172,13 +173,13 @@ def _checked(arrays: dict[str, Any], figures: dict[str, Any], name: str) -> Mate
         raise ValueError(f"{name} lacks {', '.join(lacking)}; see pixelbounds.experiments.material for what it holds")
     shape, digest = np.shape(arrays["truth"]), hashlib.sha256()
     kept: dict[str, Array] = {}
-    for key in (*IMAGES, "samples"):
+    for key in (*IMAGES, *SHOWN):
         if key not in arrays:
             continue
         x = np.ascontiguousarray(arrays[key])
         if x.dtype.kind != "f":
             raise ValueError(f"{key} of {name} has dtype {x.dtype}; it must be floating, in units of [0, 1]")
-        wanted = shape if key != "samples" else (*x.shape[:2], *shape[1:])
+        wanted = shape if key not in SHOWN else (*x.shape[:2], *shape[1:])
         if x.shape != wanted:
             raise ValueError(f"{key} of {name} has shape {x.shape}, but truth has {shape}")
         digest.update(f"{key} {x.dtype.str} {x.shape}".encode())

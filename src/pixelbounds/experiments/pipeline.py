@@ -1,7 +1,7 @@
 """Images to material: prepare, train the three networks, sample, and put everything into units of [0, 1].
 
-Every step goes on where an interrupted one stopped. The numbers of images for fine-tuning and of held-out images are
-the plan's; the rest is trained on. No unit (scan, patient) is in two parts.
+Every step goes on where an interrupted one stopped. The plan says how many images are held out and fine-tuned on,
+`diffusion.splits` says which; no unit (scan, patient) is in two parts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import numpy as np
 
 from ..arrays import Array, outward
 from ..data import Images, abdomen, celeba, open_images
+from ..data.packaged import NOISE_SEED
 from ..data.phantom import phantoms
+from ..diffusion.splits import split_images
 from ..files import replace_file
 from ..jobs import SampleOptions, sample_to, train_from
 from ..settings import Configuration
@@ -61,8 +63,11 @@ def make_material(
         if kind == "score":
             whole = replace(options, keep_samples=True, held_out=0)
             runs["shown"] = sample_to(network, noisy[:_SHOWN], work / "shown.zarr", whole)
+            as_printed = replace(options, sampler="euler_maruyama", steps=plan.sampling.printed_steps)
+            if options.sampler != as_printed.sampler:
+                few = replace(as_printed, samples=_SHOWN, miscoverage=0.5, keep_samples=True, held_out=0)
+                runs["shown_printed"] = sample_to(network, noisy[:_SHOWN], work / "shown_printed.zarr", few)
             if plan.sampling.printed_steps is not None:
-                as_printed = replace(options, sampler="euler_maruyama", steps=plan.sampling.printed_steps)
                 runs["printed"] = sample_to(
                     network, noisy, work / "printed.zarr", as_printed, tell=tell, progress=progress
                 )
@@ -90,7 +95,7 @@ def prepare(plan: Plan, data: str | Path | None, work: Path, tell: Tell) -> None
     _write(work / "truth.npy", images.pixels, numbers, _unit)
     units = np.arange(len(images)) if images.units is None else np.unique(images.units, return_inverse=True)[1]
     np.save(work / "unit.npy", units[numbers])
-    rng, sigma = np.random.default_rng(plan.data.seed), plan.process["sigma_0"]
+    rng, sigma = np.random.default_rng(NOISE_SEED), plan.process["sigma_0"]  # as of the arrays behind docs/results.md
 
     def noisy(x: Array) -> Array:
         return low + x * (high - low) + np.float32(sigma) * rng.standard_normal(x.shape, np.float32)
@@ -101,72 +106,56 @@ def prepare(plan: Plan, data: str | Path | None, work: Path, tell: Tell) -> None
 
 
 def _parts(plan: Plan, data: str | Path | None, work: Path) -> dict[str, tuple[Images, Array]]:
-    """Images and the numbers of those in each part."""
-    wanted, rng = plan.data, np.random.default_rng(plan.data.seed)
-    if wanted.reader != "phantom" and data is None:
+    """Images and the numbers of those in each part; the networks never see those that are held out."""
+    wanted = plan.data
+    if wanted.reader == "phantom":  # made to order, and each is a patient of its own; the packaged ones are held out
+        counts = {"held_out": wanted.held_out, "tune": wanted.tune, "train": wanted.train}
+        made = phantoms(sum(counts.values()), wanted.size, wanted.seed)
+        images = Images(made.images, tuple(map(str, range(len(made)))), made.units)
+        numbers = np.split(np.arange(len(made)), np.cumsum(list(counts.values()))[:-1])
+        return {part: (images, chosen) for part, chosen in zip(counts, numbers, strict=True)}
+    if data is None:
         raise ValueError(f"{plan.name} needs images: {wanted.source}; give --data")
     if wanted.reader == "celeba":  # the published partition; identities do not cross it
         faces, test = (celeba(str(data), part, wanted.size, cache=work / f"{part}.zarr") for part in ("train", "test"))
-        order = rng.permutation(len(test))
-        _check(len(test), plan)
+        needed = wanted.held_out + wanted.tune
+        if len(test) < needed:
+            raise ValueError(
+                f"there are {len(test)} test images, but {needed} are held out or fine-tuned on; give more images"
+            )
+        order = np.random.default_rng(wanted.seed).permutation(len(test))
         return {
             "train": (faces, np.arange(len(faces))),
-            "tune": (test, np.sort(order[wanted.held_out :][: wanted.tune])),
+            "tune": (test, np.sort(order[wanted.held_out : needed])),
             "held_out": (test, np.sort(order[: wanted.held_out])),
         }
-    if wanted.reader == "phantom":
-        total = phantoms(wanted.train + wanted.tune + wanted.held_out, wanted.size, wanted.seed)
-        images = Images(total.images, tuple(map(str, range(len(total)))), total.units)
-    elif wanted.reader == "abdomen":
+    if wanted.reader == "abdomen":
         images = abdomen(str(data), cache=work / "images.zarr", size=wanted.size)
     else:
         images = open_images(str(data), key=wanted.key)
         if wanted.units is not None:
-            images = Images(images.pixels, images.names, _units(Path(str(data)), wanted.units))
+            images = replace(images, units=_units(Path(str(data)), wanted.units, images.units))
     if tuple(images.pixels.shape[-2:]) != (wanted.size, wanted.size):
         raise ValueError(
             f"images are of shape {images.pixels.shape[1:]}; {plan.name} takes {wanted.size} x {wanted.size}"
         )
-    _check(len(images), plan)
-    units = np.arange(len(images)) if images.units is None else np.unique(images.units, return_inverse=True)[1]
-    held_out, tune, train = _by_unit(units, wanted.held_out, wanted.tune, rng)
-    return {"train": (images, train), "tune": (images, tune), "held_out": (images, held_out)}
+    parts = split_images(  # stream 0 is that of development
+        len(images), held_out=wanted.held_out, tune=wanted.tune, units=images.units, seed=1 + wanted.seed
+    )
+    return {part: (images, parts[part]) for part in ("train", "tune", "held_out")}
 
 
-def _units(path: Path, units: str) -> Array:
-    """The scan of each image: an .npy file, or an array inside the .npz of the images."""
-    if units.endswith(".npy"):
-        return np.load(path.parent / units, allow_pickle=False)
-    with np.load(path, allow_pickle=False) as file:
-        return np.asarray(file[units])
-
-
-def _check(count: int, plan: Plan) -> None:
-    needed = plan.data.held_out + plan.data.tune
-    if count <= needed:
-        raise ValueError(f"there are {count} images, but {needed} are held out or fine-tuned on; give more images")
-
-
-def _by_unit(units: Array, held_out: int, tune: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    """Whole units until each part has its images; of the held-out units one image each in turn, as many as wanted.
-
-    Where units are large, images are thus spread over twice as many units as would fill the part.
-    """
-    order, sizes = rng.permutation(int(units.max()) + 1), np.bincount(units)
-    filled = np.cumsum(sizes[order])
-    spread = held_out if sizes.max() == 1 else 2 * held_out
-    first = int(np.searchsorted(filled, spread)) + 1
-    second = first + int(np.searchsorted(filled[first:] - filled[first - 1], tune)) + 1
-    if second >= len(order):
-        raise ValueError(f"{len(order)} units leave none to train on; hold out fewer images")
-    turns = [
-        (turn, int(image))
-        for unit in order[:first]
-        for turn, image in enumerate(rng.permutation(np.flatnonzero(units == unit)))
-    ]
-    kept = np.sort([image for _, image in sorted(turns)[:held_out]])
-    tuned = np.flatnonzero(np.isin(units, order[first:second]))[:tune]
-    return kept, tuned, np.flatnonzero(np.isin(units, order[second:]))
+def _units(path: Path, name: str, found: Array | None) -> Array:
+    """The scan of each image: an array of this name in the .npz or beside the images, or what the reader found."""
+    if name.endswith(".npy") and (path.parent / name).is_file():
+        return np.load(path.parent / name, allow_pickle=False)
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as file:
+            if name in file.files:
+                return np.asarray(file[name])
+    if found is None:
+        raise ValueError(f"{path} does not say which scan an image is of; give one folder per scan, or {name!r} beside")
+    return found
 
 
 def _unit(pixels: Array) -> Array:
@@ -250,6 +239,8 @@ def assemble(plan: Plan, work: Path, runs: dict[str, Any]) -> Path:
     keep("truth", np.load(work / "truth.npy"))
     keep("unit", np.load(work / "unit.npy"))
     keep("samples", unit(runs["shown"]["samples"])[:, :_SHOWN])
+    if "shown_printed" in runs:  # of Algorithm 3, where the plan's sampler is another
+        keep("samples_printed", unit(runs["shown_printed"]["samples"]))
     if "regressor" in runs:
         heads = runs["regressor"]
         for name in ("lower", "estimate", "upper"):
@@ -263,7 +254,7 @@ def assemble(plan: Plan, work: Path, runs: dict[str, Any]) -> Path:
     about = {
         kind: {k: v for k, v in run.about.items() if k != "network_file"}
         for kind, run in runs.items()
-        if kind != "shown"
+        if not kind.startswith("shown")
     }
     replace_file(folder / "figures.json", (json.dumps(about, indent=1) + "\n").encode())
     return folder

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,12 @@ import numpy as np
 
 from ..arrays import Array
 from ..data import Images, open_images
+from ..files import replace_file
 from ..version import VERSION
 from .devices import check_device
 
 if TYPE_CHECKING:
+    from ..diffusion.sde import VESDE
     from ..settings import Configuration
 
 Tell = Callable[[str], None]  # called with a line for the user
@@ -25,12 +27,11 @@ def train_from(configuration: Configuration, *, tell: Tell = lambda line: None, 
     """Train as a configuration says, going on where its folder stands, and return the file of the network."""
     import torch
 
-    from ..diffusion.checkpoint import load_network, save_network
-    from ..diffusion.network import NCSNpp
-    from ..diffusion.regression import conffusion, quantile_loss, regressor
-    from ..diffusion.runs import progress_bar
-    from ..diffusion.sde import VESDE
-    from ..diffusion.training import score_matching, train
+    from ..diffusion.batches import Images as Pixels
+    from ..diffusion.checkpoint import save_network
+    from ..diffusion.regression import quantile_loss
+    from ..diffusion.runs import alone, processes, progress_bar
+    from ..diffusion.training import check_shape, score_matching, train
 
     settings, training = configuration.settings, configuration.settings.training
     device = check_device(training.device)
@@ -45,57 +46,110 @@ def train_from(configuration: Configuration, *, tell: Tell = lambda line: None, 
         raise configuration.error(
             "data", "held_out", f"of {len(images)} images none is left to train on; hold out fewer"
         )
-    channels, height, width = (1, *images.shape[1:]) if images.ndim == 3 else images.shape[1:]
+    torch.manual_seed(training.seed)
+    tunes = training.kind == "conffusion"
+    network, sde, limits, sigma_0 = _tuned(configuration) if tunes else _new(configuration, images.shape)
+    group = processes(device)
+    with _blamed(configuration, "data", "path"):
+        data = Pixels(images, limits=limits, device=group.device, rows=learnt if len(unseen) else None)
+        aside = Pixels(images, limits=limits, device=group.device, rows=unseen) if len(unseen) else None
+        check_shape(network, data)
+    folder, first = configuration.resolve(settings.output.folder), group.rank == 0
+    path = folder / f"{training.kind}.safetensors"
+    with alone(folder) if first else nullcontext():
+        if first:
+            _keep_numbers(configuration, folder, unseen)
+            count = sum(x.numel() for x in network.parameters())
+            tell(f"{training.kind}: {count:,} parameters, {len(learnt)} images, {len(unseen)} held out, in {folder}")
+        result = train(
+            network,
+            data,
+            score_matching if training.kind == "score" else quantile_loss(training.miscoverage),
+            sde=sde,
+            settings=training.settings(),
+            folder=folder,
+            held_out=aside,
+            progress=None if quiet or not first else progress_bar(steps=training.steps, seconds=training.seconds),
+            device=device,
+        )
+        if first:
+            extra: dict[str, Any] = {"limits": list(data.limits), "sigma_0": sigma_0, "sigma_top": training.sigma_top}
+            extra |= {"miscoverage": training.miscoverage, "step": result.step, "version": VERSION, "last": result.last}
+            save_network(path, result.network, sde, training.kind, extra)
+    return path
+
+
+# ---------------------------------------------------------------- what is trained
+
+_Start = tuple[Any, "VESDE", tuple[float, float], float | None]  # network, process, limits, sigma_0
+
+
+def _new(configuration: Configuration, shape: tuple[int, ...]) -> _Start:
+    """A fresh network for images of this shape."""
+    from ..diffusion.network import NCSNpp
+    from ..diffusion.regression import regressor
+    from ..diffusion.sde import VESDE
+
+    settings, training = configuration.settings, configuration.settings.training
+    channels, height, width = (1, *shape[1:]) if len(shape) == 3 else shape[1:]
     if height != width:
         raise configuration.error("data", "path", f"images are {height} x {width}; crop or pad them to squares")
-    torch.manual_seed(training.seed)
+    with _blamed(configuration, "network", "multipliers"):
+        config = settings.network.config(channels, height)
+    network = NCSNpp(config) if training.kind == "score" else regressor(config, data_deviation=training.data_deviation)
     sde = VESDE(settings.process.sigma_min, settings.process.sigma_max)
-    network: Any
-    if training.kind == "conffusion":
-        with _blamed(configuration, "training", "from"):
-            score, sde, _ = load_network(configuration.resolve(training.start or ""), kind="score")
-            network = conffusion(score)
-        for name in settings.process.model_fields_set & {"sigma_min", "sigma_max"}:
-            here, there = getattr(settings.process, name), getattr(sde, name)
-            if here != there:
-                wrong = f"{name} is {here:g}, that of the score network {there:g}; use the same, or leave it out"
-                raise configuration.error("process", name, wrong)
-    else:
-        with _blamed(configuration, "network", "multipliers"):
-            config = settings.network.config(channels, height)
-        network = (
-            NCSNpp(config) if training.kind == "score" else regressor(config, data_deviation=training.data_deviation)
-        )
-    loss = score_matching if training.kind == "score" else quantile_loss(training.miscoverage)
-    folder = configuration.resolve(settings.output.folder)
-    first = int(os.environ.get("RANK", "0")) == 0
-    if first:
-        folder.mkdir(parents=True, exist_ok=True)
-        count = sum(x.numel() for x in network.parameters())
-        tell(f"{training.kind}: {count:,} parameters, {len(learnt)} images, {len(unseen)} held out, in {folder}")
-    result = train(
-        network,
-        images[learnt] if len(unseen) else images,
-        loss,
-        sde=sde,
-        settings=training.settings(),
-        limits=(settings.data.limits[0], settings.data.limits[1]),
-        folder=folder,
-        held_out=images[unseen] if len(unseen) else None,
-        progress=None if quiet or not first else progress_bar(steps=training.steps, seconds=training.seconds),
-        device=device,
-    )
-    path = folder / f"{training.kind}.safetensors"
-    if first:
-        extra: dict[str, Any] = {
-            "limits": settings.data.limits,
-            "sigma_0": settings.process.sigma_0,
-            "sigma_top": training.sigma_top,
-        }
-        extra |= {"miscoverage": training.miscoverage, "step": result.step, "version": VERSION, "last": result.last}
-        save_network(path, result.network, sde, training.kind, extra)
-        np.save(folder / "held_out.npy", unseen)
-    return path
+    return network, sde, (settings.data.limits[0], settings.data.limits[1]), settings.process.sigma_0
+
+
+def _tuned(configuration: Configuration) -> _Start:
+    """N-Conffusion, with the network, the noise levels and the limits of its score network's file."""
+    from ..diffusion.checkpoint import load_network
+    from ..diffusion.regression import conffusion
+    from ..settings import check_levels
+
+    settings, training = configuration.settings, configuration.settings.training
+    if "network" in settings.model_fields_set:
+        wrong = "[network] is given, but conffusion has the network named in from; remove the section"
+        raise configuration.error("network", None, wrong)
+    with _blamed(configuration, "training", "from"):
+        score, sde, meta = load_network(configuration.resolve(training.start or ""), kind="score")
+        network = conffusion(score)
+    known = {"sigma_min": sde.sigma_min, "sigma_max": sde.sigma_max, **meta["extra"]}
+
+    def agreed(section: str, name: str) -> Any:
+        """What the file of the score network says, else the configuration; where both do, they must say the same."""
+        own = getattr(settings, section)
+        here, there = getattr(own, name), known.get(name)
+        if name in own.model_fields_set and there is not None and here != there:
+            wrong = f"{name} is {here}, that of the score network {there}; use the same, or leave it out"
+            raise configuration.error(section, name, wrong)
+        return here if there is None else there
+
+    for name in ("sigma_min", "sigma_max"):
+        agreed("process", name)
+    low, high = agreed("data", "limits")
+    sigma_0 = agreed("process", "sigma_0")
+    with _blamed(configuration, "process", "sigma_0"):
+        check_levels(sde, sigma_0, None)
+    with _blamed(configuration, "training", "sigma_top"):
+        check_levels(sde, sigma_0, training.sigma_top)
+    return network, sde, (low, high), sigma_0
+
+
+# ---------------------------------------------------------------- what is held out
+
+
+def _keep_numbers(configuration: Configuration, folder: Path, unseen: Array) -> None:
+    """Write the numbers of the held-out images, unless a run has begun that holds out others."""
+    from ..diffusion.checkpoint import state_files
+
+    path, content = folder / "held_out.npy", BytesIO()
+    begun = path.exists() and any(state.exists() for state in state_files(folder))
+    if begun and not np.array_equal(np.load(path, allow_pickle=False), unseen):
+        wrong = f"the run in {folder} holds out other images; use the same, or another folder to start anew"
+        raise configuration.error("data", "held_out", wrong)
+    np.save(content, unseen)
+    replace_file(path, content.getvalue())
 
 
 def split(units: Array, share: float, seed: int) -> tuple[Array, Array]:

@@ -9,9 +9,10 @@ that a stored band holds whatever the band in memory held.
 from __future__ import annotations
 
 import os
-import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ KINDS = {  # bands, by what the network is
 }
 _FREE = ("version", "network_file", "device", "batch", "format")  # may differ between the parts of a run
 _FLAT: Any = {"name": "default", "separator": "."}  # a file per image, not a folder in a folder
+_SMALL_BYTES = 2**28  # of an array that is read whole where something is worked out of it: ten times as fast
+_BLOCK_BYTES = 2**20  # of a larger one, read at a time
 _HALF = ("lower", "upper", "naive_lower", "naive_upper", "samples")
 
 
@@ -42,10 +45,22 @@ def create_run(
     path: Path, about: Mapping[str, Any], pixels: tuple[int, ...], ids: Array, names: Mapping[str, tuple[int, ...]]
 ) -> None:
     """Make an empty run, all or nothing: `names` are its arrays and the axes that each has before its pixels."""
-    aside = path.with_name(path.name + ".part")
-    shutil.rmtree(aside, ignore_errors=True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    group = zarr.create_group(aside, attributes={"pixelbounds": {**about, "format": FORMAT}})
+    with tempfile.TemporaryDirectory(prefix=f"{path.name}.", suffix=".part", dir=path.parent) as folder:
+        aside = Path(folder) / path.name  # the folder itself lets nobody else read
+        _create(aside, about, pixels, ids, names)
+        try:
+            os.rename(aside, path)
+        except OSError as error:
+            if not path.exists():
+                raise
+            raise FileExistsError(f"{path} came into being meanwhile; is another process writing it?") from error
+
+
+def _create(
+    path: Path, about: Mapping[str, Any], pixels: tuple[int, ...], ids: Array, names: Mapping[str, tuple[int, ...]]
+) -> None:
+    group = zarr.create_group(path, attributes={"pixelbounds": {**about, "format": FORMAT}})
     n = len(ids)
     for name, before in {"observation": (), **names}.items():
         shape = (*before, *pixels)
@@ -62,10 +77,6 @@ def create_run(
     group.create_array(
         "done", shape=(n,), chunks=(1,), dtype="uint8", compressors=None, fill_value=0, chunk_key_encoding=_FLAT
     )
-    try:
-        os.rename(aside, path)
-    except OSError as error:
-        raise FileExistsError(f"{path} came into being meanwhile; is another process writing it?") from error
 
 
 def write_image(group: Any, image: int, parts: Mapping[str, Array]) -> None:
@@ -115,7 +126,15 @@ class Run:
     @property
     def done(self) -> Array:
         """Which images are finished, (n,) bool."""
-        return np.asarray(self.group["done"][:]) != 0
+        return self.finished(0, len(self))
+
+    def finished(self, start: int, stop: int) -> Array:
+        """Which of some images are finished, (stop - start,) bool; one whose mark cannot be read is not."""
+        marks = self.group["done"]
+        try:
+            return np.asarray(marks[start:stop]) != 0
+        except Exception:  # zarr raises what it likes
+            return np.array([_is_marked(marks, image) for image in range(start, stop)])
 
     @property
     def ids(self) -> Array:
@@ -160,7 +179,7 @@ class Run:
         if kind in ("calibrated", "naive"):
             level = Fraction(repr(self.about["miscoverage"]))
             return Band(parts[0], parts[1], source=f"{kind} quantiles, miscoverage {level}")
-        first, *rest = (np.asarray(part[:], np.float32) for part in parts)
+        first, *rest = (_singles(part) for part in parts)
         if kind == "regressor":
             return quantile_regression(first, *rest)
         if kind == "conffusion":
@@ -188,6 +207,23 @@ class Run:
                     continue
                 if not np.isfinite(value).all():
                     yield int(image), name, "a chunk is missing"
+
+
+def _singles(x: Any) -> Any:
+    """A zarr array (n, *pixels) in float32: of NumPy where it is small, else of Dask, read a few images at a time."""
+    if 4 * prod(x.shape) <= _SMALL_BYTES:
+        return np.asarray(x[:], np.float32)
+    import dask.array as da
+
+    rows = max(1, _BLOCK_BYTES // (4 * prod(x.shape[1:])))
+    return da.from_array(x, chunks=(rows, *x.shape[1:])).astype(np.float32)
+
+
+def _is_marked(marks: Any, image: int) -> bool:
+    try:
+        return bool(marks[image] != 0)
+    except Exception:  # damaged
+        return False
 
 
 def open_run(path: str | os.PathLike[str], *, mode: str = "r") -> Run:

@@ -320,16 +320,8 @@ def test_what_a_plan_promises_can_be_calibrated(tmp_path):
     for n in (least, least - 1):
         np.save(tmp_path / "truth.npy", truth[:n])
         np.savez(tmp_path / "band.npz", lower=truth[:n] - 0.1, upper=truth[:n] + 0.1)
-        words = (
-            tmp_path / "truth.npy",
-            tmp_path / "band.npz",
-            "--risk-level",
-            0.2,
-            *BAND,
-            "--out",
-            tmp_path / f"{n}.safetensors",
-        )
-        result = call("calibrate", *words)
+        words = tmp_path / "truth.npy", tmp_path / "band.npz", "--risk-level", 0.2
+        result = call("calibrate", *words, "--out", tmp_path / f"{n}.safetensors")
         assert result.exit_code == (0 if n == least else 1), result.output
     assert "cannot be certified" in flat(result.stderr)
     assert not (tmp_path / f"{least - 1}.safetensors").exists()

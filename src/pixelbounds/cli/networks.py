@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .contract import Outcome, command, progress, tell
-from .options import Scheduler
+from .options import ABDOMEN, Raw, Scheduler, Window
+
+if TYPE_CHECKING:
+    from ..jobs import SampleOptions
 
 
 def register(app: typer.Typer) -> None:
@@ -52,6 +55,8 @@ def sample(
     held_out: int = typer.Option(0, help="Further draws per image, kept to check coverage."),
     keep_samples: bool = typer.Option(False, "--keep-samples", help="Keep all samples, in float16."),
     key: str | None = typer.Option(None, help="Name of the array inside an .npz or .zarr file."),
+    window: Window = ABDOMEN,
+    raw: Raw = False,
     images: str | None = typer.Option(None, help="A range of the observations, START:STOP; they keep their numbers."),
     limits: tuple[float, float] | None = typer.Option(None, help="Least and greatest pixel value; the network's."),
     device: str | None = typer.Option(None, help="cpu, cuda or cuda:1; a GPU if there is one."),
@@ -66,25 +71,39 @@ def sample(
     from ..data import open_images
     from ..jobs import SampleOptions, sample_to
 
-    noisy = open_images(observations, key=key).pixels
-    chosen = _range(images, len(noisy))
     options = SampleOptions(
         sigma_0=sigma0, samples=samples, miscoverage=miscoverage, sampler=sampler, steps=steps, seed=seed,
         batch=batch, held_out=held_out, keep_samples=keep_samples, limits=limits, device=device,
         compile=compile_, repair=repair,
     )  # fmt: skip
+    _check_sampling(network, options)
+    noisy = open_images(observations, key=key, window=None if raw else window, clip=False)
     with progress("sampling") as advance:
         run = sample_to(
             network,
-            noisy[chosen.start : chosen.stop],
+            noisy.pixels,
             out,
             options,
-            ids=list(chosen),
+            images=_range(images, len(noisy)),
             scheduler=scheduler,
             tell=tell,
             progress=advance,
         )
     return Outcome({"run": str(out), "images": len(run), "bands": run.kinds}, (str(run),))
+
+
+def _check_sampling(network: Path, options: SampleOptions) -> None:
+    """Options of the sampler are for score networks; elsewhere they would be ignored."""
+    names = ("sampler", "steps", "miscoverage", "held_out", "keep_samples")
+    given = [name for name in names if getattr(options, name) != getattr(type(options)(), name)]
+    if not given:
+        return
+    from ..diffusion.checkpoint import load_network
+
+    kind = load_network(network)[2]["kind"]
+    if kind != "score":
+        words = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise ValueError(f"{network} is a {kind} network, which draws no samples; leave {words} out")
 
 
 def _range(text: str | None, n: int) -> range:

@@ -14,7 +14,19 @@ from pathlib import Path
 
 from ..arrays import Interval
 from . import dicom, nifti, pictures
-from .contract import ABDOMEN, Geometry, Images, Progress, Scan, Told, Window, check_window, silent, split_units
+from .contract import (
+    ABDOMEN,
+    Geometry,
+    Images,
+    Progress,
+    Scan,
+    Told,
+    Window,
+    check_window,
+    silent,
+    split_units,
+    unclipped,
+)
 from .ct import abdomen
 from .dicom import read_dicom
 from .faces import celeba
@@ -36,13 +48,15 @@ def open_images(
     *,
     key: str | None = None,
     window: Window | None = ABDOMEN,
+    clip: bool = True,
     size: int | None = None,
     progress: Progress = silent,
 ) -> Images:
     """Images (n, h, w) or (n, c, h, w) of whatever lies at a path.
 
     `key` names an array inside an .npz or .zarr file. `window` (width, level) maps the values of NIfTI and DICOM files
-    to [0, 1]; None leaves them. `size` crops each picture or slice to its central square and resizes it.
+    to [0, 1]; None leaves them. Without `clip` what lies beyond the window lies beyond [0, 1], as it must in noisy
+    observations. `size` crops each picture or slice to its central square and resizes it.
     """
     path, window = Path(path), check_window(window)
     if not path.exists():
@@ -56,7 +70,9 @@ def open_images(
         if kind == "pictures":
             return read_pictures(path, size=size, progress=progress)
         read: Callable[..., Images] = read_nifti if kind == "NIfTI" else read_dicom
-        return read(path, window=window, size=size, progress=progress)
+        if clip:
+            return read(path, window=window, size=size, progress=progress)
+        return unclipped(read(path, window=None, size=size, progress=progress), window)
     except (EOFError, zipfile.BadZipFile, OSError, ValueError) as error:
         if isinstance(error, Told):
             raise

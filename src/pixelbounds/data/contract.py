@@ -8,7 +8,7 @@ shape can be put back.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import pairwise
 from pathlib import PurePosixPath
@@ -143,13 +143,27 @@ def check_window(window: Any) -> Window | None:
     return width, level
 
 
-def windowed(values: Array, window: Window | None, inverted: bool = False) -> Array:
+def windowed(values: Array, window: Window | None, inverted: bool = False, *, clip: bool = True) -> Array:
     """Values as float32 images: the window's least value becomes 0, its greatest 1, what lies beyond is clipped."""
     if window is None:
         return values.astype(np.float32)
     width, level = window
-    x = np.clip((np.asarray(values, np.float64) - (level - width / 2)) / width, 0, 1).astype(np.float32)
+    x = (np.asarray(values, np.float64) - (level - width / 2)) / width
+    x = (np.clip(x, 0, 1) if clip else x).astype(np.float32)
     return 1 - x if inverted else x
+
+
+def unclipped(images: Images, window: Window | None) -> Images:
+    """Slices that were read as they are, mapped by the window, in place; what lies beyond it stays beyond [0, 1]."""
+    if images.geometry is None or window is None:
+        return images
+    scans = []
+    for scan in images.geometry.scans:
+        inverted = scan.kind == "dicom" and scan.header[0].PhotometricInterpretation == "MONOCHROME1"
+        for i in range(scan.start, scan.stop):
+            images.pixels[i] = windowed(images.pixels[i], window, inverted, clip=False)
+        scans.append(replace(scan, inverted=inverted))
+    return replace(images, geometry=Geometry(tuple(scans), window))
 
 
 def split_units(units: Any, shares: Sequence[float], seed: int) -> list[Array]:

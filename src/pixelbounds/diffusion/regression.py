@@ -117,7 +117,7 @@ def predict(network: QuantileNetwork, y: Any, sigma: float, *, batch: int = 64) 
 
     For `bands.quantile_regression(*predict(...))` with three heads and `bands.conffusion(*predict(...))` with two.
     """
-    images, shape = _observations(network, y, sigma)
+    images, shape = _observations(network, y, sigma, batch)
     device, parts = next(network.parameters()).device, []
     with torch.inference_mode(), _half_on_gpus(device), _modes(network, dropout=False):
         for start in range(0, len(images), batch):
@@ -134,7 +134,7 @@ def dropout_passes(
     Image i draws its masks from (seed, i), so that a result does not depend on which images come with it. Only sums are
     kept, on the device, of differences from the first pass: no pass is stored.
     """
-    images, shape = _observations(network, y, sigma)
+    images, shape = _observations(network, y, sigma, batch)
     if network.heads != 3:
         raise ValueError(f"this network has {network.heads} heads and no estimate; MC-Dropout takes an image regressor")
     if passes < 2:
@@ -163,19 +163,23 @@ def _half_on_gpus(device: torch.device) -> Any:
     return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
 
 
-def _observations(network: QuantileNetwork, y: Any, sigma: float) -> tuple[Tensor, tuple[int, ...]]:
+def _observations(network: QuantileNetwork, y: Any, sigma: float, batch: int) -> tuple[Tensor, tuple[int, ...]]:
     """Observations as (n, c, h, w) on the host, and the shape they came in."""
-    images = torch.as_tensor(y).detach().to("cpu", torch.float32)
-    shape = tuple(images.shape)
+    images = torch.as_tensor(y).detach()
+    if not images.is_floating_point():
+        raise ValueError(f"observations are {images.dtype}; convert them to float32, in the units of the network")
+    images, shape = images.to("cpu", torch.float32), tuple(images.shape)
     images = images.unsqueeze(1) if images.ndim == 3 else images
     c = network.config.channels
-    if images.ndim != 4 or images.shape[1] != c:
+    if images.ndim != 4 or images.shape[1] != c or 0 in shape:
         raise ValueError(f"observations have shape {shape}; this network takes (n, {c}, h, w)")
     if not bool(torch.isfinite(images).all()):
         image = int((~torch.isfinite(images.flatten(1)).all(1)).int().argmax())
         raise ValueError(f"observation {image} holds NaN or infinite values; drop it")
-    if not sigma > 0:
+    if not 0 < sigma < inf:
         raise ValueError(f"sigma is {sigma}; give the noise level of the observations, as a deviation")
+    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+        raise ValueError(f"batch is {batch!r}; it must be an integer of at least 1")
     return images, shape
 
 

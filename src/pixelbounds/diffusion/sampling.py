@@ -5,7 +5,11 @@ v_0 = sigma_0^2. Given x(v), what lies at smaller v is independent of y. So the 
 
     dx = s(x, v) |dv| + dw,   v from v_0 down, started at x(v_0) = y,   s = grad log p_v,
 
-samples the posterior of x given y exactly; `reverse_sde`, `predictor_corrector` and `heun` discretise it.
+samples the posterior of x given y exactly; `reverse_sde`, `predictor_corrector` and `heun` discretise it down to
+sigma_min. Small steps make them exact for detail coarser than sigma_min. Of finer detail, `heun` and
+`predictor_corrector` lose about sigma_min of spread (they end with a mean given x(sigma_min)), and `reverse_sde` adds
+as much (the noise that is left): for a prior deviation of sigma_min and large sigma_0 the samples have 0.71 and 1.41
+times the posterior's deviation, for five times that 0.98 and 1.02.
 
 Algorithm 3 of the paper (`euler_maruyama`, here to reproduce it) adds (y - x) / (v_0 - v) to the score. The sum is
 the score of x(v) given y, but the reverse SDE of that law has the drift -(y - x) / (v_0 - v) of the Brownian bridge as
@@ -30,6 +34,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -49,14 +54,7 @@ _RELAXATION = 4.0  # time of the corrector's Langevin dynamics over all steps, i
 
 def euler_maruyama(score: Level, y: Tensor, sigma_0: float, sde: VESDE, steps: int, noise: Noise) -> Tensor:
     """Algorithm 3 as printed, with `steps` over [0, 1], of which floor(t_0 steps) are taken; biased, see above."""
-    position = sde.time(sigma_0) * steps
-    n = round(position) if abs(position - round(position)) < 1e-9 else math.floor(position)
-    if n < 1:
-        raise ValueError(
-            f"{steps} steps over [0, 1] leave none below sigma_0 = {sigma_0:g}; take at least "
-            f"{math.ceil(1 / sde.time(sigma_0))}"
-        )
-    x = y
+    x, n = y, _printed_steps(sigma_0, sde, steps)
     for i in range(n, 0, -1):
         sigma, g = sde.sigma(i / steps), sde.diffusion(i / steps)
         drift = score(x, sigma)
@@ -64,6 +62,16 @@ def euler_maruyama(score: Level, y: Tensor, sigma_0: float, sde: VESDE, steps: i
             drift = drift + (y - x) / (sigma_0**2 - sigma**2)
         x = x + (g**2 / steps) * drift + (g / math.sqrt(steps)) * noise(i)
     return x
+
+
+def _printed_steps(sigma_0: float, sde: VESDE, steps: int) -> int:
+    """How many of `steps` over [0, 1] Algorithm 3 takes from sigma_0 down."""
+    t_0 = sde.time(sigma_0)
+    n = round(t_0 * steps) if abs(t_0 * steps - round(t_0 * steps)) < 1e-9 else math.floor(t_0 * steps)
+    if n < 1:
+        remedy = f"take at least {math.ceil(1 / t_0)}" if t_0 > 0 else "take another sampler"
+        raise ValueError(f"{steps} steps over [0, 1] leave none below sigma_0 = {sigma_0:g}; {remedy}")
+    return n
 
 
 def reverse_sde(score: Level, y: Tensor, sigma_0: float, sde: VESDE, steps: int, noise: Noise) -> Tensor:
@@ -88,6 +96,8 @@ def predictor_corrector(score: Level, y: Tensor, sigma_0: float, sde: VESDE, ste
     for i, (sigma, lower) in enumerate(_levels(sigma_0, sde, steps)):
         v, w = sigma**2, lower**2
         x = _bridge(x, x + v * score(x, sigma), v, w, noise(2 * i))
+        if w == v_0:  # sigma_0 is sigma_min but for its last bits
+            continue
         size = w * (v_0 - w) / v_0 * min(0.5, _RELAXATION / steps)  # over the least variance that x(w) given y may have
         x = x + size * (score(x, lower) + (y - x) / (v_0 - w)) + math.sqrt(2 * size) * noise(2 * i + 1)
     return x + lower**2 * score(x, lower)
@@ -111,10 +121,10 @@ def heun(score: Level, y: Tensor, sigma_0: float, sde: VESDE, steps: int, noise:
 
 
 def _levels(sigma_0: float, sde: VESDE, steps: int) -> Iterator[tuple[float, float]]:
-    """Pairs (sigma, next sigma) from sigma_0 down to sigma_min, equal steps in log sigma."""
+    """Pairs (sigma, next sigma) from sigma_0 down to sigma_min, equal steps in log sigma; never up, by rounding."""
     ratio = sde.sigma_min / sigma_0
-    levels = [sigma_0 * ratio ** (i / steps) for i in range(steps)] + [sde.sigma_min]
-    return pairwise(levels)
+    levels = [max(sde.sigma_min, sigma_0 * ratio ** (i / steps)) for i in range(steps)] + [sde.sigma_min]
+    return pairwise(sorted(levels, reverse=True))
 
 
 def _bridge(x: Tensor, denoised: Tensor, v: float, w: float, noise: Tensor) -> Tensor:
@@ -125,6 +135,8 @@ def _bridge(x: Tensor, denoised: Tensor, v: float, w: float, noise: Tensor) -> T
 def _trapezoid(ratio: float) -> float:
     """Weight of the far end in the mean of a function linear in log v over 1 / v, which grows by `ratio` (1/2 at 1)."""
     log = math.log(ratio)
+    if log < 1e-4:  # where the quotient cancels
+        return 0.5 + log / 12
     return (ratio * log - ratio + 1) / ((ratio - 1) * log)
 
 
@@ -209,6 +221,9 @@ def _quantile(ordered: Tensor, probability: float) -> Tensor:
 
 def denoise(score: Score, y: Tensor, sigma_0: float) -> Tensor:
     """Posterior mean of the image, y + sigma_0^2 score(y, sigma_0): (b, c, h, w) -> the same."""
+    if not 0 < sigma_0 < math.inf:
+        raise ValueError(f"sigma_0 is {sigma_0}; give the noise level of the observation, a positive deviation")
+    y = _for_network(score, _checked_observation(y))
     with torch.no_grad():
         return y + sigma_0**2 * score(y, _row(y, sigma_0)).to(y.dtype)
 
@@ -236,19 +251,14 @@ def sample(
     through the network at a time, as many as suit the device unless told, spread over images and samples alike.
     `autocast` is bfloat16 on GPUs. `progress` is called with samples done and their total.
     """
-    if sampler not in SAMPLERS:
-        raise ValueError(f"sampler is {sampler!r}; known are {', '.join(SAMPLERS)}")
-    draw, usual = SAMPLERS[sampler]
-    steps, sigma_0 = usual if steps is None else steps, sde.check_level(sigma_0)
-    for name, value in {"steps": steps, "samples": samples, "batch": 1 if batch is None else batch}.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} is {value!r}; it must be an integer of at least 1")
+    sigma_0 = sde.check_level(sigma_0)
+    steps = check_steps(sampler, steps, sigma_0, sde)
+    draw, _ = SAMPLERS[sampler]
+    _check_count(samples, "samples")
+    _check_count(1 if batch is None else batch, "batch")
     check_seed(seed)
-    y = _checked_observation(observation)
-    ids = torch.as_tensor(range(len(y)) if image_ids is None else list(image_ids), dtype=torch.int64)
-    if ids.shape != (len(y),) or bool((ids < 0).any()) or bool((ids >= 2**32).any()):
-        raise ValueError(f"image_ids must be {len(y)} integers in [0, 2^32), one per observation")
-    _check_network(score, y)
+    y = _for_network(score, _checked_observation(observation))
+    ids = _checked_ids(image_ids, len(y))
     if isinstance(reduce, Reduction):
         reduce.check(samples)
         samples += reduce.held_out
@@ -306,6 +316,16 @@ def _per_image(
                 yield reduce(whole)
 
 
+def check_steps(sampler: str, steps: int | None, sigma_0: float, sde: VESDE) -> int:
+    """The number of steps of a sampler, its own where None; a number that it cannot take is refused."""
+    if sampler not in SAMPLERS:
+        raise ValueError(f"sampler is {sampler!r}; known are {', '.join(SAMPLERS)}")
+    steps = _check_count(SAMPLERS[sampler][1] if steps is None else steps, "steps")
+    if sampler == "euler_maruyama":
+        _printed_steps(sigma_0, sde, steps)
+    return steps
+
+
 def automatic_batch(score: Score, observation: Tensor, sigma_0: float, *, autocast: bool = True) -> int:
     """Images that suit one pass of the network: 2^22 pixels on a GPU, fewer where memory is short; 2^17 on a CPU."""
     pixels = math.prod(observation.shape[-2:])
@@ -334,22 +354,42 @@ def _autocast(x: Tensor, wanted: bool) -> Any:
     return torch.autocast(x.device.type, torch.bfloat16, enabled=wanted and x.device.type == "cuda")
 
 
+def _check_count(value: int, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} is {value!r}; it must be an integer of at least 1")
+    return value
+
+
+def _checked_ids(image_ids: Any, n: int) -> Tensor:
+    """The number of each image, (n,) int64."""
+    given = range(n) if image_ids is None else image_ids
+    ids = np.asarray(given.tolist() if hasattr(given, "tolist") else list(given))
+    distinct = ids.shape == (n,) and ids.dtype.kind in "iu" and len(np.unique(ids)) == n
+    if not distinct or ids.min() < 0 or ids.max() >= 2**32:
+        raise ValueError(f"image_ids must be {n} different integers in [0, 2^32), one per observation")
+    return torch.from_numpy(ids.astype(np.int64))
+
+
 def _checked_observation(y: Tensor) -> Tensor:
     if not isinstance(y, Tensor) or y.ndim != 4 or 0 in y.shape:
         shape = tuple(y.shape) if hasattr(y, "shape") else type(y).__name__
         raise ValueError(f"observation is {shape}; it must be a tensor of shape (n, c, h, w)")
+    if not y.is_floating_point():
+        raise ValueError(f"observation is {y.dtype}; convert it to float32, in the units of the network")
     bad = (~torch.isfinite(y)).flatten(1).any(1).nonzero().flatten().tolist()
     if bad:
         raise ValueError(f"observation {bad[0]} holds NaN or infinite values ({len(bad)} do); drop or repair it")
     return y if y.dtype == torch.float64 else y.float()
 
 
-def _check_network(score: Score, y: Tensor) -> None:
+def _for_network(score: Score, y: Tensor) -> Tensor:
+    """The observation in the precision of the network, which must be ready and on the same device."""
     network = getattr(score, "_orig_mod", score)  # a compiled module wraps the original
     if not isinstance(network, nn.Module):
-        return
+        return y
     if network.training:
         raise ValueError("the score network is in training mode, where dropout is on; call .eval() before sampling")
     parameter = next(network.parameters(), None)
     if parameter is not None and parameter.device != y.device:
         raise ValueError(f"observation is on {y.device}, the score network on {parameter.device}; move one of them")
+    return y.to(parameter.dtype) if parameter is not None and parameter.dtype in (torch.float32, torch.float64) else y

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from ..files import exclusive
 from ..store import Run, create_run, differences, open_run, write_image
 from ..version import VERSION
 from .devices import best_device, check_device
-
-if TYPE_CHECKING:
-    pass
 
 Tell = Callable[[str], None]  # called with a line for the user
 Count = Callable[[int, int], None]  # called with images finished and their total
@@ -62,6 +59,7 @@ def sample_to(
     options: SampleOptions = SampleOptions(),  # noqa: B008 - frozen
     *,
     ids: Any = None,
+    images: range | None = None,
     scheduler: Any = None,
     tell: Tell = lambda line: None,
     progress: Count = lambda done, total: None,
@@ -69,9 +67,10 @@ def sample_to(
     """Sample observations (n, h, w) or (n, c, h, w) into the store `out`, going on where it stands.
 
     A network that is no score network gives its quantiles, and a regressor with dropout its mean and deviation over
-    `samples` passes. ids (n,) are the numbers that seed the images, 0..n-1 unless told. With a `scheduler` (a
-    `distributed.Client` or an address) the workers of a Dask cluster draw, each with the network on its own device;
-    network, observations and store must be files that all of them see.
+    `samples` passes. `images` chooses a range of the observations, all unless told; ids are the numbers that seed these
+    images, their numbers among the observations unless told. With a `scheduler` (a `distributed.Client` or an address)
+    the workers of a Dask cluster draw, each with the network on its own device; network, observations and store must be
+    files that all of them see.
     """
     from ..diffusion.checkpoint import load_network
 
@@ -86,14 +85,14 @@ def sample_to(
     sigma_0, top = sde.check_level(sigma_0), extra.get("sigma_top")
     if top is not None and sigma_0 > top:
         raise ValueError(f"sigma_0 is {sigma_0:g}, but {network} was trained up to {top:g}; train another one")
-    images = _Observations(observations, limits, ids, meta["config"])
+    observed = _Observations(observations, limits, sigma_0, ids, images, meta["config"])
     plan = _Plan(kind, model, sde, sigma_0, options)
     about = {
         "kind": kind,
         "network": hashlib.sha256(Path(network).read_bytes()).hexdigest(),
-        "observations": images.digest(),
-        "images": len(images),
-        "shape": list(images.pixels),
+        "observations": observed.digest(),
+        "images": len(observed),
+        "shape": list(observed.pixels),
         "sigma_0": sigma_0,
         "sde": [sde.sigma_min, sde.sigma_max],
         "limits": list(limits),
@@ -110,8 +109,11 @@ def sample_to(
             there = _Elsewhere(str(Path(network).absolute()), about["network"], sigma_0, options)
             execution = stack.enter_context(running(scheduler))
         if not out.exists():
-            batch = options.batch or (plan.automatic_batch(images) if there is None else there.batch(execution, images))
-            create_run(out, {**about, "batch": batch}, images.pixels, images.ids, plan.arrays)
+            batch = options.batch
+            if batch is None:
+                batch = plan.automatic_batch(observed) if there is None else there.batch(execution, observed)
+            with suppress(FileExistsError):  # another process made it meanwhile: the lock and its configuration decide
+                create_run(out, {**about, "batch": batch}, observed.pixels, observed.ids, plan.arrays)
         stack.enter_context(exclusive(out))
         run = open_run(out, mode="r+")
         wrong = differences(run.about, about)
@@ -132,14 +134,14 @@ def sample_to(
         blocks: Iterator[int]
         if there is None:
             plan.prepare()
-            blocks = (_draw_block(out, images, plan, *cut) for cut in _unfinished(run, plan, tell))
+            blocks = (_draw_block(out, observed, plan, *cut) for cut in _unfinished(run, plan, tell))
         else:
-            blocks = there.draw(execution, out, images, _unfinished(run, plan, tell))
+            blocks = there.draw(execution, out, observed, _unfinished(run, plan, tell))
         done = int(run.done.sum())
-        progress(done, len(images))
+        progress(done, len(observed))
         for drawn in blocks:
             done += drawn
-            progress(done, len(images))
+            progress(done, len(observed))
     return open_run(out)
 
 
@@ -155,7 +157,7 @@ def _unfinished(run: Run, plan: _Plan, tell: Tell) -> list[tuple[int, int]]:
 def _draw_block(out: Path, images: _Observations, plan: _Plan, start: int, stop: int) -> int:
     """Draw a block whole and write the images of it that are missing; how many those were."""
     run = open_run(out, mode="r+")
-    done, y = np.asarray(run.group["done"][start:stop]) != 0, images.rows(start, stop)
+    done, y = run.finished(start, stop), images.rows(start, stop)
     for i, parts in enumerate(plan.draw(y, images.ids[start:stop], int(run.about["batch"]))):
         if not done[i]:
             shaped = {name: x.reshape(run.group[name].shape[1:]) for name, x in parts.items()}
@@ -207,10 +209,22 @@ def _plan_of(there: _Elsewhere) -> _Plan:
 class _Observations:
     """Noisy images with their numbers, read and scaled a few at a time; checked once, while the digest is made."""
 
-    def __init__(self, images: Any, limits: tuple[float, float], ids: Any, config: dict[str, Any]) -> None:
-        self._images, self._limits = images, limits
+    def __init__(
+        self,
+        images: Any,
+        limits: tuple[float, float],
+        sigma_0: float,
+        ids: Any,
+        chosen: range | None,
+        config: dict[str, Any],
+    ) -> None:
+        self._images, self._limits, self._sigma_0 = images, limits, sigma_0
         channels, stride = config["channels"], 2 ** (len(config["multipliers"]) - 1)
-        shape = tuple(int(x) for x in images.shape)
+        n = int(images.shape[0]) if len(images.shape) else 0
+        chosen = range(n) if chosen is None else chosen
+        if chosen.step != 1 or chosen.start < 0 or chosen.stop > n:
+            raise ValueError(f"images are {chosen}; choose a range within the {n} observations")
+        self._start, shape = chosen.start, (len(chosen), *(int(x) for x in images.shape[1:]))
         self.pixels = shape[1:]
         own = shape[1] if len(shape) == 4 else 1
         if len(shape) not in (3, 4) or 0 in shape or own != channels:
@@ -218,23 +232,29 @@ class _Observations:
             raise ValueError(f"observations have shape {shape}; this network takes {wanted}")
         if shape[-1] % stride or shape[-2] % stride:
             raise ValueError(f"observations are {shape[-2]} x {shape[-1]}; crop or pad them to multiples of {stride}")
-        self.ids = np.arange(shape[0]) if ids is None else np.asarray(ids)
+        self.ids = np.asarray(chosen if ids is None else ids)
         if self.ids.shape != shape[:1] or self.ids.dtype.kind not in "iu" or len(np.unique(self.ids)) != shape[0]:
             raise ValueError(f"ids must be {shape[0]} different whole numbers, one per observation")
+        if self.ids.min() < 0 or self.ids.max() >= 2**32:
+            raise ValueError(f"ids reach from {self.ids.min()} to {self.ids.max()}; they must lie in [0, 2^32)")
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def rows(self, start: int, stop: int) -> Array:
         """Float32 (b, c, h, w)."""
-        x = np.asarray(self._images[start:stop])
+        x = np.asarray(self._images[self._start + start : self._start + stop])
+        if x.dtype != np.uint8 and x.dtype.kind != "f":
+            raise ValueError(f"observations are {x.dtype}; convert them to float32 within the limits, or to uint8")
         low, high = self._limits
         values = x.astype(np.float32) * np.float32((high - low) / 255) + np.float32(low) if x.dtype == np.uint8 else x
         values = np.array(values, np.float32)
         return values if values.ndim == 4 else values[:, None]
 
     def digest(self) -> str:
-        """A hash of pixels and numbers; NaN and infinite pixels are refused here."""
+        """A hash of pixels and numbers; pixels that no noise of this level explains are refused here."""
+        low, high = self._limits
+        slack = 8 * self._sigma_0 + 1e-3 * (high - low)
         total, step = hashlib.sha256(self.ids.astype(np.int64).tobytes()), self.rows(0, 1).nbytes
         step = max(1, _ROWS_BYTES // step)
         for start in range(0, len(self), step):
@@ -243,6 +263,15 @@ class _Observations:
             if bad.any():
                 image = int(self.ids[start + int(np.argmax(bad))])
                 raise ValueError(f"observation {image} holds NaN or infinite values; mend or drop it")
+            least, most = (end(x.reshape(len(x), -1), axis=1) for end in (np.min, np.max))
+            far = (least < low - slack) | (most > high + slack)
+            if far.any():
+                i = int(np.argmax(far))
+                raise ValueError(
+                    f"observation {int(self.ids[start + i])} spans [{least[i]:.4g}, {most[i]:.4g}], further beyond the "
+                    f"limits ({low:g}, {high:g}) than noise of sigma_0 = {self._sigma_0:g} goes; rescale the "
+                    "observations, or give their limits (--limits) and the deviation of their noise (--sigma0)"
+                )
             total.update(x.tobytes())
         return total.hexdigest()
 
@@ -252,7 +281,7 @@ class _Plan:
 
     def __init__(self, kind: str, network: Any, sde: Any, sigma_0: float, options: SampleOptions) -> None:
         from ..diffusion.noise import check_seed
-        from ..diffusion.sampling import SAMPLERS, Reduction
+        from ..diffusion.sampling import SAMPLERS, Reduction, check_steps
 
         self.kind, self.network, self.sde, self.sigma_0, self.options = kind, network, sde, sigma_0, options
         check_seed(options.seed)
@@ -263,8 +292,8 @@ class _Plan:
         self.steps, self.draws = None, self.samples if self.dropout else 1
         self.arrays: dict[str, tuple[int, ...]]
         if kind == "score":
-            usual = SAMPLERS[check_choice(options.sampler, SAMPLERS, "sampler")][1]
-            self.steps = usual if options.steps is None else check_count(options.steps, "steps")
+            steps = None if options.steps is None else check_count(options.steps, "steps")
+            self.steps = check_steps(check_choice(options.sampler, SAMPLERS, "sampler"), steps, sigma_0, sde)
             level = check_open_unit(options.miscoverage, "miscoverage")
             held_out = check_count(options.held_out, "held_out", least=0)
             ranks = calibrated_ranks(self.samples, level)
@@ -274,6 +303,8 @@ class _Plan:
             self.arrays |= {"held_out": (held_out,)} if held_out else {}
             self.arrays |= {"samples": (self.samples,)} if options.keep_samples else {}
         else:
+            if options.held_out or options.keep_samples:
+                raise ValueError(f"a {kind} network draws no samples; leave held_out and keep_samples out")
             self.arrays = dict.fromkeys(
                 ("lower", "estimate", "upper") if kind == "regressor" else ("lower", "upper"), ()
             )

@@ -332,7 +332,8 @@ def draw_part(run: Run) -> None:
     lower, upper = (run.unit(head) for head in predict(two, run.y, data.sigma_0, batch=256))
     run.say("conffusion_band", run.before_control(lower, upper))
     run.save("conffusion", two, run.kept("conffusion"))
-    run.keep("conffusion", conffusion_lower=lower, conffusion_upper=upper)
+    ends = outward(lower, upper)
+    run.keep("conffusion", conffusion_lower=ends[0], conffusion_upper=ends[1])
 
 
 def printed_part(run: Run) -> None:
@@ -353,7 +354,8 @@ def regressor_part(run: Run) -> None:
     run.save("regressor", three, run.kept("regressor"))
     lower, estimate, upper = (run.unit(head) for head in predict(three, run.y, data.sigma_0, batch=256))
     run.say("regressor_band", {"psnr_estimate": run.psnr(estimate), **run.before_control(lower, upper)})
-    run.keep("quantiles", qr_lower=lower, qr_upper=upper)
+    ends = outward(lower, upper)
+    run.keep("quantiles", qr_lower=ends[0], qr_upper=ends[1])
     mean, spread = dropout_passes(three, run.y, data.sigma_0, passes=run.options.samples)
     deviation = spread / (data.limits[1] - data.limits[0])
     run.say("dropout", {"mean_deviation": float(deviation.mean()), "psnr_mean": run.psnr(run.unit(mean))})

@@ -6,6 +6,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import numpy as np
@@ -287,3 +288,26 @@ def test_an_interrupt_leaves_whole_blocks_only(files, endless, tmp_path, number,
     if number == signal.SIGINT:
         assert "run the same command to go on" in errors
         assert json.loads(text)["exit_code"] == 130
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_command_that_hangs_after_an_interrupt_is_ended(number, code):
+    stuck = """
+import time
+from pixelbounds import cli
+
+def hang(**words):
+    while True:
+        try:
+            print("ready", flush=True)
+            time.sleep(600)
+        except BaseException:
+            pass
+
+cli.GRACE, cli.app = 0.5, hang
+cli.main()
+"""
+    process = subprocess.Popen([sys.executable, "-c", stuck], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    os.kill(process.pid, number)
+    assert process.wait(timeout=30) == code

@@ -6,8 +6,10 @@ the rest.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from threading import Timer
 from types import FrameType
 
 import typer
@@ -20,6 +22,8 @@ _EXITS = (
     "Exit codes: 0 done, 1 no guarantee can be given, 2 wrong usage or input, 3 this machine cannot do it, 4 a fault "
     "of pixelbounds, 130 stopped by Ctrl-C."
 )
+
+GRACE = 45.0  # seconds from an interrupt to the end, whatever happens
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, epilog=_EXITS)
 
@@ -39,6 +43,8 @@ for room in (demo, plan, calibrating, evaluating, federating, networks, reproduc
 def main() -> None:
     """Entry point of the command `pixelbounds`."""
     signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # it is not where a shell runs us with &
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         app(prog_name="pixelbounds")
     except KeyboardInterrupt:  # before or after a command did its work
@@ -47,4 +53,20 @@ def main() -> None:
 
 def _terminate(number: int, frame: FrameType | None) -> None:
     """Leave as by Ctrl-C, so that half-written files are removed."""
+    _leave_within(GRACE, 128 + number)
     sys.exit(128 + number)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    _leave_within(GRACE, INTERRUPTED)
+    raise KeyboardInterrupt
+
+
+def _leave_within(seconds: float, code: int) -> None:
+    """End the process for good after a while: an interrupt between taking a lock and noting it can hang its threads.
+
+    Blocks under way have that long to end; what they leave unfinished is never taken for finished.
+    """
+    timer = Timer(seconds, os._exit, (code,))
+    timer.daemon = True
+    timer.start()

@@ -1,5 +1,11 @@
 """A finished draw is never computed twice, an interrupted run goes on, and other configurations are told apart."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
 
@@ -131,3 +137,34 @@ def test_results_say_how_they_were_made(plan, small, tmp_path):
     (tmp_path / "results.json").write_text("{}")
     with pytest.raises(ValueError, match=r"no results\.json"):
         load_results(tmp_path)
+
+
+def test_workers_end_with_a_parent_that_was_killed():
+    started = """
+from multiprocessing import get_context
+from pixelbounds.experiments.ledger import _end_with_parent
+
+if __name__ == "__main__":
+    worker = get_context("spawn").Process(target=_end_with_parent)
+    worker.start()
+    print(worker.pid, flush=True)
+    worker.join()
+"""
+    parent = subprocess.Popen([sys.executable, "-c", started], stdout=subprocess.PIPE, text=True)
+    worker = int(parent.stdout.readline())
+    assert alive(worker)
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    deadline = time.monotonic() + 60
+    while alive(worker):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().split(")")[1].split()[0] != "Z"  # ended, but not yet collected
+    except (ProcessLookupError, FileNotFoundError):
+        return False

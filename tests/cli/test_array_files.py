@@ -280,7 +280,7 @@ def test_standard_output_holds_one_json_object_and_nothing_else(files, tmp_path)
     out = tmp_path / "cal.safetensors"
     words = "calibrate", files / "truth.npy", files / "samples.npy", *RISK, *BAND, "--out", out, "--json"
     process = spawn(*words)
-    text, _ = process.communicate(timeout=120)
+    text, _ = process.communicate(timeout=300)
     assert process.returncode == 0
     assert text.count("\n") == 1
     assert json.loads(text)["file"] == str(out)

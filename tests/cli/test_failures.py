@@ -273,13 +273,13 @@ def endless(tmp_path_factory):
 def test_an_interrupt_leaves_whole_blocks_only(files, endless, tmp_path, number, code):
     words = "apply", files / "cal.safetensors", endless, "--fill-missing", "--out", tmp_path / "i.zarr", "--json"
     process = spawn(*words, "--memory", "2G")
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not [x for x in tmp_path.rglob("done/c/*") if x.suffix != ".partial"]:  # the first block is finished
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.02)
     os.kill(process.pid, number)
-    text, errors = process.communicate(timeout=60)
+    text, errors = process.communicate(timeout=300)
     assert process.returncode == code, errors
     assert "Traceback" not in errors
     assert [x.name for x in tmp_path.iterdir()] == leftovers(tmp_path) == ["i.zarr.part"]
@@ -310,4 +310,4 @@ cli.main()
     process = subprocess.Popen([sys.executable, "-c", stuck], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
     os.kill(process.pid, number)
-    assert process.wait(timeout=30) == code
+    assert process.wait(timeout=300) == code

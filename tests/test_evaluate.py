@@ -10,7 +10,8 @@ import pytest
 import zarr
 
 import pixelbounds as pb
-from pixelbounds.evaluate import Evaluation, edge_strength, evaluate
+from pixelbounds.evaluate import evaluate
+from pixelbounds.evaluation import Evaluation, edge_strength
 
 room = importlib.import_module("pixelbounds.evaluate")  # the package may export the function under the same name
 

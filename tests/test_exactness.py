@@ -190,7 +190,7 @@ def recut(monkeypatch, rows, threads):
                 monkeypatch.setattr(module, "block_of", lambda size, n: rows)
             if hasattr(module, "THREADS"):
                 monkeypatch.setattr(module, "THREADS", threads)
-    assert threads == kernels.THREADS
+    assert threads == kernels.threads.THREADS
 
 
 LEVELS = {"risk_level": 0.2, "failure_prob": 0.2}

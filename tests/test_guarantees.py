@@ -42,7 +42,7 @@ FAMILIES = ("additive", "scaled", "multiplicative")
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch):
     """Images are few: worlds run beside each other (pytest -n), not images. Results do not depend on it."""
-    monkeypatch.setattr(pb.kernels, "THREADS", 1)
+    monkeypatch.setattr(pb.kernels.threads, "THREADS", 1)
 
 
 # ---------------------------------------------------------------- the harness

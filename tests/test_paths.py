@@ -10,6 +10,7 @@ from scipy.stats import binom, norm
 import pixelbounds as pb
 from pixelbounds import certify, confidence, families, paths
 from pixelbounds.groups import Partition, Single
+from pixelbounds.kernels import lower_hull
 from pixelbounds.pairs import Pairs
 from pixelbounds.tables import Table
 from worlds import heteroscedastic
@@ -200,7 +201,7 @@ def test_on_ragged_trades_every_knot_is_within_one_segment_of_the_hull(seed):
     assert excess.min() > -1e-9  # nothing is below the hull: the brute force is right
     segments = []
     for cost, misses in zip(found.length, found.missed, strict=True):
-        hull = paths.lower_hull(cost, misses)
+        hull = lower_hull(cost, misses)
         segments.append(np.diff(cost[hull]).max())
     assert excess.max() <= max(segments) + 1e-9
     assert (excess < 1e-9).sum() >= 5  # vertices are met

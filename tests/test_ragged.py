@@ -6,8 +6,8 @@ import torch
 import zarr
 
 import pixelbounds as pb
-from pixelbounds import arrays, pairs
-from pixelbounds.arrays import one_band
+from pixelbounds import pairs
+from pixelbounds.arrays import checks, one_band, reading
 from pixelbounds.families import Family, additive
 from pixelbounds.losses import l01
 from pixelbounds.ragged import Ragged, flat_images, read_ragged, write_ragged
@@ -116,7 +116,7 @@ def test_how_a_set_is_cut_does_not_matter(rows, monkeypatch):
     words = {"risk_level": 0.2, "groups": "band", "confidence": "hoeffding_bentkus"}
     whole = pb.calibrate(truth, pb.Band(lower, upper), **words)
     sizes = []
-    for room in (arrays, pairs):
+    for room in (checks, reading, pairs):
         monkeypatch.setattr(room, "block_of", lambda size, n: sizes.append(size) or rows)
     assert pb.calibrate(truth, pb.Band(lower, upper), **words).to_bytes() == whole.to_bytes()
     assert sizes

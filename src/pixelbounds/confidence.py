@@ -16,7 +16,6 @@ from math import ceil, e, exp, inf, log, sqrt
 from typing import Any
 
 import numpy as np
-from scipy.special import bdtr
 
 from .arrays import Array, check_choice, check_count, check_number, check_open_unit, library_of, to_numpy
 from .kernels import betting_wealth
@@ -63,6 +62,8 @@ def _bentkus_test(mean: float, n: int, failure_prob: float, level: float) -> boo
 
 def binomial_tail(k: float, n: float, p: float) -> float:
     """P(Bin(n, p) <= k); several times faster than scipy.stats for one value."""
+    from scipy.special import bdtr
+
     k, n, p = check_number(k, "k"), check_number(n, "n"), check_number(p, "p")
     if not 0 <= p <= 1 or not 1 <= n <= 2**53:
         raise ValueError(f"a binomial of n = {n} and p = {p} is unknown; n must lie in 1..2**53 and p in [0, 1]")

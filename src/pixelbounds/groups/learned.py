@@ -15,7 +15,6 @@ from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.ndimage import uniform_filter
 
 from ..arrays import Array, check_count, check_generator, check_open_unit, spatial_axes
 from ..families import Family
@@ -42,6 +41,8 @@ def lightgbm() -> Any:
 
 def feature_maps(block: Block) -> tuple[list[Array], list[Array]]:
     """Images known at test time from which the model predicts, (n * pixels,) each: alike for both sides, and signed."""
+    from scipy.ndimage import uniform_filter
+
     lower, upper = (x.reshape(block.band.shape).astype(np.float32) for x in block.clipped())
     width, level = upper - lower, (upper + lower) / 2
     axes = spatial_axes(width)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array, check_count
+from ..arrays import Array, check_count
 
 
 class _Record:

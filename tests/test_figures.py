@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pixelbounds.experiments.page import write_page
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -15,3 +17,9 @@ def test_a_page_shows_the_measured_figures(name, monkeypatch):
     made = import_module(f"benchmarks.{name}")
     readme = import_module("benchmarks.readme")
     assert (ROOT / made.PAGE).read_text() == readme.with_figures(made.PAGE, made.BEGIN, made.text())
+
+
+def test_the_page_of_results_is_that_of_the_kept_results(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    kept = import_module("benchmarks.readme").RESULTS
+    assert write_page(kept, tmp_path / "results.md").read_text() == (ROOT / "docs/results.md").read_text()

@@ -30,7 +30,7 @@ from .arrays import (
 )
 from .calibration import Calibration, Record
 from .certify import Task, certify_l01, certify_loss, curve_of, tabulated
-from .choice import frontier_of, shortest
+from .choice import Fit, frontier_of, shortest
 from .confidence import ConfidenceBound, bound_named
 from .families import FAMILIES, check_nested, family_named
 from .groups import Grouping
@@ -78,7 +78,7 @@ def calibrate(
                    "rcps" (one widening for all pixels)
     confidence     name of a function of `pixelbounds.confidence`, or a function (losses, failure_prob) -> bound
     groups         frontier: "learned", "band", by default the shorter of the two on the fitting images ("learned"
-                   where features or k are given); krcps: "loss" (default), "squared" or "otsu"; both also take a
+                   where k is given; with features the shorter of two kinds of it); krcps: "loss" (default), "squared" or "otsu"; both also take a
                    partition of the pixels (*pixels), a segmentation (n, *pixels) of whole numbers, a Grouping, or a
                    function that fits one, such as partial(pixelbounds.groups.fit_band_groups, width=8, level=4)
     features       further images known at test time: (n, *pixels), (n, f, *pixels), or a list; for "learned"
@@ -242,10 +242,12 @@ def frontier(
     """The path of shortest intervals on the fitting images, each its own unit unless told; one group where none fit."""
     if not len(images):
         return rcps(pairs)
-    if groups is None and k is None and pairs.features is None:
-        named = [partial(_fit_named, "band"), partial(_fit_named, "learned")]
+    if groups is None and k is None:
+        tried: list[Fit] = [partial(_fit_named, "band"), partial(_fit_named, "learned")]
+        if pairs.features is not None:  # with much to learn from, the shortfall's tail can be told apart too
+            tried = [partial(rooms.fit_learned_groups, quantile=q) for q in (0.75, 0.9)]
         own = images if unit_of is None else unit_of
-        grouping = shortest(pairs, images, rng, risk_level, named, own)(pairs, images, rng)
+        grouping = shortest(pairs, images, rng, risk_level, tried, own)(pairs, images, rng)
     else:
         grouping = _grouping("learned" if groups is None else groups, pairs, images, rng, k)
     return grouping, frontier_of(pairs, images, grouping, risk_level)

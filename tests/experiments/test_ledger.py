@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -168,3 +169,18 @@ def alive(pid):
             return file.read().split(")")[1].split()[0] != "Z"  # ended, but not yet collected
     except (ProcessLookupError, FileNotFoundError):
         return False
+
+
+def test_the_digest_is_of_every_module_that_a_draw_needs():
+    """A process that imports `draws` has loaded these; besides them only what the front door of the package opens."""
+    asked = (
+        "import sys, pixelbounds.experiments.draws; print(*(getattr(m, '__file__', 0) for m in sys.modules.values()))"
+    )
+    said = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout
+    package = Path(ledger.__file__).parents[1]
+    loaded = {Path(x).relative_to(package) for x in said.split() if Path(x).is_relative_to(package)}
+    found = {path.relative_to(package) for path in ledger.sources()}
+    assert {str(path.parts[0]) for path in loaded - found - {Path("experiments/__init__.py")}} == {
+        "__init__.py", "evaluate.py", "evaluation", "federated",
+    }  # fmt: skip
+    assert {path.parts[0] for path in found - loaded} == {"data"}  # opened where the packaged arrays are wanted

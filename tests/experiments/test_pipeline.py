@@ -41,7 +41,7 @@ def colour_faces(folder):
     for i in range(70):
         pixels = rng.integers(0, 256, (28, 22, 3)).astype(np.uint8)
         Image.fromarray(pixels).resize((178, 218)).save(folder / "img_align_celeba" / f"{i + 1:06d}.jpg")
-        lines.append(f"{i + 1:06d}.jpg {0 if i < 20 else 2}")
+        lines.append(f"{i + 1:06d}.jpg {0 if i < 20 else 1 if i < 30 else 2}")
     (folder / "list_eval_partition.txt").write_text("\n".join(lines) + "\n")
     return folder
 

@@ -21,15 +21,17 @@ Lines = dict[tuple[Any, ...], Array]
 
 _SHORT = {
     "rcps": "RCPS", "krcps_best": "K-RCPS (best)", "krcps_chosen": "K-RCPS (chosen)", "krcps_plain": "K-RCPS",
+    "krcps_equal": "K-RCPS (best, few)",
     "frontier": "frontier", "featured": "frontier, features", "oracle_cut": "oracle cut", "oracle": "oracle",
 }  # fmt: skip
 _BAND = {
     **BAND_NAMES, "multiplicative": "N-Conffusion, mult.", "conffusion": "N-Conffusion, add.",
     "printed": "Algorithm 3 as printed",
 }  # fmt: skip
+_LENGTH = "mean interval length, share of the range"
 _FAMILIES = {"RCPS": SKY, "K-RCPS": ORANGE, "frontier": BLUE, "oracle": GREY}
 _PLAIN = {"facecolor": "w", "edgecolor": "none", "pad": 1}
-_MARKED = {REFERENCE: "the paper's best", SHORTEST: "ours"}
+_MARKED = {REFERENCE: "K-RCPS, the paper's", SHORTEST: "ours"}
 _BOUND: dict[str, dict[str, Any]] = {  # Bentkus often equals Hoeffding-Bentkus, which is therefore wide and beneath
     "hoeffding_bentkus": {"color": SKY, "marker": "o", "markersize": 7, "linewidth": 3.5},
     "betting": {"color": RED, "marker": "s"},
@@ -207,7 +209,7 @@ def lengths(results: dict[str, Any], folder: Path) -> list[Path]:
                 axes.plot([], [], "D", label=_MARKED[s.row.key], **edge)
         if limit is not None:
             axes.axvline(limit, color=GREY, linestyle="--", linewidth=1, label="oracle, calibrated quantiles", zorder=1)
-        axes.set(xlabel=f"mean interval length (bar: deviation over {max(len(s.length) for s in found)} draws)")
+        axes.set(xlabel=f"{_LENGTH} (bar: deviation over {max(len(s.length) for s in found)} draws)")
         figure.legend(loc="outside upper center", ncols=4)
         return save(figure, folder, "length")
 
@@ -243,17 +245,22 @@ def by_calibration(results: dict[str, Any], folder: Path) -> list[Path]:
     """What the bound costs: mean length against the number of calibration images; points far off are arrows."""
     points = [p for p in results["curves"] if p["curve"] == "calibration"]
     lines = _lines(points, ("bound",), "x", lambda p: p["x"])
-    limit = next((s.length.mean() for s in summaries(results) if s.row.procedure == "oracle_cut"), None)
+    cut = next((s.length for s in summaries(results) if s.row.procedure == "oracle_cut"), None)
+    limit = None if cut is None else cut[: _draws(points)].mean()  # of the same draws, the first
     far, beyond = _far(y for line in lines.values() for y in line[1]), defaultdict(list)
     with style() as plt:
         figure, axes = plt.subplots(figsize=(WIDTH / 2 + 0.6, 3.0))
         for bound, look in _BOUND.items():
             if (bound,) not in lines:
                 continue
-            x, mean = lines[bound,][:2]
+            x, mean, least, most = lines[bound,]
             near = mean <= far
             none = "" if len(x) else ": not certified"
-            axes.plot(x[near], mean[near], label=BOUND_NAMES[bound] + none, **look)
+            bars = np.stack([mean - least, most - mean])[:, near]
+            axes.errorbar(
+                x[near], mean[near], bars, elinewidth=0.6, capsize=2, capthick=0.6, label=BOUND_NAMES[bound] + none,
+                **look,
+            )  # fmt: skip
             for at, value in zip(x[~near], mean[~near], strict=True):
                 beyond[at].append(f"{BOUND_NAMES[bound]} {value:.2f}")
         for at, names in beyond.items():
@@ -264,19 +271,16 @@ def by_calibration(results: dict[str, Any], folder: Path) -> list[Path]:
         if limit is not None:
             axes.axhline(limit, color=GREY, linewidth=1, zorder=1, label="path of all images, no bound")
             axes.autoscale()  # the line counts
-        draws = f"mean of {_draws(points)} draws; only points certified in every draw"
-        axes.set(xlabel=f"calibration images, to fit and to certify\n({draws})", ylabel="mean interval length")
-        axes.legend(handlelength=3.5)
+        draws = f"mean of {_draws(points)} draws, bar from least to greatest;\nonly points certified in every draw"
+        axes.set(xlabel=f"calibration images, to fit and to certify\n({draws})", ylabel=_LENGTH)
+        figure.legend(loc="outside upper center", ncols=2, handlelength=3.5)
         return save(figure, folder, "length_by_calibration")
 
 
 def by_groups(results: dict[str, Any], folder: Path) -> list[Path]:
-    """Mean length against the number of groups, one panel per number of fitting images."""
+    """Mean length against the number of groups as made (K asked for may be more), a panel per number of images."""
     points = [p for p in results["curves"] if p["curve"] == "groups"]
-    counted = all("groups" in p for p in points)
-    lines = _lines(
-        points, ("n_opt", "method", "bound"), "k", lambda p: int(p["groups"].split()[0]) if counted else p["k"]
-    )
+    lines = _lines(points, ("n_opt", "method", "bound"), "k", lambda p: int(p["groups"].split()[0]))
     with style() as plt:
         counts = sorted({p["n_opt"] for p in points})
         figure, panels = plt.subplots(1, len(counts), figsize=(WIDTH, 2.7), sharey=True, squeeze=False)
@@ -290,8 +294,8 @@ def by_groups(results: dict[str, Any], folder: Path) -> list[Path]:
             axes.set_xscale("log", base=4)
             axes.xaxis.set_major_formatter("{x:g}")
             axes.minorticks_off()
-            axes.set(title=f"$n_{{opt}}$ = {n_opt}", xlabel="groups" if counted else "bins asked for, $K$")
-        panels[0, 0].set_ylabel("mean interval length")
+            axes.set(title=f"$n_{{opt}}$ = {n_opt}", xlabel="groups, $K$")
+        panels[0, 0].set_ylabel(_LENGTH)
         figure.legend(
             *panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, title_fontsize=7,
             handlelength=3.5,

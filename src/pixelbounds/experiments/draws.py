@@ -7,7 +7,7 @@ one per row (one per row and cell for the grid of K-RCPS), and points of the cur
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
 from typing import Any
@@ -86,6 +86,11 @@ class Draw:
         extra = self.material.features(self.plan.frontier.features, images) if features else None
         return Pairs(self.material.truth[images], part, family, LIMITS, extra)
 
+    @property
+    def has_features(self) -> bool:
+        """Whether the material has the further images that learned groups may see."""
+        return all(name in self.material.arrays for name in self.plan.frontier.features)
+
     def fresh(self, images: Array, band: str = "calibrated") -> Array | None:
         """A further sample of each image from the sampler that made a band, where the material has one."""
         name = "printed_fresh" if band == "printed" else "fresh"
@@ -134,10 +139,12 @@ def _grid(band: str, draw: Draw) -> Iterator[Record]:
     task, grid = draw.plan.task, draw.plan.krcps
     cal, val = (draw.pairs(band, images) for images in draw.images)
     records = []
-    for cell, fitted in fit_grid(cal, grid.n_opt, grid.d_opt, grid.k, grid.gamma_values, task.risk_level, draw.seed):
-        for bound in BOUNDS:
-            outcome = draw.certified(fitted, bound)
-            records.append(draw.record(f"{band}/krcps/{bound}", fitted, outcome, val, cell=cell))
+    few = [draw.plan.frontier.n_opt] if band == "calibrated" else []
+    for name, n_opts in (("krcps", grid.n_opt), ("krcps_few", few)):
+        for cell, fitted in fit_grid(cal, n_opts, grid.d_opt, grid.k, grid.gamma_values, task.risk_level, draw.seed):
+            for bound in BOUNDS:
+                outcome = draw.certified(fitted, bound)
+                records.append(draw.record(f"{band}/{name}/{bound}", fitted, outcome, val, cell=cell))
     yield from records
     parts = split(cal, min(grid.n_opt), draw.seed)
     chosen, seconds = choose_cell(
@@ -167,10 +174,13 @@ def _frontier(draw: Draw) -> Iterator[Record]:
     yield found
     every, best = np.arange(len(val)), found | {"row": "calibrated/oracle/none"}
     parts = Split(val, every, np.ones(len(val), bool), every, draw.seed)
-    for groups in (fitted.grouping, "band", "learned"):  # the shortest of all that was tried
-        other = fit(parts, partial(frontier, groups=groups), level)
-        limit = Outcome(cut(val, other.grouping, other.path, level), 0, other.seconds)
-        best = min(best, draw.record(best["row"], other, limit, val), key=lambda record: float(record["length"]))
+    tried: list[tuple[Pairs, Any]] = [(val, fitted.grouping), (val, "band"), (val, "learned")]
+    if draw.has_features:
+        tried.append((draw.pairs("calibrated", draw.images[1], features=True), "learned"))
+    for pairs, groups in tried:  # the shortest of all
+        other = fit(replace(parts, pairs=pairs), partial(frontier, groups=groups), level)
+        limit = Outcome(cut(pairs, other.grouping, other.path, level), 0, other.seconds)
+        best = min(best, draw.record(best["row"], other, limit, pairs), key=lambda record: float(record["length"]))
     yield best
 
 
@@ -191,7 +201,7 @@ def _by_calibration(draw: Draw) -> Iterator[Record]:
 
 def _featured(band: str, draw: Draw) -> Iterator[Record]:
     """The frontier whose learned groups see further images."""
-    if any(name not in draw.material.arrays for name in draw.plan.frontier.features):
+    if not draw.has_features:
         return
     cal, val = (draw.pairs(band, images, features=True) for images in draw.images)
     fitted = fit(split(cal, draw.plan.frontier.n_opt, draw.seed), frontier, draw.plan.task.risk_level)

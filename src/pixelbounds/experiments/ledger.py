@@ -7,6 +7,7 @@ deleted.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
@@ -141,11 +142,29 @@ def cores() -> int:
 
 
 def source_digest() -> str:
-    """Of all modules that a draw's numbers come from."""
-    package = Path(__file__).parents[1]
-    mine = (Path(__file__).with_name(f"{name}.py") for name in ("draws", "fitting", "material"))
-    found = sorted([*package.glob("*.py"), *package.glob("groups/*.py"), *mine])
-    return hashlib.sha256(b"".join(path.read_bytes() for path in found)).hexdigest()
+    """Of all that a draw's numbers come from: modules of ours, and the versions of packages that compute."""
+    versions = json.dumps(_versions()).encode()
+    return hashlib.sha256(b"".join([versions, *(path.read_bytes() for path in sources())])).hexdigest()
+
+
+def sources() -> list[Path]:
+    """The files that `draws` imports, and what they import."""
+    found, todo = set[Path](), [Path(__file__).with_name("draws.py")]
+    while todo:
+        path = todo.pop()
+        if path not in found:
+            found.add(path)
+            todo += _imported(path)
+    return sorted(found)
+
+
+def _imported(path: Path) -> Iterator[Path]:
+    """Files that the relative imports of a file name."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+            for name in (*[base] * bool(node.module), *(base / alias.name for alias in node.names)):
+                yield from (x for x in (name.with_suffix(".py"), name / "__init__.py") if x.is_file())
 
 
 def provenance() -> dict[str, Any]:
@@ -161,10 +180,16 @@ def provenance() -> dict[str, Any]:
     tracked = said("ls-files", "../version.py")  # else this is some other repository, around an installed package
     commit = said("rev-parse", "--short", "HEAD") if tracked else "unknown"
     changed = said("status", "--porcelain", "--untracked-files=no", "..") if tracked else ""
-    versions = {"pixelbounds": VERSION, "python": platform.python_version()}
+    versions = {"pixelbounds": VERSION, "python": platform.python_version(), **_versions()}
+    return {"commit": commit + ("+" if changed else ""), "versions": versions}
+
+
+def _versions() -> dict[str, str]:
+    """Of the packages that compute."""
+    found = {}
     for name in PACKAGES:
         try:
-            versions[name] = version(name)
+            found[name] = version(name)
         except PackageNotFoundError:
-            versions[name] = "unknown"
-    return {"commit": commit + ("+" if changed else ""), "versions": versions}
+            found[name] = "unknown"
+    return found

@@ -171,7 +171,7 @@ def maps(plan: Plan, material: Material, folder: Path) -> list[Path]:
         labels = found.grouping.state()[1]["labels"]
         fitted.append(_flat(found.widening[labels]))
         widths.append(_flat(found.apply(band[val[:1]]).length[0]))
-    wide, long = max(x.max() for x in fitted), max(np.quantile(x, 0.99) for x in widths)
+    wide, long = max(1e-3, *(x.max() for x in fitted)), max(np.quantile(x, 0.99) for x in widths)
     with style() as plt:
         figure, panels = plt.subplots(2, 4, figsize=(WIDTH, 3.4))
         image(panels[0, 0], material.truth[val[0]], "truth $x$")

@@ -55,10 +55,14 @@ def make_material(
     for kind, network in networks.items():
         tell(f"sampling with {network}")
         options = SampleOptions(
-            samples=plan.task.samples, miscoverage=plan.task.miscoverage, sampler=plan.sampling.sampler,
-            steps=plan.sampling.steps, seed=plan.sampling.seed, batch=plan.sampling.batch, device=device,
-            sigma_0=plan.process["sigma_0"], limits=plan.data.limits, held_out=1 if kind == "score" else 0,
+            samples=plan.task.samples, seed=plan.sampling.seed, batch=plan.sampling.batch, device=device,
+            sigma_0=plan.process["sigma_0"], limits=plan.data.limits,
         )  # fmt: skip
+        if kind == "score":
+            options = replace(
+                options, miscoverage=plan.task.miscoverage, sampler=plan.sampling.sampler, steps=plan.sampling.steps,
+                held_out=1,
+            )  # fmt: skip
         runs[kind] = sample_to(network, noisy, work / f"{kind}.zarr", options, tell=tell, progress=progress)
         if kind == "score":
             whole = replace(options, keep_samples=True, held_out=0)
@@ -117,18 +121,15 @@ def _parts(plan: Plan, data: str | Path | None, work: Path) -> dict[str, tuple[I
     if data is None:
         raise ValueError(f"{plan.name} needs images: {wanted.source}; give --data")
     if wanted.reader == "celeba":  # the published partition; identities do not cross it
-        faces, test = (celeba(str(data), part, wanted.size, cache=work / f"{part}.zarr") for part in ("train", "test"))
-        needed = wanted.held_out + wanted.tune
-        if len(test) < needed:
-            raise ValueError(
-                f"there are {len(test)} test images, but {needed} are held out or fine-tuned on; give more images"
-            )
-        order = np.random.default_rng(wanted.seed).permutation(len(test))
-        return {
-            "train": (faces, np.arange(len(faces))),
-            "tune": (test, np.sort(order[wanted.held_out : needed])),
-            "held_out": (test, np.sort(order[: wanted.held_out])),
-        }
+        found = {}
+        for name, part, count in (("train", "train", None), ("tune", "valid", wanted.tune),
+                                  ("held_out", "test", wanted.held_out)):  # fmt: skip
+            faces = celeba(str(data), part, wanted.size, cache=work / f"{part}.zarr")
+            if count is not None and len(faces) < count:
+                raise ValueError(f"CelebA's part {part!r} has {len(faces)} images here, but {count} are needed")
+            order = np.random.default_rng(wanted.seed).permutation(len(faces))
+            found[name] = faces, np.sort(order[:count])
+        return found
     if wanted.reader == "abdomen":
         images = abdomen(str(data), cache=work / "images.zarr", size=wanted.size)
     else:

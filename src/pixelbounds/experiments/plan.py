@@ -64,7 +64,7 @@ class Frontier(_Section):
     """[frontier]: fitting images, and the further images that learned groups may see."""
 
     n_opt: int = Field(gt=0)
-    features: list[str] = ["mean", "deviation", "observation"]
+    features: list[str] = ["mean", "deviation", "observation", "qr_lower", "qr_upper"]
 
 
 class Scans(_Section):

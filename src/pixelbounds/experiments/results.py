@@ -63,9 +63,13 @@ def _text(found: dict[str, Any]) -> str:
     """JSON with one record per line, so that a difference between two files can be read."""
     text = json.dumps({name: x for name, x in found.items() if name not in ("records", "curves")}, indent=1)
     for name in ("records", "curves"):
-        lines = ",\n  ".join(json.dumps(record) for record in found[name])
+        lines = ",\n  ".join(json.dumps({k: _short(x) for k, x in record.items()}) for record in found[name])
         text = f'{text[:-2]},\n "{name}": [\n  {lines}\n ]\n}}'
     return text + "\n"
+
+
+def _short(x: Any) -> Any:
+    return round(x, 8) if isinstance(x, float) else x
 
 
 def load_results(path: str | Path) -> dict[str, Any]:

@@ -16,14 +16,14 @@ import numpy as np
 from scipy.stats import t
 
 from ..arrays import Array
-from .rows import BAND_NAMES, BOUND_NAMES, PROCEDURE_NAMES, REFERENCE, Row, all_rows
+from .rows import BAND_NAMES, BOUND_NAMES, CELLS, PROCEDURE_NAMES, REFERENCE, SHORTEST, Row, all_rows
 
 LEVEL = 0.95
 
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """A row over all draws: lengths and risks (draws,), median seconds, and the cell where the grid was searched."""
+    """A row over all draws: lengths and risks (draws,), median seconds, and the cell where cells were searched."""
 
     row: Row
     length: Array
@@ -33,6 +33,7 @@ class Summary:
     seconds: float
     uncertified: int
     moved: bool = True  # whether any draw widened the band
+    single: bool = False  # whether all draws had one group
     cell: str = ""
 
     @property
@@ -52,14 +53,16 @@ def _deviation(values: Array) -> float:
 
 @dataclass(frozen=True)
 class Difference:
-    """Relative difference in mean length to the reference over the same draws, with its interval."""
+    """Relative difference in mean length of a row to a reference over the same draws, with its interval."""
 
     row: Row
+    reference: Row
     value: float
     low: float
     high: float
     shorter: int
     draws: int
+    uncertified: int = 0  # draws in which one of the two has no length
 
 
 def summaries(results: dict[str, Any]) -> list[Summary]:
@@ -71,8 +74,8 @@ def summaries(results: dict[str, Any]) -> list[Summary]:
         by_row[record["row"]].append(record)
     out = []
     for row in all_rows(scans):
-        if row.procedure == "krcps_best":
-            found = _best_cell(row, by_row[f"{row.band}/krcps/{row.bound}"], level)
+        if row.procedure in CELLS:
+            found = _best_cell(row, by_row[f"{row.band}/{CELLS[row.procedure]}/{row.bound}"], level)
             out += [found] if found else []
         elif by_row[row.key]:
             out.append(_summary(row, by_row[row.key], row.scan_level or level))
@@ -87,6 +90,7 @@ def _summary(row: Row, records: list[dict[str, Any]], level: float) -> Summary:
         row, length, risk, fresh, float((risk > level + 1e-12).mean()),
         float(np.median([r["seconds"] for r in records])),
         sum(not r["certified"] for r in records), any(r["moved"] for r in records),
+        all(r["groups"].endswith(" single") for r in records),
         _most_chosen(records) if row.procedure == "krcps_chosen" else "",
     )  # fmt: skip
 
@@ -114,27 +118,39 @@ def _most_chosen(records: list[dict[str, Any]]) -> str:
 
 
 def differences(results: dict[str, Any], reference: str = REFERENCE) -> list[Difference]:
-    """Mean length of each row against the reference, draw by draw, with t intervals over the draws.
+    """Mean length of each row against the reference, draw by draw; rows of scans are of other draws."""
+    found = summaries(results)
+    base = next((s for s in found if s.row.key == reference), None)
+    if base is None:
+        return []
+    return [_difference(s, base, results) for s in found if s is not base and s.row.scan_level == base.row.scan_level]
+
+
+def gains(results: dict[str, Any]) -> list[Difference]:
+    """The frontier with betting against each row with calibrated quantiles that is not ours, scans among scans."""
+    found = summaries(results)
+    ours = {s.row.scan_level: s for s in found if s.row.key.startswith(SHORTEST)}
+    others = [s for s in found if s.row.band == "calibrated" and s.row.procedure.startswith(("rcps", "krcps"))]
+    return [_difference(ours[s.row.scan_level], s, results) for s in others if s.row.scan_level in ours]
+
+
+def _difference(s: Summary, base: Summary, results: dict[str, Any]) -> Difference:
+    """With a t interval over the draws.
 
     Draws are splits of the same images and overlap. As Nadeau and Bengio (2003) do, the variance of their mean is taken
     as (1 / draws + validation / calibration) times that of a draw, not as 1 / draws of it.
     """
-    found, draws = summaries(results), results["configuration"]["draws"]
-    base = next((s for s in found if s.row.key == reference), None)
-    if base is None:
-        return []
-    out = []
-    for s in found:
-        if s is base or s.row.scan_level is not None or len(s.length) != len(base.length):
-            continue
-        gain, n = s.length - base.length, len(s.length)
-        value = gain.mean() / base.length.mean()
-        half = np.nan
-        if n > 1:
-            spread = np.std(gain - value * base.length, ddof=1) / base.length.mean()
-            half = t.ppf((1 + LEVEL) / 2, n - 1) * spread * np.sqrt(1 / n + draws["validation"] / draws["calibration"])
-        out.append(Difference(s.row, float(value), float(value - half), float(value + half), int((gain < 0).sum()), n))
-    return out
+    draws = results["configuration"]["draws"]
+    gain, n = s.length - base.length, len(s.length)
+    value = gain.mean() / base.length.mean()
+    half = np.nan
+    if n > 1:
+        spread = np.std(gain - value * base.length, ddof=1) / base.length.mean()
+        half = t.ppf((1 + LEVEL) / 2, n - 1) * spread * np.sqrt(1 / n + draws["validation"] / draws["calibration"])
+    return Difference(
+        s.row, base.row, float(value), float(value - half), float(value + half), int((gain < 0).sum()), n,
+        max(s.uncertified, base.uncertified),
+    )  # fmt: skip
 
 
 def published(row: Row, data: str) -> tuple[float, float] | None:
@@ -158,9 +174,11 @@ def _cells(s: Summary, data: str) -> list[str]:
     length = f"{s.length.mean():.4f} ± {s.deviation:.4f}"
     length += f" ({s.uncertified} not certified)" if s.uncertified else ""
     length += "" if s.moved else " (nothing to widen)"
+    length += " (one group: as RCPS)" if s.single and s.row.procedure == "frontier" else ""
+    controlled = "each cell" if s.row.procedure in CELLS else "yes" if s.row.controlled else "no"
     return [
         BAND_NAMES[s.row.band], PROCEDURE_NAMES[s.row.procedure], BOUND_NAMES[s.row.bound],
-        *("yes" if x else "no" for x in (s.row.diffusion, s.row.entrywise, s.row.controlled)),
+        *("yes" if x else "no" for x in (s.row.diffusion, s.row.entrywise)), controlled,
         length, f"{s.risk.mean():.4f}", f"{s.above:.0%}", "" if s.fresh is None else f"{s.fresh:.1%}",
         f"{s.seconds:.2g}", "" if paper is None else f"{paper[0]:.4f} ± {paper[1]:.4f}",
     ]  # fmt: skip
@@ -185,17 +203,34 @@ def markdown(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+_PAIRED = "difference in mean length | 95% interval | shorter in |\n|---|---|---|---:|---:|---:|"
+
+
 def difference_markdown(results: dict[str, Any]) -> str:
-    """Paired differences to the paper's best row in Markdown."""
-    lines = [
-        "| uncertainty | procedure | bound | difference in mean length | 95% interval | shorter in |",
-        "|---|---|---|---:|---:|---:|",
-    ]
+    """Paired differences of all rows to the paper's in Markdown."""
+    lines = [f"| uncertainty | procedure | bound | {_PAIRED}"]
     for d in differences(results):
         names = BAND_NAMES[d.row.band], PROCEDURE_NAMES[d.row.procedure], BOUND_NAMES[d.row.bound]
-        ends = "" if np.isnan(d.low) else f"{d.low:+.1%} to {d.high:+.1%}"
-        lines.append(f"| {' | '.join(names)} | {d.value:+.1%} | {ends} | {d.shorter} of {d.draws} |")
+        lines.append(f"| {' | '.join(names)} | {_paired(d)}")
     return "\n".join(lines)
+
+
+def gain_markdown(results: dict[str, Any]) -> str:
+    """Paired differences of the frontier with betting to each other procedure in Markdown."""
+    lines = [f"| frontier with betting against | bound | unit | {_PAIRED}"]
+    for d in gains(results):
+        level = d.reference.scan_level
+        unit = "image" if level is None else f"scan, epsilon {level:g}"
+        names = PROCEDURE_NAMES[d.reference.procedure], BOUND_NAMES[d.reference.bound], unit
+        lines.append(f"| {' | '.join(names)} | {_paired(d)}")
+    return "\n".join(lines)
+
+
+def _paired(d: Difference) -> str:
+    if d.uncertified:
+        return f"not certified in {d.uncertified} of {d.draws} draws | | |"
+    ends = "" if np.isnan(d.low) else f"{d.low:+.1%} to {d.high:+.1%}"
+    return f"{d.value:+.1%} | {ends} | {d.shorter} of {d.draws} |"
 
 
 def grid_markdown(results: dict[str, Any]) -> str:

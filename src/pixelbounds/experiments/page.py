@@ -177,6 +177,8 @@ def _different(results: dict[str, Any], found: list[Summary]) -> list[str]:
     figures = results["material"]["figures"]
     facts = [_fact(what, figures[what]) for what in ("score", "regressor", "conffusion", "sampling") if what in figures]
     lines += ["The networks, as their makers report them: " + "; ".join(filter(None, facts)) + "."] * bool(any(facts))
+    if any("seconds" in settings for settings in plan["training"].values()):
+        lines.append("They were trained for a given time, not a number of steps: another run gives other weights.")
     ordered = [(s, published(s.row, name)) for s in found]
     both = [(s, paper[0]) for s, paper in ordered if paper is not None and not s.uncertified]
     if len(both) > 1:

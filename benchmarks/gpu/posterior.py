@@ -210,8 +210,8 @@ class Run:
         """Keep a network on this machine, and where it was trained on phantoms, which may be shown, bring it home."""
         kept.parent.mkdir(parents=True, exist_ok=True)
         for path in [kept, *([self.out / f"{kind}.safetensors"] if self.name == "phantom" else [])]:
-            save_network(path, network, self.sde, kind, {"sigma_0": self.data.sigma_0, "limits": self.data.limits},
-                         dtype=torch.float16)  # fmt: skip
+            known = {"sigma_0": self.data.sigma_0, "sigma_top": self.top, "limits": self.data.limits}
+            save_network(path, network, self.sde, kind, known, dtype=torch.float16)
 
     def say(self, what: str, figures: dict[str, Any]) -> None:
         """Remember some figures and print them."""
@@ -380,7 +380,12 @@ def collect(name: str, options: argparse.Namespace) -> None:
     for key, array in _returned(name, Path(options.out), figures):
         arrays[key] = array
     each = covered(arrays["fresh"], arrays["lower"], arrays["upper"])
-    figures["sampling"]["coverage_error"] = float(each.std(ddof=1) / np.sqrt(len(each)))  # images are independent
+    figures["miscoverage"] = float(data.miscoverage)
+    figures["sampling"] |= {  # of float16 with ends rounded outward, a little more than of the draws themselves
+        "coverage_before_rounding": figures["sampling"]["coverage_of_fresh_draw"],
+        "coverage_of_fresh_draw": float(each.mean()),
+        "coverage_error": float(each.std(ddof=1) / np.sqrt(len(each))),  # images are drawn independently
+    }
     for key, array in arrays.items():
         np.save(folder / f"{key}.npy", array)
     np.savez(folder / "images.npz", **shown.numbers)

@@ -1,7 +1,8 @@
 """Training and sampling speed on a GPU against plain loops: python -m benchmarks.gpu.speed --out speed_gpu.json.
 
-Samples x steps per second of the shipped path (compiled, bfloat16, channels last) against the plain fp32 eager loop of
-Algorithm 3 with the same network; shares of the matrix peak that the same run measures; memory. torch and numpy only.
+Samples x steps per second of the shipped path with `--compile` (bfloat16, channels last) against the plain fp32 eager
+loop of Algorithm 3 with the same network; shares of the matrix peak that the same run measures; memory. torch and numpy
+only.
 """
 
 from __future__ import annotations

@@ -256,7 +256,8 @@ def _held_out(
             fresh = bands.known.get("held_out")
             about = {"risk_level": found.risk_level, "guarantee": found.guarantee}
         if reading.skip_bad:
-            good = good & readable(images.pixels, interval.lower, interval.upper)
+            reads = [images.pixels, interval.lower, interval.upper] + ([] if fresh is None else [fresh])
+            good = good & readable(*reads)
         evaluation = _evaluate(images.pixels, interval, good, samples=fresh, **by)
         skipped = tuple(np.flatnonzero(~good).tolist())
         result = Evaluated(evaluation, about.get("risk_level"), about.get("guarantee"), skipped)

@@ -78,9 +78,10 @@ def calibrate(
                    "rcps" (one widening for all pixels)
     confidence     name of a function of `pixelbounds.confidence`, or a function (losses, failure_prob) -> bound
     groups         frontier: "learned", "band", by default the shorter of the two on the fitting images ("learned"
-                   where k is given; with features the shorter of two kinds of it); krcps: "loss" (default), "squared" or "otsu"; both also take a
-                   partition of the pixels (*pixels), a segmentation (n, *pixels) of whole numbers, a Grouping, or a
-                   function that fits one, such as partial(pixelbounds.groups.fit_band_groups, width=8, level=4)
+                   where k is given; with features the shorter of two kinds of it); krcps: "loss" (default), "squared"
+                   or "otsu"; both also take a partition of the pixels (*pixels), a segmentation (n, *pixels) of whole
+                   numbers, a Grouping, or a function that fits one, such as
+                   partial(pixelbounds.groups.fit_band_groups, width=8, level=4)
     features       further images known at test time: (n, *pixels), (n, f, *pixels), or a list; for "learned"
     family         "additive", "scaled", "multiplicative" or a Family; by default what the band calls for
     loss           function (truth, interval) -> (n,) in [0, 1], nonincreasing as intervals widen

@@ -29,6 +29,7 @@ from .execution import (
     gather,
     open_stored,
     quantiles,
+    readable,
     rows_at,
     watched,
 )
@@ -301,8 +302,10 @@ def _of_run(run: Run, reading: Reading) -> Bands:
             "leave --miscoverage out"
         )
     least, most = run.about["limits"]
-    band = run.band(reading.kind, check=not reading.skip_bad)
-    return Bands(band.map(watched), limits=(least, most), known={name: watched(x) for name, x in known.items()})
+    known = {name: watched(x) for name, x in known.items()}
+    there = readable(*(run[name] for name in run.parts(reading.kind))) if reading.skip_bad else None
+    band = run.band(reading.kind, check=not reading.skip_bad, there=there)
+    return Bands(band.map(watched), limits=(least, most), known=known, there=there)
 
 
 def _of_sets(path: Path, reading: Reading, miscoverage: float | Fraction) -> Bands:

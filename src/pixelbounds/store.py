@@ -31,6 +31,14 @@ KINDS = {  # bands, by what the network is
     "regressor": ("regressor", "dropout"),
     "conffusion": ("conffusion",),
 }
+_PARTS = {  # arrays, by the band that is made of them
+    "calibrated": ("lower", "upper"),
+    "naive": ("naive_lower", "naive_upper"),
+    "mean": ("mean", "deviation"),
+    "regressor": ("lower", "estimate", "upper"),
+    "dropout": ("dropout_mean", "dropout_deviation"),
+    "conffusion": ("lower", "upper"),
+}
 _FREE = ("version", "network_file", "device", "batch", "format")  # may differ between the parts of a run
 _FLAT: Any = {"name": "default", "separator": "."}  # a file per image, not a folder in a folder
 _SMALL_BYTES = 2**28  # of an array that is read whole where something is worked out of it: ten times as fast
@@ -156,36 +164,37 @@ class Run:
         """Deviation of the samples, or of the passes with dropout."""
         return self["dropout_deviation" if self.about["kind"] == "regressor" else "deviation"]
 
-    def band(self, kind: str | None = None, *, check: bool = True) -> Band:
-        """The band of a kind, the first of `kinds` unless told; `check` reads it once and names a damaged image."""
-        kind = self.kinds[0] if kind is None else check_choice(kind, self.kinds, "kind")
-        done = self.done
+    def parts(self, kind: str | None = None) -> tuple[str, ...]:
+        """Names of the arrays of which the band of a kind is made."""
+        return _PARTS[self._kind(kind)]
+
+    def band(self, kind: str | None = None, *, check: bool = True, there: Array | None = None) -> Band:
+        """The band of a kind, the first of `kinds` unless told; `check` reads it once and names a damaged image.
+
+        An image for which `there` (n,) is False is never used: its band is NaN, or lies as it is.
+        """
+        kind, done = self._kind(kind), self.done
         if not done.all():
             raise ValueError(
                 f"{self.path} has {int(done.sum())} of {len(self)} images; run the same `pixelbounds sample` again to "
                 "draw the rest"
             )
-        names = {
-            "calibrated": ("lower", "upper"),
-            "naive": ("naive_lower", "naive_upper"),
-            "mean": ("mean", "deviation"),
-            "regressor": ("lower", "estimate", "upper"),
-            "dropout": ("dropout_mean", "dropout_deviation"),
-            "conffusion": ("lower", "upper"),
-        }[kind]
         if check:
-            self.check(names)
-        parts = [self[name] for name in names]
+            self.check(_PARTS[kind])
+        parts = [self[name] for name in _PARTS[kind]]
         if kind in ("calibrated", "naive"):
             level = Fraction(repr(self.about["miscoverage"]))
             return Band(parts[0], parts[1], source=f"{kind} quantiles, miscoverage {level}")
-        first, *rest = (_singles(part) for part in parts)
+        first, *rest = (_singles(part, there) for part in parts)
         if kind == "regressor":
             return quantile_regression(first, *rest)
         if kind == "conffusion":
             return conffusion(first, *rest)
         deviation = np.maximum(rest[0], np.float32(FLOOR))
         return Band(first - deviation, first + deviation, first, source=f"mean and deviation, floor {FLOOR:g}")
+
+    def _kind(self, kind: str | None) -> str:
+        return self.kinds[0] if kind is None else check_choice(kind, self.kinds, "kind")
 
     def check(self, names: tuple[str, ...] | None = None) -> None:
         """Read every finished image; a damaged one is a ValueError that names it."""
@@ -209,14 +218,30 @@ class Run:
                     yield int(image), name, "a chunk is missing"
 
 
-def _singles(x: Any) -> Any:
+def _singles(x: Any, there: Array | None) -> Any:
     """A zarr array (n, *pixels) in float32: of NumPy where it is small, else of Dask, read a few images at a time."""
-    if 4 * prod(x.shape) <= _SMALL_BYTES:
+    whole = there is None or bool(there.all())
+    if whole and 4 * prod(x.shape) <= _SMALL_BYTES:
         return np.asarray(x[:], np.float32)
     import dask.array as da
 
     rows = max(1, _BLOCK_BYTES // (4 * prod(x.shape[1:])))
-    return da.from_array(x, chunks=(rows, *x.shape[1:])).astype(np.float32)
+    return da.from_array(x if whole else _Holed(x, there), chunks=(rows, *x.shape[1:])).astype(np.float32)
+
+
+class _Holed:
+    """A zarr array (n, *pixels) some of whose images are not there: they are NaN and never read."""
+
+    def __init__(self, x: Any, there: Any) -> None:
+        self.x, self.there, self.shape, self.ndim, self.dtype = x, there, x.shape, x.ndim, x.dtype
+
+    def __getitem__(self, index: Any) -> Array:
+        rows, *rest = index if isinstance(index, tuple) else (index,)
+        numbers = np.arange(*rows.indices(len(self.there)))
+        out, good = np.full((len(numbers), *self.shape[1:]), np.nan, self.dtype), self.there[numbers]
+        if good.any():
+            out[good] = self.x.oindex[numbers[good]]
+        return out[(slice(None), *rest)]
 
 
 def _is_marked(marks: Any, image: int) -> bool:

@@ -7,6 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
+from pixelbounds.diffusion import VESDE, sample  # noqa: E402
+from pixelbounds.diffusion.checkpoint import save_network  # noqa: E402
 from pixelbounds.diffusion.network import (  # noqa: E402
     CONFIGURATIONS,
     NCSNpp,
@@ -15,6 +17,8 @@ from pixelbounds.diffusion.network import (  # noqa: E402
     configuration,
     from_diffusers,
 )
+from pixelbounds.diffusion.runs import read_log  # noqa: E402
+from pixelbounds.diffusion.training import Settings, train  # noqa: E402
 
 
 def awake(**changes):
@@ -174,28 +178,46 @@ def test_wrong_shapes_are_refused(shape, levels, message):
         awake()(torch.zeros(shape), torch.ones(levels))
 
 
-@pytest.mark.parametrize("kind", ["fourier", "positional"])
-def test_a_diffusers_model_takes_the_place_of_the_network(kind):
+@pytest.fixture(params=["fourier", "positional"])
+def unet(request):
     diffusers = pytest.importorskip("diffusers")
-    unet = diffusers.UNet2DModel(
+    torch.manual_seed(0)
+    return diffusers.UNet2DModel(
         sample_size=16,
         in_channels=1,
         out_channels=1,
-        time_embedding_type=kind,
+        time_embedding_type=request.param,
         block_out_channels=(16, 32),
         down_block_types=("DownBlock2D", "AttnDownBlock2D"),
         up_block_types=("AttnUpBlock2D", "UpBlock2D"),
         layers_per_block=1,
         norm_num_groups=8,
     ).eval()
-    score, x = from_diffusers(unet), torch.randn(2, 1, 16, 16)
+
+
+def test_a_diffusers_model_takes_the_place_of_the_network(unet):
+    score, x, fourier = from_diffusers(unet), torch.randn(2, 1, 16, 16), unet.config.time_embedding_type == "fourier"
     sigma = torch.tensor([0.1, 0.5])
     with torch.no_grad():
         out = score(x, sigma)
-        time = sigma if kind == "fourier" else 250 * sigma.log()
-        plain = unet(x, time).sample
+        plain = unet(x, sigma if fourier else 250 * sigma.log()).sample
     assert out.shape == x.shape
-    torch.testing.assert_close(out, plain if kind == "fourier" else plain / sigma[:, None, None, None])
+    torch.testing.assert_close(out, plain if fourier else plain / sigma[:, None, None, None])
+
+
+def test_a_diffusers_model_is_trained_resumed_and_sampled_but_not_saved_as_a_network(unet, tmp_path):
+    images, sde = torch.rand(32, 16, 16, generator=torch.Generator().manual_seed(0)), VESDE(0.01, 1.0)
+    for steps in (10, 20):
+        settings = Settings(steps=steps, batch=8, learning_rate=3e-3, warmup=0, ema=0.5, log_every=5)
+        done = train(from_diffusers(unet), images, sde=sde, settings=settings, folder=tmp_path, device="cpu")
+    losses = read_log(tmp_path)["loss"]
+    assert len(losses) == 4
+    assert losses[-1] < losses[0]
+    draws = list(sample(done.network, torch.rand(2, 1, 16, 16), 0.3, sde, samples=3, steps=4))
+    assert [x.shape for x in draws] == [(3, 1, 16, 16)] * 2
+    assert all(bool(torch.isfinite(x).all()) for x in draws)
+    with pytest.raises(ValueError, match="a Diffusers is no score network"):
+        save_network(tmp_path / "x.safetensors", done.network, sde, "score")
 
 
 def test_what_is_not_a_diffusers_model_is_refused():

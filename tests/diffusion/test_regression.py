@@ -11,8 +11,10 @@ import gaussian_world as world  # noqa: E402
 
 from pixelbounds import bands  # noqa: E402
 from pixelbounds.diffusion import batches  # noqa: E402
+from pixelbounds.diffusion.network import Dropout  # noqa: E402
 from pixelbounds.diffusion.regression import (  # noqa: E402
     QuantileNetwork,
+    _mask_keys,
     conffusion,
     dropout_passes,
     pinball,
@@ -131,24 +133,60 @@ def dropping():
 
 def test_dropout_moments_equal_those_of_stored_passes(dropping):
     _, y = observed(2, 0.5)
-    mean, deviation = dropout_passes(dropping, y, 0.5, passes=24, seed=1, batch=10)
     stored = []
-    dropping.eval()
-    for module in dropping.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.train()
-    with torch.inference_mode(), torch.random.fork_rng([]):
-        for image in range(2):
-            torch.manual_seed(int(np.random.SeedSequence([1, image]).generate_state(1)[0]))
-            parts = [
-                dropping(torch.from_numpy(y[image]).expand(count, 1, 8, 8), torch.full((count,), 0.5))[:, 1, 0]
-                for count in (10, 10, 4)
-            ]
-            stored.append(torch.cat(parts).double())
-    passes = torch.stack(stored).numpy()
+    handle = dropping.register_forward_hook(lambda network, inputs, heads: stored.append(heads[:, 1, 0].double()))
+    mean, deviation = dropout_passes(dropping, y, 0.5, passes=24, seed=1, batch=10)
+    handle.remove()
+    assert [len(part) for part in stored] == [10, 10, 4] * 2
+    passes = torch.cat(stored).reshape(2, 24, 8, 8).numpy()
     assert np.allclose(mean, passes.mean(1), atol=1e-5)
     assert np.allclose(deviation, passes.std(1, ddof=1), atol=1e-5)
     assert deviation.mean() > 1e-3
+
+
+def test_a_pass_depends_on_seed_image_and_number_alone(dropping):
+    """Masks were drawn for a batch of passes at once, and another batch gave other intervals."""
+    _, y = observed(2, 0.5)
+    stored = {}
+    for batch in (1, 7, 128):
+        parts = stored[batch] = []
+        handle = dropping.register_forward_hook(lambda network, inputs, heads, to=parts: to.append(heads))
+        dropout_passes(dropping, y, 0.5, passes=16, seed=1, batch=batch)
+        handle.remove()
+    whole = torch.cat(stored[128])
+    assert torch.allclose(torch.cat(stored[1]), whole, atol=1e-5)
+    assert torch.allclose(torch.cat(stored[7]), whole, atol=1e-5)
+    assert len(torch.unique(whole[:16, 0, 0, 0, 0])) == 16  # of one image, all passes differ
+    fewer = dropout_passes(dropping, y, 0.5, passes=9, seed=1, batch=4)
+    assert np.allclose(fewer[0], whole[:, 1, 0].reshape(2, 16, 8, 8)[:, :9].mean(1), atol=1e-5)
+    with torch.random.fork_rng([]):
+        torch.manual_seed(7)  # the generator of torch has no part in it
+        assert np.array_equal(dropout_passes(dropping, y, 0.5, passes=9, seed=1, batch=4)[1], fewer[1])
+
+
+@pytest.mark.parametrize("p", [0.05, 0.3])
+def test_masks_by_counting_are_those_of_dropout(p):
+    """The share that is dropped, and no correlation between passes, neighbours, channels or layers."""
+    layer = Dropout(p).train()
+    keys = list(_mask_keys(3, 5, torch.arange(64), 2))
+    x = torch.ones(64, 15, 17, 19)
+    masks = []
+    for layer.keys in keys:
+        out = layer(x)
+        assert torch.allclose(out[out != 0], torch.tensor(1 / (1 - p)))
+        masks.append((out == 0).double())
+    n = masks[0].numel()
+    for mask in masks:
+        assert abs(float(mask.mean()) - p) < 5 * (p * (1 - p) / n) ** 0.5 + 2**-17
+        shares = mask.mean((1, 2, 3))  # of every pass, spread as independent draws are
+        assert float(shares.std() / (p * (1 - p) / (n // 64)) ** 0.5) == pytest.approx(1, abs=0.4)
+        z = (mask - p) / (p * (1 - p)) ** 0.5
+        pairs = [(z[1:], z[:-1]), (z[..., 1:], z[..., :-1]), (z[:, 1:], z[:, :-1]), (z[:, :, 1:], z[:, :, :-1])]
+        for one, other in pairs:
+            assert abs(float((one * other).mean())) * n**0.5 < 5
+    one, other = (mask - p for mask in masks)
+    assert abs(float((one * other).mean())) / (p * (1 - p)) * n**0.5 < 5
+    assert layer.eval()(x) is x
 
 
 def test_dropout_depends_on_the_seed_and_not_on_the_company(dropping):

@@ -47,6 +47,16 @@ _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _EXTRAS = {"torch": "diffusion", "tqdm": "diffusion", "nibabel": "medical", "pydicom": "medical"}
 _EXTRAS |= {"distributed": "cluster"}
 _WRONG_PATH = FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError
+_PATHS = {  # what to do about a path that is wrong; nothing was begun there, so nothing is said of what is kept
+    errno.ENOENT: "check the path: what is read must exist, and what is written needs a folder where one can write",
+    errno.EEXIST: "give another path, or move what is there away",
+    errno.ENOTDIR: "a part of the path is a file, not a folder; correct the path",
+    errno.EISDIR: "give the path of a file",
+    errno.EACCES: "change its permissions, or use another path",
+    errno.EPERM: "change its permissions, or use another path",
+    errno.EROFS: "write elsewhere",
+    errno.ENAMETOOLONG: "use a shorter name",
+}
 
 
 @dataclass(frozen=True)
@@ -240,7 +250,9 @@ def message_of(error: Exception, code: int, stopped: str) -> str:
     if isinstance(error, MemoryError):
         return f"out of memory ({said}); {stopped}. Arrays in .npy and .zarr files are read block by block"
     if isinstance(error, OSError) and error.strerror:
-        where = f" ({error.filename})" if error.filename else ""
+        where = "".join(f" ({name})" for name in (error.filename, error.filename2) if name is not None)
+        if error.errno in _PATHS:
+            return f"{error.strerror}{where}; {_PATHS[error.errno]}"
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         remedy = ". Free some space, or write elsewhere" if full else ""
         return f"{error.strerror}{where}; {stopped}{remedy}"

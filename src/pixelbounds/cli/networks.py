@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from .contract import Outcome, command, progress, tell
 from .options import ABDOMEN, Raw, Scheduler, Window
-
-if TYPE_CHECKING:
-    from ..jobs import SampleOptions
 
 
 def register(app: typer.Typer) -> None:
@@ -46,19 +43,25 @@ def sample(
     ],
     out: Annotated[Path, typer.Option("--out", help="The zarr store to write, or to go on with.")],
     sigma0: float | None = typer.Option(None, "--sigma0", help="Noise deviation of the observations."),
-    samples: int = typer.Option(128, help="Samples (or passes with dropout) per image."),
-    miscoverage: float = typer.Option(0.1, help="Share of future samples that a band may miss."),
-    sampler: str = typer.Option("heun", help="heun, reverse_sde, predictor_corrector or euler_maruyama."),
+    samples: int | None = typer.Option(None, help="Samples (or passes with dropout) per image; 128 unless told."),
+    miscoverage: float | None = typer.Option(
+        None, help="Share of future samples that a band may miss; 0.1 unless told."
+    ),
+    sampler: str | None = typer.Option(
+        None, help="heun (unless told), reverse_sde, predictor_corrector or euler_maruyama."
+    ),
     steps: int | None = typer.Option(None, help="Steps of the sampler; its own number unless told."),
     seed: int = typer.Option(0, help="With image and sample number, it determines every draw."),
     batch: int | None = typer.Option(None, help="Images in the network at a time; less needs less memory."),
-    held_out: int = typer.Option(0, help="Further draws per image, kept to check coverage."),
-    keep_samples: bool = typer.Option(False, "--keep-samples", help="Keep all samples, in float16."),
+    held_out: int | None = typer.Option(None, help="Further draws per image, kept to check coverage; 0 unless told."),
+    keep_samples: bool | None = typer.Option(None, "--keep-samples", help="Keep all samples, in float16."),
     key: str | None = typer.Option(None, help="Name of the array inside an .npz or .zarr file."),
     window: Window = ABDOMEN,
     raw: Raw = False,
     images: str | None = typer.Option(None, help="A range of the observations, START:STOP; they keep their numbers."),
-    limits: tuple[float, float] | None = typer.Option(None, help="Least and greatest pixel value; the network's."),
+    limits: tuple[float, float] | None = typer.Option(
+        None, help="Least and greatest pixel value, where the network's file tells none."
+    ),
     device: str | None = typer.Option(None, help="cpu, cuda or cuda:1; a GPU if there is one."),
     compile_: bool = typer.Option(False, "--compile", help="Use torch.compile."),
     repair: bool = typer.Option(False, "--repair", help="Draw damaged images again."),
@@ -76,7 +79,6 @@ def sample(
         batch=batch, held_out=held_out, keep_samples=keep_samples, limits=limits, device=device,
         compile=compile_, repair=repair,
     )  # fmt: skip
-    _check_sampling(network, options)
     noisy = open_images(observations, key=key, window=None if raw else window, clip=False)
     with progress("sampling") as advance:
         run = sample_to(
@@ -90,20 +92,6 @@ def sample(
             progress=advance,
         )
     return Outcome({"run": str(out), "images": len(run), "bands": run.kinds}, (str(run),))
-
-
-def _check_sampling(network: Path, options: SampleOptions) -> None:
-    """Options of the sampler are for score networks; elsewhere they would be ignored."""
-    names = ("sampler", "steps", "miscoverage", "held_out", "keep_samples")
-    given = [name for name in names if getattr(options, name) != getattr(type(options)(), name)]
-    if not given:
-        return
-    from ..diffusion.checkpoint import load_network
-
-    kind = load_network(network)[2]["kind"]
-    if kind != "score":
-        words = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise ValueError(f"{network} is a {kind} network, which draws no samples; leave {words} out")
 
 
 def _range(text: str | None, n: int) -> range:

@@ -11,9 +11,11 @@ observation and never goes above it; a network that serves observations of known
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from math import pi
+from hashlib import blake2b
+from math import pi, prod
 from typing import Any
 
 import numpy as np
@@ -26,9 +28,52 @@ Augmentation = Callable[[Tensor, torch.Generator], Tensor]  # images (b, c, h, w
 Loss = Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor]  # network, x, sigma (b,), noise -> loss per image (b,)
 
 _CHECK_BYTES = 2**26  # pixels checked at a time
+_SOME = 64  # images that a digest reads at a time, and in all of a large set
 
 
 # ---------------------------------------------------------------- images
+
+
+class Chunks:
+    """Images (n, ...) of a zarr array, read a chunk at a time; those read last are kept, up to `memory` bytes.
+
+    Images that fit are thus read once and then lie in memory; of more than that the rest stays on disk.
+    """
+
+    def __init__(self, images: Any, memory: int = 2**31) -> None:
+        self._images, self._rows = images, int(images.chunks[0])
+        self.shape, self.ndim, self.dtype = tuple(int(x) for x in images.shape), images.ndim, np.dtype(images.dtype)
+        self._most = memory // (min(self._rows, len(self)) * prod(self.shape[1:]) * self.dtype.itemsize)
+        self._kept: OrderedDict[int, np.ndarray] = OrderedDict()  # the one used last comes last
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: np.ndarray | slice) -> np.ndarray:
+        numbers = np.arange(*index.indices(len(self))) if isinstance(index, slice) else index
+        if not self._most:  # a chunk holds more images than may be kept
+            return self._read(numbers)
+        out, order = np.empty((len(numbers), *self.shape[1:]), self.dtype), np.argsort(numbers, kind="stable")
+        chunks, first = np.unique(numbers[order] // self._rows, return_index=True)
+        for chunk, at in zip(chunks, np.split(order, first[1:]), strict=True):
+            out[at] = self._chunk(int(chunk))[numbers[at] - chunk * self._rows]
+        return out
+
+    def _chunk(self, chunk: int) -> np.ndarray:
+        if chunk not in self._kept:
+            while len(self._kept) >= self._most:  # before the next one is read
+                self._kept.popitem(last=False)
+            start = chunk * self._rows
+            self._kept[chunk] = self._read(np.arange(start, min(start + self._rows, len(self))))
+        self._kept.move_to_end(chunk)
+        return self._kept[chunk]
+
+    def _read(self, numbers: np.ndarray) -> np.ndarray:
+        try:
+            return np.asarray(self._images.oindex[numbers])
+        except Exception as error:  # codecs raise what they like
+            some = f"some of images {numbers.min()} to {numbers.max()} of {self._images.store}"
+            raise ValueError(f"{some} cannot be read ({error}); write them again") from error
 
 
 class Images:
@@ -56,7 +101,7 @@ class Images:
             raise ValueError(f"rows name none of {len(data)} images; name at least one")
         if data.dtype not in (np.uint8, np.float16, np.float32, np.float64):
             raise ValueError(f"images are {data.dtype}; convert them to uint8, or to float32 within {self.limits}")
-        self._data: Any = data  # an array, mapped or zarr: read where it lies
+        self._data: Any = Chunks(data) if hasattr(data, "oindex") else data  # zarr has it; read where it lies
         self._count = int(data.shape[0]) if rows is None else len(rows)
         c, h, w = (1, *data.shape[1:]) if data.ndim == 3 else data.shape[1:]
         self.shape = int(c), int(h), int(w)  # of one image
@@ -80,14 +125,20 @@ class Images:
         return self._scaled((x.pin_memory() if self.device.type == "cuda" else x).to(self.device, non_blocking=True))
 
     def digest(self) -> list[Any]:
-        """Count, shape and a sum over some images: tells, before a run is resumed, that the data have changed."""
+        """Count, shape and a checksum: tells, before a run is resumed, that images have changed, or their order.
+
+        It covers all images of a set of up to 64 MiB, and 64 of a larger one, spread over it.
+        """
         return list(self._digest)
 
     def _sum_up(self) -> list[Any]:
         """The digest, from the pixels as they are stored: it does not depend on the device or on its free memory."""
-        some = np.unique(np.linspace(0, len(self) - 1, min(len(self), 64)).astype(np.int64))
-        mean = self._scaled(torch.from_numpy(self._read(some))).double().mean()
-        return [len(self), *self.shape, round(float(mean), 9)]
+        total, kind = blake2b(digest_size=8), self._data.dtype
+        small = len(self) * prod(self.shape) * kind.itemsize <= _CHECK_BYTES
+        chosen = np.arange(len(self)) if small else np.unique(np.linspace(0, len(self) - 1, _SOME).astype(int))
+        for start in range(0, len(chosen), _SOME):
+            total.update(self._read(chosen[start : start + _SOME]).tobytes())
+        return [len(self), *self.shape, f"{kind.name} {total.hexdigest()}"]
 
     def _scaled(self, x: Tensor) -> Tensor:
         if x.dtype == torch.uint8:

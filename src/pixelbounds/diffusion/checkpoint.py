@@ -48,6 +48,8 @@ def write(path: str | Path, tensors: dict[str, Tensor], meta: dict[str, Any]) ->
 def read(path: str | Path, what: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and meta of a file of this package; a file that is damaged or something else is a ValueError."""
     path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the path of a {what}, a .safetensors file")
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist; give the path of a {what} that was saved")
     try:
@@ -104,7 +106,8 @@ def save_network(
     if dtype not in (torch.float16, torch.float32):
         raise ValueError(f"dtype is {dtype}; weights are stored in float16 or float32")
     if (kind == "score") != isinstance(network, NCSNpp):
-        raise ValueError(f"a {type(network).__name__} is no {kind} network; see the kinds {', '.join(KINDS)}")
+        kinds = "an NCSNpp is saved as score, a QuantileNetwork as regressor or conffusion"
+        raise ValueError(f"a {type(network).__name__} is no {kind} network; {kinds}, and nothing else is")
     trained = {name for name, _ in network.named_parameters()}  # an average of weights takes no gradient
     tensors = {}
     for name, tensor in network.state_dict().items():
@@ -116,8 +119,7 @@ def save_network(
         tensors[name] = rounded
     meta: dict[str, Any] = {"what": _NETWORK, "kind": kind, "config": network.config.to_dict(), "sde": asdict(sde)}
     if isinstance(network, QuantileNetwork):
-        meta["heads"] = network.heads
-        meta["data_deviation"] = None if network.data_deviation == inf else network.data_deviation
+        meta |= network.to_dict()
     write(path, tensors, {**meta, "extra": extra or {}})
 
 
@@ -163,13 +165,21 @@ def state_files(folder: str | Path) -> tuple[Path, Path]:
 
 
 def save_state(folder: str | Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-    """Write a training state and keep the one before it."""
+    """Write a training state and keep the one before it, unless that one can no longer be read."""
     newest, previous = state_files(folder)
     aside = newest.with_name("state.next.safetensors")
     write(aside, tensors, {**meta, "what": _STATE})
-    if newest.exists():
+    if newest.exists() and _readable(newest):  # else `previous` may be the only good one
         os.replace(newest, previous)
     os.replace(aside, newest)
+
+
+def _readable(path: Path) -> bool:
+    try:
+        read(path, _STATE)
+    except ValueError:
+        return False
+    return True
 
 
 def load_state(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:

@@ -200,6 +200,27 @@ class Attention(nn.Module):
         return mean_of(x, seen[:, 0].transpose(1, 2).reshape(x.shape))
 
 
+class Dropout(nn.Dropout):
+    """Dropout that can draw each image's mask from keys of its own, so that it does not depend on the batch."""
+
+    keys: Tensor | None = None  # (b, 2), 32 random bits each; None: the generator of torch draws
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop values: (b, c, h, w) -> the same, what is kept divided by the probability to be kept."""
+        if not self.training or self.keys is None:
+            return super().forward(x)
+        low, first, second = 0xFFFFFFFF, self.keys[:, :1], self.keys[:, 1:]
+        # two multiplications and three shifts mix 32 bits well enough for masks (C. Wellons, hash-prospector)
+        z = (torch.arange((x[0].numel() + 1) // 2, device=x.device) + first) & low
+        z = ((z ^ (z >> 16)) * 0x21F0AAAD + second) & low
+        z = ((z ^ (z >> 15)) * 0x735A2D97) & low
+        z = z ^ (z >> 15)
+        halves = torch.stack([z & 0xFFFF, z >> 16], dim=-1).flatten(1)[:, : x[0].numel()]
+        kept = halves >= round(self.p * 2**16)
+        kept = kept.reshape(len(x), *x.shape[2:], x.shape[1]).movedim(-1, 1)  # channels last, as the map
+        return torch.where(kept, x / (1 - self.p), 0)
+
+
 class Residual(nn.Module):
     """BigGAN block: norm, SiLU, [resample], convolve, add the noise level's bias, norm, SiLU, dropout, convolve."""
 
@@ -212,7 +233,7 @@ class Residual(nn.Module):
         self.resample = Resample(direction) if direction else nn.Identity()
         self.first, self.second = conv(inside, outside), zero(nn.Conv2d(outside, outside, 3, padding=1))
         self.bias = linear(embedding, outside)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.shortcut = conv(inside, outside, kernel=1) if direction or inside != outside else nn.Identity()
         self.attention = Attention(outside) if attention else nn.Identity()
 

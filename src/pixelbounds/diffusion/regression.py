@@ -30,7 +30,8 @@ import torch
 from torch import Tensor, nn
 
 from .batches import Loss
-from .network import NCSNpp, NetworkConfig
+from .network import Dropout, NCSNpp, NetworkConfig
+from .noise import check_seed, philox
 
 
 class QuantileNetwork(nn.Module):
@@ -53,6 +54,10 @@ class QuantileNetwork(nn.Module):
     def config(self) -> NetworkConfig:
         """The configuration of the backbone."""
         return self.backbone.config
+
+    def to_dict(self) -> dict[str, Any]:
+        """What makes it more than its backbone, ready for JSON; None stands for infinity."""
+        return {"heads": self.heads, "data_deviation": None if self.data_deviation == inf else self.data_deviation}
 
     def forward(self, y: Tensor, sigma: Tensor) -> Tensor:
         """Noisy images (b, c, h, w), sigma (b,) -> heads (b, heads, c, h, w)."""
@@ -131,24 +136,26 @@ def dropout_passes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and deviation of the estimate over passes with dropout: (n, h, w) or (n, c, h, w) -> two of the same shape.
 
-    Image i draws its masks from (seed, i), so that a result does not depend on which images come with it. Only sums are
-    kept, on the device, of differences from the first pass: no pass is stored.
+    The masks of pass k of image i are made from (seed, i, k) alone, so the images that come with it and the batch bear
+    on the last bits of a result at most. Only sums are kept, on the device, of differences from the first pass: no pass
+    is stored.
     """
     images, shape = _observations(network, y, sigma, batch)
     if network.heads != 3:
         raise ValueError(f"this network has {network.heads} heads and no estimate; MC-Dropout takes an image regressor")
     if passes < 2:
         raise ValueError(f"passes is {passes}; a deviation needs at least 2, the paper takes 128")
+    check_seed(seed)
     device, means, deviations = next(network.parameters()).device, [], []
-    devices = [device] if device.type == "cuda" else []
-    with (
-        torch.inference_mode(), torch.random.fork_rng(devices), _half_on_gpus(device), _modes(network, dropout=True)
-    ):  # fmt: skip
+    layers = [module for module in network.modules() if isinstance(module, Dropout)]
+    with torch.inference_mode(), _half_on_gpus(device), _modes(network, dropout=True):
         for image in range(len(images)):
-            torch.manual_seed(int(np.random.SeedSequence([seed, image]).generate_state(1)[0]))
             origin, first, second = None, torch.zeros(1, device=device), torch.zeros(1, device=device)
             for start in range(0, passes, batch):
-                some = images[image : image + 1].to(device).expand(min(batch, passes - start), -1, -1, -1)
+                numbers = torch.arange(start, min(start + batch, passes), device=device)
+                some = images[image : image + 1].to(device).expand(len(numbers), -1, -1, -1)
+                for layer, keys in zip(layers, _mask_keys(seed, image, numbers, len(layers)), strict=True):
+                    layer.keys = keys
                 heads = network(some, torch.full((len(some),), float(sigma), device=device)).float()
                 estimate = heads[:, 1]
                 origin = estimate[0] if origin is None else origin
@@ -157,6 +164,13 @@ def dropout_passes(
             means.append((origin + first / passes).cpu())
             deviations.append(((second - first.square() / passes) / (passes - 1)).clamp(min=0).sqrt().cpu())
     return torch.stack(means).reshape(shape).numpy(), torch.stack(deviations).reshape(shape).numpy()
+
+
+def _mask_keys(seed: int, image: int, passes: Tensor, layers: int) -> Iterator[Tensor]:
+    """For every layer in turn the keys of its masks: passes (b,) -> (b, 2)."""
+    for layer in range(layers):
+        fixed = (torch.full_like(passes, word) for word in (0, layer))
+        yield torch.stack(philox((*fixed, passes, torch.full_like(passes, image)), seed)[:2], dim=1)
 
 
 def _half_on_gpus(device: torch.device) -> Any:
@@ -186,7 +200,7 @@ def _observations(network: QuantileNetwork, y: Any, sigma: float, batch: int) ->
 @contextmanager
 def _modes(network: nn.Module, *, dropout: bool) -> Iterator[None]:
     """Evaluation mode, with nothing but the dropout layers switched to training if asked; restored afterwards."""
-    layers = [m for m in network.modules() if isinstance(m, nn.modules.dropout._DropoutNd)]
+    layers = [module for module in network.modules() if isinstance(module, Dropout)]
     if dropout and not any(layer.p > 0 for layer in layers):
         raise ValueError("this network has no dropout, so all passes are equal; train one with dropout, e.g. 0.1")
     before = {module: module.training for module in network.modules()}
@@ -196,5 +210,7 @@ def _modes(network: nn.Module, *, dropout: bool) -> Iterator[None]:
             layer.train(dropout)
         yield
     finally:
+        for layer in layers:
+            layer.keys = None
         for module, training in before.items():
             module.training = training

@@ -57,7 +57,7 @@ class Group:
             dist.all_reduce(common, dist.ReduceOp.MAX)
             self._seconds, stop = float(common[0]), bool(common[1] > 0)
             if common[2] != -common[3]:
-                raise RuntimeError(
+                raise ValueError(
                     f"the processes stand at steps {-int(common[3])} to {int(common[2])}: they do not see the same "
                     "folder; give all of them one on a shared file system"
                 )

@@ -1,4 +1,4 @@
-"""Which images train, which fine-tune and which are held out: one rule for the command and for the GPU script.
+"""Which images train, which fine-tune and which are held out: one rule for `reproduce` and for the GPU script.
 
 A unit (scan, patient) is never cut: it trains, fine-tunes or is held out, whole. Some units are for development: those
 of the real images on which this project's own defaults were settled. They may train, but are never held out, so that

@@ -10,6 +10,7 @@ The regressors pass `regression.quantile_loss(a)` instead. A run ends after `ste
 comes first; the learning rate follows the fraction that is done. Its folder holds the newest state and the one before,
 and `log.jsonl`. Called again with the same folder, `train` goes on where the state is: bit for bit as if it had never
 stopped, on a CPU with the same number of threads and with `steps` (a rate that follows the clock cannot be repeated).
+Learning rate, warmup and clip may change on the way, which is said aloud: they are what saves a run that diverged.
 
 Started by torchrun, each process takes its share of every batch and DDP averages the gradients. Processes must see the
 same folder; the first one writes, and holds the folder until the run ends: another run is refused there.
@@ -20,6 +21,8 @@ from __future__ import annotations
 import json
 import signal
 import time
+import warnings
+from collections.abc import Mapping
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
@@ -32,13 +35,15 @@ import torch
 from torch import Tensor, nn
 
 from .batches import Augmentation, Images, Loss, batch_indices, noise_levels, rotations, step_seed
-from .checkpoint import load_state, load_tensors, save_state
+from .checkpoint import load_state, load_tensors, save_state, state_files
 from .noise import check_seed
+from .regression import QuantileNetwork
 from .runs import Group, Log, Progress, alone, processes, signals
 from .sde import VESDE
 
 _AWAKE = 16  # steps after which every weight has seen a gradient, also behind layers that start at 0
 _POSITIVE = "steps", "seconds", "batch", "learning_rate", "clip", "log_every", "checkpoint_every", "sigma_top"
+_TUNED = "learning_rate", "warmup", "clip"  # may change between the parts of a run
 _HELD_OUT = 512  # images that are scored with every checkpoint
 
 
@@ -127,11 +132,13 @@ def train(
     held_out: Any = None,
     progress: Progress | None = None,
     device: Any = None,
+    identity: Mapping[str, Any] | None = None,
 ) -> Trained:
     """Train a network on images (n, h, w) or (n, c, h, w), uint8 or within the limits, and return its moving average.
 
     `network` itself is trained in place and moved to the device (default: a GPU if there is one). With a `folder` the
-    run is kept there and goes on where it stopped. `held_out` images are scored at every checkpoint, with equal noise.
+    run is kept there and goes on where it stopped, if network, images, process, loss, settings and what `identity` adds
+    (values for JSON, by name) are the same. `held_out` images are scored at every checkpoint, with equal noise.
     Images may be mapped, zarr, or `batches.Images` on the device, which were checked before and have their own limits.
     An interrupt or SIGTERM lets the step end, saves the state and then raises KeyboardInterrupt or SystemExit.
     """
@@ -140,7 +147,7 @@ def train(
         data = _checked(images, limits, group.device)
         unseen = None if held_out is None else _checked(held_out, limits, group.device)
         _check(network, data, unseen, sde, settings, group)
-        about = _about(network, data, loss, sde, settings)
+        about = _about(network, data, loss, sde, settings, identity or {})
         learner = _Learner(network, settings, group)
         place = Path(folder) if folder is not None and group.rank == 0 else None
         if place is not None:
@@ -154,7 +161,7 @@ def train(
         log = Log(place, learner.step, settings.batch, progress if group.rank == 0 else None)
 
         def report(save: bool) -> None:
-            learner.check()
+            learner.check(folder)
             numbers = {"learning_rate": settings.rate(learner.step, done), **learner.numbers(group)}
             if save and unseen is not None:
                 numbers["held_out"] = mean_loss(learner.ema, unseen, loss, sde=sde, settings=settings)
@@ -237,13 +244,20 @@ def _check(network: Any, data: Images, unseen: Images | None, sde: VESDE, settin
         sde.check_level(settings.sigma_top, "sigma_top")
 
 
-def _about(network: Any, data: Images, loss: Loss, sde: VESDE, settings: Settings) -> dict[str, Any]:
-    """What must not change between the parts of a run."""
+def _about(
+    network: Any, data: Images, loss: Loss, sde: VESDE, settings: Settings, identity: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What must not change between the parts of a run, but for `_TUNED`."""
     free = ("steps", "seconds", "log_every", "checkpoint_every", "compile", "half", "channels_last", "augment")
     config = network.config.to_dict() if hasattr(network, "config") else type(network).__name__
     about = {name: value for name, value in asdict(settings).items() if name not in free}
     about |= {"network": config, "images": data.digest(), "limits": data.limits, "sde": asdict(sde)}
     about |= {"loss": _name(loss), "augment": _name(settings.augment)}
+    about |= network.to_dict() if isinstance(network, QuantileNetwork) else {}
+    taken = sorted(about.keys() & identity.keys())
+    if taken:
+        raise ValueError(f"identity names {', '.join(taken)}, which a run keeps already; choose other names")
+    about |= identity
     return dict(json.loads(json.dumps(about)))
 
 
@@ -259,6 +273,7 @@ class _Learner:
 
     def __init__(self, network: nn.Module, settings: Settings, group: Group) -> None:
         cuda = group.device.type == "cuda"
+        self.first = group.rank == 0
         self.settings, self.half = settings, cuda if settings.half is None else settings.half
         wanted = cuda if settings.channels_last is None else settings.channels_last
         self.format = torch.channels_last if wanted else torch.contiguous_format
@@ -301,22 +316,23 @@ class _Learner:
         self._count = 0
         return {"loss": loss, "gradient_norm": norm}
 
-    def check(self) -> None:
+    def check(self, folder: str | Path | None) -> None:
         """Stop a run that diverged, or that leaves weights as they were, before it replaces a good state."""
+        rates = f"the learning rate ({self.settings.learning_rate:g}) or the clip ({self.settings.clip:g})"
         if not bool(torch.isfinite(torch.stack([weight.detach().abs().amax() for weight in self.weights])).all()):
-            raise FloatingPointError(
-                f"the weights are no longer finite at step {self.step}: lower the learning rate "
-                f"({self.settings.learning_rate:g}) or the clip ({self.settings.clip:g}); the last good state is kept"
-            )
+            kept = folder is not None and any(path.exists() for path in state_files(folder))
+            then = f"to go on from the last good state in {folder}" if kept else "and start anew; no state was saved"
+            raise FloatingPointError(f"the weights are no longer finite at step {self.step}: lower {rates} {then}")
         if self.step < _AWAKE:
             return
         weights = {name: weight for name, weight in self.network.named_parameters() if weight.requires_grad}
         moments = {name: self.optimizer.state.get(weight, {}).get("exp_avg_sq") for name, weight in weights.items()}
         asleep = [name for name, moment in moments.items() if moment is None or not bool(moment.any())]
         if asleep:
-            raise RuntimeError(
+            remedy = "train with compile = false" if self.settings.compile else f"change {rates}"
+            raise ValueError(
                 f"in {self.step} steps no gradient reached {len(asleep)} of {len(moments)} weights, {asleep[0]} among "
-                "them: that part of the network does not learn; train with compile = false, or freeze it on purpose"
+                f"them: that part of the network does not learn; {remedy}, or freeze it on purpose"
             )
 
     def tensors(self) -> dict[str, Tensor]:
@@ -333,12 +349,18 @@ class _Learner:
         if state is None:
             return
         tensors, meta = state
-        for name, value in about.items():
-            if meta["about"].get(name) != value:
+        before = meta["about"]
+        for name in before | about:
+            if name not in _TUNED and before.get(name) != about.get(name):
                 raise ValueError(
-                    f"the run in {folder} has {name} = {meta['about'].get(name)}, this call has {value}; "
+                    f"the run in {folder} has {name} = {before.get(name)}, this call has {about.get(name)}; "
                     "use the same to go on, or another folder to start anew"
                 )
+        changed = [
+            f"{name} was {before[name]:g} and is {about[name]:g}" for name in _TUNED if before[name] != about[name]
+        ]
+        if changed and self.first:
+            warnings.warn(f"going on from step {meta['step']} in {folder}: {', '.join(changed)} now", stacklevel=3)
         for part, module in (("network/", self.network), ("ema/", self.ema)):
             own = {name.removeprefix(part): x for name, x in tensors.items() if name.startswith(part)}
             load_tensors(module, own, str(folder))

@@ -55,7 +55,8 @@ def make_material(
     for kind, network in networks.items():
         tell(f"sampling with {network}")
         options = SampleOptions(
-            samples=plan.task.samples, seed=plan.sampling.seed, batch=plan.sampling.batch, device=device,
+            samples=None if kind == "conffusion" else plan.task.samples,
+            seed=plan.sampling.seed, batch=plan.sampling.batch, device=device,
             sigma_0=plan.process["sigma_0"], limits=plan.data.limits,
         )  # fmt: skip
         if kind == "score":

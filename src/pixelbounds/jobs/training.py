@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from io import BytesIO
@@ -12,6 +14,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..data import Images, open_images
+from ..execution import parse_memory
 from ..files import replace_file
 from ..version import VERSION
 from .devices import check_device
@@ -27,6 +30,7 @@ def train_from(configuration: Configuration, *, tell: Tell = lambda line: None, 
     """Train as a configuration says, going on where its folder stands, and return the file of the network."""
     import torch
 
+    from ..diffusion.batches import Chunks
     from ..diffusion.batches import Images as Pixels
     from ..diffusion.checkpoint import save_network
     from ..diffusion.regression import quantile_loss
@@ -34,12 +38,16 @@ def train_from(configuration: Configuration, *, tell: Tell = lambda line: None, 
     from ..diffusion.training import check_shape, score_matching, train
 
     settings, training = configuration.settings, configuration.settings.training
-    device = check_device(training.device)
+    with _blamed(configuration, "training", "device"):
+        device = check_device(training.device)
     with _blamed(configuration, "data", "path"):
         source = open_images(configuration.resolve(settings.data.path), key=settings.data.key)
-        images = source.pixels if isinstance(source.pixels, np.ndarray) else source.pixels[...]
+        images = source.pixels if isinstance(source.pixels, np.ndarray) else Chunks(source.pixels, _memory())
         if images.ndim not in (3, 4):
             raise ValueError(f"images have shape {images.shape}; they must be (n, h, w) or (n, c, h, w)")
+        if images.ndim == 4 and images.shape[3] <= 4 < min(images.shape[1:3]):
+            wanted = f"channels belong on axis 1, (n, {images.shape[3]}, h, w): np.moveaxis(images, -1, 1) moves them"
+            raise ValueError(f"images have shape {images.shape}; {wanted}")
     units = _units(configuration, source)
     learnt, unseen = split(units, settings.data.held_out, settings.data.seed)
     if not len(learnt):
@@ -48,7 +56,7 @@ def train_from(configuration: Configuration, *, tell: Tell = lambda line: None, 
         )
     torch.manual_seed(training.seed)
     tunes = training.kind == "conffusion"
-    network, sde, limits, sigma_0 = _tuned(configuration) if tunes else _new(configuration, images.shape)
+    network, sde, limits, sigma_0, identity = _tuned(configuration) if tunes else _new(configuration, images.shape)
     group = processes(device)
     with _blamed(configuration, "data", "path"):
         data = Pixels(images, limits=limits, device=group.device, rows=learnt if len(unseen) else None)
@@ -56,6 +64,8 @@ def train_from(configuration: Configuration, *, tell: Tell = lambda line: None, 
         check_shape(network, data)
     folder, first = configuration.resolve(settings.output.folder), group.rank == 0
     path = folder / f"{training.kind}.safetensors"
+    if first:
+        _make(configuration, folder)
     with alone(folder) if first else nullcontext():
         if first:
             _keep_numbers(configuration, folder, unseen)
@@ -71,6 +81,7 @@ def train_from(configuration: Configuration, *, tell: Tell = lambda line: None, 
             held_out=aside,
             progress=None if quiet or not first else progress_bar(steps=training.steps, seconds=training.seconds),
             device=device,
+            identity=identity,
         )
         if first:
             extra: dict[str, Any] = {"limits": list(data.limits), "sigma_0": sigma_0, "sigma_top": training.sigma_top}
@@ -79,9 +90,15 @@ def train_from(configuration: Configuration, *, tell: Tell = lambda line: None, 
     return path
 
 
+def _memory() -> int:
+    """Bytes of images in a zarr store that this process may keep: a quarter of RAM, shared under torchrun."""
+    return parse_memory(None) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
 # ---------------------------------------------------------------- what is trained
 
-_Start = tuple[Any, "VESDE", tuple[float, float], float | None]  # network, process, limits, sigma_0
+# network, process, limits, sigma_0, and what else tells the run from others
+_Start = tuple[Any, "VESDE", tuple[float, float], float | None, dict[str, str]]
 
 
 def _new(configuration: Configuration, shape: tuple[int, ...]) -> _Start:
@@ -98,7 +115,7 @@ def _new(configuration: Configuration, shape: tuple[int, ...]) -> _Start:
         config = settings.network.config(channels, height)
     network = NCSNpp(config) if training.kind == "score" else regressor(config, data_deviation=training.data_deviation)
     sde = VESDE(settings.process.sigma_min, settings.process.sigma_max)
-    return network, sde, (settings.data.limits[0], settings.data.limits[1]), settings.process.sigma_0
+    return network, sde, (settings.data.limits[0], settings.data.limits[1]), settings.process.sigma_0, {}
 
 
 def _tuned(configuration: Configuration) -> _Start:
@@ -112,8 +129,9 @@ def _tuned(configuration: Configuration) -> _Start:
         wrong = "[network] is given, but conffusion has the network named in from; remove the section"
         raise configuration.error("network", None, wrong)
     with _blamed(configuration, "training", "from"):
-        score, sde, meta = load_network(configuration.resolve(training.start or ""), kind="score")
-        network = conffusion(score)
+        path = configuration.resolve(training.start or "")
+        score, sde, meta = load_network(path, kind="score")
+        network, digest = conffusion(score), hashlib.sha256(path.read_bytes()).hexdigest()
     known = {"sigma_min": sde.sigma_min, "sigma_max": sde.sigma_max, **meta["extra"]}
 
     def agreed(section: str, name: str) -> Any:
@@ -133,10 +151,19 @@ def _tuned(configuration: Configuration) -> _Start:
         check_levels(sde, sigma_0, None)
     with _blamed(configuration, "training", "sigma_top"):
         check_levels(sde, sigma_0, training.sigma_top)
-    return network, sde, (low, high), sigma_0
+    return network, sde, (low, high), sigma_0, {"from": digest}
 
 
-# ---------------------------------------------------------------- what is held out
+# ---------------------------------------------------------------- what is kept
+
+
+def _make(configuration: Configuration, folder: Path) -> None:
+    """The folder of the run."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        wrong = f"{folder} is no folder and cannot be made one ({error.strerror}); name another"
+        raise configuration.error("output", "folder", wrong) from error
 
 
 def _keep_numbers(configuration: Configuration, folder: Path, unseen: Array) -> None:

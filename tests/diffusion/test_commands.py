@@ -1,0 +1,87 @@
+"""`train` and `sample` on paths that are wrong, and the network that comes with the package."""
+
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from test_processes import TINY  # noqa: E402
+from typer.testing import CliRunner  # noqa: E402
+
+from pixelbounds.cli import app  # noqa: E402
+from pixelbounds.cli.contract import code_of, message_of  # noqa: E402
+from pixelbounds.data.packaged import SIGMA_0, SIZE, network_file  # noqa: E402
+from pixelbounds.diffusion.checkpoint import load_network  # noqa: E402
+
+
+def call(*words):
+    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "400"})
+
+
+@pytest.fixture
+def noisy(tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((2, SIZE, SIZE), dtype=np.float32))
+    return tmp_path / "x.npy"
+
+
+@pytest.mark.parametrize("folder, message", [("x.npy", "File exists"), ("x.npy/run", "Not a directory")])
+def test_a_run_in_a_wrong_folder_names_it_and_promises_nothing(tmp_path, folder, message):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((12, 8, 8), dtype=np.float32))
+    config = tmp_path / "score.toml"
+    config.write_text(TINY.replace('"run"', f'"{folder}"'))
+    result = call("train", config, "--quiet")
+    assert result.exit_code == 2
+    assert str(tmp_path / folder) in result.stderr
+    assert message in result.stderr
+    assert "saved" not in result.stderr
+
+
+def test_a_store_that_cannot_be_made_is_named_and_nothing_is_promised(noisy):
+    out = Path("/proc/z.zarr")  # nobody can make a folder there
+    if not out.parent.is_dir():
+        pytest.skip("no /proc on this machine")
+    result = call("sample", network_file(), noisy, "--out", out, "--samples", "19", "--batch", "1")
+    assert result.exit_code in (2, 3), result.output
+    assert "/proc/z.zarr" in result.stderr
+    assert "check the path" in result.stderr
+    assert "are kept" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "number, code, remedy",
+    [
+        (errno.ENOENT, 2, "check the path"),
+        (errno.EEXIST, 2, "give another path"),
+        (errno.ENOTDIR, 2, "correct the path"),
+        (errno.EISDIR, 2, "give the path of a file"),
+        (errno.EACCES, 3, "change its permissions"),
+        (errno.EROFS, 3, "write elsewhere"),
+    ],
+)
+def test_a_path_that_is_wrong_is_named_with_the_remedy_and_nothing_is_promised(number, code, remedy):
+    error = OSError(number, os.strerror(number), "a/b")
+    assert code_of(error) == code
+    said = message_of(error, code, "the state is saved")
+    assert said.startswith(f"{os.strerror(number)} (a/b); ")
+    assert remedy in said
+    assert "saved" not in said
+
+
+def test_a_full_disk_still_tells_what_is_kept():
+    error = OSError(28, "No space left on device")
+    assert "the state is saved. Free some space" in message_of(error, code_of(error), "the state is saved")
+
+
+def test_the_packaged_network_refuses_noise_beyond_its_training(noisy):
+    extra = load_network(network_file(), kind="score")[2]["extra"]
+    assert extra["sigma_top"] == pytest.approx(1.1 * SIGMA_0)
+    out = noisy.parent / "run.zarr"
+    result = call("sample", network_file(), noisy, "--out", out, "--sigma0", "0.3", "--samples", "19")
+    assert result.exit_code == 2
+    assert "sigma_0 is 0.3, but" in result.stderr
+    assert "was trained up to 0.22" in result.stderr
+    assert not out.exists()

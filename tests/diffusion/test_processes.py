@@ -1,0 +1,171 @@
+"""Training in several processes: it stays in step, a step is that of the whole batch, and torchrun starts it."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import gaussian_world as world  # noqa: E402
+from test_training import SDE, child  # noqa: E402
+
+from pixelbounds.diffusion import batches  # noqa: E402
+from pixelbounds.diffusion.checkpoint import load_network, load_state  # noqa: E402
+from pixelbounds.diffusion.runs import Group, read_log  # noqa: E402
+from pixelbounds.diffusion.training import Settings, _check, score_matching, train  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+def two_processes(tmp_path, body):
+    """The last line that each of two joined processes prints, as JSON."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    pair = [child(tmp_path, body, tmp_path / "run", RANK=str(r), LOCAL_RANK=str(r), **environment) for r in (0, 1)]
+    try:
+        outputs = [process.communicate(timeout=300)[0] for process in pair]
+    finally:
+        for process in pair:
+            process.kill()
+    assert [process.returncode for process in pair] == [0, 0], outputs
+    return [json.loads(output.strip().splitlines()[-1]) for output in outputs]
+
+
+# ---------------------------------------------------------------- many steps
+
+MANY = """
+import hashlib, json, os, sys
+sys.path.insert(0, {tests!r})
+import test_processes as t
+
+digests = []
+for steps in (20, 40):  # the second run goes on where the first ended
+    network = t.world.network(seed=int(os.environ["RANK"]), base=8)  # the first process's weights must win
+    result = t.train(network, t.world.draw(512, 0), sde=t.SDE, limits=t.world.LIMITS, device="cpu", folder=sys.argv[1],
+                     settings=t.many_steps(steps))
+    for module in (network, result.network):
+        content = b"".join(tensor.numpy().tobytes() for tensor in module.state_dict().values())
+        digests.append(hashlib.sha256(content).hexdigest())
+print(json.dumps([digests, result.step, result.last]))
+"""
+
+
+def many_steps(steps):
+    return Settings(
+        steps=steps, batch=16, warmup=5, learning_rate=8e-3, cosine=False, augment=batches.keep, log_every=10
+    )
+
+
+def test_two_processes_stay_in_step_resume_and_learn_like_one(tmp_path):
+    (digests, step, last), (others, other_step, _) = two_processes(tmp_path, MANY)
+    assert step == other_step == 40
+    assert digests == others
+    assert len(set(digests)) == 4
+    alone = train(
+        world.network(base=8), world.draw(512, 0), sde=SDE, limits=world.LIMITS, settings=many_steps(40), device="cpu"
+    )
+    losses = read_log(tmp_path / "run")["loss"]
+    assert losses[-1] < 0.8 * losses[0]
+    assert last["loss"] == pytest.approx(alone.last["loss"], rel=0.15)
+
+
+# ---------------------------------------------------------------- one step
+
+ONE = """
+import json, os, sys
+sys.path.insert(0, {tests!r})
+import test_processes as t
+
+t.one_step(sys.argv[1])
+try:  # now with a folder of its own for each process: the first goes on, the second starts anew
+    t.one_step(sys.argv[1] if os.environ["RANK"] == "0" else sys.argv[1] + "-other", steps=2)
+except ValueError as error:
+    print(json.dumps(str(error)))
+"""
+
+
+def settled(network, x, sigma, noise):
+    """The loss with a level and noise that follow from the image: the same in whichever process it is."""
+    sigma = 0.2 + x.square().mean((1, 2, 3))
+    return score_matching(network, x, sigma, 1.4 * torch.sin(1000 * x))
+
+
+def one_step(folder, steps=1):
+    network = world.network(base=8)
+    with torch.random.fork_rng([]):
+        torch.manual_seed(1)
+        for weight in network.parameters():  # layers that start at 0 would hide what lies behind them
+            torch.nn.init.normal_(weight, std=0.1)
+    settings = Settings(
+        steps=steps, batch=16, warmup=0, learning_rate=1e-3, clip=1e9, cosine=False, augment=batches.keep
+    )
+    train(network, world.draw(64, 0), settled, sde=SDE, limits=world.LIMITS, device="cpu", folder=folder,
+          settings=settings)  # fmt: skip
+
+
+def test_a_step_of_two_processes_is_that_of_one_with_the_whole_batch_and_folders_must_be_shared(tmp_path):
+    said = two_processes(tmp_path, ONE)
+    one_step(tmp_path / "alone")
+    (shared, _), (whole, _) = load_state(tmp_path / "run"), load_state(tmp_path / "alone")
+    assert shared.keys() == whole.keys()
+    for name, tensor in whole.items():
+        largest = float(tensor.abs().max())
+        assert torch.allclose(shared[name], tensor, rtol=0, atol=1e-6 * max(1.0, largest)), name
+        if name.startswith("optimizer/exp_avg/"):  # a tenth of the gradient; a step of Adam hides its scale
+            assert torch.allclose(shared[name], tensor, rtol=0, atol=1e-5 * largest), name
+    assert all("stand at steps 0 to 1: they do not see the same folder" in text for text in said), said
+
+
+def test_a_batch_that_cannot_be_shared_is_refused():
+    images = batches.Images(world.draw(4, 0), limits=world.LIMITS)
+    with pytest.raises(ValueError, match="batch of 9 cannot be shared by 2"):
+        _check(world.network(), images, None, SDE, Settings(steps=1, batch=9), Group(0, 2, torch.device("cpu")))
+
+
+# ---------------------------------------------------------------- torchrun
+
+TINY = """
+[data]
+path = "x.npy"
+
+[network]
+name = "tiny"
+base = 4
+multipliers = [1, 1]
+attention = []
+
+[process]
+sigma_max = 1.0
+sigma_0 = 0.3
+
+[training]
+steps = 4
+batch = 8
+device = "cpu"
+
+[output]
+folder = "run"
+"""
+
+
+def test_torchrun_trains_in_two_processes_and_one_of_them_speaks(tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((12, 8, 8), dtype=np.float32))
+    (tmp_path / "score.toml").write_text(TINY)
+    words = "-m torch.distributed.run --standalone --nproc_per_node 2 -m pixelbounds.cli train score.toml --quiet"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, *words.split()],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("score.safetensors") == 1
+    assert done.stderr.count("12 images") == 1
+    assert load_network(tmp_path / "run" / "score.safetensors")[2]["extra"]["step"] == 4
+    assert read_log(tmp_path / "run")["images"].tolist() == [32]  # of both processes

@@ -1,6 +1,7 @@
 """A small world in files, and ways to run commands on it."""
 
 import json
+import signal
 import subprocess
 import sys
 
@@ -27,7 +28,14 @@ def done(*words):
 def spawn(*words, **options):
     """Start a command in a process of its own."""
     command = [sys.executable, "-m", "pixelbounds.cli", *map(str, words)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts, **options
+    )
+
+
+def heed_interrupts():
+    """What a script starts in its background ignores them, and so would all that the tests start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def flat(text):

@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 import zarr
-from commands import SIZE, N, call, done, flat, leftovers, spawn, world
+from commands import SIZE, N, call, done, flat, heed_interrupts, leftovers, spawn, world
 
 import pixelbounds as pb
 from pixelbounds.cli.contract import code_of
@@ -307,7 +307,9 @@ def hang(**words):
 cli.GRACE, cli.app = 0.5, hang
 cli.main()
 """
-    process = subprocess.Popen([sys.executable, "-c", stuck], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", stuck], stdout=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
     assert process.stdout.readline() == "ready\n"
     os.kill(process.pid, number)
     assert process.wait(timeout=300) == code

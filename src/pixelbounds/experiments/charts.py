@@ -272,7 +272,7 @@ def by_calibration(results: dict[str, Any], folder: Path) -> list[Path]:
             axes.axhline(limit, color=GREY, linewidth=1, zorder=1, label="path of all images, no bound")
             axes.autoscale()  # the line counts
         draws = f"mean of {_draws(points)} draws, bar from least to greatest;\nonly points certified in every draw"
-        axes.set(xlabel=f"calibration images, to fit and to certify\n({draws})", ylabel=_LENGTH)
+        axes.set(xlabel=f"calibration images, to fit and to certify\n({draws})", ylabel=_LENGTH.replace(", ", ",\n"))
         figure.legend(loc="outside upper center", ncols=2, handlelength=3.5)
         return save(figure, folder, "length_by_calibration")
 
@@ -295,7 +295,7 @@ def by_groups(results: dict[str, Any], folder: Path) -> list[Path]:
             axes.xaxis.set_major_formatter("{x:g}")
             axes.minorticks_off()
             axes.set(title=f"$n_{{opt}}$ = {n_opt}", xlabel="groups, $K$")
-        panels[0, 0].set_ylabel(_LENGTH)
+        panels[0, 0].set_ylabel(_LENGTH.replace(", ", ",\n"))
         figure.legend(
             *panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, title_fontsize=7,
             handlelength=3.5,

@@ -53,8 +53,8 @@ frontier* is again the best cell on validation, with frontier's own n_opt, so th
 **The sampler as printed**, where there are such rows, is Algorithm 3 as it stands in the paper, which pulls samples
 towards the observation (docs/diffusion.md); all other rows are of the sampler that the section names.
 
-**Further features** are mean and deviation of the samples, the observation, and the quantiles of the regressor, a second
-model, which learned groups then see beside the band. That the regressor's help was noticed on these very images.
+**Further features** are mean and deviation of the samples, the observation, and the quantiles of the regressor, a
+second model, which learned groups then see beside the band. That the regressor helps was noticed on these images.
 
 **The limit.** *Cut on validation* takes the path that was fitted on the fitting images and stops where the risk on
 the validation images is just epsilon: what a perfect bound would give. *Fitted and cut on validation* also fits

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+collect_ignore_glob = ["*conftest.py"]  # no doctests there, and several files of one name cannot be collected at once
+
 
 @pytest.fixture
 def rng():

@@ -1,11 +1,14 @@
 """The default grouping is chosen on the fitting images, and is the shorter one on others."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import pixelbounds as pb
+from pixelbounds.calibrate import frontier
 from pixelbounds.choice import shortest
-from pixelbounds.groups import Single, fit_band_groups
+from pixelbounds.groups import Single, fit_band_groups, fit_learned_groups
 from pixelbounds.pairs import Pairs
 from pixelbounds.synthetic import synthetic_pairs
 from worlds import heteroscedastic
@@ -31,6 +34,20 @@ def test_the_choice_looks_at_the_fitting_images_only(rng):
     assert again.grouping.state()[0] == chosen.grouping.state()[0]
     for name, x in chosen.grouping.state()[1].items():
         np.testing.assert_array_equal(again.grouping.state()[1][name], x)
+
+
+def test_with_features_the_shorter_of_two_quantiles_is_learned(rng):
+    truth, band = heteroscedastic(80, rng, size=12)
+    pairs = Pairs(
+        truth, band, pb.families.additive, (0.0, 1.0), truth[:, None] + 0.02 * rng.normal(size=(80, 1, 12, 12))
+    )
+    every, fits = np.arange(80), [partial(fit_learned_groups, quantile=q) for q in (0.75, 0.9)]
+    chosen = shortest(pairs, every, np.random.default_rng(5), 0.1, fits, every)
+    mirror = np.random.default_rng(5)
+    mirror.integers(2**63)  # the seed that the choice draws
+    wanted, found = chosen(pairs, every, mirror), frontier(pairs, every, np.random.default_rng(5), 0.1)[0]
+    other = next(fit for fit in fits if fit is not chosen)(pairs, every, np.random.default_rng(5))
+    assert found.model == wanted.model != other.model
 
 
 def test_of_about_equal_candidates_the_first_is_taken(rng):

@@ -33,6 +33,8 @@ from .arrays import (
 from .kernels import in_threads
 from .selection import tails
 
+FLOOR = 0.01  # least deviation of a band that widens about its mean
+NARROW = 0.8  # deviations of the narrow base
 _LONG_TAIL = 48  # beyond this rank a selection is cheaper than carrying the tails
 _BLOCK_BYTES = 2**26  # samples read at a time from zarr, or converted at a time
 
@@ -257,7 +259,7 @@ def _moments(samples: Any, axis: int) -> tuple[Any, Any]:
     return _reduce(samples, axis, reduction)
 
 
-def mean_and_std(samples: Any, *, axis: int = 1, floor: float = 0.01) -> Band:
+def mean_and_std(samples: Any, *, axis: int = 1, floor: float = FLOOR) -> Band:
     """Mean and deviation, as MC-Dropout uses them: a band that widens about its centre in units of the deviation.
 
     The deviation is kept at least at `floor`, without which a pixel that never varies could never be covered.
@@ -272,7 +274,7 @@ def mean_and_std(samples: Any, *, axis: int = 1, floor: float = 0.01) -> Band:
     return Band(mean - deviation, mean + deviation, mean, source=f"mean and deviation, floor {floor:g}")
 
 
-def narrow(samples: Any, *, axis: int = 1, deviations: float = 0.8) -> Band:
+def narrow(samples: Any, *, axis: int = 1, deviations: float = NARROW) -> Band:
     """Risk control alone, for shorter intervals: the mean plus or minus 0.8 deviations, which is then widened.
 
     What you give up: these intervals do not promise to hold future samples entry by entry, as calibrated quantiles do.

@@ -21,10 +21,9 @@ import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from .arrays import Array, Band, check_choice, outward
-from .bands import conffusion, quantile_regression
+from .bands import FLOOR, conffusion, quantile_regression
 
 FORMAT = 1
-FLOOR = 0.01  # least deviation of a band that widens about its mean, as in bands.mean_and_std
 PAIRS = (("lower", "upper"), ("naive_lower", "naive_upper"))
 KINDS = {  # bands, by what the network is
     "score": ("calibrated", "naive", "mean"),

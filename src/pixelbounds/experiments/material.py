@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array, Band, check_values
-from ..bands import conffusion, quantile_regression
+from ..bands import FLOOR, NARROW, conffusion, quantile_regression
 
 IMAGES = (
     "truth", "observation", "lower", "upper", "naive_lower", "naive_upper", "mean", "deviation", "fresh", "qr_lower",
@@ -37,8 +37,6 @@ IMAGES = (
 SHOWN = ("samples", "samples_printed")
 PACKAGED = "packaged"  # phantoms that come with the package
 NEEDED = ("truth", "lower", "upper")
-FLOOR = 0.01  # least deviation of a band that widens about its mean, as in bands.mean_and_std
-NARROW = 0.8  # deviations of the narrow base, as in bands.narrow
 
 
 @dataclass(frozen=True, eq=False)

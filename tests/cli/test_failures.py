@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from commands import SIZE, N, call, done, flat, heed_interrupts, leftovers, spaw
 
 import pixelbounds as pb
 from pixelbounds.cli.contract import code_of
+from waiting import wait_until, whole_files
 
 RISK = ("--risk-level", 0.1, "--failure-prob", 0.2, "--groups", "band")
 
@@ -273,11 +273,7 @@ def endless(tmp_path_factory):
 def test_an_interrupt_leaves_whole_blocks_only(files, endless, tmp_path, number, code):
     words = "apply", files / "cal.safetensors", endless, "--fill-missing", "--out", tmp_path / "i.zarr", "--json"
     process = spawn(*words, "--memory", "2G")
-    deadline = time.monotonic() + 300
-    while not [x for x in tmp_path.rglob("done/c/*") if x.suffix != ".partial"]:  # the first block is finished
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: whole_files(tmp_path / "i.zarr.part" / "done" / "c"), process)  # the first block is finished
     os.kill(process.pid, number)
     text, errors = process.communicate(timeout=300)
     assert process.returncode == code, errors

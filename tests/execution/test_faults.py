@@ -20,6 +20,7 @@ from pixelbounds import execution
 from pixelbounds.cli import app
 from pixelbounds.execution import BadChunk
 from pixelbounds.files import exclusive
+from waiting import wait_until, whole_files
 
 pytest_plugins = ["clusters"]
 RISK = "--risk-level", "0.1", "--failure-prob", "0.2"
@@ -36,8 +37,8 @@ def marks_of(path):
 
     Files on their way are left out: workers outlive a driver that was killed and still finish what they began.
     """
-    marks = (x for x in path.glob("done/c/*") if x.suffix != ".partial")
-    return {x.relative_to(path): x.stat().st_mtime_ns for x in marks}
+    folder = path / "done" / "c"
+    return {name: (folder / name).stat().st_mtime_ns for name in whole_files(folder)}
 
 
 # ---------------------------------------------------------------- processes that die
@@ -72,9 +73,7 @@ def drive(*words):
 def killed_in_the_middle(part, *words):
     """Start a command, kill it when some blocks are finished, and return the marks that were there."""
     process = drive(*words)
-    while len(marks_of(part)) < 5:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.001)
+    wait_until(lambda: len(marks_of(part)) >= 5, process)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     return marks_of(part)

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from pixelbounds.experiments import ledger
 from pixelbounds.experiments.draws import compute, schedule
 from pixelbounds.experiments.material import load_material
 from pixelbounds.experiments.results import load_results, run
+from waiting import wait_until
 
 
 @pytest.fixture
@@ -156,10 +156,7 @@ if __name__ == "__main__":
     assert alive(worker)
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
-    deadline = time.monotonic() + 300
-    while alive(worker):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: not alive(worker))
 
 
 def alive(pid):

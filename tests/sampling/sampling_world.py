@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 from typer.testing import CliRunner
 
 from pixelbounds.cli import app
 from pixelbounds.jobs import SampleOptions
+from waiting import wait_until
 
 SIGMA = 0.3
 N, M = 6, 19
@@ -80,11 +80,7 @@ def start(*words):
 
 def kill_when(process, ready):
     """SIGKILL as soon as `ready()`; the process must not have ended before."""
-    for _ in range(4000):
-        if ready() or process.poll() is not None:
-            break
-        time.sleep(0.005)
-    assert process.poll() is None, "ended before it could be killed"
+    wait_until(ready, process)
     os.kill(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
 

@@ -10,7 +10,7 @@ from scipy.stats import beta as beta_distribution
 from scipy.stats import binom
 
 from pixelbounds import confidence, least_images
-from pixelbounds.confidence import BOUNDS
+from pixelbounds.confidence import BOUNDS, greatest_loss
 
 ALL = sorted(BOUNDS)
 HIGH_PROBABILITY = [name for name in ALL if name != "conformal"]
@@ -275,3 +275,22 @@ def test_least_images_says_when_it_gives_up():
         least_images(0.1, 0.1, confidence=lambda losses, prob: 1.0)
     with pytest.raises(ValueError, match="did you mean 'betting'"):
         least_images(0.1, 0.1, confidence="beting")
+
+
+@pytest.mark.parametrize("n, level, prob", [(30, 0.1, 0.1), (448, 0.05, 0.1), (560, 0.1, 0.1), (2000, 0.02, 0.01)])
+def test_no_bound_certifies_more_than_the_greatest_loss_and_betting_comes_near(n, level, prob):
+    limit = greatest_loss(n, level, prob)
+    assert (1 - limit) * (1 - prob ** (1 / n)) == pytest.approx(level - limit)  # what the unseen share adds
+    for name in HIGH_PROBABILITY:
+        assert BOUNDS[name](np.full(n, limit), prob) >= level - 1e-9
+    near = limit - 0.1 * (level - limit)
+    assert BOUNDS["betting"](np.full(n, near), prob) < level
+
+
+def test_with_fewer_images_than_a_coin_needs_nothing_is_certified():
+    assert greatest_loss(21, 0.1, 0.1) == 0
+    assert greatest_loss(22, 0.1, 0.1) > 0
+    with pytest.raises(ValueError, match="images is 0"):
+        greatest_loss(0, 0.1)
+    with pytest.raises(ValueError, match="risk_level is 1"):
+        greatest_loss(10, 1.0)

@@ -239,3 +239,17 @@ def least_images(risk_level: float, failure_prob: float = 0.1, *, confidence: An
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
+
+
+def greatest_loss(images: int, risk_level: float, failure_prob: float = 0.1) -> float:
+    """The greatest loss that any bound can certify if all images lose alike; 0 where even no loss is not enough.
+
+    A share p = 1 - failure_prob ** (1 / n) of images that lose everything stays unseen in n images with probability
+    failure_prob. A bound that holds for all losses in [0, 1] must leave room for it.
+
+    >>> round(greatest_loss(448, 0.05), 4), round(greatest_loss(560, 0.1), 4)
+    (0.0451, 0.0963)
+    """
+    n, level = check_count(images, "images"), check_open_unit(risk_level, "risk_level")
+    unseen = 1 - check_open_unit(failure_prob, "failure_prob") ** (1 / n)
+    return max(0.0, (level - unseen) / (1 - unseen))

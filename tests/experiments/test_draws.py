@@ -7,6 +7,7 @@ import pytest
 
 import pixelbounds as pb
 from pixelbounds.calibrate import frontier, groups_for
+from pixelbounds.confidence import greatest_loss
 from pixelbounds.experiments.draws import Draw, compute, schedule
 from pixelbounds.experiments.fitting import (
     Remembered,
@@ -151,7 +152,9 @@ def test_every_row_of_the_table_is_computed(plan, material):
         assert 0 < r["length"] <= 1
     oracle = {r["row"].split("/")[1]: r for r in records if r.get("row", "").endswith("/none")}
     assert oracle["oracle"]["risk"] <= plan.task.risk_level
-    assert oracle["oracle"]["length"] <= oracle["oracle_cut"]["length"]
+    assert oracle["oracle"]["length"] <= oracle["oracle_cut"]["length"] <= oracle["oracle_bound"]["length"]
+    certifying = next(r["certifying"] for r in records if r.get("row") == "calibrated/frontier/betting")
+    assert oracle["oracle_bound"]["risk"] <= greatest_loss(certifying, plan.task.risk_level, plan.task.failure_prob)
     few = {r["row"]: r for r in records if r.get("row", "").endswith("/scan 0.2")}  # too few scans to fit on any
     assert few["calibrated/frontier/betting/scan 0.2"]["length"] == few["calibrated/rcps/betting/scan 0.2"]["length"]
 

@@ -44,6 +44,7 @@ def made():
         risk = 0.06 if draw == 3 else 0.05 if draw == 4 else 0.04
         records.append(record(draw, "calibrated/frontier/betting", 0.8 * base, risk))
         records.append(record(draw, "calibrated/frontier/hoeffding", 1.0, 0.0, certified=draw > 2))
+        records.append(record(draw, "calibrated/oracle_bound/none", 0.79 * base))
         records.append(record(draw, "calibrated/oracle_cut/none", 0.78 * base))
         records.append(record(draw, "calibrated/oracle/none", 0.75 * base))
     configuration = load_plan("ct64").model_dump(mode="json")

@@ -16,9 +16,9 @@ import numpy as np
 
 from ..arrays import Array
 from ..calibrate import frontier, groups_for
-from ..confidence import least_images
+from ..confidence import greatest_loss, least_images
 from ..families import family_named
-from ..groups import fit_band_groups
+from ..groups import fit_band_groups, fit_learned_groups
 from ..pairs import Pairs
 from ..split import fitting_units, unit_numbers
 from .fitting import (
@@ -164,19 +164,25 @@ def fit_frontier(pairs: Pairs, n_opt: int, seed: int, risk_level: float, unit_of
 
 def _frontier(draw: Draw) -> Iterator[Record]:
     """The frontier with every bound, and what cannot be had: cut by the validation images, and fitted on them too."""
-    level = draw.plan.task.risk_level
+    task = draw.plan.task
+    level = task.risk_level
     cal, val = (draw.pairs("calibrated", images) for images in draw.images)
     fitted = fit_frontier(cal, draw.plan.frontier.n_opt, draw.seed, level)
     for bound in ALL_BOUNDS:
         yield draw.record(f"calibrated/frontier/{bound}", fitted, draw.certified(fitted, bound), val)
-    limit = Outcome(cut(val, fitted.grouping, fitted.path, level), 0, fitted.seconds)
-    found = draw.record("calibrated/oracle_cut/none", fitted, limit, val)
-    yield found
+    certifiable = greatest_loss(len(fitted.split.order), level, task.failure_prob)
+    for procedure, risk in {"oracle_bound": certifiable, "oracle_cut": level}.items():
+        limit = Outcome(cut(val, fitted.grouping, fitted.path, risk), 0, fitted.seconds)
+        found = draw.record(f"calibrated/{procedure}/none", fitted, limit, val)
+        yield found
     every, best = np.arange(len(val)), found | {"row": "calibrated/oracle/none"}
     parts = Split(val, every, np.ones(len(val), bool), every, draw.seed)
     tried: list[tuple[Pairs, Any]] = [(val, fitted.grouping), (val, "band"), (val, "learned")]
     if draw.has_features:
-        tried.append((draw.pairs("calibrated", draw.images[1], features=True), "learned"))
+        featured = draw.pairs("calibrated", draw.images[1], features=True)
+        for quantile in (0.75, 0.9):  # between which `calibrate` chooses
+            rng = np.random.default_rng(draw.seed)
+            tried.append((featured, partial(fit_learned_groups, rng=rng, quantile=quantile)))
     for pairs, groups in tried:  # the shortest of all
         other = fit(replace(parts, pairs=pairs), partial(frontier, groups=groups), level)
         limit = Outcome(cut(pairs, other.grouping, other.path, level), 0, other.seconds)

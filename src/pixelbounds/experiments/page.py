@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..confidence import greatest_loss
 from ..files import replace_file
 from .results import load_results
-from .rows import BAND_NAMES, PROCEDURE_NAMES, REFERENCE, SHORTEST, Row
+from .rows import BAND_NAMES, ORACLES, PROCEDURE_NAMES, REFERENCE, SHORTEST, Row
 from .tables import (
     Difference,
     Summary,
@@ -57,8 +58,10 @@ towards the observation (docs/diffusion.md); all other rows are of the sampler t
 second model, which learned groups then see beside the band. That the regressor helps was noticed on these images.
 
 **The limit.** *Cut on validation* takes the path that was fitted on the fitting images and stops where the risk on
-the validation images is just epsilon: what a perfect bound would give. *Fitted and cut on validation* also fits
-there. It is the limit of such groups; better groups would move it.
+the validation images is just epsilon: what a perfect bound would give. There is none: a share of images that lose
+everything may stay unseen among those that certify, so *at the greatest certifiable risk* stops where the risk is
+what a bound can certify at most if all images lose alike (`confidence.greatest_loss`). *Fitted and cut on validation*
+also fits there. It is the limit of such groups; better groups would move it.
 
 **Intervals of the differences** are t intervals (95%) over the draws. Draws are splits of the same images and
 overlap, so their variance is taken as (1 / draws + validation / calibration) times that of one draw (Nadeau and Bengio,
@@ -132,15 +135,19 @@ def _verdict(results: dict[str, Any], found: list[Summary]) -> list[str]:
     known = [f"against {name} {against[key].value:+.1%}" for key, name in fair.items() if key in against]
     if known:
         lines.append(f"**The bound's part and the path's.** Its mean length is, {', '.join(known)} (intervals below).")
-    limits = [by_key[key] for key in ("calibrated/oracle_cut/none", "calibrated/oracle/none") if key in by_key]
-    if len(limits) == 2:
-        cut, oracle = (s.length.mean() for s in limits)
+    limits = [by_key[key] for key in (f"calibrated/{name}/none" for name in ORACLES) if key in by_key]
+    if len(limits) == len(ORACLES):
+        plan = results["configuration"]
+        delta, certifying = plan["task"]["failure_prob"], plan["draws"]["calibration"] - plan["frontier"]["n_opt"]
+        certifiable, cut, oracle = (s.length.mean() for s in limits)
         lines.append(
             f"**How near to the limit.** A perfect bound on the same path would give {cut:.4f} "
             f"({cut / ours.length.mean() - 1:+.1%}), a path fitted on the validation images themselves {oracle:.4f} "
             f"({oracle / ours.length.mean() - 1:+.1%}). The paper's procedure is "
             f"{paper.length.mean() / oracle - 1:.1%} above that limit, frontier with betting "
-            f"{ours.length.mean() / oracle - 1:.1%}."
+            f"{ours.length.mean() / oracle - 1:.1%}. No valid bound is perfect: if all {certifying} certifying images "
+            f"lost alike, none could certify them with a loss above {greatest_loss(certifying, level, delta):.4f}, and "
+            f"with that loss the path's intervals have a mean length of {certifiable:.4f}."
         )
     return lines
 

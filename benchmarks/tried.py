@@ -1,0 +1,154 @@
+"""What else was tried: other groups, features and bases than the default, on the arrays of an experiment.
+
+python -m benchmarks.tried faces64=local/faces64v3 ct64=local/ct64v3    (writes benchmarks/results/tried.json)
+python -m benchmarks.tried                                              (writes docs/tried.md of it)
+
+Each is fitted on as many images as the experiment's frontier and cut where the risk on all other images is just
+epsilon, which is what a perfect bound would give; several splits, the same for all.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.ndimage import uniform_filter
+
+from benchmarks.__main__ import RESULTS, machine, show
+from benchmarks.readme import HERE, result, where, with_figures
+from pixelbounds.arrays import Array
+from pixelbounds.choice import frontier_of, length_at_risk
+from pixelbounds.experiments.draws import LIMITS
+from pixelbounds.experiments.material import Material, load_material
+from pixelbounds.experiments.plan import Plan, load_plan
+from pixelbounds.families import family_named
+from pixelbounds.groups import by_loss, fit_band_groups, fit_learned_groups
+from pixelbounds.pairs import Pairs
+
+PAGE, BEGIN = "docs/tried.md", "<!-- figures: python -m benchmarks.tried -->"
+SPLITS = 4
+
+
+@dataclass(frozen=True)
+class Try:
+    """Groups by a function of (pairs, images), further images, the base band, and how many times as many images fit."""
+
+    what: str
+    groups: Any
+    features: tuple[str, ...] = ()
+    band: str = "calibrated"
+    times: int = 1
+
+
+def learned(**options: Any) -> Any:
+    return lambda pairs, images: fit_learned_groups(pairs, images, np.random.default_rng(0), **options)
+
+
+HEADS = ("qr_lower", "qr_upper")
+TRIES = (
+    Try("learned groups (default)", learned()),
+    Try("learned, quantile 0.5 of the shortfall instead of 0.75", learned(quantile=0.5)),
+    Try("learned, quantile 0.9", learned(quantile=0.9)),
+    Try("learned, quantile 0.95", learned(quantile=0.95)),
+    Try("learned, 64 bins a side instead of 16", learned(bins_per_side=64)),
+    Try("learned, no bins of room", learned(room=1)),
+    Try("learned, 200 trees instead of 50", learned(trees=200)),
+    Try("band groups", fit_band_groups),
+    Try("the paper's groups by loss, K = 32", partial(by_loss, k=32)),
+    Try("learned, twice as many fitting images", learned(), times=2),
+    Try("learned, four times as many fitting images", learned(), times=4),
+    Try("learned, mean, deviation and observation as features", learned(), ("mean", "deviation", "observation")),
+    Try("learned, observation less level smoothed over 5 x 5 as a feature", learned(), ("residual",)),
+    Try("learned, the regressor's quantiles as features", learned(), HEADS),
+    Try("learned, quantile 0.9, the regressor's quantiles as features", learned(quantile=0.9), HEADS),
+    Try(
+        "learned, quantile 0.9, quantiles of regressor and N-Conffusion, MC-Dropout as features",
+        learned(quantile=0.9),
+        (*HEADS, "conffusion_lower", "conffusion_upper", "dropout_mean", "dropout_deviation"),
+    ),
+    Try("learned, from mean ± 0.8 deviations (no entrywise coverage)", learned(), band="narrow"),
+)
+
+
+def image_of(material: Material, name: str) -> Array:
+    """An array of the material, or the smoothed residual of the observation."""
+    if name != "residual":
+        return material[name]
+    level = (material["lower"] + material["upper"]) / 2
+    smooth = uniform_filter(material["observation"] - level, (0, 5, 5), mode="nearest")
+    return np.asarray(level + smooth)  # learned groups subtract the level themselves
+
+
+def length(material: Material, plan: Plan, tried: Try, split: int) -> float:
+    """Mean length on the images that did not fit, where their risk is just epsilon."""
+    band, level = material.band(tried.band), plan.task.risk_level
+    features = np.stack([image_of(material, name) for name in tried.features], axis=1) if tried.features else None
+    pairs = Pairs(material.truth, band, family_named(None, band), LIMITS, features)
+    order = np.random.default_rng([split, 1]).permutation(len(pairs))
+    count = plan.frontier.n_opt * tried.times
+    fitting = pairs.take(np.sort(order[:count]))
+    others = pairs.take(np.sort(order[plan.frontier.n_opt * max(t.times for t in TRIES) :]))  # the same for all
+    every = np.arange(count)
+    grouping = tried.groups(fitting, every)
+    return length_at_risk(others, grouping, frontier_of(fitting, every, grouping, level), level)
+
+
+def rows_of(name: str, material: Material, splits: int = SPLITS) -> Iterator[dict[str, Any]]:
+    """Mean length of each try, and its difference from the first in percent: mean, least and greatest of the splits."""
+    plan, default = load_plan(name), None
+    for tried in TRIES:
+        if any(x not in material.arrays for x in tried.features if x != "residual"):
+            continue
+        lengths = np.array([length(material, plan, tried, split) for split in range(splits)])
+        default = lengths if default is None else default
+        change = lengths / default - 1
+        yield {
+            "data": name,
+            "what": tried.what,
+            "mean length": float(lengths.mean()),
+            "difference": float(change.mean()),
+            "least": float(change.min()),
+            "greatest": float(change.max()),
+        }
+
+
+def text() -> str:
+    found = result("tried")
+    names = list(dict.fromkeys(row["data"] for row in found["rows"]))
+    by = {(row["data"], row["what"]): row for row in found["rows"]}
+    lines = [
+        f"| what | {' | '.join(f'{name}: mean length | against the default' for name in names)} |",
+        "|---|" + "---:|---:|" * len(names),
+    ]
+    for what in dict.fromkeys(row["what"] for row in found["rows"]):
+        cells = []
+        for name in names:
+            row = by[name, what]
+            spread = f"{row['difference']:+.1%} ({row['least']:+.1%} to {row['greatest']:+.1%})"
+            cells += [f"{row['mean length']:.4f}", "" if what == TRIES[0].what else spread]
+        lines.append(f"| {what} | {' | '.join(cells)} |")
+    splits = f"{found['splits']} splits; {where(found)}."
+    return "\n".join([*lines, "", f"In brackets the least and the greatest difference of {splits}"])
+
+
+def main() -> None:
+    """Measure on the named materials, or write the page of what was measured."""
+    if sys.argv[1:]:
+        rows = []
+        for name, folder in (word.split("=") for word in sys.argv[1:]):
+            for row in rows_of(name, load_material(folder)):
+                rows.append(row)
+                print(json.dumps(row), flush=True)
+        show("what else was tried", rows)
+        content = {"benchmark": "tried", "machine": machine(), "splits": SPLITS, "rows": rows}
+        (RESULTS / "tried.json").write_text(json.dumps(content, indent=1) + "\n")
+    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))
+
+
+if __name__ == "__main__":
+    main()

@@ -22,7 +22,7 @@ Lines = dict[tuple[Any, ...], Array]
 _SHORT = {
     "rcps": "RCPS", "krcps_best": "K-RCPS (best)", "krcps_chosen": "K-RCPS (chosen)", "krcps_plain": "K-RCPS",
     "krcps_equal": "K-RCPS (best, few)",
-    "frontier": "frontier", "featured": "frontier, features", "oracle_bound": "oracle, any bound",
+    "frontier": "frontier", "featured": "frontier, features", "oracle_bound": "oracle cut, certifiable",
     "oracle_cut": "oracle cut", "oracle": "oracle",
 }  # fmt: skip
 _BAND = {

@@ -51,7 +51,7 @@ def learned(**options: Any) -> Any:
 
 HEADS = ("qr_lower", "qr_upper")
 TRIES = (
-    Try("learned groups (default)", learned()),
+    Try("learned groups", learned()),
     Try("learned, quantile 0.5 of the shortfall instead of 0.75", learned(quantile=0.5)),
     Try("learned, quantile 0.9", learned(quantile=0.9)),
     Try("learned, quantile 0.95", learned(quantile=0.95)),
@@ -122,7 +122,7 @@ def text() -> str:
     names = list(dict.fromkeys(row["data"] for row in found["rows"]))
     by = {(row["data"], row["what"]): row for row in found["rows"]}
     lines = [
-        f"| what | {' | '.join(f'{name}: mean length | against the default' for name in names)} |",
+        f"| what | {' | '.join(f'{name}: mean length | against the first row' for name in names)} |",
         "|---|" + "---:|---:|" * len(names),
     ]
     for what in dict.fromkeys(row["what"] for row in found["rows"]):

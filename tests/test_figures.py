@@ -11,7 +11,7 @@ from pixelbounds.experiments.page import write_page
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("name", ["readme", "scale_page", "gpu.page"])
+@pytest.mark.parametrize("name", ["readme", "scale_page", "gpu.page", "tried"])
 def test_a_page_shows_the_measured_figures(name, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     made = import_module(f"benchmarks.{name}")

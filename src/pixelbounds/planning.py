@@ -16,7 +16,7 @@ from scipy.stats import gamma
 from .arrays import Array, check_choice, check_count, check_number, check_open_unit
 from .bands import least_samples
 from .calibrate import METHODS
-from .confidence import BOUNDS, ConfidenceBound, least_images, rejects
+from .confidence import BOUNDS, ConfidenceBound, greatest_loss, least_images, rejects
 from .split import fitting_units
 
 IMAGES = (200, 640, 2000)
@@ -42,6 +42,7 @@ class Plan:
     method: str
     images: tuple[int, ...]
     bounds: tuple[BoundPlan, ...]
+    limit: tuple[float | None, ...]  # slack that no bound goes below where all images lose alike
     miscoverage: float | None
     samples: int | None
 
@@ -83,8 +84,11 @@ def plan(
         slack = tuple(_slack(BOUNDS[name], losses(n), risk_level, failure_prob) if n >= least else None for n in left)
         rows.append(BoundPlan(name, least, _in_all(least, method), slack))
     rows.sort(key=lambda row: (row.confidence == "conformal", row.confidence != "betting", row.images))
+    left = [certifying(n, method, rows[0].certifying) for n in numbers]
+    most = [greatest_loss(n, risk_level, failure_prob) for n in left]
+    limit = tuple(risk_level - loss if loss else None for loss in most)
     samples = None if miscoverage is None else least_samples(miscoverage)
-    return Plan(risk_level, failure_prob, method, numbers, tuple(rows), miscoverage, samples)
+    return Plan(risk_level, failure_prob, method, numbers, tuple(rows), limit, miscoverage, samples)
 
 
 def certifying(images: int, method: str, least: int) -> int:

@@ -55,7 +55,8 @@ def plan(
         f"{found.samples} samples per image."
     )
     slack = Text(
-        "\nSlack is the part of the risk level that a bound cannot use: the less, the shorter the intervals.",
+        "\nSlack is the part of the risk level that a bound cannot use: the less, the shorter the intervals. The last "
+        "row holds where all images lose alike, and not for the expectation.",
         style="dim",
     )
     text: tuple[RenderableType, ...] = (
@@ -75,10 +76,15 @@ def _table(found: Plan, chosen: BoundPlan) -> Table:
     for n in found.images:
         table.add_column(f"{n} images", justify="right")
     for row in found.bounds:
-        slack = ["impossible" if x is None else f"{x:.4f}" for x in row.slack]
         name = f"{row.confidence} (expectation only)" if row.confidence == "conformal" else row.confidence
-        table.add_row(name, str(row.images), *slack, style="bold" if row is chosen else "")
+        table.add_row(name, str(row.images), *map(_slack, row.slack), style="bold" if row is chosen else "")
+    table.add_section()
+    table.add_row("no bound needs less", "", *map(_slack, found.limit), style="dim")
     return table
+
+
+def _slack(value: float | None) -> str:
+    return "impossible" if value is None else f"{value:.4f}"
 
 
 def _missing(found: Plan, chosen: BoundPlan, images: int | None, samples: int | None) -> list[str]:

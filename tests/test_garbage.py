@@ -136,6 +136,7 @@ GOOD = {
     "confidence.rejects, mean": {"bound": confidence.hoeffding, "losses": LOSSES, "failure_prob": 0.1, "level": 0.3},
     "confidence.rejects_mean": {"bound": confidence.bentkus, "mean": 0.1, "n": 9, "failure_prob": 0.1, "level": 0.3},
     "confidence.least_images": {"risk_level": 0.1, "failure_prob": 0.1, "confidence": "bentkus"},
+    "confidence.greatest_loss": {"images": 100, "risk_level": 0.1, "failure_prob": 0.1},
     "families.family_named": {"family": "additive", "band": BAND},
     "families.check_fits": {"family": families.additive, "band": BAND},
     "families.check_nested": {"family": families.additive, "truth": SMALL[0], "band": BAND, "scale": 1.0},

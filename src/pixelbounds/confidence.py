@@ -251,5 +251,5 @@ def greatest_loss(images: int, risk_level: float, failure_prob: float = 0.1) -> 
     (0.0451, 0.0963)
     """
     n, level = check_count(images, "images"), check_open_unit(risk_level, "risk_level")
-    unseen = 1 - check_open_unit(failure_prob, "failure_prob") ** (1 / n)
-    return max(0.0, (level - unseen) / (1 - unseen))
+    others = check_open_unit(failure_prob, "failure_prob") ** (1 / n)  # 1 - p, above 0 whatever is asked
+    return max(0.0, 1 - (1 - level) / others)

@@ -3,8 +3,8 @@
 python -m benchmarks.tried faces64=local/faces64v3 ct64=local/ct64v3    (writes benchmarks/results/tried.json)
 python -m benchmarks.tried                                              (writes docs/tried.md of it)
 
-Each is fitted on as many images as the experiment's frontier and cut where the risk on all other images is just
-epsilon, which is what a perfect bound would give; several splits, the same for all.
+Each is fitted on as many images as the experiment's frontier (or several times as many) and cut where the risk on
+images that fitted none of them is just epsilon, which is what a perfect bound would give; the splits are the same for all.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def length(material: Material, plan: Plan, tried: Try, split: int) -> float:
 
 
 def rows_of(name: str, material: Material, splits: int = SPLITS) -> Iterator[dict[str, Any]]:
-    """Mean length of each try, and its difference from the first in percent: mean, least and greatest of the splits."""
+    """Mean length of each try, and its difference from the first as a share: mean, least and greatest of the splits."""
     plan, default = load_plan(name), None
     for tried in TRIES:
         if any(x not in material.arrays for x in tried.features if x != "residual"):
@@ -128,7 +128,9 @@ def text() -> str:
     for what in dict.fromkeys(row["what"] for row in found["rows"]):
         cells = []
         for name in names:
-            row = by[name, what]
+            if (row := by.get((name, what))) is None:  # its arrays are missing there
+                cells += ["", ""]
+                continue
             spread = f"{row['difference']:+.1%} ({row['least']:+.1%} to {row['greatest']:+.1%})"
             cells += [f"{row['mean length']:.4f}", "" if what == TRIES[0].what else spread]
         lines.append(f"| {what} | {' | '.join(cells)} |")

@@ -6,12 +6,12 @@ import time
 PATIENCE = 300  # seconds
 
 
-def wait_until(ready, process=None, patience=PATIENCE):
+def wait_until(ready, process=None):
     """Return as soon as `ready()`; `process`, if given, must not end before."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + PATIENCE
     while not ready():
         assert process is None or process.poll() is None, f"ended too early: {process.communicate()}"
-        assert time.monotonic() < deadline, f"nothing happened within {patience} s"
+        assert time.monotonic() < deadline, f"nothing happened within {PATIENCE} s"
         time.sleep(0.005)
 
 

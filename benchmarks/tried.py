@@ -4,7 +4,7 @@ python -m benchmarks.tried faces64=local/faces64v3 ct64=local/ct64v3    (writes 
 python -m benchmarks.tried                                              (writes docs/tried.md of it)
 
 Each is fitted on as many images as the experiment's frontier (or several times as many) and cut where the risk on
-images that fitted none of them is just epsilon, which is what a perfect bound would give; the splits are the same for all.
+images that fitted none of them is just epsilon, which is what a perfect bound would give; all see the same splits.
 """
 
 from __future__ import annotations

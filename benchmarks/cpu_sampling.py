@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pixelbounds.diffusion.network import NCSNpp, configuration
-from pixelbounds.diffusion.sampling import SAMPLERS, automatic_batch, denoise, sample
+from pixelbounds.diffusion.posterior import SAMPLERS, automatic_batch, denoise, sample
 from pixelbounds.diffusion.sde import VESDE
 
 SIZE, SAMPLES, SIGMA, SDE, REPEATS = 64, 64, 0.4, VESDE(0.01, 1.0), 7

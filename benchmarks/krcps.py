@@ -8,7 +8,7 @@ import numpy as np
 
 import pixelbounds as pb
 from benchmarks.timing import seconds
-from tests.literal import literal_krcps
+from tests.support.literal import literal_krcps
 
 
 def data(n: int = 512, size: int = 128) -> tuple[np.ndarray, pb.Band]:

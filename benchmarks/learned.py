@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pixelbounds as pb
 from benchmarks.timing import seconds
-from pixelbounds.synthetic import synthetic_pairs
+from pixelbounds.demo.synthetic import synthetic_pairs
 
 RISK_LEVEL = 0.1
 RUNS: dict[str, dict[str, str]] = {

@@ -11,7 +11,7 @@ from typing import Any
 
 from pixelbounds.experiments.results import load_results
 from pixelbounds.experiments.rows import REFERENCE, SHORTEST
-from pixelbounds.experiments.tables import gains, summaries
+from pixelbounds.experiments.summaries import gains, summaries
 
 AGAINST = "against the paper's"
 HERE = Path(__file__).parent

@@ -29,7 +29,7 @@ from unittest.mock import patch
 import numpy as np
 import zarr
 
-from pixelbounds import certify
+from pixelbounds.calibration import certify
 from pixelbounds.kernels import count_arrivals
 
 SAMPLES, SIZE, MEMORY = 64, 256, "512M"
@@ -95,8 +95,8 @@ def read_files(path: Path) -> None:
 
 def steps(folder: Path) -> dict[str, float]:
     """Seconds of every step through files."""
-    from pixelbounds.bounding import Resources, apply_files, calibrate_files, evaluate_files
     from pixelbounds.execution import bands_to, running
+    from pixelbounds.workflows.calibrate import Resources, apply_files, calibrate_files, evaluate_files
 
     truth, samples, bands = (folder / f"{name}.zarr" for name in ("truth", "samples", "bands"))
     cal, out, means = folder / "cal.safetensors", folder / "intervals.zarr", Resources(memory=MEMORY)
@@ -145,8 +145,8 @@ def with_workers(folder: Path, workers: int) -> dict[str, float]:
     """Seconds on a cluster of so many processes, the best of two: bands, and intervals with learned groups."""
     from distributed import Client, LocalCluster
 
-    from pixelbounds.bounding import Resources, apply_files
     from pixelbounds.execution import bands_to, running
+    from pixelbounds.workflows.calibrate import Resources, apply_files
 
     samples, out = zarr.open_array(folder / "samples.zarr", mode="r"), folder / "workers.zarr"
     with (

@@ -21,14 +21,14 @@ from scipy.ndimage import uniform_filter
 
 from benchmarks.__main__ import RESULTS, machine, show
 from benchmarks.readme import HERE, result, where, with_figures
-from pixelbounds.arrays import Array
-from pixelbounds.choice import frontier_of, length_at_risk
+from pixelbounds.calibration.choice import frontier_of, length_at_risk
+from pixelbounds.calibration.families import family_named
+from pixelbounds.calibration.groups import by_loss, fit_band_groups, fit_learned_groups
+from pixelbounds.calibration.pairs import Pairs
 from pixelbounds.experiments.draws import LIMITS
+from pixelbounds.experiments.experiment import Plan, load_plan
 from pixelbounds.experiments.material import Material, load_material
-from pixelbounds.experiments.plan import Plan, load_plan
-from pixelbounds.families import family_named
-from pixelbounds.groups import by_loss, fit_band_groups, fit_learned_groups
-from pixelbounds.pairs import Pairs
+from pixelbounds.images import Array
 
 PAGE, BEGIN = "docs/tried.md", "<!-- figures: python -m benchmarks.tried -->"
 SPLITS = 4

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pixelbounds.experiments.page import write_page
+from pixelbounds.experiments.results_page import write_page
 
 ROOT = Path(__file__).parent.parent
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pixelbounds.data import packaged
-from pixelbounds.files import replace_file
+from pixelbounds.demo import packaged
+from pixelbounds.storage.files import replace_file
 
 COUNT = 640  # more would not fit into 12 MB
 

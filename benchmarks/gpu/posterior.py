@@ -37,11 +37,11 @@ import torch
 from pixelbounds.diffusion import VESDE, NCSNpp, NetworkConfig, Reduction, configuration, denoise, sample
 from pixelbounds.diffusion.batches import some_rotations
 from pixelbounds.diffusion.checkpoint import load_network, save_network
+from pixelbounds.diffusion.posterior import Draws
 from pixelbounds.diffusion.regression import conffusion, dropout_passes, predict, quantile_loss, regressor
-from pixelbounds.diffusion.runs import progress_bar
-from pixelbounds.diffusion.sampling import Draws
+from pixelbounds.diffusion.session import progress_bar
 from pixelbounds.diffusion.splits import split_images
-from pixelbounds.diffusion.training import Settings, score_matching, train
+from pixelbounds.diffusion.trainer import Settings, score_matching, train
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ PHANTOM_FIRST = {"held_out": 0, "train": 100_000, "tune": 200_000}
 
 
 def _some_phantoms(first: int, count: int, size: int) -> np.ndarray:
-    from pixelbounds.data.phantom import phantoms
+    from pixelbounds.demo.phantom import phantoms
 
     return phantoms(count, size, PHANTOM_SEED, first=first).images
 

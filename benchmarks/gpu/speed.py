@@ -18,8 +18,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from pixelbounds.diffusion import VESDE, NCSNpp, Reduction, automatic_batch, configuration, sample
-from pixelbounds.diffusion.sampling import SAMPLERS
-from pixelbounds.diffusion.training import Settings, train
+from pixelbounds.diffusion.posterior import SAMPLERS
+from pixelbounds.diffusion.trainer import Settings, train
 
 
 def peak() -> float:

@@ -1,13 +1,14 @@
 """Guaranteed error bars for every pixel of a restored image.
 
-On a machine that has torch but not numba, such as a bare GPU worker, `pixelbounds.diffusion` alone can be used.
+Names are loaded when they are first used, so that `import pixelbounds` costs nothing and a bare GPU worker, which has
+torch but not numba, can use `pixelbounds.diffusion`.
 """
 
-from importlib.util import find_spec
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-if find_spec("numba") is not None:
-    from . import confidence, families, federated, groups, losses
-    from .arrays import Band, Interval, NoGuarantee
+if TYPE_CHECKING:
+    from . import federated
     from .bands import (
         calibrated_quantiles,
         calibrated_ranks,
@@ -18,20 +19,44 @@ if find_spec("numba") is not None:
         narrow,
         quantile_regression,
     )
-    from .calibrate import calibrate
-    from .calibration import Calibration, load_calibration
-    from .confidence import least_images
-    from .evaluate import evaluate
-    from .evaluation import Evaluation
-    from .families import Family
-    from .ragged import Ragged
-    from .version import VERSION as __version__
-else:
+    from .calibration import confidence, families, groups, losses
+    from .calibration.confidence import least_images
+    from .calibration.families import Family
+    from .calibration.front_door import calibrate
+    from .calibration.result import Calibration, load_calibration
+    from .evaluation import Evaluation, evaluate
+    from .images import Band, Interval, NoGuarantee, Ragged
+    from .storage.version import VERSION as __version__
 
-    def __getattr__(name: str) -> object:
-        if name in __all__:
-            raise ImportError(f"pixelbounds.{name} needs numba, which is not installed: pip install pixelbounds")
-        raise AttributeError(f"module 'pixelbounds' has no attribute {name!r}")
+_HOMES = {  # where each name is defined
+    "bands": (
+        "calibrated_quantiles calibrated_ranks conffusion least_samples mean_and_std naive_quantiles narrow "
+        "quantile_regression"
+    ),
+    "calibration.confidence": "least_images",
+    "calibration.families": "Family",
+    "calibration.front_door": "calibrate",
+    "calibration.result": "Calibration load_calibration",
+    "evaluation": "Evaluation evaluate",
+    "images": "Band Interval NoGuarantee Ragged",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+_ROOMS = {name: f"calibration.{name}" for name in ("confidence", "families", "groups", "losses")}
+_ROOMS["federated"] = "federated"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module(f"{__name__}.storage.version").VERSION
+    if name in _ROOMS:
+        return import_module(f"{__name__}.{_ROOMS[name]}")
+    if name in _HOME_OF:
+        return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 __all__ = [

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import (
+from .images import (
     Array,
     Band,
     NoGuarantee,
@@ -31,7 +31,7 @@ from .arrays import (
     to_numpy,
 )
 from .kernels import in_threads
-from .selection import tails
+from .kernels.selection import tails
 
 FLOOR = 0.01  # least deviation of a band that widens about its mean
 NARROW = 0.8  # deviations of the narrow base

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array, as_array, check_count, check_number, to_numpy
+from .images import Array, as_array, check_count, check_number, to_numpy
 
 Operator = Callable[[Array], Array]  # (n, *pixels) -> (n, *other pixels), linear, image by image
 

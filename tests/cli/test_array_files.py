@@ -10,8 +10,8 @@ from commands import SIZE, N, call, done, flat, leftovers, spawn, world
 from PIL import Image
 
 import pixelbounds as pb
-from pixelbounds.bounding import shown
-from pixelbounds.store import create_run, open_run, write_image
+from pixelbounds.formats.runs import create_run, open_run, write_image
+from pixelbounds.workflows.calibrate import shown
 
 RISK = ("--risk-level", 0.1, "--failure-prob", 0.2)
 BAND = ("--groups", "band")
@@ -158,7 +158,7 @@ def test_bands_of_a_run(files, tmp_path, kind):
 @pytest.mark.parametrize("name", ["new_band.npz", "new_band.zarr", "new_band"])
 @pytest.mark.parametrize("out", ["i.zarr", "i.npz"])
 def test_intervals_equal_python_s_whatever_the_files(files, tmp_path, name, out, monkeypatch):
-    monkeypatch.setattr("pixelbounds.inputs._BLOCK_BYTES", 7 * SIZE * SIZE * 4)  # 7 images at a time
+    monkeypatch.setattr("pixelbounds.formats.inputs._BLOCK_BYTES", 7 * SIZE * SIZE * 4)  # 7 images at a time
     said = done("apply", files / "cal.safetensors", files / name, "--out", tmp_path / out)
     with np.load(files / "new_band.npz") as file:
         wanted = pb.load_calibration(files / "cal.safetensors").apply(pb.Band(file["lower"], file["upper"]))
@@ -188,7 +188,7 @@ def test_evaluation_of_intervals_and_of_bands_agree(files, tmp_path, monkeypatch
     stored = done("evaluate", truth, tmp_path / "i.zarr")
     assert stored["risk_level"] == 0.1  # the store says what was promised
     bands = done("evaluate", truth, files / "new_band.zarr", "--calibration", cal)
-    monkeypatch.setattr("pixelbounds.widening._IN_MEMORY", 0)
+    monkeypatch.setattr("pixelbounds.workflows.apply._IN_MEMORY", 0)
     assert done("evaluate", truth, files / "new_band.zarr", "--calibration", cal) == bands == stored
     assert done("evaluate", truth, tmp_path / "i.npz")["evaluation"] == bands["evaluation"]
     found = zarr.open(tmp_path / "i.zarr")
@@ -334,8 +334,8 @@ def test_what_a_plan_promises_can_be_calibrated(tmp_path):
 
 def test_slack_holds_what_it_says():
     """Losses that a plan calls certifiable are, and a little more risk is not."""
-    from pixelbounds.confidence import BOUNDS, rejects
-    from pixelbounds.planning import _unit_losses, certifying, plan
+    from pixelbounds.calibration.confidence import BOUNDS, rejects
+    from pixelbounds.calibration.needs import _unit_losses, certifying, plan
 
     found = plan(0.1, 0.1, images=(300,), spread=0.7, seed=3)
     losses = _unit_losses(certifying(300, "frontier", 25), 0.7, np.random.default_rng(3))

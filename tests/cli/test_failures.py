@@ -14,7 +14,7 @@ import zarr
 from commands import SIZE, N, call, done, flat, heed_interrupts, leftovers, spawn, world
 
 import pixelbounds as pb
-from pixelbounds.cli.contract import code_of
+from pixelbounds.cli.command import code_of
 from waiting import wait_until, whole_files
 
 RISK = ("--risk-level", 0.1, "--failure-prob", 0.2, "--groups", "band")
@@ -186,7 +186,7 @@ def test_a_fault_of_ours_is_told_apart(files, monkeypatch):
     def fail(*args, **options):
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("pixelbounds.bounding.evaluate", fail)
+    monkeypatch.setattr("pixelbounds.workflows.calibrate.evaluate", fail)
     result = call("evaluate", files / "truth.npy", files / "band.npz")
     assert result.exit_code == 4
     assert "boom" in result.stderr

@@ -1,8 +1,6 @@
 """Images of different sizes through the commands: the same as from Python, in threads and on a cluster."""
 
 import os
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,11 +9,10 @@ from commands import call, done, flat, leftovers, spawn
 
 import pixelbounds as pb
 from pixelbounds import execution, families
-from pixelbounds.arrays import one_band
-from pixelbounds.pairs import Pairs
-from pixelbounds.ragged import growing_ragged, read_ragged, write_ragged
+from pixelbounds.calibration.pairs import Pairs
+from pixelbounds.images import one_band
+from pixelbounds.images.ragged import growing_ragged, read_ragged, write_ragged
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "execution"))
 pytest_plugins = ["clusters"]
 
 SHAPES = ((6, 9), (11, 5), (8, 8), (3, 20))

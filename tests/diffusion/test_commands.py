@@ -13,8 +13,8 @@ from test_processes import TINY  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
 from pixelbounds.cli import app  # noqa: E402
-from pixelbounds.cli.contract import code_of, message_of  # noqa: E402
-from pixelbounds.data.packaged import SIGMA_0, SIZE, network_file  # noqa: E402
+from pixelbounds.cli.command import code_of, message_of  # noqa: E402
+from pixelbounds.demo.packaged import SIGMA_0, SIZE, network_file  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network  # noqa: E402
 
 

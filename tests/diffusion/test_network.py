@@ -17,8 +17,8 @@ from pixelbounds.diffusion.network import (  # noqa: E402
     configuration,
     from_diffusers,
 )
-from pixelbounds.diffusion.runs import read_log  # noqa: E402
-from pixelbounds.diffusion.training import Settings, train  # noqa: E402
+from pixelbounds.diffusion.session import read_log  # noqa: E402
+from pixelbounds.diffusion.trainer import Settings, train  # noqa: E402
 
 
 def awake(**changes):

@@ -16,8 +16,8 @@ from test_training import SDE, child  # noqa: E402
 
 from pixelbounds.diffusion import batches  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network, load_state  # noqa: E402
-from pixelbounds.diffusion.runs import Group, read_log  # noqa: E402
-from pixelbounds.diffusion.training import Settings, _check, score_matching, train  # noqa: E402
+from pixelbounds.diffusion.session import Group, read_log  # noqa: E402
+from pixelbounds.diffusion.trainer import Settings, _check, score_matching, train  # noqa: E402
 
 torch.set_num_threads(1)
 

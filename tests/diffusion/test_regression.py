@@ -23,7 +23,7 @@ from pixelbounds.diffusion.regression import (  # noqa: E402
     regressor,
 )
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
-from pixelbounds.diffusion.training import Settings, train  # noqa: E402
+from pixelbounds.diffusion.trainer import Settings, train  # noqa: E402
 
 torch.set_num_threads(1)
 SDE = VESDE(sigma_min=0.05, sigma_max=2.0)

@@ -12,7 +12,7 @@ torch.set_num_threads(1)
 import pixelbounds as pb  # noqa: E402
 from pixelbounds.bands import calibrated_ranks  # noqa: E402
 from pixelbounds.diffusion.network import NCSNpp, configuration  # noqa: E402
-from pixelbounds.diffusion.sampling import (  # noqa: E402
+from pixelbounds.diffusion.posterior import (  # noqa: E402
     SAMPLERS,
     Reduction,
     _trapezoid,

@@ -20,16 +20,17 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gaussian_world as world  # noqa: E402
+from waiting import wait_until  # noqa: E402
 
-from pixelbounds.diffusion import batches, training  # noqa: E402
+from pixelbounds.diffusion import batches  # noqa: E402
+from pixelbounds.diffusion import trainer as training  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_state, state_files  # noqa: E402
 from pixelbounds.diffusion.network import Resample, _Halve, double, halve  # noqa: E402
 from pixelbounds.diffusion.regression import quantile_loss, regressor  # noqa: E402
-from pixelbounds.diffusion.runs import alone, processes, progress_bar, read_log  # noqa: E402
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
-from pixelbounds.diffusion.training import Settings, score_matching, train  # noqa: E402
-from pixelbounds.files import exclusive  # noqa: E402
-from waiting import wait_until  # noqa: E402
+from pixelbounds.diffusion.session import alone, processes, progress_bar, read_log  # noqa: E402
+from pixelbounds.diffusion.trainer import Settings, score_matching, train  # noqa: E402
+from pixelbounds.storage.files import exclusive  # noqa: E402
 
 torch.set_num_threads(1)
 SDE = VESDE(sigma_min=0.05, sigma_max=2.0)

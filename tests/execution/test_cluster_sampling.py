@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 from pixelbounds.diffusion.checkpoint import save_network  # noqa: E402
 from pixelbounds.diffusion.network import NCSNpp, NetworkConfig  # noqa: E402
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
-from pixelbounds.jobs import SampleOptions, sample_to  # noqa: E402
-from pixelbounds.store import open_run  # noqa: E402
+from pixelbounds.formats.runs import open_run  # noqa: E402
+from pixelbounds.workflows import SampleOptions, sample_to  # noqa: E402
 
 pytest_plugins = ["clusters"]
 N, M = 12, 19
@@ -77,7 +77,7 @@ def test_a_worker_dies_while_it_draws(files, tmp_path, client):
 
 
 def test_another_network_on_a_worker_is_refused(files, tmp_path, client):
-    from pixelbounds.jobs.sampling import _Elsewhere, _plan_of
+    from pixelbounds.workflows.sample import _Elsewhere, _plan_of
 
     there = _Elsewhere(str(files / "score.safetensors"), "0" * 64, 0.3, OPTIONS)
     with pytest.raises(ValueError, match="or another one"):

@@ -5,9 +5,9 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 import pixelbounds as pb
-from pixelbounds.data.phantom import phantoms
+from pixelbounds.demo.phantom import phantoms
+from pixelbounds.experiments.experiment import load_plan, toy
 from pixelbounds.experiments.material import load_material
-from pixelbounds.experiments.plan import load_plan, toy
 
 COUNT, SIZE, SAMPLES = 48, 16, 9
 

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 import pixelbounds as pb
-from pixelbounds.calibrate import frontier, groups_for
-from pixelbounds.confidence import greatest_loss
+from pixelbounds.calibration.confidence import greatest_loss
+from pixelbounds.calibration.families import additive
+from pixelbounds.calibration.front_door import frontier, groups_for
+from pixelbounds.calibration.groups import all_entries
+from pixelbounds.calibration.pairs import Pairs
 from pixelbounds.experiments.draws import Draw, compute, schedule
-from pixelbounds.experiments.fitting import (
+from pixelbounds.experiments.fits import (
     Remembered,
     certify,
     choose_cell,
@@ -22,9 +25,6 @@ from pixelbounds.experiments.fitting import (
 )
 from pixelbounds.experiments.material import load_material
 from pixelbounds.experiments.rows import ALL_BOUNDS, BOUNDS, all_rows
-from pixelbounds.families import additive
-from pixelbounds.groups import all_entries
-from pixelbounds.pairs import Pairs
 
 LEVEL, DELTA = 0.3, 0.1
 GAMMAS = [0.3, 0.5, 0.7]

@@ -12,14 +12,14 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from pixelbounds.cli import app
-from pixelbounds.data.phantom import phantoms
-from pixelbounds.experiments import pictures
+from pixelbounds.demo.phantom import phantoms
+from pixelbounds.experiments import image_figures
+from pixelbounds.experiments.experiment import load_plan, toy
 from pixelbounds.experiments.material import IMAGES, load_material
 from pixelbounds.experiments.pipeline import _parts
-from pixelbounds.experiments.plan import load_plan, toy
 from pixelbounds.experiments.results import load_results
 from pixelbounds.experiments.rows import all_rows
-from pixelbounds.experiments.tables import summaries
+from pixelbounds.experiments.summaries import summaries
 
 torch = pytest.importorskip("torch")
 ROOT = Path(__file__).parents[2]
@@ -112,8 +112,8 @@ def test_an_experiment_runs_from_files_to_the_table(name, written, tmp_path, mon
         assert material.has_units
         assert json.loads((out / "work" / "prepared.json").read_text())["data"]["reader"] == plan.data.reader
     if name == "phantom":  # samples of the packaged network, here of the one just trained
-        monkeypatch.setattr(pictures, "network_file", lambda: out / "work" / "score" / "score.safetensors")
-        assert {path.stem for path in pictures.live_samples(material, tmp_path / "figures", 0)} == {"samples"}
+        monkeypatch.setattr(image_figures, "network_file", lambda: out / "work" / "score" / "score.safetensors")
+        assert {path.stem for path in image_figures.live_samples(material, tmp_path / "figures", 0)} == {"samples"}
 
 
 def test_scans_are_found_as_folders_of_a_zip_or_as_an_array_and_stay_whole(tmp_path):

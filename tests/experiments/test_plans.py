@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pixelbounds.experiments.plan import EXPERIMENTS, load_plan, toy
+from pixelbounds.experiments.experiment import EXPERIMENTS, load_plan, toy
 from pixelbounds.experiments.rows import all_rows
-from pixelbounds.experiments.tables import published
+from pixelbounds.experiments.summaries import published
 
 PAPER = Path("/work/shared/paper/krcps.tex")
 

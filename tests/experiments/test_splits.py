@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pixelbounds.experiments.plan import load_plan
+from pixelbounds.experiments.experiment import load_plan
 
 pytest.importorskip("torch")
 

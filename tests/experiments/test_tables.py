@@ -8,12 +8,12 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from pixelbounds.cli import app
-from pixelbounds.experiments.charts import draw_charts, losses
-from pixelbounds.experiments.page import write_page
-from pixelbounds.experiments.pictures import draw_pictures
-from pixelbounds.experiments.plan import load_plan
+from pixelbounds.experiments.experiment import load_plan
+from pixelbounds.experiments.image_figures import draw_pictures
+from pixelbounds.experiments.result_figures import draw_charts, losses
 from pixelbounds.experiments.results import load_results, run
-from pixelbounds.experiments.tables import (
+from pixelbounds.experiments.results_page import write_page
+from pixelbounds.experiments.summaries import (
     difference_markdown,
     differences,
     gain_markdown,

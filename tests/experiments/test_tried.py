@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pixelbounds.experiments.plan import load_plan, toy
+from pixelbounds.experiments.experiment import load_plan, toy
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from types import FrameType
 
 import typer
 
-from ..version import VERSION
-from . import calibrating, demo, evaluating, federating, networks, plan, reproducing
-from .contract import INTERRUPTED
+from ..storage.version import VERSION
+from . import calibrate, demo, evaluate, federated, plan, reproduce, train
+from .command import INTERRUPTED
 
 _EXITS = (
     "Exit codes: 0 done, 1 no guarantee can be given, 2 wrong usage or input, 3 this machine cannot do it, 4 a fault "
@@ -36,7 +36,7 @@ def top(version: bool = typer.Option(False, "--version", help="Print the version
         raise typer.Exit
 
 
-for room in (demo, plan, calibrating, evaluating, federating, networks, reproducing):
+for room in (demo, plan, calibrate, evaluate, federated, train, reproduce):
     room.register(app)
 
 

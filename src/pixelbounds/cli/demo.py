@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from .contract import Outcome, command, numbers, progress, sentence, tell
+from .command import Outcome, command, numbers, progress, sentence, tell
 
 if TYPE_CHECKING:
-    from ..demo import Demo
+    from ..demo.showcase import Demo
 
 
 def register(app: typer.Typer) -> None:
@@ -30,7 +30,7 @@ def demo(
 
     Example: pixelbounds demo --new 8 --out out/demo
     """
-    from ..demo import run
+    from ..demo.showcase import run
 
     with progress("sampling") as advance:
         found = run(out, new=new, seed=seed, step=lambda what: tell(f"· {what}"), progress=advance)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from ..bounding import Resources
-    from ..opening import Reading
+    from ..formats.stores import Reading
+    from ..workflows.calibrate import Resources
 
 READ, METHOD, LARGE = "How files are read", "Method", "Large data"
 _BANDS = (
@@ -82,14 +82,14 @@ ABDOMEN = 400.0, 40.0
 
 def reading_of(*, window: tuple[float, float], raw: bool, **said: Any) -> Reading:
     """How files are read, as the options say."""
-    from ..opening import Reading
+    from ..formats.stores import Reading
 
     return Reading(window=None if raw else window, **said)
 
 
 def resources_of(scheduler: str | None, memory: str | None, scratch: Path | None) -> Resources:
     """Where the work is done, as the options say."""
-    from ..bounding import Resources
+    from ..workflows.calibrate import Resources
 
     return Resources(scheduler=scheduler, memory=memory, scratch=scratch)
 

@@ -10,10 +10,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from .contract import NO_GUARANTEE, OK, Outcome, command, sentence
+from .command import NO_GUARANTEE, OK, Outcome, command, sentence
 
 if TYPE_CHECKING:
-    from ..planning import BoundPlan, Plan
+    from ..calibration.needs import BoundPlan, Plan
 
 
 def register(app: typer.Typer) -> None:
@@ -37,9 +37,9 @@ def plan(
 
     Example: pixelbounds plan --risk-level 0.05 --failure-prob 0.1 --images 300
     """
-    from ..arrays import check_choice
-    from ..planning import IMAGES
-    from ..planning import plan as planned
+    from ..calibration.needs import IMAGES
+    from ..calibration.needs import plan as planned
+    from ..images import check_choice
 
     found = planned(
         risk_level, failure_prob, method=method, images=images or IMAGES, miscoverage=miscoverage, spread=spread

@@ -6,7 +6,7 @@ nothing else (tqdm where it is installed), so that both also run alone on a GPU 
 
 from .network import NCSNpp, NetworkConfig, configuration, from_diffusers
 from .noise import gaussian
-from .sampling import SAMPLERS, Draws, Reduction, automatic_batch, denoise, sample
+from .posterior import SAMPLERS, Draws, Reduction, automatic_batch, denoise, sample
 from .sde import VESDE
 
 __all__ = [

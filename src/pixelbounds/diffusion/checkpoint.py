@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from ..files import replace_file
+from ..storage.files import replace_file
 from .network import NCSNpp, NetworkConfig
 from .regression import QuantileNetwork
 from .sde import VESDE

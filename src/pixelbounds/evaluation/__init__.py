@@ -1,25 +1,13 @@
-"""What intervals are worth on held-out images: `evaluate`, the room below, puts these parts together.
+"""What intervals are worth on held-out images.
 
-results.py      what a user keeps: Evaluation, its strata, the coverage of fresh samples
+held_out.py     `evaluate`: held-out truth and intervals -> Evaluation
+evaluation.py   what a user keeps: Evaluation, its strata, the coverage of fresh samples
 strata.py       two passes over blocks of images: what cuts the strata, then sums per image and stratum
 bootstrap.py    ratios of sums over units, with confidence intervals
 """
 
-from .bootstrap import ratios
-from .results import Evaluation, SampleCoverage, Strata
-from .strata import Cuts, Rows, cuts_of, edge_strength, median_length, merge, survey, tally
+from .evaluation import Evaluation, SampleCoverage, Strata
+from .held_out import evaluate
+from .strata import edge_strength
 
-__all__ = [
-    "Cuts",
-    "Evaluation",
-    "Rows",
-    "SampleCoverage",
-    "Strata",
-    "cuts_of",
-    "edge_strength",
-    "median_length",
-    "merge",
-    "ratios",
-    "survey",
-    "tally",
-]
+__all__ = ["Evaluation", "SampleCoverage", "Strata", "edge_strength", "evaluate"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arrays import Array
+from ..images import Array
 
 _DRAWN = 2**22  # units drawn at a time
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import Array, check_values, spatial_axes
+from ..images import Array, check_values, spatial_axes
 from ..kernels import count_above
 
 LENGTH_CUTS = (0.2, 0.4, 0.6, 0.8)  # quantiles of the interval length between strata

@@ -4,9 +4,10 @@
 store of bands of a store of samples. Both give the same bits as arrays in memory do, however the work is cut.
 """
 
-from .blocks import BAD, DONE, MARKS, Blocks, digest_of, growing
-from .chunks import BadChunk, first_missing, guarded
-from .making import (
+from ..storage.chunks import BadChunk, first_missing, guarded
+from ..storage.growth import BAD, DONE, MARKS, Blocks, digest_of, growing
+from ..storage.plain import rows_at
+from .blocks import (
     Maker,
     band_at,
     bands_to,
@@ -21,8 +22,7 @@ from .making import (
     watched,
     where,
 )
-from .plain import rows_at
-from .running import Execution, current, parse_memory, running
+from .runner import Execution, current, parse_memory, running
 
 __all__ = [
     "BAD",

@@ -16,7 +16,7 @@ reproduce.py  all of it, from a name to tables and figures
 Tables and figures are made from the JSON alone, figures that show images from the material too.
 """
 
+from .experiment import EXPERIMENTS, Plan, load_plan
 from .material import Material, load_material
-from .plan import EXPERIMENTS, Plan, load_plan
 
 __all__ = ["EXPERIMENTS", "Material", "Plan", "load_material", "load_plan"]

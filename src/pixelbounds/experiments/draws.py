@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array
-from ..calibrate import frontier, groups_for
-from ..confidence import greatest_loss, least_images
-from ..families import family_named
-from ..groups import fit_band_groups, fit_learned_groups
-from ..pairs import Pairs
-from ..split import fitting_units, unit_numbers
-from .fitting import (
+from ..calibration.confidence import greatest_loss, least_images
+from ..calibration.families import family_named
+from ..calibration.front_door import frontier, groups_for
+from ..calibration.groups import fit_band_groups, fit_learned_groups
+from ..calibration.pairs import Pairs
+from ..calibration.split import fitting_units, unit_numbers
+from ..images import Array
+from .experiment import Plan
+from .fits import (
     Fitted,
     Method,
     Outcome,
@@ -36,7 +37,6 @@ from .fitting import (
     split,
 )
 from .material import Material
-from .plan import Plan
 from .rows import ALL_BOUNDS, BOUNDS
 
 Record = dict[str, Any]

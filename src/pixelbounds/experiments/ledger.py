@@ -21,11 +21,11 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from ..files import replace_file
-from ..version import VERSION
+from ..storage.files import replace_file
+from ..storage.version import VERSION
 from .draws import Record, compute, schedule
+from .experiment import Plan
 from .material import Material, load_material
-from .plan import Plan
 
 _MEMORY = 2**32  # bytes of arrays that all worker processes may hold together
 Key = tuple[int, str]  # draw, group

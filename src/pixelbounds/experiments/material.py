@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, Band, check_values
 from ..bands import FLOOR, NARROW, conffusion, quantile_regression
+from ..images import Array, Band, check_values
 
 IMAGES = (
     "truth", "observation", "lower", "upper", "naive_lower", "naive_upper", "mean", "deviation", "fresh", "qr_lower",
@@ -136,7 +136,7 @@ def load_material(source: str | Path | Mapping[str, Any]) -> Material:
     if isinstance(source, Mapping):
         return _checked(dict(source), {}, "material")
     if source == PACKAGED:
-        from ..data.packaged import material
+        from ..demo.packaged import material
 
         return replace(_checked(dict(material()), {}, PACKAGED), source=PACKAGED)
     path = Path(source)

@@ -15,16 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, outward
-from ..data import Images, abdomen, celeba, open_images
-from ..data.packaged import NOISE_SEED
-from ..data.phantom import phantoms
+from ..demo.packaged import NOISE_SEED
+from ..demo.phantom import phantoms
 from ..diffusion.splits import split_images
-from ..files import replace_file
-from ..jobs import SampleOptions, sample_to, train_from
-from ..settings import Configuration
+from ..formats import Images, open_images
+from ..images import Array, outward
+from ..storage.files import replace_file
+from ..workflows import SampleOptions, sample_to, train_from
+from ..workflows.settings import Configuration
+from .abdomen import abdomen
+from .celeba import celeba
+from .experiment import Plan
 from .ledger import Tell
-from .plan import Plan
 
 _ROWS = 256  # images copied at a time
 _SHOWN = 4  # images, and samples of each, that are kept for a figure

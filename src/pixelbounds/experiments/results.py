@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..files import replace_file
+from ..storage.files import replace_file
+from .experiment import Plan
 from .ledger import Count, Ledger, Tell, cores
 from .material import BANDS, Material
-from .plan import Plan
 from .rows import BAND_NAMES
 
 FORMAT = 2

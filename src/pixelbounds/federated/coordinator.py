@@ -15,19 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, Band, check_choice, check_count, check_open_unit
-from ..calibrate import calibrate_archive, frontier, rcps
-from ..calibration import Calibration
-from ..choice import frontier_of
-from ..confidence import BOUNDS, bound_named
-from ..families import Family, family_named
-from ..groups import Grouping
-from ..pairs import ROWS, Archive, Statistic
-from ..paths import Path
-from ..split import fitting_units, least_units, split_units
+from ..calibration.choice import frontier_of
+from ..calibration.confidence import BOUNDS, bound_named
+from ..calibration.families import Family, family_named
+from ..calibration.front_door import calibrate_archive, frontier, rcps
+from ..calibration.groups import Grouping
+from ..calibration.pairs import ROWS, Archive, Statistic
+from ..calibration.paths import Path
+from ..calibration.result import Calibration
+from ..calibration.split import fitting_units, least_units, split_units
+from ..images import Array, Band, check_choice, check_count, check_open_unit
+from .archive import Question, Sites, Tables, Unanswered, units_at
 from .messages import Message, decode, encode, expect
 from .site import STATISTICS, check_groups
-from .sites import Question, Sites, Tables, Unanswered, units_at
 
 
 @dataclass(frozen=True, eq=False)

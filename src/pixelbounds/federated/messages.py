@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array
-from ..files import replace_file
-from ..groups import Grouping, load_grouping
-from ..paths import Path
-from ..sealed import seal, unseal
-from ..version import VERSION
+from ..calibration.groups import Grouping, load_grouping
+from ..calibration.paths import Path
+from ..images import Array
+from ..storage.files import replace_file
+from ..storage.sealed import seal, unseal
+from ..storage.version import VERSION
 
 FORMAT = 1
 KINDS = {

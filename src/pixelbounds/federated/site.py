@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array
-from ..calibrate import pairs_of
-from ..certify import arriving, misses
-from ..groups import Grouping
-from ..groups.features import cells, extent, occupied
-from ..pairs import ROWS, Pairs, Statistic, fingerprints
-from ..paths import farthest, longest, spend
-from ..split import unit_numbers
+from ..calibration.certify import arriving, misses
+from ..calibration.front_door import pairs_of
+from ..calibration.groups import Grouping
+from ..calibration.groups.band_bins import cells, extent, occupied
+from ..calibration.pairs import ROWS, Pairs, Statistic, fingerprints
+from ..calibration.paths import farthest, longest, spend
+from ..calibration.split import unit_numbers
+from ..images import Array
 from .messages import Message, decode, expect
 
 STATISTICS = {

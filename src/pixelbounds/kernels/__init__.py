@@ -12,7 +12,9 @@ solving.py     the convex program, group by group; lower hulls
 betting.py     the wealth of a bettor against "the mean is at least this level"
 """
 
-from .arriving import (
+from .bins import band_cells, band_labels
+from .convex import lower_hull, minimise_groups, surrogate
+from .knots import (
     FIXED_POINT,
     LOWER,
     UPPER,
@@ -24,11 +26,9 @@ from .arriving import (
     count_arrivals,
     index_knots,
 )
-from .betting import betting_wealth
-from .features import band_cells, band_labels
-from .solving import lower_hull, minimise_groups, surrogate
 from .threads import RUNNER, block_of, cut_rows, in_this_thread, in_threads, over_rows
 from .values import count_above, extremes, fingerprint, survey
+from .wealth import betting_wealth
 
 __all__ = [
     "FIXED_POINT",

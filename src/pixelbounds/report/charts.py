@@ -9,9 +9,9 @@ from math import ceil, floor, isfinite, log10
 import numpy as np
 from markupsafe import Markup
 
-from ..arrays import Array
-from ..calibration import Calibration
+from ..calibration.result import Calibration
 from ..evaluation import Evaluation, Strata
+from ..images import Array
 
 _WIDTH, _HEIGHT = 440, 280
 

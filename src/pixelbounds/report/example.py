@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..arrays import Array, Band, Interval, as_array, check_count, check_same_shape, check_values, to_numpy
-from ..calibration import Calibration
+from ..calibration.result import Calibration
 from ..evaluation import Evaluation
+from ..images import Array, Band, Interval, as_array, check_count, check_same_shape, check_values, to_numpy
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..calibration import Calibration
+from ..calibration.result import Calibration
 from ..evaluation import Evaluation, Strata
-from ..files import replace_file
+from ..storage.files import replace_file
 from .charts import level_text
 from .example import Example, Row
 from .pack import is_colour, widening_of, window_of

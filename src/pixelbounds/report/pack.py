@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ..arrays import Array, Limits, to_numpy
+from ..images import Array, Limits, to_numpy
 from .example import Example
 
 SAMPLES = (32, 24, 16, 12, 8)  # kept per pixel, order statistics at even ranks: the first count that fits, or none

@@ -15,10 +15,10 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from ..arrays import Limits
-from ..calibration import Calibration
+from ..calibration.result import Calibration
 from ..evaluation import Evaluation, Strata
-from ..files import replace_file
+from ..images import Limits
+from ..storage.files import replace_file
 from .charts import group_chart, level_text, path_chart, percent, unit_chart, whisker
 from .example import Example, Row
 from .pack import colours, gray_png, map_png, viewer_examples, widening_of, window_of

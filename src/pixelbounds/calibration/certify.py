@@ -1,0 +1,294 @@
+"""One pass over the certifying images makes a table of losses, images by path points; certifying reads the table.
+
+Walk from the wide end and stop before the first point whose bound is not below the risk level. The points are fixed
+before, so at the widest point that is too risky the bound errs with probability at most delta, and stopping beyond it
+needs that error. A bound that sees only the mean loss is monotone along the path, so there the walk may be a bisection,
+and the exact place between two knots is an order statistic of arrival times. Other bounds must really be walked.
+
+The table has a row per image, so it may be larger than memory (`tables`); it is read a few columns at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..images import Array, Interval, NoGuarantee
+from ..kernels import count_arrivals
+from .confidence import ConfidenceBound, check_losses, least_images, rejects, rejects_mean, sees_mean_only
+from .families import Family
+from .groups import Grouping
+from .losses import Loss
+from .pairs import ROWS, Archive, Block, Pairs, Statistic, fingerprints
+from .paths import Path
+from .result import widen_block
+from .spill import Table
+
+_ENTRIES = 2**20  # of the table, read at a time
+_MOST_ENDS = 2**21  # that are held in memory to find the exact place between two knots
+_STEPS = 1024  # between two knots that have more ends between them
+_CURVE = 64  # points of the path kept for the report
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """Where the risk is certified, a share `part` of the way from the knot before to `knot`, with losses (units,)."""
+
+    knot: int
+    part: float
+    losses: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What must be certified, on which images (bool (n,)), averaged over which units (n,)."""
+
+    pairs: Archive
+    certifying: Array
+    unit_of: Array
+    order: Array
+    bound: ConfidenceBound
+    risk_level: float
+    failure_prob: float
+
+    @property
+    def size(self) -> int:
+        """Number of independent units."""
+        return len(self.order)
+
+    def per_unit(self, losses: Array) -> Array:
+        """Mean over the images of each unit, units in the order of certification: (..., n) -> (..., units)."""
+        if len(self.unit_of) == self.unit_of.max() + 1:  # every image is its own unit
+            return np.take(losses, self._image_of, axis=-1)
+        units, counts = self._counts
+        rows = [np.bincount(units, x[self.certifying], len(counts)) for x in losses.reshape(-1, losses.shape[-1])]
+        means = (np.stack(rows) / counts)[:, self.order]
+        return np.ascontiguousarray(means).reshape(*losses.shape[:-1], self.size)
+
+    @cached_property
+    def sizes(self) -> Array:
+        """Pixels of each image, (n,)."""
+        return self.pairs.sizes
+
+    @cached_property
+    def _image_of(self) -> Array:
+        return np.argsort(self.unit_of)[self.order]
+
+    @cached_property
+    def _counts(self) -> tuple[Array, Array]:
+        """Unit of each certifying image, and certifying images of each unit (1 where there are none)."""
+        units = self.unit_of[self.certifying]
+        return units, np.maximum(np.bincount(units, minlength=int(self.unit_of.max()) + 1), 1)
+
+    def passes(self, losses: Array) -> bool:
+        """Whether the bound on the unit losses is below the risk level."""
+        return rejects(self.bound, losses, self.failure_prob, self.risk_level)
+
+
+def _misses(truth: Array, block: Block, family: Family, grouping: Grouping, path: Path) -> tuple[Array, ...]:
+    grouping.check(block)
+    entry, side, need = block.missed(truth, family)
+    arrival = path.arrivals(grouping.at(block, entry, side), need)
+    table = count_arrivals(entry // block.image_size, arrival, len(block), len(path))
+    return table, *fingerprints.count(truth, block, family)
+
+
+def _arriving(
+    truth: Array, block: Block, family: Family, grouping: Grouping, path: Path, knot: int
+) -> tuple[Array, ...]:
+    entry, side, need = block.missed(truth, family)
+    label = grouping.at(block, entry, side)
+    here = path.arrivals(label, need) == knot
+    label, need, image = label[here], need[here], entry[here] // block.image_size
+    low, high = path.knots[label, knot - 1], path.knots[label, knot]
+    return np.bincount(image, minlength=len(block)), ((need - low) / (high - low))[np.argsort(image, kind="stable")]
+
+
+misses = Statistic("misses", _misses, (ROWS, np.add))  # missed ends per image and path point, and fingerprints
+arriving = Statistic(
+    "arriving", _arriving, (ROWS, ROWS)
+)  # ends covered at a knot: per image, and their share of the way
+
+
+def loss_table(pairs: Archive, grouping: Grouping, path: Path) -> Array:
+    """Missed ends of every image at every path point, in memory: (n, T) int32. Rows of blocks just stack."""
+    return pairs.ask(misses, grouping=grouping, path=path)[0]
+
+
+@contextmanager
+def tabulated(pairs: Archive, grouping: Grouping, path: Path) -> Iterator[tuple[Table, Array]]:
+    """The same as a `Table`, however many images there are, and the sum of their fingerprints."""
+    prints = np.zeros(8, np.int64)
+    with Table() as table:
+        for rows, part in pairs.parts(misses, grouping=grouping, path=path):
+            table.append(rows)
+            prints += part
+        yield table, prints
+
+
+@dataclass(eq=False)
+class Losses:
+    """Losses of the units at the path points, (units,) each, read from the table a few points at a time."""
+
+    task: Task
+    table: Table
+    points: int
+
+    def __post_init__(self) -> None:
+        self._step = max(1, _ENTRIES // len(self.table))
+        self._held: tuple[int, Array] = -1, np.empty(0)
+
+    def __call__(self, point: int) -> Array:
+        """Losses at a point."""
+        at = point // self._step
+        if self._held[0] != at:
+            self._held = at, self._read(at)
+        row: Array = self._held[1][point - at * self._step]
+        return row
+
+    def means(self) -> Array:
+        """Mean loss at every point, (T,)."""
+        return np.concatenate([self._read(at).mean(axis=1) for at in range(-(-self.points // self._step))])
+
+    def _read(self, at: int) -> Array:
+        start = at * self._step
+        missed = self.table.columns(start, min(self.points, start + self._step))
+        return self.task.per_unit(missed / self.task.sizes)
+
+
+def certify_l01(task: Task, grouping: Grouping, path: Path, table: Table, *, refine: bool = True) -> Certificate:
+    """The least certified position on the path for the share of missed pixels."""
+    losses = Losses(task, table, len(path))
+    knot = _walk(task, losses, len(path))
+    at_knot = losses(knot).copy()
+    if knot == 0 or not sees_mean_only(task.bound):
+        return Certificate(knot, 1.0, at_knot)
+    before, after = table.columns(knot - 1, knot + 1)[:, task.certifying]
+    if int((before - after).sum(dtype=np.int64)) <= _MOST_ENDS:
+        return _between_knots(task, grouping, path, knot, at_knot)
+    if not refine:  # so many ends arrive together that nothing is gained
+        return Certificate(knot, 1.0, at_knot)
+    fine = path.between(knot, _STEPS)
+    with tabulated(task.pairs, grouping, fine) as (finer, _):
+        found = certify_l01(task, grouping, fine, finer, refine=False)
+    return Certificate(knot, (found.knot - 1 + found.part) / _STEPS, found.losses)
+
+
+def curve_of(task: Task, path: Path, table: Table, certified: int) -> tuple[Array, int]:
+    """Mean widening, risk and bound at some knots, the certified one among them, for the report."""
+    losses = Losses(task, table, len(path))
+    risks = losses.means()
+    wanted = np.searchsorted(-risks, -np.linspace(min(1.0, 4 * task.risk_level), 0, _CURVE))
+    kept = np.unique(np.append(np.minimum(wanted, len(path) - 1), certified))
+    bounds = [float(task.bound(losses(knot), task.failure_prob)) for knot in kept]
+    rows = np.stack([path.knots[:, kept].mean(axis=0), risks[kept], np.array(bounds)], axis=1)
+    return rows, int(np.searchsorted(kept, certified))
+
+
+def certify_loss(task: Task, grouping: Grouping, path: Path, loss: Loss) -> Certificate:
+    """The least certified knot for any loss, which is evaluated on the intervals of the knots that the walk visits."""
+    seen: dict[int, Array] = {}
+    pairs = task.pairs
+    if not isinstance(pairs, Pairs):
+        raise TypeError("a loss of your own is evaluated on the images themselves, and these are elsewhere")
+
+    def column(j: int) -> Array:
+        if j not in seen:
+            seen[j] = task.per_unit(losses_at(pairs, grouping, path.knots[:, j], loss))
+        return seen[j]
+
+    def check_falling() -> None:
+        means = [seen[j].mean() for j in sorted(seen)]
+        if (np.diff(means) > 1e-12).any():
+            raise ValueError(
+                "the loss rises where intervals widen; a risk can be controlled only for a nonincreasing loss"
+            )
+
+    column(0), column(len(path) - 1)
+    check_falling()
+    knot = _walk(task, column, len(path))
+    check_falling()
+    return Certificate(knot, 1.0, seen[knot])
+
+
+def losses_at(pairs: Pairs, grouping: Grouping, widening: Array, loss: Loss) -> Array:
+    """Loss of every image at one widening: (n,)."""
+
+    def work(truth: Array, block: Block) -> Array:
+        grouping.check(block)
+        lower, upper = widen_block(block, pairs.family, grouping, widening)
+        value = np.asarray(loss(truth, Interval(lower, upper)))
+        if value.shape != (len(truth),):
+            raise ValueError(f"the loss returned shape {value.shape} for {len(truth)} images; it must be one per image")
+        return check_losses(value, block.start)
+
+    return np.concatenate(list(pairs.over_blocks(work)))
+
+
+def _walk(task: Task, column: Callable[[int], Array], points: int) -> int:
+    """The least knot such that it and all wider ones pass."""
+    if not task.passes(column(points - 1)):
+        raise NoGuarantee(_cannot(task, column(points - 1)))
+    if sees_mean_only(task.bound):
+        low, high = -1, points - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if task.passes(column(middle)) else (middle, high)
+        return high
+    knot = points - 1
+    while knot > 0 and task.passes(column(knot - 1)):
+        knot -= 1
+    return knot
+
+
+def _cannot(task: Task, losses: Array) -> str:
+    name = getattr(task.bound, "__name__", "the bound")
+    reached = float(task.bound(losses, task.failure_prob))
+    try:
+        needed = least_images(task.risk_level, task.failure_prob, confidence=task.bound)
+        more = f"; with this bound at least {needed} are needed" if needed > task.size else ""
+    except ValueError:
+        more = ""
+    stuck = (
+        ""
+        if losses.mean() == 0
+        else f"; even the widest intervals miss {losses.mean():.4g} on average, more than any widening of the "
+        f"{task.pairs.family.name} family mends: use the additive family or wider limits"
+    )
+    return (
+        f"a risk level of {task.risk_level:g} cannot be certified: with {task.size} certifying images (units) the "
+        f"least {name} bound reached is {reached:.4g}{more}{stuck}. "
+        "More images, a higher risk level or a higher failure probability help"
+    )
+
+
+def _between_knots(task: Task, grouping: Grouping, path: Path, knot: int, at_knot: Array) -> Certificate:
+    """Exact position before a certified knot: of the ends that arrive there, leave uncovered as many as are allowed."""
+    certifying, sizes = np.flatnonzero(task.certifying), task.sizes
+    arrived, part = task.pairs.ask(arriving, certifying, grouping=grouping, path=path, knot=knot)
+    image = np.repeat(certifying, arrived)
+    if not len(part):
+        return Certificate(knot, 1.0, at_knot)
+    counts = np.bincount(task.unit_of[task.certifying], minlength=int(task.unit_of.max()) + 1)
+    weight = 1.0 / (counts[task.unit_of[image]] * sizes[image] * task.size)
+    order = np.lexsort((image, part))
+    image, part, weight = image[order], part[order], weight[order]
+    left = np.concatenate([np.cumsum(weight[::-1])[::-1][1:], [0.0]])  # mean loss of the ends after this one
+    base = float(at_knot.mean())
+
+    def passes(i: int) -> bool:
+        last = int(np.searchsorted(part, part[i], side="right")) - 1  # ties arrive together
+        return rejects_mean(task.bound, base + left[last], task.size, task.failure_prob, task.risk_level)
+
+    bad, good = -1, len(part) - 1
+    while good - bad > 1:
+        middle = (bad + good) // 2
+        bad, good = (bad, middle) if passes(middle) else (middle, good)
+    missed = part > part[good]
+    extra = np.zeros((len(task.certifying),))
+    np.add.at(extra, image[missed], 1.0 / sizes[image[missed]])
+    return Certificate(knot, min(1.0, float(part[good])), at_knot + task.per_unit(extra))

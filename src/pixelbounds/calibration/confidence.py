@@ -1,0 +1,255 @@
+"""Upper confidence bounds on a risk.
+
+A bound takes n losses in [0, 1] and a failure probability and returns a number that is at least the true mean with
+probability at least 1 - failure_prob. Each is the inverse of a test: the bound lies below a level exactly if the test
+rejects "the mean is at least that level". Certifying needs only the test (`rejects`).
+
+hoeffding, bentkus, hoeffding_bentkus    see the mean loss only, so along a path they are monotone
+empirical_bernstein, betting             see all losses: much tighter where losses vary little between images
+conformal                                controls the expectation of the risk, not its probability
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil, e, exp, inf, log, sqrt
+from typing import Any
+
+import numpy as np
+
+from ..images import Array, check_choice, check_count, check_number, check_open_unit, library_of, to_numpy
+from ..kernels import betting_wealth
+
+_ROUNDING = 1e-9  # of a sum of losses
+
+ConfidenceBound = Callable[[Array, float], float]  # losses (n,), failure_prob -> bound
+
+
+def check_losses(losses: Any, first: int = 0) -> Array:
+    """Losses of n images as float64: one axis, at least one, finite, within [0, 1]; images count from `first`."""
+    try:
+        out = to_numpy(losses) if library_of(losses) else np.asarray(losses)
+        if out.dtype.kind not in "fiubO":
+            raise TypeError(f"dtype {out.dtype}")
+        out = np.asarray(out, np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(
+            f"losses of type {type(losses).__name__} do not form an array of numbers ({error}); give one per image"
+        ) from error
+    if out.ndim != 1 or not len(out):
+        raise ValueError(f"losses have shape {out.shape}; give one loss per image, at least one image")
+    bad = ~((out >= 0) & (out <= 1))
+    if bad.any():
+        image = int(np.argmax(bad))
+        raise ValueError(
+            f"loss of image {first + image} is {out[image]}; losses must lie in [0, 1]: scale or cap the loss, "
+            "for example np.minimum(loss, 1)"
+        )
+    return out
+
+
+# ---------------------------------------------------------------- tests of "the mean is at least level"
+
+
+def _hoeffding_test(mean: float, n: int, failure_prob: float, level: float) -> bool:
+    return mean + sqrt(log(1 / failure_prob) / (2 * n)) < level
+
+
+def _bentkus_test(mean: float, n: int, failure_prob: float, level: float) -> bool:
+    successes = ceil(n * mean - _ROUNDING)  # the ceiling is essential; a sum of 7 must not become 8 by rounding
+    return e * binomial_tail(successes, n, level) < failure_prob
+
+
+def binomial_tail(k: float, n: float, p: float) -> float:
+    """P(Bin(n, p) <= k); several times faster than scipy.stats for one value."""
+    from scipy.special import bdtr
+
+    k, n, p = check_number(k, "k"), check_number(n, "n"), check_number(p, "p")
+    if not 0 <= p <= 1 or not 1 <= n <= 2**53:
+        raise ValueError(f"a binomial of n = {n} and p = {p} is unknown; n must lie in 1..2**53 and p in [0, 1]")
+    return 1.0 if k >= n else float(bdtr(k, int(n), p))
+
+
+def _kl_test(mean: float, n: int, failure_prob: float, level: float) -> bool:
+    return exp(-n * relative_entropy(min(mean, level), level)) < failure_prob
+
+
+def _hoeffding_bentkus_test(mean: float, n: int, failure_prob: float, level: float) -> bool:
+    return _kl_test(mean, n, failure_prob, level) or _bentkus_test(mean, n, failure_prob, level)
+
+
+def _conformal_test(mean: float, n: int, failure_prob: float, level: float) -> bool:
+    return (n * mean + 1) / (n + 1) < level
+
+
+def _betting_test(losses: Array, failure_prob: float, level: float) -> bool:
+    return bool(betting_wealth(losses, level, failure_prob) > -log(failure_prob))
+
+
+def relative_entropy(a: float, b: float) -> float:
+    """Divergence of a coin of bias a from one of bias b."""
+    if not (0 <= check_number(a, "a") <= 1 and 0 <= check_number(b, "b") <= 1):
+        raise ValueError(f"a coin cannot have the biases {a} and {b}; they must lie in [0, 1]")
+    if a != b and b in (0, 1):
+        return inf
+    first = a * log(a / b) if a > 0 else 0.0
+    second = (1 - a) * log((1 - a) / (1 - b)) if a < 1 else 0.0
+    return first + second
+
+
+def _invert(test: Callable[[float], bool], least: float) -> float:
+    """Least level that a test, monotone in the level, rejects; the rounding is upward."""
+    low, high = least, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if test(middle) else (middle, high)
+        if high - low < 1e-10:
+            break
+    return high
+
+
+# ---------------------------------------------------------------- the bounds
+
+
+def hoeffding(losses: Any, failure_prob: float) -> float:
+    """Mean plus the Hoeffding margin.
+
+    >>> round(hoeffding(np.zeros(100), 0.1), 4)
+    0.1073
+    """
+    losses, failure_prob = check_losses(losses), check_open_unit(failure_prob, "failure_prob")
+    return float(losses.mean() + sqrt(log(1 / failure_prob) / (2 * len(losses))))
+
+
+def bentkus(losses: Any, failure_prob: float) -> float:
+    """Inverse of Bentkus' binomial tail, e P(Bin(n, r) <= ceil(n R))."""
+    return _bound_of_mean(_bentkus_test, losses, failure_prob)
+
+
+def hoeffding_bentkus(losses: Any, failure_prob: float) -> float:
+    """The smaller of Bentkus' bound and Hoeffding's in its relative-entropy form.
+
+    >>> round(hoeffding_bentkus(np.zeros(100), 0.1), 4)
+    0.0228
+    """
+    return _bound_of_mean(_hoeffding_bentkus_test, losses, failure_prob)
+
+
+def empirical_bernstein(losses: Any, failure_prob: float) -> float:
+    """Mean plus the margin of Maurer and Pontil, which adapts to the variance of the losses."""
+    losses, failure_prob = check_losses(losses), check_open_unit(failure_prob, "failure_prob")
+    n = len(losses)
+    if n < 2:
+        return 1.0
+    term = log(2 / failure_prob)
+    return float(losses.mean() + sqrt(2 * losses.var(ddof=1) * term / n) + 7 * term / (3 * (n - 1)))
+
+
+def betting(losses: Any, failure_prob: float) -> float:
+    """Waudby-Smith and Ramdas: the level against which a cautious bettor would have multiplied his money by 1 / delta.
+
+    Bets are set from the images before, so the bound depends on their order; it is deterministic given that order.
+
+    >>> round(betting(np.full(640, 0.05), 0.1), 4)
+    0.0535
+    """
+    losses, failure_prob = check_losses(losses), check_open_unit(failure_prob, "failure_prob")
+    return _invert(lambda level: _betting_test(losses, failure_prob, level), 0.0)
+
+
+def conformal(losses: Any, failure_prob: float) -> float:
+    """Conformal risk control: (n mean + 1) / (n + 1). Controls the expected risk only; failure_prob is not used."""
+    losses = check_losses(losses)
+    check_open_unit(failure_prob, "failure_prob")
+    return float((losses.sum() + 1) / (len(losses) + 1))
+
+
+def _bound_of_mean(test: Callable[..., bool], losses: Any, failure_prob: float) -> float:
+    losses, failure_prob = check_losses(losses), check_open_unit(failure_prob, "failure_prob")
+    mean = float(losses.mean())
+    return _invert(lambda level: test(mean, len(losses), failure_prob, level), mean)
+
+
+BOUNDS: dict[str, ConfidenceBound] = {
+    bound.__name__: bound for bound in (hoeffding, bentkus, hoeffding_bentkus, empirical_bernstein, betting, conformal)
+}
+_MEAN_TESTS: dict[ConfidenceBound, Callable[[float, int, float, float], bool]] = {
+    hoeffding: _hoeffding_test,
+    bentkus: _bentkus_test,
+    hoeffding_bentkus: _hoeffding_bentkus_test,
+    conformal: _conformal_test,
+}
+
+
+def bound_named(confidence: Any) -> ConfidenceBound:
+    """The bound that a name or a function stands for."""
+    if callable(confidence):
+        return confidence
+    return BOUNDS[check_choice(confidence, BOUNDS, "confidence")]
+
+
+def sees_mean_only(bound: ConfidenceBound) -> bool:
+    """Whether the bound is a nondecreasing function of the mean loss alone."""
+    return bound in _MEAN_TESTS
+
+
+def rejects(bound: ConfidenceBound, losses: Array, failure_prob: float, level: float) -> bool:
+    """Whether the bound on these losses lies below the level."""
+    losses, level = check_losses(losses), check_open_unit(level, "level")
+    failure_prob = check_open_unit(failure_prob, "failure_prob")
+    if bound in _MEAN_TESTS:
+        return rejects_mean(bound, float(losses.mean()), len(losses), failure_prob, level)
+    if bound is betting:
+        return _betting_test(losses, failure_prob, level)
+    return bool(bound(losses, failure_prob) < level)
+
+
+def rejects_mean(bound: ConfidenceBound, mean: float, n: int, failure_prob: float, level: float) -> bool:
+    """The same from the mean loss of n images, for a bound that sees nothing else."""
+    if not sees_mean_only(bound):
+        raise ValueError(f"{bound!r} sees more than the mean loss; use rejects")
+    if not 0 <= check_number(mean, "mean") <= 1 + 1e-9:  # a mean of ones may be rounded up
+        raise ValueError(f"mean is {mean}; the mean of losses lies in [0, 1]")
+    failure_prob, level = check_open_unit(failure_prob, "failure_prob"), check_open_unit(level, "level")
+    n = check_count(n, "n", most=2**53)
+    return _MEAN_TESTS[bound](mean, n, failure_prob, level)
+
+
+def least_images(risk_level: float, failure_prob: float = 0.1, *, confidence: Any = "betting") -> int:
+    """Fewest certifying images (or units) with which a risk level can be certified at all, losses being 0.
+
+    >>> least_images(0.05, 0.1), least_images(0.05, 0.1, confidence="hoeffding")
+    (47, 461)
+    """
+    level = check_open_unit(risk_level, "risk_level")
+    failure_prob = check_open_unit(failure_prob, "failure_prob")
+    bound = bound_named(confidence)
+
+    def enough(n: int) -> bool:
+        return rejects(bound, np.zeros(n), failure_prob, level)
+
+    high = 1
+    while not enough(high):
+        high *= 2
+        if high > 2**26:
+            name = getattr(bound, "__name__", "the bound")
+            raise ValueError(f"{high} images do not certify a risk level of {level} with {name}; raise the risk level")
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def greatest_loss(images: int, risk_level: float, failure_prob: float = 0.1) -> float:
+    """The greatest loss that any bound can certify if all images lose alike; 0 where even no loss is not enough.
+
+    A share p = 1 - failure_prob ** (1 / n) of images that lose everything stays unseen in n images with probability
+    failure_prob. A bound that holds for all losses in [0, 1] must leave room for it.
+
+    >>> round(greatest_loss(448, 0.05), 4), round(greatest_loss(560, 0.1), 4)
+    (0.0451, 0.0963)
+    """
+    n, level = check_count(images, "images"), check_open_unit(risk_level, "risk_level")
+    others = check_open_unit(failure_prob, "failure_prob") ** (1 / n)  # 1 - p, above 0 whatever is asked
+    return max(0.0, 1 - (1 - level) / others)

@@ -1,0 +1,33 @@
+"""Entries to K groups: which ends of which pixels widen together.
+
+A grouping answers one question, `at(block, entry, side)`: the group of some ends of some images, from what is known
+when the truth is not: position, band, features, segmentation. It never looks at the truth of the image at hand, so a
+path over its groups is a nested family and the guarantee holds whatever the grouping. The two ends of a pixel may
+belong to different groups (`sided`): a miss is at one end only, so risks add.
+
+positions.py    one label per pixel position: quantiles of the loss, multi-Otsu, a user's partition, a segmentation
+features.py     bins of band width, level and room to the limits, in products
+learned.py      bins of a predicted quantile of the shortfall, and of the room to the limits
+"""
+
+from .band_bins import BandGroups, fit_band_groups
+from .grouping import Grouping, all_entries, load_grouping
+from .learned import LearnedGroups, fit_learned_groups
+from .positions import Partition, Segmentation, Single, by_loss, by_otsu, partition, segmentation
+
+__all__ = [
+    "BandGroups",
+    "Grouping",
+    "LearnedGroups",
+    "Partition",
+    "Segmentation",
+    "Single",
+    "all_entries",
+    "by_loss",
+    "by_otsu",
+    "fit_band_groups",
+    "fit_learned_groups",
+    "load_grouping",
+    "partition",
+    "segmentation",
+]

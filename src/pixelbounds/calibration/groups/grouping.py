@@ -1,0 +1,83 @@
+"""What every grouping is: a frozen record that labels ends and can be stored as arrays and JSON."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...images import Array
+from ...kernels import LOWER, UPPER
+from ..pairs import Archive, Block
+
+State = tuple[dict[str, Any], dict[str, Array]]  # JSON part, arrays
+
+
+class Grouping(ABC):
+    """K groups of ends."""
+
+    kind: ClassVar[str]
+    sided: ClassVar[bool] = False
+    _kinds: ClassVar[dict[str, type[Grouping]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        Grouping._kinds[cls.kind] = cls
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """Number of groups, K."""
+
+    @abstractmethod
+    def at(self, block: Block, entry: Array, side: Array) -> Array:
+        """Groups of some ends: flat index within the block (e,), end (e,) -> (e,) int32."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """What a file must hold."""
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> Grouping:
+        """The grouping that a file holds."""
+
+    def check(self, block: Block) -> None:  # noqa: B027  (most groupings fit any band)
+        """Refuse a band that the grouping cannot label."""
+
+
+def load_grouping(kind: str, meta: dict[str, Any], arrays: dict[str, Array]) -> Grouping:
+    """The grouping of a kind from its state."""
+    if kind not in Grouping._kinds:
+        raise ValueError(f"groups of kind {kind!r} are unknown to this version; it knows {', '.join(Grouping._kinds)}")
+    try:
+        return Grouping._kinds[kind].from_state(meta, arrays)
+    except (KeyError, AttributeError, IndexError) as error:
+        raise ValueError(f"groups of kind {kind!r} cannot be made of this state: {error!r} is missing") from error
+
+
+def check_fitting(pairs: Any, images: Any) -> None:
+    """Pairs, and the numbers of at least one of their images, ascending."""
+    if not isinstance(pairs, Archive):
+        raise TypeError(f"pairs is a {type(pairs).__name__}; give pixelbounds.pairs.Pairs of truth and band")
+    numbers = np.asarray(images)
+    if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iu":
+        raise ValueError(f"images is {images!r}; give the numbers of the fitting images, at least one")
+    if numbers.min() < 0 or numbers.max() >= len(pairs) or (np.diff(numbers) <= 0).any():
+        raise ValueError(f"images is {images!r}; the numbers must ascend within 0..{len(pairs) - 1}")
+
+
+def all_entries(block: Block) -> tuple[Array, Array]:
+    """Every end of a block: all lower ends, then all upper ends; flat index (2e,), end (2e,)."""
+    if not isinstance(block, Block):
+        raise TypeError(f"block is a {type(block).__name__}; give a pixelbounds.pairs.Block")
+    size = len(block) * block.image_size
+    entry = np.arange(size)
+    side = np.repeat(np.array([LOWER, UPPER], np.uint8), size)
+    return np.concatenate([entry, entry]), side
+
+
+def consecutive(labels: Array) -> tuple[Array, Array]:
+    """Labels renumbered 0..K-1 without gaps, and the values they had."""
+    values, renumbered = np.unique(labels, return_inverse=True)
+    return renumbered.reshape(labels.shape).astype(np.int32), values

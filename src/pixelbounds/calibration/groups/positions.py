@@ -1,0 +1,198 @@
+"""Groups that follow the pixel grid: all images have one size, and a pixel keeps its group in every image.
+
+The paper sorts pixels by their mean loss on the fitting images and cuts at quantiles; multi-Otsu cuts the same map
+where its classes differ most. A partition is the user's own map, a segmentation one map per image.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...images import Array, check_choice, check_count, library_of, to_numpy
+from ..pairs import Block, Pairs
+from .grouping import Grouping, State, check_fitting, consecutive
+
+_MOST = 2**16  # groups
+_CELLS = 256  # of the histogram that multi-Otsu cuts
+NO_GRID = "but the images differ in size: use groups='band' or 'learned', or method='rcps'"
+
+
+@dataclass(frozen=True, eq=False)
+class Single(Grouping):
+    """All ends in one group: RCPS."""
+
+    kind: ClassVar[str] = "single"
+
+    @property
+    def count(self) -> int:
+        """One."""
+        return 1
+
+    def at(self, block: Block, entry: Array, side: Array) -> Array:
+        """Zero for every end."""
+        return np.zeros(len(entry), np.int32)
+
+    def state(self) -> State:
+        """Nothing."""
+        return {}, {}
+
+    @classmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> Single:
+        """The one grouping of its kind."""
+        return cls()
+
+
+@dataclass(frozen=True, eq=False)
+class Partition(Grouping):
+    """One group per pixel position: labels (*pixels) in 0..K-1."""
+
+    labels: Array
+    kind: ClassVar[str] = "partition"
+
+    @property
+    def count(self) -> int:
+        """Number of groups."""
+        return int(self.labels.max()) + 1
+
+    def check(self, block: Block) -> None:
+        """The pixel grid is the one that the groups were made for."""
+        if block.band.pixels != self.labels.shape:
+            raise ValueError(
+                f"the band has images of shape {block.band.pixels}, but the groups were fitted on {self.labels.shape}; "
+                "use groups='band' or 'learned' for images of other sizes"
+            )
+
+    def at(self, block: Block, entry: Array, side: Array) -> Array:
+        """Group of the position."""
+        return self.labels.reshape(-1)[entry % block.image_size]
+
+    def state(self) -> State:
+        """The map of labels."""
+        return {}, {"labels": self.labels}
+
+    @classmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> Partition:
+        """From the map of labels."""
+        return cls(arrays["labels"])
+
+
+@dataclass(frozen=True, eq=False)
+class Segmentation(Grouping):
+    """One group per class of a segmentation that comes with each image; classes (K,) ascending."""
+
+    classes: Array
+    kind: ClassVar[str] = "segmentation"
+
+    @property
+    def count(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+    def check(self, block: Block) -> None:
+        """Every label is one that the fitting images had."""
+        if block.segmentation is None:
+            raise ValueError("this calibration groups pixels by a segmentation; give groups= the labels of the images")
+        if block.segmentation.shape != block.band.shape:
+            raise ValueError(
+                f"groups have shape {block.segmentation.shape} but the band has {block.band.shape}; give one label "
+                "per image and pixel"
+            )
+        unknown = np.setdiff1d(block.segmentation, self.classes)
+        if len(unknown):
+            raise ValueError(
+                f"labels {unknown[:5].tolist()} (first image {block.start}) were not among the fitting images' labels "
+                f"{self.classes.tolist()}; merge them into a known label, or fit on more images"
+            )
+
+    def at(self, block: Block, entry: Array, side: Array) -> Array:
+        """Class of the pixel in its image."""
+        if block.segmentation is None:
+            raise ValueError("the segmentation of these images is missing")
+        return np.searchsorted(self.classes, block.segmentation.reshape(-1)[entry]).astype(np.int32)
+
+    def state(self) -> State:
+        """The classes."""
+        return {}, {"classes": self.classes}
+
+    @classmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> Segmentation:
+        """From the classes."""
+        return cls(arrays["classes"])
+
+
+# ---------------------------------------------------------------- fitting
+
+
+def loss_map(pairs: Pairs, images: Array, loss: str = "l01") -> Array:
+    """Mean loss of each pixel over some images, outside the band or squared distance to its middle: (*pixels)."""
+    check_choice(loss, ("l01", "squared"), "loss of the groups")
+    check_fitting(pairs, images)
+    if not pairs.pixels:
+        raise ValueError(f"these groups are maps of pixels, {NO_GRID}")
+
+    def work(truth: Array, block: Block) -> Array:
+        if loss == "l01":
+            return ((truth < block.band.lower) | (truth > block.band.upper)).sum(axis=0)
+        middle = (np.asarray(block.band.lower, np.float64) + block.band.upper) / 2
+        return np.stack([(x - c) ** 2 for x, c in zip(truth, middle, strict=True)])
+
+    parts = list(pairs.over_blocks(work, images))
+    total = sum(parts) if loss == "l01" else np.concatenate(parts).sum(axis=0)  # per image: the order of sums is fixed
+    return np.asarray(total, np.float64) / len(images)
+
+
+def by_loss(pairs: Pairs, images: Array, k: int = 8, loss: str = "l01") -> Partition:
+    """K quantiles of the entrywise loss on the fitting images; tied quantiles merge."""
+    check_count(k, "k", most=_MOST)
+    values = loss_map(pairs, images, loss)
+    inner = np.quantile(values, np.arange(1, k) / k, method="inverted_cdf")
+    return Partition(consecutive(np.searchsorted(np.unique(inner), values, side="left"))[0])
+
+
+def by_otsu(pairs: Pairs, images: Array, k: int = 4, loss: str = "l01") -> Partition:
+    """K classes of the entrywise loss with the greatest variance between classes."""
+    check_count(k, "k", most=_CELLS)
+    values = loss_map(pairs, images, loss)
+    return Partition(consecutive(np.searchsorted(otsu_thresholds(values, k), values, side="right"))[0])
+
+
+def otsu_thresholds(values: Array, k: int, cells: int = _CELLS) -> Array:
+    """Exact multi-Otsu thresholds by dynamic programming over a histogram: (*pixels) -> at most k - 1 values."""
+    counts, edges = np.histogram(values, cells)
+    middle = (edges[:-1] + edges[1:]) / 2
+    mass = np.concatenate([[0], np.cumsum(counts)]).astype(np.float64)
+    moment = np.concatenate([[0], np.cumsum(counts * middle)])
+    weight = mass[None, :] - mass[:, None]  # cells i..j-1
+    between = np.where(weight > 0, (moment[None, :] - moment[:, None]) ** 2 / np.maximum(weight, 1), -np.inf)
+    best, cuts = between[0], []
+    for _ in range(k - 1):
+        options = best[:, None] + between
+        cuts.append(options.argmax(axis=0))
+        best = options.max(axis=0)
+    at, thresholds = cells, []
+    for cut in reversed(cuts):
+        at = int(cut[at])
+        thresholds.append(edges[at])
+    return np.unique(thresholds)
+
+
+def partition(labels: Any, pixels: tuple[int, ...]) -> Partition:
+    """A user's own map of whole numbers, one per pixel position."""
+    labels = to_numpy(labels) if library_of(labels) else np.asarray(labels)
+    if labels.shape != pixels or not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(
+            f"groups have shape {labels.shape} and dtype {labels.dtype}; give whole numbers of shape {pixels}"
+        )
+    return Partition(consecutive(labels)[0])
+
+
+def segmentation(pairs: Pairs, images: Array) -> Segmentation:
+    """The classes of the segmentation that the pairs carry, on the fitting images."""
+    check_fitting(pairs, images)
+    if pairs.segmentation is None:
+        raise ValueError("these pairs carry no segmentation; give groups= one label per image and pixel")
+    parts = pairs.over_blocks(lambda truth, block: np.unique(np.asarray(block.segmentation)), images)
+    return Segmentation(np.unique(np.concatenate(list(parts))).astype(np.int64))

@@ -1,0 +1,56 @@
+"""What an interval costs when it misses: truth, interval -> one loss per image.
+
+A loss must be entrywise nonincreasing, so that widening an interval never raises it, and lie in [0, 1] for the
+confidence bounds. `l01` is the share of pixels outside. `l_gamma` is the paper's convex upper bound of it, used to fit
+K-RCPS; it is not bounded by 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..images import Array, Interval, as_array, check_number, check_same_shape, check_values, to_numpy
+
+Loss = Callable[[Array, Interval], Array]  # truth (n, *pixels), interval -> losses (n,)
+
+
+def _parts(truth: Any, interval: Interval) -> tuple[Array, Array, Array]:
+    if not isinstance(interval, Interval):
+        raise TypeError(f"interval is a {type(interval).__name__}; give a pixelbounds.Interval(lower, upper)")
+    truth = as_array(truth, "truth")
+    check_same_shape(interval=interval.lower, truth=truth)
+    x, lower, upper = to_numpy(truth), to_numpy(interval.lower), to_numpy(interval.upper)
+    check_values("truth", np.ascontiguousarray(x), 0)
+    if np.isnan(lower).any() or np.isnan(upper).any():
+        raise ValueError("interval has ends that are NaN; mend or drop those images")
+    return x, lower, upper
+
+
+def l01(truth: Any, interval: Interval) -> Array:
+    """Share of pixels outside the interval, per image: (n, *pixels) -> (n,).
+
+    >>> l01(np.array([[0.2, 0.9]]), Interval(np.zeros((1, 2)), np.full((1, 2), 0.5)))
+    array([0.5])
+    """
+    x, lower, upper = _parts(truth, interval)
+    missed = (x < lower) | (x > upper)
+    return missed.reshape(len(missed), -1).mean(axis=1)
+
+
+def l_gamma(truth: Any, interval: Interval, gamma: float) -> Array:
+    """Convex surrogate of `l01`, 0 within the inner share gamma of the interval, 1 at its ends: (n, *pixels) -> (n,).
+
+    >>> l_gamma(np.array([[0.5, 1.0]]), Interval(np.zeros((1, 2)), np.ones((1, 2))), 0.5)
+    array([0.5])
+    """
+    if not 0 <= check_number(gamma, "gamma") < 1:
+        raise ValueError(f"gamma is {gamma}; it must lie in [0, 1)")
+    x, lower, upper = (part.astype(np.float64) for part in _parts(truth, interval))
+    q = gamma / (1 - gamma)
+    distance = np.abs(x - (lower + upper) / 2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(distance > 0, 2 * distance / (upper - lower), 0.0)
+    return np.maximum((1 + q) * ratio - q, 0).reshape(len(x), -1).mean(axis=1)

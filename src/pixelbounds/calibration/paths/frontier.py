@@ -1,0 +1,186 @@
+"""The frontier: groups widen in the order of misses removed per length.
+
+For group k let c_k(w) be the clipped length that widening w adds and m_k(w) the number of missed ends, both on the
+fitting images. Every point of the lower convex hull of (c_k, m_k) is a best trade for that group; going through the
+hull segments of all groups in order of misses removed per unit of length visits (up to one segment) the shortest
+intervals for every risk on the fitting images. Calibrating along that path is RCPS on a nested one-parameter family:
+widenings only grow with t, so intervals are nested and the risk is nonincreasing in t, and the path does not depend on
+the certifying images. The theorem of the paper uses nothing else of its line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isfinite
+
+import numpy as np
+
+from ...images import Array
+from ...kernels import FIXED_POINT, add_counts, add_lengths, index_knots, lower_hull
+from ..families import Family, additive
+from ..groups import Grouping, all_entries
+from ..pairs import Archive, Block, Statistic
+from .path import KNOTS, Path, grid_of, widening_grid
+
+# ---------------------------------------------------------------- what widening buys
+
+
+@dataclass(frozen=True, eq=False)
+class Trades:
+    """What widening buys on the fitting images: misses left and clipped length added at the edges (E,), (K, E) each."""
+
+    edges: Array
+    missed: Array
+    length: Array
+    entries: int
+
+
+def trades(pairs: Archive, images: Array, grouping: Grouping) -> Trades:
+    """Misses and clipped lengths of every group along a grid of widenings, as exact integer sums."""
+    edges = _useful_edges(pairs, images)
+    slope_unit, length_unit = _units_of_length(pairs, images, edges)
+    units = np.array([slope_unit, length_unit])
+    counts, sums = pairs.ask(spend, images, grouping=grouping, edges=edges, units=units)
+    missed = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1][:, 1:]
+    length = _lengths(sums, edges - pairs.family.start, slope_unit / length_unit) * (length_unit / FIXED_POINT)
+    return Trades(edges, missed, length, int(pairs.sizes[images].sum()))
+
+
+def _useful_edges(pairs: Archive, images: Array) -> Array:
+    """The grid of widenings as far as the fitting images need it; within limits that is all of it."""
+    grid = widening_grid(pairs, per_octave=46)
+    if grid_of(pairs)[2] == 0:
+        return grid
+    (most,) = pairs.ask(farthest, images)
+    return grid[: 2 + int(np.searchsorted(grid, most[0]))]
+
+
+def _units_of_length(pairs: Archive, images: Array, edges: Array) -> tuple[float, float]:
+    """What slopes and lengths are measured in, so that fixed-point sums neither overflow nor lose digits."""
+    span = pairs.limits[1] - pairs.limits[0]
+    if isfinite(span):
+        return (1.0 if pairs.family is additive else span), span
+    if pairs.family is additive:
+        return 1.0, 1.0
+    (found,) = pairs.ask(longest, images, edge=float(edges[-1]))
+    return max(float(found[0]), 1e-300), max(float(found[1]), 1e-300)
+
+
+def _lengths(sums: Array, widening: Array, slope_unit: float) -> Array:
+    """Lengths at the edges, (K, E): ends with room left grow by slope * widening, the others have used their room."""
+    if sums.ndim == 2:
+        return sums.astype(np.float64)
+    slopes, rooms = sums
+    full = np.cumsum(rooms, axis=1)[:, :-1]
+    growing = np.cumsum(slopes[:, ::-1], axis=1)[:, ::-1][:, 1:]
+    return full + growing * (slope_unit * widening)
+
+
+# ---------------------------------------------------------------- statistics of a block
+
+
+class Ladder:
+    """Ascending edges, and for each value of at least 0 the first edge that is at least the value."""
+
+    def __init__(self, edges: Array) -> None:
+        self.path = Path(edges[None])
+
+    def cells(self, value: Array) -> Array:
+        """(e,) -> (e,) in 0..E (E: beyond the last edge)."""
+        return self.path.arrivals(np.zeros(len(value), np.int8), value)
+
+
+def _farthest(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
+    need = block.missed(truth, family)[2]
+    return (need[np.isfinite(need)].max(initial=family.start, keepdims=True),)
+
+
+def _longest(truth: Array, block: Block, family: Family, edge: float) -> tuple[Array, ...]:
+    lower, upper = family.widen(block.band, np.float64(edge))
+    return (np.array([np.max(block.band.upper - block.band.lower), np.max(upper - lower)], np.float64),)
+
+
+def _spend(
+    truth: Array, block: Block, family: Family, grouping: Grouping, edges: Array, units: Array
+) -> tuple[Array, ...]:
+    counts = np.zeros((grouping.count, len(edges) + 1), np.int64)
+    entry, side, need = block.missed(truth, family)
+    add_counts(grouping.at(block, entry, side), Ladder(edges).cells(need), counts)
+    label = grouping.at(block, *all_entries(block))
+    return counts, _length_sums(family, block, label, edges, (units[0], units[1]), grouping.count)
+
+
+def _length_sums(family: Family, block: Block, label: Array, edges: Array, units: tuple[float, float], k: int) -> Array:
+    """Fixed-point sums from which lengths at the edges follow: (2, K, E + 1) for linear ends, else (K, E)."""
+    least, most = block.limits
+    if family.ends is not None:
+        at = family.ends(block.band)
+        sums = np.zeros((2, k, len(edges) + 1), np.int64)
+        ends = [np.ascontiguousarray(x).reshape(-1) for x in at]
+        ladder = (edges - family.start)[None]
+        add_lengths(*ends, least, most, label, ladder[0], *index_knots(ladder), *units, sums[0], sums[1])
+        return sums
+    band = block.band_for(family)
+    out = np.empty((k, len(edges)), np.int64)
+    base = [np.clip(end, least, most).reshape(-1) for end in family.widen(band, np.float64(family.start))]
+    for e, edge in enumerate(edges):
+        lower, upper = (np.clip(end, least, most).reshape(-1) for end in family.widen(band, np.float64(edge)))
+        gained = np.rint(np.concatenate([base[0] - lower, upper - base[1]]) * (FIXED_POINT / units[1]))
+        out[:, e] = np.bincount(label, gained, minlength=k).astype(np.int64)  # integers below 2**53: exact
+    return out
+
+
+farthest = Statistic("farthest", _farthest, (np.maximum,))  # greatest finite shortfall: (1,)
+longest = Statistic("longest", _longest, (np.maximum,))  # greatest width before widening and after: (2,)
+spend = Statistic("spend", _spend, (np.add, np.add))  # misses by group and shortfall, sums of lengths
+
+
+# ---------------------------------------------------------------- the traversal
+
+
+def frontier_path(found: Trades, risk_level: float, widest: float) -> Path:
+    """Widen the groups in the order of misses removed per length: the traversal of all hulls, thinned to knots.
+
+    Beyond what the fitting images needed, all groups grow by one factor, up to the `widest` widening.
+    """
+    first, steps, price = [0], [], []
+    for cost, missed in zip(found.length, found.missed, strict=True):
+        hull = lower_hull(cost, missed)
+        segment = np.diff(hull)  # each cell of a hull segment is one step, at the price of the segment
+        steps.append(np.arange(hull[0] + 1, hull[-1] + 1))
+        price.append(np.repeat(np.diff(cost[hull]) / -np.diff(missed[hull]), segment))
+        first.append(first[-1] + len(steps[-1]))
+    group = np.repeat(np.arange(len(steps)), np.diff(first))
+    edge = np.concatenate(steps)
+    if not len(edge):  # nothing was missed on the fitting images: widen all groups alike
+        alike = np.append(
+            found.edges[0], found.edges[1] * 2.0 ** np.linspace(0, np.log2(widest / found.edges[1]), KNOTS)
+        )
+        return Path(np.tile(np.minimum(alike, widest), (len(found.missed), 1)))
+    order = np.argsort(np.concatenate(price), kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    gain = found.missed[group, edge - 1] - found.missed[group, edge]
+    risk = (found.missed[:, 0].sum() - np.cumsum(gain[order])) / found.entries
+    chosen = _knots_by_risk(risk, risk_level)
+    reached = np.zeros((len(found.missed), len(chosen) + 1), np.int64)  # edge index of each group at each knot
+    for k, (a, b) in enumerate(pairwise(first)):
+        done = np.searchsorted(place[a:b], chosen, side="right")  # within a group the order is along its hull
+        reached[k, 1:] = np.concatenate([[0], edge[a:b]])[done]
+    knots, start = found.edges[reached], found.edges[0]
+    ended = knots[:, -1:] - start
+    base = np.maximum(ended, ended.mean() / 4)
+    octaves = np.log2((widest - start) / base.min())
+    factors = 2.0 ** np.linspace(0, octaves, 2 + int(24 * max(octaves, 0)))
+    tail = np.minimum(start + base * factors, widest)
+    return Path(np.maximum.accumulate(np.concatenate([knots, tail], axis=1), axis=1))
+
+
+def _knots_by_risk(risk: Array, risk_level: float) -> Array:
+    """Steps to keep as knots: dense in risk about the level, sparse elsewhere."""
+    dense = np.linspace(2.5 * risk_level, risk_level / 10, 3 * KNOTS // 4)
+    sparse = np.linspace(float(risk[0]), 0, KNOTS // 8)
+    tail = risk_level / 10 * 2.0 ** -np.linspace(0, 12, KNOTS // 8)
+    at = np.searchsorted(-risk, -np.concatenate([dense, sparse, tail]))
+    return np.unique(np.append(np.minimum(at, len(risk) - 1), len(risk) - 1))

@@ -1,0 +1,256 @@
+"""`pixelbounds federated announce | begin | answer | merge`: sites keep their images and exchange tables of counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .command import Outcome, command, images_in_words, numbers, progress, sentence
+from .options import (
+    ABDOMEN,
+    METHOD,
+    BandPath,
+    Force,
+    Key,
+    Kind,
+    Limits,
+    Memory,
+    Miscoverage,
+    Raw,
+    Scheduler,
+    Scratch,
+    Truth,
+    TruthKey,
+    Units,
+    Window,
+    reading_of,
+    resources_of,
+    size_of,
+)
+
+if TYPE_CHECKING:
+    from ..federated import Study
+    from ..formats.stores import Reading
+    from ..workflows.calibrate import Resources
+
+Site = Annotated[str, typer.Option(help="Name by which the others know this site.")]
+Sent = Annotated[Path, typer.Option(help="The file to send, .safetensors.")]
+_ASKED = {
+    "extent": "least and greatest width and level of the fitting images",
+    "cells": "histograms of width, room and level of the fitting images",
+    "occupied": "which combinations of bins occur in the fitting images",
+    "farthest": "the greatest shortfall of the fitting images",
+    "longest": "the greatest width of the fitting images",
+    "spend": "misses and lengths by group of the fitting images",
+    "misses": "misses of each certifying image along the path",
+    "arriving": "where between two points of the path pixels are covered",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group of commands."""
+    group = typer.Typer(no_args_is_help=True, help="Calibrate across sites that keep their images.")
+    for function in (announce, begin, answer, merge):
+        command(group)(function)
+    app.add_typer(group, name="federated")
+
+
+# ---------------------------------------------------------------- a site
+
+
+def announce(
+    truth: Truth,
+    bands: BandPath,
+    site: Site,
+    out: Sent,
+    bands_out: Annotated[
+        Path | None, typer.Option(help="A .zarr for the bands of samples, to be given in later rounds.")
+    ] = None,
+    force: Force = False,
+    miscoverage: Miscoverage = None,
+    units: Units = None,
+    kind: Kind = None,
+    key: Key = None,
+    truth_key: TruthKey = None,
+    window: Window = ABDOMEN,
+    raw: Raw = False,
+    limits: Limits = None,
+    scheduler: Scheduler = None,
+    memory: Memory = None,
+    scratch: Scratch = None,
+) -> Outcome:
+    """Say how many images this site has; every value is read and checked, none is told.
+
+    Example: pixelbounds federated announce truth.npy bands.zarr --site north --out north-0.safetensors
+    """
+    from ..federated import announce as tell
+    from ..formats.outputs import check_target
+
+    target = check_target(out, (".safetensors",), replace=force)
+    reading = reading_of(
+        key=key, truth_key=truth_key, kind=kind, miscoverage=miscoverage, window=window, raw=raw, limits=limits,
+        units=units,
+    )  # fmt: skip
+    with _images(truth, bands, reading, resources_of(scheduler, memory, scratch), bands_out) as (given, known):
+        message = tell(*given, site=site, **known)
+    message.save(target)
+    said = message.text
+    facts = {"site": site, "images": said["images"], "units": said["units"], "file": str(out)}
+    rows = {"images": str(said["images"]), "units": str(said["units"] or "every image is its own")}
+    if bands_out is not None:
+        rows["bands"] = f"{bands_out}; give them to `federated answer`"
+    text = f"Site {site} has {images_in_words(said['images'])}; send {out} to the coordinator."
+    return Outcome(facts, (sentence(text), numbers({**rows, "written": f"{out} ({size_of(out)})"})))
+
+
+def answer(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="What the coordinator sent.")],
+    truth: Truth,
+    bands: BandPath,
+    site: Site,
+    out: Sent,
+    force: Force = False,
+    units: Units = None,
+    kind: Kind = None,
+    truth_key: TruthKey = None,
+    window: Window = ABDOMEN,
+    raw: Raw = False,
+    scheduler: Scheduler = None,
+    memory: Memory = None,
+    scratch: Scratch = None,
+) -> Outcome:
+    """Count what a plan asks for on this site's images, and write the tables.
+
+    Example: pixelbounds federated answer plan-1.safetensors truth.npy bands.zarr --site north --out north-1.safetensors
+    """
+    from ..federated import answer as tell
+    from ..federated.messages import expect
+    from ..formats.outputs import check_target
+
+    target, asked = check_target(out, (".safetensors",), replace=force), expect(plan, "plan")
+    low, high = asked.text["limits"]
+    limits = (-inf if low is None else low, inf if high is None else high)
+    reading = reading_of(truth_key=truth_key, kind=kind, window=window, raw=raw, limits=limits, units=units)
+    with _images(truth, bands, reading, resources_of(scheduler, memory, scratch)) as (given, known):
+        message = tell(asked, *given, site=site, units=known["units"])
+    message.save(target)
+    what = asked.text["statistic"]
+    tables = [{"shape": x.shape, "dtype": str(x.dtype)} for x in message.tables.values()]
+    facts = {"site": site, "round": asked.text["round"], "statistic": what, "tables": tables, "file": str(out)}
+    rows = {
+        "tells": _ASKED[what],
+        "tables": "; ".join(f"{' x '.join(map(str, x['shape']))} {x['dtype']}" for x in tables) or "none",
+        "written": f"{out} ({size_of(out)})",
+    }
+    text = f"Site {site} answers round {asked.text['round']}; send {out} to the coordinator."
+    return Outcome(facts, (sentence(text), numbers(rows)))
+
+
+@contextmanager
+def _images(
+    truth: Path, bands: Path, reading: Reading, resources: Resources, bands_out: Path | None = None
+) -> Iterator[tuple[tuple[Any, Any], dict[str, Any]]]:
+    """Truth and band as they lie in files, and units and limits; rounds read them again, so bands must be bands."""
+    from ..execution import running
+    from ..formats.inputs import check_pair, open_bands, open_truth, open_units
+    from ..formats.outputs import check_target
+    from ..workflows.calibrate import limits_of
+
+    with progress("counting") as advance, running(**vars(resources), progress=advance):
+        made = open_bands(bands, reading)
+        if made.samples is not None and bands_out is None:
+            raise ValueError(
+                f"{bands} holds samples, of which every round would make bands again; keep them once with "
+                "`federated announce --bands-out bands.zarr`, and give those"
+            )
+        if bands_out is not None and (made.samples is None or not bands_out.exists()):
+            check_target(bands_out, (".zarr",), replace=False)
+        limits = limits_of(reading, made)
+        images = open_truth(truth, reading, limits)
+        check_pair(images.pixels, made)
+        band, _ = made.whole(bands_out)
+        yield (images.pixels, band), {"units": open_units(images, reading), "limits": limits}
+
+
+# ---------------------------------------------------------------- the coordinator
+
+
+def begin(
+    announcements: Annotated[list[Path], typer.Argument(metavar="ANNOUNCEMENTS...", help="One of each site.")],
+    out: Annotated[Path, typer.Option(help="A new folder for the study: plans to send, and what sites answered.")],
+    risk_level: Annotated[float, typer.Option(help="Share of the pixels of an image that may lie outside.")],
+    failure_prob: Annotated[float, typer.Option(help="Share of calibrations that may be unlucky.")] = 0.1,
+    method: Annotated[str, typer.Option(help="frontier or rcps.", rich_help_panel=METHOD)] = "frontier",
+    confidence: Annotated[
+        str, typer.Option(help="betting, hoeffding_bentkus, bentkus, ...", rich_help_panel=METHOD)
+    ] = "betting",
+    groups: Annotated[
+        str, typer.Option(help="band, or a calibration file whose groups are used again.", rich_help_panel=METHOD)
+    ] = "band",
+    family: Annotated[
+        str | None, typer.Option(help="additive, scaled or multiplicative.", rich_help_panel=METHOD)
+    ] = None,
+    k: Annotated[int | None, typer.Option("--k", help="Bins of the band's width.", rich_help_panel=METHOD)] = None,
+    n_opt: Annotated[
+        int | None, typer.Option(help="Images (units) that fit; the rest certify.", rich_help_panel=METHOD)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the split.", rich_help_panel=METHOD)] = 0,
+) -> Outcome:
+    """Open a study of all sites and write the first plan, which every site must answer.
+
+    Example: pixelbounds federated begin north-0.safetensors south-0.safetensors --risk-level 0.1 --out study
+    """
+    from ..calibration.result import load_calibration
+    from ..federated import begin as open_study
+
+    if out.exists():
+        raise FileExistsError(f"{out} exists; give the name of a new folder")
+    study = open_study(
+        announcements, risk_level=risk_level, failure_prob=failure_prob, method=method, confidence=confidence,
+        groups=groups if groups == "band" else load_calibration(groups).grouping, family=family, k=k, n_opt=n_opt,
+        seed=seed,
+    )  # fmt: skip
+    out.mkdir()
+    return _asked(study, out)
+
+
+def merge(
+    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The folder that `federated begin` made.")],
+    answers: Annotated[list[Path], typer.Argument(metavar="ANSWERS...", help="One of each site, to the last plan.")],
+) -> Outcome:
+    """Add the answers of all sites: the next plan, or in the end the calibration file.
+
+    Example: pixelbounds federated merge study north-1.safetensors south-1.safetensors
+    """
+    from ..calibration.result import Calibration
+    from ..federated import merge as add
+
+    found = add(study / "study.safetensors", answers)
+    if not isinstance(found, Calibration):
+        return _asked(found, study)
+    target = study / "calibration.safetensors"
+    found.save(target)
+    facts = {"guarantee": found.guarantee, "risk": found.risk, "bound": found.bound, "record": vars(found.record)}
+    rows = {
+        "certified": f"{found.risk:.2%} outside, at most {found.bound:.2%} by {found.confidence}",
+        "written": f"{target} ({size_of(target)})",
+    }
+    return Outcome({**facts, "file": str(target)}, (sentence(found.guarantee), numbers(rows)))
+
+
+def _asked(study: Study, folder: Path) -> Outcome:
+    """Write the plan and then the study: a merge that is stopped between the two can be done again."""
+    plan = study.plan
+    target = folder / f"plan-{plan.text['round']}.safetensors"
+    plan.save(target)
+    study.save(folder / "study.safetensors")
+    names = [site.text["site"] for site in study.sites]
+    facts = {"round": plan.text["round"], "statistic": plan.text["statistic"], "sites": names, "file": str(target)}
+    rows = {"asks for": _ASKED[plan.text["statistic"]], "written": f"{target} ({size_of(target)})"}
+    text = f"Round {plan.text['round']}: send {target} to {', '.join(names)}."
+    return Outcome(facts, (sentence(text), numbers(rows)))

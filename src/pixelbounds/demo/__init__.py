@@ -1,0 +1,1 @@
+"""What comes with the package: phantoms, synthetic images, a trained network, and the demo that uses them."""

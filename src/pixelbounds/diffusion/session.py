@@ -1,0 +1,223 @@
+"""What surrounds a training loop: processes, the folder, signals, the log, the progress bar. No learning here."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from ..storage.files import exclusive, replace_file
+
+Progress = Callable[[dict[str, Any]], None]  # called with every line of the log
+
+_AGREE_EVERY = 10  # steps between two looks at the common clock, where there are several processes
+_HELD: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())  # folders that the callers of this hold
+
+
+# ---------------------------------------------------------------- processes
+
+
+@dataclass
+class Group:
+    """The processes of a run: this one's rank, their number, this one's device."""
+
+    rank: int
+    size: int
+    device: torch.device
+    _seconds: float | None = None
+
+    def wrap(self, network: nn.Module) -> nn.Module:
+        """The network with averaged gradients; all processes start from the weights and buffers of the first."""
+        if self.size == 1:
+            return network
+        devices = [self.device.index] if self.device.type == "cuda" else None
+        return nn.parallel.DistributedDataParallel(network, device_ids=devices)
+
+    def agree(self, step: int, seconds: float, stop: bool) -> tuple[float, bool]:
+        """One clock and one decision for all processes: seconds and stop, the latter known every few steps."""
+        if self.size == 1:
+            return seconds, stop
+        if self._seconds is None or step % _AGREE_EVERY == 0:
+            common = torch.tensor([seconds, float(stop), step, -step], dtype=torch.float64, device=self.device)
+            dist.all_reduce(common, dist.ReduceOp.MAX)
+            self._seconds, stop = float(common[0]), bool(common[1] > 0)
+            if common[2] != -common[3]:
+                raise ValueError(
+                    f"the processes stand at steps {-int(common[3])} to {int(common[2])}: they do not see the same "
+                    "folder; give all of them one on a shared file system"
+                )
+            return self._seconds, stop
+        return self._seconds, False
+
+    def wait(self) -> None:
+        """Go on when all processes are here."""
+        if self.size > 1:
+            dist.barrier()
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The average over processes."""
+        if self.size > 1:
+            values = values.clone()
+            dist.all_reduce(values)
+        return values / self.size
+
+
+def processes(device: Any = None) -> Group:
+    """Join the processes that torchrun has announced in the environment, or stay alone where it has not.
+
+    They stay joined until the program ends, so that several networks can be trained one after the other.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if size == 1:
+        return Group(0, 1, device)
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    if not dist.is_initialized():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        atexit.register(dist.destroy_process_group)
+    return Group(dist.get_rank(), dist.get_world_size(), device)
+
+
+# ---------------------------------------------------------------- the folder
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold the folder of a run against other runs, cleared of what a killed process left half written.
+
+    Inside a call for the same folder it changes nothing: who writes more than a training run does can hold both.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    folder = folder.resolve()
+    if folder in _HELD.get():
+        yield
+        return
+    with exclusive(folder):
+        for stale in folder.glob(".pixelbounds.*.part"):
+            stale.unlink(missing_ok=True)
+        outside = _HELD.set(_HELD.get() | {folder})
+        try:
+            yield
+        finally:
+            _HELD.reset(outside)
+
+
+# ---------------------------------------------------------------- signals
+
+
+@contextmanager
+def signals() -> Iterator[list[int]]:
+    """A list that receives SIGINT and SIGTERM in place of the process, so that a step can end; a second one strikes."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+
+    def receive(number: int, frame: Any) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+
+    before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# ---------------------------------------------------------------- log
+
+
+class Log:
+    """Lines of numbers about a run, appended to `log.jsonl` and passed to `progress`."""
+
+    def __init__(self, folder: Path | None, step: int, images_per_step: int, progress: Progress | None) -> None:
+        self._path = folder / "log.jsonl" if folder is not None else None
+        self._progress, self._images = progress, images_per_step
+        self._step, self._time = step, time.monotonic()
+        self.last: dict[str, Any] = {}
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._forget_after(step)
+
+    def write(self, step: int, seconds: float, **numbers: float) -> None:
+        """Add a line."""
+        now = time.monotonic()
+        speed = (step - self._step) * self._images / max(now - self._time, 1e-9)
+        self._step, self._time = step, now
+        self.last = {
+            "step": step,
+            "images": step * self._images,
+            "seconds": round(seconds, 3),
+            "images_per_second": round(speed, 1),
+            **numbers,
+        }
+        if self._path is not None:
+            with self._path.open("a") as file:
+                file.write(json.dumps(self.last) + "\n")
+        if self._progress is not None:
+            self._progress(self.last)
+
+    def _forget_after(self, step: int) -> None:
+        """Drop the lines that a resumed run will write again, and one that was cut off."""
+        assert self._path is not None
+        if self._path.exists():
+            kept = [line for line in _lines(self._path) if line["step"] <= step]
+            replace_file(self._path, "".join(json.dumps(line) + "\n" for line in kept).encode())
+            self.last = kept[-1] if kept else {}
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    for text in path.read_text().splitlines():
+        try:
+            yield json.loads(text)
+        except json.JSONDecodeError:
+            return
+
+
+def read_log(folder: str | Path) -> dict[str, np.ndarray]:
+    """The log of a run as columns, ready to plot; NaN where a line lacks a number."""
+    lines = list(_lines(Path(folder) / "log.jsonl"))
+    names = dict.fromkeys(name for line in lines for name in line)
+    return {name: np.array([line.get(name, np.nan) for line in lines]) for name in names}
+
+
+def progress_bar(*, steps: int | None = None, seconds: float | None = None, file: Any = None) -> Progress:
+    """Progress as a bar (tqdm, where it is installed) or as plain lines: loss, images per second, time."""
+    file = file or sys.stderr
+    try:
+        from tqdm import tqdm  # type: ignore[import-untyped]
+    except ImportError:
+        return lambda line: print(_summary(line), file=file, flush=True)
+    bar = tqdm(total=steps or round(seconds or 0), unit="step" if steps else "s", file=file)
+
+    def show(line: dict[str, Any]) -> None:
+        bar.n = line["step"] if steps else min(round(line["seconds"]), bar.total)
+        bar.set_postfix_str(_summary(line))
+        if bar.n >= bar.total:
+            bar.close()
+
+    return show
+
+
+def _summary(line: dict[str, Any]) -> str:
+    unseen = f", held out {line['held_out']:.4g}" if "held_out" in line else ""
+    return f"step {line['step']}, loss {line['loss']:.4g}{unseen}, {line['images_per_second']:.0f} images/s"

@@ -1,0 +1,222 @@
+"""Held-out truth and intervals to an `Evaluation`: how often, where and for whom the intervals miss, and their length.
+
+All that is reported is a ratio of sums over units (patients; images where no units are given), each unit weighing the
+same. Where images differ in size, pixels are weighed so that every image counts the same: risk and mean length are
+means over images of the image's own share and mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..images import (
+    Array,
+    Interval,
+    as_array,
+    check_count,
+    check_generator,
+    check_open_unit,
+    check_same_shape,
+    check_values,
+    library_of,
+    over_images,
+    rows_of,
+    sizes_of,
+    to_numpy,
+)
+from ..images.ragged import Ragged
+from ..kernels import block_of, over_rows
+from .bootstrap import ratios
+from .evaluation import Evaluation, SampleCoverage, Strata
+from .strata import Cuts, Rows, cuts_of, median_length, merge, survey, tally
+
+_ENTRIES = 2**23  # sample pixels read at a time
+
+
+def evaluate(
+    truth: Any,
+    interval: Interval,
+    *,
+    samples: Any = None,
+    sample_axis: int = 1,
+    groups: Any = None,
+    units: Any = None,
+    draws: int = 1000,
+    confidence_level: float = 0.95,
+    seed: Any = 0,
+) -> Evaluation:
+    """Risk and length of intervals on held-out images: truth (n, *pixels), Interval of the same shape -> Evaluation.
+
+    Images of different sizes are lists of arrays; groups and samples are for images of one size.
+
+    samples        fresh draws of the sampler, (n, m, *pixels) with m on `sample_axis`: their entrywise coverage
+    groups         whole numbers, (*pixels), (n, *pixels), or (2, n, *pixels) for lower and upper ends; in the last case
+                   shares and risks count ends, of which each pixel has two and misses one at most
+    units          unit (patient, scan) of each image, (n,); units weigh the same and the bootstrap draws them whole
+    draws, seed    of the bootstrap
+
+    >>> truth = np.random.default_rng(0).uniform(size=(100, 8, 8))
+    >>> ev = evaluate(truth, Interval(np.zeros_like(truth), np.full_like(truth, 0.9)))
+    >>> ev
+    Evaluation of 100 images: risk 0.09563, mean length 0.9
+    >>> ev.risk_interval[0] < 0.1 < ev.risk_interval[1]
+    True
+    """
+    truth = as_array(truth, "truth")
+    if not isinstance(interval, Interval):
+        raise TypeError(
+            f"interval is a {type(interval).__name__}; give what Calibration.apply returns, or Interval(lower, upper)"
+        )
+    check_same_shape(interval=interval.lower, truth=truth)
+    level = check_open_unit(confidence_level, "confidence_level")
+    draws = check_count(draws, "draws", least=100, most=10**6)
+    rng, (n, *pixels) = check_generator(seed), tuple(truth.shape)
+    units = _units(units, n)
+    if isinstance(truth, Ragged) and not (groups is None and samples is None):
+        raise ValueError("groups and samples are for images of one size, and these differ: leave them out")
+    read_labels = _label_reader(groups, (n, *pixels))
+    read_samples, m = _sample_reader(samples, sample_axis, (n, *pixels))
+
+    def ends(start: int, stop: int) -> tuple[Array, Array]:
+        return rows_of(interval.lower, start, stop), rows_of(interval.upper, start, stop)
+
+    def read(start: int, stop: int) -> Rows:
+        return Rows(start, rows_of(truth, start, stop), *ends(start, stop), read_labels(start, stop))
+
+    cuts = cuts_of(reduce(merge, over_images(lambda a, b: survey(read(a, b)), truth)))
+    sums, endings = [], np.zeros((), np.int64)
+    for part, ending in over_images(lambda a, b: tally(read(a, b), cuts), truth):
+        sums.append(part)
+        endings = endings + ending
+    block = block_of(prod(pixels) * m, n)
+    held = over_rows(lambda a, b: count_inside(a, *ends(a, b), read_samples, m), n, block=block) if m else ()
+    rows, sizes = np.concatenate(sums), sizes_of(truth)
+    sums.clear()  # of many images it takes its share of memory
+    if (sizes != sizes[0]).any():
+        rows *= (sizes.mean() / sizes)[:, None, None]  # images weigh the same
+    return summarise(
+        rows, cuts, np.concatenate(list(held)) if m else None, units,
+        lambda top, bottom: ratios(top, bottom, draws, level, rng),
+        median_length=median_length(cuts, endings), confidence_level=level, pixels=tuple(pixels),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- what is given
+
+
+def _units(units: Any, n: int) -> tuple[Array, Array]:
+    """Names of the units in order of appearance, and the unit of each image, (n,)."""
+    labels = np.arange(n) if units is None else to_numpy(units) if library_of(units) else np.asarray(units)
+    if labels.shape != (n,):
+        raise ValueError(f"units have shape {labels.shape}; give the unit (patient, scan) of each of the {n} images")
+    names, first, unit_of = np.unique(labels.astype(str), return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return names[order], np.argsort(order)[unit_of]
+
+
+def _label_reader(groups: Any, shape: tuple[int, ...]) -> Callable[[int, int], Array | None]:
+    """Labels of images start..stop: (1, entries) for pixels, (2, entries) for ends."""
+    if groups is None:
+        return lambda start, stop: None
+    groups = groups if library_of(groups) else np.asarray(groups)
+    given = tuple(groups.shape)
+    if "int" not in str(groups.dtype) and "bool" not in str(groups.dtype):
+        raise TypeError(f"groups have dtype {groups.dtype}; labels must be whole numbers: groups.astype(int)")
+    if given not in (shape[1:], shape, (2, *shape)):
+        raise ValueError(f"groups have shape {given}; for these images give {shape[1:]}, {shape} or {(2, *shape)}")
+    if given == shape[1:]:
+        groups = np.broadcast_to(to_numpy(groups), shape)
+    if given == (2, *shape):
+        return lambda start, stop: to_numpy(groups[:, start:stop]).astype(np.int64).reshape(2, -1)
+    return lambda start, stop: to_numpy(groups[start:stop]).astype(np.int64).reshape(1, -1)
+
+
+def _sample_reader(samples: Any, axis: int, shape: tuple[int, ...]) -> tuple[Callable[..., Array], int]:
+    """Samples first..last of images start..stop, (images, samples, *pixels), and how many there are (none: 0)."""
+    if samples is None:
+        return lambda *cut: np.empty(0), 0
+    samples = as_array(samples, "samples")
+    given, axis = tuple(samples.shape), check_count(axis, "sample_axis", least=-samples.ndim)
+    axis = axis + len(given) if axis < 0 else axis
+    if axis >= len(given) or given[:axis] + given[axis + 1 :] != shape:
+        wanted = ", ".join(str(x) for x in (*shape[:axis], "m", *shape[axis:]))
+        raise ValueError(f"samples have shape {given}; with sample_axis={axis} they must have shape ({wanted})")
+
+    def read(start: int, stop: int, first: int, last: int) -> Array:
+        cut = [slice(None)] * len(given)
+        cut[0 if axis else 1], cut[axis] = slice(start, stop), slice(first, last)
+        return np.ascontiguousarray(np.moveaxis(to_numpy(samples[tuple(cut)]), axis, 1))
+
+    return read, int(given[axis])
+
+
+# ---------------------------------------------------------------- sums to what is reported
+
+
+def count_inside(start: int, lower: Array, upper: Array, read_samples: Callable[..., Array], m: int) -> Array:
+    """Pixels of each image that hold 0..m of its m samples: (n, m + 1), which stack."""
+    n, held = len(lower), np.zeros(lower.shape, np.int64)
+    step = max(1, _ENTRIES // held.size)
+    for first in range(0, m, step):
+        samples = read_samples(start, start + n, first, min(m, first + step))
+        check_values("samples", samples, start)
+        held += ((samples >= lower[:, None]) & (samples <= upper[:, None])).sum(axis=1)
+    key = held.reshape(n, -1) + np.arange(n)[:, None] * (m + 1)
+    return np.bincount(key.reshape(-1), minlength=n * (m + 1)).reshape(n, m + 1)
+
+
+def summarise(
+    sums: Array,
+    cuts: Cuts,
+    inside: Array | None,
+    units: tuple[Array, Array],
+    ratios_of: Callable[[Array, Array], tuple[Array, Array, Array]],
+    **known: Any,
+) -> Evaluation:
+    """The evaluation that the sums of all images amount to, given names and numbers of the units."""
+    names, unit_of = units
+    count, missed, length = np.moveaxis(_per_unit(sums, unit_of), -1, 0)
+    top, bottom = [missed, length[:, :1]], [count, count[:, :1]]
+    if inside is not None:
+        top.append(_per_unit(inside @ np.arange(inside.shape[1]), unit_of)[:, None])
+        bottom.append(count[:, :1] * (inside.shape[1] - 1))
+    value, low, high = ratios_of(np.hstack(top), np.hstack(bottom))
+    mean_length = length.sum(axis=0) / count.sum(axis=0)
+
+    def ends(column: int) -> tuple[float, float]:
+        return float(low[column]), float(high[column])
+
+    def strata(of: str, first: int, label: Array, edges: Array | None = None) -> Strata:
+        at = slice(first, first + len(label))
+        share = count[:, at].sum(axis=0) / count[:, at].sum()
+        return Strata(of, label, edges, share, value[at], low[at], high[at], mean_length[at])
+
+    a, b = (len(edges) - 1 for edges in cuts.edges)
+    c, sampled = sums.shape[1], None  # after the columns of risks come length and samples
+    if inside is not None:
+        held = _per_unit(inside, unit_of).sum(axis=0)
+        sampled = SampleCoverage(float(value[c + 1]), ends(c + 1), held / held.sum())
+    return Evaluation(
+        risk=float(value[0]), risk_interval=ends(0), mean_length=float(value[c]), mean_length_interval=ends(c),
+        by_image=sums[:, 0, 1] / sums[:, 0, 0], length_by_image=sums[:, 0, 2] / sums[:, 0, 0],
+        by_unit=missed[:, 0] / count[:, 0], units=names, unit_of=unit_of,
+        size_stratified=strata("interval length", 1, np.arange(a), cuts.edges[0]),
+        by_edge=strata("edge strength of truth", 1 + a, np.arange(b), cuts.edges[1]),
+        by_group=strata("group", 1 + a + b, cuts.labels) if len(cuts.labels) else None,
+        coverage=sampled, **known,
+    )  # fmt: skip
+
+
+def _per_unit(x: Array, unit_of: Array) -> Array:
+    """Mean over the images of each unit: (n, ...) -> (units, ...)."""
+    if np.array_equal(unit_of, np.arange(len(x))):  # every image is its own
+        return np.asarray(x, np.float64)
+    size = np.bincount(unit_of)
+    out = np.zeros((len(size), *x.shape[1:]))
+    np.add.at(out, unit_of, x)
+    return out / size.reshape(-1, *[1] * (x.ndim - 1))

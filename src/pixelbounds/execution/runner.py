@@ -1,0 +1,268 @@
+"""Where passes over images run: threads of this process, or the workers of a Dask cluster.
+
+Every pass is a function of a range of images whose results are exact and come back in order, so where and how it is cut
+changes no bit. A pass goes where its data are: one over files is cut along their chunks and spread, one over arrays in
+memory stays in this process.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from hashlib import sha256
+from math import prod
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..calibration.spill import ROOM, Room
+from ..images import READER
+from ..images.ragged import Ragged
+from ..kernels import RUNNER, cut_rows, in_this_thread, in_threads
+from ..storage.chunks import chunk_rows, named
+from ..storage.plain import rows_at
+from ..storage.version import VERSION
+from .transport import itemsize, pack, reads, unpack
+
+T = TypeVar("T")
+Progress = Callable[[int, int], None]  # called with bytes done and their total, pass by pass
+PER_PIXEL = 128  # bytes that the work on a pixel takes beside what is read
+_PER_TASK = 2**26  # bytes that a task on a cluster reads, so that a scheduler has few tasks to keep
+_UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How passes run now; `client` is None for threads. `arrays` are those in which a damaged chunk is looked for."""
+
+    client: Any
+    threads: int
+    memory: int
+    scratch: Path | None
+    progress: Progress
+    arrays: list[Any] = field(default_factory=list)
+
+    def over_rows(self, function: Callable[[int, int], T], rows: int, block: int) -> Iterator[T]:
+        """A pass of the core: `function(start, stop)` over blocks of images, in order."""
+        files = reads(function).files
+        if not files or not rows:
+            return in_threads(function, rows, block)
+        pixels = [int(x.sizes.max() if isinstance(x, Ragged) else prod(x.shape[1:])) for x in files]  # of an image
+        row_bytes = sum(p * itemsize(x) for x, p in zip(files, pixels, strict=True))
+        cost = 2 * row_bytes + PER_PIXEL * min(pixels)
+        per_chunk = max((chunk_rows(x) for x in files if x.shape[0] == rows and x.ndim > 1), default=1)
+        most = max(1, self.memory // (2 * cost))  # two blocks at least are under way
+        step = -(-block // per_chunk) * per_chunk  # whole chunks where memory allows, so that none is read twice
+        step = step if step <= most else max(1, min(block, most), most // per_chunk * per_chunk)
+        return self.each(function, cut_rows(rows, step), step * cost, step * row_bytes)
+
+    def each(self, function: Callable[..., T], jobs: Sequence[tuple[Any, ...]], cost: int, size: int) -> Iterator[T]:
+        """`function(*job)` for every job, in order; each needs `cost` bytes of memory and reads `size` bytes."""
+        if cost > self.memory:
+            raise ValueError(
+                f"the least piece of work takes about {in_words(cost)}, more than the memory allowed, "
+                f"{in_words(self.memory)}; allow more with --memory"
+            )
+        found = self._threaded(function, jobs, cost) if self.client is None else self._spread(function, jobs, size)
+        self.progress(0, max(1, len(jobs) * size))
+        for done, result in enumerate(found, 1):
+            yield result
+            self.progress(done * size, max(1, len(jobs) * size))
+
+    def _threaded(self, function: Callable[..., T], jobs: Sequence[tuple[Any, ...]], cost: int) -> Iterator[T]:
+        """One thread more than there are cores: while some compute, one reads or writes."""
+        workers = max(1, min(self.threads + 1 if self.threads > 1 else 1, self.memory // max(1, cost), len(jobs)))
+        waiting: deque[Any] = deque()
+        with ThreadPoolExecutor(workers) as pool:
+            try:
+                for job in jobs:
+                    if len(waiting) > workers:
+                        yield waiting.popleft().result()
+                    waiting.append(pool.submit(_alone, function, job))
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+    def _spread(self, function: Callable[..., T], jobs: Sequence[tuple[Any, ...]], size: int) -> Iterator[T]:
+        """On the cluster; tasks are sent a few ahead, and one whose worker dies runs again elsewhere."""
+        from distributed import KilledWorker
+
+        packed = pack(function)
+        work = self.client.submit(_itself, packed, key=f"pixelbounds-{sha256(packed).hexdigest()}")
+        threads = sum(self.client.nthreads().values())
+        per_task = max(1, min(_PER_TASK // max(1, size), len(jobs) // max(1, 4 * threads)))
+        tasks = [jobs[i : i + per_task] for i in range(0, len(jobs), per_task)]
+        waiting: deque[Any] = deque()
+        ahead = max(32, 4 * threads)
+        try:
+            for task in tasks:
+                if len(waiting) > ahead:
+                    yield from waiting.popleft().result()
+                waiting.append(self.client.submit(_task, work, task, pure=False))
+            while waiting:
+                yield from waiting.popleft().result()
+        except KilledWorker as error:
+            raise RuntimeError(
+                f"several workers died on the same task ({error.args[0]}); most likely memory: give workers more"
+            ) from error
+        finally:
+            with suppress(Exception):  # the cluster may be gone
+                self.client.cancel([*waiting, work])
+
+    @contextmanager
+    def folder(self) -> Iterator[Path]:
+        """A temporary folder that workers see, too."""
+        where = self.scratch or (Path.cwd() if self.client is not None else None)
+        with tempfile.TemporaryDirectory(prefix=".pixelbounds." if where else "pixelbounds.", dir=where) as folder:
+            yield Path(folder).resolve()
+
+
+def _alone(function: Callable[..., T], job: tuple[Any, ...]) -> T:
+    """Run a job in this thread only."""
+    RUNNER.set(in_this_thread)
+    READER.set(rows_at)
+    return function(*job)
+
+
+def _itself(packed: bytes) -> bytes:
+    """A task that holds the packed function: a worker that dies does not take it along."""
+    return packed
+
+
+def _task(packed: bytes, jobs: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Some jobs on a worker."""
+    import dask
+
+    function = unpack(packed)
+    with dask.config.set(scheduler="synchronous"):
+        return [_alone(function, job) for job in jobs]
+
+
+# ---------------------------------------------------------------- the front door
+
+_CURRENT: ContextVar[Execution | None] = ContextVar("_CURRENT", default=None)
+
+
+@contextmanager
+def running(
+    scheduler: Any = None,
+    *,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    scratch: str | os.PathLike[str] | None = None,
+    progress: Progress = lambda done, total: None,
+) -> Iterator[Execution]:
+    """Run all passes over images within the block in threads, or on a cluster.
+
+    scheduler      a `distributed.Client`, or the address of a scheduler; None: threads of this process
+    memory         bytes, or a size such as "4G", that blocks under way may take together, a quarter of the machine's
+                   unless told; on a cluster what one task may take, half of a worker's limit per thread unless told
+    threads        of this process; as many as there are cores unless told
+    scratch        folder for temporary stores, which all workers must see; by default the system's, or with a
+                   scheduler the current folder
+
+    >>> with running(memory="1G") as execution:
+    ...     execution.memory
+    1073741824
+    """
+    client, own = _client(scheduler)
+    execution = Execution(
+        client, _cores() if threads is None else threads, parse_memory(memory or _share(client)),
+        None if scratch is None else Path(scratch).absolute(), progress,
+    )  # fmt: skip
+    room = Room(execution.memory // 4, execution.scratch)
+    tokens = RUNNER.set(execution.over_rows), _CURRENT.set(execution), ROOM.set(room), READER.set(rows_at)
+    try:
+        yield execution
+    except Exception as error:
+        told = named(error, execution.arrays)
+        if told is error:
+            raise
+        raise told from error
+    finally:
+        RUNNER.reset(tokens[0])
+        _CURRENT.reset(tokens[1])
+        ROOM.reset(tokens[2])
+        READER.reset(tokens[3])
+        if own:
+            client.close()
+
+
+def current() -> Execution:
+    """How passes run now."""
+    found = _CURRENT.get()
+    return found or Execution(None, _cores(), parse_memory(None), None, lambda done, total: None)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def parse_memory(size: int | str | None) -> int:
+    """Bytes of a size in words; None: a quarter of the machine's memory.
+
+    >>> parse_memory("512M"), parse_memory("1.5 GiB")
+    (536870912, 1610612736)
+    """
+    if size is None:
+        known = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ())
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 if known else 2**31
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", str(size).upper())
+    if not found or not float(found[1]):
+        raise ValueError(f"memory is {size!r}; give a size such as 512M or 4G")
+    return int(float(found[1]) * 1024 ** _UNITS[found[2]])
+
+
+def in_words(size: float) -> str:
+    """Bytes in words."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+def _client(scheduler: Any) -> tuple[Any, bool]:
+    """The client of a cluster whose workers have this version, and whether it is ours to close."""
+    if scheduler is None:
+        return None, False
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ImportError("a cluster needs distributed; pip install 'pixelbounds[cluster]'") from error
+    own = isinstance(scheduler, str)
+    if not own and not isinstance(scheduler, Client):
+        raise TypeError(f"scheduler is {scheduler!r}; give a distributed.Client or an address such as tcp://host:8786")
+    try:
+        client = Client(scheduler, timeout="20s", set_as_default=False) if own else scheduler
+    except (OSError, ValueError, TimeoutError) as error:
+        raise ValueError(
+            f"no scheduler answers at {scheduler!r} ({error}); give its address, tcp://host:8786"
+        ) from error
+    others = {version for version in client.run(_version).values() if version != VERSION}
+    if others:
+        if own:
+            client.close()
+        raise ValueError(
+            f"workers have pixelbounds {', '.join(sorted(others))}, this is {VERSION}; install one version"
+        )
+    return client, own
+
+
+def _share(client: Any) -> int | None:
+    """Half of the least memory that a thread of a cluster has; None where that is not known."""
+    workers = [] if client is None else client.scheduler_info()["workers"].values()
+    shares = [worker["memory_limit"] // (2 * worker["nthreads"]) for worker in workers if worker["memory_limit"]]
+    return min(shares, default=None)
+
+
+def _version() -> str:
+    return VERSION

@@ -1,0 +1,257 @@
+"""One split of the calibration images: a path is fitted once, its losses are tabled once, and every bound reads them.
+
+`split` takes the images that `pixelbounds.calibrate` takes for the same seed, and the methods get the generator in the
+state in which `calibrate` hands it on: a row of the table is what a user gets from `calibrate`, only sooner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import product
+from time import perf_counter
+from typing import Any, ClassVar
+from zlib import crc32
+
+import numpy as np
+
+from ..calibration.certify import Certificate, Task, certify_l01, loss_table
+from ..calibration.choice import knot_at_risk
+from ..calibration.confidence import bound_named, rejects
+from ..calibration.front_door import krcps, rcps
+from ..calibration.groups import Grouping, by_loss
+from ..calibration.groups.grouping import State
+from ..calibration.pairs import Block, Pairs
+from ..calibration.paths import Path
+from ..calibration.result import widen_block
+from ..calibration.spill import Table
+from ..calibration.split import split_units
+from ..images import Array, outward
+
+Method = Callable[[Pairs, Array, np.random.Generator, float], tuple[Grouping, Path]]
+Cell = dict[str, Any]  # n_opt, d_opt, k
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Calibration images and units, which of them fit (bool (n,)), the certifying units in random order, the seed."""
+
+    pairs: Pairs
+    unit_of: Array
+    fitting: Array
+    order: Array
+    seed: int
+
+    @cached_property
+    def taught(self) -> Pairs:
+        """The fitting images alone; where none fit, all of them, of which a method is told to look at none."""
+        images = np.flatnonzero(self.fitting)
+        return self.pairs.take(images) if len(images) else self.pairs
+
+    def generator(self) -> np.random.Generator:
+        """As `calibrate` has it after its split."""
+        rng = np.random.default_rng(self.seed)
+        rng.permutation(int(self.unit_of.max()) + 1)
+        return rng
+
+
+@dataclass(frozen=True, eq=False)
+class Remembered(Grouping):
+    """A grouping that labels the same ends of the same images only once; several bounds ask for them again."""
+
+    inner: Grouping
+    kind: ClassVar[str] = "remembered"
+    _known: dict[tuple[int, ...], Array] = field(default_factory=dict, repr=False)
+
+    @property
+    def count(self) -> int:
+        """As the grouping itself."""
+        return self.inner.count
+
+    @property
+    def sided(self) -> bool:  # type: ignore[override]
+        """As the grouping itself."""
+        return self.inner.sided
+
+    def at(self, block: Block, entry: Array, side: Array) -> Array:
+        """Labels, looked up by the content of what they depend on."""
+        given = block.band.lower, block.band.upper, block.features, entry, side
+        key = tuple(crc32(np.ascontiguousarray(x).tobytes()) for x in given if x is not None)
+        if key not in self._known:
+            self._known[key] = self.inner.at(block, entry, side)
+        return self._known[key]
+
+    def state(self) -> State:
+        """As the grouping itself."""
+        return self.inner.state()
+
+    @classmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> Remembered:
+        """Never kept in a file."""
+        raise ValueError("a remembered grouping lives in memory only")
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Groups, path, and missed ends of every calibration image along it, (n, T); seconds that took."""
+
+    split: Split
+    grouping: Grouping
+    path: Path
+    table: Array
+    seconds: float
+
+    @property
+    def groups(self) -> str:
+        """Number and kind of the groups."""
+        inner = self.grouping.inner if isinstance(self.grouping, Remembered) else self.grouping
+        return f"{inner.count} {inner.kind}"
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Widening of each group, or None where the risk level cannot be certified; certifying units; seconds in all."""
+
+    widening: Array | None
+    certifying: int
+    seconds: float
+
+
+def split(pairs: Pairs, n_opt: int, seed: int, unit_of: Array | None = None) -> Split:
+    """Fitting and certifying images, as `calibrate` takes them."""
+    unit_of = np.arange(len(pairs)) if unit_of is None else unit_of
+    found = split_units(unit_of, n_opt, np.random.default_rng(seed))
+    return Split(pairs, unit_of, found.fitting, found.order, seed)
+
+
+def fit(parts: Split, method: Method | None, risk_level: float) -> Fitted:
+    """Fit a path and table its losses; no method is RCPS, which fits nothing."""
+    begin = perf_counter()
+    if method is None:
+        grouping, path = rcps(parts.pairs)
+    else:
+        images = np.arange(int(parts.fitting.sum()))
+        grouping, path = method(parts.taught, images, parts.generator(), risk_level)
+    if grouping.kind == "learned":  # dear to label
+        grouping = Remembered(grouping)
+    table = loss_table(parts.pairs, grouping, path)
+    return Fitted(parts, grouping, path, table, perf_counter() - begin)
+
+
+def certify(
+    fitted: Fitted, confidence: str, risk_level: float, failure_prob: float, images: int | None = None
+) -> Outcome:
+    """The least certified widening, with all certifying units or the first few of them."""
+    begin, parts = perf_counter(), fitted.split
+    order = parts.order if images is None else parts.order[:images]
+    bound, chosen = bound_named(confidence), np.isin(parts.unit_of, order)
+    task = Task(parts.pairs, chosen, parts.unit_of, order, bound, risk_level, failure_prob)
+    widening = None
+    if task.passes(task.per_unit(fitted.table[:, -1] / parts.pairs.image_size)):
+        with Table() as table:
+            table.append(fitted.table)
+            found: Certificate = certify_l01(task, fitted.grouping, fitted.path, table)
+        widening = fitted.path.at(found.knot, found.part)
+    return Outcome(widening, len(order), fitted.seconds + perf_counter() - begin)
+
+
+def cut(pairs: Pairs, grouping: Grouping, path: Path, risk_level: float) -> Array:
+    """Widenings at the first knot whose mean loss on these very images is at most the risk level."""
+    return path.knots[:, knot_at_risk(pairs, grouping, path, risk_level)]
+
+
+def measure(
+    pairs: Pairs, grouping: Grouping, widening: Array | None, fresh: Array | None = None, unit_of: Array | None = None
+) -> dict[str, float]:
+    """Mean length and risk on held-out images, and the share of fresh samples held; units weigh the same.
+
+    Where nothing was certified, the interval is all that is possible: everything between the limits.
+    """
+    least, most = pairs.limits
+    if widening is None:
+        return {"length": most - least, "risk": 0.0} | ({} if fresh is None else {"fresh": 1.0})
+
+    def work(truth: Array, block: Block) -> Array:
+        lower, upper = outward(*widen_block(block, pairs.family, grouping, widening), np.float32)
+        parts = [upper - lower, (truth < lower) | (truth > upper)]
+        if fresh is not None:
+            drawn = np.clip(fresh[block.start : block.start + len(block)], least, most)
+            parts.append((drawn >= lower) & (drawn <= upper))
+        return np.stack([x.reshape(len(block), -1).mean(axis=1, dtype=np.float64) for x in parts], axis=1)
+
+    rows = np.concatenate(list(pairs.over_blocks(work)))
+    if unit_of is not None:
+        sums = np.zeros((int(unit_of.max()) + 1, rows.shape[1]))
+        np.add.at(sums, unit_of, rows)
+        counts = np.bincount(unit_of)[:, None]
+        rows = sums[counts[:, 0] > 0] / counts[counts[:, 0] > 0]
+    return dict(zip(("length", "risk", "fresh"), map(float, rows.mean(axis=0)), strict=False))
+
+
+# ---------------------------------------------------------------- the grid of K-RCPS
+
+
+def krcps_method(cell: Cell, gammas: Sequence[float], grouping: Grouping | None = None) -> Method:
+    """K-RCPS with the K and d_opt of a cell; a grouping that was fitted already need not be fitted again."""
+    d_opt = None if cell["d_opt"] == "all" else int(cell["d_opt"])
+    groups: dict[str, Any] = {"k": cell["k"]} if grouping is None else {"groups": grouping}
+    return partial(krcps, d_opt=d_opt, gammas=gammas, **groups)
+
+
+def fit_grid(
+    pairs: Pairs, n_opts: Sequence[int], d_opts: Sequence[Any], ks: Sequence[int], gammas: Sequence[float],
+    risk_level: float, seed: int,
+) -> list[tuple[Cell, Fitted]]:  # fmt: skip
+    """Every cell of the grid; cells of one n_opt share their split, cells of one K their groups too."""
+    out = []
+    for n_opt in n_opts:
+        parts = split(pairs, n_opt, seed)
+        for k in ks:
+            begin = perf_counter()
+            grouping = by_loss(parts.taught, np.arange(n_opt), k)
+            shared = perf_counter() - begin
+            for d_opt in d_opts:
+                cell = {"n_opt": n_opt, "d_opt": d_opt, "k": k}
+                found = fit(parts, krcps_method(cell, gammas, grouping), risk_level)
+                out.append((cell, Fitted(parts, grouping, found.path, found.table, found.seconds + shared)))
+    return out
+
+
+def choose_cell(
+    parts: Split, d_opts: Sequence[Any], ks: Sequence[int], gammas: Sequence[float], confidences: Sequence[str],
+    risk_level: float, failure_prob: float,
+) -> tuple[dict[str, Cell], float]:  # fmt: skip
+    """K and d_opt chosen on the fitting images of a split alone, for each bound; seconds that took.
+
+    Every cell is fitted on one half of the fitting images. On the other half its path is followed to the point that the
+    bound would certify, had the certifying images the losses of that half, repeated to their number; the cell with the
+    shortest intervals there wins. All cells thus compare at the risk that the bound allows. No certifying image is
+    looked at, so the guarantee is that of the winner. n_opt is not chosen: looking at further images would spend them.
+    """
+    begin = perf_counter()
+    fitting = parts.taught
+    shuffled = parts.generator().permutation(len(fitting))
+    taught, other = np.sort(shuffled[::2]), fitting.take(np.sort(shuffled[1::2]))
+    best: dict[str, tuple[float, Cell]] = {}
+    for k, d_opt in product(ks, d_opts):
+        cell = {"n_opt": int(parts.fitting.sum()), "d_opt": d_opt, "k": k}
+        grouping, path = krcps_method(cell, gammas)(fitting, taught, parts.generator(), risk_level)
+        losses = loss_table(other, grouping, path) / other.image_size
+        for confidence in confidences:
+            knot = _allowed(losses, len(parts.order), confidence, risk_level, failure_prob)
+            length = measure(other, grouping, path.knots[:, knot])["length"]
+            if confidence not in best or length < best[confidence][0]:
+                best[confidence] = length, cell
+    return {confidence: cell for confidence, (_, cell) in best.items()}, perf_counter() - begin
+
+
+def _allowed(losses: Array, count: int, confidence: str, risk_level: float, failure_prob: float) -> int:
+    """The first knot that the bound would accept if the losses (n, T), repeated, were those of `count` images."""
+    bound = bound_named(confidence)
+    low, high = -1, losses.shape[1] - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        passes = rejects(bound, np.resize(losses[:, middle], count), failure_prob, risk_level)
+        low, high = (low, middle) if passes else (middle, high)
+    return high

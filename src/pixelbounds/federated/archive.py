@@ -1,0 +1,143 @@
+"""Sites in place of images: what the coordinator calibrates on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..calibration.families import Family
+from ..calibration.pairs import ROWS, Archive, Statistic
+from ..calibration.split import Split
+from ..images import Array, Limits
+from .messages import Message, encode
+
+Tables = tuple[Array, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A statistic of the "fitting", the "certifying" or "all" images, and what it is given."""
+
+    statistic: str
+    scope: str
+    given: Mapping[str, Any]
+    tables: Mapping[str, Array]
+
+    @property
+    def digest(self) -> str:
+        """By which an answer is known to belong to this question."""
+        state = hashlib.sha256(json.dumps([self.statistic, self.scope, self.given], sort_keys=True).encode())
+        for name in sorted(self.tables):
+            state.update(f"{name} {self.tables[name].shape}".encode() + self.tables[name].tobytes())
+        return state.hexdigest()
+
+
+class Unanswered(Exception):
+    """A question that sites were not asked yet."""
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(question.statistic)
+        self.question = question
+
+
+@dataclass(frozen=True, eq=False)
+class Sites(Archive):
+    """The images of all sites in order, which answer from what was collected; `scope`: "all", "fitting" once taken."""
+
+    announced: Sequence[Message]
+    split: Split
+    family: Family
+    limits: Limits
+    answers: Iterator[tuple[str, Tables]]  # digest of a question, tables, in the order in which they are asked
+    scope: str = "all"
+
+    @property
+    def sizes(self) -> Array:
+        """Pixels of each image, (n,)."""
+        every = np.concatenate([_sizes(site) for site in self.announced])
+        return every if self.scope == "all" else every[self.split.fitting]
+
+    @property
+    def pixels(self) -> tuple[int, ...]:
+        """Shape of one image; () where images differ in size."""
+        shapes = {tuple(site.text["pixels"]) for site in self.announced}
+        return shapes.pop() if len(shapes) == 1 else ()
+
+    @property
+    def source(self) -> str:
+        """How the bands were made."""
+        return str(self.announced[0].text["source"])
+
+    def take(self, images: Array) -> Sites:
+        """The fitting images."""
+        self._scope(images, self.split.fitting)
+        return replace(self, scope="fitting")
+
+    def parts(self, statistic: Statistic, images: Array | None = None, **given: Any) -> list[Tables]:
+        """What all sites answered, as one part, or the question as an exception."""
+        scope = self.scope
+        if scope == "fitting":
+            self._scope(images, np.ones(len(self), bool))
+        elif images is not None:
+            self._scope(images, ~self.split.fitting)
+            scope = "certifying"
+        question = Question(statistic.name, scope, *encode(given))
+        digest, found = next(self.answers, ("", ()))
+        if not digest:
+            raise Unanswered(question)
+        if digest != question.digest:
+            raise RuntimeError("this machine arrives at other questions than were asked; merge where the study began")
+        return [found]
+
+    def _scope(self, images: Array | None, wanted: Array) -> None:
+        if images is not None and not np.array_equal(images, np.flatnonzero(wanted)):
+            raise ValueError("sites are asked for their fitting images, their certifying images, or all")
+
+    # ------------------------------------------------------------ one site
+
+    @cached_property
+    def _first(self) -> Array:
+        return np.cumsum([0, *(site.text["images"] for site in self.announced)])
+
+    def fitting(self, at: int) -> Array:
+        """Whether each image of a site fits."""
+        return self.split.fitting[self._first[at] : self._first[at + 1]]
+
+    def sizes_of(self, at: int, scope: str) -> Array:
+        """Pixels of a site's fitting or certifying images."""
+        return _sizes(self.announced[at])[self.fitting(at) == (scope == "fitting")]
+
+    def fitting_units(self, at: int) -> Array:
+        """Whether each unit of a site fits."""
+        unit_of = units_at(self.announced[at])
+        out = np.zeros(int(unit_of.max()) + 1, bool)
+        out[unit_of] = self.fitting(at)
+        return out
+
+    def expand(self, at: int, found: Tables, statistic: Statistic) -> Tables:
+        """Rows of a site's certifying images among rows of zeros for its fitting images, which nobody looks at."""
+        fitting, out = self.fitting(at), []
+        for x, join in zip(found, statistic.joins, strict=True):
+            rows = x
+            if join is ROWS:
+                rows = np.zeros((len(fitting), *x.shape[1:]), x.dtype)
+                rows[~fitting] = x
+            out.append(rows)
+        return tuple(out)
+
+
+def _sizes(site: Message) -> Array:
+    if "sizes" in site.tables:
+        return site.tables["sizes"]
+    return np.full(site.text["images"], int(np.prod(site.text["pixels"])))
+
+
+def units_at(site: Message) -> Array:
+    """Unit of each image of a site, numbered there."""
+    return site.tables["unit_of"] if "unit_of" in site.tables else np.arange(site.text["images"])

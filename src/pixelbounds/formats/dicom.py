@@ -1,0 +1,163 @@
+"""DICOM series as slices in their order in space.
+
+Files are told apart by SeriesInstanceUID and sorted along the normal of their planes (ImageOrientationPatient and
+ImagePositionPatient), never by name or number. Rescale slope and intercept are applied; MONOCHROME1, where large
+values are dark, is inverted after windowing. A gap or a double slice is an error: a volume with a hole is not what
+the scanner saw.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..images import Array
+from .nifti import resized_affine
+from .pictures import central
+from .scans import (
+    Geometry,
+    Images,
+    Progress,
+    Scan,
+    Told,
+    Window,
+    check_planes,
+    needed,
+    silent,
+    slice_name,
+    windowed,
+)
+
+_GAP = 1.5  # distances between slices beyond this many spacings mean that slices are missing
+_TO_RAS = np.diag([-1.0, -1.0, 1.0])  # DICOM counts towards left, posterior, superior
+
+
+def is_dicom(path: Path) -> bool:
+    """Whether a file begins as DICOM files do."""
+    try:
+        with path.open("rb") as file:
+            return path.name != "DICOMDIR" and file.read(132)[128:] == b"DICM"
+    except OSError:
+        return False
+
+
+def dicom_files(path: Path) -> list[Path]:
+    """DICOM files at a path, by name: the file itself, or all those in a folder."""
+    if path.is_file():
+        return [path]
+    return sorted(x for x in path.rglob("*") if x.is_file() and not x.name.startswith(".") and is_dicom(x))
+
+
+def read_dicom(path: Path, *, window: Window | None, size: int | None = None, progress: Progress = silent) -> Images:
+    """Slices (n, h, w) of all series at a path; the patient is the unit, or the series where no patient is named."""
+    files = dicom_files(path)
+    series: dict[str, list[tuple[Path, Any]]] = {}
+    for file in files:
+        header = _header(file)
+        series.setdefault(str(header.get("SeriesInstanceUID", file)), []).append((file, header))
+    scans: list[Scan] = []
+    ordered: list[Path] = []
+    for uid in sorted(series):
+        slices = _sorted(series[uid])
+        start = len(ordered)
+        ordered += [file for file, _ in slices]
+        headers = tuple(header for _, header in slices)
+        plane = int(headers[0].Rows), int(headers[0].Columns)
+        affine = resized_affine(_affine(headers), *plane, size)
+        inverted = window is not None and headers[0].PhotometricInterpretation == "MONOCHROME1"
+        scans.append(Scan(uid, start, len(ordered), affine, "dicom", headers, plane, inverted))
+    check_planes(scans, size)
+    pixels = []
+    for scan in scans:
+        for file in ordered[scan.start : scan.stop]:
+            x = windowed(_values(file), window, scan.inverted)
+            pixels.append(x if size is None else central(x, size))
+            progress(len(pixels), len(ordered))
+    names = tuple(slice_name(scan.name, k) for scan in scans for k in range(scan.stop - scan.start))
+    units = [str(scan.header[0].get("PatientID", "") or scan.name) for scan in scans for _ in scan.header]
+    return Images(np.stack(pixels), names, np.array(units), Geometry(tuple(scans), window))
+
+
+def _header(file: Path) -> Any:
+    pydicom = needed("pydicom")
+    try:
+        header = pydicom.dcmread(file, stop_before_pixels=True)
+    except (pydicom.errors.InvalidDicomError, OSError, EOFError, ValueError) as error:
+        raise Told(f"{file} cannot be read as DICOM ({error}); remove or replace it") from error
+    if "Rows" not in header or "Columns" not in header:
+        raise Told(f"{file} is DICOM without an image ({header.get('Modality', 'no modality')}); move it elsewhere")
+    if int(header.get("NumberOfFrames", 1) or 1) > 1:
+        raise Told(f"{file} holds {header.NumberOfFrames} frames; convert it to one file per slice")
+    if not str(header.get("PhotometricInterpretation", "")).startswith("MONOCHROME"):
+        raise Told(f"{file} is {header.get('PhotometricInterpretation')}; only grey images are read: convert it")
+    return header
+
+
+def _values(file: Path) -> Array:
+    """Pixels of a file in its own measure, for CT Hounsfield units."""
+    pydicom = needed("pydicom")
+    try:
+        data = pydicom.dcmread(file)
+        values = pydicom.pixels.apply_modality_lut(data.pixel_array, data)
+    except (OSError, EOFError, ValueError, AttributeError, RuntimeError, NotImplementedError) as error:
+        raise Told(
+            f"{file}: pixels cannot be read ({error}); use another copy, or convert it to an uncompressed one"
+        ) from error
+    return np.asarray(values)
+
+
+def _normal(header: Any) -> Array:
+    row, column = np.array(header.ImageOrientationPatient, float).reshape(2, 3)
+    return np.cross(row, column)
+
+
+def _sorted(series: list[tuple[Path, Any]]) -> list[tuple[Path, Any]]:
+    """Files of one series along the normal of their planes; they must be parallel, equal in size, and complete."""
+    first_file, first = series[0]
+    if len(series) == 1:
+        return series
+    for file, header in series:
+        for name in ("ImageOrientationPatient", "ImagePositionPatient"):
+            if header.get(name) is None:
+                raise Told(f"{file} has no {name}, so its series cannot be put in order; remove it, or read it alone")
+        if (header.Rows, header.Columns) != (first.Rows, first.Columns):
+            raise Told(
+                f"{file} is {header.Rows} x {header.Columns}, {first_file} of the same series is "
+                f"{first.Rows} x {first.Columns}; remove what does not belong"
+            )
+        if not np.allclose(header.ImageOrientationPatient, first.ImageOrientationPatient, atol=1e-3):
+            raise Told(f"{file} is not parallel to {first_file} of the same series (a scout?); remove one")
+        if header.PhotometricInterpretation != first.PhotometricInterpretation:
+            raise Told(f"{file} and {first_file} of one series differ in PhotometricInterpretation; remove one")
+    normal = _normal(first)
+    place = {file: float(normal @ np.array(header.ImagePositionPatient, float)) for file, header in series}
+    series = sorted(series, key=lambda item: place[item[0]])
+    steps = [(place[b] - place[a], a, b) for (a, _), (b, _) in pairwise(series)]
+    spacing = sorted(step for step, _, _ in steps)[(len(steps) - 1) // 2]
+    for step, a, b in steps:
+        if step <= max(1e-3, spacing / 100):
+            raise Told(f"{a} and {b} lie at the same place, {place[a]:g} mm; keep one, or part them into series")
+    for step, a, b in steps:
+        if step > _GAP * spacing:
+            raise Told(
+                f"slices are missing between {a} at {place[a]:g} mm and {b} at {place[b]:g} mm: the spacing is "
+                f"{spacing:g} mm; bring the {max(1, round(step / spacing) - 1)} missing, or read the parts apart"
+            )
+    return series
+
+
+def _affine(headers: tuple[Any, ...]) -> Array:
+    """(slice, row, column, 1) -> millimetres R, A, S; a file that says nothing lies at the origin, axially."""
+    first, last = headers[0], headers[-1]
+    row, column = np.array(first.get("ImageOrientationPatient") or [1, 0, 0, 0, 1, 0], float).reshape(2, 3)
+    down, across = (float(x) for x in first.get("PixelSpacing") or (1, 1))
+    start, end = (np.array(x.get("ImagePositionPatient") or [0, 0, 0], float) for x in (first, last))
+    thickness = float(first.get("SpacingBetweenSlices") or first.get("SliceThickness") or 1)
+    step = (end - start) / (len(headers) - 1) if len(headers) > 1 else np.cross(row, column) * thickness
+    affine = np.eye(4)
+    # ImageOrientationPatient's first vector is the direction in which columns are counted
+    affine[:3] = _TO_RAS @ np.column_stack([step, column * down, row * across, start])
+    return affine

@@ -1,0 +1,218 @@
+"""Intervals into files: .zarr, .npz, NIfTI maps, DICOM maps.
+
+Every output is written aside and then renamed, so that a full disk or an interrupt leaves nothing behind. Where a file
+holds fewer digits than the interval, lower ends are rounded down and upper ends up: what was covered stays covered.
+Maps of medical images are in the measure of their file (for CT Hounsfield units); an end at the edge of the window says
+nothing about values beyond it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.codecs import Crc32cCodec, ZstdCodec
+
+from ..images import Array, Interval, check_same_shape, check_values, outward, rows_of, to_numpy
+from .captures import write_captures
+from .nifti import SUFFIXES, stem, write_volume
+from .scans import Geometry, Images, Scan, Window
+
+PARTS = ("lower", "upper", "length")
+_SLACK = 2.0**-22  # of the window: more than float32 images lose when they are windowed and inverted
+_BLOCK_BYTES = 2**26
+
+
+def write_any(path: Path, interval: Interval, like: Images | None) -> Path:
+    """Write an interval (n, *pixels) as the kind that the name says, and return what was written first."""
+    if not isinstance(interval, Interval):
+        raise TypeError(f"interval is a {type(interval).__name__}; give what Calibration.apply returns")
+    if like is not None:
+        check_same_shape(interval=interval.lower, like=like.pixels)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {path.parent} does not exist; make it first")
+    if path.suffix == ".zarr":
+        return _write_zarr(path, interval, like)
+    if path.suffix == ".npz":
+        return _write_npz(path, interval, like)
+    if path.name.endswith(SUFFIXES):
+        return _write_nifti(path, interval, _space(path, like))
+    if path.suffix == ".dcm" or path.is_dir() or not path.suffix:
+        return _write_dicom(path, interval, _space(path, like))
+    raise ValueError(f"{path} is of no known kind; end it in .zarr, .npz, .nii.gz or .dcm, or name a folder for DICOM")
+
+
+def _space(path: Path, like: Images | None) -> Geometry:
+    if like is None or like.geometry is None:
+        raise ValueError(
+            f"{path} needs to know where the images lie; read them from NIfTI or DICOM and give them as like, "
+            "or write .zarr or .npz"
+        )
+    return like.geometry
+
+
+# ---------------------------------------------------------------- aside, then renamed
+
+
+@contextmanager
+def _aside(path: Path) -> Iterator[Path]:
+    """A folder beside a path to write into; whatever happens, it is gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix=".pixelbounds.", suffix=".part", dir=path.parent))
+    try:
+        yield folder
+    finally:
+        for _ in range(50):  # a thread of zarr may still be writing a chunk after an interrupt
+            shutil.rmtree(folder, ignore_errors=True)
+            if sys.exception() is None:
+                break
+            time.sleep(0.02)
+            if not folder.exists():
+                break
+
+
+def _replace(new: Path, path: Path) -> None:
+    """Give a finished file its name."""
+    with new.open("rb") as file:
+        os.fsync(file.fileno())
+    os.replace(new, path)
+
+
+def _check_free(path: Path, ours: Callable[[Path], bool]) -> None:
+    """A folder may be replaced where it is empty or an earlier output of ours."""
+    if path.exists() and not (path.is_dir() and (not any(path.iterdir()) or ours(path))):
+        raise FileExistsError(f"{path} holds something else already; remove it, or choose another name")
+
+
+def _replace_folder(new: Path, path: Path) -> None:
+    """Give a finished folder its name; an earlier one goes only then."""
+    old = new.with_name("old")
+    if path.exists():
+        os.rename(path, old)
+    try:
+        os.rename(new, path)
+    except OSError:
+        if old.exists():
+            os.rename(old, path)
+        raise
+
+
+# ---------------------------------------------------------------- arrays
+
+
+def _write_zarr(path: Path, interval: Interval, like: Images | None) -> Path:
+    _check_free(path, _is_interval)
+    about: dict[str, Any] = {"kind": "interval"}
+    if like is not None:
+        about |= {"names": list(like.names), "units": None if like.units is None else np.asarray(like.units).tolist()}
+    with _aside(path) as folder:
+        group = zarr.create_group(folder / "new", attributes={"pixelbounds": about})
+        for name in ("lower", "upper"):
+            end = getattr(interval, name)
+            array = group.create_array(
+                name,
+                shape=tuple(end.shape),
+                chunks=(1, *end.shape[1:]),
+                dtype=str(rows_of(end, 0, 1).dtype),
+                compressors=(ZstdCodec(level=3), Crc32cCodec()),
+                fill_value=np.nan,
+            )
+            step = max(1, _BLOCK_BYTES // rows_of(end, 0, 1).nbytes)
+            for start in range(0, len(interval), step):
+                rows = rows_of(end, start, min(start + step, len(interval)))
+                check_values(f"interval.{name}", rows, start)
+                for image, row in enumerate(rows, start):  # one chunk at a time: a failure leaves no other under way
+                    array[image] = row
+        _replace_folder(folder / "new", path)
+    return path
+
+
+def _is_interval(path: Path) -> bool:
+    try:
+        about: Any = zarr.open_group(path, mode="r").attrs.get("pixelbounds")
+    except Exception:  # no store; zarr raises what it likes
+        return False
+    return isinstance(about, dict) and about.get("kind") == "interval"
+
+
+def _write_npz(path: Path, interval: Interval, like: Images | None) -> Path:
+    arrays = {name: to_numpy(getattr(interval, name)) for name in ("lower", "upper")}
+    for name, x in arrays.items():
+        check_values(f"interval.{name}", x, 0)
+    if like is not None:
+        arrays |= {"names": np.array(like.names)} | ({} if like.units is None else {"units": np.asarray(like.units)})
+    with _aside(path) as folder:
+        np.savez(folder / "new.npz", allow_pickle=False, **arrays)
+        _replace(folder / "new.npz", path)
+    return path
+
+
+# ---------------------------------------------------------------- maps in the space of the images
+
+
+def measured(lower: Array, upper: Array, window: Window | None, inverted: bool = False) -> tuple[Array, Array]:
+    """Ends in the measure of the file, float64, a hair wider than given so that windowing loses nothing."""
+    lower, upper = lower.astype(np.float64), upper.astype(np.float64)
+    if window is None:
+        return lower, upper
+    if inverted:
+        lower, upper = 1 - upper, 1 - lower
+    width, level = window
+    lower, upper = np.clip(lower - _SLACK, 0, 1), np.clip(upper + _SLACK, 0, 1)
+    return level - width / 2 + width * lower, level - width / 2 + width * upper
+
+
+def _ends(interval: Interval, scan: Scan, window: Window | None) -> tuple[Array, Array]:
+    ends = [rows_of(x, scan.start, scan.stop) for x in (interval.lower, interval.upper)]
+    for name, x in zip(("lower", "upper"), ends, strict=True):
+        check_values(f"interval.{name}", x, scan.start)
+    return measured(ends[0], ends[1], window, scan.inverted)
+
+
+def _write_nifti(path: Path, interval: Interval, geometry: Geometry) -> Path:
+    """One file each for lower, upper and length: NAME_lower.nii.gz, or NAME_SCAN_lower.nii.gz for several scans."""
+    suffix = path.name.removeprefix(stem(path.name))
+    names = {part: {} for part in PARTS}  # type: dict[str, dict[str, str]]
+    with _aside(path) as folder:
+        for scan in geometry.scans:
+            lower, upper = outward(*_ends(interval, scan, geometry.window), np.float32)
+            length = upper.astype(np.float64) - lower
+            maps = {"lower": lower, "upper": upper, "length": outward(length, length, np.float32)[1]}
+            own = f"_{scan.name.replace('/', '_')}" if len(geometry.scans) > 1 else ""
+            for part, x in maps.items():
+                names[part][scan.name] = f"{stem(path.name)}{own}_{part}{suffix}"
+                write_volume(folder / names[part][scan.name], x, scan)
+        finished = [name for part in PARTS for name in names[part].values()]
+        for name in finished:
+            _replace(folder / name, path.with_name(name))
+    return path.with_name(finished[0])
+
+
+def _write_dicom(path: Path, interval: Interval, geometry: Geometry) -> Path:
+    """A folder with one folder each for lower, upper and length; a single image may also become three .dcm files."""
+    single = path.suffix == ".dcm"
+    if single and len(interval) > 1:
+        raise ValueError(f"{path} is one file, but there are {len(interval)} images; name a folder for the series")
+    if not single:
+        _check_free(path, lambda folder: {x.name for x in folder.iterdir()} <= set(PARTS))
+    with _aside(path) as folder:
+        for part in PARTS:
+            (folder / "new" / part).mkdir(parents=True)
+        for scan in geometry.scans:
+            write_captures(folder / "new", *_ends(interval, scan, geometry.window), scan, geometry.window)
+        if not single:
+            os.chmod(folder / "new", 0o755)
+            _replace_folder(folder / "new", path)
+            return path
+        for part in PARTS:
+            (file,) = (folder / "new" / part).iterdir()
+            _replace(file, path.with_name(f"{path.stem}_{part}.dcm"))
+    return path.with_name(f"{path.stem}_lower.dcm")

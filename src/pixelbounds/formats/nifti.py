@@ -1,0 +1,158 @@
+"""NIfTI volumes as axial slices, and back.
+
+Whatever order and direction the axes of a file have, slices come as a radiologist sees them: from the feet to the head,
+rows from front to back, columns from the patient's right to the left (the axes L, P, S of the affine). The way back
+undoes that, so a map lies voxel for voxel on the file that was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..images import Array
+from .pictures import central, square
+from .scans import (
+    Geometry,
+    Images,
+    Progress,
+    Scan,
+    Told,
+    Window,
+    check_planes,
+    first_folders,
+    needed,
+    silent,
+    slice_name,
+    windowed,
+)
+
+SUFFIXES = (".nii", ".nii.gz")
+
+
+def stem(name: str) -> str:
+    """A file name without .nii or .nii.gz."""
+    return name.removesuffix(".gz").removesuffix(".nii")
+
+
+def nifti_files(path: Path) -> list[Path]:
+    """NIfTI files at a path: the file itself, or all those in a folder, by name."""
+    if path.is_file():
+        return [path]
+    return sorted(x for x in path.rglob("*") if x.name.endswith(SUFFIXES) and not x.name.startswith("."))
+
+
+def read_nifti(path: Path, *, window: Window | None, size: int | None = None, progress: Progress = silent) -> Images:
+    """Axial slices (n, h, w) of a volume, or of all volumes in a folder; a volume, or its sub-folder, is a unit."""
+    files = nifti_files(path)
+    shown = [x.relative_to(path).as_posix() if path.is_dir() else x.name for x in files]
+    scans = find_scans(files, [stem(x) for x in shown], size)
+    parts = []
+    for number, file in enumerate(files):
+        parts.append(read_slices(file, window=window, size=size))
+        progress(number + 1, len(files))
+    units = np.repeat([stem(x) for x in first_folders(shown)], [len(x) for x in parts])
+    names = tuple(slice_name(scan.name, k) for scan in scans for k in range(scan.stop - scan.start))
+    return Images(np.concatenate(parts), names, units, Geometry(scans, window))
+
+
+def find_scans(files: Sequence[Path], names: Sequence[str], size: int | None) -> tuple[Scan, ...]:
+    """The scans of some files from their headers alone."""
+    scans: list[Scan] = []
+    for file, name in zip(files, names, strict=True):
+        image = _loaded(file)
+        to_lps, extent = _to_lps(image.affine), (*image.shape, 1)[:3]
+        width, height, depth = (extent[int(np.argmax(to_lps[:, 0] == axis))] for axis in range(3))
+        affine = image.affine @ needed("nibabel").orientations.inv_ornt_aff(to_lps, extent)
+        affine = resized_affine(affine[:, [2, 1, 0, 3]], height, width, size)
+        start = scans[-1].stop if scans else 0
+        scans.append(Scan(name, start, start + depth, affine, "nifti", image.header.copy(), (height, width)))
+    check_planes(scans, size)
+    return tuple(scans)
+
+
+def read_slices(file: Path, *, window: Window | None, size: int | None = None) -> Array:
+    """Axial slices of one volume as float32, (n, h, w): slope and intercept applied, then the window."""
+    image = _loaded(file)
+    try:
+        values = _turned(image, image.get_fdata(dtype=np.float32, caching="unchanged"))
+    except (OSError, EOFError, ValueError) as error:
+        raise Told(f"{file} is cut off or damaged ({error}); use another copy") from error
+    slices = []
+    for number, plane in enumerate(values):
+        if not np.isfinite(plane).all():
+            raise Told(f"{file}: slice {number} holds NaN or infinite values; mend or drop the scan")
+        x = windowed(plane, window)
+        slices.append(x if size is None else central(x, size))
+    return np.stack(slices)
+
+
+def _loaded(file: Path) -> Any:
+    nibabel = needed("nibabel")
+    try:
+        image = nibabel.load(file)
+    except (nibabel.filebasedimages.ImageFileError, OSError, EOFError, ValueError) as error:
+        raise Told(f"{file} cannot be read as NIfTI ({error}); use another copy") from error
+    if not isinstance(image, nibabel.Nifti1Pair):
+        raise Told(f"{file} is {type(image).__name__}, not NIfTI; convert it")
+    shape = image.shape
+    if len(shape) < 2 or any(extent != 1 for extent in shape[3:]) or 0 in shape:
+        raise Told(f"{file} has shape {shape}; give a volume of 3 axes, e.g. one time point of a series")
+    if not np.isfinite(image.affine).all() or np.isnan(nibabel.io_orientation(image.affine)).any():
+        raise Told(f"{file} does not say how its axes lie (its affine is singular); mend its header")
+    return image
+
+
+def _to_lps(affine: Array) -> Array:
+    """The orientation transform of nibabel from a file's axes to L, P, S."""
+    orientations = needed("nibabel").orientations
+    return orientations.ornt_transform(orientations.io_orientation(affine), orientations.axcodes2ornt("LPS"))
+
+
+def _turned(image: Any, values: Array) -> Array:
+    """Voxels of a file as (slice, row, column)."""
+    volume = values.reshape((*image.shape, 1)[:3])
+    return needed("nibabel").orientations.apply_orientation(volume, _to_lps(image.affine)).transpose(2, 1, 0)
+
+
+def resized_affine(affine: Array, height: int, width: int, size: int | None) -> Array:
+    """The affine of slices after the central crop and resize: pixel centres keep their place."""
+    if size is None:
+        return affine
+    top, left, side = square(height, width)
+    scale = side / size
+    steps = np.diag([1.0, scale, scale, 1.0])
+    steps[1:3, 3] = top + scale / 2 - 0.5, left + scale / 2 - 0.5
+    return affine @ steps
+
+
+# ---------------------------------------------------------------- back
+
+
+def write_volume(file: Path, slices: Array, scan: Scan) -> None:
+    """Write slices (n, h, w) as a float32 volume in the axes, and with the header, that the scan's file had."""
+    nibabel = needed("nibabel")
+    volume, affine = slices.transpose(2, 1, 0), scan.affine[:, [2, 1, 0, 3]]  # axes L, P, S
+    header = None
+    if scan.kind == "nifti":
+        header = scan.header.copy()
+        own = header.get_best_affine()
+        back = nibabel.orientations.ornt_transform(
+            nibabel.orientations.axcodes2ornt("LPS"), nibabel.orientations.io_orientation(own)
+        )
+        affine = affine @ nibabel.orientations.inv_ornt_aff(back, volume.shape)
+        volume = nibabel.orientations.apply_orientation(volume, back)
+        if slices.shape[1:] == scan.plane:
+            affine, volume = own, volume.reshape(header.get_data_shape())
+        header.set_data_dtype(np.float32)
+        header["cal_min"], header["cal_max"] = 0, 0  # the old range of display
+    kind = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
+    image = kind(np.asarray(volume, np.float32), affine, header)
+    if header is None or slices.shape[1:] != scan.plane:
+        image.set_sform(affine, code="scanner")
+        image.set_qform(affine, code="scanner")
+        image.header.set_xyzt_units("mm")
+    nibabel.save(image, file)

@@ -1,0 +1,115 @@
+"""Pictures in folders and zips, and the crop that brings images to one size."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps, ImageSequence, UnidentifiedImageError
+
+from ..images import Array, check_count
+from .scans import Images, Progress, Told, folder_units, silent
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")
+
+
+def read_pictures(path: Path, *, size: int | None = None, progress: Progress = silent) -> Images:
+    """Pictures of a folder or zip by name, or one file: (n, h, w) grey, (n, 3, h, w) colour; a sub-folder is a unit.
+
+    8-bit pictures stay uint8; 16-bit ones come as float32 in [0, 1]. Each page of a TIFF is an image.
+    """
+    if path.suffix.lower() == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            names = sorted(x for x in archive.namelist() if x.lower().endswith(SUFFIXES) and "__MACOSX" not in x)
+            return _stacked(names, lambda name: io.BytesIO(archive.read(name)), path, size, progress)
+    if path.is_file():
+        return _stacked([path.name], lambda name: path, path, size, progress)
+    names = sorted(x.relative_to(path).as_posix() for x in path.rglob("*") if x.suffix.lower() in SUFFIXES)
+    return _stacked(names, lambda name: path / name, path, size, progress)
+
+
+def _stacked(
+    names: list[str], opened: Callable[[str], Any], path: Path, size: int | None, progress: Progress
+) -> Images:
+    if not names:
+        raise Told(f"{path} holds no images ({', '.join(SUFFIXES)}); give another folder")
+    images: list[Array] = []
+    labels: list[str] = []
+    files: list[str] = []
+    for number, name in enumerate(names):
+        for page, pixels in pages(opened(name), f"{path}: {name}", size):
+            label = name if page is None else f"{name}[{page}]"
+            if images and (pixels.shape != images[0].shape or pixels.dtype != images[0].dtype):
+                raise Told(
+                    f"{path}: {label} is {pixels.dtype} of shape {pixels.shape}, {labels[0]} is {images[0].dtype} of "
+                    f"shape {images[0].shape}; bring all images to one size and mode"
+                )
+            images.append(pixels)
+            labels.append(label)
+            files.append(name)
+        progress(number + 1, len(names))
+    return Images(np.stack(images), tuple(labels), folder_units(files))
+
+
+def pages(
+    source: Any, name: str, size: int | None = None, crop: int | None = None
+) -> Iterator[tuple[int | None, Array]]:
+    """Page number (None where there is one) and pixels of a picture, upright, perhaps cropped and resized."""
+    try:
+        with Image.open(source) as picture:
+            several = picture.format == "TIFF" and getattr(picture, "n_frames", 1) > 1
+            for page, frame in enumerate(ImageSequence.Iterator(picture) if several else [picture]):
+                upright = ImageOps.exif_transpose(frame)
+                yield page if several else None, _sized(_pixels(upright), name, size, crop)
+    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError) as error:
+        raise Told(f"{name} is no image that can be read ({error}); remove or replace it") from error
+
+
+def _pixels(picture: Any) -> Array:
+    """(h, w) of a grey picture, (3, h, w) of any other; transparency is left out."""
+    if picture.mode.startswith("I"):
+        return (np.asarray(picture, np.float32) / np.float32(65535)).astype(np.float32)
+    if picture.mode == "F":
+        return np.asarray(picture, np.float32)
+    if picture.mode in ("1", "L", "LA"):
+        return np.asarray(picture.convert("L"))
+    return np.ascontiguousarray(np.moveaxis(np.asarray(picture.convert("RGB")), -1, 0))
+
+
+def _sized(pixels: Array, name: str, size: int | None, crop: int | None) -> Array:
+    if size is None:
+        return pixels
+    try:
+        return central(pixels, size, crop)
+    except ValueError as error:
+        raise Told(f"{name}: {error}") from error
+
+
+def square(height: int, width: int, crop: int | None = None) -> tuple[int, int, int]:
+    """Top, left and side of the central square of a crop, the largest unless told."""
+    side = min(height, width) if crop is None else crop
+    if side > min(height, width):
+        raise ValueError(f"an image of {height} x {width} has no square of {side}; crop less")
+    return (height - side) // 2, (width - side) // 2, side
+
+
+def central(pixels: Array, size: int, crop: int | None = None) -> Array:
+    """The central square (of side `crop`, the largest unless told) as size x size: (..., h, w) -> (..., size, size).
+
+    Shrinking averages over areas (bilinear with antialiasing); the same size is a plain crop.
+    """
+    size = check_count(size, "size")
+    top, left, side = square(pixels.shape[-2], pixels.shape[-1], crop)
+    cut = pixels[..., top : top + side, left : left + side]
+    if side == size:
+        return np.ascontiguousarray(cut)
+    planes = cut.reshape(-1, side, side)
+    resized = [
+        np.asarray(Image.fromarray(np.ascontiguousarray(x)).resize((size, size), Image.Resampling.BILINEAR))
+        for x in planes
+    ]
+    return np.stack(resized).reshape(*pixels.shape[:-2], size, size)

@@ -1,0 +1,267 @@
+"""A sampling run on disk: one zarr store, one chunk per image, and a mark for every image that is finished.
+
+An image's arrays are written first and its mark last; zarr writes a chunk aside and renames it. Whenever the process
+dies, an image is finished and whole, or unfinished and drawn again. Chunks carry a checksum and what is missing reads
+as NaN, so damage to a finished image is noticed. Lower ends are stored rounded down and upper ends up, to float16, so
+that a stored band holds whatever the band in memory held.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.codecs import Crc32cCodec, ZstdCodec
+
+from ..bands import FLOOR, conffusion, quantile_regression
+from ..images import Array, Band, check_choice, outward
+
+FORMAT = 1
+PAIRS = (("lower", "upper"), ("naive_lower", "naive_upper"))
+KINDS = {  # bands, by what the network is
+    "score": ("calibrated", "naive", "mean"),
+    "regressor": ("regressor", "dropout"),
+    "conffusion": ("conffusion",),
+}
+_PARTS = {  # arrays, by the band that is made of them
+    "calibrated": ("lower", "upper"),
+    "naive": ("naive_lower", "naive_upper"),
+    "mean": ("mean", "deviation"),
+    "regressor": ("lower", "estimate", "upper"),
+    "dropout": ("dropout_mean", "dropout_deviation"),
+    "conffusion": ("lower", "upper"),
+}
+_FREE = ("version", "network_file", "device", "batch", "format")  # may differ between the parts of a run
+_FLAT: Any = {"name": "default", "separator": "."}  # a file per image, not a folder in a folder
+_SMALL_BYTES = 2**28  # of an array that is read whole where something is worked out of it: ten times as fast
+_BLOCK_BYTES = 2**20  # of a larger one, read at a time
+_HALF = ("lower", "upper", "naive_lower", "naive_upper", "samples")
+
+
+# ---------------------------------------------------------------- writing
+
+
+def create_run(
+    path: Path, about: Mapping[str, Any], pixels: tuple[int, ...], ids: Array, names: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Make an empty run, all or nothing: `names` are its arrays and the axes that each has before its pixels."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{path.name}.", suffix=".part", dir=path.parent) as folder:
+        aside = Path(folder) / path.name  # the folder itself lets nobody else read
+        _create(aside, about, pixels, ids, names)
+        try:
+            os.rename(aside, path)
+        except OSError as error:
+            if not path.exists():
+                raise
+            raise FileExistsError(f"{path} came into being meanwhile; is another process writing it?") from error
+
+
+def _create(
+    path: Path, about: Mapping[str, Any], pixels: tuple[int, ...], ids: Array, names: Mapping[str, tuple[int, ...]]
+) -> None:
+    group = zarr.create_group(path, attributes={"pixelbounds": {**about, "format": FORMAT}})
+    n = len(ids)
+    for name, before in {"observation": (), **names}.items():
+        shape = (*before, *pixels)
+        group.create_array(
+            name,
+            shape=(n, *shape),
+            chunks=(1, *shape),
+            dtype="float16" if name in _HALF else "float32",
+            compressors=(ZstdCodec(level=1), Crc32cCodec()),
+            fill_value=np.nan,
+            chunk_key_encoding=_FLAT,
+        )
+    group.create_array("ids", data=np.asarray(ids, np.int64), chunks=(n,))
+    group.create_array(
+        "done", shape=(n,), chunks=(1,), dtype="uint8", compressors=None, fill_value=0, chunk_key_encoding=_FLAT
+    )
+
+
+def write_image(group: Any, image: int, parts: Mapping[str, Array]) -> None:
+    """Write what is known of one image and mark it finished."""
+    parts = dict(parts)
+    for low, high in PAIRS:
+        if low in parts and group[low].dtype == np.float16:
+            with np.errstate(over="ignore"):
+                parts[low], parts[high] = outward(parts[low], parts[high], np.float16)
+    for name, value in parts.items():
+        if not np.isfinite(value).all():
+            raise ValueError(
+                f"{name} of image {int(group['ids'][image])} is not finite, or beyond float16 (65504); "
+                "rescale the images"
+            )
+        group[name][image] = value
+    group["done"][image] = 1
+
+
+def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """What differs between the configuration of a store and that of a call, apart from what may."""
+    names = [name for name in {**stored, **wanted} if name not in _FREE and stored.get(name) != wanted.get(name)]
+    return [f"{name} is {stored.get(name)!r} there and {wanted.get(name)!r} here" for name in names]
+
+
+# ---------------------------------------------------------------- reading
+
+
+class Run:
+    """A sampling run that was opened: bands and images as zarr arrays, (n, *pixels)."""
+
+    def __init__(self, path: Path, group: Any) -> None:
+        self.path, self.group = path, group
+        self.about: dict[str, Any] = dict(group.attrs["pixelbounds"])
+        self.kinds = tuple(kind for kind in KINDS[self.about["kind"]] if kind != "dropout" or "dropout_mean" in group)
+
+    def __repr__(self) -> str:
+        return f"Run {self.path}: {int(self.done.sum())} of {len(self)} images finished, bands {', '.join(self.kinds)}"
+
+    def __len__(self) -> int:
+        return int(self.group["done"].shape[0])
+
+    def __getitem__(self, name: str) -> Any:
+        names = sorted(self.group.array_keys())
+        return self.group[check_choice(name, names, f"array of {self.path}")]
+
+    @property
+    def done(self) -> Array:
+        """Which images are finished, (n,) bool."""
+        return self.finished(0, len(self))
+
+    def finished(self, start: int, stop: int) -> Array:
+        """Which of some images are finished, (stop - start,) bool; one whose mark cannot be read is not."""
+        marks = self.group["done"]
+        try:
+            return np.asarray(marks[start:stop]) != 0
+        except Exception:  # zarr raises what it likes
+            return np.array([_is_marked(marks, image) for image in range(start, stop)])
+
+    @property
+    def ids(self) -> Array:
+        """The number of each image, which seeds its draws, (n,)."""
+        return np.asarray(self.group["ids"][:])
+
+    @property
+    def observation(self) -> Any:
+        """What the sampler saw."""
+        return self["observation"]
+
+    @property
+    def mean(self) -> Any:
+        """Mean of the samples, or of the passes with dropout."""
+        return self["dropout_mean" if self.about["kind"] == "regressor" else "mean"]
+
+    @property
+    def deviation(self) -> Any:
+        """Deviation of the samples, or of the passes with dropout."""
+        return self["dropout_deviation" if self.about["kind"] == "regressor" else "deviation"]
+
+    def parts(self, kind: str | None = None) -> tuple[str, ...]:
+        """Names of the arrays of which the band of a kind is made."""
+        return _PARTS[self._kind(kind)]
+
+    def band(self, kind: str | None = None, *, check: bool = True, there: Array | None = None) -> Band:
+        """The band of a kind, the first of `kinds` unless told; `check` reads it once and names a damaged image.
+
+        An image for which `there` (n,) is False is never used: its band is NaN, or lies as it is.
+        """
+        kind, done = self._kind(kind), self.done
+        if not done.all():
+            raise ValueError(
+                f"{self.path} has {int(done.sum())} of {len(self)} images; run the same `pixelbounds sample` again to "
+                "draw the rest"
+            )
+        if check:
+            self.check(_PARTS[kind])
+        parts = [self[name] for name in _PARTS[kind]]
+        if kind in ("calibrated", "naive"):
+            level = Fraction(repr(self.about["miscoverage"]))
+            return Band(parts[0], parts[1], source=f"{kind} quantiles, miscoverage {level}")
+        first, *rest = (_singles(part, there) for part in parts)
+        if kind == "regressor":
+            return quantile_regression(first, *rest)
+        if kind == "conffusion":
+            return conffusion(first, *rest)
+        deviation = np.maximum(rest[0], np.float32(FLOOR))
+        return Band(first - deviation, first + deviation, first, source=f"mean and deviation, floor {FLOOR:g}")
+
+    def _kind(self, kind: str | None) -> str:
+        return self.kinds[0] if kind is None else check_choice(kind, self.kinds, "kind")
+
+    def check(self, names: tuple[str, ...] | None = None) -> None:
+        """Read every finished image; a damaged one is a ValueError that names it."""
+        for image, name, why in self.damaged(names):
+            raise ValueError(
+                f"{name} of image {int(self.ids[image])} in {self.path} is damaged ({why}); draw it again with "
+                "`pixelbounds sample ... --repair`"
+            )
+
+    def damaged(self, names: tuple[str, ...] | None = None) -> Iterator[tuple[int, str, str]]:
+        """Position, array and reason of all that cannot be read in finished images."""
+        names = names or tuple(x for x in self.group.array_keys() if x not in ("ids", "done"))
+        for image in np.flatnonzero(self.done):
+            for name in names:
+                try:
+                    value = self.group[name][int(image)]
+                except Exception as error:  # codecs raise what they like
+                    yield int(image), name, f"{type(error).__name__}: {error}".splitlines()[0]
+                    continue
+                if not np.isfinite(value).all():
+                    yield int(image), name, "a chunk is missing"
+
+
+def _singles(x: Any, there: Array | None) -> Any:
+    """A zarr array (n, *pixels) in float32: of NumPy where it is small, else of Dask, read a few images at a time."""
+    whole = there is None or bool(there.all())
+    if whole and 4 * prod(x.shape) <= _SMALL_BYTES:
+        return np.asarray(x[:], np.float32)
+    import dask.array as da
+
+    rows = max(1, _BLOCK_BYTES // (4 * prod(x.shape[1:])))
+    return da.from_array(x if whole else _Holed(x, there), chunks=(rows, *x.shape[1:])).astype(np.float32)
+
+
+class _Holed:
+    """A zarr array (n, *pixels) some of whose images are not there: they are NaN and never read."""
+
+    def __init__(self, x: Any, there: Any) -> None:
+        self.x, self.there, self.shape, self.ndim, self.dtype = x, there, x.shape, x.ndim, x.dtype
+
+    def __getitem__(self, index: Any) -> Array:
+        rows, *rest = index if isinstance(index, tuple) else (index,)
+        numbers = np.arange(*rows.indices(len(self.there)))
+        out, good = np.full((len(numbers), *self.shape[1:]), np.nan, self.dtype), self.there[numbers]
+        if good.any():
+            out[good] = self.x.oindex[numbers[good]]
+        return out[(slice(None), *rest)]
+
+
+def _is_marked(marks: Any, image: int) -> bool:
+    try:
+        return bool(marks[image] != 0)
+    except Exception:  # damaged
+        return False
+
+
+def open_run(path: str | os.PathLike[str], *, mode: str = "r") -> Run:
+    """Open the store that `pixelbounds sample` wrote."""
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; give the store that `pixelbounds sample ... --out` wrote")
+    try:
+        group = zarr.open_group(path, mode=mode)
+        about: Any = group.attrs.get("pixelbounds")
+    except Exception as error:  # no store, or one whose metadata are damaged
+        raise ValueError(f"{path} is no zarr store that can be read ({error}); give a run, or another --out") from error
+    if not isinstance(about, dict):
+        raise ValueError(f"{path} is a zarr store, but no run of pixelbounds sample; give a run, or another --out")
+    if about.get("format") != FORMAT:
+        raise ValueError(f"{path} has format {about.get('format')}, this version reads {FORMAT}; update pixelbounds")
+    return Run(path, group)

@@ -1,0 +1,190 @@
+"""What every reader returns and every writer takes: images, their names, their units, and the space they lie in.
+
+An image is one entry of the first axis. Medical volumes are cut into slices, and a `Scan` remembers which slices belong
+together, where they lie in the patient and how their values became numbers in [0, 1], so that an interval of the same
+shape can be put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from itertools import pairwise
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from ..images import Array, check_count, check_number
+
+Progress = Callable[[int, int], None]  # called with what is done and the total
+Window = tuple[float, float]  # width and level (centre), in Hounsfield units or whatever the file measures
+ABDOMEN: Window = (400.0, 40.0)
+
+
+def silent(done: int, total: int) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """Slices start..stop of `Images`, and where they lie.
+
+    `affine` (4, 4) takes (slice, row, column, 1) to millimetres towards Right, Anterior, Superior. `header` is what the
+    file's library needs to write the same kind of file: a nibabel header, or one pydicom dataset per slice.
+    """
+
+    name: str
+    start: int
+    stop: int
+    affine: Array
+    kind: str
+    header: Any
+    plane: tuple[int, int]  # height and width of a slice in the file
+    inverted: bool = False  # 1 - x was taken after windowing, as MONOCHROME1 asks
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """What a writer needs to put an array of the same shape back: scans, and the window that made values [0, 1]."""
+
+    scans: tuple[Scan, ...]
+    window: Window | None
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Images (n, *pixels) as a NumPy, mapped or zarr array; uint8 stays uint8 and spans the limits, else floating.
+
+    >>> Images(np.zeros((2, 4, 4), np.float32), ("a.png", "b.png"))
+    2 images of shape (4, 4), float32
+    """
+
+    pixels: Any
+    names: tuple[str, ...]
+    units: Array | None = None
+    geometry: Geometry | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("names", "units"):
+            given = getattr(self, name)
+            if given is not None and len(given) != len(self):
+                raise ValueError(f"{len(given)} {name} for {len(self)} images; give one per image")
+
+    def __repr__(self) -> str:
+        units = "" if self.units is None else f", {len(np.unique(self.units))} units"
+        return f"{len(self)} images of shape {tuple(self.pixels.shape[1:])}, {self.pixels.dtype}{units}"
+
+    def __len__(self) -> int:
+        return int(self.pixels.shape[0])
+
+
+def check_planes(scans: Sequence[Scan], size: int | None) -> None:
+    """All scans have slices of one size, unless they are brought to one."""
+    for scan in scans:
+        if size is None and scan.plane != scans[0].plane:
+            (height, width), (first_height, first_width) = scan.plane, scans[0].plane
+            raise Told(
+                f"{scan.name} has slices of {height} x {width}, {scans[0].name} of {first_height} x {first_width}; "
+                "give a size to bring them to one, or read them apart"
+            )
+
+
+class Told(ValueError):
+    """An error about a file whose message is complete: it names the file and the remedy."""
+
+
+def needed(module: str) -> Any:
+    """An optional module, or an error that says how to install it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"{module} is not installed; pip install 'pixelbounds[medical]'", name=error.name
+        ) from error
+
+
+def slice_name(scan: str, number: int) -> str:
+    """The name of a slice, counted from 0 as the images are."""
+    return f"{scan}[{number}]"
+
+
+def first_folders(names: Sequence[str]) -> list[str]:
+    """The first folder of each file below those that all share, or the file's own name."""
+    parts = [PurePosixPath(name).parts for name in names]
+    shared = 0
+    while all(len(x) > shared + 1 and x[shared] == parts[0][shared] for x in parts):
+        shared += 1
+    return [x[shared] for x in parts]
+
+
+def folder_units(names: Sequence[str]) -> Array | None:
+    """The unit of each file: its first folder below those that all share, or itself; None where that tells nothing.
+
+    >>> folder_units(["ct/scan1/a.png", "ct/scan1/b.png", "ct/scan2/a.png"]).tolist()
+    ['scan1', 'scan1', 'scan2']
+    """
+    units = np.array(first_folders(names))
+    return units if 1 < len(np.unique(units)) < len(units) else None
+
+
+def check_window(window: Any) -> Window | None:
+    """Width and level of a window; None leaves values as they are."""
+    if window is None:
+        return None
+    try:
+        width, level = window
+    except (TypeError, ValueError):
+        raise TypeError(f"window is {window!r}; give (width, level), for example (400, 40), or None") from None
+    width, level = check_number(width, "window width"), check_number(level, "window level")
+    if width <= 0:
+        raise ValueError(f"window width is {width:g}; it must be positive, for example 400")
+    return width, level
+
+
+def windowed(values: Array, window: Window | None, inverted: bool = False, *, clip: bool = True) -> Array:
+    """Values as float32 images: the window's least value becomes 0, its greatest 1, what lies beyond is clipped."""
+    if window is None:
+        return values.astype(np.float32)
+    width, level = window
+    x = (np.asarray(values, np.float64) - (level - width / 2)) / width
+    x = (np.clip(x, 0, 1) if clip else x).astype(np.float32)
+    return 1 - x if inverted else x
+
+
+def unclipped(images: Images, window: Window | None) -> Images:
+    """Slices that were read as they are, mapped by the window, in place; what lies beyond it stays beyond [0, 1]."""
+    if images.geometry is None or window is None:
+        return images
+    scans = []
+    for scan in images.geometry.scans:
+        inverted = scan.kind == "dicom" and scan.header[0].PhotometricInterpretation == "MONOCHROME1"
+        for i in range(scan.start, scan.stop):
+            images.pixels[i] = windowed(images.pixels[i], window, inverted, clip=False)
+        scans.append(replace(scan, inverted=inverted))
+    return replace(images, geometry=Geometry(tuple(scans), window))
+
+
+def split_units(units: Any, shares: Sequence[float], seed: int) -> list[Array]:
+    """Numbers of the images of each part, ascending: units (n,) stay whole, and parts have about these shares of units.
+
+    Shares add up to at most 1; what is left over belongs to no part. The order of the images does not matter.
+
+    >>> [x.tolist() for x in split_units(["a", "a", "b", "c"], (0.5, 0.5), seed=1)]
+    [[0, 1, 2], [3]]
+    """
+    units = np.asarray(units)
+    if units.ndim != 1 or not len(units):
+        raise ValueError(f"units have shape {units.shape}; give one name or number per image")
+    parts = [check_number(share, "share") for share in shares]
+    if not parts or min(parts) < 0 or sum(parts) > 1 + 1e-9:
+        raise ValueError(f"shares are {tuple(shares)}; give shares of at least 0 that add up to at most 1")
+    names = np.unique(units)
+    shuffled = np.random.default_rng(check_count(seed, "seed", least=0)).permutation(names)
+    cuts = [round(share * len(names)) for share in np.cumsum([0.0, *parts])]
+    chosen = [shuffled[a:b] for a, b in pairwise(cuts)]
+    for share, part in zip(parts, chosen, strict=True):
+        if share > 0 and not len(part):
+            raise ValueError(f"a share of {share:g} of {len(names)} units is none; give more units, or a larger share")
+    return [np.flatnonzero(np.isin(units, part)) for part in chosen]

@@ -1,0 +1,152 @@
+"""Checks at the door: an error names the value and the remedy. First what a user sets, then images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from ..kernels import block_of, count_above, extremes, over_rows
+from .library import Array
+from .ragged import Ragged
+
+Limits = tuple[float, float]
+
+
+class NoGuarantee(ValueError):
+    """What was asked cannot be promised with the images, samples or bands at hand; the message says what would help."""
+
+
+# ---------------------------------------------------------------- settings
+
+
+def check_number(value: Any, name: str) -> float:
+    """A finite real number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; it must be a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(f"{name} is {number if isinstance(value, int) else value!r}; it must be finite")
+    return number
+
+
+def check_open_unit(value: float, name: str) -> float:
+    """A level strictly between 0 and 1."""
+    number = check_number(value, name)
+    if not 0 < number < 1:
+        raise ValueError(f"{name} is {value!r}; it must lie strictly between 0 and 1, for example 0.1")
+    return number
+
+
+def check_count(value: Any, name: str, *, least: int = 1, most: int | None = None) -> int:
+    """A whole number of at least `least` and, where given, at most `most`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; it must be a whole number")
+    if value < least:
+        raise ValueError(f"{name} is {value}; it must be at least {least}")
+    if most is not None and value > most:
+        raise ValueError(f"{name} is {value}; it must be at most {most}")
+    return int(value)
+
+
+def check_limits(limits: Any) -> Limits:
+    """The least and the greatest possible pixel value; None stands for no limits."""
+    if limits is None:
+        return -math.inf, math.inf
+    try:
+        least, most = (float(end) for end in limits)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(f"limits is {limits!r}; give a pair such as (0.0, 1.0), or None for no limits") from error
+    if not least < most:
+        raise ValueError(f"limits is {limits!r}; the first must be below the second")
+    return least, most
+
+
+def own_limits(limits: Limits, dtype: Any) -> Limits:
+    """The limits as images of a precision can hold them: 0.3 is a little more in single precision."""
+    kind = np.dtype(dtype).type
+    return float(kind(limits[0])), float(kind(limits[1]))
+
+
+def check_choice(value: Any, choices: Iterable[str], name: str) -> str:
+    """One of a few names; the error shows the nearest."""
+    choices = list(choices)
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; it must be one of {', '.join(choices)}")
+    if value not in choices:
+        near = get_close_matches(value, choices, 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"{name} is {value!r}; {hint}it must be one of {', '.join(choices)}")
+    return value
+
+
+def check_generator(seed: Any, name: str = "seed") -> np.random.Generator:
+    """A generator from a seed, or the generator itself."""
+    if isinstance(seed, np.random.Generator):
+        return seed
+    return np.random.default_rng(check_count(seed, name, least=0))
+
+
+# ---------------------------------------------------------------- images
+
+
+def check_same_shape(**arrays: Any) -> None:
+    """All arrays have one shape."""
+    (first, *others) = arrays.items()
+    for name, x in others:
+        if isinstance(x, Ragged) and isinstance(first[1], Ragged) and len(x) == len(first[1]):
+            for i, (ours, theirs) in enumerate(zip(x.shapes, first[1].shapes, strict=True)):
+                if ours != theirs:
+                    raise ValueError(
+                        f"{name} of image {i} has shape {ours}, but {first[0]} has {theirs}; they must agree"
+                    )
+            continue
+        if tuple(x.shape) != tuple(first[1].shape):
+            raise ValueError(
+                f"{name} has shape {tuple(x.shape)} but {first[0]} has shape {tuple(first[1].shape)}; "
+                "they must agree, one entry per image and pixel"
+            )
+
+
+def check_values(name: str, rows: Array, first: int, limits: Limits = (-math.inf, math.inf)) -> Array:
+    """Extremes per image of finite images within limits; the error names the image, counted from `first`."""
+    flat = rows.reshape(len(rows), -1)
+    block = block_of(flat.shape[1], len(flat))
+    ends = np.concatenate(list(over_rows(lambda a, b: extremes(flat[a:b]), len(flat), block=block)))
+    bad = ~np.isfinite(ends[:, 0])
+    if bad.any():
+        image = int(np.argmax(bad))
+        count = int(np.sum(~np.isfinite(rows[image])))
+        raise ValueError(
+            f"{name} of image {first + image} has {count} values that are NaN or infinite; mend or drop the image"
+        )
+    limits = own_limits(limits, rows.dtype)
+    out = (ends[:, 0] < limits[0]) | (ends[:, 1] > limits[1])
+    if out.any():
+        image = int(np.argmax(out))
+        share = float(np.mean((rows < limits[0]) | (rows > limits[1])))
+        raise ValueError(
+            f"{name} of image {first + image} reaches [{ends[image, 0]:.6g}, {ends[image, 1]:.6g}], outside the limits "
+            f"({limits[0]:g}, {limits[1]:g}); {share:.3%} of the values read are outside: rescale them, or set limits"
+        )
+    return ends
+
+
+def check_ordered(lower: Array, upper: Array, first: int) -> None:
+    """Lower ends are at most the upper ends."""
+    flat = lower.reshape(len(lower), -1), upper.reshape(len(upper), -1)
+    block = block_of(flat[0].shape[1], len(lower))
+    counts = over_rows(lambda a, b: count_above(flat[0][a:b], flat[1][a:b]), len(lower), block=block)
+    crossed = np.concatenate(list(counts))
+    if crossed.any():
+        image = int(np.argmax(crossed > 0))
+        raise ValueError(
+            f"band of image {first + image} has lower above upper at {int(crossed[image])} pixels; "
+            "swap the arrays, or use pixelbounds.conffusion, which sorts crossed quantiles"
+        )

@@ -1,0 +1,331 @@
+"""Images of different sizes in one set.
+
+A `Ragged` is a list of arrays, one per image. On disk it is flat: `values`, the pixels of all images one after the
+other, and `shapes`, (n, axes), which says where one ends. A zarr group may hold several (truth, lower, upper), each as
+a group of these two arrays; an image is read when it is needed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from ..storage.files import exclusive
+
+Array = np.ndarray
+Shapes = Array  # (n, axes) whole numbers
+_CHUNK = 2**16  # least pixels per chunk
+_SETS = 4  # truth, lower, upper, centre
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """n images of different sizes, one array (*pixels) each; to other code an array of shape (n,).
+
+    >>> images = Ragged([np.zeros((2, 3)), np.ones((4, 4))])
+    >>> images
+    Ragged of 2 images of 6 to 16 pixels, float64
+    >>> images[1].mean(), images[1:].shapes
+    (np.float64(1.0), [(4, 4)])
+    """
+
+    images: Sequence[Any]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.images, list | tuple | _Flat):
+            raise TypeError(f"images are a {type(self.images).__name__}; give a list of arrays, one per image")
+        if not len(self.images):
+            raise ValueError("a set of images is empty; give at least one")
+        if not isinstance(self.images, _Flat):
+            others = {type(x).__name__ for x in self.images if not (hasattr(x, "shape") and hasattr(x, "dtype"))}
+            if others:
+                raise TypeError(f"some images are of type {', '.join(sorted(others))}; give an array for each")
+            shapes = [tuple(image.shape) for image in self.images]
+            if len({len(shape) for shape in shapes}) > 1 or 0 in map(math.prod, shapes):
+                raise ValueError(
+                    f"images have shapes such as {shapes[:3]}; they must have as many axes each and hold pixels"
+                )
+
+    def __repr__(self) -> str:
+        return f"Ragged of {len(self)} images of {self.sizes.min()} to {self.sizes.max()} pixels, {self.dtype}"
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, at: Any) -> Any:
+        """One image, or a Ragged of several: a number, a slice, or an array of numbers or of bool."""
+        if isinstance(at, int | np.integer):
+            image = self.images[int(at)]
+            return np.asarray(image if isinstance(image, np.ndarray | _Stored) else image[...])
+        if isinstance(at, slice):
+            return Ragged(self.images[at])
+        chosen = np.arange(len(self))[np.asarray(at)]
+        return Ragged(self.images.take(chosen) if isinstance(self.images, _Flat) else [self.images[i] for i in chosen])
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self[i] for i in range(len(self)))
+
+    def __sub__(self, other: Ragged) -> Ragged:
+        return Ragged([a - b for a, b in zip(self, other, strict=True)])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n,)."""
+        return (len(self),)
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Shape of each image."""
+        return [tuple(shape) for shape in self._shapes.tolist()]
+
+    @cached_property
+    def sizes(self) -> Array:
+        """Pixels of each image, (n,)."""
+        return self._shapes.prod(axis=1)
+
+    @cached_property
+    def _shapes(self) -> Shapes:
+        if isinstance(self.images, _Flat):
+            return self.images.shapes
+        return np.array([tuple(image.shape) for image in self.images], np.int64).reshape(len(self), -1)
+
+    @property
+    def storage(self) -> Sequence[Any]:
+        """The arrays in which the images lie."""
+        return [self.images.values] if isinstance(self.images, _Flat) else self.images
+
+    @property
+    def ndim(self) -> int:
+        """One: images are counted, pixels are not."""
+        return 1
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Precision that holds every image."""
+        return np.result_type(*{image.dtype for image in self.images[: 1 if isinstance(self.images, _Flat) else None]})
+
+
+@dataclass(frozen=True, eq=False)
+class _Flat(Sequence[Any]):
+    """Images within flat storage: where each begins, and its shape."""
+
+    values: Any
+    firsts: Array
+    shapes: Shapes
+
+    def __len__(self) -> int:
+        return len(self.firsts)
+
+    @overload
+    def __getitem__(self, at: int) -> _Stored: ...
+    @overload
+    def __getitem__(self, at: slice) -> _Flat: ...
+    def __getitem__(self, at: int | slice) -> _Stored | _Flat:
+        if isinstance(at, slice):
+            return self.take(at)
+        return _Stored(self.values, int(self.firsts[at]), tuple(self.shapes[at].tolist()))
+
+    def take(self, at: slice | Array) -> _Flat:
+        return _Flat(self.values, self.firsts[at], self.shapes[at])
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Stored:
+    """One image within flat storage."""
+
+    values: Any
+    first: int
+    shape: tuple[int, ...]
+
+    @property
+    def dtype(self) -> Any:
+        return self.values.dtype
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        part = _stretch(self.values, self.first, self.first + math.prod(self.shape))
+        return np.array(part, dtype).reshape(self.shape)
+
+
+_LAST = threading.local()
+
+
+def _stretch(values: Any, start: int, stop: int) -> Array:
+    """Values start..stop. Of chunks, whole ones are read and kept until this thread needs others: images lie in a row,
+    and many small ones lie in one chunk.
+    """
+    chunks = getattr(values, "chunks", None)
+    if chunks is None:
+        return np.asarray(values[start:stop])
+    held: list[tuple[Any, int, Array]] = getattr(_LAST, "held", [])
+    for known, first, part in held:
+        if known is values and first <= start and stop <= first + len(part):
+            return part[start - first : stop - first]
+    size = chunks[0] if isinstance(chunks[0], int) else max(chunks[0])  # of zarr, of Dask
+    first = start // size * size
+    part = np.asarray(values[first : -(-stop // size) * size])
+    _LAST.held = [(values, first, part), *(x for x in held if x[0] is not values)][:_SETS]
+    return part[start - first : stop - first]
+
+
+def flat_images(values: Any, shapes: Any) -> Ragged:
+    """Images that lie one after the other: values (pixels of all images,), shapes (n, axes) -> Ragged.
+
+    >>> flat_images(np.arange(10.0), [(2, 3), (1, 4)])[1]
+    array([[6., 7., 8., 9.]])
+    """
+    shapes = np.asarray(shapes)
+    if shapes.ndim != 2 or shapes.dtype.kind not in "iu" or not shapes.size or (shapes < 1).any():
+        raise ValueError(f"shapes have shape {shapes.shape} and dtype {shapes.dtype}; give whole numbers (n, axes)")
+    last = np.cumsum(shapes.prod(axis=1))
+    if tuple(values.shape) != (int(last[-1]),):
+        raise ValueError(f"values have shape {tuple(values.shape)}, but the shapes make {int(last[-1])} pixels")
+    return Ragged(_Flat(values, np.append(0, last[:-1]), shapes.astype(np.int64)))
+
+
+# ---------------------------------------------------------------- stores
+
+
+def write_ragged(path: str | os.PathLike[str], parts: Mapping[str, Any]) -> None:
+    """Write sets of images, such as {"lower": ..., "upper": ...}, into a new zarr store; NAME.part until it is done.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_ragged(f"{folder}/set.zarr", {"truth": [np.zeros((2, 3)), np.ones((4, 4))]})
+    ...     read_ragged(f"{folder}/set.zarr")
+    {'truth': Ragged of 2 images of 6 to 16 pixels, float64}
+    """
+    if Path(path).exists():
+        raise FileExistsError(f"{path} exists; remove it, or choose another name")
+    sets = {name: x if isinstance(x, Ragged) else Ragged(list(x)) for name, x in parts.items()}
+    with growing_ragged(path, {name: (x._shapes, x.dtype) for name, x in sets.items()}) as put:
+        for name, images in sets.items():
+            for image in images:
+                put(name, image)
+
+
+@contextmanager
+def growing_ragged(
+    path: str | os.PathLike[str],
+    sets: Mapping[str, tuple[Shapes, Any]],
+    about: Mapping[str, Any] | None = None,
+    settle: Callable[[Path, Path], None] = os.rename,
+) -> Iterator[Callable[[str, Array], None]]:
+    """A store of some sets (shapes, dtype), and what puts the next image of a set into it.
+
+    It grows as NAME.part and `settle` gives it its name at the end; after an error nothing is left. What a process
+    that was killed left behind is begun anew.
+    """
+    import zarr
+
+    path = Path(path).absolute()
+    part = path.with_name(f"{path.name}.part")
+    if part.exists():
+        with exclusive(part):
+            if "ragged" not in _attributes(part):
+                raise FileExistsError(f"{part} exists and is no unfinished set of images; remove it")
+            shutil.rmtree(part)
+    root = zarr.create_group(part, attributes={**(about or {}), "ragged": True})
+    try:
+        with exclusive(part):
+            growing = {name: _Growing(root, name, *how) for name, how in sets.items()}
+            yield lambda name, image: growing[name].put(image)
+            for x in growing.values():
+                x.finish()
+            settle(part, path)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+def _attributes(path: Path) -> dict[str, Any]:
+    import zarr
+
+    try:
+        return dict(zarr.open_group(path, mode="r").attrs)
+    except Exception:  # no store; zarr raises what it likes
+        return {}
+
+
+class _Growing:
+    """A set of images under way: whole chunks are written as they fill."""
+
+    def __init__(self, root: Any, name: str, shapes: Shapes, dtype: Any) -> None:
+        from zarr.codecs import Crc32cCodec, ZstdCodec
+
+        group, total = root.create_group(name), int(shapes.prod(axis=1).sum())
+        group.create_array("shapes", data=np.asarray(shapes, np.int64))
+        self.chunk = min(total, max(_CHUNK, total // len(shapes)))
+        self.values = group.create_array(
+            "values", shape=(total,), chunks=(self.chunk,), dtype=dtype, fill_value=np.nan,
+            compressors=(ZstdCodec(level=1), Crc32cCodec()),
+        )  # fmt: skip
+        self.name, self.at, self.count = name, 0, 0
+        self.waiting: list[Array] = []
+
+    def put(self, image: Array) -> None:
+        """Add the next image."""
+        self.waiting.append(image.reshape(-1))
+        self.count += image.size
+        if self.count >= self.chunk:
+            self._write(self.count // self.chunk * self.chunk)
+
+    def finish(self) -> None:
+        """Write what is left; all images must have come."""
+        if self.at + self.count != self.values.shape[0]:
+            raise ValueError(f"{self.name} got {self.at + self.count} of {self.values.shape[0]} pixels; put all images")
+        if self.count:
+            self._write(self.count)
+
+    def _write(self, count: int) -> None:
+        flat = np.concatenate(self.waiting)
+        self.values[self.at : self.at + count] = flat[:count]
+        self.at, self.count, self.waiting = self.at + count, self.count - count, [flat[count:].copy()]
+
+
+def read_ragged(path: str | os.PathLike[str], watch: Callable[[Any], Any] = lambda values: values) -> dict[str, Ragged]:
+    """The sets of images in a store that `write_ragged` wrote, by name; pixels are read when they are needed.
+
+    watch          what every array of pixels goes through before it is used
+    """
+    import zarr
+
+    if not Path(path).is_dir():
+        raise FileNotFoundError(f"there is no store at {str(path)!r}")
+    root = zarr.open_group(path, mode="r")
+    found = {name: group for name, group in sorted(root.groups()) if {"values", "shapes"} <= set(group.array_keys())}
+    if not found:
+        raise ValueError(f"{str(path)!r} holds no images of different sizes; each set is a group of values and shapes")
+    out = {}
+    for name, group in found.items():
+        values: Any = group["values"]
+        if values.nchunks_initialized < values.nchunks:
+            missing = values.nchunks - values.nchunks_initialized
+            raise ValueError(
+                f"{path}/{name}: {missing} of {values.nchunks} chunks of values are not there; write it again"
+            )
+        shapes: Any = group["shapes"]
+        out[name] = flat_images(watch(values), shapes[...])
+    return out
+
+
+def is_ragged(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a store of images of different sizes: a zarr group of groups of values and shapes."""
+    import zarr
+
+    if not any((Path(path) / name).exists() for name in ("zarr.json", ".zgroup")):
+        return False
+    try:
+        root = zarr.open(Path(path), mode="r")
+    except Exception:  # a damaged store, of which its reader will tell
+        return False
+    return isinstance(root, zarr.Group) and any({"values", "shapes"} <= set(x.array_keys()) for _, x in root.groups())

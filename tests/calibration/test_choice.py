@@ -1,0 +1,96 @@
+"""The default grouping is chosen on the fitting images, and is the shorter one on others."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from worlds import heteroscedastic
+
+import pixelbounds as pb
+from pixelbounds.calibration.choice import shortest
+from pixelbounds.calibration.front_door import frontier
+from pixelbounds.calibration.groups import Single, fit_band_groups, fit_learned_groups
+from pixelbounds.calibration.pairs import Pairs
+from pixelbounds.demo.synthetic import synthetic_pairs
+
+
+def kind(truth, band):
+    return pb.calibrate(truth, band, risk_level=0.1).grouping.kind
+
+
+def test_neighbourhoods_that_matter_are_learned_and_others_are_not():
+    truth, band, _ = synthetic_pairs(240, 32, seed=1)  # a crude sampler that errs beside edges
+    assert kind(truth, band) == "learned"
+    truth, band = heteroscedastic(240, np.random.default_rng(0), size=24)  # the band's own features say it all
+    assert kind(truth, band) == "band"
+
+
+def test_the_choice_looks_at_the_fitting_images_only(rng):
+    truth, band = heteroscedastic(80, rng, size=12)
+    chosen = pb.calibrate(truth, band, risk_level=0.2, n_opt=20, seed=3)
+    fitting = np.isin(np.arange(80), np.random.default_rng(3).permutation(80)[:20])
+    other = np.where(fitting[:, None, None], truth, np.clip(truth + 0.02, 0, 1))  # other certifying images
+    again = pb.calibrate(other, band, risk_level=0.2, n_opt=20, seed=3)
+    assert again.grouping.state()[0] == chosen.grouping.state()[0]
+    for name, x in chosen.grouping.state()[1].items():
+        np.testing.assert_array_equal(again.grouping.state()[1][name], x)
+
+
+def test_with_features_the_shorter_of_two_quantiles_is_learned(rng):
+    truth, band = heteroscedastic(80, rng, size=12)
+    pairs = Pairs(
+        truth, band, pb.families.additive, (0.0, 1.0), truth[:, None] + 0.02 * rng.normal(size=(80, 1, 12, 12))
+    )
+    every, fits = np.arange(80), [partial(fit_learned_groups, quantile=q) for q in (0.75, 0.9)]
+    chosen = shortest(pairs, every, np.random.default_rng(5), 0.1, fits, every)
+    mirror = np.random.default_rng(5)
+    mirror.integers(2**63)  # the seed that the choice draws
+    wanted, found = chosen(pairs, every, mirror), frontier(pairs, every, np.random.default_rng(5), 0.1)[0]
+    other = next(fit for fit in fits if fit is not chosen)(pairs, every, np.random.default_rng(5))
+    assert found.model == wanted.model != other.model
+
+
+def test_of_about_equal_candidates_the_first_is_taken(rng):
+    truth, band = heteroscedastic(80, rng, size=24)
+    pairs = Pairs(truth, band, pb.families.additive, (0.0, 1.0))
+    fine = [lambda p, i, r, w=w: fit_band_groups(p, i, width=w, room=1) for w in (8, 9)]
+    for fits in (fine, fine[::-1]):
+        assert shortest(pairs, np.arange(80), rng, 0.1, fits, np.arange(80)) is fits[0]
+    assert shortest(pairs, np.arange(80), rng, 0.1, [lambda p, i, r: Single(), *fine], np.arange(80)) is fine[0]
+
+
+def test_with_few_images_the_first_candidate_is_taken(rng):
+    truth, band = heteroscedastic(3, rng, size=8)
+    pairs = Pairs(truth, band, pb.families.additive, (0.0, 1.0))
+    fits = [lambda p, i, r: Single(), lambda p, i, r: 1 / 0]
+    assert shortest(pairs, np.arange(3), rng, 0.1, fits, np.arange(3)) is fits[0]
+
+
+@pytest.mark.parametrize("units", [50, 60, 70])
+def test_units_hardly_enough_to_certify_all_certify(rng, units):
+    """Below 1.5 times the least (47 at 5%), frontier is rcps: a scan certifies more than it teaches."""
+    truth, band = heteroscedastic(units, rng, size=8)
+    ours, plain = (pb.calibrate(truth, band, method=method, risk_level=0.05, seed=3) for method in ("frontier", "rcps"))
+    assert ours.record.fitting == 0
+    np.testing.assert_array_equal(ours.widening, plain.widening)
+
+
+def test_units_that_suffice_fit_and_so_do_groups_that_are_asked_for(rng):
+    truth, band = heteroscedastic(71, rng, size=8)
+    assert pb.calibrate(truth, band, risk_level=0.05).record.fitting == 6
+    some = band.map(lambda x: x[:60])
+    assert pb.calibrate(truth[:60], some, risk_level=0.05, groups="band").record.fitting == 3
+
+
+def test_halves_of_the_choice_never_cut_a_unit(rng):
+    truth, band = heteroscedastic(24, rng, size=8)
+    pairs, unit_of, seen = Pairs(truth, band, pb.families.additive, (0.0, 1.0)), np.arange(24) // 4, []
+
+    def fit(pairs, images, rng):
+        seen.append(images)
+        return Single()
+
+    shortest(pairs, np.arange(24), rng, 0.1, [fit, fit], unit_of)
+    for images in seen:
+        assert len(images) == 12
+        assert set(unit_of[images]).isdisjoint(np.delete(unit_of, images))

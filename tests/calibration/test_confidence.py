@@ -1,0 +1,296 @@
+"""Every bound keeps one contract, and errs no more often than it says."""
+
+from math import ceil, e, log, sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import beta as beta_distribution
+from scipy.stats import binom
+
+from pixelbounds import confidence, least_images
+from pixelbounds.calibration.confidence import BOUNDS, greatest_loss
+
+ALL = sorted(BOUNDS)
+HIGH_PROBABILITY = [name for name in ALL if name != "conformal"]
+DELTA = 0.1
+
+every_bound = pytest.mark.parametrize("name", ALL)
+losses_of = st.lists(st.floats(0, 1, width=32), min_size=1, max_size=40).map(np.array)
+quick = settings(max_examples=40, deadline=None, derandomize=True)
+
+
+def draws(n, seed):
+    """Losses of n images, some constant, some skewed, some on two points."""
+    rng = np.random.default_rng(seed)
+    yield np.zeros(n)
+    yield np.ones(n)
+    yield np.full(n, 0.3)
+    yield rng.uniform(size=n)
+    yield rng.beta(0.5, 8, size=n)
+    yield (rng.uniform(size=n) < 0.1).astype(float)
+
+
+# ---------------------------------------------------------------- the contract
+
+
+@every_bound
+@quick
+@given(losses=losses_of)
+def test_a_bound_is_a_positive_float_and_deterministic(name, losses):
+    kept = losses.copy()
+    bound = BOUNDS[name](losses, DELTA)
+    assert type(bound) is float
+    assert np.isfinite(bound)
+    assert bound > 0
+    assert bound == BOUNDS[name](losses, DELTA)
+    np.testing.assert_array_equal(losses, kept)
+
+
+@every_bound
+@pytest.mark.parametrize("n", [1, 2, 16, 300])
+def test_a_bound_is_at_least_the_mean(name, n):
+    for losses in draws(n, seed=n):
+        assert BOUNDS[name](losses, DELTA) >= losses.mean() - 1e-12
+
+
+@every_bound
+@quick
+@given(losses=losses_of, probs=st.tuples(st.floats(0.001, 0.999), st.floats(0.001, 0.999)))
+def test_a_smaller_failure_probability_never_lowers_a_bound(name, losses, probs):
+    if name == "betting":  # its bets aim at one failure_prob, so this holds of typical losses, not of every sequence
+        losses = np.full(len(losses), losses.mean())
+    low, high = sorted(probs)
+    assert BOUNDS[name](losses, low) >= BOUNDS[name](losses, high) - 1e-9
+
+
+@every_bound
+@quick
+@given(losses=losses_of, raised=st.floats(0, 1), seed=st.integers(0, 2**16))
+def test_higher_losses_never_lower_a_bound_that_sees_the_mean_only(name, losses, raised, seed):
+    if not confidence.sees_mean_only(BOUNDS[name]):
+        return
+    higher = np.maximum(losses, raised)
+    assert BOUNDS[name](higher, DELTA) >= BOUNDS[name](losses, DELTA) - 1e-9
+    shuffled = np.random.default_rng(seed).permutation(losses)
+    assert BOUNDS[name](shuffled, DELTA) == pytest.approx(BOUNDS[name](losses, DELTA), abs=1e-9)
+
+
+@every_bound
+@quick
+@given(losses=losses_of, prob=st.floats(0.001, 0.9), level=st.floats(0.001, 0.999))
+def test_the_test_rejects_exactly_the_levels_above_the_bound(name, losses, prob, level):
+    bound = BOUNDS[name](losses, prob)
+    for at in (level, bound + 1e-9, bound - 1e-9):
+        if 0 < at < 1 and abs(at - bound) > 5e-10:
+            assert confidence.rejects(BOUNDS[name], losses, prob, at) == (bound < at)
+
+
+@every_bound
+@pytest.mark.parametrize(
+    "losses, error, words",
+    [
+        ([], ValueError, "at least one"),
+        ([[0.1, 0.2]], ValueError, "(1, 2)"),
+        (0.5, ValueError, "one loss per image"),
+        ([0.1, np.nan], ValueError, "image 1 is nan"),
+        ([0.1, 0.2, 1.5], ValueError, "image 2 is 1.5"),
+        ([-0.1], ValueError, "[0, 1]"),
+        (["a"], TypeError, "losses"),
+        (None, (TypeError, ValueError), "losses"),
+        ([0.1j], TypeError, "losses"),
+        (np.array([0.1 + 1j]), TypeError, "losses"),
+    ],
+)
+def test_losses_are_checked(name, losses, error, words):
+    with pytest.raises(error) as caught:
+        BOUNDS[name](losses, DELTA)
+    assert words in str(caught.value)
+
+
+@every_bound
+@pytest.mark.parametrize("prob", [0, 1, -0.1, 1.5, np.nan, np.inf])
+def test_the_failure_probability_is_checked(name, prob):
+    with pytest.raises(ValueError, match="failure_prob"):
+        BOUNDS[name](np.zeros(3), prob)
+    with pytest.raises(TypeError, match="failure_prob"):
+        BOUNDS[name](np.zeros(3), "0.1")
+
+
+# ---------------------------------------------------------------- closed forms
+
+
+@quick
+@given(losses=losses_of, prob=st.floats(0.001, 0.999))
+def test_hoeffding_and_conformal_are_their_closed_forms(losses, prob):
+    n = len(losses)
+    assert confidence.hoeffding(losses, prob) == pytest.approx(losses.mean() + sqrt(log(1 / prob) / (2 * n)))
+    assert confidence.conformal(losses, prob) == pytest.approx((losses.sum() + 1) / (n + 1))
+
+
+@pytest.mark.parametrize("n", [4, 16, 100])
+def test_bentkus_takes_the_ceiling(n):
+    rng = np.random.default_rng(n)
+    for _ in range(20):
+        losses = rng.uniform(0, 0.6, n)
+        bound = confidence.bentkus(losses, DELTA)
+        if bound < 1:
+            k = ceil(losses.sum())
+            assert e * binom.cdf(k, n, bound) == pytest.approx(DELTA, rel=1e-6)  # the bound solves this equation
+            assert e * binom.cdf(k - 1, n, bound) < DELTA * 0.99  # with the floor the bound would be lower
+
+
+def test_hoeffding_bentkus_is_the_smaller_of_its_two_parts():
+    rng = np.random.default_rng(0)
+    for n in (10, 50, 400):
+        losses = rng.beta(1, 9, n)
+        both = confidence.hoeffding_bentkus(losses, DELTA)
+        mean = losses.mean()
+        levels = np.linspace(mean + 1e-9, 1 - 1e-9, 20001)
+        divergence = mean * np.log(mean / levels) + (1 - mean) * np.log((1 - mean) / (1 - levels))
+        by_entropy = levels[np.argmax(np.exp(-n * divergence) < DELTA)]
+        assert both == pytest.approx(min(by_entropy, confidence.bentkus(losses, DELTA)), abs=1e-4)
+        assert both < confidence.hoeffding(losses, DELTA)
+
+
+def test_empirical_bernstein_is_the_bound_of_maurer_and_pontil():
+    losses = np.random.default_rng(1).beta(1, 20, 200)
+    term = log(2 / DELTA)
+    expected = losses.mean() + sqrt(2 * losses.var(ddof=1) * term / 200) + 7 * term / (3 * 199)
+    assert confidence.empirical_bernstein(losses, DELTA) == pytest.approx(expected)
+
+
+def test_betting_depends_on_the_order_of_images_and_on_nothing_else():
+    losses = np.random.default_rng(2).beta(1, 9, 60)
+    shuffled = np.random.default_rng(3).permutation(losses)
+    assert confidence.betting(shuffled, DELTA) != confidence.betting(losses, DELTA)
+    assert confidence.betting(shuffled, DELTA) == confidence.betting(shuffled.copy(), DELTA)
+    assert confidence.betting(list(losses), DELTA) == confidence.betting(losses, DELTA)
+
+
+def test_betting_is_the_plug_in_bettor_written_out():
+    """The wealth of Waudby-Smith and Ramdas, step by step, crosses 1 / delta exactly above the bound."""
+    losses = np.random.default_rng(4).beta(2, 20, 80)
+    bound = confidence.betting(losses, DELTA)
+
+    def greatest_wealth(level):
+        wealth, best = 1.0, 1.0
+        for i, loss in enumerate(losses):
+            seen = losses[:i]
+            means = [(0.5 + losses[: j + 1].sum()) / (j + 2) for j in range(i)]
+            variance = (0.25 + sum((x - m) ** 2 for x, m in zip(seen, means, strict=True))) / (i + 1)
+            most = (1 - 1 / len(losses)) / (1 - level)
+            wealth *= 1 + min(most, sqrt(2 * log(1 / DELTA) / (len(losses) * variance))) * (level - loss)
+            best = max(best, wealth)
+        return best
+
+    assert greatest_wealth(bound + 1e-6) > 1 / DELTA > greatest_wealth(bound - 1e-6)
+
+
+def test_betting_needs_less_slack_than_hoeffding_bentkus_where_losses_vary_little():
+    losses = np.random.default_rng(5).beta(40, 400, 640)
+    slack = {name: BOUNDS[name](losses, DELTA) - losses.mean() for name in ALL}
+    assert slack["betting"] < 0.5 * slack["hoeffding_bentkus"] < 0.5 * slack["hoeffding"]
+
+
+# ---------------------------------------------------------------- validity by simulation
+
+WORLDS = {
+    "bernoulli": (lambda rng, shape: (rng.uniform(size=shape) < 0.12).astype(float), 0.12),
+    "beta": (lambda rng, shape: beta_distribution(0.4, 3).ppf(rng.uniform(size=shape)), 0.4 / 3.4),
+    "two points": (lambda rng, shape: np.where(rng.uniform(size=shape) < 0.05, 0.9, 0.02), 0.05 * 0.9 + 0.95 * 0.02),
+}
+
+
+def failures(bound, world, n, worlds=1200, prob=DELTA):
+    """How many of the worlds' bounds lie below the true mean."""
+    draw, mean = WORLDS[world]
+    samples = draw(np.random.default_rng(n), (worlds, n))
+    return sum(confidence.rejects(bound, losses, prob, mean) for losses in samples)
+
+
+def consistent(count, worlds=1200, prob=DELTA):
+    """Whether so many failures are believable where each happens with probability at most prob."""
+    return binom.sf(count - 1, worlds, prob) > 1e-3
+
+
+@pytest.mark.parametrize("n", [8, 16, 40])
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("name", HIGH_PROBABILITY)
+def test_a_bound_errs_no_more_often_than_it_says(name, world, n):
+    assert consistent(failures(BOUNDS[name], world, n))
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_same_simulation_catches_the_plain_mean(world):
+    assert not consistent(failures(lambda losses, prob: float(losses.mean()), world, 40))
+
+
+def test_the_same_simulation_catches_bentkus_with_the_floor():
+    def bentkus(rounding):
+        def bound(losses, prob):
+            levels = np.linspace(0, 1, 2001)
+            good = e * binom.cdf(rounding(losses.sum()), len(losses), levels) < prob
+            return float(levels[np.argmax(good)]) if good.any() else 1.0
+
+        return bound
+
+    samples = 0.999 * (np.random.default_rng(0).uniform(size=(1200, 16)) < 0.19)  # sums just below whole numbers
+    failed = {r: sum(bentkus(r)(losses, DELTA) < 0.999 * 0.19 for losses in samples) for r in (np.floor, np.ceil)}
+    assert consistent(failed[np.ceil])
+    assert not consistent(failed[np.floor])
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_conformal_holds_in_expectation_and_not_with_high_probability(world):
+    draw, mean = WORLDS[world]
+    samples = draw(np.random.default_rng(7), (3000, 40))
+    bounds = np.array([confidence.conformal(losses, DELTA) for losses in samples])
+    assert bounds.mean() + 4 * bounds.std() / sqrt(len(bounds)) >= mean
+    assert not consistent(failures(confidence.conformal, world, 40))
+
+
+# ---------------------------------------------------------------- the planner
+
+
+@every_bound
+@pytest.mark.parametrize("level, prob", [(0.1, 0.1), (0.05, 0.1), (0.2, 0.01), (0.5, 0.5)])
+def test_least_images_is_really_the_least(name, level, prob):
+    least = least_images(level, prob, confidence=name)
+    assert BOUNDS[name](np.zeros(least), prob) < level
+    for n in range(1, least):
+        assert BOUNDS[name](np.zeros(n), prob) >= level - 1e-9
+
+
+def test_least_images_is_never_fewer_than_the_coin_needs():
+    """No valid bound certifies with fewer than log(delta) / log(1 - epsilon) images (Bernoulli losses all 0)."""
+    for name in HIGH_PROBABILITY:
+        for level, prob in [(0.1, 0.1), (0.05, 0.05), (0.02, 0.1)]:
+            assert least_images(level, prob, confidence=name) >= log(prob) / log(1 - level)
+
+
+def test_least_images_says_when_it_gives_up():
+    with pytest.raises(ValueError, match="raise the risk level"):
+        least_images(0.1, 0.1, confidence=lambda losses, prob: 1.0)
+    with pytest.raises(ValueError, match="did you mean 'betting'"):
+        least_images(0.1, 0.1, confidence="beting")
+
+
+@pytest.mark.parametrize("n, level, prob", [(30, 0.1, 0.1), (448, 0.05, 0.1), (560, 0.1, 0.1), (2000, 0.02, 0.01)])
+def test_no_bound_certifies_more_than_the_greatest_loss_and_betting_comes_near(n, level, prob):
+    limit = greatest_loss(n, level, prob)
+    assert (1 - limit) * (1 - prob ** (1 / n)) == pytest.approx(level - limit)  # what the unseen share adds
+    for name in HIGH_PROBABILITY:
+        assert BOUNDS[name](np.full(n, limit), prob) >= level - 1e-9
+    near = limit - 0.1 * (level - limit)
+    assert BOUNDS["betting"](np.full(n, near), prob) < level
+
+
+def test_with_fewer_images_than_a_coin_needs_nothing_is_certified():
+    assert greatest_loss(21, 0.1, 0.1) == 0
+    assert greatest_loss(22, 0.1, 0.1) > 0
+    with pytest.raises(ValueError, match="images is 0"):
+        greatest_loss(0, 0.1)
+    with pytest.raises(ValueError, match="risk_level is 1"):
+        greatest_loss(10, 1.0)

@@ -1,0 +1,267 @@
+"""A calibration survives its file: same intervals, same bytes, nothing half-written, and it says what it promises."""
+
+import dataclasses
+import errno
+import json
+import os
+import struct
+
+import numpy as np
+import pytest
+from worlds import heteroscedastic
+
+import pixelbounds as pb
+from pixelbounds.calibration.families import Family, additive
+from pixelbounds.calibration.losses import l01
+
+SIZE, N = 8, 100
+RISK = 0.2
+
+
+def data(kind="plain"):
+    """Truth and a band of some kind, the same at every call."""
+    truth, band = heteroscedastic(N, np.random.default_rng(0), size=SIZE)
+    if kind == "centred":
+        middle = (band.lower + band.upper) / 2
+        return truth, pb.Band(band.lower, band.upper, middle, "test")
+    if kind == "positive":
+        return truth, pb.Band(np.maximum(band.lower, 0.05), np.maximum(band.upper, 0.06), source="test")
+    return truth, band
+
+
+SEGMENTATION = np.broadcast_to(np.arange(SIZE) // 3, (N, SIZE, SIZE)).astype(np.uint8)
+PARTITION = np.arange(SIZE * SIZE).reshape(SIZE, SIZE) % 5
+EXTRA = np.random.default_rng(1).normal(size=(N, SIZE, SIZE)).astype(np.float32)
+OWN = Family("own", lambda b, w: additive.widen(b, w), lambda x, b: additive.shortfall(x, b))
+
+CASES = {
+    "rcps": ("plain", {"method": "rcps"}, {}),
+    "rcps conformal": ("plain", {"method": "rcps", "confidence": "conformal"}, {}),
+    "rcps bentkus, no limits": ("plain", {"method": "rcps", "confidence": "bentkus", "limits": None}, {}),
+    "krcps loss": ("plain", {"method": "krcps"}, {}),
+    "krcps otsu": ("plain", {"method": "krcps", "groups": "otsu", "confidence": "hoeffding_bentkus"}, {}),
+    "krcps partition": ("plain", {"method": "krcps", "groups": PARTITION}, {}),
+    "krcps segmentation": ("plain", {"method": "krcps", "groups": SEGMENTATION}, {"groups": SEGMENTATION}),
+    "krcps scaled": ("centred", {"method": "krcps"}, {}),
+    "frontier band": ("plain", {"groups": "band"}, {}),
+    "frontier loss": ("plain", {"groups": "loss"}, {}),
+    "frontier segmentation": ("plain", {"groups": SEGMENTATION}, {"groups": SEGMENTATION}),
+    "frontier learned": ("plain", {"k": 4}, {}),
+    "frontier learned, features": ("plain", {"k": 4, "features": EXTRA}, {"features": EXTRA}),
+    "frontier scaled": ("centred", {"groups": "band"}, {}),
+    "frontier multiplicative": ("positive", {"groups": "band", "family": "multiplicative"}, {}),
+    "frontier, half a limit": ("plain", {"groups": "band", "limits": (0.0, np.inf)}, {}),
+    "units": ("plain", {"groups": "band", "units": np.arange(N) // 2, "risk_level": 0.3}, {}),
+    "own loss": ("plain", {"method": "rcps", "loss": lambda x, i: l01(x, i)}, {}),
+    "own family": ("plain", {"groups": "band", "family": OWN}, {}),
+}
+every_case = pytest.mark.parametrize("kind, how, apply", CASES.values(), ids=CASES)
+_made = {}
+
+
+def calibrated(kind, how):
+    key = kind, id(how)
+    if key not in _made:
+        _made[key] = pb.calibrate(*data(kind), **{"risk_level": RISK, **how})
+    return _made[key]
+
+
+def metadata(path):
+    """The JSON text of a calibration file, read as the documented format says: safetensors, one entry."""
+    content = path.read_bytes()
+    size = struct.unpack("<Q", content[:8])[0]
+    return json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["pixelbounds"].split(" ", 1)[1])
+
+
+@pytest.fixture
+def cal():
+    return calibrated(*CASES["frontier band"][:2])
+
+
+# ---------------------------------------------------------------- round trip
+
+
+@every_case
+def test_a_calibration_comes_back_as_it_was(tmp_path, kind, how, apply):
+    cal, (_, band) = calibrated(kind, how), data(kind)
+    cal.save(tmp_path / "cal.safetensors")
+    family = cal.family if cal.family is OWN else None
+    again = pb.load_calibration(str(tmp_path / "cal.safetensors"), family=family)
+    for field in dataclasses.fields(cal):
+        ours, theirs = getattr(again, field.name), getattr(cal, field.name)
+        if field.name == "grouping":
+            assert type(ours) is type(theirs)
+            assert ours.count == theirs.count
+        elif field.name == "record":
+            assert vars(ours) == vars(theirs)
+        else:
+            np.testing.assert_array_equal(ours, theirs)
+    first, second = cal.apply(band, **apply), again.apply(band, **apply)
+    np.testing.assert_array_equal(first.lower, second.lower)
+    np.testing.assert_array_equal(first.upper, second.upper)
+    assert again.guarantee == cal.guarantee
+    assert again.to_bytes() == cal.to_bytes()
+
+
+@every_case
+def test_equal_calibrations_give_equal_bytes(kind, how, apply):
+    again = pb.calibrate(*data(kind), **{"risk_level": RISK, **how})
+    assert again.to_bytes() == calibrated(kind, how).to_bytes()
+
+
+def test_bytes_tell_seeds_and_data_apart():
+    truth, band = data()
+    made = [pb.calibrate(truth, band, risk_level=RISK, method="rcps", seed=seed) for seed in (0, 1)]
+    assert made[0].to_bytes() != made[1].to_bytes()
+    other = truth.copy()
+    other[3, 2, 1] = np.nextafter(other[3, 2, 1], np.float32(0.5))
+    assert pb.calibrate(other, band, risk_level=RISK, method="rcps").record.digest != made[0].record.digest
+    assert made[1].record.digest == made[0].record.digest
+
+
+# ---------------------------------------------------------------- writing
+
+
+def test_a_save_replaces_the_file_before(tmp_path, cal):
+    path = tmp_path / "cal.safetensors"
+    path.write_bytes(b"something older")
+    cal.save(path)
+    assert path.read_bytes() == cal.to_bytes()
+    assert [p.name for p in tmp_path.iterdir()] == ["cal.safetensors"]
+
+
+@pytest.mark.parametrize("step", ["replace", "fsync"])
+def test_a_failing_save_leaves_the_old_file_and_nothing_else(tmp_path, cal, monkeypatch, step):
+    path = tmp_path / "cal.safetensors"
+    cal.save(path)
+    before = path.read_bytes()
+
+    def fail(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, step, fail)
+    other = dataclasses.replace(cal, risk=0.0)
+    with pytest.raises(OSError, match="No space left"):
+        other.save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["cal.safetensors"]
+
+
+def test_a_save_that_is_killed_halfway_leaves_the_old_file(tmp_path, cal, monkeypatch):
+    """A full disk cuts the write itself; the old file stands and loads."""
+    path = tmp_path / "cal.safetensors"
+    cal.save(path)
+    real = os.fdopen
+
+    def short(handle, *args, **kwargs):
+        file = real(handle, *args, **kwargs)
+
+        class Short:
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *error):
+                file.close()
+
+            def write(self, content):
+                file.write(content[: len(content) // 2])
+                raise KeyboardInterrupt
+
+        return Short()
+
+    monkeypatch.setattr(os, "fdopen", short)
+    with pytest.raises(KeyboardInterrupt):
+        dataclasses.replace(cal, risk=0.0).save(path)
+    assert [p.name for p in tmp_path.iterdir()] == ["cal.safetensors"]
+    assert pb.load_calibration(path).risk == cal.risk
+
+
+def test_a_file_cannot_be_saved_where_there_is_no_folder(tmp_path, cal):
+    with pytest.raises(ValueError, match=r"no folder .*nowhere.*make it first"):
+        cal.save(tmp_path / "nowhere" / "cal.safetensors")
+    with pytest.raises(ValueError, match="is a folder"):
+        cal.save(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+# ---------------------------------------------------------------- what the file says
+
+
+def test_the_metadata_say_how_the_calibration_was_reached(tmp_path):
+    truth, band = data()
+    units = np.arange(N) // 2
+    cal = pb.calibrate(truth, band, risk_level=0.3, failure_prob=0.05, groups="band", confidence="betting", seed=17,
+                       units=units, n_opt=9)  # fmt: skip
+    cal.save(tmp_path / "cal.safetensors")
+    text = metadata(tmp_path / "cal.safetensors")
+    assert text["method"] == "frontier"
+    assert text["confidence"] == "betting"
+    assert text["family"] == "additive"
+    assert text["loss"] == "l01"
+    assert (text["risk_level"], text["failure_prob"]) == (0.3, 0.05)
+    assert text["limits"] == [0.0, 1.0]
+    assert text["risk"] == cal.risk < text["bound"] == cal.bound < 0.3
+    assert text["groups"]["kind"] == "band"
+    record = text["record"]
+    assert (record["images"], record["fitting"], record["certifying"], record["units"]) == (N, 18, 41, 41)
+    assert record["pixels"] == [SIZE, SIZE]
+    assert record["seed"] == "17"
+    assert record["version"] == pb.__version__
+    assert len(record["digest"]) == 64
+    assert text["guarantee"] == cal.guarantee
+
+
+def test_group_edges_lie_in_the_file_as_arrays(tmp_path, cal):
+    from safetensors.numpy import load_file
+
+    cal.save(tmp_path / "cal.safetensors")
+    tensors = load_file(tmp_path / "cal.safetensors")
+    np.testing.assert_array_equal(tensors["widening"], cal.widening)
+    for name, x in cal.grouping.state()[1].items():
+        np.testing.assert_array_equal(tensors[f"groups.{name}"], x)
+
+
+def test_the_guarantee_is_one_plain_sentence(cal):
+    sentence = cal.guarantee
+    assert sentence.endswith(".")
+    for words in (
+        "probability at least 90%",
+        f"{cal.record.certifying} images",
+        "at most 20% of the pixels",
+        "same source",
+    ):
+        assert words in sentence
+    assert "expectation only" not in sentence
+
+
+def test_conformals_guarantee_is_in_expectation_only():
+    sentence = calibrated(*CASES["rcps conformal"][:2]).guarantee
+    assert "expectation only" in sentence
+    assert "not with high probability" in sentence
+    assert "With probability at least" not in sentence
+
+
+def test_units_and_own_losses_are_named_in_the_guarantee():
+    by_unit = calibrated(*CASES["units"][:2])
+    assert f"{by_unit.record.certifying} units" in by_unit.guarantee
+    assert by_unit.record.certifying < 50  # of 50 units, some fit
+
+    def worst_row(truth, interval):
+        missed = (truth < interval.lower) | (truth > interval.upper)
+        return missed.mean(axis=2).max(axis=1)
+
+    truth, band = data()
+    cal = pb.calibrate(truth, band, risk_level=0.5, method="rcps", loss=worst_row)
+    assert "loss worst_row" in cal.guarantee
+    assert "pixels" not in cal.guarantee
+
+
+def test_no_code_is_stored(tmp_path):
+    """Neither a pickle nor anything that starts one: the file is numbers and text."""
+    for kind, how, _ in CASES.values():
+        content = calibrated(kind, how).to_bytes()
+        size = struct.unpack("<Q", content[:8])[0]
+        header = json.loads(content[8 : 8 + size])
+        dtypes = {value["dtype"] for name, value in header.items() if name != "__metadata__"}
+        assert dtypes <= {"F64", "F32", "I64", "I32", "I8", "U8"}
+        assert not content[8 + size :].startswith(b"\x80\x04")

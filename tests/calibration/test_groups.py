@@ -1,0 +1,415 @@
+"""Every grouping keeps one contract: it labels every end, from what is known at test time, and survives a file."""
+
+import builtins
+import json
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from worlds import heteroscedastic
+
+import pixelbounds as pb
+from pixelbounds import groups
+from pixelbounds.calibration.families import additive
+from pixelbounds.calibration.groups import all_entries, load_grouping
+from pixelbounds.calibration.groups.positions import otsu_thresholds
+from pixelbounds.calibration.pairs import Pairs
+
+SIZE, N = 10, 24
+PARTITION = np.arange(SIZE * SIZE).reshape(SIZE, SIZE) % 7 * 11
+FITTING = np.array([1, 2, 5, 6, 9, 12, 13, 17, 20, 23])
+
+
+def world(rng, *, limits=(0.0, 1.0), features=1, truth_noise=None):
+    """Pairs that carry features and a segmentation; misses depend on the position too."""
+    truth, band = heteroscedastic(N, rng, size=SIZE)
+    truth = np.clip(truth + (np.arange(SIZE) > 6) * 0.1, 0, 1).astype(np.float32)
+    extra = rng.normal(size=(N, features, SIZE, SIZE)).astype(np.float32) if features else None
+    segmentation = np.broadcast_to(np.arange(SIZE) // 4 * 3 + 5, truth.shape) + (np.arange(N) % 2)[:, None, None] * 20
+    if truth_noise is not None:
+        truth = truth.copy()
+        truth[truth_noise] = rng.uniform(size=truth[truth_noise].shape)
+    return Pairs(truth, band, additive, limits, extra, segmentation)
+
+
+def _band_groups(**kwargs):
+    return lambda pairs, images: groups.fit_band_groups(pairs, images, **kwargs)
+
+
+def _learned(pairs, images):
+    return groups.fit_learned_groups(pairs, images, np.random.default_rng(0), bins_per_side=6, trees=8)
+
+
+KINDS = {
+    "single": lambda pairs, images: groups.Single(),
+    "loss": lambda pairs, images: groups.by_loss(pairs, images, 4),
+    "loss squared": lambda pairs, images: groups.by_loss(pairs, images, 8, "squared"),
+    "otsu": lambda pairs, images: groups.by_otsu(pairs, images, 3),
+    "otsu squared": lambda pairs, images: groups.by_otsu(pairs, images, 4, "squared"),
+    "partition": lambda pairs, images: groups.partition(PARTITION, (SIZE, SIZE)),
+    "segmentation": lambda pairs, images: groups.segmentation(pairs, images),
+    "band": lambda pairs, images: groups.fit_band_groups(pairs, images),
+    "band, one feature": _band_groups(width=5, room=1, side=False),
+    "band, all products": _band_groups(width=4, room=3, level=5),
+    "band, one group": _band_groups(width=1, room=1, side=False),
+    "learned": _learned,
+}
+
+
+every_kind = pytest.mark.parametrize("fit", KINDS.values(), ids=KINDS)
+
+
+def labels_of(grouping, pairs, start=0, stop=None):
+    """Labels of every end of some images: (2, n, pixels)."""
+    _, block = pairs.read(start, len(pairs) if stop is None else stop)
+    return grouping.at(block, *all_entries(block)).reshape(2, len(block), -1)
+
+
+# ---------------------------------------------------------------- the contract, for every member
+
+
+@every_kind
+def test_labels_run_from_0_without_empty_groups_on_the_fitting_images(rng, fit):
+    pairs = world(rng)
+    grouping = fit(pairs, FITTING)
+    labels = labels_of(grouping, pairs)
+    assert labels.dtype.kind == "i"
+    assert labels.min() >= 0
+    assert labels.max() < grouping.count
+    assert set(np.unique(labels[:, FITTING])) == set(range(grouping.count))
+    if not grouping.sided:
+        np.testing.assert_array_equal(labels[0], labels[1])
+
+
+@every_kind
+def test_a_file_keeps_the_labels(rng, fit):
+    pairs = world(rng)
+    grouping = fit(pairs, FITTING)
+    meta, arrays = grouping.state()
+    assert all(isinstance(x, np.ndarray) and x.dtype.kind in "iuf" for x in arrays.values())
+    again = load_grouping(grouping.kind, json.loads(json.dumps(meta)), {k: x.copy() for k, x in arrays.items()})
+    assert type(again) is type(grouping)
+    assert again.count == grouping.count
+    np.testing.assert_array_equal(labels_of(again, pairs), labels_of(grouping, pairs))
+
+
+@every_kind
+def test_labels_do_not_depend_on_how_images_are_cut(rng, fit):
+    pairs = world(rng)
+    grouping = fit(pairs, FITTING)
+    whole = labels_of(grouping, pairs)
+    pieces = [labels_of(grouping, pairs, a, b) for a, b in [(0, 1), (1, 8), (8, 9), (9, N)]]
+    np.testing.assert_array_equal(np.concatenate(pieces, axis=1), whole)
+    _, block = pairs.read(0, N)
+    entry, side = all_entries(block)
+    some = rng.permutation(len(entry))[:300]
+    np.testing.assert_array_equal(grouping.at(block, entry[some], side[some]), whole.reshape(-1)[some])
+    assert len(grouping.at(block, entry[:0], side[:0])) == 0
+
+
+@every_kind
+def test_fitting_does_not_depend_on_how_images_are_cut(fit, monkeypatch):
+    whole = fit(world(np.random.default_rng(0)), FITTING)
+    monkeypatch.setattr("pixelbounds.calibration.pairs.block_of", lambda size, rows: 3)
+    cut = fit(world(np.random.default_rng(0)), FITTING)
+    for ours, theirs in zip(cut.state()[1].values(), whole.state()[1].values(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@every_kind
+def test_labels_never_depend_on_the_truth_of_other_images(fit):
+    """Scramble the truth of every image that does not fit: same groups, same labels."""
+    others = np.setdiff1d(np.arange(N), FITTING)
+    plain, scrambled = world(np.random.default_rng(0)), world(np.random.default_rng(0), truth_noise=others)
+    assert (plain.truth[others] != scrambled.truth[others]).any()
+    first, second = fit(plain, FITTING), fit(scrambled, FITTING)
+    np.testing.assert_array_equal(labels_of(first, plain), labels_of(second, scrambled))
+    np.testing.assert_array_equal(labels_of(first, plain), labels_of(first, scrambled))
+
+
+@every_kind
+def test_fitting_is_deterministic_and_leaves_its_input_alone(fit):
+    pairs = world(np.random.default_rng(0))
+    before = [x.copy() for x in (pairs.truth, pairs.band.lower, pairs.band.upper, pairs.features, pairs.segmentation)]
+    first, second = fit(pairs, FITTING), fit(world(np.random.default_rng(0)), FITTING)
+    np.testing.assert_array_equal(labels_of(first, pairs), labels_of(second, pairs))
+    after = (pairs.truth, pairs.band.lower, pairs.band.upper, pairs.features, pairs.segmentation)
+    for x, kept in zip(after, before, strict=True):
+        np.testing.assert_array_equal(x, kept)
+
+
+@pytest.mark.parametrize("kind", ["band", "learned"])
+def test_groups_of_the_band_fit_images_of_another_size(rng, kind):
+    pairs = world(rng, features=0)
+    grouping = KINDS[kind](pairs, FITTING)
+    truth, band = heteroscedastic(3, rng, size=SIZE + 5)
+    labels = labels_of(grouping, Pairs(truth, band, additive, (0.0, 1.0)))
+    assert labels.shape == (2, 3, (SIZE + 5) ** 2)
+    assert 0 <= labels.min() <= labels.max() < grouping.count
+
+
+@every_kind
+def test_images_without_limits(rng, fit):
+    pairs = world(rng, limits=(-np.inf, np.inf))
+    grouping = fit(pairs, FITTING)
+    grouping.check(pairs.read(0, N)[1])
+    assert labels_of(grouping, pairs).max() < grouping.count
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(ValueError, match=r"'colour' are unknown.*partition"):
+        load_grouping("colour", {}, {})
+
+
+# ---------------------------------------------------------------- positions
+
+
+def test_loss_groups_are_quantiles_of_the_loss():
+    """Position j is missed in j of the fitting images: quantiles cut the positions evenly, in order."""
+    truth = (np.arange(16)[:, None] < np.arange(16)[None]) * 0.9
+    pairs = Pairs(truth, pb.Band(np.zeros((16, 16)), np.full((16, 16), 0.5)), additive, (0.0, 1.0))
+    labels = groups.by_loss(pairs, np.arange(16), 4).labels
+    np.testing.assert_array_equal(labels, np.arange(16) // 4)
+
+
+def test_ties_merge():
+    truth = np.zeros((10, 12))
+    truth[:5, 9:] = 0.9  # three positions are missed half of the time, the others never
+    pairs = Pairs(truth, pb.Band(np.zeros((10, 12)), np.full((10, 12), 0.5)), additive, (0.0, 1.0))
+    grouping = groups.by_loss(pairs, np.arange(10), 8)
+    assert grouping.count == 2
+    np.testing.assert_array_equal(grouping.labels, np.arange(12) >= 9)
+    constant = Pairs(np.zeros((10, 12)), pairs.band, additive, (0.0, 1.0))
+    for fit in (groups.by_loss, groups.by_otsu):
+        assert fit(constant, np.arange(10), 8).count == 1
+    assert groups.fit_band_groups(pairs, np.arange(10)).count == 2  # one width, one room per side: the sides are left
+
+
+def test_more_groups_than_pixels(rng):
+    pairs = world(rng)
+    grouping = groups.by_loss(pairs, FITTING, 1000, "squared")
+    assert grouping.count == SIZE * SIZE  # every position has a loss of its own
+    assert groups.by_loss(pairs, FITTING, 1).count == 1
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(values=st.lists(st.integers(0, 40), min_size=2, max_size=60), k=st.integers(1, 12), n=st.integers(1, 8))
+def test_no_loss_group_is_ever_empty(values, k, n):
+    misses = np.array(values) % (n + 1)
+    truth = (np.arange(n)[:, None] < misses[None]) * 0.9
+    pairs = Pairs(truth, pb.Band(np.zeros(truth.shape), np.full(truth.shape, 0.5)), additive, (0.0, 1.0))
+    for fit in (groups.by_loss, groups.by_otsu):
+        grouping = fit(pairs, np.arange(n), k)
+        assert set(grouping.labels.reshape(-1)) == set(range(grouping.count))
+        assert grouping.count <= k
+        for a in np.unique(misses):  # equal losses, equal groups; higher loss, no lower group
+            assert len(np.unique(grouping.labels[misses == a])) == 1
+        assert (np.diff(grouping.labels[np.argsort(misses, kind="stable")]) >= 0).all()
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_otsu_thresholds_are_the_best_of_all(rng, k):
+    """Against every choice of cuts between distinct values: none has a greater variance between classes."""
+    values = np.concatenate([rng.normal(c, 0.03, 20) for c in (0.1, 0.5, 0.9)]).clip(0, 1)
+    values = np.round(values * 64) / 64
+
+    def between(labels):
+        return sum((labels == c).sum() * (values[labels == c].mean() - values.mean()) ** 2 for c in np.unique(labels))
+
+    ours = between(np.searchsorted(otsu_thresholds(values, k), values))
+    cuts = np.unique(values)[:-1]
+    choices = [[a] for a in cuts] if k == 2 else [[a, b] for a in cuts for b in cuts if a < b]
+    best = max(between(np.searchsorted(choice, values)) for choice in choices)
+    assert ours >= best * (1 - 1e-3)
+
+
+def test_a_partition_is_renumbered_and_checked():
+    labels = np.array([[30, -2], [7, 30]])
+    grouping = groups.partition(labels, (2, 2))
+    np.testing.assert_array_equal(grouping.labels, [[2, 0], [1, 2]])
+    with pytest.raises(ValueError, match=r"shape \(2, 2\).*whole numbers of shape \(3, 3\)"):
+        groups.partition(labels, (3, 3))
+    with pytest.raises(ValueError, match="float64"):
+        groups.partition(labels.astype(float), (2, 2))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "int64"])
+def test_partition_and_segmentation_of_any_whole_dtype(rng, dtype):
+    truth, band = heteroscedastic(60, rng, size=6)
+    partition = (np.arange(36).reshape(6, 6) % 3).astype(dtype)
+    segmentation = np.broadcast_to(partition, truth.shape).copy()
+    one = pb.calibrate(truth, band, risk_level=0.2, method="krcps", groups=partition)
+    other = pb.calibrate(truth, band, risk_level=0.2, method="krcps", groups=segmentation)
+    assert one.grouping.count == other.grouping.count == 3
+    np.testing.assert_array_equal(one.widening, other.widening)
+    np.testing.assert_array_equal(one.apply(band).lower, other.apply(band, groups=segmentation).lower)
+
+
+def test_segmentation_labels_that_were_not_fitted_are_refused(rng):
+    pairs = world(rng)
+    grouping = groups.segmentation(pairs, FITTING[FITTING % 2 == 0])
+    with pytest.raises(ValueError, match=r"labels \[25, 28, 31\].*\[5, 8, 11\].*merge"):
+        grouping.check(pairs.read(1, 2)[1])
+    grouping.check(pairs.read(0, 1)[1])
+
+
+# ---------------------------------------------------------------- band features
+
+
+def test_products_of_features_are_the_occurring_combinations(rng):
+    pairs = world(rng)
+    grouping = groups.fit_band_groups(pairs, FITTING, width=4, room=1, level=3, side=True)
+    lower, upper = (np.asarray(x, np.float64).reshape(N, -1) for x in (pairs.band.lower, pairs.band.upper))
+    width, level = upper - lower, (upper + lower) / 2
+    bins = [np.searchsorted(grouping.edges(name), x, side="right") for name, x in (("width", width), ("level", level))]
+    combination = bins[0] * 3 + bins[1]
+    labels = labels_of(grouping, pairs)
+    away = np.ones(width.shape, bool)  # a value on an edge may fall on either side by a rounding error
+    for name, x in (("width", width), ("level", level)):
+        away &= np.abs(x[..., None] - grouping.edges(name)).min(axis=-1) > 1e-6
+    for side in (0, 1):  # labels and (side, width bin, level bin) are one to one
+        pairs_seen = {(int(c), int(g)) for c, g in zip(combination[away], labels[side][away], strict=True)}
+        assert len(pairs_seen) == len({c for c, _ in pairs_seen}) == 12
+    assert grouping.count == 24
+    assert not set(np.unique(labels[0])) & set(np.unique(labels[1]))
+
+
+def test_bins_hold_about_equally_many_ends(rng):
+    truth, band = heteroscedastic(40, rng, size=32)
+    pairs = Pairs(truth, band, additive, (0.0, 1.0))
+    grouping = groups.fit_band_groups(pairs, np.arange(40), width=8, room=1, side=False)
+    shares = np.bincount(labels_of(grouping, pairs).reshape(-1)) / labels_of(grouping, pairs).size
+    np.testing.assert_allclose(shares, 1 / 8, atol=0.02)
+
+
+def test_a_combination_never_seen_joins_the_nearest_of_its_side():
+    """Fitted where wide bands are high and narrow ones low; a wide low band joins one of its neighbours."""
+    half = np.repeat([0.02, 0.1, 0.2], 20)
+    middle = np.repeat([0.2, 0.5, 0.75], 20)
+    fitted = pb.Band((middle - half)[None].repeat(4, 0), (middle + half)[None].repeat(4, 0))
+    pairs = Pairs(np.full((4, 60), 0.5), fitted, additive, (0.0, 1.0))
+    grouping = groups.fit_band_groups(pairs, np.arange(4), width=3, room=1, level=3)
+    assert grouping.count == 6  # three combinations of nine occur, per side
+    seen = labels_of(grouping, pairs)[:, 0, [0, 20, 40]]
+    strange = pb.Band(np.array([[0.0, 0.73, 0.28]]), np.array([[0.4, 0.77, 0.32]]))
+    new = labels_of(grouping, Pairs(np.full((1, 3), 0.5), strange, additive, (0.0, 1.0)))[:, 0]
+    for side in (0, 1):
+        assert set(new[side]) <= set(seen[side])  # never the other side's
+        assert new[side][2] == seen[side][0]  # narrow and a little higher than low: the narrow low one
+
+
+def test_room_needs_limits(rng):
+    pairs = world(rng)
+    grouping = groups.fit_band_groups(pairs, FITTING)
+    _, block = world(rng, limits=(-np.inf, np.inf)).read(0, 2)
+    with pytest.raises(ValueError, match="limits="):
+        grouping.check(block)
+
+
+@pytest.mark.parametrize("name", ["width", "room", "level"])
+@pytest.mark.parametrize("value", [0, -3])
+def test_bin_counts_are_checked(rng, name, value):
+    with pytest.raises(ValueError, match=f"{name} is {value}"):
+        groups.fit_band_groups(world(rng), FITTING, **{name: value})
+
+
+# ---------------------------------------------------------------- learned groups
+
+
+def test_learned_groups_store_the_models_text(rng):
+    pairs = world(rng)
+    grouping = KINDS["learned"](pairs, FITTING)
+    _, arrays = grouping.state()
+    text = arrays["model"].tobytes().decode()
+    assert text.startswith("tree\n")
+    assert "objective=quantile" in text
+
+
+def test_learned_groups_are_bins_of_the_prediction_and_within_them_of_the_room(rng):
+    truth, band = heteroscedastic(40, rng, size=32)
+    pairs = Pairs(truth, band, additive, (0.0, 1.0))
+    grouping = groups.fit_learned_groups(pairs, np.arange(40), np.random.default_rng(0), bins_per_side=4, room=3)
+    assert grouping.count == 2 * 4 * 3
+    block = pairs.read(0, 40)[1]
+    entry, side = groups.all_entries(block)
+    label, value = grouping.at(block, entry, side), grouping.predict(block, entry, side)
+    room = np.where(side == 0, block.clipped(entry)[0], 1 - block.clipped(entry)[1])
+    shares = np.bincount(label) / len(label)
+    assert len(shares) == 24
+    assert 1 / 24 / 3 < shares.min() <= shares.max() < 3 / 24  # trees make ties
+    for of_side, first in ((0, 0), (1, 12)):
+        for bin_of in range(4):
+            here = [label == first + 3 * bin_of + third for third in range(3)]
+            assert all((side[h] == of_side).all() for h in here)
+            for less, more in pairwise(here):
+                assert room[less].max() <= room[more].min()
+        bins = [value[(label - first) // 3 == bin_of] for bin_of in range(4)]
+        assert all(less.max() <= more.min() for less, more in pairwise(bins))
+
+
+def test_without_limits_learned_groups_know_no_room(rng):
+    truth, band = heteroscedastic(40, rng, size=16)
+    pairs = Pairs(truth, band, additive, (-np.inf, np.inf))
+    grouping = groups.fit_learned_groups(pairs, np.arange(40), np.random.default_rng(0), bins_per_side=4)
+    assert grouping.room_edges.shape == (8, 0)
+    assert grouping.count == 8
+    assert set(np.unique(labels_of(grouping, pairs))) == set(range(8))
+
+
+def test_learned_groups_use_the_features():
+    """The error's scale is told by a feature image only: with it the groups separate large needs from small."""
+    rng = np.random.default_rng(0)
+    scale = np.where(rng.uniform(size=(80, 12, 12)) < 0.5, 0.01, 0.2)
+    truth = np.clip(0.5 + scale * rng.standard_normal(scale.shape), 0, 1)
+    band = pb.Band(np.full(scale.shape, 0.49), np.full(scale.shape, 0.51))
+    kwargs = {"risk_level": 0.1, "n_opt": 20, "k": 8}
+    with_features = pb.calibrate(truth, band, features=scale, **kwargs)
+    without = pb.calibrate(truth, band, **kwargs)
+    short = with_features.apply(band, features=scale).length
+    assert short.mean() < 0.75 * without.apply(band).length.mean()
+    assert short[scale < 0.1].mean() < 0.3 * short[scale > 0.1].mean()
+    with pytest.raises(ValueError, match=r"learned with 1 feature images.*0 were given.*features="):
+        with_features.apply(band)
+    with pytest.raises(ValueError, match=r"learned with 0 feature images.*1 were given"):
+        without.apply(band, features=scale)
+    as_list = pb.calibrate(truth, band, features=[scale], **kwargs)
+    np.testing.assert_array_equal(as_list.widening, with_features.widening)
+
+
+def test_learned_groups_are_deterministic_given_the_seed(rng):
+    truth, band = heteroscedastic(80, rng, size=12)
+    cals = [pb.calibrate(truth, band, risk_level=0.15, seed=seed, k=8) for seed in (3, 3, 4)]
+    assert cals[0].to_bytes() == cals[1].to_bytes() != cals[2].to_bytes()
+
+
+@pytest.mark.parametrize("error", [ImportError("No module named 'lightgbm'"), OSError("libgomp.so.1: cannot open")])
+def test_a_missing_lightgbm_names_the_way_out(rng, monkeypatch, error):
+    load = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "lightgbm":
+            raise error
+        return load(name, *args, **kwargs)
+
+    truth, band = heteroscedastic(60, rng, size=8)
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(RuntimeError) as caught:
+        pb.calibrate(truth, band, risk_level=0.2, groups="learned")
+    for words in ("LightGBM", str(error), "libgomp1", "groups='band'"):
+        assert words in str(caught.value)
+    assert pb.calibrate(truth, band, risk_level=0.2, groups="band").risk < 0.2  # and that way is open
+
+
+def test_a_function_that_fits_groups_and_squared_losses_are_accepted(rng):
+    truth, band = heteroscedastic(60, rng, size=8)
+    fit = partial(groups.fit_band_groups, width=3, room=1, level=2, side=False)
+    cal = pb.calibrate(truth, band, risk_level=0.2, groups=fit)
+    assert cal.grouping.count == 6
+    assert not cal.grouping.by_side
+    squared = pb.calibrate(truth, band, risk_level=0.2, method="krcps", groups="squared", k=5)
+    assert squared.grouping.count == 5
+    with pytest.raises(TypeError, match="returned a int"):
+        pb.calibrate(truth, band, risk_level=0.2, groups=lambda pairs, images: 3)

@@ -1,0 +1,174 @@
+"""The table of losses: in memory or on disk the same bits, and memory that does not grow with the images."""
+
+import errno
+import os
+import resource
+import tracemalloc
+
+import numpy as np
+import pytest
+from worlds import heteroscedastic
+
+import pixelbounds as pb
+from pixelbounds import execution, federated
+from pixelbounds.calibration import certify, spill
+from pixelbounds.calibration.spill import ROOM, Room, Table
+from pixelbounds.images.ragged import Ragged
+
+N = 200
+
+
+@pytest.fixture
+def small_room(tmp_path, monkeypatch):
+    """So little memory that every table goes to disk, and the list of files that were made."""
+    made, real = [], spill.tempfile.TemporaryFile
+    monkeypatch.setattr(spill.tempfile, "TemporaryFile", lambda **how: made.append(real(**how)) or made[-1])
+    token = ROOM.set(Room(20_000, tmp_path))
+    yield made
+    ROOM.reset(token)
+
+
+@pytest.mark.parametrize("most", [0, 500, 5000, 10**9])
+def test_columns_are_those_of_the_rows(most, tmp_path, rng):
+    rows = rng.integers(0, 2**31 - 1, (300, 7), dtype=np.int32)
+    token = ROOM.set(Room(most, tmp_path))
+    with Table() as table:
+        for part in np.split(rows, np.sort(rng.integers(0, 300, 12))):
+            table.append(part)
+            if len(table):
+                np.testing.assert_array_equal(table.columns(0, 7), rows[: len(table)].T)  # reading does not end it
+        for start, stop in ((0, 1), (3, 6), (6, 7)):
+            np.testing.assert_array_equal(table.columns(start, stop), rows[:, start:stop].T)
+        assert table.on_disk == (most < rows.nbytes)
+    assert not list(tmp_path.iterdir())
+    ROOM.reset(token)
+
+
+HOWS = {
+    "betting": {"groups": "band"},
+    "order between knots": {"groups": "band", "confidence": "hoeffding_bentkus"},
+    "variance": {"method": "rcps", "confidence": "empirical_bernstein"},
+    "units": {"groups": "band", "units": np.arange(N) // 2},
+    "units, mean": {"method": "rcps", "confidence": "bentkus", "units": np.arange(N) // 3},
+    "line": {"method": "krcps"},
+}
+
+
+@pytest.mark.parametrize("ragged", [False, True], ids=["one size", "ragged"])
+@pytest.mark.parametrize("how", HOWS.values(), ids=HOWS)
+def test_a_table_on_disk_changes_no_bit(how, ragged, tmp_path, small_room):
+    truth, band = heteroscedastic(N, np.random.default_rng(1), size=8)
+    if ragged:
+        if how.get("method") == "krcps":
+            how = {**how, "method": "rcps"}  # krcps needs one grid
+        truth, band = Ragged(list(truth)), band.map(lambda x: Ragged(list(x)))
+    how = {"risk_level": 0.3, **how}
+    found = pb.calibrate(truth, band, **how)
+    assert len(small_room) == 1
+    assert small_room[0].closed
+    token = ROOM.set(Room())
+    assert pb.calibrate(truth, band, **how).to_bytes() == found.to_bytes()
+    ROOM.reset(token)
+    assert len(small_room) == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("size", [1, 5, 10**6])
+def test_how_many_columns_are_read_at_a_time_does_not_matter(size, monkeypatch):
+    truth, band = heteroscedastic(N, np.random.default_rng(1), size=8)
+    for how in ({"groups": "band"}, {"groups": "band", "units": np.arange(N) // 2}):
+        wanted = pb.calibrate(truth, band, risk_level=0.3, **how).to_bytes()
+        monkeypatch.setattr(certify, "_ENTRIES", size * N)
+        assert pb.calibrate(truth, band, risk_level=0.3, **how).to_bytes() == wanted
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_more_ends_between_two_knots_than_memory_holds(seed, monkeypatch):
+    """A finer path between the two knots leads to the same place."""
+    truth, band = heteroscedastic(N, np.random.default_rng(seed), size=16, dtype=np.float64)
+    how = {"risk_level": 0.2, "method": "rcps", "confidence": "hoeffding_bentkus"}
+    wanted = pb.calibrate(truth, band, **how)
+    monkeypatch.setattr(certify, "_MOST_ENDS", 2)  # some twenty lie between two knots
+    paths = []
+    real = certify.Path.between
+    monkeypatch.setattr(certify.Path, "between", lambda *given: paths.append(real(*given)) or paths[-1])
+    found = pb.calibrate(truth, band, **how)
+    assert len(paths) == 1
+    assert found.risk == pytest.approx(wanted.risk, abs=1e-14)
+    np.testing.assert_allclose(found.widening, wanted.widening, rtol=1e-12)
+    inside = found.apply(band).contains(truth)
+    assert 1 - inside.mean() <= found.risk + 1e-12  # nothing that was counted is lost to rounding
+    assert wanted.bound == pytest.approx(found.bound, abs=1e-9)
+
+
+def test_ends_that_arrive_together(monkeypatch):
+    """Of ten values, so that no path is fine enough: the knot is taken, which is no closer and holds as well."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 11, (N, 12, 12)) / 10
+    band = pb.Band(np.full_like(truth, 0.45), np.full_like(truth, 0.55))
+    how = {"risk_level": 0.3, "method": "rcps", "confidence": "hoeffding_bentkus"}
+    wanted = pb.calibrate(truth, band, **how)
+    monkeypatch.setattr(certify, "_MOST_ENDS", 10)
+    found = pb.calibrate(truth, band, **how)
+    assert found.risk == wanted.risk
+    assert wanted.widening <= found.widening <= wanted.widening * 1.001
+
+
+def test_sites_merge_on_disk_too(small_room):
+    truth, band = heteroscedastic(N, np.random.default_rng(1), size=8)
+    sites = {"north": slice(0, 120), "south": slice(120, N)}
+    study = federated.begin(
+        [federated.announce(truth[at], band[at], site=name) for name, at in sites.items()], risk_level=0.3
+    )
+    while isinstance(study, federated.Study):
+        plan = study.plan
+        answers = [federated.answer(plan, truth[at], band[at], site=name) for name, at in sites.items()]
+        study = federated.merge(study, answers)
+    assert len(small_room) == 1
+    assert study.to_bytes() == pb.calibrate(truth, band, risk_level=0.3, groups="band").to_bytes()
+
+
+def test_nothing_is_left_after_an_error(tmp_path, small_room):
+    truth, band = heteroscedastic(N, np.random.default_rng(1), size=20)
+    truth[N - 1, 0, 0] = np.nan  # found in the last block of the pass
+    before = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
+    with pytest.raises(ValueError, match=f"image {N - 1}"):
+        pb.calibrate(truth, band, risk_level=0.3, method="rcps")
+    assert [file.closed for file in small_room] == [True]
+    assert not list(tmp_path.iterdir())
+    assert not before or len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_full_disk_is_told_with_its_folder(tmp_path, small_room):
+    truth, band = heteroscedastic(N, np.random.default_rng(1), size=20)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, before[1]))
+    try:
+        with pytest.raises(OSError, match=f"for a table of losses: '{tmp_path}'") as caught:
+            pb.calibrate(truth, band, risk_level=0.3, method="rcps")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.errno == errno.EFBIG
+    assert [file.closed for file in small_room] == [True]
+
+
+def test_memory_does_not_grow_with_the_images(tmp_path):
+    """Four times as many images, a table of 65 MB instead of 16: some bytes per image more, not 8 kB."""
+
+    def peak(n, memory):
+        truth, band = heteroscedastic(250, np.random.default_rng(1), size=16)
+        for name, x in {"truth": truth, "lower": band.lower, "upper": band.upper}.items():
+            np.save(tmp_path / f"{name}.npy", np.tile(x, (n // 250, 1, 1)))
+        truth, lower, upper = (np.load(tmp_path / f"{x}.npy", mmap_mode="r") for x in ("truth", "lower", "upper"))
+        tracemalloc.start()
+        try:
+            with execution.running(memory=memory, threads=1):
+                pb.calibrate(truth, pb.Band(lower, upper), risk_level=0.3, method="rcps")
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    few, many, held = peak(2000, "16M"), peak(8000, "16M"), peak(8000, "1G")
+    assert many - few < 6000 * 500
+    assert held - many > 30e6  # what it would take in memory

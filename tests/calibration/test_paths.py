@@ -1,0 +1,334 @@
+"""Paths: nested, best where they claim to be; certifying walks them from the wide end; what they gain in length."""
+
+from functools import reduce
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.stats import binom, norm
+from worlds import heteroscedastic
+
+import pixelbounds as pb
+from pixelbounds import confidence, families
+from pixelbounds.calibration import certify, paths
+from pixelbounds.calibration.groups import Partition, Single
+from pixelbounds.calibration.pairs import Pairs
+from pixelbounds.calibration.spill import Table
+from pixelbounds.kernels import lower_hull
+
+LIMITS = (0.0, 1.0)
+
+
+# ---------------------------------------------------------------- arrivals
+
+
+@pytest.mark.parametrize("kind", ["geometric", "random", "ties", "few"])
+def test_an_arrival_is_the_first_knot_that_covers(kind, rng):
+    knots = {
+        "geometric": np.r_[0.0, 2.0 ** np.linspace(-20, 20, 4001)][None],
+        "random": np.sort(rng.lognormal(-3, 2, (5, 700)), axis=1),
+        "ties": np.sort(rng.integers(0, 9, (4, 300)) / 8.0, axis=1),
+        "few": np.array([[0.0], [0.5], [1.0]]),
+    }[kind]
+    path = paths.Path(knots)
+    label = rng.integers(len(knots), size=5000).astype(np.int32)
+    need = rng.lognormal(-3, 3, 5000)
+    on_a_knot = knots[label, rng.integers(knots.shape[1], size=5000)]
+    need[:2000] = on_a_knot[:2000]
+    need[2000:3000] = np.nextafter(on_a_knot[2000:3000], np.inf)
+    need[3000:4000] = np.nextafter(on_a_knot[3000:4000], 0)
+    need[-6:] = [np.inf, 0.0, 5e-324, 1e-310, 1e300, knots.max()]
+    expected = [np.searchsorted(knots[k], w, side="left") for k, w in zip(label, need, strict=True)]
+    np.testing.assert_array_equal(path.arrivals(label, need), expected)
+
+
+def test_a_path_that_shrinks_is_refused():
+    with pytest.raises(ValueError, match="nondecreasing"):
+        paths.Path(np.array([[0.0, 0.2, 0.1]]))
+
+
+# ---------------------------------------------------------------- certifying along a given path
+
+
+def task_of(truth, band, bound, risk_level, failure_prob=0.1):
+    n = len(truth)
+    pairs = Pairs(truth, band, families.additive, LIMITS)
+    return certify.Task(pairs, np.ones(n, bool), np.arange(n), np.arange(n), bound, risk_level, failure_prob)
+
+
+def certified(task, path, rows):
+    with Table() as table:
+        table.append(rows)
+        return certify.certify_l01(task, Single(), path, table)
+
+
+def bettor_who_learns_less_when_less_is_missed():
+    """Losses of 1000 images that only grow, yet their betting bound falls: the first losses, nearer to the later ones,
+    leave the bettor surer of himself, and he wins before the bad images come."""
+    fewer = np.r_[np.zeros(4), np.full(40, 0.2), np.ones(956)]
+    more = np.r_[np.full(44, 0.2), np.ones(956)]
+    return fewer, more
+
+
+def test_betting_is_walked_from_the_wide_end():
+    """Knots, narrow to wide: pass, pass, pass, fail, pass. Bisection would stop among the first three."""
+    fewer, more = bettor_who_learns_less_when_less_is_missed()
+    assert (fewer <= more).all()
+    assert not confidence.rejects(confidence.betting, fewer, 0.1, 0.3)
+    assert confidence.rejects(confidence.betting, more, 0.1, 0.3)
+    table = np.rint(10 * np.stack([more, more, more, fewer, 0 * more], axis=1)).astype(np.int32)
+    truth = np.full((1000, 10), 0.5)
+    band = pb.Band(truth, truth)
+    path = paths.Path(np.linspace(0, 1, 5)[None])
+    found = certified(task_of(truth, band, confidence.betting, 0.3), path, table)
+    assert (found.knot, found.part) == (4, 1.0)
+    assert not found.losses.any()
+
+
+def test_a_users_bound_is_walked_too():
+    """A bound that dips in the narrow part must not lead there."""
+
+    def dips(losses, failure_prob):
+        return 0.05 if losses.mean() > 0.6 else float(losses.mean())
+
+    rng = np.random.default_rng(0)
+    truth = rng.random((50, 100))
+    half = pb.Band(np.full_like(truth, 0.5), np.full_like(truth, 0.5))
+    cal = pb.calibrate(truth, half, risk_level=0.2, method="rcps", confidence=dips)
+    assert 0.19 < cal.risk < 0.2
+
+
+@pytest.mark.parametrize("knots", [
+    np.r_[np.zeros(1500), 0.45, 0.5, 1.0][None],
+    np.linspace(0, 1, 2049)[None],
+    np.r_[0.0, 2.0 ** np.linspace(-14, 0, 2045)][None],
+], ids=["one long step", "even", "geometric"])  # fmt: skip
+def test_between_knots_no_pixel_is_lost_to_rounding(knots):
+    """The widening at the certified position covers every end that the certificate counts as covered."""
+    path, lost = paths.Path(knots), 0
+    for seed in range(40):
+        truth = np.random.default_rng(seed).random((60, 50))
+        band = pb.Band(np.full_like(truth, 0.4), np.full_like(truth, 0.6))
+        task = task_of(truth, band, confidence.hoeffding_bentkus, 0.3)
+        found = certified(task, path, certify.loss_table(task.pairs, Single(), path))
+        lower, upper = families.additive.widen(band, path.at(found.knot, found.part)[0])
+        lost += ((truth < lower) | (truth > upper)).mean() > found.losses.mean() + 1e-12
+    assert lost == 0
+
+
+def test_the_table_counts_what_the_intervals_miss():
+    """Column by column, the table of arrivals is the 01 loss recounted on widened intervals."""
+    truth, band = heteroscedastic(20, np.random.default_rng(1), size=8, dtype=np.float64)
+    labels = np.arange(64).reshape(8, 8) % 3
+    pairs, grouping = Pairs(truth, band, families.additive, LIMITS), Partition(labels)
+    path = paths.frontier_path(paths.trades(pairs, np.arange(8), grouping), 0.1, 1.0)
+    table = certify.loss_table(pairs, grouping, path)
+    for j in range(0, len(path), 37):
+        inside = path.knots[labels, j]
+        missed = np.maximum(band.lower - truth, truth - band.upper) > inside
+        np.testing.assert_array_equal(table[:, j], missed.reshape(20, -1).sum(axis=1))
+    assert (np.diff(table, axis=1) <= 0).all()
+
+
+# ---------------------------------------------------------------- the frontier is the frontier
+
+
+def is_above(point, left, right):
+    """Whether a point lies on or above the chord between its neighbours."""
+    (x, y), (x0, y0), (x1, y1) = point, left, right
+    return (y - y0) * (x1 - x0) >= (y1 - y0) * (x - x0)
+
+
+def hull_length(length, missed, at):
+    """Least length, on the lower convex hull of all combinations of groups, for a number of misses: brute force."""
+    misses, which = np.unique(reduce(np.add.outer, missed).reshape(-1), return_inverse=True)
+    least = np.full(len(misses), np.inf)
+    np.minimum.at(least, which, reduce(np.add.outer, length).reshape(-1))
+    hull = []
+    for m, c in zip(misses, least, strict=True):
+        while len(hull) > 1 and is_above(hull[-1], hull[-2], (m, c)):
+            hull.pop()
+        hull.append((m, c))
+    x, y = np.array(hull).T
+    return np.interp(at, x, y)
+
+
+def knot_sums(path, found):
+    """Length and misses of all groups together at every knot, up to the last that the fitting images asked for."""
+    known = np.isin(path.knots, found.edges).all(axis=0)
+    knots = path.knots[:, : len(known) if known.all() else known.argmin()]  # beyond, all groups grow by one factor
+    index = np.searchsorted(found.edges, knots)
+    groups = np.arange(len(knots))[:, None]
+    length, missed = found.length[groups, index].sum(axis=0), found.missed[groups, index].sum(axis=0)
+    assert missed[-1] == found.missed[:, -1].sum()  # nothing that the fitting images could mend was left out
+    return length, missed
+
+
+def convex_trades(rng, edges=40):
+    """Three groups whose misses fall convexly with length: every grid point is a hull vertex."""
+    w = np.r_[0.0, np.geomspace(0.01, 1, edges - 1)]
+    size = np.array([100.0, 300.0, 50.0])
+    decay, share = np.array([3.0, 8.0, 1.5]), np.array([4000.0, 9000.0, 2500.0])
+    missed = np.rint(share[:, None] * np.exp(-decay[:, None] * w) * 1000).astype(np.int64)
+    return paths.Trades(w, missed, size[:, None] * w, int(1e8))
+
+
+def ragged_trades(rng, edges=25):
+    """Three groups whose misses fall by steps of any size, and not at all in places."""
+    w = np.r_[0.0, np.sort(rng.uniform(0.01, 1, edges - 1))]
+    drops = rng.integers(0, 60, (3, edges - 1)) * (rng.random((3, edges - 1)) < 0.6)
+    missed = np.concatenate([drops.sum(axis=1, keepdims=True), drops.sum(axis=1, keepdims=True) - drops.cumsum(1)], 1)
+    return paths.Trades(w, missed, np.array([10.0, 30.0, 4.0])[:, None] * w, 20_000)
+
+
+def test_where_trades_are_convex_every_knot_is_on_the_hull(rng):
+    found = convex_trades(rng)
+    path = paths.frontier_path(found, 0.05, 1.0)
+    length, missed = knot_sums(path, found)
+    assert len(length) > 20
+    np.testing.assert_allclose(length, hull_length(found.length, found.missed, missed), rtol=1e-9, atol=1e-9)
+    assert (np.diff(path.knots, axis=1) >= 0).all()
+    assert (path.knots[:, 0] == 0).all()
+    assert (path.knots[:, -1] == found.edges[-1]).all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_on_ragged_trades_every_knot_is_within_one_segment_of_the_hull(seed):
+    found = ragged_trades(np.random.default_rng(seed))
+    path = paths.frontier_path(found, 0.02, 1.0)
+    length, missed = knot_sums(path, found)
+    excess = length - hull_length(found.length, found.missed, missed)
+    assert (np.diff(path.knots, axis=1) >= 0).all()
+    assert excess.min() > -1e-9  # nothing is below the hull: the brute force is right
+    segments = []
+    for cost, misses in zip(found.length, found.missed, strict=True):
+        hull = lower_hull(cost, misses)
+        segments.append(np.diff(cost[hull]).max())
+    assert excess.max() <= max(segments) + 1e-9
+    assert (excess < 1e-9).sum() >= 5  # vertices are met
+    scalar = found.length.sum(axis=0) - hull_length(found.length, found.missed, found.missed.sum(axis=0))
+    assert excess.mean() < 0.5 * scalar[:-1].mean()  # and one widening for all groups is much further off
+
+
+def test_trades_are_clipped_lengths_and_misses(rng):
+    """On images: what the sums of fixed-point numbers say is what the intervals say."""
+    truth, band = heteroscedastic(6, rng, size=8, dtype=np.float64)
+    labels = np.arange(64).reshape(8, 8) % 2
+    found = paths.trades(Pairs(truth, band, families.additive, LIMITS), np.arange(6), Partition(labels))
+    for e in range(0, len(found.edges), 50):
+        w = found.edges[e]
+        lower, upper = np.clip(band.lower - w, 0, 1), np.clip(band.upper + w, 0, 1)
+        for k in range(2):
+            mine = np.broadcast_to(labels == k, truth.shape)
+            added = (upper - lower - band.width)[mine].sum()
+            assert found.length[k, e] == pytest.approx(added, abs=1e-6)
+            assert found.missed[k, e] == ((truth < band.lower - w) | (truth > band.upper + w))[mine].sum()
+
+
+def test_on_images_the_frontier_is_the_shortest_for_its_risk():
+    """Against a brute-force search over pairs of widenings, on the images that the path was fitted on."""
+    truth, band = heteroscedastic(30, np.random.default_rng(3), size=8, dtype=np.float64)
+    narrow = np.arange(64).reshape(8, 8) < 32
+    wide = np.where(narrow, 0.0, 0.1)
+    band = pb.Band(np.maximum(band.lower - wide, 0), np.minimum(band.upper + wide, 1))
+    pairs = Pairs(truth, band, families.additive, LIMITS)
+    found = paths.trades(pairs, np.arange(30), Partition((~narrow).astype(np.int32)))
+    path = paths.frontier_path(found, 0.1, 1.0)
+    length, missed = knot_sums(path, found)
+    every = found.length[0][:, None] + found.length[1][None]
+    left = found.missed[0][:, None] + found.missed[1][None]
+    for j in range(0, len(length), 25):
+        assert length[j] <= every[left <= missed[j]].min() * 1.02 + 1e-9
+    one = int(np.searchsorted(-found.missed.sum(axis=0), -0.05 * found.entries))
+    at = int(np.searchsorted(-missed, -0.05 * found.entries))
+    assert length[at] < 0.97 * found.length[:, one].sum()
+
+
+# ---------------------------------------------------------------- the paper's Figure 1
+
+SYMMETRIC, ASYMMETRIC = (-1.0, 1.0), (-2.0, 0.75)
+GRID = np.arange(0, 4.0001, 0.02)
+MEAN_LENGTH = 2 + GRID[:, None] + GRID[None]
+
+
+def gains(passes):
+    """Best mean length with one widening, with two, and the two: passes (l1, l2) -> bool over the grid."""
+    scalar = MEAN_LENGTH.diagonal()[passes.diagonal()].min()
+    at = np.unravel_index(np.where(passes, MEAN_LENGTH, np.inf).argmin(), passes.shape)
+    return scalar, MEAN_LENGTH[at], GRID[at[0]], GRID[at[1]]
+
+
+def figure_1(mu, seed, n=128):
+    """The paper's figure: where Hoeffding-Bentkus at delta = 0.1 is at most 0.1, on n draws of N(mu, I)."""
+    truth = np.random.default_rng(seed).normal(mu, 1, (n, 2))
+    need = families.additive.shortfall(truth, pb.Band(np.full((n, 2), -1.0), np.full((n, 2), 1.0)))
+    missed = (need[:, :, None] > GRID).sum(axis=0)
+    bound = [confidence.hoeffding_bentkus(np.full(n, count / (2 * n)), 0.1) for count in range(n // 2)]
+    allowed = int(np.sum(np.array(bound) <= 0.1)) - 1
+    return gains(missed[0][:, None] + missed[1][None] <= allowed)
+
+
+def test_figure_1_symmetric_features_gain_nothing_and_asymmetric_ones_do():
+    symmetric, asymmetric = (np.array([figure_1(mu, seed) for seed in range(20)]) for mu in (SYMMETRIC, ASYMMETRIC))
+    gain = [1 - found[:, 1].mean() / found[:, 0].mean() for found in (symmetric, asymmetric)]
+    assert gain[0] < 0.05  # the best of a grid on 128 draws always finds a little noise
+    assert gain[1] > 0.09
+    assert ((asymmetric[:, 0] - asymmetric[:, 1]) > 0.2).all()  # in every draw
+    assert (asymmetric[:, 2] > asymmetric[:, 3] + 0.5).mean() > 0.9  # the far feature is widened more
+    assert abs(np.mean(symmetric[:, 2] - symmetric[:, 3])) < 0.2  # no side is preferred
+
+
+@pytest.mark.parametrize("mu, least, most", [(SYMMETRIC, 0.0, 1e-9), (ASYMMETRIC, 0.08, 0.15)])
+def test_figure_1_without_the_noise_of_the_draw(mu, least, most):
+    """The same with the exact risk of N(mu, I): the gain of the symmetric case vanishes altogether."""
+    outside = [norm.cdf(-1 - GRID - m) + norm.sf(1 + GRID - m) for m in mu]
+    scalar, best, _, _ = gains((outside[0][:, None] + outside[1][None]) / 2 <= 0.04)
+    assert least <= 1 - best / scalar <= most
+
+
+@pytest.mark.parametrize("method", ["krcps", "frontier"])
+def test_two_groups_get_the_gain_of_figure_1_where_there_is_one(method):
+    lengths = {}
+    for mu, seed in product((SYMMETRIC, ASYMMETRIC), range(8)):
+        truth = np.random.default_rng(seed).normal(mu, 1, (640, 2))
+        band = pb.Band(np.full((640, 2), -1.0), np.full((640, 2), 1.0))
+        words = {"risk_level": 0.1, "confidence": "hoeffding_bentkus", "limits": None, "seed": seed}
+        one = pb.calibrate(truth, band, method="rcps", **words)
+        two = pb.calibrate(truth, band, method=method, groups=np.array([0, 1]), n_opt=160, **words)
+        lengths.setdefault(mu, []).append([cal.apply(band).length.mean() for cal in (one, two)])
+    gain = {mu: 1 - np.mean(found, axis=0)[1] / np.mean(found, axis=0)[0] for mu, found in lengths.items()}
+    assert gain[ASYMMETRIC] > 0.06
+    assert abs(gain[SYMMETRIC]) < 0.03
+
+
+# ---------------------------------------------------------------- shorter
+
+
+def draws(words, count, n=320, size=16, level=0.1):
+    """Mean length and risk of 300 held-out images for each of some draws of a heteroscedastic set: (draws, 2)."""
+    out = []
+    for draw in range(count):
+        rng = np.random.default_rng([2024, draw])
+        truth, band = heteroscedastic(n, rng, size=size)
+        fresh, fresh_band = heteroscedastic(300, rng, size=size)
+        interval = pb.calibrate(truth, band, risk_level=level, failure_prob=0.1, seed=draw, **words).apply(fresh_band)
+        out.append([interval.length.mean(), 1 - interval.contains(fresh).mean()])
+    return np.array(out)
+
+
+def test_frontier_and_betting_are_shorter_than_the_papers_at_a_controlled_risk():
+    paper = draws({"method": "krcps", "confidence": "hoeffding_bentkus"}, 20)
+    ours = draws({"method": "frontier", "confidence": "betting", "groups": "band"}, 20)
+    assert ours[:, 0].mean() <= 0.92 * paper[:, 0].mean()
+    assert (ours[:, 0] < paper[:, 0]).all()
+    for found in (paper, ours):
+        risk = found[:, 1]
+        assert risk.mean() <= 0.1
+        assert binom.sf((risk > 0.1).sum() - 1, 20, 0.1) > 0.01  # so many violations are likely at delta = 0.1
+
+
+def test_learned_groups_are_shorter_too():
+    paper = draws({"method": "krcps", "confidence": "hoeffding_bentkus"}, 4)
+    ours = draws({"groups": "learned"}, 4)
+    assert ours[:, 0].mean() <= 0.92 * paper[:, 0].mean()
+    assert ours[:, 1].mean() <= 0.1

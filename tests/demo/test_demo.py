@@ -1,0 +1,59 @@
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import pixelbounds as pb
+from pixelbounds.cli import app
+from pixelbounds.demo import packaged
+from pixelbounds.demo.showcase import CALIBRATION, RISK_LEVEL, SOURCE, samples_band
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo")
+    result = CliRunner().invoke(app, ["demo", "--new", "1", "--out", str(folder), "--json"])
+    assert result.exit_code == 0, result.output
+    return folder, json.loads(result.stdout)
+
+
+def test_every_method_is_controlled_and_ours_is_shortest(demo):
+    rows = {row["method"]: row for row in demo[1]["methods"]}
+    assert all(row["risk"] <= RISK_LEVEL for row in rows.values())
+    ours = next(row for name, row in rows.items() if "ours" in name)
+    paper = next(row for name, row in rows.items() if "the paper" in name)
+    assert ours["mean_length"] == min(row["mean_length"] for row in rows.values())
+    assert ours["mean_length"] < 0.95 * paper["mean_length"]
+
+
+def test_what_the_demo_writes_is_what_it_says(demo):
+    folder, facts = demo
+    cal = pb.load_calibration(folder / "calibration.safetensors")
+    assert cal.guarantee == facts["guarantee"]
+    ends = np.load(folder / "intervals.npz")
+    new = packaged.some_phantoms(1, packaged.NEW).images
+    assert np.mean((new < ends["lower"]) | (new > ends["upper"])) == pytest.approx(facts["new_risk"])
+    page = (folder / "report.html").read_text()
+    assert "new phantom 1" in page
+    assert all(seconds > 0 for seconds in facts["seconds"].values())
+
+
+def test_samples_drawn_now_make_bands_like_the_packaged_ones():
+    """A calibration of the packaged bands may be applied to new ones only if they are made alike."""
+    about = packaged.figures()
+    rng = np.random.default_rng(0)
+    band = samples_band(rng.random((2, about["samples"], 8, 8)).astype(np.float32))
+    assert band.source == SOURCE
+    steps = band.lower * 255
+    np.testing.assert_allclose(steps, steps.round(), atol=1e-4)
+    arrays = packaged.material()
+    assert len(arrays["truth"]) > CALIBRATION
+    fresh = (arrays["fresh"] >= arrays["lower"]) & (arrays["fresh"] <= arrays["upper"])
+    assert fresh.mean() > 1 - about["miscoverage"] - 0.005
+
+
+def test_the_packaged_files_are_small():
+    folder = packaged.network_file().parent
+    assert packaged.network_file().stat().st_size < 12e6
+    assert (folder / "phantoms.xz").stat().st_size < 12e6

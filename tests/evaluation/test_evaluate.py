@@ -1,0 +1,362 @@
+"""Evaluations add up, do not depend on how images are cut, and their intervals hold what they say."""
+
+import importlib
+import json
+import pickle
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+
+import pixelbounds as pb
+from pixelbounds.evaluation import Evaluation, edge_strength
+from pixelbounds.evaluation.held_out import evaluate
+
+room = importlib.import_module("pixelbounds.evaluate")  # the package may export the function under the same name
+
+
+def example(rng, n=24, pixels=(12, 10), dtype=np.float32):
+    """Everything evaluate takes: truth, interval, samples, labels of both ends, units."""
+    shape = (n, *pixels)
+    truth = rng.uniform(size=shape).astype(dtype)
+    centre = truth + rng.normal(0, 0.1, shape)
+    half = rng.uniform(0.02, 0.3, shape)
+    interval = pb.Interval((centre - half).astype(dtype), (centre + half).astype(dtype))
+    samples = (centre[:, None] + rng.normal(0, 0.15, (n, 6, *pixels))).astype(dtype)
+    return truth, interval, {"samples": samples, "groups": rng.integers(-1, 3, (2, *shape)), "units": np.arange(n) // 5}
+
+
+def text(ev):
+    return json.dumps(ev.to_dict(), allow_nan=False)
+
+
+# ---------------------------------------------------------------- closed forms
+
+
+def test_two_images_by_hand():
+    truth = np.array([[0.1, 0.5, 0.9, 0.5], [0.5, 0.5, 0.5, 0.5]])
+    lower, upper = np.full((2, 4), 0.25), np.array([[0.75] * 4, [0.375] * 4])
+    lower[1, 0], upper[1, 0] = 0.5, 0.5  # a point that holds the truth
+    ev = evaluate(truth, pb.Interval(lower, upper), groups=np.array([7, 7, -3, -3]))
+    assert ev.by_image.tolist() == [0.5, 0.75]
+    assert ev.risk == 0.625
+    assert isinstance(ev.risk, float)
+    assert isinstance(ev.mean_length, float)
+    assert ev.length_by_image.tolist() == [0.5, 0.09375]
+    assert ev.mean_length == 0.296875
+    assert ev.median_length == 0.125  # the 4th of 8: 0, 3 of 1/8, 4 of 1/2
+    assert ev.by_group.label.tolist() == [-3, 7]
+    assert ev.by_group.share.tolist() == [0.5, 0.5]
+    assert ev.by_group.risk.tolist() == [0.75, 0.5]
+    assert ev.by_group.mean_length.tolist() == [0.3125, 0.28125]
+    assert ev.worst().tolist() == [1, 0]
+    assert ev.worst(1).tolist() == [1]
+    assert len(ev.by_edge) == 1  # four values are channels: no edges between them
+
+
+def test_ends_that_the_truth_meets_are_inside():
+    truth = np.array([[0.0, 1.0]])
+    assert evaluate(truth, pb.Interval(np.zeros((1, 2)), np.ones((1, 2)))).risk == 0
+
+
+def test_losses_are_those_of_l01_and_the_median_is_exact(rng):
+    truth, interval, _ = example(rng, n=7)
+    ev = evaluate(truth, interval)
+    assert np.array_equal(ev.by_image, pb.losses.l01(truth, interval))
+    assert ev.median_length == np.quantile(interval.length, 0.5, method="inverted_cdf")
+    assert ev.mean_length == pytest.approx(interval.length.mean(dtype=np.float64), rel=1e-6)
+
+
+def test_every_unit_weighs_the_same():
+    truth = np.zeros((4, 5))
+    upper = np.ones((4, 5))
+    lower = np.array([[0.5] * 5, [0.0] * 5, [0.0] * 5, [0.0] * 5])  # image 0 is missed
+    ev = evaluate(truth, pb.Interval(lower, upper), units=["b", "a", "a", "a"])
+    assert ev.units.tolist() == ["b", "a"]
+    assert ev.by_unit.tolist() == [1.0, 0.0]
+    assert ev.unit_of.tolist() == [0, 1, 1, 1]
+    assert (ev.risk, ev.mean_length) == (0.5, 0.75)
+    assert evaluate(truth, pb.Interval(lower, upper)).risk == 0.25
+    assert ev.size_stratified.risk.tolist() == [1.0, 0.0]
+    assert ev.size_stratified.share.tolist() == [0.5, 0.5]
+
+
+# ---------------------------------------------------------------- strata
+
+
+@pytest.mark.parametrize("units", [None, np.arange(24) % 7])
+def test_strata_add_up_to_the_whole(rng, units):
+    truth, interval, more = example(rng)
+    ev = evaluate(truth, interval, groups=more["groups"][0], units=units)
+    for strata in (ev.size_stratified, ev.by_edge, ev.by_group):
+        assert strata.share.sum() == pytest.approx(1)
+        assert strata.share @ strata.risk == pytest.approx(ev.risk)
+        assert strata.share @ strata.mean_length == pytest.approx(ev.mean_length)
+        assert (strata.low <= strata.risk).all()
+        assert (strata.risk <= strata.high).all()
+    sizes = ev.size_stratified
+    assert np.allclose(sizes.share, 0.2, atol=0.03)
+    assert (np.diff(sizes.edges) > 0).all()
+    assert sizes.edges[0] <= interval.length.min() <= interval.length.max() <= sizes.edges[-1]
+    assert ((sizes.edges[:-1] <= sizes.mean_length) & (sizes.mean_length <= sizes.edges[1:])).all()
+
+
+def test_risk_of_a_length_stratum_is_that_of_its_pixels(rng):
+    truth, interval, _ = example(rng)
+    sizes = evaluate(truth, interval).size_stratified
+    missed, length = ~interval.contains(truth), interval.length
+    for i in range(len(sizes)):
+        here = (length >= sizes.edges[i]) & (length < sizes.edges[i + 1])
+        assert sizes.share[i] == pytest.approx(here.mean())
+        assert sizes.risk[i] == pytest.approx(missed[here].mean())
+
+
+def test_groups_of_ends_count_ends(rng):
+    truth, interval, more = example(rng)
+    labels = more["groups"]
+    by = evaluate(truth, interval, groups=labels).by_group
+    for i, label in enumerate(by.label):
+        lower, upper = labels == label
+        ends = lower.sum() + upper.sum()
+        missed = (truth < interval.lower)[lower].sum() + (truth > interval.upper)[upper].sum()
+        assert by.risk[i] == pytest.approx(missed / ends)
+        assert by.share[i] == pytest.approx(ends / labels.size)
+    assert 2 * by.share @ by.risk == pytest.approx(np.mean(~interval.contains(truth)))
+
+
+def test_equal_lengths_and_flat_images_are_one_stratum():
+    flat = np.full((3, 8, 8), 0.5)
+    ev = evaluate(flat, pb.Interval(flat - 0.25, flat + 0.25))
+    assert len(ev.size_stratified) == len(ev.by_edge) == 1
+    assert ev.size_stratified.share.tolist() == [1.0]
+    assert ev.median_length == 0.5
+
+
+def test_misses_at_edges_show(rng):
+    truth = np.zeros((20, 40, 40))
+    truth[:, :, 20:] = 1.0
+    truth += rng.uniform(-0.01, 0.01, truth.shape)
+    half = np.full_like(truth, 0.1)
+    centre = truth.copy()
+    centre[:, :, 19:21] = 0.5  # a blurred step: only its two columns, 5% of the pixels, are missed
+    ev = evaluate(truth, pb.Interval(centre - half, centre + half))
+    assert ev.risk == pytest.approx(0.05)
+    assert ev.by_edge.risk[-1] > 0.99
+    assert ev.by_edge.share[-1] == pytest.approx(0.05, abs=0.005)
+    assert ev.by_edge.risk[:-1].max() < 0.01
+    assert "edge strength" in str(ev)
+
+
+def test_colours_have_no_edges_between_them():
+    image = np.broadcast_to(np.array([0.0, 0.5, 1.0])[:, None, None], (2, 3, 8, 8))
+    assert not edge_strength(image).any()
+    ramp = np.broadcast_to(np.arange(8.0) * 3, (2, 3, 8, 8))
+    assert (edge_strength(ramp) == 3).all()
+    assert np.allclose(edge_strength(ramp + 4 * np.arange(8.0)[:, None]), 5)
+
+
+# ---------------------------------------------------------------- how images are cut and stored
+
+
+@pytest.mark.parametrize("rows", [1, 5, 1000])
+def test_chunked_equals_whole_bit_for_bit(rng, monkeypatch, rows):
+    truth, interval, more = example(rng)
+    whole = text(evaluate(truth, interval, **more))
+    monkeypatch.setattr(room, "block_of", lambda size, n: rows)
+    monkeypatch.setattr(room, "_ENTRIES", 300 * rows)
+    assert text(evaluate(truth, interval, **more)) == whole
+
+
+def test_all_libraries_agree_bit_for_bit(rng, tmp_path):
+    torch = pytest.importorskip("torch")
+    truth, interval, more = example(rng)
+    whole = text(evaluate(truth, interval, **more))
+
+    def in_zarr(x):
+        name = str(tmp_path / str(len(list(tmp_path.iterdir()))))
+        store = zarr.create_array(name, shape=x.shape, chunks=tuple(-(-size // 2) for size in x.shape), dtype=x.dtype)
+        store[...] = x
+        return store
+
+    for kind in (torch.from_numpy, in_zarr, lambda x: da.from_array(x, chunks=7)):
+        parts = {name: more[name] if name == "units" else kind(more[name]) for name in more}
+        assert text(evaluate(kind(truth), pb.Interval(kind(interval.lower), kind(interval.upper)), **parts)) == whole
+
+
+def test_samples_on_any_axis_and_labels_of_any_width(rng):
+    truth, interval, more = example(rng)
+    whole = evaluate(truth, interval, **more)
+    for axis in (0, 2, -1):
+        moved = more | {"samples": np.moveaxis(more["samples"], 1, axis), "sample_axis": axis}
+        assert text(evaluate(truth, interval, **moved)) == text(whole)
+    small = more | {"groups": more["groups"].astype(np.int16)}
+    assert text(evaluate(truth, interval, **small)) == text(whole)
+    again = evaluate(truth, interval, **more | {"groups": np.broadcast_to(more["groups"][0, 0], truth.shape)})
+    assert text(evaluate(truth, interval, **more | {"groups": more["groups"][0, 0]})) == text(again)
+
+
+@pytest.mark.parametrize("pixels", [(), (7,), (3, 6, 6), (5, 6, 7)])
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_any_pixel_shape_and_dtype(rng, pixels, dtype):
+    truth, interval, more = example(rng, n=6, pixels=pixels, dtype=dtype)
+    before = truth.copy()
+    ev = evaluate(truth, interval, **more)
+    assert ev.risk == pytest.approx(evaluate(truth, interval, samples=more["samples"], units=more["units"]).risk)
+    assert ev.pixels == pixels
+    assert np.array_equal(truth, before)
+
+
+# ---------------------------------------------------------------- bootstrap
+
+
+def correlated_world(rng, units=20, per_unit=5):
+    """Risk 0.1 on average over units, between which it varies: images of one unit share their chance of a miss."""
+    chance = np.repeat(rng.beta(2, 18, units), per_unit)[:, None]
+    truth = rng.uniform(size=(units * per_unit, 16))
+    interval = pb.Interval(np.zeros_like(truth), np.broadcast_to(1 - chance, truth.shape).copy())
+    return truth, interval, np.repeat(np.arange(units), per_unit)
+
+
+def test_intervals_hold_the_risk_at_their_level_and_only_if_units_are_drawn():
+    rng, worlds = np.random.default_rng(0), 250
+    held = {"units": 0, "images": 0, "length": 0}
+    for seed in range(worlds):
+        truth, interval, units = correlated_world(rng)
+        right = evaluate(truth, interval, units=units, draws=300, confidence_level=0.9, seed=seed)
+        wrong = evaluate(truth, interval, draws=300, confidence_level=0.9, seed=seed)
+        held["units"] += right.risk_interval[0] <= 0.1 <= right.risk_interval[1]
+        held["length"] += right.mean_length_interval[0] <= 0.9 <= right.mean_length_interval[1]
+        held["images"] += wrong.risk_interval[0] <= 0.1 <= wrong.risk_interval[1]
+    assert 0.84 < held["units"] / worlds < 0.95  # a standard error is 0.019
+    assert 0.84 < held["length"] / worlds < 0.95
+    assert held["images"] / worlds < 0.8
+
+
+def test_intervals_of_few_units_are_not_too_short():
+    rng = np.random.default_rng(1)
+    held = 0
+    for _ in range(400):
+        losses = rng.beta(2, 38, (8, 1))
+        _, low, high = room.ratios(losses, np.ones((8, 1)), 300, 0.9, rng)
+        held += low[0] <= 0.05 <= high[0]
+    assert held / 400 > 0.84  # plain percentiles reach 0.80
+
+
+def test_the_same_seed_gives_the_same_bits_and_a_higher_level_wider_intervals(rng):
+    truth, interval, more = example(rng)
+    del more["units"]  # five units leave few different draws
+    first, again, other = (evaluate(truth, interval, **more, seed=seed) for seed in (1, 1, 2))
+    assert text(first) == text(again)
+    assert first.risk_interval != other.risk_interval
+    assert text(first) == text(evaluate(truth, interval, **more, seed=np.random.default_rng(1)))
+    wide = evaluate(truth, interval, **more, seed=1, confidence_level=0.99)
+    assert wide.risk_interval[0] < first.risk_interval[0] < first.risk < first.risk_interval[1] < wide.risk_interval[1]
+
+
+def test_one_unit_says_nothing_about_how_units_vary(rng):
+    truth, interval, _ = example(rng)
+    labels = np.zeros(truth.shape, int)
+    labels[3] = 1  # a group that one image alone has
+    ev = evaluate(truth, interval, units=["one"] * len(truth))
+    assert np.isnan(ev.risk_interval).all()
+    assert ev.to_dict()["risk_interval"] == [None, None]
+    assert "unknown" in str(ev)
+    rare = evaluate(truth, interval, groups=labels).by_group
+    assert np.isnan(rare.low).tolist() == [False, True]
+
+
+# ---------------------------------------------------------------- samples
+
+
+def test_fresh_samples_fall_inside_calibrated_quantiles_as_often_as_promised(rng):
+    mean = rng.normal(size=(200, 1, 8, 8))
+    draws = mean + rng.normal(size=(200, 29, 8, 8))
+    band = pb.calibrated_quantiles(draws[:, :19], 0.1)
+    ev = evaluate(mean[:, 0], pb.Interval(band.lower, band.upper), samples=draws[:, 19:])
+    sampled = ev.coverage
+    assert sampled.share == pytest.approx(0.9, abs=0.005)  # exactly 18 / 20 in expectation
+    assert sampled.interval[0] < 0.9 < sampled.interval[1]
+    assert sampled.samples == 10
+    assert float(sampled) == sampled.share
+    assert sampled.inside.sum() == pytest.approx(1)
+    assert sampled.inside @ np.arange(11) / 10 == pytest.approx(sampled.share)
+
+
+def test_pixels_that_hold_few_samples_are_counted():
+    samples = np.zeros((1, 4, 3))
+    samples[0, :, 0], samples[0, :3, 1] = 9, 9  # none, one and all of the four samples are inside
+    ev = evaluate(np.zeros((1, 3)), pb.Interval(-np.ones((1, 3)), np.ones((1, 3))), samples=samples)
+    assert np.allclose(ev.coverage.inside, [1 / 3, 1 / 3, 0, 0, 1 / 3])
+    assert ev.coverage.share_below(0.5) == pytest.approx(2 / 3)
+    assert ev.coverage.share_below(0.25) == pytest.approx(1 / 3)
+    assert "66.67% of the pixels hold fewer than half of 4" in str(ev)
+
+
+# ---------------------------------------------------------------- what a person and a machine read
+
+
+def test_text_and_json(rng):
+    truth, interval, more = example(rng)
+    ev = evaluate(truth, interval, **more)
+    shown = str(ev)
+    assert len(shown.splitlines()) < 24
+    assert max(map(len, shown.splitlines())) <= 100
+    for words in ("24 images", "5 units", "pixels outside", "mean length", "worst images", "samples inside", "group"):
+        assert words in shown
+    back = json.loads(text(ev))
+    assert back["risk"] == ev.risk
+    assert back["by_group"]["label"] == [-1, 0, 1, 2]
+    assert back["size_stratified"]["edges"] == ev.size_stratified.edges.tolist()
+    assert str(ev.by_edge) == ev.by_edge.table()
+    assert text(pickle.loads(pickle.dumps(ev))) == text(ev)
+    assert isinstance(ev, Evaluation)
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def spoiled(x, value, image=2):
+    x = x.copy()
+    x[image, 0, 0] = value
+    return x
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (lambda a: a | {"truth": a["truth"][:-1]}, "they must agree"),
+        (lambda a: a | {"truth": spoiled(a["truth"], np.nan)}, "truth of image 2 has 1 values that are NaN"),
+        (lambda a: a | {"truth": (a["truth"] * 255).astype(np.uint8)}, "truth has dtype"),
+        (lambda a: a | {"truth": "images"}, "truth has dtype"),
+        (lambda a: a | {"truth": a["truth"][:0]}, "at least one image"),
+        (lambda a: a | {"lower": spoiled(a["lower"], -np.inf)}, "interval.lower of image 2"),
+        (lambda a: a | {"lower": spoiled(a["lower"], 9.0)}, "interval of image 2 has lower above upper at 1 pixels"),
+        (
+            lambda a: a | {"lower": spoiled(a["lower"] + 0.0, -1.5e308), "upper": spoiled(a["upper"], 1.5e308)},
+            "rescale",
+        ),
+        (lambda a: a | {"groups": np.zeros((3, 3), int)}, "groups have shape"),
+        (lambda a: a | {"groups": np.zeros((12, 10))}, "whole numbers"),
+        (lambda a: a | {"groups": np.arange(24 * 120).reshape(24, 12, 10)}, "2880 different labels"),
+        (lambda a: a | {"units": [1, 2]}, "units have shape"),
+        (lambda a: a | {"samples": a["truth"]}, "samples have shape"),
+        (lambda a: a | {"samples": np.zeros((24, 5, 12, 10)), "sample_axis": 9}, "sample_axis=9"),
+        (lambda a: a | {"samples": np.full((24, 5, 12, 10), np.nan)}, "samples of image 0"),
+        (lambda a: a | {"samples": np.zeros((24, 5, 12, 10)), "sample_axis": "m"}, "sample_axis"),
+        (lambda a: a | {"confidence_level": 95}, "strictly between 0 and 1"),
+        (lambda a: a | {"draws": 3}, "at least 100"),
+        (lambda a: a | {"seed": -1}, "seed"),
+    ],
+)
+def test_bad_input_is_named(rng, change, words):
+    truth, interval, _ = example(rng, dtype=np.float64)
+    given = change({"truth": truth, "lower": interval.lower, "upper": interval.upper})
+    with pytest.raises((ValueError, TypeError), match=words):
+        evaluate(given.pop("truth"), pb.Interval(given.pop("lower"), given.pop("upper")), **given)
+
+
+def test_a_band_is_not_an_interval(rng):
+    truth, interval, _ = example(rng)
+    with pytest.raises(TypeError, match=r"Calibration\.apply"):
+        evaluate(truth, pb.Band(interval.lower, interval.upper))

@@ -1,0 +1,394 @@
+"""Sites that keep their images reach, byte for byte, the calibration of all images in one place."""
+
+import dataclasses
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+from worlds import heteroscedastic
+
+import pixelbounds as pb
+from pixelbounds import federated
+from pixelbounds.calibration.groups import fit_band_groups, partition
+from pixelbounds.calibration.pairs import Pairs
+from pixelbounds.cli import app
+from pixelbounds.federated.messages import encode, message_of
+from pixelbounds.images.ragged import Ragged
+
+NAMES, COUNTS = ("north", "east", "south"), (50, 7, 63)
+CUTS = np.cumsum((0, *COUNTS))
+
+
+def data(kind="plain", size=8):
+    """Images of all sites in one place."""
+    truth, band = heteroscedastic(sum(COUNTS), np.random.default_rng(3), size=size)
+    if kind == "centred":
+        band = pb.Band(band.lower, band.upper, (band.lower + band.upper) / 2, "test")
+    if kind == "positive":
+        band = pb.Band(np.maximum(band.lower, 0.05), np.maximum(band.upper, 0.06))
+    return truth, band
+
+
+def parts_of(truth, band, units=None):
+    """What each site has."""
+    cuts = [slice(a, b) for a, b in pairwise(CUTS)]
+    return {
+        name: (truth[at], band[at], {"site": name} | ({} if units is None else {"units": units[at]}))
+        for name, at in zip(NAMES, cuts, strict=True)
+    }
+
+
+def rounds(sites, begun, through=lambda message: message_of(message.to_bytes())):
+    """Run a study to its end; every message travels as a file would. The calibration and the plans."""
+    study, plans = begun, []
+    while isinstance(study, federated.Study):
+        plans.append(through(study.plan))
+        answers = [through(federated.answer(plans[-1], t, b, **how)) for t, b, how in sites.values()]
+        study = federated.merge(study, answers[::-1])  # in whatever order they arrive
+    return study, plans
+
+
+def announced(sites, **limits):
+    return [federated.announce(t, b, **how, **limits) for t, b, how in sites.values()]
+
+
+CASES = {
+    "band": ("plain", {}),
+    "few bins": ("plain", {"k": 3, "n_opt": 9, "failure_prob": 0.05}),
+    "exact place between knots": ("plain", {"confidence": "hoeffding_bentkus"}),
+    "rcps": ("plain", {"method": "rcps"}),
+    "rcps, exact": ("plain", {"method": "rcps", "confidence": "bentkus", "seed": 5}),
+    "scaled": ("centred", {}),
+    "multiplicative": ("positive", {"family": "multiplicative"}),
+}
+
+
+@pytest.mark.parametrize("limits", [(0.0, 1.0), None], ids=["limits", "no limits"])
+@pytest.mark.parametrize("kind, how", CASES.values(), ids=CASES)
+def test_three_sites_equal_one_place_byte_for_byte(kind, how, limits):
+    truth, band = data(kind)
+    sites = parts_of(truth, band)
+    pooled = pb.calibrate(
+        truth, band, risk_level=0.2, limits=limits, **({} if how.get("method") else {"groups": "band"}), **how
+    )
+    found, _ = rounds(sites, federated.begin(announced(sites, limits=limits), risk_level=0.2, **how))
+    assert found.to_bytes() == pooled.to_bytes()
+
+
+def test_the_order_of_the_sites_decides_the_split_and_nothing_else():
+    truth, band = data()
+    sites = parts_of(truth, band)
+    first, second = (
+        rounds(sites, federated.begin(x, risk_level=0.2))[0] for x in (announced(sites), announced(sites)[::-1])
+    )
+    assert first.to_bytes() != second.to_bytes()
+    assert first.record.digest == second.record.digest
+    turned = np.concatenate([np.arange(a, b) for a, b in list(pairwise(CUTS))[::-1]])
+    assert second.to_bytes() == pb.calibrate(truth[turned], band[turned], risk_level=0.2, groups="band").to_bytes()
+
+
+def test_units_are_split_whole_and_averaged_as_in_one_place():
+    truth, band = data()
+    local = np.concatenate([np.arange(count) // 2 for count in COUNTS])
+    sites = parts_of(truth, band, local.astype(str))
+    own = [local[a:b].astype(str) for a, b in pairwise(CUTS)]
+    named = [f"{i} {unit}" for i, units in enumerate(own) for unit in units]
+    pooled = pb.calibrate(truth, band, risk_level=0.3, groups="band", units=named)
+    found, plans = rounds(sites, federated.begin(announced(sites), risk_level=0.3))
+    assert found.to_bytes() == pooled.to_bytes()
+    assert pooled.record.units == 25 + 4 + 32 - 8  # of 61 units, an eighth fits
+    assert "units" in found.guarantee
+    assert sum(plans[0].tables[f"fitting.{i}"].sum() for i in range(3)) == 8
+
+
+def test_sites_whose_images_differ_in_size_equal_a_ragged_set():
+    rng = np.random.default_rng(0)
+    made = {name: heteroscedastic(count, rng, size=s) for name, count, s in zip(NAMES, COUNTS, (8, 6, 11), strict=True)}
+    sites = {name: (*pair, {"site": name}) for name, pair in made.items()}
+    truth = [image for t, _ in made.values() for image in t]
+    bands = [band for _, band in made.values()]
+    pooled = pb.calibrate(truth, bands, risk_level=0.2, groups="band")
+    found, _ = rounds(sites, federated.begin(announced(sites), risk_level=0.2))
+    assert found.to_bytes() == pooled.to_bytes()
+    lists = {name: (list(t), [b[i : i + 1] for i in range(len(t))], how) for name, (t, b, how) in sites.items()}
+    ragged = {name: (Ragged(t), b, how) for name, (t, b, how) in lists.items()}
+    again, _ = rounds(ragged, federated.begin(announced(ragged), risk_level=0.2))
+    assert again.to_bytes() == pooled.to_bytes()
+
+
+def test_groups_made_elsewhere_can_be_used():
+    truth, band = data()
+    sites = parts_of(truth, band)
+    fresh, its_band = heteroscedastic(20, np.random.default_rng(9), size=8)
+    pairs = Pairs(fresh, its_band, pb.families.additive, (0.0, 1.0))
+    grouping = fit_band_groups(pairs, np.arange(20), width=4, level=2)
+    found, plans = rounds(sites, federated.begin(announced(sites), risk_level=0.2, groups=grouping))
+    assert found.to_bytes() == pb.calibrate(truth, band, risk_level=0.2, groups=grouping).to_bytes()
+    assert [plan.text["statistic"] for plan in plans] == ["spend", "misses"]
+
+
+def test_a_site_without_fitting_images_takes_part():
+    truth, band = data()
+    sites = parts_of(truth, band)
+    study = federated.begin(announced(sites), risk_level=0.2, n_opt=2, seed=1)
+    alone = [int(study.plan.tables[f"fitting.{i}"].sum()) for i in range(3)]
+    assert 0 in alone
+    found, _ = rounds(sites, study)
+    assert found.to_bytes() == pb.calibrate(truth, band, risk_level=0.2, n_opt=2, seed=1, groups="band").to_bytes()
+
+
+def test_a_study_survives_its_file(tmp_path):
+    truth, band = data()
+    sites = parts_of(truth, band)
+    files = []
+    for name, (t, b, how) in sites.items():
+        files.append(tmp_path / f"{name}.safetensors")
+        federated.announce(t, b, **how).save(files[-1])
+    study = federated.begin(files, risk_level=0.2, confidence="hoeffding_bentkus")
+    while isinstance(study, federated.Study):
+        study.save(tmp_path / "study.safetensors")
+        study.plan.save(tmp_path / "plan.safetensors")
+        for (t, b, how), file in zip(sites.values(), files, strict=True):
+            federated.answer(tmp_path / "plan.safetensors", t, b, **how).save(file)
+        assert federated.load_study(tmp_path / "study.safetensors").plan.digest == study.plan.digest
+        study = federated.merge(tmp_path / "study.safetensors", files)
+    pooled = pb.calibrate(truth, band, risk_level=0.2, confidence="hoeffding_bentkus", groups="band")
+    assert study.to_bytes() == pooled.to_bytes()
+
+
+# ---------------------------------------------------------------- what travels
+
+
+def test_no_message_grows_with_the_pixels():
+    """Tables have as many entries for large images as for small ones, and announcements hold a few bytes."""
+    entries = []
+    for size in (6, 12):
+        truth, band = data(size=size)
+        sites = parts_of(truth, band)
+        first = announced(sites)
+        assert sum(x.size for message in first for x in message.tables.values()) == 3 * 8
+        plans = rounds(sites, federated.begin(first, risk_level=0.2))[1]
+        answers = [federated.answer(plan, *sites["north"][:2], site="north") for plan in plans]
+        assert [plan.text["statistic"] for plan in plans] == ["cells", "occupied", "spend", "misses"]
+        sizes = [max(x.size for x in message.tables.values()) for message in answers]
+        entries.append(sizes[:1])
+        certifying = int((plans[-1].tables["fitting.0"] == 0).sum())
+        assert answers[-1].tables["0"].shape == (certifying, plans[-1].tables["given.path"].shape[1])
+        assert answers[-1].tables["1"].shape == (8,)
+        assert answers[1].tables["0"].dtype == bool
+    assert entries[0] == entries[1]
+
+
+def test_plans_hold_no_table_of_another_site():
+    truth, band = data()
+    sites = parts_of(truth, band)
+    _, plans = rounds(sites, federated.begin(announced(sites), risk_level=0.2, confidence="hoeffding_bentkus"))
+    assert [plan.text["statistic"] for plan in plans][-2:] == ["misses", "arriving"]
+    for plan in plans:
+        kinds = {name.split(".")[0] for name in plan.tables}
+        assert kinds == {"given", "fitting"}
+        assert set(plan.text["given"]) <= {"spans", "grouping", "edges", "units", "path", "knot"}
+
+
+def test_counts_by_position_are_refused_by_both_sides():
+    sites = parts_of(*data())
+    t, b, how = sites["north"]
+    one_each = partition(np.arange(64).reshape(8, 8), (8, 8))
+    refuses(lambda: federated.begin(announced(sites), risk_level=0.2, groups=one_each), "follow the pixel grid")
+    study = federated.begin(announced(sites), risk_level=0.2, groups=fit_band_groups(
+        Pairs(t, b, pb.families.additive, (0.0, 1.0)), np.arange(9)))  # fmt: skip
+    said, tables = encode({"grouping": one_each})
+    curious = dataclasses.replace(
+        study.plan,
+        text={**study.plan.text, "given": {**study.plan.text["given"], **said}},
+        tables={**study.plan.tables, **{f"given.{name}": x for name, x in tables.items()}},
+    )
+    refuses(lambda: federated.answer(curious, t, b, **how), "follow the pixel grid")
+    assert federated.answer(study.plan, t, b, **how).tables
+
+
+def test_a_fitting_image_and_a_certifying_image_tell_different_things():
+    """Only fitting images enter fitting tables, only certifying images the rows of losses."""
+    truth, band = data()
+    sites = parts_of(truth, band)
+    plans = rounds(sites, federated.begin(announced(sites), risk_level=0.2))[1]
+    t, b, how = sites["north"]
+    fitting = plans[0].tables["fitting.0"].astype(bool)
+    spoilt = t.copy()
+    spoilt[fitting] = 1 - spoilt[fitting]
+    before, after = (federated.answer(plans[-1], x, b, **how) for x in (t, spoilt))
+    np.testing.assert_array_equal(before.tables["0"], after.tables["0"])
+    spoilt = t.copy()
+    spoilt[~fitting] = 1 - spoilt[~fitting]
+    before, after = (federated.answer(plans[2], x, b, **how) for x in (t, spoilt))
+    assert before.to_bytes() == after.to_bytes()
+    assert federated.answer(plans[2], 1 - t, b, **how).to_bytes() != before.to_bytes()
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+@pytest.fixture
+def world():
+    sites = parts_of(*data())
+    study = federated.begin(announced(sites), risk_level=0.2)
+    return sites, study, {name: federated.answer(study.plan, t, b, **how) for name, (t, b, how) in sites.items()}
+
+
+def refuses(call, *words, error=ValueError):
+    with pytest.raises(error) as caught:
+        call()
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_answers_that_do_not_belong_are_refused_by_name(world):
+    sites, study, answers = world
+    refuses(lambda: federated.merge(study, [answers["north"], answers["south"]]), "east", "missing")
+    refuses(lambda: federated.merge(study, [*answers.values(), answers["east"]]), "'east' answers twice")
+    other = federated.begin(announced(sites), risk_level=0.2, seed=1)
+    t, b, how = sites["south"]
+    foreign = federated.answer(other.plan, t, b, **how)
+    refuses(lambda: federated.merge(study, [*list(answers.values())[:2], foreign]), "'south' answers another plan")
+    second = federated.merge(study, list(answers.values()))
+    refuses(
+        lambda: federated.merge(second, list(answers.values())), "'north' answers another plan", "round 1", "round 2"
+    )
+    stranger = dataclasses.replace(answers["east"], text={**answers["east"].text, "site": "west"})
+    refuses(lambda: federated.merge(study, [stranger]), "'west' is not part of this study")
+    refuses(lambda: federated.merge(study, [study.plan]), "plan", "answer of a site")
+
+
+def test_a_damaged_or_foreign_file_is_refused_by_name(world, tmp_path):
+    _, study, answers = world
+    content = bytearray(answers["east"].to_bytes())
+    content[-5] ^= 1
+    (tmp_path / "east.safetensors").write_bytes(content)
+    files = [answers["north"], answers["south"], tmp_path / "east.safetensors"]
+    refuses(lambda: federated.merge(study, files), "east.safetensors", "checksum")
+    (tmp_path / "east.safetensors").write_bytes(content[:100])
+    refuses(lambda: federated.merge(study, files), "east.safetensors", "cut short")
+    federated.Message("answer", {"site": "east"}).save(tmp_path / "east.safetensors")
+    refuses(lambda: federated.merge(study, files), "east.safetensors", "lacks plan, round")
+    pb.calibrate(*data(), risk_level=0.2, method="rcps").save(tmp_path / "east.safetensors")
+    refuses(lambda: federated.merge(study, files), "east.safetensors", "calibration")
+    refuses(lambda: federated.merge(study, [tmp_path / "none"]), "none", error=FileNotFoundError)
+
+
+def test_tables_that_cannot_be_are_refused_by_name(world):
+    sites, study, answers = world
+
+    def merged(study, answers, **tables):
+        answers = {**answers, "east": dataclasses.replace(answers["east"], tables=tables)}
+        return lambda: federated.merge(study, list(answers.values()))
+
+    cells = answers["east"].tables["0"]
+    refuses(merged(study, answers), "'east'", "0 tables")
+    refuses(merged(study, answers, **{"0": cells[:, :9]}), "'east'", "shape")
+    refuses(merged(study, answers, **{"0": cells - cells.max()}), "'east'", "impossible")
+    while study.plan.text["statistic"] != "misses":
+        study = federated.merge(study, [federated.answer(study.plan, t, b, **how) for t, b, how in sites.values()])
+    answers = {name: federated.answer(study.plan, t, b, **how) for name, (t, b, how) in sites.items()}
+    rows, prints = (answers["east"].tables[j] for j in "01")
+    refuses(merged(study, answers, **{"0": rows[1:], "1": prints}), "'east'", "images")
+    refuses(merged(study, answers, **{"0": rows + 65, "1": prints}), "'east'", "more misses")
+    assert isinstance(merged(study, answers, **{"0": rows, "1": prints})(), pb.Calibration)
+
+
+def test_a_site_that_changes_its_images_is_found_out(world):
+    sites, study, _ = world
+    t, b, how = sites["east"]
+    refuses(lambda: federated.answer(study.plan, t[1:], b[1:], **how), "east announced 7 images, but 6")
+    refuses(lambda: federated.answer(study.plan, t, b, site="east", units=np.arange(7)), "east announced None units")
+    refuses(lambda: federated.answer(study.plan, t, b, site="west"), "'west'", "north, east, south")
+    other = t.copy()
+    other[0, 0, 0] = np.nextafter(other[0, 0, 0], np.float32(0.5))
+    changed = {**sites, "east": (other, b, how)}
+    refuses(lambda: rounds(changed, study), "images of site 'east' are not those that it announced")
+
+
+def test_sites_that_do_not_fit_together_are_refused_by_name():
+    sites = parts_of(*data())
+    t, b, _ = sites["east"]
+    north = federated.announce(*sites["north"][:2], site="north")
+
+    def begin(**how):
+        return lambda: federated.begin([north, federated.announce(t, **how)], risk_level=0.2)
+
+    refuses(begin(band=b, site="north"), "'north' announces itself twice")
+    refuses(begin(band=b, site="east", limits=(0, 2)), "limits", "'east'")
+    refuses(begin(band=b, site="east", units=np.arange(7)), "units", "'east'")
+    refuses(begin(band=pb.Band(b.lower, b.upper, source="other"), site="east"), "source", "'east'", "'other'")
+    refuses(begin(band=pb.Band(b.lower, b.upper, b.upper), site="east"), "centred", "'east'")
+    refuses(begin(band=b, site=" "), "site is ' '")
+    refuses(lambda: federated.begin([], risk_level=0.2), "no announcements")
+    refuses(lambda: federated.begin([north], risk_level=0.2, method="krcps"), "krcps", "frontier, rcps")
+    refuses(lambda: federated.begin([north], risk_level=0.2, groups="learned"), "learned", "band")
+    refuses(lambda: federated.begin([north], risk_level=2.0), "risk_level is 2.0")
+    refuses(lambda: federated.begin([north], risk_level=0.2, n_opt=50), "n_opt is 50")
+
+
+# ---------------------------------------------------------------- on the command line
+
+
+def run(*words, code=0):
+    result = CliRunner().invoke(app, ["federated", *map(str, words)], terminal_width=200)
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout) if "--json" in words else result.output
+
+
+def test_the_commands_reach_the_calibration_of_one_place(tmp_path):
+    truth, band = data()
+    at = {name: tmp_path / name for name in NAMES}
+    for name, (t, b, _) in parts_of(truth, band).items():
+        at[name].mkdir()
+        np.save(at[name] / "truth.npy", t)
+        np.savez(at[name] / "bands.npz", lower=b.lower, upper=b.upper)
+
+    def images(name):
+        return at[name] / "truth.npy", at[name] / "bands.npz", "--site", name
+
+    sent = [at[name] / "0.safetensors" for name in NAMES]
+    for name, out in zip(NAMES, sent, strict=True):
+        assert run("announce", *images(name), "--out", out, "--json")["images"] == len(np.load(at[name] / "truth.npy"))
+    told = run("begin", *sent, "--risk-level", "0.2", "--out", tmp_path / "study", "--json")
+    while "guarantee" not in told:
+        sent = [at[name] / f"{told['round']}.safetensors" for name in NAMES]
+        for name, out in zip(NAMES, sent, strict=True):
+            run("answer", told["file"], *images(name), "--out", out)
+        told = run("merge", tmp_path / "study", *sent, "--json")
+    pooled = pb.calibrate(truth, band, risk_level=0.2, groups="band")
+    assert Path(told["file"]).read_bytes() == pooled.to_bytes()
+    assert run("merge", tmp_path / "study", *sent, "--json") == told  # a merge can be done again
+
+    assert "answers another plan" in run("merge", tmp_path / "study", *sent[:2], at["south"] / "1.safetensors", code=2)
+    assert "exists" in run("begin", *sent, "--risk-level", "0.2", "--out", tmp_path / "study", code=2)
+    other = run("answer", tmp_path / "study/plan-1.safetensors", *images("east")[:2], "--site", "north", "--out",
+                tmp_path / "x.safetensors", code=2)  # fmt: skip
+    assert "north announced 50 images, but 7" in other
+    assert not (tmp_path / "x.safetensors").exists()
+
+
+def test_samples_become_bands_once(tmp_path):
+    rng = np.random.default_rng(0)
+    truth = rng.uniform(0.3, 0.7, (40, 6, 6)).astype(np.float32)
+    samples = (truth[:, None] + 0.1 * rng.standard_normal((40, 19, 6, 6))).astype(np.float32)
+    np.save(tmp_path / "truth.npy", truth)
+    np.save(tmp_path / "samples.npy", samples)
+    words = tmp_path / "truth.npy", tmp_path / "samples.npy", "--site", "north", "--out", tmp_path / "0.safetensors"
+    assert "--bands-out" in run("announce", *words, code=2)
+    run("announce", *words, "--bands-out", tmp_path / "bands.zarr")
+    run("begin", tmp_path / "0.safetensors", "--method", "rcps", "--risk-level", "0.3", "--out", tmp_path / "study")
+    run("answer", tmp_path / "study/plan-1.safetensors", words[0], tmp_path / "bands.zarr", "--site", "north",
+        "--out", tmp_path / "1.safetensors")  # fmt: skip
+    told = run("merge", tmp_path / "study", tmp_path / "1.safetensors", "--json")
+    band = pb.calibrated_quantiles(samples, 0.1)
+    assert Path(told["file"]).read_bytes() == pb.calibrate(truth, band, risk_level=0.3, method="rcps").to_bytes()
+
+
+@pytest.mark.parametrize("name", ["announce", "begin", "answer", "merge"])
+def test_help_shows_an_example(name):
+    assert f"Example: pixelbounds federated {name}" in " ".join(run(name, "--help").replace("│", " ").split())

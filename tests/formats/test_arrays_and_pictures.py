@@ -1,0 +1,285 @@
+"""Arrays, pictures, CelebA's layout, the cache and splits: files in, the same numbers out, or what is wrong."""
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+import zarr
+from PIL import Image
+
+from pixelbounds.experiments.celeba import celeba
+from pixelbounds.formats import Images, open_images, split_units
+from pixelbounds.formats.cache import cached
+from pixelbounds.formats.pictures import central
+
+
+def png(x, **options):
+    buffer = io.BytesIO()
+    Image.fromarray(x).save(buffer, "PNG", **options)
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def grey(rng):
+    return rng.integers(0, 256, (4, 8, 8)).astype(np.uint8)
+
+
+# ---------------------------------------------------------------- pictures
+
+
+def test_pictures_of_a_folder_and_a_zip(tmp_path, grey):
+    with zipfile.ZipFile(tmp_path / "grey.zip", "w") as archive:
+        for i, x in enumerate(grey):
+            (tmp_path / f"{i}.png").write_bytes(png(x))
+            archive.writestr(f"some/{i}.png", png(x))
+    images = open_images(tmp_path / "grey.zip")
+    np.testing.assert_array_equal(images.pixels, grey)
+    assert images.names == tuple(f"some/{i}.png" for i in range(4))
+    assert images.units is None  # one folder for all says nothing
+    (tmp_path / "grey.zip").write_bytes((tmp_path / "grey.zip").read_bytes()[:-30])
+    with pytest.raises(ValueError, match=r"grey.zip cannot be read"):
+        open_images(tmp_path / "grey.zip")
+    (tmp_path / "grey.zip").unlink()
+    np.testing.assert_array_equal(open_images(tmp_path).pixels, grey)
+    np.testing.assert_array_equal(open_images(tmp_path / "2.png").pixels, grey[2:3])
+    (tmp_path / "3.png").write_bytes(png(grey[3][:, :4]))
+    with pytest.raises(ValueError, match=r"3.png is uint8 of shape \(8, 4\), 0.png is uint8 of shape \(8, 8\)"):
+        open_images(tmp_path)
+    (tmp_path / "3.png").write_bytes((tmp_path / "2.png").read_bytes()[:50])
+    with pytest.raises(ValueError, match=r"3.png is no image"):
+        open_images(tmp_path)
+
+
+def test_a_folder_is_a_unit(tmp_path, grey):
+    for name, x in zip(["a/1", "a/2", "b/1", "b/late/2"], grey, strict=True):
+        (tmp_path / "ct" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "ct" / f"{name}.png").write_bytes(png(x))
+    seen = []
+    images = open_images(tmp_path, progress=lambda done, total: seen.append((done, total)))
+    assert images.units.tolist() == ["a", "a", "b", "b"]
+    assert images.names[3] == "ct/b/late/2.png"
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_colour_and_deep_pictures(tmp_path, rng):
+    colour = rng.integers(0, 256, (8, 4, 3)).astype(np.uint8)
+    for folder, x in {"colour": colour, "deep": np.array([[0, 65535]], np.uint16)}.items():
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.png").write_bytes(png(x))
+    np.testing.assert_array_equal(open_images(tmp_path / "colour").pixels[0], np.moveaxis(colour, -1, 0))
+    deep = open_images(tmp_path / "deep").pixels
+    assert deep.dtype == np.float32
+    np.testing.assert_array_equal(deep, [[[0, 1]]])
+
+
+def test_pages_of_a_tiff_and_turned_photographs(tmp_path, grey):
+    first, *rest = (Image.fromarray(x) for x in grey)
+    first.save(tmp_path / "stack.tif", save_all=True, append_images=rest)
+    images = open_images(tmp_path / "stack.tif")
+    np.testing.assert_array_equal(images.pixels, grey)
+    assert images.names[1] == "stack.tif[1]"
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was turned: rotate by 90 degrees clockwise
+    (tmp_path / "turned.png").write_bytes(png(grey[0], exif=exif))
+    np.testing.assert_array_equal(open_images(tmp_path / "turned.png").pixels[0], np.rot90(grey[0], -1))
+
+
+def test_size_crops_and_averages(tmp_path, rng):
+    x = rng.random((2, 16, 20)).astype(np.float32)
+    np.testing.assert_array_equal(central(x, 8, 8), x[:, 4:12, 6:14])
+    assert central(x, 4).mean() == pytest.approx(x[:, :, 2:18].mean(), abs=0.03)
+    np.testing.assert_allclose(central(np.full((9, 9), 0.3, np.float32), 5), 0.3, rtol=1e-6)
+    with pytest.raises(ValueError, match="no square of 17"):
+        central(x, 8, 17)
+    for i, shape in enumerate([(8, 8), (16, 12)]):
+        (tmp_path / f"{i}.png").write_bytes(png(np.full(shape, 7, np.uint8)))
+    np.testing.assert_array_equal(open_images(tmp_path, size=4).pixels, np.full((2, 4, 4), 7, np.uint8))
+
+
+# ---------------------------------------------------------------- arrays
+
+
+def test_arrays_of_npz_and_zarr(tmp_path, rng):
+    x = rng.random((4, 8, 8)).astype(np.float32)
+    np.savez(tmp_path / "one.npz", x=x, units=np.array(["a", "a", "b", "b"]), names=np.array(list("wxyz")))
+    np.savez(tmp_path / "two.npz", x=x, z=x + 1)
+    one = open_images(tmp_path / "one.npz")
+    np.testing.assert_array_equal(one.pixels, x)
+    assert one.units.tolist() == ["a", "a", "b", "b"]
+    assert one.names == ("w", "x", "y", "z")
+    np.testing.assert_array_equal(open_images(tmp_path / "two.npz", key="z").pixels, x + 1)
+    with pytest.raises(ValueError, match="holds the arrays x, z; name one"):
+        open_images(tmp_path / "two.npz")
+    with pytest.raises(ValueError, match="not 'y'"):
+        open_images(tmp_path / "two.npz", key="y")
+    (tmp_path / "one.npz").write_bytes((tmp_path / "one.npz").read_bytes()[:300])
+    with pytest.raises(ValueError, match="use another copy"):
+        open_images(tmp_path / "one.npz")
+    zarr.save_array(tmp_path / "x.zarr", x)
+    lazy = open_images(tmp_path / "x.zarr")
+    assert isinstance(lazy.pixels, zarr.Array)
+    np.testing.assert_array_equal(lazy.pixels[:], x)
+    np.save(tmp_path / "x.npy", x)
+    assert isinstance(open_images(tmp_path / "x.npy").pixels, np.memmap)
+    with pytest.raises(ValueError, match="leave size out"):
+        open_images(tmp_path / "x.npy", size=4)
+
+
+@pytest.mark.parametrize("x, said", [(np.zeros((2, 3, 3), np.int32), "int32"), (np.zeros(3), r"shape \(3,\)")])
+def test_arrays_that_are_no_images(tmp_path, x, said):
+    np.save(tmp_path / "x.npy", x)
+    with pytest.raises(ValueError, match=said):
+        open_images(tmp_path / "x.npy")
+
+
+def test_unknown_and_mixed_paths(tmp_path, grey):
+    with pytest.raises(FileNotFoundError, match=r"does not exist; give an .npy"):
+        open_images(tmp_path / "none")
+    (tmp_path / "text.txt").write_text("hello")
+    with pytest.raises(ValueError, match="no known kind"):
+        open_images(tmp_path / "text.txt")
+    with pytest.raises(ValueError, match="holds no images"):
+        open_images(tmp_path)
+    (tmp_path / "a.png").write_bytes(png(grey[0]))
+    (tmp_path / "b.nii").write_bytes(b"")
+    with pytest.raises(ValueError, match="NIfTI and pictures; give a folder that holds one kind"):
+        open_images(tmp_path)
+    with pytest.raises(ValueError, match="window width is 0"):
+        open_images(tmp_path / "a.png", window=(0, 40))
+
+
+def test_images_must_agree_with_their_names():
+    with pytest.raises(ValueError, match="1 names for 2 images"):
+        Images(np.zeros((2, 3)), ("a",))
+    with pytest.raises(ValueError, match="3 units for 2 images"):
+        Images(np.zeros((2, 3)), ("a", "b"), np.arange(3))
+
+
+# ---------------------------------------------------------------- CelebA
+
+
+@pytest.fixture
+def faces(tmp_path, rng):
+    """The published layout: 178 x 218 photographs and the partition file."""
+    folder = tmp_path / "celeba"
+    (folder / "img_align_celeba").mkdir(parents=True)
+    pixels = rng.integers(0, 256, (5, 218, 178, 3)).astype(np.uint8)
+    lines = []
+    for i, x in enumerate(pixels):
+        Image.fromarray(x).save(folder / "img_align_celeba" / f"{i + 1:06d}.jpg", quality=95)
+        lines.append(f"{i + 1:06d}.jpg {[0, 0, 1, 2, 0][i]}")
+    (folder / "list_eval_partition.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_celeba_parts_and_crop(faces):
+    images = celeba(faces, "train")
+    assert images.names == ("000001.jpg", "000002.jpg", "000005.jpg")
+    assert images.pixels.shape == (3, 3, 128, 128)
+    with Image.open(faces / "img_align_celeba" / "000005.jpg") as picture:
+        whole = np.moveaxis(np.asarray(picture), -1, 0)
+    np.testing.assert_array_equal(images.pixels[2], whole[:, 45:173, 25:153])  # the paper: a plain central crop
+    assert len(celeba(faces, "valid")) == len(celeba(faces, "test")) == 1
+    small = celeba(faces, "train", 64, crop=140).pixels[2]  # score_sde
+    assert small.shape == (3, 64, 64)
+    assert small.mean() == pytest.approx(whole[:, 39:179, 19:159].mean(), abs=1)
+
+
+def test_celeba_through_a_cache(faces, tmp_path):
+    plain, stored = celeba(faces), celeba(faces, cache=tmp_path / "faces.zarr")
+    assert isinstance(stored.pixels, zarr.Array)
+    np.testing.assert_array_equal(stored.pixels[:], plain.pixels)
+    again = open_images(tmp_path / "faces.zarr")
+    assert again.names == plain.names
+    with pytest.raises(ValueError, match=r"made of other images or settings \(part, names\)"):
+        celeba(faces, "test", cache=tmp_path / "faces.zarr")
+
+
+def test_celeba_that_is_not_whole(faces):
+    with pytest.raises(ValueError, match="one of train, valid, test"):
+        celeba(faces, "validation")
+    (faces / "img_align_celeba" / "000002.jpg").unlink()
+    with pytest.raises(ValueError, match=r"000002.jpg is in the partition but not in the folder"):
+        celeba(faces)
+    listing = faces / "list_eval_partition.txt"
+    listing.write_text(listing.read_text() + "../secret.jpg 0\n")
+    with pytest.raises(ValueError, match="line 6"):
+        celeba(faces)
+    listing.unlink()
+    with pytest.raises(FileNotFoundError, match=r"must hold list_eval_partition.txt"):
+        celeba(faces)
+
+
+# ---------------------------------------------------------------- the cache
+
+
+def test_a_cache_goes_on_where_it_was_cut_off(tmp_path, rng):
+    parts = [rng.random((n, 4, 4)).astype(np.float32) for n in (2, 1, 3)]
+    asked = []
+
+    def read(part, fail_at=None):
+        asked.append(part)
+        if part == fail_at:
+            raise KeyboardInterrupt
+        return parts[part]
+
+    def make(about, fail_at=None):
+        return cached(tmp_path / "x.zarr", about, [2, 1, 3], (4, 4), "float32", lambda part: read(part, fail_at))
+
+    with pytest.raises(KeyboardInterrupt):
+        make({"of": 1}, fail_at=1)
+    assert not (tmp_path / "x.zarr").exists()
+    np.testing.assert_array_equal(make({"of": 1})[:], np.concatenate(parts))
+    assert asked == [0, 1, 1, 2]  # part 0 was not read again
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["x.zarr"]
+    make({"of": 1})
+    assert asked == [0, 1, 1, 2]
+    with pytest.raises(ValueError, match=r"other images or settings \(of\)"):
+        make({"of": 2})
+
+
+def test_an_unfinished_cache_of_other_images_is_begun_anew(tmp_path):
+    def cut(part):
+        if part:
+            raise OSError("no space")
+        return np.zeros((1, 2, 2), np.float32)
+
+    arguments = ([1, 1], (2, 2), "float32")
+    with pytest.raises(OSError, match="no space"):
+        cached(tmp_path / "x.zarr", {"of": 1}, *arguments, cut)
+    made = cached(tmp_path / "x.zarr", {"of": 2}, *arguments, lambda part: np.full((1, 2, 2), part, np.float32))
+    np.testing.assert_array_equal(made[:, 0, 0], [0, 1])
+
+
+# ---------------------------------------------------------------- splits
+
+
+def test_splits_keep_units_whole_and_are_reproducible(rng):
+    units = rng.integers(0, 50, 400)
+    parts = split_units(units, (0.6, 0.2, 0.2), seed=3)
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(400))
+    sets = [set(units[part]) for part in parts]
+    assert [len(x) for x in sets] == [30, 10, 10]
+    assert not sets[0] & sets[1]
+    assert not (sets[0] | sets[1]) & sets[2]
+    for one, two in zip(parts, split_units(units, (0.6, 0.2, 0.2), seed=3), strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert set(units[split_units(units, (0.6,), seed=4)[0]]) != sets[0]
+    order = rng.permutation(400)  # the order of the images does not matter
+    assert set(units[order][split_units(units[order], (0.6,), seed=3)[0]]) == sets[0]
+
+
+@pytest.mark.parametrize(
+    "units, shares, said",
+    [
+        ([1, 2], (0.8, 0.4), "add up to at most 1"),
+        ([1, 2], (-0.1,), "at least 0"),
+        ([1, 2], (), "shares are"),
+        ([1, 2], (0.1,), "is none; give more units"),
+        ([[1, 2]], (0.5,), "one name or number per image"),
+    ],
+)
+def test_splits_that_cannot_be(units, shares, said):
+    with pytest.raises(ValueError, match=said):
+        split_units(units, shares, seed=0)

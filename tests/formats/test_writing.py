@@ -1,0 +1,272 @@
+"""Intervals into files: what was covered stays covered, maps lie where the images lie, and failures leave nothing."""
+
+import os
+import resource
+
+import numpy as np
+import pytest
+import zarr
+from medical import hounsfield, nibabel, pydicom, to_unit, write_dicom, write_nifti
+
+import pixelbounds as pb
+from pixelbounds.formats import Images, open_images, write_interval
+
+VALUES = hounsfield(5, 7, 6)
+PARTS = ("lower", "upper", "length")
+KEPT = """
+PatientID PatientName PatientBirthDate StudyInstanceUID FrameOfReferenceUID ImagePositionPatient ImageOrientationPatient
+PixelSpacing SliceThickness
+""".split()  # noqa: SIM905
+
+
+def around(images, seed=0):
+    """An interval whose ends touch the truth itself at a third of the pixels each, and the limits at some."""
+    rng, x = np.random.default_rng(seed), np.asarray(images.pixels[:], np.float32)
+    widths = rng.exponential(0.1, (2, *x.shape)).astype(np.float32) * (rng.random((2, *x.shape)) > 1 / 3)
+    return pb.Interval(np.clip(x - widths[0], 0, 1), np.clip(x + widths[1], 0, 1))
+
+
+def left_behind(folder):
+    return sorted(x.name for x in folder.iterdir())
+
+
+@pytest.fixture
+def plain(rng):
+    return Images(rng.random((3, 6, 5)).astype(np.float32), ("a", "<b>", "c"), np.array([1, 1, 2]))
+
+
+# ---------------------------------------------------------------- arrays
+
+
+@pytest.mark.parametrize("name", ["out.zarr", "out.npz"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_arrays_come_back_bit_for_bit(tmp_path, plain, name, dtype):
+    ends = around(plain)
+    interval = pb.Interval(ends.lower.astype(dtype), ends.upper.astype(dtype))
+    for _ in range(2):  # an earlier output is replaced
+        assert write_interval(tmp_path / name, interval, like=plain) == tmp_path / name
+    for part in ("lower", "upper"):
+        back = open_images(tmp_path / name, key=part)
+        np.testing.assert_array_equal(back.pixels[:], getattr(interval, part))
+        assert back.names == plain.names
+        assert back.units.tolist() == [1, 1, 2]
+    assert left_behind(tmp_path) == [name]
+
+
+def test_lazy_intervals_are_written_in_blocks(tmp_path, plain):
+    import dask.array as da
+    import torch
+
+    interval = around(plain)
+    for number, wrap in enumerate([da.from_array, torch.from_numpy]):
+        out = write_interval(tmp_path / f"{number}.zarr", pb.Interval(wrap(interval.lower), wrap(interval.upper)))
+        np.testing.assert_array_equal(zarr.open_group(out, mode="r")["upper"][:], interval.upper)
+
+
+# ---------------------------------------------------------------- NIfTI
+
+
+@pytest.mark.parametrize("axes", ["LPS", "RAS", "PIR", "SAL"])
+@pytest.mark.parametrize("suffix", [".nii", ".nii.gz"])
+def test_nifti_maps_lie_on_the_file_and_hold_its_values(tmp_path, axes, suffix):
+    source = tmp_path / f"scan{suffix}"
+    write_nifti(source, VALUES, axes, slope=0.5, intercept=-1024)
+    images, original = open_images(source), nibabel.load(source)
+    out = write_interval(tmp_path / f"out{suffix}", around(images), like=images)
+    assert out == tmp_path / f"out_lower{suffix}"
+    maps = {part: nibabel.load(tmp_path / f"out_{part}{suffix}") for part in PARTS}
+    for image in maps.values():
+        assert image.shape == original.shape
+        np.testing.assert_array_equal(image.affine, original.affine)
+        assert nibabel.aff2axcodes(image.affine) == tuple(axes)
+        assert image.header["descrip"] == original.header["descrip"]
+        assert image.header["sform_code"] == original.header["sform_code"] == 1
+        assert image.header["qform_code"] == original.header["qform_code"] == 1
+        np.testing.assert_array_equal(image.header.get_zooms(), original.header.get_zooms())
+        assert image.get_data_dtype() == np.float32
+    lower, upper, length = (maps[part].get_fdata() for part in PARTS)
+    truth = np.clip(original.get_fdata(), -160, 240)  # compared voxel for voxel, in Hounsfield units
+    assert (lower <= truth).all()
+    assert (truth <= upper).all()
+    assert (length >= upper - lower).all()
+    np.testing.assert_allclose(length, upper - lower, atol=1e-3)
+    assert (np.minimum(truth - lower, upper - truth) < 1e-3).mean() > 0.5  # and no wider than given
+    back = [open_images(tmp_path / f"out_{part}{suffix}").pixels for part in PARTS[:2]]
+    np.testing.assert_allclose(back[0], around(images).lower, atol=1e-6)
+    assert (back[0] <= around(images).lower).all()
+    assert (back[1] >= around(images).upper).all()
+
+
+def test_several_scans_become_several_maps(tmp_path):
+    write_nifti(tmp_path / "in" / "a.nii.gz", VALUES, "RAS")
+    write_nifti(tmp_path / "in" / "deep" / "b.nii.gz", VALUES[:3], "LPS")
+    images = open_images(tmp_path / "in")
+    (tmp_path / "out").mkdir()
+    write_interval(tmp_path / "out" / "x.nii.gz", around(images), like=images)
+    assert left_behind(tmp_path / "out") == sorted(f"x_{s}_{p}.nii.gz" for s in ("a", "deep_b") for p in PARTS)
+    assert nibabel.load(tmp_path / "out" / "x_deep_b_length.nii.gz").shape == (6, 7, 3)
+
+
+def test_values_without_a_window_and_resized_slices(tmp_path):
+    write_nifti(tmp_path / "in.nii", hounsfield(2, 12, 8), "RAS")
+    raw = open_images(tmp_path / "in.nii", window=None)
+    write_interval(tmp_path / "raw.nii", pb.Interval(raw.pixels - 0.25, raw.pixels + 3), like=raw)
+    np.testing.assert_array_equal(open_images(tmp_path / "raw_lower.nii", window=None).pixels, raw.pixels - 0.25)
+    exact = pb.Interval(raw.pixels.astype(float) - 0.1, raw.pixels.astype(float) + 0.3)  # float32 holds neither
+    write_interval(tmp_path / "exact.nii", exact, like=raw)
+    assert (open_images(tmp_path / "exact_lower.nii", window=None).pixels <= exact.lower).all()
+    assert (open_images(tmp_path / "exact_upper.nii", window=None).pixels >= exact.upper).all()
+    small = open_images(tmp_path / "in.nii", size=4)
+    write_interval(tmp_path / "small.nii", around(small), like=small)
+    back = open_images(tmp_path / "small_upper.nii")
+    assert back.pixels.shape == (2, 4, 4)
+    np.testing.assert_allclose(back.geometry.scans[0].affine, small.geometry.scans[0].affine, atol=1e-4)
+    assert nibabel.aff2axcodes(nibabel.load(tmp_path / "small_upper.nii").affine) == ("R", "A", "S")
+
+
+# ---------------------------------------------------------------- DICOM
+
+
+def test_dicom_maps_keep_patient_study_and_place(tmp_path):
+    files = write_dicom(tmp_path / "ct", VALUES)
+    images = open_images(tmp_path / "ct")
+    for _ in range(2):  # an earlier output is replaced, and the same interval gives the same bytes
+        assert write_interval(tmp_path / "out", around(images), like=images) == tmp_path / "out"
+        content = [x.read_bytes() for x in sorted((tmp_path / "out").rglob("*.dcm"))]
+    write_interval(tmp_path / "again", around(images), like=images)
+    assert content == [x.read_bytes() for x in sorted((tmp_path / "again").rglob("*.dcm"))]
+    seen = {}
+    for part in PARTS:
+        written = sorted((tmp_path / "out" / part).iterdir())
+        for file, source in zip(written, files, strict=True):
+            data, original = pydicom.dcmread(file), pydicom.dcmread(source)
+            assert data.SOPClassUID == pydicom.uid.SecondaryCaptureImageStorage
+            for name in KEPT:
+                assert data[name].value == original[name].value, name
+            assert data.SourceImageSequence[0].ReferencedSOPInstanceUID == original.SOPInstanceUID
+            assert data.SeriesInstanceUID != original.SeriesInstanceUID
+            assert data.SeriesDescription == f"pixelbounds {part}"
+            seen.setdefault(data.SeriesInstanceUID, []).append(data.SOPInstanceUID)
+    assert len(seen) == 3
+    assert len({uid for uids in seen.values() for uid in uids}) == 15
+
+
+@pytest.mark.parametrize("photometric", ["MONOCHROME2", "MONOCHROME1"])
+@pytest.mark.parametrize("window", [(400.0, 40.0), (350.0, 33.3), (2500.0, 100.0)])
+def test_dicom_ends_are_rounded_outward(tmp_path, photometric, window):
+    write_dicom(tmp_path / "ct", VALUES, photometric=photometric)
+    images = open_images(tmp_path / "ct", window=window)
+    write_interval(tmp_path / "out", around(images), like=images)
+    lower, upper, length = (open_images(tmp_path / "out" / part, window=None).pixels for part in PARTS)
+    truth = np.clip(VALUES, window[1] - window[0] / 2, window[1] + window[0] / 2)
+    assert (lower <= truth).all()
+    assert (truth <= upper).all()
+    np.testing.assert_allclose(length, upper - lower, atol=1e-3)
+    step = window[0] / 2**15
+    expected = around(images)
+    span = (expected.upper - expected.lower) * window[0]
+    assert (length <= span + 2 * step + 1e-3).all()
+    assert (length >= span - 1e-3).all()
+    back = {part: open_images(tmp_path / "out" / part, window=window).pixels for part in PARTS[:2]}
+    ends = (back["upper"], back["lower"]) if photometric == "MONOCHROME1" else (back["lower"], back["upper"])
+    assert (ends[0] <= expected.lower).all()
+    assert (ends[1] >= expected.upper).all()
+
+
+def test_one_slice_becomes_three_files(tmp_path):
+    (file,) = write_dicom(tmp_path / "in", VALUES[:1])
+    images = open_images(file)
+    (tmp_path / "out").mkdir()
+    assert write_interval(tmp_path / "out" / "x.dcm", around(images), like=images).name == "x_lower.dcm"
+    assert left_behind(tmp_path / "out") == ["x_length.dcm", "x_lower.dcm", "x_upper.dcm"]
+    write_dicom(tmp_path / "more", VALUES)
+    images = open_images(tmp_path / "more")
+    with pytest.raises(ValueError, match="name a folder for the series"):
+        write_interval(tmp_path / "x.dcm", around(images), like=images)
+
+
+def test_from_one_format_to_the_other(tmp_path):
+    write_nifti(tmp_path / "scan.nii.gz", VALUES, "PIR")
+    write_dicom(tmp_path / "ct", VALUES)
+    nifti, dicom = open_images(tmp_path / "scan.nii.gz"), open_images(tmp_path / "ct")
+    write_interval(tmp_path / "maps", around(nifti), like=nifti)
+    write_interval(tmp_path / "maps.nii.gz", around(dicom), like=dicom)
+    crossed = open_images(tmp_path / "maps" / "lower"), open_images(tmp_path / "maps_lower.nii.gz")
+    for back in crossed:
+        np.testing.assert_allclose(back.geometry.scans[0].affine, dicom.geometry.scans[0].affine, atol=1e-4)
+        np.testing.assert_allclose(back.pixels, around(dicom).lower, atol=1e-4)
+    assert set(crossed[0].units) == {"scan"}
+    small = open_images(tmp_path / "ct", size=3)
+    write_interval(tmp_path / "small", around(small), like=small)
+    back = open_images(tmp_path / "small" / "upper")
+    np.testing.assert_allclose(back.geometry.scans[0].affine, small.geometry.scans[0].affine, atol=1e-6)
+
+
+# ---------------------------------------------------------------- failures
+
+
+@pytest.mark.parametrize("name", ["out.zarr", "out.npz", "out.nii", "out.nii.gz", "out"])
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_full_disk_leaves_no_broken_output(tmp_path, name, earlier):
+    rng = np.random.default_rng(0)
+    values = rng.integers(-1000, 1000, (3, 64, 64)).astype(np.int16)
+    source = write_dicom(tmp_path / "ct", values)[0].parent
+    images = open_images(source)
+    interval = around(images)
+    out = tmp_path / "out"
+    out.mkdir()
+    if earlier:
+        write_interval(out / name, interval, like=images)
+    before = {x: x.read_bytes() for x in sorted(out.rglob("*")) if x.is_file()}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))  # the kernel refuses longer files, as a full disk does
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_interval(out / name, interval, like=images)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert {x: x.read_bytes() for x in sorted(out.rglob("*")) if x.is_file()} == before
+    assert not list(out.glob(".*"))
+
+
+def test_an_interrupt_leaves_nothing(tmp_path, plain, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_interval(tmp_path / "x.npz", around(plain))
+    assert left_behind(tmp_path) == []
+
+
+def test_what_cannot_be_written_is_said_first(tmp_path, plain):
+    interval = around(plain)
+    with pytest.raises(ValueError, match="give them as like"):
+        write_interval(tmp_path / "x.nii.gz", interval, like=plain)
+    with pytest.raises(ValueError, match=r"end it in .zarr"):
+        write_interval(tmp_path / "x.tiff", interval)
+    with pytest.raises(FileNotFoundError, match="make it first"):
+        write_interval(tmp_path / "none" / "x.npz", interval)
+    with pytest.raises(ValueError, match=r"like has shape \(3, 6, 5\)"):
+        write_interval(tmp_path / "x.npz", pb.Interval(interval.lower[:2], interval.upper[:2]), like=plain)
+    with pytest.raises(TypeError, match=r"Calibration\.apply"):
+        write_interval(tmp_path / "x.npz", (interval.lower, interval.upper))
+    holes = interval.lower.copy()
+    holes[1, 0, 0] = np.nan
+    for name in ("x.npz", "x.zarr"):
+        with pytest.raises(ValueError, match=r"interval.lower of image 1 has 1 values that are NaN"):
+            write_interval(tmp_path / name, pb.Interval(holes, interval.upper))
+    (tmp_path / "mine.zarr").mkdir()
+    (tmp_path / "mine.zarr" / "thesis.txt").write_text("all my work")
+    with pytest.raises(FileExistsError, match="holds something else"):
+        write_interval(tmp_path / "mine.zarr", interval)
+    assert left_behind(tmp_path) == ["mine.zarr"]
+    assert (tmp_path / "mine.zarr" / "thesis.txt").read_text() == "all my work"
+
+
+def test_a_folder_of_other_things_is_not_replaced_by_dicom(tmp_path):
+    write_dicom(tmp_path / "ct", VALUES)
+    images = open_images(tmp_path / "ct")
+    with pytest.raises(FileExistsError, match="holds something else"):
+        write_interval(tmp_path / "ct", around(images), like=images)
+    np.testing.assert_array_equal(open_images(tmp_path / "ct").pixels, to_unit(VALUES).astype(np.float32))

@@ -1,0 +1,183 @@
+"""In memory, in chunks, in threads, on a cluster: the same bits."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import zarr
+from stores import CHOICES, SIZE, M, N, store
+from typer.testing import CliRunner
+
+import pixelbounds as pb
+from pixelbounds import execution
+from pixelbounds.calibration.families import FAMILIES
+from pixelbounds.cli import app
+from pixelbounds.execution import transport
+from pixelbounds.kernels import RUNNER, over_rows
+
+pytest_plugins = ["clusters"]
+CUTS = {  # images and samples in a chunk of samples, images in a chunk of truth, and how chunks are packed
+    "one image": ((1, M), 1, {"compressors": None}),
+    "many images": ((50, M), 37, {}),
+    "split samples": ((7, 5), N, {"compressors": None}),
+    "shards": ((2, M), 4, {"shards": (8, M, SIZE, SIZE)}),
+}
+
+
+def calibrated(folder, arrays, cut, **choices):
+    """The calibration file's bytes from stores that are cut in some way."""
+    chunks, rows, how = CUTS[cut]
+    truth = store(folder, "truth.zarr", arrays[0], (rows,))
+    samples = store(folder, "samples.zarr", arrays[1], chunks, **how)
+    band, there = execution.bands_to(samples, folder / "bands.zarr", 0.1)
+    assert there.all()
+    return pb.calibrate(truth, band, **CHOICES, **choices).to_bytes()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("cut", CUTS)
+def test_chunks_and_threads_change_no_bit(tmp_path, arrays, wanted, cut, threads):
+    with execution.running(threads=threads, memory="16M" if threads == 1 else "1G"):
+        assert calibrated(tmp_path, arrays, cut) == wanted[0].to_bytes()
+    assert RUNNER.get() is None
+
+
+@pytest.mark.parametrize("cut", ["one image", "many images"])
+def test_a_cluster_changes_no_bit(tmp_path, arrays, wanted, cut, client):
+    with execution.running(client):
+        assert calibrated(tmp_path, arrays, cut) == wanted[0].to_bytes()
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"method": "rcps", "confidence": "hoeffding_bentkus"},
+        {"method": "krcps", "confidence": "hoeffding_bentkus"},
+        {"groups": "band", "units": np.arange(N) // 2},
+        {"groups": "learned", "k": 4},
+    ],
+)
+def test_every_method_on_a_cluster(tmp_path, arrays, wanted, choices, client):
+    with execution.running(client):
+        found = calibrated(tmp_path, arrays, "many images", **choices)
+    assert found == pb.calibrate(arrays[0], wanted[1], **CHOICES, **choices).to_bytes()
+
+
+def test_an_evaluation_on_a_cluster(tmp_path, arrays, wanted, client):
+    interval = wanted[0].apply(wanted[1])
+    parts = [store(tmp_path, f"{x}.zarr", getattr(interval, x), (11,)) for x in ("lower", "upper")]
+    truth, samples = store(tmp_path, "truth.zarr", arrays[0], (7,)), store(tmp_path, "s.zarr", arrays[1], (5,))
+    with execution.running(client):
+        found = pb.evaluate(truth, pb.Interval(*parts), samples=samples)
+    assert found.to_dict() == pb.evaluate(arrays[0], interval, samples=arrays[1]).to_dict()
+
+
+def test_commands_give_the_same_files(tmp_path, arrays, cluster):
+    truth, samples = arrays
+    np.save(tmp_path / "truth.npy", truth)
+    store(tmp_path, "samples.zarr", samples, (3,))
+
+    def run(name, *words):
+        result = CliRunner().invoke(app, [name, *map(str, words), "--json"])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    risk = "--risk-level", 0.1, "--failure-prob", 0.2
+    found = {}
+    for name, more in {"here": ("--memory", "32M"), "there": ("--scheduler", cluster.scheduler_address)}.items():
+        more = *more, "--scratch", tmp_path
+        cal, out = tmp_path / f"{name}.safetensors", tmp_path / f"{name}.zarr"
+        run("calibrate", tmp_path / "truth.npy", tmp_path / "samples.zarr", *risk, "--out", cal, *more)
+        applied = run("apply", cal, tmp_path / "samples.zarr", "--out", out, *more)
+        group = zarr.open_group(out, mode="r")
+        words = "evaluate", tmp_path / "truth.npy", tmp_path / "samples.zarr", "--calibration", cal
+        evaluated = run(*words, *more)
+        assert evaluated == run("evaluate", tmp_path / "truth.npy", out)
+        ends = group["lower"][:].tobytes() + group["upper"][:].tobytes()
+        found[name] = cal.read_bytes(), ends, applied["mean_length"], evaluated
+    assert found["here"] == found["there"]
+    left = {x.name for x in tmp_path.iterdir()} - {"truth.npy", "samples.zarr"}
+    assert left == {f"{name}.{kind}" for name in found for kind in ("safetensors", "zarr")}
+
+
+def test_half_precision_rounds_outward(tmp_path, arrays, wanted):
+    band, _ = execution.bands_to(store(tmp_path, "s.zarr", arrays[1], (9,)), tmp_path / "b.zarr", 0.1, half=True)
+    assert band.lower.dtype == np.float16
+    assert (band.lower[:] <= wanted[1].lower).all()
+    assert (band.upper[:] >= wanted[1].upper).all()
+    assert (np.abs(band.upper[:] - wanted[1].upper) < 2e-3).all()
+
+
+# ---------------------------------------------------------------- where the work goes
+
+
+def test_a_pass_over_files_runs_on_the_workers(tmp_path, arrays, client):
+    truth = store(tmp_path, "truth.zarr", arrays[0], (1,))
+
+    def work(start, stop):
+        return os.getpid(), truth[start:stop].sum(axis=(1, 2))
+
+    with execution.running(client):
+        found = list(over_rows(work, N, block=2))
+    assert {pid for pid, _ in found} == set(client.run(os.getpid).values())
+    np.testing.assert_array_equal(np.concatenate([x for _, x in found]), arrays[0].sum(axis=(1, 2)))
+
+
+def test_arrays_in_memory_stay_here_and_large_ones_are_refused(tmp_path, arrays, wanted, client):
+    with execution.running(client):
+        assert pb.calibrate(arrays[0], wanted[1], **CHOICES).to_bytes() == wanted[0].to_bytes()
+        truth = store(tmp_path, "truth.zarr", np.zeros((300, 128, 128), np.float32), (50,))
+        band = pb.Band(np.zeros(truth.shape, np.float32), np.ones(truth.shape, np.float32))
+        with pytest.raises(ValueError, match=r"shape \(300, 128, 128\), float32, lies in memory"):
+            pb.calibrate(truth, band, risk_level=0.1, method="rcps")
+
+
+def test_a_mapped_file_is_opened_by_its_path(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(60.0).reshape(10, 6))
+    part = np.load(tmp_path / "x.npy", mmap_mode="r")[3:7]
+    packed = transport.pack(lambda: part)
+    assert len(packed) < 2000
+    np.testing.assert_array_equal(transport.unpack(packed)(), part)
+
+
+@pytest.mark.parametrize("kind", ["mapped", "part of a mapped", "plain", "compressed", "memory"])
+def test_rows_wherever_they_lie(tmp_path, arrays, kind):
+    samples = arrays[1]
+    np.save(tmp_path / "x.npy", np.concatenate([samples[:5], samples]))
+    x = {
+        "mapped": lambda: np.load(tmp_path / "x.npy", mmap_mode="r"),
+        "part of a mapped": lambda: np.load(tmp_path / "x.npy", mmap_mode="r")[2:][3:],
+        "plain": lambda: store(tmp_path, "x.zarr", samples, (7,), compressors=None),
+        "compressed": lambda: store(tmp_path, "x.zarr", samples, (7,)),
+        "memory": lambda: samples,
+    }[kind]()
+    shift = 5 if kind == "mapped" else 0
+    for start, stop in ((0, 1), (5, 16), (N - 3, N)):
+        for reuse in (False, True):
+            found = execution.rows_at(x, start + shift, stop + shift, reuse=reuse)
+            np.testing.assert_array_equal(found, samples[start:stop])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_of_ours_stays_itself(name):
+    family = FAMILIES[name]
+    assert transport.unpack(transport.pack(lambda: family))() is family
+
+
+def test_too_little_memory_is_told(tmp_path, arrays):
+    samples = store(tmp_path, "s.zarr", arrays[1], (1,))
+    with execution.running(memory="20K"), pytest.raises(ValueError, match="allow more with --memory"):
+        execution.bands_to(samples, tmp_path / "b.zarr")
+    assert not (tmp_path / "b.zarr.part").exists()
+
+
+@pytest.mark.parametrize("size", ["much", "-3G", "0M", "4 X"])
+def test_a_size_that_is_none(size):
+    with pytest.raises(ValueError, match="such as 512M"):
+        execution.parse_memory(size)
+
+
+def test_no_scheduler_there():
+    with pytest.raises(ValueError, match="tcp://host:8786"), execution.running("nowhere"):
+        pass

@@ -1,0 +1,322 @@
+"""Killed workers and drivers, damaged and missing chunks, full disks: nothing finished is lost, no bit changes."""
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from stores import CHOICES, M, N, store, world
+from typer.testing import CliRunner
+from waiting import wait_until, whole_files
+
+import pixelbounds as pb
+from pixelbounds import execution
+from pixelbounds.cli import app
+from pixelbounds.execution import BadChunk
+from pixelbounds.storage.files import exclusive
+
+pytest_plugins = ["clusters"]
+RISK = "--risk-level", "0.1", "--failure-prob", "0.2"
+
+
+def ends(path):
+    """All that a store of bands or intervals holds."""
+    group = zarr.open_group(path, mode="r")
+    return {name: group[name][:].tobytes() for name in ("lower", "upper")}
+
+
+def marks_of(path):
+    """The marks of finished blocks in a store, with when each was written.
+
+    Files on their way are left out: workers outlive a driver that was killed and still finish what they began.
+    """
+    folder = path / "done" / "c"
+    return {name: (folder / name).stat().st_mtime_ns for name in whole_files(folder)}
+
+
+# ---------------------------------------------------------------- processes that die
+
+
+def test_a_worker_killed_in_the_middle(tmp_path, arrays, wanted, client):
+    slow = da.from_array(store(tmp_path, "s.zarr", arrays[1], (1,)), chunks=(1, -1, -1, -1))
+    slow = slow.map_blocks(lambda x: (time.sleep(0.02), x)[1], dtype=np.float32)  # as a network disk would be
+    killed = []
+
+    def kill(done, total):
+        if 0 < done < total and not killed:
+            killed.append(next(iter(client.run(os.getpid).values())))
+            os.kill(killed[0], signal.SIGKILL)
+
+    with execution.running(client, memory="300K", progress=kill):  # blocks of few images
+        band, there = execution.bands_to(slow, tmp_path / "b.zarr", 0.1)
+        assert killed
+        assert killed[0] not in client.run(os.getpid).values()
+        found = pb.calibrate(store(tmp_path, "t.zarr", arrays[0], (7,)), band, **CHOICES)
+    assert there.all()
+    assert band.lower.nchunks > 8
+    assert found.to_bytes() == wanted[0].to_bytes()
+
+
+def drive(*words):
+    """A command in a process of its own."""
+    command = [sys.executable, "-m", "pixelbounds.cli", *map(str, words)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def killed_in_the_middle(part, *words):
+    """Start a command, kill it when some blocks are finished, and return the marks that were there."""
+    process = drive(*words)
+    wait_until(lambda: len(marks_of(part)) >= 5, process)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    return marks_of(part)
+
+
+def killed_and_started_again(target, *words):
+    """Kill a command in the middle and run it again: it goes on, and what was finished is not made again."""
+    part = target.with_name(f"{target.name}.part")
+    before = killed_in_the_middle(part, *words)
+    marks = np.asarray(zarr.open_group(part, mode="r")["done"][:])
+    assert 0 < marks.sum() < len(marks)
+    assert not target.exists()
+    process = drive(*words)
+    text, _ = process.communicate()
+    assert process.returncode == 0, text
+    assert marks_of(target).items() > before.items()
+    assert not list(target.rglob("*.partial"))
+    assert not part.exists()
+
+
+def test_the_driver_of_a_cluster_killed_and_started_again(tmp_path, cluster):
+    truth, samples = world(200, size=24)
+    store(tmp_path, "truth.zarr", truth, (20,))
+    store(tmp_path, "samples.zarr", samples, (1,), compressors=None)
+    cal, bands = tmp_path / "cal.safetensors", tmp_path / "bands.zarr"
+    words = "calibrate", tmp_path / "truth.zarr", tmp_path / "samples.zarr", *RISK, "--out", cal, "--groups", "band"
+    more = "--bands-out", bands, "--memory", "300K", "--scheduler", cluster.scheduler_address
+    killed_and_started_again(bands, *words, *more)
+    band = pb.calibrated_quantiles(samples, 0.1)
+    assert ends(bands) == {x: getattr(band, x).tobytes() for x in ("lower", "upper")}
+    assert cal.read_bytes() == pb.calibrate(truth, band, **CHOICES, groups="band").to_bytes()
+
+
+def test_applying_killed_and_started_again(tmp_path, wanted):
+    _, samples = world(200, size=24)
+    store(tmp_path, "samples.zarr", samples, (1,), compressors=None)
+    cal, out = tmp_path / "cal.safetensors", tmp_path / "i.zarr"
+    wanted[0].save(cal)
+    killed_and_started_again(out, "apply", cal, tmp_path / "samples.zarr", "--out", out, "--memory", "300K")
+    interval = wanted[0].apply(pb.calibrated_quantiles(samples, 0.1))
+    assert ends(out) == {x: getattr(interval, x).tobytes() for x in ("lower", "upper")}
+
+
+def test_a_store_begun_for_something_else_is_not_gone_on_with(tmp_path, arrays):
+    samples = store(tmp_path, "s.zarr", arrays[1], (1,))
+    with pytest.raises(KeyboardInterrupt), execution.running(memory="300K", threads=1, progress=interrupt):
+        execution.bands_to(samples, tmp_path / "b.zarr", 0.1)
+    with pytest.raises(ValueError, match=r"b\.zarr\.part was begun with other inputs"):
+        execution.bands_to(samples, tmp_path / "b.zarr", 0.2)
+    execution.bands_to(samples, tmp_path / "b.zarr", 0.1)
+    with pytest.raises(FileExistsError, match="holds something else"):
+        execution.bands_to(samples, tmp_path / "b.zarr", 0.2)
+
+
+def test_two_processes_do_not_write_one_store(tmp_path, arrays):
+    samples, out = store(tmp_path, "s.zarr", arrays[1], (1,)), tmp_path / "b.zarr"
+    with pytest.raises(KeyboardInterrupt), execution.running(memory="300K", threads=1, progress=interrupt):
+        execution.bands_to(samples, out, 0.1)
+    with exclusive(tmp_path / "b.zarr.part"), pytest.raises(BlockingIOError, match="another process"):
+        execution.bands_to(samples, out, 0.1)
+    execution.bands_to(samples, out, 0.1)
+
+
+def test_a_worker_does_not_mistake_a_new_store_for_an_old_one(tmp_path, arrays, wanted, client):
+    samples, out = store(tmp_path, "s.zarr", arrays[1], (1,)), tmp_path / "b.zarr"
+    with execution.running(client):
+        for half in (True, False):
+            band, _ = execution.bands_to(samples, out, 0.1, half=half)
+            assert band.lower.dtype == ("float16" if half else "float32")
+            shutil.rmtree(out) if half else None
+    np.testing.assert_array_equal(band.lower[:], wanted[1].lower)
+
+
+def interrupt(done, total):
+    if done > total / 2:
+        raise KeyboardInterrupt
+
+
+def test_a_finished_block_that_was_damaged_since_is_made_again(tmp_path, arrays, wanted):
+    samples = store(tmp_path, "s.zarr", arrays[1], (1,))
+    with pytest.raises(KeyboardInterrupt), execution.running(memory="300K", threads=1, progress=interrupt):
+        execution.bands_to(samples, tmp_path / "b.zarr", 0.1)
+    part = tmp_path / "b.zarr.part"
+    cut_short(part / "lower" / "c" / "0" / "0" / "0")
+    (part / "upper" / "c" / "1" / "0" / "0").unlink()
+    band, _ = execution.bands_to(samples, tmp_path / "b.zarr", 0.1)
+    np.testing.assert_array_equal(band.lower[:], wanted[1].lower)
+    np.testing.assert_array_equal(band.upper[:], wanted[1].upper)
+
+
+# ---------------------------------------------------------------- chunks
+
+HOW = {"plain": {"compressors": None}, "zstd": {}, "v2": {"zarr_format": 2}}
+
+
+def cut_short(path):
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def chunk(folder, name, image, how):
+    zeros = "0." * (2 if name == "samples" else 1) + "0"
+    return folder / f"{name}.zarr" / (f"{image}.{zeros}" if how == "v2" else f"c/{image}/{zeros.replace('.', '/')}")
+
+
+@pytest.fixture(params=HOW)
+def damaged(request, tmp_path, arrays):
+    """Truth and samples of which one chunk is cut short and one is gone: images 31 and 17; the way they are packed."""
+    how = request.param
+    store(tmp_path, "truth.zarr", arrays[0], (1,), **HOW[how])
+    store(tmp_path, "samples.zarr", arrays[1], (1,), **HOW[how])
+    cut_short(chunk(tmp_path, "samples", 31, how))
+    chunk(tmp_path, "truth", 17, how).unlink()
+    return tmp_path, how
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_a_damaged_chunk_is_named_and_a_missing_one_too(damaged, client, where):
+    folder, how = damaged
+    truth, samples = (zarr.open_array(folder / f"{name}.zarr", mode="r") for name in ("truth", "samples"))
+    truth = execution.guarded(truth)
+    with (
+        pytest.raises(BadChunk, match=f"{chunk(folder, 'samples', 31, how)} is damaged"),
+        execution.running(client if where == "there" else None),
+    ):
+        execution.bands_to(execution.watched(samples), folder / "b.zarr", 0.1)
+    with (
+        pytest.raises(BadChunk, match=f"{chunk(folder, 'truth', 17, how)} is missing"),
+        execution.running(client if where == "there" else None),
+    ):
+        pb.calibrate(truth, pb.Band(truth, truth), risk_level=0.1, method="rcps")
+
+
+def test_the_commands_name_it_or_skip_it(damaged, arrays, wanted):
+    folder, how = damaged
+    words = ["calibrate", folder / "truth.zarr", folder / "samples.zarr", *RISK, "--out", folder / "cal.safetensors"]
+    words = [*map(str, words), "--bands-out", str(folder / "bands.zarr")]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2
+    assert str(chunk(folder, "truth", 17, how)) in result.stderr.replace("\n", "")
+    result = CliRunner().invoke(app, [*words, "--skip-bad"])
+    assert result.exit_code == 0, result.stderr
+    assert "2 images in bad chunks: 17, 31" in result.stdout
+    found, good = pb.load_calibration(folder / "cal.safetensors"), np.setdiff1d(np.arange(N), [17, 31])
+    few = pb.calibrate(arrays[0][good], wanted[1][good], **CHOICES)
+    assert found.record.settings == {"skipped": [17, 31]}
+    assert found.record.images == N - 2
+    assert found.record.digest == few.record.digest
+    np.testing.assert_array_equal(found.widening, few.widening)
+    assert found.guarantee == few.guarantee
+
+
+def test_applying_and_evaluating_without_the_damaged_images(damaged, arrays, wanted):
+    folder, _ = damaged
+    wanted[0].save(folder / "cal.safetensors")
+
+    def run(*words):
+        return CliRunner().invoke(app, [*map(str, words), "--skip-bad", "--json"])
+
+    apply = run("apply", folder / "cal.safetensors", folder / "samples.zarr", "--out", folder / "i.zarr")
+    assert apply.exit_code == 0, apply.stderr
+    assert '"skipped": [31]' in apply.stdout
+    lower = zarr.open_group(folder / "i.zarr", mode="r")["lower"][:]
+    assert np.flatnonzero(np.isnan(lower).any(axis=(1, 2))).tolist() == [31]
+    good = np.setdiff1d(np.arange(N), [17, 31])
+    few = pb.evaluate(arrays[0][good], wanted[0].apply(wanted[1][good]))
+    for words in ((folder / "i.zarr",), (folder / "samples.zarr", "--calibration", folder / "cal.safetensors")):
+        found = run("evaluate", folder / "truth.zarr", *words)
+        assert found.exit_code == 0, found.stderr
+        assert '"skipped": [17, 31]' in found.stdout
+        assert f'"risk": {few.risk}' in found.stdout
+
+
+@pytest.mark.parametrize("count", [3, N])
+def test_many_damaged_images(tmp_path, arrays, wanted, count):
+    store(tmp_path, "samples.zarr", arrays[1], (1,))
+    for image in range(count):
+        chunk(tmp_path, "samples", image, "zstd").unlink()
+    wanted[0].save(tmp_path / "cal.safetensors")
+    words = "apply", tmp_path / "cal.safetensors", tmp_path / "samples.zarr", "--skip-bad", "--memory", "300K", "--out"
+    result = CliRunner().invoke(app, [*map(str, words), str(tmp_path / "i.npz")])
+    assert result.exit_code == 2
+    said = "none of the 120 images can be read" if count == N else "3 images cannot be read, and only a .zarr"
+    assert said in result.stderr
+    if count < N:
+        result = CliRunner().invoke(app, [*map(str, words), str(tmp_path / "i.zarr")])
+        assert result.exit_code == 0, result.stderr
+        upper = zarr.open_group(tmp_path / "i.zarr", mode="r")["upper"][:]
+        np.testing.assert_array_equal(upper[3:], wanted[0].apply(wanted[1]).upper[3:])
+        assert np.isnan(upper[:3]).all()
+
+
+def test_images_with_nan_are_not_skipped(tmp_path, arrays):
+    samples = arrays[1].copy()
+    samples[77, 3, 2, 1] = np.nan
+    with pytest.raises(ValueError, match="samples of image 77 hold NaN"):
+        execution.bands_to(store(tmp_path, "s.zarr", samples, (10,)), tmp_path / "b.zarr", skip_bad=True)
+
+
+# ---------------------------------------------------------------- a full disk
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a disk that is nearly full, and what frees it."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    if not shutil.which("mount") or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no disk may be mounted here")
+    (folder / "filler").write_bytes(bytes(shutil.disk_usage(folder).free - 150 * 1024))
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_the_disk_is_full_while_bands_are_written(tmp_path, small_disk, arrays, wanted, client, where):
+    samples, out = store(tmp_path, "s.zarr", arrays[1], (1,)), small_disk / "b.zarr"
+    with (
+        pytest.raises(OSError, match="No space left"),
+        execution.running(client if where == "there" else None, memory="300K"),
+    ):
+        execution.bands_to(samples, out, 0.1)
+    part = small_disk / "b.zarr.part"
+    done = marks_of(part)
+    assert done
+    assert not out.exists()
+    (small_disk / "filler").unlink()
+    with execution.running(client if where == "there" else None, memory="300K"):
+        band, _ = execution.bands_to(samples, out, 0.1)
+        found = pb.calibrate(arrays[0], band.map(lambda x: x[:]), **CHOICES)
+    assert marks_of(out).items() > done.items()
+    assert found.to_bytes() == wanted[0].to_bytes()
+
+
+def test_files_that_may_not_grow(tmp_path, arrays, wanted):
+    samples, out = store(tmp_path, "s.zarr", arrays[1], (M,)), tmp_path / "b.zarr"
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limit[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            execution.bands_to(samples, out, 0.1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert not list(tmp_path.glob("b.zarr*"))
+    band, _ = execution.bands_to(samples, out, 0.1)
+    np.testing.assert_array_equal(band.upper[:], wanted[1].upper)

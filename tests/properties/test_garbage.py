@@ -1,0 +1,238 @@
+"""Random garbage meets every public function: a ValueError or a TypeError, and nothing given is changed."""
+
+import inspect
+import os
+import warnings
+
+import numpy as np
+import pytest
+from garbage import BAND, BLOCK, CAL, CENTRED, GARBAGE, IMAGES, INTERVAL, LOSSES, PAIRS, SAMPLES, SMALL
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from refusals import HERE, SIZE, N, data
+
+import pixelbounds as pb
+from pixelbounds import confidence, families, groups, losses
+from pixelbounds.calibration.losses import l01
+
+
+def test_nothing_given_is_changed():
+    truth, band = data(np.float32)
+    labels = np.zeros((SIZE, SIZE), np.int16)
+    features, units, direction, gammas = np.ones((N, SIZE, SIZE)), np.arange(N), np.ones(1), np.array([0.4, 0.5])
+    given_arrays = (truth, band.lower, band.upper, labels, features, units, direction, gammas)
+    before = [x.copy() for x in given_arrays]
+    cals = [
+        pb.calibrate(
+            truth, band, method="krcps", groups=labels, units=units, direction=direction, gammas=gammas, **HERE
+        ),
+        pb.calibrate(truth, band, features=features, units=units, **HERE),
+        pb.calibrate(truth, band, groups="band", limits=(0.0, 1.0), **HERE),
+    ]
+    cals[0].apply(band)
+    cals[1].apply(band, features=features)
+    state = np.random.get_state()[1].copy()  # noqa: NPY002
+    pb.calibrate(truth, band, groups="band", **HERE)
+    np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+    for x, kept in zip(given_arrays, before, strict=True):
+        np.testing.assert_array_equal(x, kept)
+
+
+def _members(module):
+    """Public functions that a module defines."""
+    return {
+        f"{module.__name__.split('.')[-1]}.{name}": x
+        for name, x in vars(module).items()
+        if inspect.isfunction(x) and not name.startswith("_") and x.__module__.startswith(module.__name__)
+    }
+
+
+PUBLIC = {
+    **{name: getattr(pb, name) for name in pb.__all__ if callable(getattr(pb, name))},
+    **_members(confidence), **_members(families), **_members(losses), **_members(groups),
+}  # fmt: skip
+
+GOOD = {
+    "Band": {"lower": BAND.lower, "upper": BAND.upper, "centre": CENTRED.centre, "source": "test"},
+    "Interval": {"lower": BAND.lower, "upper": BAND.upper},
+    "Ragged": {"images": [BAND.lower[0], BAND.lower[1, :2]]},
+    "Family": {"name": "own", "widen": families.additive.widen, "shortfall": families.additive.shortfall, "start": 0.0},
+    "calibrate": {
+        "truth": SMALL[0],
+        "band": BAND,
+        "risk_level": 0.5,
+        "failure_prob": 0.1,
+        "method": "krcps",
+        "confidence": "betting",
+        "groups": "loss",
+        "features": None,
+        "family": "additive",
+        "loss": l01,
+        "k": 2,
+        "n_opt": 4,
+        "d_opt": 4,
+        "direction": None,
+        "gammas": [0.5],
+        "units": np.arange(20),
+        "limits": (0.0, 1.0),
+        "seed": 0,
+    },
+    "calibrate, rcps": {
+        "truth": SMALL[0],
+        "band": BAND,
+        "risk_level": 0.5,
+        "method": "rcps",
+        "n_opt": 2,
+        "limits": None,
+    },
+    "calibrate, frontier": {
+        "truth": SMALL[0],
+        "band": BAND,
+        "risk_level": 0.5,
+        "groups": "band",
+        "k": 3,
+        "n_opt": 4,
+        "limits": (0, 1),
+        "family": None,
+    },
+    "calibrated_quantiles": {"samples": SAMPLES, "miscoverage": 0.2, "axis": 1},
+    "naive_quantiles": {"samples": SAMPLES, "miscoverage": 0.2, "axis": 1},
+    "mean_and_std": {"samples": SAMPLES, "axis": 1, "floor": 0.01},
+    "narrow": {"samples": SAMPLES, "axis": 1, "deviations": 0.8},
+    "calibrated_ranks": {"m": 128, "miscoverage": 0.1},
+    "least_samples": {"miscoverage": 0.1},
+    "least_images": {"risk_level": 0.1, "failure_prob": 0.1, "confidence": "betting"},
+    "conffusion": {"lower": BAND.lower, "upper": BAND.upper},
+    "quantile_regression": {
+        "lower": BAND.lower,
+        "estimate": CENTRED.centre,
+        "upper": BAND.upper,
+        "form": "distance",
+        "floor": 1e-6,
+    },
+    "evaluate": {
+        "truth": SMALL[0],
+        "interval": INTERVAL,
+        "samples": SMALL[0][:, None],
+        "sample_axis": 1,
+        "groups": np.zeros((20, 3, 3), int),
+        "units": np.arange(20),
+        "draws": 100,
+        "confidence_level": 0.95,
+        "seed": 0,
+    },
+    "load_calibration": {"path": "nowhere.safetensors", "family": None},
+    "Calibration.apply": {"self": CAL, "band": BAND, "features": None, "groups": None},
+    "Calibration.save": {"self": CAL, "path": "cal.safetensors"},
+    "Interval.contains": {"self": INTERVAL, "truth": SMALL[0]},
+    "Band.rows": {"self": BAND, "start": 0, "stop": 3},
+    **{f"confidence.{name}": {"losses": LOSSES, "failure_prob": 0.1} for name in confidence.BOUNDS},
+    "confidence.check_losses": {"losses": LOSSES},
+    "confidence.binomial_tail": {"k": 2, "n": 5, "p": 0.3},
+    "confidence.relative_entropy": {"a": 0.2, "b": 0.3},
+    "confidence.bound_named": {"confidence": "betting"},
+    "confidence.sees_mean_only": {"bound": confidence.betting},
+    "confidence.rejects": {"bound": confidence.betting, "losses": LOSSES, "failure_prob": 0.1, "level": 0.3},
+    "confidence.rejects, mean": {"bound": confidence.hoeffding, "losses": LOSSES, "failure_prob": 0.1, "level": 0.3},
+    "confidence.rejects_mean": {"bound": confidence.bentkus, "mean": 0.1, "n": 9, "failure_prob": 0.1, "level": 0.3},
+    "confidence.least_images": {"risk_level": 0.1, "failure_prob": 0.1, "confidence": "bentkus"},
+    "confidence.greatest_loss": {"images": 100, "risk_level": 0.1, "failure_prob": 0.1},
+    "families.family_named": {"family": "additive", "band": BAND},
+    "families.check_fits": {"family": families.additive, "band": BAND},
+    "families.check_nested": {"family": families.additive, "truth": SMALL[0], "band": BAND, "scale": 1.0},
+    "losses.l01": {"truth": SMALL[0], "interval": INTERVAL},
+    "losses.l_gamma": {"truth": SMALL[0], "interval": INTERVAL, "gamma": 0.5},
+    "groups.all_entries": {"block": BLOCK},
+    "groups.by_loss": {"pairs": PAIRS, "images": IMAGES, "k": 4, "loss": "l01"},
+    "groups.by_otsu": {"pairs": PAIRS, "images": IMAGES, "k": 4, "loss": "squared"},
+    "groups.fit_band_groups": {"pairs": PAIRS, "images": IMAGES, "width": 4, "room": 2, "level": 2, "side": True},
+    "groups.fit_learned_groups": {
+        "pairs": PAIRS,
+        "images": IMAGES,
+        "rng": np.random.default_rng(0),
+        "bins_per_side": 3,
+        "quantile": 0.8,
+        "trees": 2,
+    },
+    "groups.load_grouping": {"kind": "partition", "meta": {}, "arrays": {"labels": np.zeros((3, 3), np.int32)}},
+    "groups.partition": {"labels": np.zeros((3, 3), int), "pixels": (3, 3)},
+    "groups.segmentation": {"pairs": PAIRS, "images": IMAGES},
+    **{
+        f"families.{name}.widen": {"band": CENTRED if name == "scaled" else BAND, "widening": 1.5}
+        for name in families.FAMILIES
+    },
+    **{
+        f"families.{name}.shortfall": {"truth": SMALL[0], "band": CENTRED if name == "scaled" else BAND}
+        for name in families.FAMILIES
+    },
+}
+RESULTS = {
+    "Calibration",
+    "Evaluation",
+    "NoGuarantee",
+}  # made by functions, or raised; the methods of the first are above
+
+
+def _function(case):
+    name = case.split(",")[0]
+    if name in PUBLIC:
+        return PUBLIC[name]
+    first, *rest = name.split(".")
+    if first == "families":
+        return getattr(families.FAMILIES[rest[0]], rest[1])
+    return getattr(getattr(pb, first), rest[0])
+
+
+def test_every_public_function_meets_garbage():
+    assert set(PUBLIC) - RESULTS <= {case.split(",")[0] for case in GOOD}
+
+
+EXAMPLES = {"calibrate": 120, "calibrate, rcps": 60, "calibrate, frontier": 60, "groups.fit_learned_groups": 25}
+MORE = int(os.environ.get("PIXELBOUNDS_GARBAGE", "1"))  # times as many examples, and other ones every time
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory):
+    """A folder of its own: garbage may be a file name."""
+    before = os.getcwd()
+    os.chdir(tmp_path_factory.mktemp("garbage"))
+    yield
+    os.chdir(before)
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_good_input_is_accepted(case, elsewhere):
+    """Else the test below would show nothing."""
+    if case == "load_calibration":
+        return
+    _call(case, dict(GOOD[case]))
+
+
+def _call(case, arguments):
+    positional = [arguments.pop("self")] if "self" in arguments else []
+    function = _function(case)
+    if ".widen" in case or ".shortfall" in case:
+        return function(*arguments.values())
+    return function(*positional, **arguments)
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_garbage_raises_value_or_type_errors_and_nothing_else(case, elsewhere):
+    @settings(
+        max_examples=MORE * EXAMPLES.get(case, 40), deadline=None, derandomize=MORE == 1, database=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )  # fmt: skip
+    @given(data=st.data())
+    def drive(data):
+        arguments = dict(GOOD[case])
+        names = [name for name in arguments if name != "self"]
+        for name in data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True)):
+            arguments[name] = data.draw(GARBAGE, label=name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                _call(case, arguments)
+            except (ValueError, TypeError) as error:
+                assert str(error).strip()  # noqa: PT017
+
+    drive()

@@ -1,0 +1,97 @@
+"""Chunks that are read and written without zarr: the same bytes, and errors that name the file."""
+
+import numpy as np
+import pytest
+import zarr
+from stores import N, store, world
+from zarr.codecs import Crc32cCodec
+
+from pixelbounds.execution import BadChunk, guarded, rows_at, running
+from pixelbounds.images import READER, rows_of
+from pixelbounds.storage import plain
+
+KINDS = {"bare": None, "checked": (Crc32cCodec(),)}
+
+
+def files_of(folder):
+    return {x.relative_to(folder): x.read_bytes() for x in folder.rglob("c/**/*") if x.is_file()}
+
+
+def twins(folder, dtype, compressors, rows=7):
+    """Two empty stores of 17 images, made alike."""
+    how = {"shape": (17, 3, 5), "chunks": (rows, 3, 5), "dtype": dtype, "compressors": compressors, "fill_value": 0}
+    return [zarr.create_array(folder / name, **how) for name in ("ours.zarr", "theirs.zarr")]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "uint8"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_written_is_what_zarr_writes(tmp_path, dtype, kind):
+    data = (np.random.default_rng(0).random((17, 3, 5)) * 200).astype(dtype)
+    ours, theirs = twins(tmp_path, dtype, KINDS[kind])
+    assert plain.is_plain(ours)
+    for start in range(0, 17, 7):
+        plain.put_rows(ours, start, data[start : start + 7])
+    theirs[:] = data
+    assert files_of(tmp_path / "ours.zarr") == files_of(tmp_path / "theirs.zarr")
+    assert not list(tmp_path.rglob("*.partial"))
+    for start, stop in ((0, 7), (3, 15), (16, 17), (0, 17)):
+        np.testing.assert_array_equal(rows_at(theirs, start, stop), data[start:stop])
+
+
+def test_part_of_a_chunk_goes_through_zarr(tmp_path):
+    ours, _ = twins(tmp_path, "float32", None)
+    data = np.ones((3, 3, 5), np.float32)
+    plain.put_rows(ours, 2, data)
+    np.testing.assert_array_equal(ours[2:5], data)
+    assert (ours[:2] == 0).all()
+
+
+def test_packed_arrays_are_not_plain(tmp_path):
+    for i, how in enumerate(({}, {"zarr_format": 2}, {"shards": (14, 3, 5), "compressors": None})):
+        x = zarr.create_array(tmp_path / f"{i}.zarr", shape=(17, 3, 5), chunks=(7, 3, 5), dtype="float32", **how)
+        assert not plain.is_plain(x)
+    halves = zarr.create_array(tmp_path / "h.zarr", shape=(4, 4), chunks=(2, 2), dtype="float32", compressors=None)
+    assert not plain.is_plain(halves)
+    big = zarr.create_array(tmp_path / "b.zarr", shape=(4, 4), chunks=(2, 4), dtype=">f4", compressors=None)
+    assert not plain.is_plain(big)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_wrong_with_a_chunk_is_told(tmp_path, kind):
+    data = np.ones((17, 3, 5), np.float32)
+    x = guarded(store(tmp_path, "x.zarr", data, (7,), compressors=KINDS[kind]))
+    first, second = (tmp_path / "x.zarr" / "c" / str(i) / "0" / "0" for i in (0, 1))
+    content = bytearray(first.read_bytes())
+    content[9] ^= 1
+    first.write_bytes(content)
+    second.unlink()
+    with pytest.raises(BadChunk, match=rf"{second} is missing"):
+        rows_at(x, 9, 10)
+    if kind == "checked":
+        for stop in (3, 7):  # part of a chunk is not believed either
+            with pytest.raises(BadChunk, match=rf"{first} is damaged \(its checksum is wrong\)"):
+                rows_at(x, 0, stop)
+    first.write_bytes(content[:-1])
+    with pytest.raises(BadChunk, match=rf"{first} is damaged \(it has \d+ bytes instead of"):
+        rows_at(x, 0, 1)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "packed"])
+def test_pieces_are_the_images_in_order(tmp_path, kind, monkeypatch):
+    samples = world()[1]
+    monkeypatch.setattr(plain, "_PIECE", 3 * samples[0].nbytes)
+    x = store(tmp_path, "x.zarr", samples, (4,), **({"compressors": KINDS[kind]} if kind in KINDS else {}))
+    found = [(first, part.copy()) for first, part in plain.pieces(x, 2, N - 1)]
+    assert len(found) == (1 if kind != "bare" else -(-(N - 3) // 3))
+    assert [first for first, _ in found] == list(range(2, N - 1, 3))[: len(found)]
+    np.testing.assert_array_equal(np.concatenate([part for _, part in found]), samples[2 : N - 1])
+
+
+def test_the_core_reads_plain_chunks_so_too(tmp_path, monkeypatch):
+    truth = world()[0]
+    x = store(tmp_path, "x.zarr", truth, (7,), compressors=None)
+    with running():
+        assert READER.get() is rows_at
+        monkeypatch.setattr(zarr.Array, "__getitem__", lambda *_: pytest.fail("zarr was asked"))
+        np.testing.assert_array_equal(rows_of(x, 3, 30), truth[3:30])
+    assert READER.get() is None

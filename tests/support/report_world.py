@@ -1,0 +1,58 @@
+"""A small world to report on: synthetic images, a crude sampler, two methods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import pixelbounds as pb
+from pixelbounds.demo.synthetic import flawed_samples, synthetic_images
+from pixelbounds.report import Example, Row, examples_of, write_report
+
+HOSTILE = "<img src=x onerror=alert(1)>.png"
+SIZE = 32
+
+
+@dataclass(frozen=True)
+class World:
+    calibration: pb.Calibration
+    evaluation: pb.Evaluation
+    examples: list[Example]
+    rows: list[Row]
+
+    def write(self, path: Path, **changes: Any) -> Path:
+        parts = {"title": "Test", "calibration": self.calibration, "evaluation": self.evaluation}
+        return write_report(path, **{**parts, "examples": self.examples, "comparison": self.rows, **changes})
+
+
+@cache
+def world() -> World:
+    rng = np.random.default_rng(0)
+    truth = synthetic_images(140, SIZE, rng)
+    samples = flawed_samples(truth, 19, rng)
+    band, rows = pb.calibrated_quantiles(samples, 0.2), []
+    for name, choices in {"RCPS": {"method": "rcps"}, "frontier": {"groups": "band"}}.items():
+        calibration = pb.calibrate(truth[:100], band[:100], risk_level=0.1, **choices)
+        interval = calibration.apply(band[100:])
+        groups, units = (truth[100:] * 5).astype(int), [f"patient {i // 2}" for i in range(40)]
+        rows.append(Row(name, calibration, pb.evaluate(truth[100:], interval, groups=groups, units=units, draws=100)))
+    examples = examples_of(
+        interval, [0, 1, 2], names=["first", HOSTILE, *map(str, range(38))], band=band[100:],
+        estimate=samples[100:].mean(axis=1), truth=truth[100:], samples=samples[100:], observation=samples[100:, 0],
+    )  # fmt: skip
+    return World(rows[-1].calibration, rows[-1].evaluation, examples, rows)
+
+
+def pictures_of(pixels: tuple[int, ...], seed: int = 0, scale: float = 1.0) -> Example:
+    """An example of any shape in which about one pixel in five is missed."""
+    rng = np.random.default_rng(seed)
+    truth = rng.uniform(0.2, 0.8, pixels).astype(np.float32)
+    lower, upper = truth - rng.uniform(-0.02, 0.1, pixels), truth + rng.uniform(-0.02, 0.1, pixels)
+    ends = (np.minimum(lower, upper) * scale, np.maximum(lower, upper) * scale)
+    return Example(
+        f"shape {pixels}", *ends, truth=truth * scale, samples=scale * (truth + rng.normal(0, 0.03, (9, *pixels)))
+    )

@@ -1,0 +1,298 @@
+"""Sampling into a store: its bands calibrate, and a run that was stopped in any way ends with the same bits."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import zarr
+
+torch = pytest.importorskip("torch")
+
+from sampling_world import OPTIONS, M, N, call, harm, images, kill_when, same, start  # noqa: E402
+from waiting import whole_files  # noqa: E402
+
+import pixelbounds as pb  # noqa: E402
+from pixelbounds.formats import runs as store  # noqa: E402
+from pixelbounds.formats.runs import open_run  # noqa: E402
+from pixelbounds.formats.stores import Reading  # noqa: E402
+from pixelbounds.images import library_of  # noqa: E402
+from pixelbounds.workflows import SampleOptions, sample_to  # noqa: E402
+from pixelbounds.workflows import sample as jobs  # noqa: E402
+from pixelbounds.workflows.calibrate import evaluate_files  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+def test_a_run_holds_bands_that_calibrate(whole, world):
+    assert whole.done.all()
+    assert repr(whole).endswith("6 of 6 images finished, bands calibrated, naive, mean")
+    sources = [whole.band(kind).source for kind in whole.kinds]
+    samples = whole["samples"][:]
+    assert sources[:2] == [f(samples, 0.1).source for f in (pb.calibrated_quantiles, pb.naive_quantiles)]
+    assert sources[2] == pb.mean_and_std(samples.astype(np.float32)).source
+    np.testing.assert_array_equal(whole.observation[:], np.load(world / "y.npy"))
+    for kind in whole.kinds:
+        cal = pb.calibrate(images(N, 1), whole.band(kind), risk_level=0.5, failure_prob=0.5, groups="band")
+        assert cal.apply(whole.band(kind)).lower.shape == (N, 8, 8)
+
+
+def test_ends_are_rounded_outward(world, score, whole, monkeypatch):
+    exact = {}
+    monkeypatch.setattr(jobs, "write_image", lambda group, image, parts: exact.update({image: parts}))
+    sample_to(score, np.load(world / "y.npy"), world / "exact.zarr", OPTIONS)
+    assert len(exact) == N
+    strict = 0
+    for image, parts in exact.items():
+        for low, high in (("lower", "upper"), ("naive_lower", "naive_upper")):
+            assert whole[low].dtype == np.float16
+            below, above = (whole[name][image].astype(np.float64) for name in (low, high))
+            assert (below <= parts[low]).all()
+            assert (above >= parts[high]).all()
+            assert (np.abs(below - parts[low]) <= 2e-3).all()
+            strict += int((below < parts[low]).sum())
+    assert strict > 0
+
+
+def test_killed_by_the_system_a_run_resumes_to_the_same_bits(world, score, tmp_path):
+    words = (
+        "sample",
+        score,
+        world / "y.npy",
+        "--samples",
+        M,
+        "--sampler",
+        "reverse_sde",
+        "--steps",
+        150,
+        "--batch",
+        40,
+    )
+    process = start(*words, "--out", tmp_path / "run.zarr")
+    marks = tmp_path / "run.zarr" / "done"
+    kill_when(process, lambda: any(name.startswith("c.") for name in whole_files(marks)))
+    run = open_run(tmp_path / "run.zarr")
+    assert 0 < run.done.sum() < N
+    with pytest.raises(ValueError, match=r"of 6 images; run the same"):
+        run.band()
+    finished = int(np.argmax(run.done))
+    chunk = tmp_path / "run.zarr" / "lower" / f"c.{finished}.0.0"
+    written = chunk.stat().st_mtime_ns
+    result = call(*words, "--out", tmp_path / "run.zarr")
+    assert result.exit_code == 0, result.output
+    assert "are finished; going on" in result.output
+    assert chunk.stat().st_mtime_ns == written  # no finished work is done again
+    assert call(*words, "--out", tmp_path / "whole.zarr").exit_code == 0
+    same(open_run(tmp_path / "run.zarr"), open_run(tmp_path / "whole.zarr"))
+    assert not list((tmp_path / "run.zarr").rglob("*.partial"))
+
+
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_stopped_within_a_block_a_run_resumes_to_the_same_bits(world, score, whole, tmp_path, monkeypatch, after):
+    count, write_image = [], jobs.write_image
+
+    def stop(group, image, parts):
+        if len(count) == after:
+            group["lower"][image] = np.zeros(parts["lower"].shape)  # some of the image is there already
+            raise KeyboardInterrupt
+        count.append(image)
+        write_image(group, image, parts)
+
+    monkeypatch.setattr(jobs, "write_image", stop)
+    y = np.load(world / "y.npy")
+    with pytest.raises(KeyboardInterrupt):
+        sample_to(score, y, tmp_path / "run.zarr", OPTIONS)
+    assert open_run(tmp_path / "run.zarr").done.sum() == after
+    monkeypatch.setattr(jobs, "write_image", write_image)
+    blocks, draw = [], jobs.Plan.draw
+    monkeypatch.setattr(jobs.Plan, "draw", lambda plan, y, ids, b: blocks.append(list(ids)) or draw(plan, y, ids, b))
+    same(sample_to(score, y, tmp_path / "run.zarr", OPTIONS), whole)
+    assert blocks == [[0, 1], [2, 3], [4, 5]][after // 2 :]  # whole blocks, or a GPU could give other last bits
+
+
+def test_a_part_of_the_images_draws_what_the_whole_draws(world, score, whole, tmp_path):
+    y = np.load(world / "y.npy")
+    part = sample_to(score, y[2:4], tmp_path / "part.zarr", OPTIONS, ids=[2, 3])  # a block of the whole
+    assert part.ids.tolist() == [2, 3]
+    np.testing.assert_array_equal(part["samples"][:], whole["samples"][2:4])
+
+
+@pytest.mark.filterwarnings("ignore:.*quantiles")
+@pytest.mark.parametrize("kind", ["regressor", "conffusion"])
+def test_other_networks_give_their_bands(world, tmp_path, kind):
+    path, passes = world / kind / f"{kind}.safetensors", ("--samples", 8) if kind == "regressor" else ()
+    result = call("sample", path, world / "y.npy", "--out", tmp_path / "run.zarr", *passes, "--images", "1:5")
+    assert result.exit_code == 0, result.output
+    run = open_run(tmp_path / "run.zarr")
+    assert run.ids.tolist() == [1, 2, 3, 4]
+    assert run.kinds == (("regressor", "dropout") if kind == "regressor" else ("conffusion",))
+    bands = [run.band(name) for name in run.kinds]
+    assert all(band.shape == (4, 8, 8) for band in bands)
+    if kind == "regressor":
+        assert (run.deviation[:] > 0).any()
+        np.testing.assert_allclose(bands[1].centre, run.mean[:])
+
+
+def in_memory(run, kind):
+    """The band of a kind, made of NumPy arrays."""
+    parts = {name: run[name][:].astype(np.float32) for name in ("lower", "estimate", "upper") if name in run.group}
+    if kind == "conffusion":
+        return pb.conffusion(**parts)
+    if kind == "regressor":
+        return pb.quantile_regression(**parts)
+    mean, deviation = run.mean[:], np.maximum(run.deviation[:], np.float32(0.01))
+    return pb.Band(mean - deviation, mean + deviation, mean)
+
+
+@pytest.mark.filterwarnings("ignore:.*quantiles")
+@pytest.mark.parametrize("kind", ["score", "regressor", "conffusion"])
+def test_large_bands_are_read_where_they_are_used(world, score, tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(store, "_SMALL_BYTES", 0)
+    monkeypatch.setattr(store, "_BLOCK_BYTES", 2 * 4 * 64)  # two images
+    network = score if kind == "score" else world / kind / f"{kind}.safetensors"
+    options = SampleOptions(samples=None if kind == "conffusion" else M, batch=40)
+    run = sample_to(network, np.load(world / "y.npy"), tmp_path / "run.zarr", options)
+    for name in run.kinds:
+        band = run.band(name)
+        ends = [x for x in (band.lower, band.upper, band.centre) if x is not None]
+        assert {library_of(x) for x in ends} <= {"zarr", "dask"}, name
+        if name not in ("calibrated", "naive"):
+            wanted = in_memory(run, name).rows(1, 5)
+            found = band.rows(1, 5)
+            for part in ("lower", "upper", "centre"):
+                np.testing.assert_array_equal(getattr(found, part), getattr(wanted, part))
+        cal = pb.calibrate(images(N, 1), band, risk_level=0.5, failure_prob=0.5, groups="band")
+        assert cal.apply(band).lower.shape == (N, 8, 8)
+
+
+@pytest.mark.parametrize("kind", ["nifti", "dicom", "negative"])
+def test_scans_are_mapped_and_not_clipped(world, score, tmp_path, kind):
+    pytest.importorskip("nibabel")
+    pytest.importorskip("pydicom")
+    from data.medical import write_dicom, write_nifti
+
+    y = np.load(world / "y.npy")
+    values = np.rint(400 * y - 160)  # Hounsfield units
+    if kind == "nifti":
+        write_nifti(tmp_path / "y.nii.gz", values)
+    else:
+        write_dicom(tmp_path / "y", values, photometric="MONOCHROME1" if kind == "negative" else "MONOCHROME2")
+    path, out = tmp_path / ("y.nii.gz" if kind == "nifti" else "y"), tmp_path / "run.zarr"
+    words = ("sample", score, path, "--samples", M, "--steps", 2)
+    result = call(*words, "--out", out)
+    assert result.exit_code == 0, result.output
+    wanted = (values + 160) / 400
+    assert wanted.min() < 0 < 1 < wanted.max()
+    np.testing.assert_allclose(open_run(out).observation[:], 1 - wanted if kind == "negative" else wanted, atol=1e-6)
+    result = call(*words, "--out", tmp_path / "wide.zarr", "--window", 800, 240)
+    assert result.exit_code == 0, result.output
+    wide = open_run(tmp_path / "wide.zarr").observation[:]
+    np.testing.assert_allclose(wide, 1 - wanted / 2 if kind == "negative" else wanted / 2, atol=1e-6)
+    result = call(*words, "--out", tmp_path / "raw.zarr", "--raw")
+    assert result.exit_code == 2
+    assert "further beyond the limits (0, 1)" in " ".join(result.output.split())
+
+
+def test_a_range_of_a_store_is_read_where_it_lies(world, score, whole, tmp_path, monkeypatch):
+    import pixelbounds.workflows
+
+    seen = []
+
+    class Watched:
+        """Tells which images are read."""
+
+        def __init__(self, x):
+            self.x, self.shape = x, x.shape
+
+        def __getitem__(self, rows):
+            seen.append(rows)
+            return self.x[rows]
+
+    zarr.create_array(tmp_path / "y.zarr", data=np.load(world / "y.npy"), chunks=(1, 8, 8))
+    monkeypatch.setattr(
+        pixelbounds.workflows,
+        "sample_to",
+        lambda network, y, *rest, **more: sample_to(network, Watched(y), *rest, **more),
+    )
+    words = ("--samples", M, "--steps", 4, "--held-out", 1, "--keep-samples", "--batch", 40, "--images", "2:4")
+    result = call("sample", score, tmp_path / "y.zarr", "--out", tmp_path / "part.zarr", *words)
+    assert result.exit_code == 0, result.output
+    assert open_run(tmp_path / "part.zarr").ids.tolist() == [2, 3]
+    np.testing.assert_array_equal(open_run(tmp_path / "part.zarr")["samples"][:], whole["samples"][2:4])
+    assert min(rows.start for rows in seen) == 2  # the command itself read nothing
+    assert max(rows.stop for rows in seen) == 4
+
+
+# ---------------------------------------------------------------- damaged images
+
+
+@pytest.fixture(scope="module")
+def runs(world, score):
+    """A run of every network, by the kinds of its bands."""
+    y, found = np.load(world / "y.npy"), {}
+    for name in ("run", "regressor", "conffusion"):
+        network = score if name == "run" else world / name / f"{name}.safetensors"
+        options = SampleOptions(samples=None if name == "conffusion" else M, batch=40)
+        run = sample_to(network, y, world / f"skip_{name}.zarr", options)
+        found |= dict.fromkeys(run.kinds, run)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore:.*quantiles")
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("kind", ["calibrated", "mean", "regressor", "dropout", "conffusion"])
+def test_damaged_images_are_skipped_whatever_their_band(runs, tmp_path, monkeypatch, kind, large):
+    """Image 1 lacks a chunk, a bit of image 3 has changed."""
+    band, truth, good = runs[kind].band(kind), images(N, 1), np.array([0, 2, 4, 5])
+    names = {"calibrated": ("lower", "upper"), "mean": ("mean", "deviation"), "regressor": ("estimate", "upper")}
+    names |= {"dropout": ("dropout_mean", "dropout_deviation"), "conffusion": ("lower", "upper")}
+    run, cal, out = (tmp_path / name for name in ("run.zarr", "cal.safetensors", "intervals.zarr"))
+    np.save(tmp_path / "x.npy", truth)
+    shutil.copytree(runs[kind].path, run)
+    harm(run / names[kind][0] / "c.1.0.0", "remove")
+    harm(run / names[kind][1] / "c.3.0.0", "flip")
+    if large:
+        monkeypatch.setattr(store, "_SMALL_BYTES", 0)
+        monkeypatch.setattr(store, "_BLOCK_BYTES", 2 * 4 * 64)  # two images
+    words = ("calibrate", tmp_path / "x.npy", run, "--kind", kind, "--out", cal, "--risk-level", 0.5)
+    words = (*words, "--failure-prob", 0.5, "--groups", "band")
+    result = call(*words)
+    assert result.exit_code == 2
+    assert "of image 1 in" in " ".join(result.output.split())
+
+    def facts(*words):
+        result = call(*words, "--skip-bad", "--kind", kind, "--json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    assert facts(*words)["skipped"] == [1, 3]
+    found = pb.load_calibration(cal)
+    few = pb.calibrate(truth[good], band.map(lambda x: x[:])[good], risk_level=0.5, failure_prob=0.5, groups="band")
+    assert (found.record.settings, found.record.digest) == ({"skipped": [1, 3]}, few.record.digest)
+    np.testing.assert_array_equal(found.widening, few.widening)
+    assert facts("apply", cal, run, "--out", out)["skipped"] == [1, 3]
+    lower, wanted = zarr.open_group(out, mode="r")["lower"][:], few.apply(band.map(lambda x: x[:])[good])
+    assert np.isnan(lower[[1, 3]]).all()
+    np.testing.assert_array_equal(lower[good], wanted.lower)
+    told = facts("evaluate", tmp_path / "x.npy", run, "--calibration", cal)
+    assert told["skipped"] == [1, 3]
+    assert told["risk"] == pb.evaluate(truth[good], wanted).risk
+
+
+def test_a_damaged_fresh_draw_is_skipped(whole, tmp_path):
+    truth, good, run = images(N, 1), np.array([0, 2, 4, 5]), tmp_path / "run.zarr"
+    np.save(tmp_path / "x.npy", truth)
+    cal = pb.calibrate(truth, whole.band(), risk_level=0.5, failure_prob=0.5, groups="band")
+    cal.save(tmp_path / "cal.safetensors")
+    shutil.copytree(whole.path, run)
+    harm(run / "held_out" / "c.1.0.0.0", "remove")
+    harm(run / "held_out" / "c.3.0.0.0", "flip")
+    words = ("evaluate", tmp_path / "x.npy", run, "--calibration", tmp_path / "cal.safetensors", "--json")
+    assert call(*words).exit_code == 2
+    result = call(*words, "--skip-bad")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["skipped"] == [1, 3]
+    found = evaluate_files(*words[1:3], calibration=words[4], reading=Reading(skip_bad=True)).evaluation
+    interval = cal.apply(whole.band().map(lambda x: x[:])[good])
+    wanted = pb.evaluate(truth[good], interval, samples=whole["held_out"][:][good])
+    assert (found.risk, found.coverage.share) == (wanted.risk, wanted.coverage.share)

@@ -1,0 +1,327 @@
+"""Sampling from and into files that are wrong, damaged or shared: said, not traced, and nothing is left over."""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+torch = pytest.importorskip("torch")
+
+from sampling_world import OPTIONS, M, N, call, harm, same  # noqa: E402
+
+from pixelbounds.diffusion import checkpoint  # noqa: E402
+from pixelbounds.formats import runs as store  # noqa: E402
+from pixelbounds.formats.runs import create_run, open_run  # noqa: E402
+from pixelbounds.workflows import SampleOptions, sample_to  # noqa: E402
+from pixelbounds.workflows import sample as jobs  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+def test_another_configuration_is_refused_with_what_differs(world, score, whole):
+    words = ("sample", score, world / "y.npy", "--out", whole.path, "--samples", M, "--steps", 4, "--held-out", 1)
+    result = call(*words, "--keep-samples")
+    assert result.exit_code == 0, result.output
+    for more, said in {
+        ("--seed", 3, "--keep-samples"): "seed is 0 there and 3 here",
+        ("--sigma0", 0.2, "--keep-samples"): "sigma_0 is 0.3 there and 0.2 here",
+        ("--sampler", "reverse_sde", "--keep-samples"): "sampler is 'heun' there and 'reverse_sde' here",
+        ("--images", "0:5", "--keep-samples"): "images is 6 there and 5 here",
+    }.items():
+        result = call(*words, *more)
+        assert result.exit_code == 2
+        assert said in " ".join(result.output.split())
+    assert open_run(whole.path).done.all()
+
+
+@pytest.mark.parametrize(
+    "change, code, words",
+    [
+        ({"network": "none.safetensors"}, 2, "does not exist"),
+        ({"observations": "none.npy"}, 2, "does not exist"),
+        ({"--sigma0": 1.5}, 2, "outside (sigma_min, sigma_max]"),
+        ({"--sigma0": 0.01}, 2, "outside (sigma_min, sigma_max]"),
+        ({"--samples": 18}, 1, "draw at least 19"),
+        ({"--sampler": "huen"}, 2, "did you mean 'heun'"),
+        ({"--seed": -1}, 2, "seed is -1"),
+        ({"--batch": 0}, 2, "batch is 0"),
+        ({"--images": "9:12"}, 2, "chooses none of 6 images"),
+        ({"--images": "some"}, 2, "is no range"),
+        ({"--device": "tpu"}, 2, "must be cpu"),
+        ({"observations": "nan.npy"}, 2, "observation 4 holds NaN"),
+        ({"observations": "odd.npy"}, 2, "multiples of 2"),
+        ({"observations": "colour.npy"}, 2, "this network takes (n, h, w)"),
+        ({"observations": "whole.npy"}, 2, "convert the images to uint8"),
+        ({"observations": "scaled.npy"}, 2, "further beyond the limits (0, 1) than noise of sigma_0 = 0.3 goes"),
+        ({"observations": "far.npy"}, 2, "observation 5 spans"),
+        ({"--sampler": "euler_maruyama", "--steps": 1}, 2, "1 steps over [0, 1] leave none below sigma_0 = 0.3"),
+        ({"network": "truncated.safetensors"}, 2, "truncated"),
+        ({"network": "y.npy"}, 2, "no safetensors file"),
+        ({"--out": "x.npy"}, 2, "no zarr store"),
+    ],
+)
+def test_wrong_input_is_a_message_and_leaves_no_store(world, score, tmp_path, change, code, words):
+    y = np.load(world / "y.npy")
+    nan = y.copy()
+    nan[4, 2, 2] = np.nan
+    far = y.copy()
+    far[5, 1, 1] = -2.41  # 8 sigma_0 and a thousandth of the limits is -2.401
+    for name, x in {
+        "nan": nan, "odd": y[:, :7], "colour": np.stack([y] * 3, 1), "whole": y.astype(np.int64), "y": y, "x": y,
+        "scaled": 255 * y, "far": far,
+    }.items():  # fmt: skip
+        np.save(tmp_path / f"{name}.npy", x)
+    (tmp_path / "truncated.safetensors").write_bytes(score.read_bytes()[:-100])
+    options = {"--out": "run.zarr", "--samples": M, "--steps": 2} | {k: v for k, v in change.items() if k[0] == "-"}
+    options["--out"] = tmp_path / options["--out"]
+    network = tmp_path / change["network"] if "network" in change else score
+    result = call(
+        "sample",
+        network,
+        tmp_path / change.get("observations", "y.npy"),
+        *[x for pair in options.items() for x in pair],
+    )
+    assert result.exit_code == code, result.output
+    output = " ".join(result.output.replace("│", " ").split())
+    assert words in output, output
+    assert "Traceback" not in output
+    assert not (tmp_path / "run.zarr").exists()
+
+
+@pytest.mark.parametrize("ids, words", [([0, -1], "from -1 to 0"), ([0, 2**32], "2\\^32"), ([3, 3], "different")])
+def test_numbers_that_seed_nothing_leave_no_store(world, score, tmp_path, ids, words):
+    with pytest.raises(ValueError, match=words):
+        sample_to(score, np.load(world / "y.npy")[:2], tmp_path / "run.zarr", OPTIONS, ids=ids)
+    assert not list(tmp_path.iterdir())
+
+
+def test_observations_just_within_reach_and_whole_numbers(world, score, tmp_path):
+    y = np.load(world / "y.npy")[:2]
+    y[0, 0, 0], y[1, 0, 0] = -2.4, 3.4
+    assert sample_to(score, y, tmp_path / "run.zarr", OPTIONS).done.all()
+    with pytest.raises(ValueError, match="observations are int16; convert"):
+        sample_to(score, np.rint(y).astype(np.int16), tmp_path / "other.zarr", OPTIONS)
+    with pytest.raises(ValueError, match=r"range\(1, 3\); choose a range within the 2"):
+        sample_to(score, y, tmp_path / "other.zarr", OPTIONS, images=range(1, 3))
+    assert not (tmp_path / "other.zarr").exists()
+
+
+@pytest.mark.parametrize(
+    "words, named",
+    [
+        (("--sampler", "nonsense", "--steps", -3), "leave --sampler, --steps out"),
+        (("--miscoverage", 0.5), "leave --miscoverage out"),
+        (("--keep-samples", "--held-out", 2), "leave --held-out, --keep-samples out"),
+        (
+            ("--miscoverage", 0.1, "--held-out", 0, "--sampler", "heun"),
+            "leave --sampler, --miscoverage, --held-out out",
+        ),
+    ],
+)
+@pytest.mark.parametrize("kind", ["regressor", "conffusion"])
+def test_options_of_the_sampler_are_refused_where_none_samples(world, tmp_path, kind, words, named):
+    path = world / kind / f"{kind}.safetensors"
+    result = call("sample", path, world / "y.npy", "--out", tmp_path / "run.zarr", *words)
+    assert result.exit_code == 2
+    output = " ".join(result.output.split())
+    assert f"is a {kind} network, which draws no samples; {named}" in output
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"steps": 4},
+        {"sampler": "reverse_sde"},
+        {"miscoverage": 0.5},
+        {"keep_samples": True, "held_out": 2},
+        {"sampler": "heun", "miscoverage": 0.1, "held_out": 0, "keep_samples": False},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ["regressor", "conffusion"])
+def test_python_refuses_what_the_command_refuses(world, tmp_path, kind, given):
+    path, y = world / kind / f"{kind}.safetensors", np.load(world / "y.npy")
+    with pytest.raises(ValueError, match=f"is a {kind} network, which draws no samples; leave --") as refused:
+        sample_to(path, y, tmp_path / "run.zarr", SampleOptions(batch=40, **given))
+    assert all(f"--{name.replace('_', '-')}" in str(refused.value) for name in given)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.filterwarnings("ignore:.*quantiles")
+def test_samples_that_no_network_draws_are_refused(world, tmp_path):
+    words = ("sample", world / "conffusion" / "conffusion.safetensors", world / "y.npy", "--out", tmp_path / "run.zarr")
+    result = call(*words, "--samples", 128)
+    assert result.exit_code == 2
+    assert "is a conffusion network, which draws no samples; leave --samples out" in " ".join(result.output.split())
+    with pytest.raises(ValueError, match="leave --samples out"):
+        sample_to(words[1], np.load(words[2]), tmp_path / "run.zarr", SampleOptions(samples=M))
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_not_told_is_usual(world, score, tmp_path):
+    usual = {"samples": 128, "miscoverage": 0.1, "sampler": "heun", "steps": 24, "held_out": 0, "keep_samples": False}
+    run = sample_to(score, np.load(world / "y.npy")[:1], tmp_path / "run.zarr")
+    assert {name: run.about[name] for name in usual} == usual
+
+
+# ---------------------------------------------------------------- limits
+
+
+def in_hounsfield(folder, world):
+    np.save(folder / "hu.npy", 400 * np.load(world / "y.npy") - 160)
+    return folder / "hu.npy"
+
+
+def test_other_limits_than_the_networks_are_refused(world, score, whole, tmp_path):
+    words = ("sample", score, in_hounsfield(tmp_path, world), "--out", tmp_path / "run.zarr", "--samples", M)
+    result = call(*words, "--limits", -1000, 1000)
+    assert result.exit_code == 2
+    said = " ".join(result.output.split())
+    assert "limits are (-1000, 1000), but" in said
+    assert "was trained on images in (0, 1); rescale the observations to those, sigma_0 in proportion" in said
+    result = call(*words)
+    assert result.exit_code == 2
+    said = " ".join(result.output.split())
+    assert "further beyond the limits (0, 1)" in said
+    assert "rescale the observations to these limits, and give the deviation of their noise in the same units" in said
+    assert "--limits" not in said  # that would be refused
+    assert not (tmp_path / "run.zarr").exists()
+    with pytest.raises(ValueError, match=r"trained on images in \(0, 1\)"):
+        sample_to(score, np.load(world / "y.npy"), tmp_path / "run.zarr", replace(OPTIONS, limits=(-1.0, 1.0)))
+    again = sample_to(score, np.load(world / "y.npy"), tmp_path / "run.zarr", replace(OPTIONS, limits=(0, 1)))
+    same(again, whole)  # to say the same is no error
+
+
+def test_a_network_that_tells_no_limits_takes_them(world, score, tmp_path):
+    network, sde, meta = checkpoint.load_network(score)
+    path = tmp_path / "bare.safetensors"
+    checkpoint.save_network(path, network, sde, "score", {"sigma_0": meta["extra"]["sigma_0"]})
+    words = ("sample", path, in_hounsfield(tmp_path, world), "--out", tmp_path / "run.zarr", "--samples", M)
+    result = call(*words)
+    assert result.exit_code == 2
+    assert "rescale the observations, or give their limits (--limits), and give" in " ".join(result.output.split())
+    result = call(*words, "--steps", 2, "--limits", -1000, 1000)
+    assert result.exit_code == 0, result.output
+    assert open_run(tmp_path / "run.zarr").about["limits"] == [-1000, 1000]
+
+
+def test_the_network_is_read_once(world, score, tmp_path, monkeypatch):
+    seen, read = [], checkpoint.read
+    monkeypatch.setattr(checkpoint, "read", lambda *words: seen.append(words) or read(*words))
+    words = ("sample", score, world / "y.npy", "--out", tmp_path / "run.zarr", "--samples", M, "--steps", 2)
+    result = call(*words, "--held-out", 1)
+    assert result.exit_code == 0, result.output
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"\1\1\1"])
+def test_an_image_whose_mark_is_damaged_is_drawn_again(world, score, whole, tmp_path, content):
+    y, out = np.load(world / "y.npy"), tmp_path / "run.zarr"
+    shutil.copytree(whole.path, out)
+    (out / "done" / "c.3").write_bytes(content)
+    assert open_run(out).done.tolist() == [True, True, True, False, True, True]
+    with pytest.raises(ValueError, match="5 of 6 images; run the same"):
+        open_run(out).band()
+    for repair in (True, False):
+        (out / "done" / "c.3").write_bytes(content)
+        same(sample_to(score, y, out, SampleOptions(**{**vars(OPTIONS), "repair": repair})), whole)
+
+
+@pytest.mark.parametrize("how", ["truncate", "flip", "remove"])
+def test_a_damaged_image_is_named_and_can_be_drawn_again(world, score, whole, tmp_path, how):
+    y = np.load(world / "y.npy")
+    shutil.copytree(whole.path, tmp_path / "run.zarr")
+    harm(tmp_path / "run.zarr" / "upper" / "c.3.0.0", how)
+    with pytest.raises(ValueError, match=r"upper of image 3 in .* is damaged"):
+        open_run(tmp_path / "run.zarr").band()
+    assert open_run(tmp_path / "run.zarr").band("naive").shape == (N, 8, 8)  # the rest can be used
+    with pytest.raises(ValueError, match="--repair"):
+        sample_to(score, y, tmp_path / "run.zarr", OPTIONS)
+    repair = SampleOptions(**{**vars(OPTIONS), "repair": True})
+    same(sample_to(score, y, tmp_path / "run.zarr", repair), whole)
+
+
+def test_what_a_killed_process_left_of_a_store_does_no_harm(world, score, whole, tmp_path):
+    for name in ("run.zarr.part", "run.zarr.abc.part"):
+        (tmp_path / name / "lower").mkdir(parents=True)
+        (tmp_path / name / "zarr.json").write_text("{")
+    same(sample_to(score, np.load(world / "y.npy"), tmp_path / "run.zarr", OPTIONS), whole)
+
+
+def test_two_processes_that_make_one_store_leave_one_whole(tmp_path, monkeypatch):
+    path, make, turns = tmp_path / "run.zarr", store.zarr.create_group, []
+    empty = {"kind": "conffusion"}, (8, 8), np.arange(3), {"lower": (), "upper": ()}
+
+    def overtaken(*words, **more):
+        group = make(*words, **more)
+        if not turns:
+            turns.append(1)
+            create_run(path, *empty)  # the other one, from beginning to end
+        return group
+
+    monkeypatch.setattr(store.zarr, "create_group", overtaken)
+    with pytest.raises(FileExistsError, match="came into being meanwhile"):
+        create_run(path, *empty)
+    assert [x.name for x in tmp_path.iterdir()] == ["run.zarr"]
+    run = open_run(path)
+    assert len(run) == 3
+    assert sorted(run.group.array_keys()) == ["done", "ids", "lower", "observation", "upper"]
+    (tmp_path / "plain").mkdir()
+    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode  # who may read a folder may read a run
+
+
+def test_a_store_that_cannot_be_made_leaves_nothing(tmp_path, monkeypatch):
+    def full(*words, **more):
+        Path(words[0]).mkdir()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store.zarr, "create_group", full)
+    with pytest.raises(OSError, match="No space"):
+        create_run(tmp_path / "run.zarr", {}, (8, 8), np.arange(3), {})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_store_that_another_process_made_meanwhile_is_gone_on_with(world, score, whole, tmp_path, monkeypatch):
+    def overtaken(*words):
+        create_run(*words)
+        create_run(*words)
+
+    monkeypatch.setattr(jobs, "create_run", overtaken)
+    same(sample_to(score, np.load(world / "y.npy"), tmp_path / "run.zarr", OPTIONS), whole)
+
+
+def test_a_store_is_written_by_one_process_at_a_time(world, score, whole, tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    handle = os.open(whole.path, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(OSError, match="another process"):
+            sample_to(score, np.load(world / "y.npy"), whole.path, OPTIONS)
+    finally:
+        os.close(handle)
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    zarr.create_group(tmp_path / "other.zarr")
+    with pytest.raises(ValueError, match="no run of pixelbounds"):
+        open_run(tmp_path / "other.zarr")
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        open_run(tmp_path / "none.zarr")
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    words = ("sample", tmp_path / "a.safetensors", tmp_path / "y.npy", "--out", tmp_path / "r.zarr")
+    assert isinstance(call(*words, "--debug").exception, FileNotFoundError)
+    assert isinstance(call(*words).exception, SystemExit)
+
+
+@pytest.mark.parametrize("command", ["train", "sample"])
+def test_help_shows_an_example(command):
+    result = call(command, "--help")
+    assert result.exit_code == 0
+    assert f"Example: pixelbounds {command}" in " ".join(result.output.split())

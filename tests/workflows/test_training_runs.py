@@ -1,0 +1,285 @@
+"""Training from files: what is killed resumes to the same bits, what is wrong is said, not traced."""
+
+import hashlib
+import shutil
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+torch = pytest.importorskip("torch")
+
+from sampling_world import SETTINGS, SIGMA, TUNING, call, images, kill_when, start, write  # noqa: E402
+
+from pixelbounds.diffusion import batches  # noqa: E402
+from pixelbounds.diffusion.batches import Chunks, Images  # noqa: E402
+from pixelbounds.diffusion.checkpoint import load_network  # noqa: E402
+from pixelbounds.storage.files import exclusive  # noqa: E402
+from pixelbounds.workflows import train as jobs  # noqa: E402
+from pixelbounds.workflows.settings import Configuration, line_of  # noqa: E402
+from pixelbounds.workflows.train import split  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+def test_train_saves_what_it_says(world, score):
+    network, sde, meta = load_network(score, kind="score")
+    assert (sde.sigma_max, meta["extra"]["sigma_0"], meta["extra"]["limits"]) == (1.0, SIGMA, [0.0, 1.0])
+    assert network.config.size == 8
+    assert len(np.load(world / "run" / "held_out.npy")) == 8
+    before = score.read_bytes()
+    assert call("train", world / "score.toml", "--quiet").exit_code == 0  # finished already: nothing changes
+    assert score.read_bytes() == before
+
+
+def test_training_killed_by_the_system_resumes_to_the_same_bits(world, tmp_path):
+    text = SETTINGS.replace("steps = 4", "steps = 120\ncheckpoint_every = 15").replace("x.npy", str(world / "x.npy"))
+    process = start("train", write(tmp_path, text))
+    kill_when(process, (tmp_path / "run" / "state.safetensors").exists)
+    assert not (tmp_path / "run" / "score.safetensors").exists()
+    assert call("train", tmp_path / "score.toml", "--quiet").exit_code == 0
+    other = write(tmp_path, text.replace('"run"', '"whole"'), "whole.toml")
+    assert call("train", other, "--quiet").exit_code == 0
+    resumed, uninterrupted = (load_network(tmp_path / x / "score.safetensors")[0] for x in ("run", "whole"))
+    for here, there in zip(resumed.parameters(), uninterrupted.parameters(), strict=True):
+        assert torch.equal(here, there)
+
+
+@pytest.mark.parametrize(
+    "old, new, line, words",
+    [
+        ("steps = 4", "stpes = 4", 19, "did you mean 'steps'"),
+        ("steps = 4", "steps = -4", 19, "[training] steps is -4: it should be greater than 0"),
+        ("steps = 4", 'steps = "four"', 19, "[training] steps is 'four'"),
+        ("steps = 4", "", 17, "neither steps nor seconds"),
+        ("base = 4", "base = 5", 8, "must be divisible by 4"),
+        ('name = "tiny"', 'name = "tinny"', 7, "did you mean 'tiny'"),
+        ('"flips"', '"flip"', 21, "did you mean 'flips'"),
+        ("sigma_0 = 0.3", "sigma_0 = 1.5", 15, "outside (sigma_min, sigma_max]"),
+        ("sigma_0 = 0.3", "sigma_0 = 0.01", 15, "outside (sigma_min, sigma_max]"),
+        ("batch = 8", "batch = 8\nsigma_top = 0.2", 21, "below sigma_0"),
+        ('kind = "score"', 'kind = "conffusion"', 18, "add from ="),
+        ('kind = "score"', 'kind = "scores"', 18, "'score', 'regressor' or 'conffusion'"),
+        ('path = "x.npy"', 'path = "z.npy"', 3, "does not exist"),
+        ('path = "x.npy"', "", 2, "[data] path is missing"),
+        ("held_out = 0.25", "held_out = 0.25\nlimits = [1.0, 0.0]", 5, "does not ascend"),
+        ("held_out = 0.25", "held_out = 0.25\nlimits = [0.0, inf]", 5, "[0.0, inf] has no end"),
+        ("held_out = 0.25", "held_out = 0.25\nlimits = [-inf, 0.0]", 5, "[-inf, 0.0] has no end"),
+        ('path = "x.npy"', 'path = "hot.npy"', 3, "image 3 spans [0, 7], the limits are [0, 1]"),
+        ("steps = 4", "steps = 4.5", 19, "[training] steps is 4.5"),
+        ("batch = 8", f"batch = 8\nseed = {10**23 - 1}", 21, "it must be an integer in [0, 2^64)"),
+        ("sigma_max = 1.0", "sigma_max = 0.005", 14, "above sigma_min"),
+        ("multipliers = [1, 1]", "multipliers = [1, 1, 1, 1, 1]", 9, "must be divisible by 16"),
+        ("[output]", "[outputs]", 23, "did you mean 'output'"),
+        ("base = 4", "base = ", 8, "not TOML"),
+        ("batch = 8", 'batch = 8\ndevice = "gpu"', 21, "device is 'gpu'; it must be cpu, cuda or cuda:0"),
+        ("batch = 8", 'batch = 8\ndevice = "cuda"', 21, "device is 'cuda', but torch sees no GPU; use cpu"),
+        (
+            'path = "x.npy"',
+            'path = "rgb.npy"',
+            3,
+            "channels belong on axis 1, (n, 3, h, w): np.moveaxis(images, -1, 1)",
+        ),
+        ('folder = "nowhere"', 'folder = "x.npy"', 24, "x.npy is no folder and cannot be made one (File exists); name"),
+        ('folder = "nowhere"', 'folder = "x.npy/run"', 24, "cannot be made one (Not a directory); name another"),
+    ],
+)
+def test_a_wrong_configuration_names_file_line_and_remedy(world, monkeypatch, old, new, line, words):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    refused(world, SETTINGS.replace('"run"', '"nowhere"'), old, new, line, words)
+
+
+def refused(world, text, old, new, line, words):
+    """The text with a part replaced is an error that names the line, and no folder is made."""
+    assert old in text
+    result = call("train", write(world, text.replace(old, new), "wrong.toml"), "--quiet")
+    assert result.exit_code == 2, result.output
+    message = " ".join(result.output.split())
+    assert words in message, message
+    assert f"wrong.toml, line {line}:" in message or f"at line {line}," in message, message
+    assert "Traceback" not in message
+    assert not (world / "nowhere").exists()
+
+
+@pytest.mark.parametrize(
+    "old, new, line, words",
+    [
+        ("run/score.safetensors", "no.safetensors", 7, "does not exist"),
+        ("[training]", '[network]\nname = "tiny"\n[training]', 5, "[network] is given"),
+        ('path = "x.npy"', 'path = "x.npy"\nlimits = [-1.0, 1.0]', 4, "that of the score network [0.0, 1.0]"),
+        ("[training]", "[process]\nsigma_0 = 0.2\n[training]", 6, "sigma_0 is 0.2, that of the score network 0.3"),
+        ("[training]", "[process]\nsigma_max = 2.0\n[training]", 6, "sigma_max is 2.0, that of the score network 1.0"),
+        ("[training]", "[process]\nsigma_min = 2.0\n[training]", 6, "sigma_min is 2.0, that of the score network 0.01"),
+        ("batch = 8", "batch = 8\nsigma_top = 0.2", 10, "sigma_top is 0.2, below sigma_0 = 0.3"),
+        ("batch = 8", "batch = 8\nsigma_top = 1.5", 10, "outside (sigma_min, sigma_max]"),
+        ('path = "x.npy"', 'path = "large.npy"', 3, "16 x 16 pixels, but the network is made for 1 of 8 x 8"),
+        ('path = "x.npy"', 'path = "rgb.npy"', 3, "channels belong on axis 1"),
+    ],
+)
+def test_conffusion_cannot_contradict_its_score_network(world, old, new, line, words):
+    refused(world, TUNING.replace('folder = "conffusion"', 'folder = "nowhere"'), old, new, line, words)
+
+
+def test_conffusion_takes_limits_and_levels_from_its_score_network(tmp_path):
+    np.save(tmp_path / "x.npy", 10 * images(16) - 5)
+    text = SETTINGS.replace("held_out = 0.25", "limits = [-5.0, 5.0]").replace("sigma_max = 1.0", "sigma_max = 90.0")
+    assert call("train", write(tmp_path, text.replace("sigma_0 = 0.3", "sigma_0 = 4.0")), "--quiet").exit_code == 0
+    same_again = TUNING.replace(
+        "[training]", "limits = [-5.0, 5.0]\n[process]\nsigma_0 = 4.0\n[training]\nsigma_top = 5.0"
+    )
+    for text in (TUNING, same_again.replace('folder = "conffusion"', 'folder = "again"')):
+        result = call("train", write(tmp_path, text, "tune.toml"), "--quiet")
+        assert result.exit_code == 0, result.output
+    for folder in ("conffusion", "again"):
+        _, sde, meta = load_network(tmp_path / folder / "conffusion.safetensors")
+        assert (sde.sigma_max, meta["extra"]["sigma_0"], meta["extra"]["limits"]) == (90.0, 4.0, [-5.0, 5.0])
+
+
+def test_conffusion_does_not_go_on_from_another_score_network(world, tmp_path):
+    text, tuned = TUNING.replace("x.npy", str(world / "x.npy")), tmp_path / "conffusion" / "conffusion.safetensors"
+    shutil.copytree(world / "run", tmp_path / "run")
+    assert call("train", write(tmp_path, text), "--quiet").exit_code == 0
+    before = tuned.read_bytes()
+    (tmp_path / "run").rename(tmp_path / "moved")
+    moved = write(tmp_path, text.replace("run/", "moved/"))
+    assert call("train", moved, "--quiet").exit_code == 0  # the same network, wherever it lies
+    other = SETTINGS.replace("batch = 8", "batch = 8\nseed = 1").replace("x.npy", str(world / "x.npy"))
+    assert call("train", write(tmp_path, other, "other.toml"), "--quiet").exit_code == 0
+    result = call("train", write(tmp_path, text), "--quiet")
+    assert result.exit_code == 2, result.output
+    digests = [hashlib.sha256((tmp_path / x / "score.safetensors").read_bytes()).hexdigest() for x in ("moved", "run")]
+    assert "has from = {}, this call has {}; use the same".format(*digests) in " ".join(result.output.split())
+    assert tuned.read_bytes() == before
+
+
+@pytest.mark.parametrize("how", ["reversed", "mirrored", "one replaced"])
+def test_training_does_not_go_on_with_other_images(tmp_path, how):
+    x = images(32)
+    np.save(tmp_path / "x.npy", x)
+    path = write(tmp_path, SETTINGS.replace("held_out = 0.25", ""))
+    assert call("train", path, "--quiet").exit_code == 0
+    other = {"reversed": x[::-1], "mirrored": x[..., ::-1], "one replaced": np.concatenate([x[:9], x[:1], x[10:]])}
+    np.save(tmp_path / "x.npy", other[how])
+    result = call("train", path, "--quiet")
+    assert result.exit_code == 2, result.output
+    assert "has images = [32, 1, 8, 8, 'float32 " in " ".join(result.output.split())
+    np.save(tmp_path / "x.npy", x)
+    assert call("train", path, "--quiet").exit_code == 0
+
+
+@pytest.mark.parametrize("kind", ["u1", "f4"])
+def test_the_digest_tells_images_and_their_order(tmp_path, monkeypatch, rng, kind):
+    x = rng.integers(0, 2, (200, 8, 8)).astype(kind)
+    stored, wanted = zarr.create_array(tmp_path / "x.zarr", data=x, chunks=(3, 8, 8)), Images(x).digest()
+    assert Images(stored).digest() == wanted
+    for image in range(0, 200, 7):
+        other = x.copy()
+        other[image, 3, 3] = 1 - other[image, 3, 3]
+        assert Images(other).digest() != wanted  # all images of a small set
+    monkeypatch.setattr(batches, "_CHECK_BYTES", x.nbytes - 1)
+    read, take = set(), Images._read
+    monkeypatch.setattr(Images, "_check_range", lambda self: None)
+    monkeypatch.setattr(Images, "_read", lambda self, index: read.update(index.tolist()) or take(self, index))
+    wanted = Images(x).digest()
+    assert len(read) == 64  # of a large set
+    assert {0, 199} < read
+    assert np.diff(sorted(read)).max() <= 4
+    assert Images(stored).digest() == wanted
+    found = [Images(y).digest() for y in (x[::-1], x[..., ::-1], np.roll(x, 1, 0), x.astype("f8"))]
+    assert wanted not in found
+    assert len({digest[-1] for digest in found}) == 4
+
+
+def test_the_numbers_of_held_out_images_are_there_from_the_start(world, tmp_path, monkeypatch):
+    """A run that was stopped has them too, and another split cannot replace them."""
+    from pixelbounds.diffusion import trainer as training
+
+    text = SETTINGS.replace("x.npy", str(world / "x.npy"))
+    monkeypatch.setattr(training._Learner, "update", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert call("train", write(tmp_path, text), "--quiet").exit_code == 130
+    held_out = np.load(tmp_path / "run" / "held_out.npy")
+    assert np.array_equal(held_out, split(np.arange(32), 0.25, 0)[1])
+    monkeypatch.undo()
+    assert call("train", tmp_path / "score.toml", "--quiet").exit_code == 0
+    other = write(tmp_path, text.replace("held_out = 0.25", "held_out = 0.25\nseed = 1"), "other.toml")
+    result = call("train", other, "--quiet")
+    assert result.exit_code == 2
+    assert "other.toml, line 4: the run in" in " ".join(result.output.split())
+    assert np.array_equal(np.load(tmp_path / "run" / "held_out.npy"), held_out)
+
+
+def test_a_folder_is_trained_in_by_one_process_at_a_time(world, tmp_path):
+    pytest.importorskip("fcntl")
+    text = SETTINGS.replace("x.npy", str(world / "x.npy"))
+    (tmp_path / "run").mkdir()
+    with exclusive(tmp_path / "run"):
+        result = call("train", write(tmp_path, text), "--quiet")
+    assert result.exit_code == 2
+    assert "is being written by another process" in " ".join(result.output.split())
+    assert not list((tmp_path / "run").iterdir())
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "examples").glob("*.toml")), ids=lambda x: x.name)
+def test_the_examples_are_valid(path):
+    assert Configuration(path).settings.training.kind == path.stem
+
+
+def test_lines_of_keys_in_other_notations():
+    text = "data.path = 1\nnetwork = { base = 2 }\n['training']\n\"steps\" = 3\n"
+    keys = ("data", "path"), ("network", "base"), ("training", "steps"), ("training", "batch"), ("output", "folder")
+    assert [line_of(text, key) for key in keys] == [1, 2, 4, 3, None]
+
+
+def test_a_unit_is_never_cut():
+    units = np.repeat(np.arange(10), 5)
+    learnt, unseen = split(units, 0.4, 0)
+    assert len(unseen) == 20
+    assert not set(units[learnt]) & set(units[unseen])
+
+
+# ---------------------------------------------------------------- images in a store
+
+
+def test_images_beyond_memory_stay_in_their_store_and_train_to_the_same_bits(tmp_path, monkeypatch, rng):
+    x, peaks, networks = rng.integers(0, 256, (6000, 64, 64), dtype=np.uint8), {}, {}
+    np.save(tmp_path / "x.npy", x)
+    zarr.create_array(tmp_path / "x.zarr", data=x, chunks=(16, 64, 64))
+    monkeypatch.setattr(jobs, "_memory", lambda: 2**20, raising=False)  # of 24 MB
+    for kind in ("npy", "zarr"):
+        text = SETTINGS.replace("x.npy", f"x.{kind}").replace('"run"', f'"{kind}"').replace("0.25", "0.002")
+        tracemalloc.start()
+        result = call("train", write(tmp_path, text, f"{kind}.toml"), "--quiet")
+        peaks[kind] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert result.exit_code == 0, result.output
+        networks[kind] = load_network(tmp_path / kind / "score.safetensors")[0]
+    assert peaks["zarr"] < x.nbytes / 3, peaks
+    for here, there in zip(*(network.parameters() for network in networks.values()), strict=True):
+        assert torch.equal(here, there)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"chunks": (4, 8, 8)}, {"chunks": (4, 4, 8)}, {"chunks": (2, 8, 8), "shards": (4, 8, 8)}, {"chunks": (30, 2, 2)}],
+    ids=str,
+)
+@pytest.mark.parametrize("memory", [2 * 4 * 64, 2**31])
+def test_chunks_give_the_pixels_of_the_array_within_their_memory(tmp_path, monkeypatch, rng, how, memory):
+    x, seen, read = rng.integers(0, 256, (30, 8, 8), dtype=np.uint8), [], Chunks._read
+    monkeypatch.setattr(Chunks, "_read", lambda self, numbers: seen.append(set(numbers)) or read(self, numbers))
+    chunks = Chunks(zarr.create_array(tmp_path / "x.zarr", data=x, **how), memory)
+    for index in (np.array([29, 3, 3, 17]), slice(5, 23), rng.permutation(30), slice(0, 30)):
+        np.testing.assert_array_equal(chunks[index], x[index])
+        assert sum(part.nbytes for part in chunks._kept.values()) <= memory
+    if memory > x.nbytes:
+        assert sum(map(len, seen)) == len(set.union(*seen)) == 30  # every image once
+
+
+def test_a_damaged_chunk_of_training_images_is_named(tmp_path, rng):
+    zarr.create_array(tmp_path / "x.zarr", data=rng.integers(0, 256, (32, 8, 8), dtype=np.uint8), chunks=(4, 8, 8))
+    (tmp_path / "x.zarr" / "c" / "3" / "0" / "0").write_bytes(b"no")
+    result = call("train", write(tmp_path, SETTINGS.replace("x.npy", "x.zarr")), "--quiet")
+    assert result.exit_code == 2, result.output
+    assert "some of images 12 to 15" in " ".join(result.output.split())

@@ -21,7 +21,8 @@ from scipy.ndimage import uniform_filter
 
 from benchmarks.__main__ import RESULTS, machine, show
 from benchmarks.readme import HERE, result, where, with_figures
-from pixelbounds.calibration.choice import frontier_of, length_at_risk
+from pixelbounds.calibration.paths import frontier_of
+from pixelbounds.calibration.procedures import length_at_risk
 from pixelbounds.calibration.families import family_named
 from pixelbounds.calibration.groups import by_loss, fit_band_groups, fit_learned_groups
 from pixelbounds.calibration.pairs import Pairs

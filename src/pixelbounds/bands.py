@@ -19,6 +19,7 @@ import numpy as np
 from .images import (
     Array,
     Band,
+    ImageError,
     NoGuarantee,
     as_array,
     check_choice,
@@ -26,12 +27,13 @@ from .images import (
     check_number,
     check_open_unit,
     check_same_shape,
+    in_threads,
     library_of,
     like,
+    numbered,
     to_numpy,
 )
-from .kernels import in_threads
-from .kernels.selection import tails
+from .kernels import tails
 
 FLOOR = 0.01  # least deviation of a band that widens about its mean
 NARROW = 0.8  # deviations of the narrow base
@@ -73,9 +75,25 @@ def calibrated_ranks(m: int, miscoverage: float | Fraction) -> tuple[int, int]:
     return low, high
 
 
+def quantile_source(kind: str, miscoverage: float | Fraction) -> str:
+    """How a band of quantiles says that it was made, in calibration files too.
+
+    >>> quantile_source("calibrated", 0.1)
+    'calibrated quantiles, miscoverage 1/10'
+    """
+    return f"{kind} quantiles, miscoverage {_exact(miscoverage, 'miscoverage')}"
+
+
+def calibrated_miscoverage(source: str) -> Fraction | None:
+    """The inverse of `quantile_source`, for what a file says: None where a band is of another kind."""
+    words = quantile_source("calibrated", Fraction(1, 2)).removesuffix("1/2")
+    return Fraction(source.removeprefix(words)) if source.startswith(words) else None
+
+
 # ---------------------------------------------------------------- reductions over the sample axis
 
 Reduction = Callable[[Any], tuple[Any, Any]]  # samples (n, m, *pixels) -> two images (n, *pixels)
+_NOT_FINITE = "samples of {image} hold NaN or infinite values; drop the image or draw again"
 
 
 def _checked(samples: Any, axis: int) -> tuple[Any, int]:
@@ -95,7 +113,10 @@ def _reduce(samples: Any, axis: int, reduction: Reduction) -> tuple[Any, Any]:
         import dask.array as da
 
         def block(x: Array) -> tuple[Array, Array]:  # (..., m) -> (...), (...)
-            return _reduce_block(np.moveaxis(x, -1, 0), 0, reduction, None)
+            try:
+                return _reduce_block(np.moveaxis(x, -1, 0), 0, reduction)
+            except ImageError as error:  # of which image a block of Dask's is, is not known here
+                raise ValueError(error.message.replace("{image}", "an image")) from error
 
         single = samples.rechunk({axis: -1})
         first, second = da.apply_gufunc(block, "(m)->(),()", single, axis=axis, output_dtypes=[samples.dtype] * 2)
@@ -104,48 +125,43 @@ def _reduce(samples: Any, axis: int, reduction: Reduction) -> tuple[Any, Any]:
         shape = tuple(size for i, size in enumerate(samples.shape) if i != axis)
         row_bytes = prod(samples.shape[1:]) * samples.dtype.itemsize
         step = max(1, _BLOCK_BYTES // row_bytes) if axis > 0 else samples.shape[0]
-        parts = [
-            _reduce_block(samples[start : start + step], axis, reduction, start)
-            for start in range(0, samples.shape[0], step)
-        ]
-        first, second = (np.concatenate(part).reshape(shape) for part in zip(*parts, strict=True))
-        return first, second
+        parts = []
+        for start in range(0, samples.shape[0], step):
+            with numbered(start):
+                parts.append(_reduce_block(samples[start : start + step], axis, reduction))
+        lower = np.concatenate([part[0] for part in parts])
+        upper = np.concatenate([part[1] for part in parts])
+        return lower.reshape(shape), upper.reshape(shape)
     if library == "torch" and samples.device.type == "cpu":
         first, second = _reduce_block(to_numpy(samples), axis, reduction)
         return like(first, samples).to(samples.dtype), like(second, samples).to(samples.dtype)
     return _reduce_block(samples, axis, reduction)
 
 
-def _reduce_block(samples: Any, axis: int, reduction: Reduction, start: int | None = 0) -> tuple[Any, Any]:
-    """Reduce a block of images, the first of which has number `start` (None: unknown)."""
+def _reduce_block(samples: Any, axis: int, reduction: Reduction) -> tuple[Any, Any]:
+    """Reduce a block of images; an error names one by its number in the block."""
     move = samples.movedim if library_of(samples) == "torch" else lambda a, b: np.moveaxis(samples, a, b)
     stacked = move(axis, 1) if axis > 0 else samples[None]
     try:
         first, second = reduction(stacked)
-    except _NotFinite as error:
-        image = error.image
-        if axis == 0 and samples.ndim > 1:  # the samples came first, the images follow
-            image = int(
-                np.argmin(np.isfinite(np.swapaxes(to_numpy(samples), 0, 1)).reshape(samples.shape[1], -1).all(1))
-            )
-        which = "an image" if start is None else f"image {start + image}"
-        raise ValueError(f"samples of {which} hold NaN or infinite values; drop the image or draw again") from None
+    except ImageError as error:
+        if axis > 0 or samples.ndim == 1:
+            raise
+        images = np.swapaxes(to_numpy(samples), 0, 1)  # the samples came first, the images follow
+        finite = np.isfinite(images).reshape(len(images), -1).all(axis=1)
+        raise ImageError(error.message, int(np.argmin(finite))) from None
     return (first, second) if axis > 0 else (first[0], second[0])
 
 
-class _NotFinite(Exception):
-    def __init__(self, image: int) -> None:
-        self.image = image
-
-
-def order_statistics(samples: Any, rank: int) -> tuple[Any, Any]:
+def order_statistics(samples: Any, rank: int, *, threads: bool = True) -> tuple[Any, Any]:
     """The rank-th smallest and the rank-th largest sample: (n, m, *pixels) -> two of (n, *pixels), same dtype."""
     if library_of(samples) == "torch":
         return _order_statistics_torch(samples, rank)
     n, m, *pixels = samples.shape
     p = prod(pixels)
     flat = samples.reshape(n, m, p)
-    low, high = np.empty((n, p), samples.dtype), np.empty((n, p), samples.dtype)
+    low = np.empty((n, p), samples.dtype)
+    high = np.empty((n, p), samples.dtype)
     columns = max(1, min(p, 2**22 // m))
     per_image = -(-p // columns)
 
@@ -154,9 +170,10 @@ def order_statistics(samples: Any, rank: int) -> tuple[Any, Any]:
             image, first = divmod(job, per_image)
             a = first * columns
             if not _select(flat[image], a, min(p, a + columns), rank, low[image], high[image]):
-                raise _NotFinite(image)
+                raise ImageError(_NOT_FINITE, image)
 
-    for _ in in_threads(work, n * per_image, max(1, per_image // 16)):
+    jobs = n * per_image
+    for _ in in_threads(work, jobs, max(1, per_image // 16) if threads else jobs):
         pass
     return low.reshape(n, *pixels), high.reshape(n, *pixels)
 
@@ -168,7 +185,7 @@ def _order_statistics_torch(samples: Any, rank: int) -> tuple[Any, Any]:
     m, low, high = samples.shape[1], [], []
     for image, x in enumerate(samples):
         if not bool(torch.isfinite(x).all()):
-            raise _NotFinite(image)
+            raise ImageError(_NOT_FINITE, image)
         low.append(x.topk(rank, dim=0, largest=False).values[rank - 1] if rank < m else x.amax(0))
         high.append(x.topk(rank, dim=0).values[rank - 1] if rank < m else x.amin(0))
     return torch.stack(low), torch.stack(high)
@@ -202,8 +219,10 @@ def _select(samples: Array, start: int, stop: int, rank: int, low: Array, high: 
 # ---------------------------------------------------------------- bands of a sampler
 
 
-def calibrated_quantiles(samples: Any, miscoverage: float | Fraction, *, axis: int = 1) -> Band:
+def calibrated_quantiles(samples: Any, miscoverage: float | Fraction, *, axis: int = 1, threads: bool = True) -> Band:
     """Entrywise coverage of future samples: (n, m, *pixels) -> Band of (n, *pixels), m on `axis`.
+
+    Pixels are worked on in `threads`, or one after the other for a caller that has threads of its own.
 
     >>> samples = np.random.default_rng(0).normal(size=(2, 19, 4, 4))
     >>> calibrated_quantiles(samples, 0.1)
@@ -212,8 +231,8 @@ def calibrated_quantiles(samples: Any, miscoverage: float | Fraction, *, axis: i
     a = _exact(miscoverage, "miscoverage")
     samples, axis = _checked(samples, axis)
     rank, _ = calibrated_ranks(samples.shape[axis], a)  # by symmetry the upper rank is m + 1 - rank
-    lower, upper = _reduce(samples, axis, lambda x: order_statistics(x, rank))
-    return Band(lower, upper, source=f"calibrated quantiles, miscoverage {a}")
+    lower, upper = _reduce(samples, axis, lambda x: order_statistics(x, rank, threads=threads))
+    return Band(lower, upper, source=quantile_source("calibrated", a), miscoverage=a)
 
 
 def naive_quantiles(samples: Any, miscoverage: float | Fraction, *, axis: int = 1) -> Band:
@@ -237,7 +256,7 @@ def naive_quantiles(samples: Any, miscoverage: float | Fraction, *, axis: int = 
         return low, high
 
     lower, upper = _reduce(samples, axis, reduction)
-    return Band(lower, upper, source=f"naive quantiles, miscoverage {a}")
+    return Band(lower, upper, source=quantile_source("naive", a), miscoverage=a)
 
 
 def _moments(samples: Any, axis: int) -> tuple[Any, Any]:
@@ -253,7 +272,7 @@ def _moments(samples: Any, axis: int) -> tuple[Any, Any]:
             deviation = x.std(axis=1, ddof=1, dtype=np.float64).astype(x.dtype)
         for image, finite in enumerate(np.isfinite(to_numpy(mean + deviation)).reshape(len(mean), -1).all(axis=1)):
             if not finite:
-                raise _NotFinite(image)
+                raise ImageError(_NOT_FINITE, image)
         return mean, deviation
 
     return _reduce(samples, axis, reduction)

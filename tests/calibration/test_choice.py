@@ -7,10 +7,10 @@ import pytest
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds.calibration.choice import shortest
 from pixelbounds.calibration.front_door import frontier
 from pixelbounds.calibration.groups import Single, fit_band_groups, fit_learned_groups
 from pixelbounds.calibration.pairs import Pairs
+from pixelbounds.calibration.procedures import shortest
 from pixelbounds.demo.synthetic import synthetic_pairs
 
 

@@ -11,8 +11,9 @@ from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds import execution, federated
-from pixelbounds.calibration import certify, spill
-from pixelbounds.calibration.spill import ROOM, Room, Table
+from pixelbounds.calibration import arrivals, certify
+from pixelbounds.calibration.arrivals import Table
+from pixelbounds.images import Runner, set_runner
 from pixelbounds.images.ragged import Ragged
 
 N = 200
@@ -21,18 +22,20 @@ N = 200
 @pytest.fixture
 def small_room(tmp_path, monkeypatch):
     """So little memory that every table goes to disk, and the list of files that were made."""
-    made, real = [], spill.tempfile.TemporaryFile
-    monkeypatch.setattr(spill.tempfile, "TemporaryFile", lambda **how: made.append(real(**how)) or made[-1])
-    token = ROOM.set(Room(20_000, tmp_path))
+    made, real = [], arrivals.tempfile.TemporaryFile
+    monkeypatch.setattr(arrivals.tempfile, "TemporaryFile", lambda **how: made.append(real(**how)) or made[-1])
+    runner = Runner()
+    runner.table_bytes = 20_000
+    runner.scratch = tmp_path
+    reset = set_runner(runner)
     yield made
-    ROOM.reset(token)
+    reset()
 
 
 @pytest.mark.parametrize("most", [0, 500, 5000, 10**9])
 def test_columns_are_those_of_the_rows(most, tmp_path, rng):
     rows = rng.integers(0, 2**31 - 1, (300, 7), dtype=np.int32)
-    token = ROOM.set(Room(most, tmp_path))
-    with Table() as table:
+    with Table(most, tmp_path) as table:
         for part in np.split(rows, np.sort(rng.integers(0, 300, 12))):
             table.append(part)
             if len(table):
@@ -41,7 +44,6 @@ def test_columns_are_those_of_the_rows(most, tmp_path, rng):
             np.testing.assert_array_equal(table.columns(start, stop), rows[:, start:stop].T)
         assert table.on_disk == (most < rows.nbytes)
     assert not list(tmp_path.iterdir())
-    ROOM.reset(token)
 
 
 HOWS = {
@@ -66,9 +68,9 @@ def test_a_table_on_disk_changes_no_bit(how, ragged, tmp_path, small_room):
     found = pb.calibrate(truth, band, **how)
     assert len(small_room) == 1
     assert small_room[0].closed
-    token = ROOM.set(Room())
+    reset = set_runner(Runner())
     assert pb.calibrate(truth, band, **how).to_bytes() == found.to_bytes()
-    ROOM.reset(token)
+    reset()
     assert len(small_room) == 1
     assert not list(tmp_path.iterdir())
 

@@ -10,10 +10,10 @@ from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds import confidence, families
-from pixelbounds.calibration import certify, paths
+from pixelbounds.calibration import arrivals, certify, paths
+from pixelbounds.calibration.arrivals import Table
 from pixelbounds.calibration.groups import Partition, Single
 from pixelbounds.calibration.pairs import Pairs
-from pixelbounds.calibration.spill import Table
 from pixelbounds.kernels import lower_hull
 
 LIMITS = (0.0, 1.0)
@@ -110,7 +110,7 @@ def test_between_knots_no_pixel_is_lost_to_rounding(knots):
         truth = np.random.default_rng(seed).random((60, 50))
         band = pb.Band(np.full_like(truth, 0.4), np.full_like(truth, 0.6))
         task = task_of(truth, band, confidence.hoeffding_bentkus, 0.3)
-        found = certified(task, path, certify.loss_table(task.pairs, Single(), path))
+        found = certified(task, path, arrivals.loss_table(task.pairs, Single(), path))
         lower, upper = families.additive.widen(band, path.at(found.knot, found.part)[0])
         lost += ((truth < lower) | (truth > upper)).mean() > found.losses.mean() + 1e-12
     assert lost == 0
@@ -122,7 +122,7 @@ def test_the_table_counts_what_the_intervals_miss():
     labels = np.arange(64).reshape(8, 8) % 3
     pairs, grouping = Pairs(truth, band, families.additive, LIMITS), Partition(labels)
     path = paths.frontier_path(paths.trades(pairs, np.arange(8), grouping), 0.1, 1.0)
-    table = certify.loss_table(pairs, grouping, path)
+    table = arrivals.loss_table(pairs, grouping, path)
     for j in range(0, len(path), 37):
         inside = path.knots[labels, j]
         missed = np.maximum(band.lower - truth, truth - band.upper) > inside

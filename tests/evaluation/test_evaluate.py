@@ -13,7 +13,9 @@ import pixelbounds as pb
 from pixelbounds.evaluation import Evaluation, edge_strength
 from pixelbounds.evaluation.held_out import evaluate
 
-room = importlib.import_module("pixelbounds.evaluate")  # the package may export the function under the same name
+room = importlib.import_module(
+    "pixelbounds.evaluation.held_out"
+)  # the package may export the function under the same name
 
 
 def example(rng, n=24, pixels=(12, 10), dtype=np.float32):

@@ -8,9 +8,9 @@ import pytest
 import zarr
 from PIL import Image
 
+from pixelbounds.experiments.cache import cached
 from pixelbounds.experiments.celeba import celeba
 from pixelbounds.formats import Images, open_images, split_units
-from pixelbounds.formats.cache import cached
 from pixelbounds.formats.pictures import central
 
 

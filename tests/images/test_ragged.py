@@ -10,7 +10,7 @@ import pixelbounds as pb
 from pixelbounds.calibration import pairs
 from pixelbounds.calibration.families import Family, additive
 from pixelbounds.calibration.losses import l01
-from pixelbounds.images import checks, library, one_band
+from pixelbounds.images import library, one_band
 from pixelbounds.images.ragged import Ragged, flat_images, read_ragged, write_ragged
 
 SHAPES = ((6, 9), (11, 5), (8, 8), (3, 20))
@@ -116,7 +116,7 @@ def test_how_a_set_is_cut_does_not_matter(rows, monkeypatch):
     words = {"risk_level": 0.2, "groups": "band", "confidence": "hoeffding_bentkus"}
     whole = pb.calibrate(truth, pb.Band(lower, upper), **words)
     sizes = []
-    for room in (checks, library, pairs):
+    for room in (library, pairs):
         monkeypatch.setattr(room, "block_of", lambda size, n: sizes.append(size) or rows)
     assert pb.calibrate(truth, pb.Band(lower, upper), **words).to_bytes() == whole.to_bytes()
     assert sizes

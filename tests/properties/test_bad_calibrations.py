@@ -13,7 +13,7 @@ from safetensors.numpy import save as save_tensors
 
 import pixelbounds as pb
 from pixelbounds.calibration.result import calibration_from_bytes
-from pixelbounds.storage.sealed import checksum
+from pixelbounds.storage.files import checksum
 
 # ---------------------------------------------------------------- applying to what was not calibrated
 

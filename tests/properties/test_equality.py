@@ -14,7 +14,7 @@ from pixelbounds import execution
 from pixelbounds.calibration.families import FAMILIES
 from pixelbounds.cli import app
 from pixelbounds.execution import transport
-from pixelbounds.kernels import RUNNER, over_rows
+from pixelbounds.images import Runner, current_runner
 
 pytest_plugins = ["clusters"]
 CUTS = {  # images and samples in a chunk of samples, images in a chunk of truth, and how chunks are packed
@@ -40,7 +40,7 @@ def calibrated(folder, arrays, cut, **choices):
 def test_chunks_and_threads_change_no_bit(tmp_path, arrays, wanted, cut, threads):
     with execution.running(threads=threads, memory="16M" if threads == 1 else "1G"):
         assert calibrated(tmp_path, arrays, cut) == wanted[0].to_bytes()
-    assert RUNNER.get() is None
+    assert type(current_runner()) is Runner
 
 
 @pytest.mark.parametrize("cut", ["one image", "many images"])
@@ -119,7 +119,7 @@ def test_a_pass_over_files_runs_on_the_workers(tmp_path, arrays, client):
         return os.getpid(), truth[start:stop].sum(axis=(1, 2))
 
     with execution.running(client):
-        found = list(over_rows(work, N, block=2))
+        found = list(current_runner().over(work, N, 2, [truth]))
     assert {pid for pid, _ in found} == set(client.run(os.getpid).values())
     np.testing.assert_array_equal(np.concatenate([x for _, x in found]), arrays[0].sum(axis=(1, 2)))
 

@@ -1,32 +1,26 @@
-"""One pass over the certifying images makes a table of losses, images by path points; certifying reads the table.
+"""How far along the path the risk is certified, from the table of losses (`arrivals`).
 
 Walk from the wide end and stop before the first point whose bound is not below the risk level. The points are fixed
 before, so at the widest point that is too risky the bound errs with probability at most delta, and stopping beyond it
 needs that error. A bound that sees only the mean loss is monotone along the path, so there the walk may be a bisection,
 and the exact place between two knots is an order statistic of arrival times. Other bounds must really be walked.
 
-The table has a row per image, so it may be larger than memory (`tables`); it is read a few columns at a time.
+The table has a row per image, so it may be larger than memory; it is read a few columns at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from ..images import Array, Interval, NoGuarantee
-from ..kernels import count_arrivals
+from .arrivals import Path, Table, arriving, tabulated
 from .confidence import ConfidenceBound, check_losses, least_images, rejects, rejects_mean, sees_mean_only
-from .families import Family
-from .groups import Grouping
 from .losses import Loss
-from .pairs import ROWS, Archive, Block, Pairs, Statistic, fingerprints
-from .paths import Path
-from .result import widen_block
-from .spill import Table
+from .pairs import Archive, Block, Labels, Pairs
 
 _ENTRIES = 2**20  # of the table, read at a time
 _MOST_ENDS = 2**21  # that are held in memory to find the exact place between two knots
@@ -89,47 +83,6 @@ class Task:
         return rejects(self.bound, losses, self.failure_prob, self.risk_level)
 
 
-def _misses(truth: Array, block: Block, family: Family, grouping: Grouping, path: Path) -> tuple[Array, ...]:
-    grouping.check(block)
-    entry, side, need = block.missed(truth, family)
-    arrival = path.arrivals(grouping.at(block, entry, side), need)
-    table = count_arrivals(entry // block.image_size, arrival, len(block), len(path))
-    return table, *fingerprints.count(truth, block, family)
-
-
-def _arriving(
-    truth: Array, block: Block, family: Family, grouping: Grouping, path: Path, knot: int
-) -> tuple[Array, ...]:
-    entry, side, need = block.missed(truth, family)
-    label = grouping.at(block, entry, side)
-    here = path.arrivals(label, need) == knot
-    label, need, image = label[here], need[here], entry[here] // block.image_size
-    low, high = path.knots[label, knot - 1], path.knots[label, knot]
-    return np.bincount(image, minlength=len(block)), ((need - low) / (high - low))[np.argsort(image, kind="stable")]
-
-
-misses = Statistic("misses", _misses, (ROWS, np.add))  # missed ends per image and path point, and fingerprints
-arriving = Statistic(
-    "arriving", _arriving, (ROWS, ROWS)
-)  # ends covered at a knot: per image, and their share of the way
-
-
-def loss_table(pairs: Archive, grouping: Grouping, path: Path) -> Array:
-    """Missed ends of every image at every path point, in memory: (n, T) int32. Rows of blocks just stack."""
-    return pairs.ask(misses, grouping=grouping, path=path)[0]
-
-
-@contextmanager
-def tabulated(pairs: Archive, grouping: Grouping, path: Path) -> Iterator[tuple[Table, Array]]:
-    """The same as a `Table`, however many images there are, and the sum of their fingerprints."""
-    prints = np.zeros(8, np.int64)
-    with Table() as table:
-        for rows, part in pairs.parts(misses, grouping=grouping, path=path):
-            table.append(rows)
-            prints += part
-        yield table, prints
-
-
 @dataclass(eq=False)
 class Losses:
     """Losses of the units at the path points, (units,) each, read from the table a few points at a time."""
@@ -140,14 +93,16 @@ class Losses:
 
     def __post_init__(self) -> None:
         self._step = max(1, _ENTRIES // len(self.table))
-        self._held: tuple[int, Array] = -1, np.empty(0)
+        self._at = -1  # which of the steps is held
+        self._held = np.empty((0, 0))
 
     def __call__(self, point: int) -> Array:
         """Losses at a point."""
         at = point // self._step
-        if self._held[0] != at:
-            self._held = at, self._read(at)
-        row: Array = self._held[1][point - at * self._step]
+        if self._at != at:
+            self._held = self._read(at)
+            self._at = at
+        row: Array = self._held[point - at * self._step]
         return row
 
     def means(self) -> Array:
@@ -160,7 +115,7 @@ class Losses:
         return self.task.per_unit(missed / self.task.sizes)
 
 
-def certify_l01(task: Task, grouping: Grouping, path: Path, table: Table, *, refine: bool = True) -> Certificate:
+def certify_l01(task: Task, grouping: Labels, path: Path, table: Table, *, refine: bool = True) -> Certificate:
     """The least certified position on the path for the share of missed pixels."""
     losses = Losses(task, table, len(path))
     knot = _walk(task, losses, len(path))
@@ -189,7 +144,7 @@ def curve_of(task: Task, path: Path, table: Table, certified: int) -> tuple[Arra
     return rows, int(np.searchsorted(kept, certified))
 
 
-def certify_loss(task: Task, grouping: Grouping, path: Path, loss: Loss) -> Certificate:
+def certify_loss(task: Task, grouping: Labels, path: Path, loss: Loss) -> Certificate:
     """The least certified knot for any loss, which is evaluated on the intervals of the knots that the walk visits."""
     seen: dict[int, Array] = {}
     pairs = task.pairs
@@ -215,12 +170,11 @@ def certify_loss(task: Task, grouping: Grouping, path: Path, loss: Loss) -> Cert
     return Certificate(knot, 1.0, seen[knot])
 
 
-def losses_at(pairs: Pairs, grouping: Grouping, widening: Array, loss: Loss) -> Array:
+def losses_at(pairs: Pairs, grouping: Labels, widening: Array, loss: Loss) -> Array:
     """Loss of every image at one widening: (n,)."""
 
     def work(truth: Array, block: Block) -> Array:
-        grouping.check(block)
-        lower, upper = widen_block(block, pairs.family, grouping, widening)
+        lower, upper = block.widen(pairs.family, grouping, widening)
         value = np.asarray(loss(truth, Interval(lower, upper)))
         if value.shape != (len(truth),):
             raise ValueError(f"the loss returned shape {value.shape} for {len(truth)} images; it must be one per image")
@@ -266,7 +220,7 @@ def _cannot(task: Task, losses: Array) -> str:
     )
 
 
-def _between_knots(task: Task, grouping: Grouping, path: Path, knot: int, at_knot: Array) -> Certificate:
+def _between_knots(task: Task, grouping: Labels, path: Path, knot: int, at_knot: Array) -> Certificate:
     """Exact position before a certified knot: of the ends that arrive there, leave uncovered as many as are allowed."""
     certifying, sizes = np.flatnonzero(task.certifying), task.sizes
     arrived, part = task.pairs.ask(arriving, certifying, grouping=grouping, path=path, knot=knot)

@@ -1,13 +1,14 @@
 """Path, bound and data to a `Calibration`.
 
-The calibration images are split at random, never within a unit: the fitting images shape groups and path, the
-certifying images alone decide how far to go along it. `calibrate` is the front door: it checks, turns names into
-functions, and calls `rcps`, `krcps` or `frontier` for the path.
+The calibration images are split at random, never within a unit (an image, or all images of a patient or scan): the
+fitting images shape groups and path, the certifying images alone decide how far to go along it. `calibrate` is the
+front door: it checks, turns names into functions, splits, and calls a procedure for the path.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,35 +17,38 @@ import numpy as np
 from ..images import (
     Array,
     Band,
+    NoGuarantee,
+    alike,
     as_array,
     check_choice,
     check_count,
+    check_features,
     check_generator,
     check_limits,
     check_open_unit,
     check_same_shape,
+    check_units,
+    current_runner,
+    differ_in_size,
     library_of,
     one_band,
+    singly,
     to_numpy,
 )
-from ..images.ragged import Ragged
 from ..storage.version import VERSION
-from . import groups as rooms
-from .certify import Task, certify_l01, certify_loss, curve_of, tabulated
-from .choice import Fit, frontier_of, shortest
-from .confidence import ConfidenceBound, bound_named
+from .arrivals import Path, tabulated
+from .certify import Task, certify_l01, certify_loss, curve_of
+from .confidence import ConfidenceBound, bound_named, least_images
 from .families import FAMILIES, check_nested, family_named
 from .groups import Grouping
 from .groups.positions import NO_GRID
 from .losses import Loss, l01
-from .pairs import Archive, Pairs, check_features, digest_of, fingerprints
-from .paths import GAMMAS, Path, line_path, scalar_path, solve_program, stratified_pixels
+from .pairs import Archive, Pairs, digest_of, fingerprints
+from .paths import GAMMAS
+from .procedures import METHODS, frontier, groups_for, krcps, rcps
 from .result import Calibration, Record
-from .split import Split, fitting_units, least_units, split_units, unit_numbers
 
 FitPath = Callable[[Any, Array], tuple[Grouping, Path]]  # images, the numbers of those that fit -> groups and path
-METHODS = ("frontier", "krcps", "rcps")
-_FEW = 8  # fitting units
 _USER_KNOTS = 256  # knots at which a user's loss may be evaluated
 
 
@@ -126,7 +130,7 @@ def calibrate(
     fits = fitting_units(n_opt, method, count, least_units(risk_level, failure_prob, bound), asked)
     if method == "frontier" and not asked:
         groups = groups_for(fits)
-    split = split_units(unit_of, fits, rng)
+    split = Split.draw(unit_of, fits, rng)
     fit_path: dict[str, FitPath] = {
         "rcps": lambda fit, every: rcps(fit),
         "krcps": partial(
@@ -182,123 +186,81 @@ def calibrate_archive(
     )  # fmt: skip
 
 
-# ---------------------------------------------------------------- the three methods: groups and path
+# ---------------------------------------------------------------- units and split
 
 
-def rcps(pairs: Archive) -> tuple[Grouping, Path]:
-    """One widening for all pixels (Algorithm 2); nothing is fitted."""
-    return rooms.Single(), scalar_path(pairs)
+def unit_numbers(units: Any, n: int) -> Array:
+    """Number of each image's unit, (n,); without units every image is its own."""
+    return np.unique(check_units(units, n), return_inverse=True)[1]
 
 
-def krcps(
-    pairs: Pairs,
-    images: Array,
-    rng: np.random.Generator,
-    risk_level: float,
-    *,
-    groups: Any = None,
-    k: int | None = None,
-    d_opt: int | None = None,
-    direction: Any = None,
-    gammas: Sequence[float] = GAMMAS,
-) -> tuple[Grouping, Path]:
-    """The line through the solution of (P_K) (Algorithm 1)."""
-    grouping = _grouping("loss" if groups is None else groups, pairs, images, rng, k)
-    if grouping.sided:
+def fitting_units(n_opt: int | None, method: str, units: int, least: int, asked: bool = False) -> int:
+    """How many units fit: none for rcps, a quarter but at most 128 for krcps, an eighth but at most 96 for frontier.
+
+    Where units are hardly more than the `least` that certify at all, each of them certifies more than it teaches: at
+    most a quarter of what is beyond the least fits, and of fewer than 1.5 times the least none does for the frontier,
+    which then has one group, unless groups were `asked` for.
+    """
+    if n_opt is None:
+        usual = {"rcps": 0, "krcps": min(128, -(-units // 4)), "frontier": min(96, -(-units // 8))}[method]
+        if method == "rcps" or (method == "frontier" and not asked and 2 * units < 3 * least):
+            return 0
+        return max(1, min(usual, (units - least) // 4))
+    n_opt = check_count(n_opt, "n_opt", least=0 if method == "rcps" else 1)
+    if n_opt >= units:
         raise ValueError(
-            f"krcps widens both ends of a pixel alike, but groups of kind {grouping.kind!r} treat them apart; "
-            "use groups='loss', 'otsu' or a partition, or method='frontier'"
+            f"n_opt is {n_opt}, but there are only {units} images (units); some must be left to certify: "
+            "lower n_opt or give more images"
         )
-    values = _numbers(gammas)
-    if values is None or values.ndim > 1 or not values.size or not ((values >= 0) & (values < 1)).all():
-        raise ValueError(f"gammas is {gammas!r}; give at least one value in [0, 1)")
-    pixels = None
-    if d_opt is not None:
-        pixels = stratified_pixels(grouping, pairs.band.pixels, check_count(d_opt, "d_opt"), rng)
-    eta = np.ones(grouping.count) if direction is None else _numbers(direction)
-    if (
-        eta is None
-        or eta.shape != (grouping.count,)
-        or not (eta >= 0).all()
-        or not np.isfinite(eta).all()
-        or not eta.any()
-    ):
-        raise ValueError(
-            f"direction is {direction!r}; it must hold {grouping.count} finite values of at least 0, not all of them 0"
-        )
-    offset = solve_program(pairs, images, grouping, risk_level, np.atleast_1d(values).tolist(), pixels).widening
-    return grouping, line_path(pairs, images, grouping, offset, eta, risk_level)
+    return n_opt
 
 
-def frontier(
-    pairs: Any,
-    images: Array,
-    rng: np.random.Generator,
-    risk_level: float,
-    *,
-    groups: Any = None,
-    k: int | None = None,
-    unit_of: Array | None = None,
-) -> tuple[Grouping, Path]:
-    """The path of shortest intervals on the fitting images, each its own unit unless told; one group where none fit."""
-    if not len(images):
-        return rcps(pairs)
-    if groups is None and k is None:
-        tried: list[Fit] = [partial(_fit_named, "band"), partial(_fit_named, "learned")]
-        if pairs.features is not None:  # with much to learn from, the shortfall's tail can be told apart too
-            tried = [partial(rooms.fit_learned_groups, quantile=q) for q in (0.75, 0.9)]
-        own = images if unit_of is None else unit_of
-        grouping = shortest(pairs, images, rng, risk_level, tried, own)(pairs, images, rng)
-    else:
-        grouping = _grouping("learned" if groups is None else groups, pairs, images, rng, k)
-    return grouping, frontier_of(pairs, images, grouping, risk_level)
+def least_units(risk_level: float, failure_prob: float, bound: ConfidenceBound) -> int:
+    """Fewest units that certify at all; 0 where a user's bound says that none do, which certifying will report."""
+    try:
+        return least_images(risk_level, failure_prob, confidence=bound)
+    except ValueError:
+        return 0
 
 
-def _fit_named(groups: str, pairs: Pairs, images: Array, rng: np.random.Generator) -> Grouping:
-    return _grouping(groups, pairs, images, rng, None)
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Unit of each image (n,), which images fit (bool (n,)), and the certifying units in random order."""
+
+    unit_of: Array
+    fitting: Array
+    order: Array
+
+    @classmethod
+    def draw(cls, unit_of: Array, fit: int, rng: np.random.Generator) -> Split:
+        """Some units at random fit; the others certify, in an order that tells nothing, as bets need it."""
+        shuffled = rng.permutation(int(unit_of.max()) + 1)
+        if fit >= len(shuffled):
+            raise NoGuarantee(f"{len(shuffled)} image (unit) cannot both fit and certify; give more images")
+        return cls(unit_of, np.isin(unit_of, shuffled[:fit]), shuffled[fit:])
 
 
-# ---------------------------------------------------------------- at the door
+# ---------------------------------------------------------------- images at the door
 
 
 def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = None, groups: Any = None) -> Pairs:
     """Truth and band, checked, as pairs."""
     band, truth = one_band(band), as_array(truth, "truth")
-    if isinstance(truth, Ragged) != isinstance(band.lower, Ragged):
-        truth, band = _alike(truth), band.map(_alike, checked=True)
+    if differ_in_size(truth) != differ_in_size(band.lower):
+        truth = singly(truth)
+        band = band.map(singly, checked=True)
     check_same_shape(band=band.lower, truth=truth)
     segmentation = None
-    if isinstance(band.lower, Ragged) and (library_of(groups) or isinstance(groups, list | tuple)):
+    if differ_in_size(band.lower) and (library_of(groups) or isinstance(groups, list | tuple)):
         raise ValueError(f"groups are a map of pixels, {NO_GRID}")
     if library_of(groups) and tuple(groups.shape) == band.shape:
         segmentation = to_numpy(groups)
         if not np.issubdtype(segmentation.dtype, np.integer):
             raise ValueError(f"groups have dtype {segmentation.dtype}; a segmentation needs whole numbers")
     return Pairs(
-        truth, band, family_named(family, band), check_limits(limits), check_features(features, band), segmentation
-    )
-
-
-def _alike(images: Any) -> Ragged:
-    """Images of one size as a list of images."""
-    return images if isinstance(images, Ragged) else Ragged(list(to_numpy(images)))
-
-
-def _numbers(values: Any) -> Array | None:
-    """Real numbers as float64, None where they are none."""
-    try:
-        out = np.asarray(values)
-        return np.asarray(out, np.float64) if out.dtype.kind in "fiu" else None
-    except (TypeError, ValueError, OverflowError, RuntimeError):
-        return None
-
-
-def groups_for(fitting: int) -> Any:
-    """The frontier's default groups: a choice on the fitting images, but few and by width alone where units are few.
-
-    So few cannot tell groups apart, and the path is followed far beyond them: what is certified is a small risk.
-    """
-    return None if fitting >= _FEW else partial(rooms.fit_band_groups, width=4 if fitting >= _FEW // 2 else 2, room=1)
+        truth, band, family_named(family, band), check_limits(limits), check_features(features, band), segmentation,
+        current_runner(),
+    )  # fmt: skip
 
 
 def _check_family(pairs: Pairs, images: Array) -> None:
@@ -308,38 +270,6 @@ def _check_family(pairs: Pairs, images: Array) -> None:
             raise ValueError(f"your family is called {pairs.family.name!r}, a name that is taken; give it another")
         return
     span = pairs.limits[1] - pairs.limits[0]
-    for some in np.split(images, len(images)) if isinstance(pairs.band.lower, Ragged) else [images]:
+    for some in alike(pairs.band.lower, images):
         truth, block = pairs.gather(some)
         check_nested(pairs.family, truth, block.band, span if np.isfinite(span) else float(np.ptp(truth)) or 1.0)
-
-
-def _grouping(groups: Any, pairs: Pairs, images: Array, rng: np.random.Generator, k: int | None) -> Grouping:
-    """The grouping that a name, an array or a Grouping stands for, fitted on the fitting images."""
-    if isinstance(groups, str):
-        check_choice(groups, ("learned", "band", "loss", "squared", "otsu"), "groups")
-        if groups == "learned":
-            return rooms.fit_learned_groups(pairs, images, rng, bins_per_side=16 if k is None else check_count(k, "k"))
-        if groups == "band":
-            return rooms.fit_band_groups(pairs, images, width=12 if k is None else check_count(k, "k", most=4096))
-        if groups in ("loss", "squared"):
-            return rooms.by_loss(pairs, images, 8 if k is None else k, "l01" if groups == "loss" else "squared")
-        return rooms.by_otsu(pairs, images, 4 if k is None else check_count(k, "k"))
-    if k is not None:
-        raise ValueError("k sets the number of groups of a named grouping; leave it out where you give the groups")
-    if callable(groups):
-        groups = groups(pairs, images)
-        if not isinstance(groups, Grouping):
-            raise TypeError(f"groups is a function that returned a {type(groups).__name__}; it must return a Grouping")
-    if isinstance(groups, Grouping):
-        found = groups
-        for _ in pairs.over_blocks(lambda truth, block: found.check(block), images):
-            pass
-        return found
-    if pairs.segmentation is not None:
-        return rooms.segmentation(pairs, images)
-    if not library_of(groups):
-        raise TypeError(
-            f"groups is {groups!r}; give a name (learned, band, loss, squared, otsu), a partition (*pixels), a "
-            "segmentation (n, *pixels), a Grouping, or a function that fits one"
-        )
-    return rooms.partition(to_numpy(groups), pairs.pixels)

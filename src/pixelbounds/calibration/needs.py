@@ -16,15 +16,15 @@ from scipy.stats import gamma
 from ..bands import least_samples
 from ..images import Array, check_choice, check_count, check_number, check_open_unit
 from .confidence import BOUNDS, ConfidenceBound, greatest_loss, least_images, rejects
-from .front_door import METHODS
-from .split import fitting_units
+from .front_door import fitting_units
+from .procedures import METHODS
 
 IMAGES = (200, 640, 2000)
 SPREAD = 0.5
 
 
 @dataclass(frozen=True)
-class BoundPlan:
+class BoundNeeds:
     """What one bound needs: the fewest certifying images, and in all; its slack at each number of images, or None."""
 
     confidence: str
@@ -34,14 +34,14 @@ class BoundPlan:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Needs:
     """What a risk level and a failure probability need, bound by bound, at some numbers of images in all."""
 
     risk_level: float
     failure_prob: float
     method: str
     images: tuple[int, ...]
-    bounds: tuple[BoundPlan, ...]
+    bounds: tuple[BoundNeeds, ...]
     limit: tuple[float | None, ...]  # slack that no bound goes below where all images lose alike
     miscoverage: float | None
     samples: int | None
@@ -56,7 +56,7 @@ def plan(
     miscoverage: float | None = None,
     spread: float = SPREAD,
     seed: int = 0,
-) -> Plan:
+) -> Needs:
     """Least images and slack of every bound; the images count in all, of which a method fits on some.
 
     >>> found = plan(0.1, 0.1, method="rcps", images=(100,), miscoverage=0.1)
@@ -82,13 +82,13 @@ def plan(
         least = least_images(risk_level, failure_prob, confidence=name)
         left = [certifying(n, method, least) for n in numbers]
         slack = tuple(_slack(BOUNDS[name], losses(n), risk_level, failure_prob) if n >= least else None for n in left)
-        rows.append(BoundPlan(name, least, _in_all(least, method), slack))
+        rows.append(BoundNeeds(name, least, _in_all(least, method), slack))
     rows.sort(key=lambda row: (row.confidence == "conformal", row.confidence != "betting", row.images))
     left = [certifying(n, method, rows[0].certifying) for n in numbers]
     most = [greatest_loss(n, risk_level, failure_prob) for n in left]
     limit = tuple(risk_level - loss if loss else None for loss in most)
     samples = None if miscoverage is None else least_samples(miscoverage)
-    return Plan(risk_level, failure_prob, method, numbers, tuple(rows), limit, miscoverage, samples)
+    return Needs(risk_level, failure_prob, method, numbers, tuple(rows), limit, miscoverage, samples)
 
 
 def certifying(images: int, method: str, least: int) -> int:

@@ -12,34 +12,51 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from math import isfinite, prod
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from ..images import (
     Array,
     Band,
+    ImageError,
     Limits,
-    as_array,
-    check_same_shape,
+    Runner,
+    alike,
+    block_of,
+    check_range,
     check_values,
-    library_of,
+    differ_in_size,
+    in_memory,
     over_images,
     own_limits,
     rows_of,
     sizes_of,
     to_numpy,
-    trusted_band,
 )
-from ..images.ragged import Ragged
-from ..kernels import LOWER, UPPER, block_of, collect_missed, fingerprint, over_rows, survey
+from ..kernels import LOWER, UPPER, collect_missed, fingerprint, survey
 from .families import Family, additive, check_fits
 
 T = TypeVar("T")
+HERE = Runner()  # threads of this process
 Entries = tuple[Array, Array, Array]  # flat index within the block, end (LOWER or UPPER), shortfall: (e,) each
+
+
+class Labels(Protocol):
+    """What pairs need to know of a grouping (`groups.Grouping`): which ends of a block widen together."""
+
+    @property
+    def sided(self) -> bool:
+        """Whether the two ends of a pixel may belong to different groups."""
+
+    def at(self, block: Block, entry: Array, side: Array) -> Array:
+        """Groups of some ends: flat index within the block (e,), end (e,) -> (e,)."""
+
+    def check(self, block: Block) -> None:
+        """Refuse a band that cannot be labelled."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +80,8 @@ class Block:
 
     def clipped(self, entry: Any = slice(None)) -> tuple[Array, Array]:
         """Lower and upper ends within the limits, at some flat entries: (e,), (e,) in float64."""
-        lower, upper = (np.asarray(x.reshape(-1)[entry], np.float64) for x in (self.band.lower, self.band.upper))
+        lower = np.asarray(self.band.lower.reshape(-1)[entry], np.float64)
+        upper = np.asarray(self.band.upper.reshape(-1)[entry], np.float64)
         return np.clip(lower, *self.limits), np.clip(upper, *self.limits)
 
     def band_for(self, family: Family) -> Band:
@@ -78,7 +96,9 @@ class Block:
             parts = [x.reshape(-1) for x in (truth, self.band.lower, self.band.upper)]
             limits = own_limits(self.limits, truth.dtype)
             count = survey(*parts, *limits, 0.0)[1] if self.outside is None else self.outside
-            entry, side, shortfall = np.empty(count + 1, np.int64), np.empty(count + 1, np.uint8), np.empty(count + 1)
+            entry = np.empty(count + 1, np.int64)
+            side = np.empty(count + 1, np.uint8)
+            shortfall = np.empty(count + 1)
             found = collect_missed(*parts, *limits, entry, side, shortfall)
             if found != count:
                 raise RuntimeError(f"{found} missed entries were collected but {count} counted; please report this")
@@ -90,6 +110,30 @@ class Block:
         lower, _ = family.widen(self.band, np.float64(family.start))
         side = np.where(truth.reshape(-1)[entry] < np.reshape(lower, -1)[entry], LOWER, UPPER).astype(np.uint8)
         return entry, side, need[entry]
+
+    def widen(self, family: Family, grouping: Labels, widening: Array) -> tuple[Array, Array]:
+        """Both ends of every pixel at the widening of its group, clipped to the limits: float64 (n, *pixels) each."""
+        grouping.check(self)
+        band = self.band_for(family)
+        if grouping.sided:
+            below, above = widening[grouping.at(self, *all_entries(self))].reshape(2, *band.shape)
+            lower = family.widen(band, below)[0]
+            upper = family.widen(band, above)[1]
+        else:
+            entry = np.arange(len(self) * self.image_size)
+            label = grouping.at(self, entry, np.zeros(len(entry), np.uint8))
+            lower, upper = family.widen(band, widening[label].reshape(band.shape))
+        return np.clip(lower, *self.limits), np.clip(upper, *self.limits)
+
+
+def all_entries(block: Block) -> tuple[Array, Array]:
+    """Every end of a block: all lower ends, then all upper ends; flat index (2e,), end (2e,)."""
+    if not isinstance(block, Block):
+        raise TypeError(f"block is a {type(block).__name__}; give a pixelbounds.pairs.Block")
+    size = len(block) * block.image_size
+    entry = np.arange(size)
+    side = np.repeat(np.array([LOWER, UPPER], np.uint8), size)
+    return np.concatenate([entry, entry]), side
 
 
 # ---------------------------------------------------------------- what is counted
@@ -128,6 +172,7 @@ class Archive(ABC):
 
     family: Family
     limits: Limits
+    runner: Runner
 
     @property
     @abstractmethod
@@ -160,9 +205,19 @@ class Archive(ABC):
         return len(self.sizes)
 
 
+def check_fitting(pairs: Any, images: Any) -> None:
+    """Pairs, and the numbers of at least one of their images, ascending."""
+    if not isinstance(pairs, Archive):
+        raise TypeError(f"pairs is a {type(pairs).__name__}; give pixelbounds.pairs.Pairs of truth and band")
+    numbers = np.asarray(images)
+    if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iu":
+        raise ValueError(f"images is {images!r}; give the numbers of the fitting images, at least one")
+    if numbers.min() < 0 or numbers.max() >= len(pairs) or (np.diff(numbers) <= 0).any():
+        raise ValueError(f"images is {images!r}; the numbers must ascend within 0..{len(pairs) - 1}")
+
+
 def _fingerprints(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
-    parts = [truth, block.band.lower, block.band.upper]
-    parts += [] if block.band.centre is None else [block.band.centre]
+    parts = [truth, *block.band.arrays]
     total = np.zeros(8, np.int64)
     for i in range(len(block)):
         state = np.full(256, 2166136261, np.uint32)
@@ -194,9 +249,14 @@ class Pairs(Archive):
     limits: Limits
     features: Any = None
     segmentation: Any = None
+    runner: Runner = HERE
 
     def __post_init__(self) -> None:
         check_fits(self.family, self.band)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to a worker knows of no cluster."""
+        return {**vars(self), "runner": HERE}
 
     @property
     def sizes(self) -> Array:
@@ -221,6 +281,11 @@ class Pairs(Archive):
             raise ValueError(f"images differ in size, from {sizes.min()} to {sizes.max()} pixels")
         return int(sizes[0])
 
+    @property
+    def reads(self) -> list[Any]:
+        """The arrays that a block is read from."""
+        return [x for x in (self.truth, *self.band.arrays, self.features, self.segmentation) if x is not None]
+
     def parts(self, statistic: Statistic, images: Array | None = None, **given: Any) -> Iterator[tuple[Array, ...]]:
         """A statistic of the blocks of all images, or of some (ascending), in order."""
         count, family = statistic.count, self.family
@@ -229,54 +294,51 @@ class Pairs(Archive):
     def read(self, start: int, stop: int) -> tuple[Array, Block]:
         """Truth and block of images start..stop, checked and of one dtype."""
         truth = rows_of(self.truth, start, stop)
-        parts = [rows_of(x, start, stop) for x in (self.band.lower, self.band.upper)]
-        dtype = np.result_type(truth, *parts)
-        truth, lower, upper = (x if x.dtype == dtype else x.astype(dtype) for x in (truth, *parts))
+        band = self.band.map(lambda x: rows_of(x, start, stop), checked=True)
+        dtype = np.result_type(truth, band.lower, band.upper)
+        truth = truth.astype(dtype, copy=False)
+        band = band.map(lambda x: x.astype(dtype, copy=False), checked=True)
+        flat = [x.reshape(-1) for x in (truth, band.lower, band.upper)]
         span = self.limits[1] - self.limits[0]
-        flat = [x.reshape(-1) for x in (truth, lower, upper)]
         good, outside, far = survey(*flat, *own_limits(self.limits, dtype), span)
-        if good < truth.size or far > 0 or self.band.centre is not None:  # the slow road finds out what and where
+        if good < truth.size or far > 0 or band.centre is not None:  # the slow road finds out what and where
             check_values("truth", truth, start, self.limits)
             check_range(self.band.rows(start, stop), start, self.limits)
-        centre = None if self.band.centre is None else rows_of(self.band.centre, start, stop).astype(dtype)
         features, segmentation = _known(self.features, self.segmentation, start, stop)
-        band = trusted_band(lower, upper, centre, self.band.source)
         return truth, Block(start, band, self.limits, features, segmentation, outside)
 
     def over_blocks(self, work: Callable[[Array, Block], T], images: Array | None = None) -> Iterator[T]:
-        """`work(truth, block)` over all images in order, or over some (ascending), in blocks run by threads."""
+        """`work(truth, block)` over all images in order, or over some (ascending), in blocks."""
         if images is None or len(images) == len(self):
-            return over_images(lambda a, b: work(*self.read(a, b)), self.band.lower)
-        size = block_of(int(self.sizes.mean()), len(images))
-        if isinstance(self.band.lower, Ragged):
-            one_by_one = over_rows(
-                lambda a, b: [work(*self.read(int(i), int(i) + 1)) for i in images[a:b]], len(images), block=size
-            )
-            return chain.from_iterable(one_by_one)
-        return over_rows(lambda a, b: work(*self.gather(images[a:b])), len(images), block=size)
+            return over_images(lambda a, b: work(*self.read(a, b)), self.band.lower, self.runner, self.reads)
+
+        def some(start: int, stop: int) -> list[T]:
+            return [work(*self.gather(run)) for run in alike(self.band.lower, images[start:stop])]
+
+        block = block_of(int(self.sizes.mean()), len(images))
+        return chain.from_iterable(self.runner.over(some, len(images), block, self.reads))
 
     def take(self, images: Array) -> Pairs:
         """Some images (ascending) as pairs in memory, checked; images of different sizes stay where they are."""
-        if isinstance(self.band.lower, Ragged):
-            band = self.band.map(lambda x: x[images], checked=True)
-            return Pairs(self.truth[images], band, self.family, self.limits)
+        if differ_in_size(self.band.lower):
+            return replace(self, truth=self.truth[images], band=self.band.map(lambda x: x[images], checked=True))
         truth, block = self.gather(images)
-        return Pairs(truth, block.band, self.family, self.limits, block.features, block.segmentation)
+        return replace(self, truth=truth, band=block.band, features=block.features, segmentation=block.segmentation)
 
     def gather(self, images: Array) -> tuple[Array, Block]:
-        """Truth and block of some images (ascending)."""
-        if library_of(self.truth) == library_of(self.band.lower) == "numpy" and len(images):
-            part = Pairs(
-                self.truth[images], self.band.map(lambda x: x[images], checked=True), self.family, self.limits,
-                None if self.features is None else self.features[images],
-                None if self.segmentation is None else self.segmentation[images],
-            )  # fmt: skip
+        """Truth and block of some images (ascending), of one size."""
+        if in_memory(self.truth) and in_memory(self.band.lower) and not differ_in_size(self.truth) and len(images):
+            part = replace(
+                self,
+                truth=self.truth[images],
+                band=self.band.map(lambda x: x[images], checked=True),
+                features=None if self.features is None else self.features[images],
+                segmentation=None if self.segmentation is None else self.segmentation[images],
+            )
             try:
                 return part.read(0, len(images))
-            except ValueError:  # read one by one, each image is named by its own number
-                for i in images:
-                    self.read(int(i), int(i) + 1)
-                raise
+            except ImageError as error:
+                raise ImageError(error.message, int(images[error.image])) from error
         runs = np.split(images, np.flatnonzero(np.diff(images) > 1) + 1)  # a store is read in as few pieces as can be
         rows = [self.read(int(run[0]), int(run[-1]) + 1) for run in runs]
         truth = np.concatenate([x for x, _ in rows])
@@ -308,50 +370,14 @@ def stack_blocks(blocks: list[Block]) -> Block:
     def stack(parts: list[Any]) -> Any:
         return None if parts[0] is None else np.concatenate(parts)
 
+    first = blocks[0]
     bands = [block.band for block in blocks]
-    lower, upper, centre = (stack([getattr(band, name) for band in bands]) for name in ("lower", "upper", "centre"))
-    band = Band(lower, upper, centre, bands[0].source)
-    return Block(
-        blocks[0].start, band, blocks[0].limits,
-        stack([b.features for b in blocks]), stack([b.segmentation for b in blocks]),
-    )  # fmt: skip
-
-
-def check_range(band: Band, start: int, limits: Limits) -> None:
-    """Refuse a band on another scale than the limits, such as 0..255 for limits (0, 1)."""
-    span = limits[1] - limits[0]
-    if not isfinite(span):
-        return
-    middle = (band.lower.reshape(len(band), -1).mean(axis=1) + band.upper.reshape(len(band), -1).mean(axis=1)) / 2
-    wrong = (middle < limits[0] - span / 2) | (middle > limits[1] + span / 2)
-    if wrong.any():
-        image = int(np.argmax(wrong))
-        raise ValueError(
-            f"band of image {start + image} has mean {middle[image]:.6g}, far outside the limits ({limits[0]:g}, "
-            f"{limits[1]:g}); bring band and truth to one scale, or set limits"
-        )
-
-
-def check_features(features: Any, band: Band) -> Any:
-    """Images known at test time: (n, *pixels) for one, (n, f, *pixels) for f of them, or a list of (n, *pixels)."""
-    if features is None:
-        return None
-    if isinstance(band.lower, Ragged):
-        raise ValueError("features are for images of one size; leave them out, or bring the images to one size")
-    if isinstance(features, list | tuple) and len(features):
-        parts = {f"features[{i}]": as_array(x, f"features[{i}]") for i, x in enumerate(features)}
-        check_same_shape(band=band.lower, **parts)
-        features = np.stack([to_numpy(x) for x in parts.values()], axis=1)
-    features = as_array(features, "features")
-    if library_of(features) == "zarr":  # a zarr array takes no new axis
-        import dask.array as da
-
-        features = da.from_array(features)
-    shape = tuple(features.shape)
-    if shape == band.shape:
-        return features[:, None]
-    if len(shape) == len(band.shape) + 1 and (shape[0], *shape[2:]) == band.shape:
-        return features
-    raise ValueError(
-        f"features have shape {shape}, but the band has {band.shape}; give (n, *pixels) or (n, f, *pixels)"
+    band = Band(
+        stack([band.lower for band in bands]),
+        stack([band.upper for band in bands]),
+        stack([band.centre for band in bands]),
+        first.band.source,
+        first.band.miscoverage,
     )
+    features = stack([block.features for block in blocks])
+    return Block(first.start, band, first.limits, features, stack([block.segmentation for block in blocks]))

@@ -13,14 +13,27 @@ from typing import Any
 
 import numpy as np
 
-from ..images import Array, Band, Interval, Limits, check_same_shape, library_of, like, one_band, outward, sizes_of
-from ..images.ragged import Ragged
-from ..kernels import block_of, in_threads
-from ..storage.files import replace_file
-from ..storage.sealed import seal, unseal
+from ..images import (
+    Array,
+    Band,
+    Interval,
+    Limits,
+    alike,
+    block_of,
+    check_features,
+    check_same_shape,
+    in_threads,
+    library_of,
+    like,
+    one_band,
+    outward,
+    places_for,
+    sizes_of,
+)
+from ..storage.files import replace_file, seal, unseal
 from .families import FAMILIES, Family, check_fits
-from .groups import Grouping, all_entries, load_grouping
-from .pairs import Block, check_features, read_block
+from .groups import Grouping, load_grouping
+from .pairs import read_block
 
 FORMAT = 1
 
@@ -87,11 +100,12 @@ class Calibration:
             f"on average {what}, {given}."
         )
 
-    def apply(self, band: Band, *, features: Any = None, groups: Any = None) -> Interval:
+    def apply(self, band: Band, *, features: Any = None, groups: Any = None, threads: bool = True) -> Interval:
         """Intervals for new observations, clipped to the limits and rounded outward: Band (n, *pixels) -> Interval.
 
         `features` as in `calibrate`; `groups` is the segmentation of these images where the calibration uses one.
-        Images of different sizes, a list of bands or a Band of lists, give an Interval of `Ragged`.
+        Images of different sizes, a list of bands or a Band of lists, give an Interval of `Ragged`. Blocks of images
+        run in `threads`, or one after the other for a caller that has threads of its own.
         """
         band = self._check(band)
         features = check_features(features, band)
@@ -106,24 +120,21 @@ class Calibration:
                 raise TypeError(f"groups is a {type(groups).__name__}; give an array, one label per image and pixel")
             check_same_shape(band=band.lower, groups=groups)
         dtype = np.dtype(str(band.lower.dtype).removeprefix("torch.").replace("bfloat16", "float32"))
-        ragged = isinstance(band.lower, Ragged)
-        lower, upper = ([None] * len(band) if ragged else np.empty(band.shape, dtype) for _ in range(2))  # type: Any, Any
+        lower = places_for(band.lower, dtype)
+        upper = places_for(band.lower, dtype)
 
         def work(start: int, stop: int) -> None:
-            for a, b in ((i, i + 1) for i in range(start, stop)) if ragged else ((start, stop),):
+            for run in alike(band.lower, range(start, stop)):
+                a, b = run[0], run[-1] + 1
                 block = read_block(band, a, b, self.limits, features, groups)
-                lower[a:b], upper[a:b] = outward(*self.widen(block), dtype)
+                lower[a:b], upper[a:b] = outward(*block.widen(self.family, self.grouping, self.widening), dtype)
 
-        for _ in in_threads(work, len(band), block_of(int(sizes_of(band.lower).mean()), len(band))):
-            pass
-        if ragged:
-            return Interval(Ragged(lower), Ragged(upper))
+        if threads:
+            for _ in in_threads(work, len(band), block_of(int(sizes_of(band.lower).mean()), len(band))):
+                pass
+        else:
+            work(0, len(band))
         return Interval(like(lower, band.lower), like(upper, band.upper))
-
-    def widen(self, block: Block) -> tuple[Array, Array]:
-        """Ends of a block in float64, clipped to the limits."""
-        self.grouping.check(block)
-        return widen_block(block, self.family, self.grouping, self.widening)
 
     def _check(self, band: Any) -> Band:
         band = one_band(band)
@@ -166,20 +177,6 @@ class Calibration:
             "groups": {"kind": self.grouping.kind, **meta}, "record": vars(self.record),
         }  # fmt: skip
         return seal(text, tensors)
-
-
-def widen_block(block: Block, family: Family, grouping: Grouping, widening: Array) -> tuple[Array, Array]:
-    """Both ends of every pixel at the widening of its group, clipped to the limits: float64 (n, *pixels) each."""
-    band, shape = block.band_for(family), block.band.shape
-    if grouping.sided:
-        below, above = widening[grouping.at(block, *all_entries(block))].reshape(2, *shape)
-        lower, upper = family.widen(band, below)[0], family.widen(band, above)[1]
-    else:
-        entry = np.arange(len(block) * block.image_size)
-        lower, upper = family.widen(
-            band, widening[grouping.at(block, entry, np.zeros(len(entry), np.uint8))].reshape(shape)
-        )
-    return np.clip(lower, *block.limits), np.clip(upper, *block.limits)
 
 
 def _percent(share: float) -> str:

@@ -13,7 +13,7 @@ from rich.text import Text
 from .command import NO_GUARANTEE, OK, Outcome, command, sentence
 
 if TYPE_CHECKING:
-    from ..calibration.needs import BoundPlan, Plan
+    from ..calibration.needs import BoundNeeds, Needs
 
 
 def register(app: typer.Typer) -> None:
@@ -69,7 +69,7 @@ def plan(
     return Outcome(facts, text, NO_GUARANTEE if missing else OK)
 
 
-def _table(found: Plan, chosen: BoundPlan) -> Table:
+def _table(found: Needs, chosen: BoundNeeds) -> Table:
     table = Table(title="slack of each bound", title_justify="left")
     table.add_column("bound")
     table.add_column("least images", justify="right")
@@ -87,7 +87,7 @@ def _slack(value: float | None) -> str:
     return "impossible" if value is None else f"{value:.4f}"
 
 
-def _missing(found: Plan, chosen: BoundPlan, images: int | None, samples: int | None) -> list[str]:
+def _missing(found: Needs, chosen: BoundNeeds, images: int | None, samples: int | None) -> list[str]:
     """What is too little of what the user has."""
     out = []
     if images is not None and images < chosen.images:

@@ -18,19 +18,21 @@ from ..images import (
     Array,
     Interval,
     as_array,
+    block_of,
     check_count,
     check_generator,
     check_open_unit,
     check_same_shape,
+    check_units,
     check_values,
+    current_runner,
+    differ_in_size,
     library_of,
     over_images,
     rows_of,
     sizes_of,
     to_numpy,
 )
-from ..images.ragged import Ragged
-from ..kernels import block_of, over_rows
 from .bootstrap import ratios
 from .evaluation import Evaluation, SampleCoverage, Strata
 from .strata import Cuts, Rows, cuts_of, median_length, merge, survey, tally
@@ -75,9 +77,10 @@ def evaluate(
     check_same_shape(interval=interval.lower, truth=truth)
     level = check_open_unit(confidence_level, "confidence_level")
     draws = check_count(draws, "draws", least=100, most=10**6)
-    rng, (n, *pixels) = check_generator(seed), tuple(truth.shape)
+    rng = check_generator(seed)
+    n, *pixels = (int(x) for x in truth.shape)
     units = _units(units, n)
-    if isinstance(truth, Ragged) and not (groups is None and samples is None):
+    if differ_in_size(truth) and not (groups is None and samples is None):
         raise ValueError("groups and samples are for images of one size, and these differ: leave them out")
     read_labels = _label_reader(groups, (n, *pixels))
     read_samples, m = _sample_reader(samples, sample_axis, (n, *pixels))
@@ -88,19 +91,27 @@ def evaluate(
     def read(start: int, stop: int) -> Rows:
         return Rows(start, rows_of(truth, start, stop), *ends(start, stop), read_labels(start, stop))
 
-    cuts = cuts_of(reduce(merge, over_images(lambda a, b: survey(read(a, b)), truth)))
-    sums, endings = [], np.zeros((), np.int64)
-    for part, ending in over_images(lambda a, b: tally(read(a, b), cuts), truth):
+    runner = current_runner()
+    reads = [x for x in (truth, interval.lower, interval.upper, groups) if library_of(x) or differ_in_size(x)]
+    cuts = cuts_of(reduce(merge, over_images(lambda a, b: survey(read(a, b)), truth, runner, reads)))
+    sums = []
+    endings = np.zeros((), np.int64)
+    for part, ending in over_images(lambda a, b: tally(read(a, b), cuts), truth, runner, reads):
         sums.append(part)
         endings = endings + ending
     block = block_of(prod(pixels) * m, n)
-    held = over_rows(lambda a, b: count_inside(a, *ends(a, b), read_samples, m), n, block=block) if m else ()
-    rows, sizes = np.concatenate(sums), sizes_of(truth)
+    inside = None
+    if m:
+        drawn = [interval.lower, interval.upper, samples]
+        held = runner.over(lambda a, b: count_inside(a, *ends(a, b), read_samples, m), n, block, drawn)
+        inside = np.concatenate(list(held))
+    rows = np.concatenate(sums)
+    sizes = sizes_of(truth)
     sums.clear()  # of many images it takes its share of memory
     if (sizes != sizes[0]).any():
         rows *= (sizes.mean() / sizes)[:, None, None]  # images weigh the same
     return summarise(
-        rows, cuts, np.concatenate(list(held)) if m else None, units,
+        rows, cuts, inside, units,
         lambda top, bottom: ratios(top, bottom, draws, level, rng),
         median_length=median_length(cuts, endings), confidence_level=level, pixels=tuple(pixels),
     )  # fmt: skip
@@ -111,10 +122,7 @@ def evaluate(
 
 def _units(units: Any, n: int) -> tuple[Array, Array]:
     """Names of the units in order of appearance, and the unit of each image, (n,)."""
-    labels = np.arange(n) if units is None else to_numpy(units) if library_of(units) else np.asarray(units)
-    if labels.shape != (n,):
-        raise ValueError(f"units have shape {labels.shape}; give the unit (patient, scan) of each of the {n} images")
-    names, first, unit_of = np.unique(labels.astype(str), return_index=True, return_inverse=True)
+    names, first, unit_of = np.unique(check_units(units, n).astype(str), return_index=True, return_inverse=True)
     order = np.argsort(first)
     return names[order], np.argsort(order)[unit_of]
 

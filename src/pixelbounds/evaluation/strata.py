@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..images import Array, check_values, spatial_axes
+from ..images import Array, ImageError, check_values, spatial_axes
 from ..kernels import count_above
 
 LENGTH_CUTS = (0.2, 0.4, 0.6, 0.8)  # quantiles of the interval length between strata
@@ -73,8 +73,9 @@ def survey(rows: Rows) -> Survey:
     crossed = count_above(rows.lower.reshape(len(rows.lower), -1), rows.upper.reshape(len(rows.upper), -1))
     if crossed.any():
         image = int(np.argmax(crossed > 0))
-        raise ValueError(
-            f"interval of image {rows.first + image} has lower above upper at {crossed[image]} pixels; swap the arrays"
+        raise ImageError(
+            f"interval of {{image}} has lower above upper at {crossed[image]} pixels; swap the arrays",
+            rows.first + image,
         )
     lengths, edges = (np.bincount(bits >> _LAST_BITS, minlength=_CELLS) for bits in _bits_of(rows))
     return Survey(lengths, edges, np.empty(0, np.int64) if rows.labels is None else np.unique(rows.labels))

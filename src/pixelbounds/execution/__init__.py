@@ -2,27 +2,21 @@
 
 `running` says where passes over images run: everything that the core reads within it is read there. `bands_to` makes a
 store of bands of a store of samples. Both give the same bits as arrays in memory do, however the work is cut.
+
+runner.py          passes in threads, within bounds of memory, or on the workers of a cluster
+transport.py       how a pass travels to a worker
+blocks.py          what is made block by block, into a store or into memory
+sample_bands.py    samples to bands
 """
 
-from ..storage.chunks import BadChunk, first_missing, guarded
+from ..images import numbered
+from ..storage.chunks import BadChunk, first_missing, guarded, rows_at
 from ..storage.growth import BAD, DONE, MARKS, Blocks, digest_of, growing
-from ..storage.plain import rows_at
-from .blocks import (
-    Maker,
-    band_at,
-    bands_to,
-    block_rows,
-    fill,
-    gather,
-    numbered,
-    open_stored,
-    pick,
-    quantiles,
-    readable,
-    watched,
-    where,
-)
+from .blocks import Maker, block_rows, fill, gather, pick, readable
 from .runner import Execution, current, parse_memory, running
+from .sample_bands import band_at, bands_to, open_stored, quantiles, where
+
+watched = guarded
 
 __all__ = [
     "BAD",

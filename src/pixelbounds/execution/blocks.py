@@ -1,36 +1,33 @@
 """What is made of images in files, block by block: into a store that goes on where it stopped, or into memory.
 
-Samples become bands here. The same loop serves whatever else maps a range of images to arrays of as many images. An
-image whose chunks are missing or damaged stops it, or is marked and left out where that is allowed.
+The same loop serves whatever maps a range of images to arrays of as many images. An image whose chunks are missing or
+damaged stops it, or is marked and left out where that is allowed. Images of different sizes are made one by one, and
+put in a store in order by this process.
 """
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from fractions import Fraction
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-import zarr
 
-from ..bands import calibrated_quantiles
-from ..images import Array, Band, as_array, library_of, outward, trusted_band
-from ..storage.chunks import BadChunk, chunk_rows, damaged, guarded, is_unreadable
-from ..storage.growth import BAD, DONE, MARKS, Blocks, digest_of, growing
-from ..storage.plain import pieces
+from ..images import Array, Ragged, cut_rows, library_of
+from ..images.ragged import growing_ragged
+from ..storage.chunks import BadChunk, Rows, chunk_rows, damaged
+from ..storage.growth import BAD, DONE, Blocks
 from .runner import PER_PIXEL, current
 from .transport import size_of
 
+T = TypeVar("T")
 Parts = Mapping[str, Array]
 Maker = Callable[[int, int], Parts]  # images start..stop -> arrays of as many images
 _READ_BYTES = 2**26  # of a block, so that many images of few pixels do not become as many files
-_CHUNK_BYTES = 2**24  # of an array of a block
+_CHUNK_BYTES = 2**24  # of an array of a block, and read at a time of images that differ in size
 
 
 # ---------------------------------------------------------------- the loop
@@ -60,7 +57,7 @@ def fill(blocks: Blocks, make: Maker, reads: Sequence[Any], pixels: int, *, skip
 
     todo = [(block,) for block in blocks.unfinished()]
     size = blocks.rows * sum(size_of(x) // int(x.shape[0]) for x in reads)
-    for _ in current().each(job, todo, _cost(reads, pixels, blocks.rows), size):
+    for _ in current().each(job, todo, _cost(reads, pixels, blocks.rows), size, reads):
         pass
     return blocks.marks()
 
@@ -68,10 +65,10 @@ def fill(blocks: Blocks, make: Maker, reads: Sequence[Any], pixels: int, *, skip
 def gather(make: Maker, reads: Sequence[Any], n: int, pixels: int, *, skip_bad: bool = False) -> tuple[Parts, Array]:
     """The same into memory: the arrays and marks of all images."""
     rows = block_rows(reads, pixels)
-    cuts = [(start, min(n, start + rows)) for start in range(0, n, rows)]
+    cuts = cut_rows(n, rows)
     size = rows * sum(size_of(x) // int(x.shape[0]) for x in reads)
     job = partial(_attempt, make, skip_bad)
-    done = list(current().each(job, cuts, _cost(reads, pixels, rows), size))
+    done = list(current().each(job, cuts, _cost(reads, pixels, rows), size, reads))
     whole = next((part for part, _ in done if part), None)
     if whole is None:
         raise ValueError(f"none of the {n} images can be read")
@@ -84,19 +81,17 @@ def gather(make: Maker, reads: Sequence[Any], n: int, pixels: int, *, skip_bad: 
 
 
 def _attempt(make: Maker, skip_bad: bool, start: int, stop: int) -> tuple[Parts, Array]:
-    """Arrays and marks of images start..stop; after an error image by image, to leave out or to name the bad one."""
+    """Arrays and marks of images start..stop; after a bad chunk image by image, to leave out or to name the bad one."""
     try:
         return make(start, stop), np.full(stop - start, DONE, np.uint8)
-    except Exception as error:
-        if not (skip_bad and is_unreadable(error)):
+    except BadChunk:
+        if not skip_bad:
             raise
     rows: list[Parts | None] = []
     for i in range(start, stop):
         try:
             rows.append(make(i, i + 1))
-        except Exception as error:
-            if not is_unreadable(error):
-                raise
+        except BadChunk:
             rows.append(None)
     marks = np.array([BAD if row is None else DONE for row in rows], np.uint8)
     whole = next((row for row in rows if row is not None), None)
@@ -106,89 +101,41 @@ def _attempt(make: Maker, skip_bad: bool, start: int, stop: int) -> tuple[Parts,
     return {name: np.concatenate([(row or blank)[name] for row in rows]) for name in whole}, marks
 
 
-@contextmanager
-def numbered(first: int) -> Iterator[None]:
-    """Errors about an image of a block name it by its number in the whole."""
-    try:
-        yield
-    except BadChunk:
-        raise
-    except ValueError as error:
-        text = re.sub(r"\bimage (\d+)", lambda found: f"image {first + int(found[1])}", str(error))
-        raise type(error)(text).with_traceback(error.__traceback__) from error
+# ---------------------------------------------------------------- images of different sizes
 
 
-# ---------------------------------------------------------------- samples to bands
+def each_image(make: Callable[[int], T], reads: Sequence[Ragged], pixels: Array) -> Iterator[T]:
+    """`make(image)` for every image, in order; it reads that image of `reads` and works on so many `pixels`, (n,)."""
+    size = np.sum([x.sizes * x.dtype.itemsize for x in reads], axis=0)
+    cost = int((2 * size + PER_PIXEL * pixels).max())  # of the largest image
+    rows = max(1, min(_CHUNK_BYTES // int(size.max()), current().memory // (2 * cost)))
+    jobs = cut_rows(len(pixels), rows)
+
+    def several(start: int, stop: int) -> list[T]:
+        return [make(i) for i in range(start, stop)]
+
+    most = min(rows, len(pixels)) * cost
+    return chain.from_iterable(current().each(several, jobs, most, rows * int(size.mean()), reads))
 
 
-def bands_to(
-    samples: Any,
-    out: str | os.PathLike[str],
-    miscoverage: float | Fraction = 0.1,
-    *,
-    half: bool = False,
-    skip_bad: bool = False,
-) -> tuple[Band, Array]:
-    """Calibrated quantiles of samples (n, m, *pixels) into a zarr store, going on where an earlier call stopped.
-
-    The band, of zarr arrays, and for each image whether it is there: with `skip_bad` images whose chunks are missing or
-    damaged are left out. `half` rounds outward to float16.
-    """
-    samples = guarded(as_array(samples, "samples"))
-    n, m, *pixels = (int(x) for x in samples.shape)
-    source = calibrated_quantiles(np.broadcast_to(np.float32(0), (1, m, 1)), miscoverage).source  # checks m, too
-    dtype = np.dtype("float16" if half else str(samples.dtype))
-    request = {"samples": where(samples), "shape": samples.shape, "dtype": str(dtype), "source": source}
-    ends = dict.fromkeys(("lower", "upper"), ((n, *pixels), dtype))
-    rows = block_rows([samples], prod(pixels))
-    about = {"pixelbounds": {"kind": "bands"}, "source": source}
-    path = Path(out)
-    if not path.exists():
-        with growing(path, ends, rows=rows, about=about, request=request, compress=False) as blocks:
-            fill(blocks, quantiles(samples, miscoverage, half=half), [samples], prod(pixels), skip_bad=skip_bad)
-    elif dict(zarr.open_group(path, mode="r").attrs).get("request") != digest_of(request):
-        raise FileExistsError(f"{path} exists and holds something else; choose another name")
-    return open_stored(path)
-
-
-def open_stored(path: Path) -> tuple[Band, Array]:
-    """A band that `bands_to` wrote, and which of its images are there, (n,) bool."""
-    group = zarr.open_group(path, mode="r")
-    parts = [watched(group[name]) for name in ("lower", "upper")]
-    return Band(parts[0], parts[1], source=str(group.attrs["source"])), np.asarray(group[MARKS][:]) != BAD
-
-
-def quantiles(samples: Any, miscoverage: float | Fraction, *, half: bool = False) -> Maker:
-    """What makes the calibrated quantiles of images start..stop."""
-
-    def make(start: int, stop: int) -> Parts:
-        with numbered(start):
-            band = band_at(samples, miscoverage, start, stop)
-        lower, upper = outward(band.lower, band.upper, np.float16) if half else (band.lower, band.upper)
-        return {"lower": lower, "upper": upper}
-
-    return make
-
-
-def band_at(samples: Any, miscoverage: float | Fraction, start: int, stop: int) -> Band:
-    """Calibrated quantiles of the samples of images start..stop, in NumPy."""
-    bands = []
-    for first, part in pieces(samples, start, stop):
-        with numbered(first - start):
-            bands.append(calibrated_quantiles(part, miscoverage))
-    lower, upper = (np.concatenate([getattr(band, end) for band in bands]) for end in ("lower", "upper"))
-    return trusted_band(lower, upper, None, bands[0].source)
+def ragged_to(
+    path: Path,
+    shapes: Sequence[tuple[int, ...]],
+    dtype: Any,
+    made: Iterable[Mapping[str, Array]],
+    about: Mapping[str, Any],
+    settle: Callable[[Path, Path], None] | None = None,
+) -> None:
+    """Put the lower and upper ends of images, as they are made, in a store that `read_ragged` reads."""
+    ends = "lower", "upper"
+    sets = dict.fromkeys(ends, (np.array(shapes, np.int64), dtype))
+    with growing_ragged(path, sets, about, **({} if settle is None else {"settle": settle})) as put:
+        for part in made:
+            for name in ends:
+                put(name, part[name])
 
 
 # ---------------------------------------------------------------- images that can be read
-
-
-def watched(x: Any) -> Any:
-    """An array whose missing chunks are errors, and in which a damaged one is looked for after an error."""
-    x = guarded(x)
-    if library_of(x) == "zarr":
-        current().arrays.append(x)
-    return x
 
 
 def readable(*arrays: Any) -> Array:
@@ -198,9 +145,8 @@ def readable(*arrays: Any) -> Array:
         if library_of(x) != "zarr":
             continue
         rows = block_rows([x], prod(x.shape[1:]))
-        cuts = [(start, min(len(good), start + rows)) for start in range(0, len(good), rows)]
         size = rows * size_of(x) // len(good)
-        for found in current().each(partial(_damaged, x), cuts, 2 * size, size):
+        for found in current().each(partial(_damaged, x), cut_rows(len(good), rows), 2 * size, size, [x]):
             for start, stop in found:
                 good[start:stop] = False
     return good
@@ -224,12 +170,5 @@ def pick(x: Any, good: Array) -> Any:
     changes = np.flatnonzero(np.diff(good)) + 1  # so that blocks are all good or all bad
     starts = np.unique([*changes, *range(0, len(good), rows)])
     sizes = tuple(np.diff([*starts, len(good)]).tolist())
-    lazy = x.rechunk({0: sizes}) if library_of(x) == "dask" else da.from_array(x, chunks=(sizes, *x.shape[1:]))
+    lazy = x.rechunk({0: sizes}) if library_of(x) == "dask" else da.from_array(Rows(x), chunks=(sizes, *x.shape[1:]))
     return lazy.blocks[np.flatnonzero(good[starts])]
-
-
-def where(x: Any) -> str:
-    """What an array in a file is called, for telling whether a run is the same."""
-    if library_of(x) == "zarr":
-        return f"{x.store} {x.path}"
-    return str(getattr(x, "filename", "memory"))

@@ -14,21 +14,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
-from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..calibration.spill import ROOM, Room
-from ..images import READER
-from ..images.ragged import Ragged
-from ..kernels import RUNNER, cut_rows, in_this_thread, in_threads
-from ..storage.chunks import chunk_rows, named
-from ..storage.plain import rows_at
+from ..images import Runner, current_runner, cut_rows, in_threads, set_runner, sizes_of
+from ..storage.chunks import chunk_rows
 from ..storage.version import VERSION
-from .transport import itemsize, pack, reads, unpack
+from .transport import in_file, itemsize, pack, unpack
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]  # called with bytes done and their total, pass by pass
@@ -38,38 +32,52 @@ _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 @dataclass(frozen=True)
-class Execution:
-    """How passes run now; `client` is None for threads. `arrays` are those in which a damaged chunk is looked for."""
+class Execution(Runner):
+    """How passes run now; `client` is None for threads."""
 
     client: Any
     threads: int
     memory: int
-    scratch: Path | None
     progress: Progress
-    arrays: list[Any] = field(default_factory=list)
+    scratch: Path | None = None
 
-    def over_rows(self, function: Callable[[int, int], T], rows: int, block: int) -> Iterator[T]:
-        """A pass of the core: `function(start, stop)` over blocks of images, in order."""
-        files = reads(function).files
+    @property
+    def table_bytes(self) -> int:  # type: ignore[override]
+        """What a table of losses may take in memory."""
+        return self.memory // 4
+
+    def over(self, function: Callable[[int, int], T], rows: int, block: int, reads: Sequence[Any] = ()) -> Iterator[T]:
+        """A pass of the core: `function(start, stop)` over blocks of images, in order, cut along chunks of files."""
+        files = [x for x in reads if in_file(x)]
         if not files or not rows:
             return in_threads(function, rows, block)
-        pixels = [int(x.sizes.max() if isinstance(x, Ragged) else prod(x.shape[1:])) for x in files]  # of an image
+        pixels = [int(sizes_of(x).max()) for x in files]  # of an image
         row_bytes = sum(p * itemsize(x) for x, p in zip(files, pixels, strict=True))
         cost = 2 * row_bytes + PER_PIXEL * min(pixels)
         per_chunk = max((chunk_rows(x) for x in files if x.shape[0] == rows and x.ndim > 1), default=1)
         most = max(1, self.memory // (2 * cost))  # two blocks at least are under way
         step = -(-block // per_chunk) * per_chunk  # whole chunks where memory allows, so that none is read twice
         step = step if step <= most else max(1, min(block, most), most // per_chunk * per_chunk)
-        return self.each(function, cut_rows(rows, step), step * cost, step * row_bytes)
+        return self.each(function, cut_rows(rows, step), step * cost, step * row_bytes, reads)
 
-    def each(self, function: Callable[..., T], jobs: Sequence[tuple[Any, ...]], cost: int, size: int) -> Iterator[T]:
+    def each(
+        self,
+        function: Callable[..., T],
+        jobs: Sequence[tuple[Any, ...]],
+        cost: int,
+        size: int,
+        reads: Sequence[Any] = (),
+    ) -> Iterator[T]:
         """`function(*job)` for every job, in order; each needs `cost` bytes of memory and reads `size` bytes."""
         if cost > self.memory:
             raise ValueError(
                 f"the least piece of work takes about {in_words(cost)}, more than the memory allowed, "
                 f"{in_words(self.memory)}; allow more with --memory"
             )
-        found = self._threaded(function, jobs, cost) if self.client is None else self._spread(function, jobs, size)
+        if self.client is None:
+            found = self._threaded(function, jobs, cost)
+        else:
+            found = self._spread(pack(function, reads), jobs, size)
         self.progress(0, max(1, len(jobs) * size))
         for done, result in enumerate(found, 1):
             yield result
@@ -84,18 +92,17 @@ class Execution:
                 for job in jobs:
                     if len(waiting) > workers:
                         yield waiting.popleft().result()
-                    waiting.append(pool.submit(_alone, function, job))
+                    waiting.append(pool.submit(function, *job))
                 while waiting:
                     yield waiting.popleft().result()
             finally:
                 for future in waiting:
                     future.cancel()
 
-    def _spread(self, function: Callable[..., T], jobs: Sequence[tuple[Any, ...]], size: int) -> Iterator[T]:
+    def _spread(self, packed: bytes, jobs: Sequence[tuple[Any, ...]], size: int) -> Iterator[Any]:
         """On the cluster; tasks are sent a few ahead, and one whose worker dies runs again elsewhere."""
         from distributed import KilledWorker
 
-        packed = pack(function)
         work = self.client.submit(_itself, packed, key=f"pixelbounds-{sha256(packed).hexdigest()}")
         threads = sum(self.client.nthreads().values())
         per_task = max(1, min(_PER_TASK // max(1, size), len(jobs) // max(1, 4 * threads)))
@@ -125,13 +132,6 @@ class Execution:
             yield Path(folder).resolve()
 
 
-def _alone(function: Callable[..., T], job: tuple[Any, ...]) -> T:
-    """Run a job in this thread only."""
-    RUNNER.set(in_this_thread)
-    READER.set(rows_at)
-    return function(*job)
-
-
 def _itself(packed: bytes) -> bytes:
     """A task that holds the packed function: a worker that dies does not take it along."""
     return packed
@@ -143,12 +143,14 @@ def _task(packed: bytes, jobs: Sequence[tuple[Any, ...]]) -> list[Any]:
 
     function = unpack(packed)
     with dask.config.set(scheduler="synchronous"):
-        return [_alone(function, job) for job in jobs]
+        return [function(*job) for job in jobs]
 
 
 # ---------------------------------------------------------------- the front door
 
-_CURRENT: ContextVar[Execution | None] = ContextVar("_CURRENT", default=None)
+
+def _silent(done: int, total: int) -> None:
+    """Tell nobody."""
 
 
 @contextmanager
@@ -158,7 +160,7 @@ def running(
     memory: int | str | None = None,
     threads: int | None = None,
     scratch: str | os.PathLike[str] | None = None,
-    progress: Progress = lambda done, total: None,
+    progress: Progress = _silent,
 ) -> Iterator[Execution]:
     """Run all passes over images within the block in threads, or on a cluster.
 
@@ -175,31 +177,25 @@ def running(
     """
     client, own = _client(scheduler)
     execution = Execution(
-        client, _cores() if threads is None else threads, parse_memory(memory or _share(client)),
-        None if scratch is None else Path(scratch).absolute(), progress,
-    )  # fmt: skip
-    room = Room(execution.memory // 4, execution.scratch)
-    tokens = RUNNER.set(execution.over_rows), _CURRENT.set(execution), ROOM.set(room), READER.set(rows_at)
+        client,
+        _cores() if threads is None else threads,
+        parse_memory(memory or _share(client)),
+        progress,
+        None if scratch is None else Path(scratch).absolute(),
+    )
+    reset = set_runner(execution)
     try:
         yield execution
-    except Exception as error:
-        told = named(error, execution.arrays)
-        if told is error:
-            raise
-        raise told from error
     finally:
-        RUNNER.reset(tokens[0])
-        _CURRENT.reset(tokens[1])
-        ROOM.reset(tokens[2])
-        READER.reset(tokens[3])
+        reset()
         if own:
             client.close()
 
 
 def current() -> Execution:
     """How passes run now."""
-    found = _CURRENT.get()
-    return found or Execution(None, _cores(), parse_memory(None), None, lambda done, total: None)
+    found = current_runner()
+    return found if isinstance(found, Execution) else Execution(None, _cores(), parse_memory(None), _silent)
 
 
 def _cores() -> int:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..formats.cache import cached
 from ..formats.pictures import pages
 from ..formats.scans import Images, Progress, Told, silent
 from ..images import Array, check_choice, check_count
+from .cache import cached
 
 PARTS = {"train": "0", "valid": "1", "test": "2"}
 _BLOCK = 512  # pictures that are read and cached together

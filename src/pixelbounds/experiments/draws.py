@@ -16,10 +16,10 @@ import numpy as np
 
 from ..calibration.confidence import greatest_loss, least_images
 from ..calibration.families import family_named
-from ..calibration.front_door import frontier, groups_for
+from ..calibration.front_door import fitting_units, unit_numbers
 from ..calibration.groups import fit_band_groups, fit_learned_groups
 from ..calibration.pairs import Pairs
-from ..calibration.split import fitting_units, unit_numbers
+from ..calibration.procedures import frontier, groups_for
 from ..images import Array
 from .experiment import Plan
 from .fits import (

@@ -16,17 +16,15 @@ from zlib import crc32
 
 import numpy as np
 
-from ..calibration.certify import Certificate, Task, certify_l01, loss_table
-from ..calibration.choice import knot_at_risk
+from ..calibration.arrivals import Table, loss_table
+from ..calibration.certify import Certificate, Task, certify_l01
 from ..calibration.confidence import bound_named, rejects
-from ..calibration.front_door import krcps, rcps
+from ..calibration.front_door import Split as Parts
 from ..calibration.groups import Grouping, by_loss
 from ..calibration.groups.grouping import State
 from ..calibration.pairs import Block, Pairs
 from ..calibration.paths import Path
-from ..calibration.result import widen_block
-from ..calibration.spill import Table
-from ..calibration.split import split_units
+from ..calibration.procedures import knot_at_risk, krcps, rcps
 from ..images import Array, outward
 
 Method = Callable[[Pairs, Array, np.random.Generator, float], tuple[Grouping, Path]]
@@ -121,7 +119,7 @@ class Outcome:
 def split(pairs: Pairs, n_opt: int, seed: int, unit_of: Array | None = None) -> Split:
     """Fitting and certifying images, as `calibrate` takes them."""
     unit_of = np.arange(len(pairs)) if unit_of is None else unit_of
-    found = split_units(unit_of, n_opt, np.random.default_rng(seed))
+    found = Parts.draw(unit_of, n_opt, np.random.default_rng(seed))
     return Split(pairs, unit_of, found.fitting, found.order, seed)
 
 
@@ -173,7 +171,7 @@ def measure(
         return {"length": most - least, "risk": 0.0} | ({} if fresh is None else {"fresh": 1.0})
 
     def work(truth: Array, block: Block) -> Array:
-        lower, upper = outward(*widen_block(block, pairs.family, grouping, widening), np.float32)
+        lower, upper = outward(*block.widen(pairs.family, grouping, widening), np.float32)
         parts = [upper - lower, (truth < lower) | (truth > upper)]
         if fresh is not None:
             drawn = np.clip(fresh[block.start : block.start + len(block)], least, most)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..calibration.families import Family
-from ..calibration.pairs import ROWS, Archive, Statistic
-from ..calibration.split import Split
-from ..images import Array, Limits
+from ..calibration.front_door import Split
+from ..calibration.pairs import HERE, ROWS, Archive, Statistic
+from ..images import Array, Limits, Runner
 from .messages import Message, encode
 
 Tables = tuple[Array, ...]
@@ -56,6 +56,7 @@ class Sites(Archive):
     limits: Limits
     answers: Iterator[tuple[str, Tables]]  # digest of a question, tables, in the order in which they are asked
     scope: str = "all"
+    runner: Runner = HERE
 
     @property
     def sizes(self) -> Array:

@@ -15,16 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.choice import frontier_of
 from ..calibration.confidence import BOUNDS, bound_named
 from ..calibration.families import Family, family_named
-from ..calibration.front_door import calibrate_archive, frontier, rcps
+from ..calibration.front_door import Split, calibrate_archive, fitting_units, least_units
 from ..calibration.groups import Grouping
 from ..calibration.pairs import ROWS, Archive, Statistic
-from ..calibration.paths import Path
+from ..calibration.paths import Path, frontier_of
+from ..calibration.procedures import frontier, rcps
 from ..calibration.result import Calibration
-from ..calibration.split import fitting_units, least_units, split_units
-from ..images import Array, Band, check_choice, check_count, check_open_unit
+from ..images import Array, Band, check_choice, check_count, check_open_unit, current_runner
 from .archive import Question, Sites, Tables, Unanswered, units_at
 from .messages import Message, decode, encode, expect
 from .site import STATISTICS, check_groups
@@ -239,10 +238,13 @@ def _sites(study: Study) -> Sites:
     asked = study.settings
     least = least_units(asked["risk_level"], asked["failure_prob"], bound_named(asked["confidence"]))
     fit = fitting_units(asked["n_opt"], asked["method"], units, least, asked["groups"] is not None)
-    split = split_units(np.concatenate(parts), fit, np.random.default_rng(study.settings["seed"]))
+    split = Split.draw(np.concatenate(parts), fit, np.random.default_rng(study.settings["seed"]))
     low, high = study.sites[0].text["limits"]
     limits = (-inf if low is None else low, inf if high is None else high)
-    return Sites(study.sites, split, _family(study.settings["family"], study.sites), limits, iter(study.answered))
+    return Sites(
+        study.sites, split, _family(asked["family"], study.sites), limits, iter(study.answered),
+        runner=current_runner(),
+    )  # fmt: skip
 
 
 def _family(family: str | None, sites: Sequence[Message]) -> Family:

@@ -14,8 +14,7 @@ import numpy as np
 from ..calibration.groups import Grouping, load_grouping
 from ..calibration.paths import Path
 from ..images import Array
-from ..storage.files import replace_file
-from ..storage.sealed import seal, unseal
+from ..storage.files import replace_file, seal, unseal
 from ..storage.version import VERSION
 
 FORMAT = 1

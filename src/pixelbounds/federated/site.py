@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.certify import arriving, misses
-from ..calibration.front_door import pairs_of
+from ..calibration.arrivals import arriving, misses
+from ..calibration.front_door import pairs_of, unit_numbers
 from ..calibration.groups import Grouping
 from ..calibration.groups.band_bins import cells, extent, occupied
 from ..calibration.pairs import ROWS, Pairs, Statistic, fingerprints
 from ..calibration.paths import farthest, longest, spend
-from ..calibration.split import unit_numbers
 from ..images import Array
 from .messages import Message, decode, expect
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..bands import calibrated_quantiles
+from ..bands import calibrated_miscoverage, calibrated_quantiles, quantile_source
 from ..execution import (
     BAD,
     DONE,
@@ -31,7 +31,7 @@ from ..execution import (
     rows_at,
     watched,
 )
-from ..execution.sizes import ragged_bands
+from ..execution.sample_bands import ragged_bands
 from ..images import Array, Band, Interval, Limits, check_limits
 from ..images.ragged import Ragged, is_ragged
 from .opener import open_images
@@ -200,8 +200,9 @@ class Bands:
             quantiles(self.samples, self.miscoverage), [self.samples], len(self), prod(self.shape[1:]),
             skip_bad=self.skip_bad,
         )  # fmt: skip
-        source = calibrated_quantiles(np.zeros((1, self.samples.shape[1], 1)), self.miscoverage).source
-        return Band(**parts, source=source), marks == DONE
+        source = quantile_source("calibrated", self.miscoverage)
+        band = Band(parts["lower"], parts["upper"], source=source, miscoverage=calibrated_miscoverage(source))
+        return band, marks == DONE
 
 
 def open_bands(

@@ -20,7 +20,7 @@ import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from ..bands import FLOOR, conffusion, quantile_regression
+from ..bands import FLOOR, conffusion, quantile_regression, quantile_source
 from ..images import Array, Band, check_choice, outward
 
 FORMAT = 1
@@ -183,7 +183,7 @@ class Run:
         parts = [self[name] for name in _PARTS[kind]]
         if kind in ("calibrated", "naive"):
             level = Fraction(repr(self.about["miscoverage"]))
-            return Band(parts[0], parts[1], source=f"{kind} quantiles, miscoverage {level}")
+            return Band(parts[0], parts[1], source=quantile_source(kind, level), miscoverage=level)
         first, *rest = (_singles(part, there) for part in parts)
         if kind == "regressor":
             return quantile_regression(first, *rest)

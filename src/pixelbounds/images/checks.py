@@ -3,21 +3,46 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
-from ..kernels import block_of, count_above, extremes, over_rows
-from .library import Array
-from .ragged import Ragged
+from ..kernels import count_above, extremes
+from .library import Array, differ_in_size, library_of, to_numpy
 
 Limits = tuple[float, float]
 
 
 class NoGuarantee(ValueError):
     """What was asked cannot be promised with the images, samples or bands at hand; the message says what would help."""
+
+
+class ImageError(ValueError):
+    """Something is wrong with one image: its number, and a message in which `{image}` stands for it."""
+
+    def __init__(self, message: str, image: int) -> None:
+        super().__init__(message.replace("{image}", f"image {image}"))
+        self.message = message
+        self.image = image
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.message, self.image)
+
+    def further(self, count: int) -> ImageError:
+        """The same of the image so many further on: what was the first of a block has another number in the whole."""
+        return type(self)(self.message, self.image + count)
+
+
+@contextmanager
+def numbered(first: int) -> Iterator[None]:
+    """Errors about an image of a block name it by its number in the whole, where the block begins at `first`."""
+    try:
+        yield
+    except ImageError as error:
+        raise error.further(first) from error
 
 
 # ---------------------------------------------------------------- settings
@@ -96,57 +121,67 @@ def check_generator(seed: Any, name: str = "seed") -> np.random.Generator:
 # ---------------------------------------------------------------- images
 
 
+def check_units(units: Any, n: int) -> Array:
+    """The unit (patient, scan) of each of n images as text, (n,); without units every image is its own."""
+    if units is None:
+        return np.arange(n)
+    try:
+        labels = to_numpy(units) if library_of(units) else np.asarray(units)
+    except ValueError as error:
+        raise ValueError(f"units do not form an array; give the unit (patient, scan) of each of {n} images") from error
+    if labels.shape != (n,):
+        raise ValueError(f"units have shape {labels.shape}; give the unit (patient, scan) of each of the {n} images")
+    missing = sum(label is None or label != label for label in labels.tolist())  # NaN differs from itself
+    if missing:
+        raise ValueError(f"units of {missing} images are missing; give the unit (patient, scan) of each")
+    return labels.astype(str)
+
+
 def check_same_shape(**arrays: Any) -> None:
     """All arrays have one shape."""
-    (first, *others) = arrays.items()
+    (first, model), *others = arrays.items()
     for name, x in others:
-        if isinstance(x, Ragged) and isinstance(first[1], Ragged) and len(x) == len(first[1]):
-            for i, (ours, theirs) in enumerate(zip(x.shapes, first[1].shapes, strict=True)):
+        if differ_in_size(x) and differ_in_size(model) and len(x) == len(model):
+            for i, (ours, theirs) in enumerate(zip(x.shapes, model.shapes, strict=True)):
                 if ours != theirs:
-                    raise ValueError(
-                        f"{name} of image {i} has shape {ours}, but {first[0]} has {theirs}; they must agree"
-                    )
-            continue
-        if tuple(x.shape) != tuple(first[1].shape):
+                    raise ValueError(f"{name} of image {i} has shape {ours}, but {first} has {theirs}; they must agree")
+        elif tuple(x.shape) != tuple(model.shape):
             raise ValueError(
-                f"{name} has shape {tuple(x.shape)} but {first[0]} has shape {tuple(first[1].shape)}; "
+                f"{name} has shape {tuple(x.shape)} but {first} has shape {tuple(model.shape)}; "
                 "they must agree, one entry per image and pixel"
             )
 
 
 def check_values(name: str, rows: Array, first: int, limits: Limits = (-math.inf, math.inf)) -> Array:
     """Extremes per image of finite images within limits; the error names the image, counted from `first`."""
-    flat = rows.reshape(len(rows), -1)
-    block = block_of(flat.shape[1], len(flat))
-    ends = np.concatenate(list(over_rows(lambda a, b: extremes(flat[a:b]), len(flat), block=block)))
+    ends = extremes(rows.reshape(len(rows), -1))
     bad = ~np.isfinite(ends[:, 0])
     if bad.any():
         image = int(np.argmax(bad))
         count = int(np.sum(~np.isfinite(rows[image])))
-        raise ValueError(
-            f"{name} of image {first + image} has {count} values that are NaN or infinite; mend or drop the image"
+        raise ImageError(
+            f"{name} of {{image}} has {count} values that are NaN or infinite; mend or drop the image", first + image
         )
     limits = own_limits(limits, rows.dtype)
     out = (ends[:, 0] < limits[0]) | (ends[:, 1] > limits[1])
     if out.any():
         image = int(np.argmax(out))
         share = float(np.mean((rows < limits[0]) | (rows > limits[1])))
-        raise ValueError(
-            f"{name} of image {first + image} reaches [{ends[image, 0]:.6g}, {ends[image, 1]:.6g}], outside the limits "
-            f"({limits[0]:g}, {limits[1]:g}); {share:.3%} of the values read are outside: rescale them, or set limits"
+        raise ImageError(
+            f"{name} of {{image}} reaches [{ends[image, 0]:.6g}, {ends[image, 1]:.6g}], outside the limits "
+            f"({limits[0]:g}, {limits[1]:g}); {share:.3%} of the values read are outside: rescale them, or set limits",
+            first + image,
         )
     return ends
 
 
 def check_ordered(lower: Array, upper: Array, first: int) -> None:
     """Lower ends are at most the upper ends."""
-    flat = lower.reshape(len(lower), -1), upper.reshape(len(upper), -1)
-    block = block_of(flat[0].shape[1], len(lower))
-    counts = over_rows(lambda a, b: count_above(flat[0][a:b], flat[1][a:b]), len(lower), block=block)
-    crossed = np.concatenate(list(counts))
+    crossed = count_above(lower.reshape(len(lower), -1), upper.reshape(len(upper), -1))
     if crossed.any():
         image = int(np.argmax(crossed > 0))
-        raise ValueError(
-            f"band of image {first + image} has lower above upper at {int(crossed[image])} pixels; "
-            "swap the arrays, or use pixelbounds.conffusion, which sorts crossed quantiles"
+        raise ImageError(
+            f"band of {{image}} has lower above upper at {int(crossed[image])} pixels; "
+            "swap the arrays, or use pixelbounds.conffusion, which sorts crossed quantiles",
+            first + image,
         )

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
+from fractions import Fraction
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from .checks import check_ordered, check_same_shape, check_values
-from .library import Array, as_array, library_of, rows_of, to_numpy
-from .ragged import Ragged
+from .checks import ImageError, Limits, check_ordered, check_same_shape, check_values
+from .library import (
+    Array,
+    Runner,
+    as_array,
+    differ_in_size,
+    in_memory,
+    joined,
+    library_of,
+    over_images,
+    rows_of,
+    to_numpy,
+)
+
+_IMAGES = ("lower", "upper", "centre")
 
 
 @dataclass(frozen=True, eq=False)
 class Band:
     """Lower and upper image per observation, (n, *pixels), before calibration; some families widen about a `centre`.
 
-    `source` says how the band was made; a calibration refuses a band of another source.
+    `source` says how the band was made, and `miscoverage`, where it is made of quantiles, of which; a calibration
+    refuses a band of another source.
 
     >>> Band(np.zeros((2, 3)), np.ones((2, 3)))
     Band of 2 images of shape (3,), float64
@@ -28,10 +42,10 @@ class Band:
     upper: Any
     centre: Any = None
     source: str = ""
+    miscoverage: Fraction | None = None
 
     def __post_init__(self) -> None:
-        parts = {name: getattr(self, name) for name in ("lower", "upper", "centre")}
-        parts = {name: as_array(x, f"band.{name}") for name, x in parts.items() if x is not None}
+        parts = {name: as_array(getattr(self, name), f"band.{name}") for name in _IMAGES if self._has(name)}
         if not {"lower", "upper"} <= parts.keys():
             raise TypeError("a Band needs both lower and upper; give two arrays of shape (n, *pixels)")
         check_same_shape(**parts)
@@ -39,11 +53,12 @@ class Band:
             raise TypeError(f"source is {self.source!r}; it must be a string")
         for name, x in parts.items():
             object.__setattr__(self, name, x)
-        if all(library_of(x) == "numpy" for x in parts.values()):
-            self.rows(0, len(self))
-        elif isinstance(self.lower, Ragged) and all(library_of(x) == "numpy" for x in self.lower.images):
-            for i in range(len(self)):
-                self.rows(i, i + 1)
+        if all(in_memory(x) for x in parts.values()):
+            for _ in over_images(self.rows, self.lower, Runner()):
+                pass
+
+    def _has(self, name: str) -> bool:
+        return getattr(self, name) is not None
 
     def __repr__(self) -> str:
         source = f", {self.source}" if self.source else ""
@@ -72,26 +87,34 @@ class Band:
         """Upper minus lower, (n, *pixels)."""
         return self.upper - self.lower
 
+    @property
+    def arrays(self) -> list[Any]:
+        """Lower, upper and, where there is one, centre."""
+        return [getattr(self, name) for name in _IMAGES if self._has(name)]
+
     def map(self, function: Callable[[Any], Any], *, checked: bool = False) -> Band:
         """The band with a function applied to each of its arrays; `checked`: the result needs no further check."""
         centre = None if self.centre is None else function(self.centre)
-        return (trusted_band if checked else Band)(function(self.lower), function(self.upper), centre, self.source)
+        make = trusted_band if checked else Band
+        return make(function(self.lower), function(self.upper), centre, self.source, self.miscoverage)
 
     def rows(self, start: int, stop: int) -> Band:
         """Images start..stop in NumPy, checked: finite, lower at most upper."""
-        lower, upper = rows_of(self.lower, start, stop), rows_of(self.upper, start, stop)
-        centre = None if self.centre is None else rows_of(self.centre, start, stop)
-        for name, x in {"lower": lower, "upper": upper, "centre": centre}.items():
-            if x is not None:
-                check_values(f"band.{name}", x, start)
-        check_ordered(lower, upper, start)
-        return trusted_band(lower, upper, centre, self.source)
+        rows = self.map(lambda x: rows_of(x, start, stop), checked=True)
+        for name in _IMAGES:
+            if rows._has(name):
+                check_values(f"band.{name}", getattr(rows, name), start)
+        check_ordered(rows.lower, rows.upper, start)
+        return rows
 
 
-def trusted_band(lower: Any, upper: Any, centre: Any = None, source: str = "") -> Band:
+def trusted_band(
+    lower: Any, upper: Any, centre: Any = None, source: str = "", miscoverage: Fraction | None = None
+) -> Band:
     """A Band of arrays that were checked already."""
     band = object.__new__(Band)
-    for name, x in {"lower": lower, "upper": upper, "centre": centre, "source": source}.items():
+    known = {"lower": lower, "upper": upper, "centre": centre, "source": source, "miscoverage": miscoverage}
+    for name, x in known.items():
         object.__setattr__(band, name, x)
     return band
 
@@ -101,23 +124,13 @@ def one_band(band: Any) -> Band:
     if isinstance(band, list | tuple) and band and all(isinstance(part, Band) for part in band):
         if len({(part.source, part.centre is None) for part in band}) > 1:
             raise ValueError("bands of one set must have one source, and all or none a centre")
-        if len({part.pixels for part in band}) == 1 and not any(isinstance(part.lower, Ragged) for part in band):
-            lower, upper, centre = (_joined(band, name, np.concatenate) for name in ("lower", "upper", "centre"))
-        else:
-            lower, upper, centre = (_joined(band, name, _in_a_row) for name in ("lower", "upper", "centre"))
-        return Band(lower, upper, centre, band[0].source)
+        lower = joined([part.lower for part in band])
+        upper = joined([part.upper for part in band])
+        centre = None if band[0].centre is None else joined([part.centre for part in band])
+        return Band(lower, upper, centre, band[0].source, band[0].miscoverage)
     if not isinstance(band, Band):
         raise TypeError(f"band is a {type(band).__name__}; wrap your bounds as pixelbounds.Band(lower, upper)")
     return band
-
-
-def _joined(bands: Sequence[Band], name: str, join: Callable[[list[Any]], Any]) -> Any:
-    parts = [getattr(band, name) for band in bands]
-    return None if parts[0] is None else join([part if isinstance(part, Ragged) else to_numpy(part) for part in parts])
-
-
-def _in_a_row(parts: list[Any]) -> Ragged:
-    return Ragged(list(chain.from_iterable(parts)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,14 +163,14 @@ class Interval:
     def contains(self, truth: Any) -> Any:
         """Whether each true pixel lies within its interval, (n, *pixels) -> bool."""
         check_same_shape(interval=self.lower, truth=as_array(truth, "truth"))
-        if isinstance(self.lower, Ragged):
+        if differ_in_size(self.lower):
             ends = zip(as_array(truth, "truth"), self.lower, self.upper, strict=True)
             return [(x >= lower) & (x <= upper) for x, lower, upper in ends]
         return (truth >= self.lower) & (truth <= self.upper)
 
 
 def _sizes(images: Any) -> str:
-    return "different sizes" if isinstance(images, Ragged) else f"shape {tuple(images.shape[1:])}"
+    return "different sizes" if differ_in_size(images) else f"shape {tuple(images.shape[1:])}"
 
 
 def outward(lower: Array, upper: Array, dtype: Any) -> tuple[Array, Array]:
@@ -169,3 +182,44 @@ def outward(lower: Array, upper: Array, dtype: Any) -> tuple[Array, Array]:
         rounded[wrong] = np.nextafter(rounded[wrong], rounded.dtype.type(towards))
         ends.append(rounded)
     return ends[0], ends[1]
+
+
+def check_range(band: Band, start: int, limits: Limits) -> None:
+    """Refuse a band on another scale than the limits, such as 0..255 for limits (0, 1)."""
+    span = limits[1] - limits[0]
+    if not isfinite(span):
+        return
+    middle = (band.lower.reshape(len(band), -1).mean(axis=1) + band.upper.reshape(len(band), -1).mean(axis=1)) / 2
+    wrong = (middle < limits[0] - span / 2) | (middle > limits[1] + span / 2)
+    if wrong.any():
+        image = int(np.argmax(wrong))
+        raise ImageError(
+            f"band of {{image}} has mean {middle[image]:.6g}, far outside the limits ({limits[0]:g}, "
+            f"{limits[1]:g}); bring band and truth to one scale, or set limits",
+            start + image,
+        )
+
+
+def check_features(features: Any, band: Band) -> Any:
+    """Images known at test time: (n, *pixels) for one, (n, f, *pixels) for f of them, or a list of (n, *pixels)."""
+    if features is None:
+        return None
+    if differ_in_size(band.lower):
+        raise ValueError("features are for images of one size; leave them out, or bring the images to one size")
+    if isinstance(features, list | tuple) and len(features):
+        parts = {f"features[{i}]": as_array(x, f"features[{i}]") for i, x in enumerate(features)}
+        check_same_shape(band=band.lower, **parts)
+        features = np.stack([to_numpy(x) for x in parts.values()], axis=1)
+    features = as_array(features, "features")
+    if library_of(features) == "zarr":  # a zarr array takes no new axis
+        import dask.array as da
+
+        features = da.from_array(features)
+    shape = tuple(features.shape)
+    if shape == band.shape:
+        return features[:, None]
+    if len(shape) == len(band.shape) + 1 and (shape[0], *shape[2:]) == band.shape:
+        return features
+    raise ValueError(
+        f"features have shape {shape}, but the band has {band.shape}; give (n, *pixels) or (n, f, *pixels)"
+    )

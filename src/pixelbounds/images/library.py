@@ -1,24 +1,32 @@
-"""Arrays of any library, read block by block: NumPy, torch, zarr, Dask, and lists of images of different sizes."""
+"""Arrays of any library, of one size or many, and how passes over their blocks run.
+
+A set of images is a NumPy, torch, zarr or Dask array (n, *pixels), or a `Ragged` where images differ in size. What
+follows from the kind is decided here: elsewhere images are read as blocks that are NumPy arrays of one shape each.
+
+A pass is a function of a range of images whose results come back in order; how it is cut changes no bit. A `Runner`
+runs passes: in threads of this process, or however `pixelbounds.execution.running` says. The functions that users call
+ask for the one in force (`current_runner`) and hand it on.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from itertools import chain
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ..kernels import block_of, over_rows
 from .ragged import Ragged
 
 Array = np.ndarray
 T = TypeVar("T")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
-
-Reader = Callable[[Any, int, int], Array]  # a zarr array, start, stop -> images
-READER: ContextVar[Reader | None] = ContextVar("READER", default=None)  # `execution.running` sets it; None: zarr reads
+_THREADS = max(1, min(8, os.cpu_count() or 1))
 
 
 def library_of(x: Any) -> str:
@@ -71,16 +79,10 @@ def to_numpy(x: Any) -> Array:
     return out.astype(np.float32) if out.dtype.itemsize == 2 and out.dtype.kind not in "iu" else out
 
 
-def rows_of(x: Any, start: int, stop: int) -> Array:
-    """Images start..stop as a contiguous NumPy array: (n, *pixels) -> (stop - start, *pixels)."""
-    if isinstance(x, Ragged):
-        return np.stack([to_numpy(x[i]) for i in range(start, stop)])
-    reader = READER.get() if library_of(x) == "zarr" else None
-    return np.ascontiguousarray(to_numpy(reader(x, start, stop) if reader else x[start:stop]))
-
-
-def like(result: Array, template: Any) -> Any:
-    """`result` as the kind of array that `template` is: a torch tensor on its device, else NumPy."""
+def like(result: Any, template: Any) -> Any:
+    """`result` as the kind of set that `template` is: a torch tensor on its device, a Ragged, else NumPy."""
+    if isinstance(template, Ragged):
+        return Ragged(result)
     if library_of(template) != "torch":
         return result
     import torch
@@ -88,13 +90,19 @@ def like(result: Array, template: Any) -> Any:
     return torch.from_numpy(np.ascontiguousarray(result)).to(template.device)
 
 
-def over_images(function: Callable[[int, int], T], images: Any) -> Iterator[T]:
-    """`function(start, stop)` over blocks of images, in order; images of different sizes come one at a time."""
-    n, size = int(images.shape[0]), int(sizes_of(images).mean())
-    if not isinstance(images, Ragged):
-        return over_rows(function, n, block=block_of(size, n))
-    parts = over_rows(lambda a, b: [function(i, i + 1) for i in range(a, b)], n, block=block_of(size, n))
-    return chain.from_iterable(parts)
+# ---------------------------------------------------------------- images of one size or many
+
+
+def differ_in_size(images: Any) -> bool:
+    """Whether the images of a set may differ in size."""
+    return isinstance(images, Ragged)
+
+
+def in_memory(images: Any) -> bool:
+    """Whether all images are NumPy arrays."""
+    if isinstance(images, Ragged):
+        return all(library_of(image) == "numpy" for image in images.images)
+    return library_of(images) == "numpy"
 
 
 def sizes_of(images: Any) -> Array:
@@ -104,6 +112,109 @@ def sizes_of(images: Any) -> Array:
     return np.full(int(images.shape[0]), math.prod(int(x) for x in images.shape[1:]))
 
 
+def alike(images: Any, numbers: Sequence[int] | Array) -> list[Any]:
+    """Numbers of images in runs that form one array each: all of them, or one by one where images differ in size."""
+    return [numbers[i : i + 1] for i in range(len(numbers))] if isinstance(images, Ragged) else [numbers]
+
+
+def rows_of(x: Any, start: int, stop: int) -> Array:
+    """Images start..stop, of one size, as a contiguous NumPy array: (stop - start, *pixels)."""
+    if isinstance(x, Ragged):
+        return np.stack([to_numpy(x[i]) for i in range(start, stop)])
+    if library_of(x) == "zarr" or isinstance(x, np.memmap):
+        from ..storage.chunks import rows_at
+
+        return np.ascontiguousarray(to_numpy(rows_at(x, start, stop)))
+    return np.ascontiguousarray(to_numpy(x[start:stop]))
+
+
+def places_for(images: Any, dtype: Any) -> Any:
+    """Where results, one image each, can be put by slices: an array of the shape of the set, or a list."""
+    return [None] * len(images) if isinstance(images, Ragged) else np.empty(tuple(images.shape), dtype)
+
+
+def joined(sets: Sequence[Any]) -> Any:
+    """The images of several sets as one: an array where all have one size."""
+    if len({tuple(x.shape[1:]) for x in sets}) == 1 and not any(isinstance(x, Ragged) for x in sets):
+        return np.concatenate([to_numpy(x) for x in sets])
+    return Ragged(list(chain.from_iterable(x if isinstance(x, Ragged) else to_numpy(x) for x in sets)))
+
+
+def singly(images: Any) -> Ragged:
+    """Images of one size as a list of images."""
+    return images if isinstance(images, Ragged) else Ragged(list(to_numpy(images)))
+
+
 def spatial_axes(images: Any) -> list[int]:
     """Axes along which neighbours mean something: (n, *pixels); an axis of at most 4 holds channels."""
     return [axis for axis in range(1, images.ndim) if images.shape[axis] > 4]
+
+
+# ---------------------------------------------------------------- passes over blocks
+
+
+class Runner:
+    """Runs passes over images in threads of this process.
+
+    `table_bytes` is what a table of losses may take in memory; a larger one goes to a file in the folder `scratch`.
+    """
+
+    table_bytes: int = 2**30
+    scratch: Path | None = None
+
+    def over(self, function: Callable[[int, int], T], rows: int, block: int, reads: Sequence[Any] = ()) -> Iterator[T]:
+        """Results of `function(start, stop)` over blocks of rows, in order.
+
+        The function must depend on nothing but its rows of the arrays that it `reads`, and return what it found: it may
+        run in another process.
+        """
+        return in_threads(function, rows, block)
+
+
+_RUNNER: ContextVar[Runner] = ContextVar("_RUNNER", default=Runner())  # noqa: B039 - holds no state
+
+
+def current_runner() -> Runner:
+    """What runs passes now; asked by the functions that users call, and handed on from there."""
+    return _RUNNER.get()
+
+
+def set_runner(runner: Runner) -> Callable[[], None]:
+    """Let a runner be the current one, until what is returned is called."""
+    token = _RUNNER.set(runner)
+    return lambda: _RUNNER.reset(token)
+
+
+def over_images(
+    function: Callable[[int, int], T], images: Any, runner: Runner, reads: Sequence[Any] = ()
+) -> Iterator[T]:
+    """`function(start, stop)` over blocks of images of one size, in order."""
+    n = int(images.shape[0])
+    block = block_of(int(sizes_of(images).mean()), n)
+
+    def work(start: int, stop: int) -> list[T]:
+        return [function(run[0], run[-1] + 1) for run in alike(images, range(start, stop))]
+
+    return chain.from_iterable(runner.over(work, n, block, reads))
+
+
+def in_threads(function: Callable[[int, int], T], rows: int, block: int) -> Iterator[T]:
+    """Results of `function(start, stop)` over blocks of rows, in order, in threads of this process."""
+    cuts = cut_rows(rows, block)
+    if len(cuts) < 2 or _THREADS < 2:
+        yield from (function(*cut) for cut in cuts)
+        return
+    with ThreadPoolExecutor(_THREADS) as pool:
+        yield from pool.map(lambda cut: function(*cut), cuts)
+
+
+def cut_rows(rows: int, block: int) -> list[tuple[int, int]]:
+    """Blocks of rows, (start, stop) each."""
+    return [(start, min(rows, start + block)) for start in range(0, rows, max(1, block))]
+
+
+def block_of(row_size: int, rows: int) -> int:
+    """Rows per block: about a quarter of a million entries, enough blocks to feed every thread; little data is one."""
+    if rows * row_size <= 2**15:
+        return max(1, rows)
+    return max(1, min(2**18 // max(1, row_size), -(-rows // _THREADS)))

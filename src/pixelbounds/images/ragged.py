@@ -172,9 +172,17 @@ def _stretch(values: Any, start: int, stop: int) -> Array:
             return part[start - first : stop - first]
     size = chunks[0] if isinstance(chunks[0], int) else max(chunks[0])  # of zarr, of Dask
     first = start // size * size
-    part = np.asarray(values[first : -(-stop // size) * size])
+    part = _read(values, first, min(values.shape[0], -(-stop // size) * size))
     _LAST.held = [(values, first, part), *(x for x in held if x[0] is not values)][:_SETS]
     return part[start - first : stop - first]
+
+
+def _read(values: Any, start: int, stop: int) -> Array:
+    if not hasattr(values, "store"):  # Dask
+        return np.asarray(values[start:stop])
+    from ..storage.chunks import rows_at
+
+    return rows_at(values, start, stop)
 
 
 def flat_images(values: Any, shapes: Any) -> Ragged:
@@ -227,49 +235,40 @@ def growing_ragged(
     """
     import zarr
 
-    path = Path(path).absolute()
-    part = path.with_name(f"{path.name}.part")
+    from ..storage.growth import attributes_of, part_of, staged
+
+    part = part_of(Path(path))
     if part.exists():
         with exclusive(part):
-            if "ragged" not in _attributes(part):
+            if "ragged" not in attributes_of(part):
                 raise FileExistsError(f"{part} exists and is no unfinished set of images; remove it")
             shutil.rmtree(part)
-    root = zarr.create_group(part, attributes={**(about or {}), "ragged": True})
-    try:
-        with exclusive(part):
-            growing = {name: _Growing(root, name, *how) for name, how in sets.items()}
-            yield lambda name, image: growing[name].put(image)
-            for x in growing.values():
-                x.finish()
-            settle(part, path)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
 
+    def make(folder: Path) -> None:
+        zarr.create_group(folder, attributes={**(about or {}), "ragged": True})
 
-def _attributes(path: Path) -> dict[str, Any]:
-    import zarr
-
-    try:
-        return dict(zarr.open_group(path, mode="r").attrs)
-    except Exception:  # no store; zarr raises what it likes
-        return {}
+    with staged(Path(path).absolute(), make, lambda part: False, settle) as folder:
+        root = zarr.open_group(folder, mode="r+")
+        under_way = {name: _Growing(root, name, *how) for name, how in sets.items()}
+        yield lambda name, image: under_way[name].put(image)
+        for x in under_way.values():
+            x.finish()
 
 
 class _Growing:
     """A set of images under way: whole chunks are written as they fill."""
 
     def __init__(self, root: Any, name: str, shapes: Shapes, dtype: Any) -> None:
-        from zarr.codecs import Crc32cCodec, ZstdCodec
+        from ..storage.growth import add_array
 
-        group, total = root.create_group(name), int(shapes.prod(axis=1).sum())
+        group = root.create_group(name)
+        total = int(shapes.prod(axis=1).sum())
         group.create_array("shapes", data=np.asarray(shapes, np.int64))
         self.chunk = min(total, max(_CHUNK, total // len(shapes)))
-        self.values = group.create_array(
-            "values", shape=(total,), chunks=(self.chunk,), dtype=dtype, fill_value=np.nan,
-            compressors=(ZstdCodec(level=1), Crc32cCodec()),
-        )  # fmt: skip
-        self.name, self.at, self.count = name, 0, 0
+        self.values = add_array(group, "values", (total,), dtype, self.chunk)
+        self.name = name
+        self.at = 0  # pixels written
+        self.count = 0  # pixels that wait
         self.waiting: list[Array] = []
 
     def put(self, image: Array) -> None:
@@ -289,7 +288,9 @@ class _Growing:
     def _write(self, count: int) -> None:
         flat = np.concatenate(self.waiting)
         self.values[self.at : self.at + count] = flat[:count]
-        self.at, self.count, self.waiting = self.at + count, self.count - count, [flat[count:].copy()]
+        self.at += count
+        self.count -= count
+        self.waiting = [flat[count:].copy()]
 
 
 def read_ragged(path: str | os.PathLike[str], watch: Callable[[Any], Any] = lambda values: values) -> dict[str, Ragged]:

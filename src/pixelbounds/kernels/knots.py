@@ -11,24 +11,15 @@ from numba import njit
 
 LOWER, UPPER = 0, 1  # the two ends of a pixel
 FIXED_POINT = float(2**32)  # lengths are summed as integers of range / 2**32
-_KEY = 45  # a positive float64 shifted by this keeps its exponent and 7 bits: 128 keys per octave, in order
+KEY = 45  # a positive float64 shifted by this keeps its exponent and 7 bits: 128 keys per octave, in order
 
 
 # ---------------------------------------------------------------- knots
 
 
-def index_knots(knots: np.ndarray) -> tuple[int, np.ndarray]:
-    """Index of rows of nondecreasing knots (K, T) by a value's leading bits: first key, and starts (K, keys + 1)."""
-    positive = knots[knots > 0]
-    if not len(positive):
-        return 0, np.zeros((len(knots), 1), np.int32)
-    keys = np.array([positive.min(), positive.max()]).view(np.int64) >> _KEY
-    edges = (np.arange(keys[0], keys[1] + 2, dtype=np.int64) << _KEY).view(np.float64)
-    return int(keys[0]), _starts(np.ascontiguousarray(knots), edges)
-
-
 @njit(nogil=True, cache=True)
-def _starts(knots: np.ndarray, edges: np.ndarray) -> np.ndarray:
+def knots_below(knots: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """How many knots of each row lie below each edge, both nondecreasing: (K, T), (E,) -> (K, E)."""
     out = np.empty((len(knots), len(edges)), np.int32)
     for k in range(len(knots)):
         at = 0
@@ -57,20 +48,19 @@ def _first_at_least(knots: np.ndarray, starts: np.ndarray, key: int, value: floa
     return low
 
 
-def arrivals(knots: np.ndarray, index: tuple[int, np.ndarray], label: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """First knot of its group that is at least each value (> 0): knots (K, T), (e,), (e,) -> (e,) in 0..T (T: none)."""
-    value = np.ascontiguousarray(value, np.float64)
-    return _arrivals(knots, *index, label, value, value.view(np.int64))
-
-
 @njit(nogil=True, cache=True)
-def _arrivals(
+def arrivals(
     knots: np.ndarray, first: int, starts: np.ndarray, label: np.ndarray, value: np.ndarray, bits: np.ndarray
 ) -> np.ndarray:
+    """First knot of its group that is at least each value (> 0), given with its bits: (e,) in 0..T (T: none).
+
+    `starts` (K, keys + 1) says how many knots of a group lie below each key, the leading bits of a value; keys count
+    from `first`.
+    """
     out = np.empty(len(label), np.int32)
     for i in range(len(label)):
         k = label[i]
-        out[i] = _first_at_least(knots[k], starts[k], (bits[i] >> _KEY) - first, value[i])
+        out[i] = _first_at_least(knots[k], starts[k], (bits[i] >> KEY) - first, value[i])
     return out
 
 
@@ -156,7 +146,7 @@ def _add_length(
     room_fixed: float, slopes: np.ndarray, rooms: np.ndarray, full: np.ndarray, bits: np.ndarray,
 ) -> None:  # fmt: skip
     full[0] = room / slope if slope > 0 else np.inf  # and `bits` sees the same eight bytes
-    cell = _first_at_least(edges, starts, (bits[0] >> _KEY) - first, full[0])
+    cell = _first_at_least(edges, starts, (bits[0] >> KEY) - first, full[0])
     slopes[group, cell] += np.int64(slope * slope_fixed + 0.5)
     if cell < len(edges):  # room that no edge uses up is never summed
         rooms[group, cell] += np.int64(room * room_fixed + 0.5)

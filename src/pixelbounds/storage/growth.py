@@ -1,8 +1,8 @@
-"""A store that is written block by block and goes on where it stopped.
+"""Stores that grow aside and get their name when they are whole.
 
-It grows as NAME.part: a block's arrays are written first and its marks last, each chunk aside and then renamed, so
-whenever a process dies a block is finished and whole, or is made again. When all are finished the store gets its name.
-Chunks carry a checksum.
+A store grows as NAME.part, held by one process. A block's arrays are written first and its marks last, each chunk aside
+and then renamed, so whenever a process dies a block is finished and whole, or is made again. When all are finished the
+store gets its name. Chunks carry a checksum.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,26 +23,116 @@ import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from ..images import Array
-from .chunks import damaged
+from .chunks import damaged, put_rows
 from .files import exclusive
-from .plain import put_rows
+
+Array = np.ndarray
+Settle = Callable[[Path, Path], None]  # gives a finished folder its name
+Specs = Mapping[str, tuple[tuple[int, ...], Any]]  # arrays by name: shape, dtype
 
 DONE, BAD = 1, 2  # marks of an image: finished; its input was damaged and is left out
 MARKS = "done"
+_FLAT: Any = {"name": "default", "separator": "."}  # a file per chunk, not folders in folders
+
+
+# ---------------------------------------------------------------- parts of a store
+
+
+def add_array(
+    group: Any, name: str, shape: tuple[int, ...], dtype: Any, chunk: int, *, pack: bool = True, flat: bool = False
+) -> Any:
+    """A new array of a store in chunks of so many rows: with a checksum, packed or plain; what is missing is NaN."""
+    return group.create_array(
+        name,
+        shape=shape,
+        chunks=(min(chunk, shape[0]), *shape[1:]),
+        dtype=dtype,
+        compressors=(ZstdCodec(level=1), Crc32cCodec()) if pack else (Crc32cCodec(),),
+        fill_value=np.nan if np.dtype(dtype).kind == "f" else 0,
+        **({"chunk_key_encoding": _FLAT} if flat else {}),
+    )
+
+
+def add_marks(group: Any, n: int, chunk: int, *, flat: bool = False) -> None:
+    """The mark of every image, none of them finished."""
+    more = {"chunk_key_encoding": _FLAT} if flat else {}
+    group.create_array(
+        MARKS, shape=(n,), chunks=(min(n, chunk),), dtype="uint8", compressors=None, fill_value=0, **more
+    )
+
+
+def attributes_of(path: Path) -> dict[str, Any]:
+    """What a store says of itself; nothing where there is none, or one that cannot be read."""
+    try:
+        return dict(zarr.open_group(path, mode="r").attrs)
+    except Exception:  # zarr raises what it likes
+        return {}
+
+
+def digest_of(request: Mapping[str, Any]) -> str:
+    """A hash of what a run was asked."""
+    return hashlib.sha256(json.dumps(request, sort_keys=True, default=str).encode()).hexdigest()
+
+
+# ---------------------------------------------------------------- a folder aside
+
+
+@contextmanager
+def staged(
+    path: Path, make: Callable[[Path], None], keep: Callable[[Path], bool], settle: Settle = os.rename
+) -> Iterator[Path]:
+    """The folder NAME.part, held alone: as it is, or made all or nothing by `make`; in the end it gets its name.
+
+    After an error it is removed, unless `keep` says that it is worth going on with.
+    """
+    part = part_of(path)
+    if not part.exists():
+        aside = part.with_name(f".{part.name}")
+        shutil.rmtree(aside, ignore_errors=True)
+        try:
+            make(aside)
+            os.rename(aside, part)
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+    with exclusive(part):
+        for stale in part.rglob("*.partial"):  # of a process that was killed
+            stale.unlink(missing_ok=True)
+        try:
+            yield part
+            settle(part, path)
+        except BaseException:
+            if part.exists() and not keep(part):
+                shutil.rmtree(part, ignore_errors=True)
+            raise
+
+
+def part_of(path: Path) -> Path:
+    """Where a store lies until it is finished."""
+    path = path.absolute()
+    return path.with_name(f"{path.name}.part")
+
+
+# ---------------------------------------------------------------- a store of blocks
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """A store under way: n images in blocks of `rows`."""
+    """A store under way: n images in blocks of `rows`, or, where they are given, in blocks that end at `ends`."""
 
     path: str
     n: int
     rows: int
     made: str  # which of the stores that had this name
+    ends: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ends) or -(-self.n // self.rows)
 
     def cut(self, block: int) -> tuple[int, int]:
         """Images of a block, start and stop."""
+        if self.ends:
+            return (self.ends[block - 1] if block else 0), self.ends[block]
         return block * self.rows, min(self.n, (block + 1) * self.rows)
 
     def write(self, block: int, parts: Mapping[str, Array], marks: Array) -> None:
@@ -58,13 +148,13 @@ class Blocks:
     def unfinished(self) -> list[int]:
         """Blocks to be made, among them finished ones whose chunks were damaged since."""
         marks = self.marks()
-        blocks = range(-(-self.n // self.rows))
-        todo = [block for block in blocks if not marks[block * self.rows]]
-        if len(todo) < len(blocks):
+        starts = np.array([self.cut(block)[0] for block in range(len(self))])
+        todo = set(np.flatnonzero(marks[starts] == 0).tolist())
+        if len(todo) < len(self):
             for name in (x for x in zarr.open_group(self.path, mode="r").array_keys() if x != MARKS):
-                array = _array(self.path, self.made, name)
-                spoilt = {first // self.rows for first, _, _ in damaged(array, 0, self.n)} - set(todo)
-                todo += [block for block in spoilt if (marks[slice(*self.cut(block))] == DONE).any()]
+                spoilt = [first for first, _, _ in damaged(_array(self.path, self.made, name), 0, self.n)]
+                found = set((np.searchsorted(starts, spoilt, side="right") - 1).tolist()) - todo
+                todo |= {block for block in found if (marks[slice(*self.cut(block))] == DONE).any()}
         return sorted(todo)
 
 
@@ -76,72 +166,49 @@ def _array(path: str, made: str, name: str) -> Any:
 @contextmanager
 def growing(
     path: Path,
-    arrays: Mapping[str, tuple[tuple[int, ...], Any]],
+    arrays: Specs,
     *,
     rows: int,
     about: Mapping[str, Any],
     request: Mapping[str, Any],
-    compress: bool = True,
-    settle: Callable[[Path, Path], None] = os.rename,
+    pack: bool = True,
+    ends: Sequence[int] = (),
+    anew: bool = False,
+    settle: Settle = os.rename,
 ) -> Iterator[Blocks]:
-    """The store NAME.part of some arrays (shape, dtype), new or as an earlier run of the same `request` left it.
+    """The store NAME.part of some arrays, new or as an earlier run of the same `request` left it.
 
-    `about` becomes attributes. At the end `settle` gives it its name; of a run that fails before it has finished a
-    block nothing is left.
+    `about` becomes attributes. What another request left is refused, or, with `anew`, replaced. Of a run that fails
+    before it has finished a block nothing is left.
     """
-    part = path.with_name(path.name + ".part").absolute()
     asked = digest_of(request)
     n = next(iter(arrays.values()))[0][0]
-    if not part.exists():
-        _create(part, arrays, n, rows, {**about, "request": asked, "rows": rows, "made": uuid4().hex}, compress)
+    part = part_of(path)
+    if anew and part.exists() and attributes_of(part).get("request") != asked:
+        with exclusive(part):
+            shutil.rmtree(part)
+
+    def make(folder: Path) -> None:
+        group = zarr.create_group(folder, attributes={**about, "request": asked, "rows": rows, "made": uuid4().hex})
+        for name, (shape, dtype) in arrays.items():
+            add_array(group, name, shape, dtype, rows, pack=pack)
+        add_marks(group, n, rows)
+
+    def keep(folder: Path) -> bool:
+        return bool(np.asarray(zarr.open_group(folder, mode="r")[MARKS][:]).any())
+
+    if part.exists():
+        _check_request(part, asked)
+    with staged(path, make, keep, settle) as folder:
+        known = _check_request(folder, asked)
+        yield Blocks(str(folder), n, int(known["rows"]), str(known["made"]), tuple(ends))
+
+
+def _check_request(part: Path, asked: str) -> dict[str, Any]:
     try:
         known: dict[str, Any] = dict(zarr.open_group(part, mode="r").attrs)
     except Exception as error:  # what zarr raises depends on what is missing
         raise ValueError(f"{part} is no store that can be gone on with ({error}); remove it") from error
     if known.get("request") != asked:
         raise ValueError(f"{part} was begun with other inputs or options; run that command again, or remove the folder")
-    blocks = Blocks(str(part), n, int(known["rows"]), str(known["made"]))
-    with exclusive(part):
-        for stale in part.rglob("*.partial"):  # of a process that was killed
-            stale.unlink(missing_ok=True)
-        try:
-            yield blocks
-            settle(part, path)
-        except BaseException:
-            if part.exists() and not blocks.marks().any():
-                shutil.rmtree(part, ignore_errors=True)
-            raise
-
-
-def digest_of(request: Mapping[str, Any]) -> str:
-    """A hash of what a run was asked."""
-    return hashlib.sha256(json.dumps(request, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _create(
-    part: Path,
-    arrays: Mapping[str, tuple[tuple[int, ...], Any]],
-    n: int,
-    rows: int,
-    about: Mapping[str, Any],
-    compress: bool,
-) -> None:
-    """An empty store, all or nothing."""
-    aside = part.with_name(f".{part.name}")
-    shutil.rmtree(aside, ignore_errors=True)
-    try:
-        group = zarr.create_group(aside, attributes=dict(about))
-        for name, (shape, dtype) in arrays.items():
-            group.create_array(
-                name,
-                shape=shape,
-                chunks=(min(n, rows), *shape[1:]),
-                dtype=dtype,
-                compressors=(ZstdCodec(level=1), Crc32cCodec()) if compress else (Crc32cCodec(),),
-                fill_value=np.nan,
-            )
-        group.create_array(MARKS, shape=(n,), chunks=(min(n, rows),), dtype="uint8", compressors=None, fill_value=0)
-        os.rename(aside, part)
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
+    return known

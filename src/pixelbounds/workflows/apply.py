@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fractions import Fraction
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,10 @@ from typing import Any
 import numpy as np
 import zarr
 
+from ..bands import calibrated_miscoverage
 from ..calibration.result import Calibration
 from ..execution import DONE, BadChunk, Execution, Maker, block_rows, fill, gather, growing, numbered, watched
-from ..execution.sizes import each_image, ragged_to
+from ..execution.blocks import each_image, ragged_to
 from ..formats import open_images
 from ..formats.inputs import Bands, open_bands, open_interval, open_labels
 from ..formats.outputs import settle
@@ -29,10 +29,8 @@ _IN_MEMORY = 2**30  # bytes of intervals; more are kept in a temporary store
 
 def bands_for(calibration: Calibration, path: FilePath, reading: Reading) -> Bands:
     """Bands of the kind that was calibrated: samples get the miscoverage that they had then."""
-    quantiles, _, level = calibration.record.source.rpartition(" miscoverage ")
-    if quantiles == "calibrated quantiles,":
-        return open_bands(path, reading, miscoverage=Fraction(level))
-    return open_bands(path, reading)
+    level = calibrated_miscoverage(calibration.record.source)
+    return open_bands(path, reading) if level is None else open_bands(path, reading, miscoverage=level)
 
 
 def known_of(features: FilePath | None, groups: FilePath | None) -> dict[str, Any]:
@@ -48,14 +46,18 @@ def _maker(calibration: Calibration, bands: Bands, known: dict[str, Any]) -> Mak
     def make(start: int, stop: int) -> dict[str, Array]:
         if there is not None and not there[start:stop].all():
             raise BadChunk(f"the bands of images {start} to {stop - 1} lack some that were skipped")
-        now = {name: None if x is None else x[start:stop] for name, x in known.items()}
+        now: dict[str, Any] = {name: None if x is None else x[start:stop] for name, x in known.items()}
         with numbered(start):
-            interval = calibration.apply(read(start, stop), **now)
+            interval = calibration.apply(read(start, stop), threads=False, **now)
         lower, upper = interval.lower, interval.upper
-        means = (np.mean(x.reshape(len(x), -1), axis=1, dtype=np.float64) for x in (upper, lower))
-        return {"lower": lower, "upper": upper, "length": next(means) - next(means)}
+        length = _mean_of(upper) - _mean_of(lower)
+        return {"lower": lower, "upper": upper, "length": length}
 
     return make
+
+
+def _mean_of(images: Array) -> Array:
+    return np.asarray(images.reshape(len(images), -1).mean(axis=1, dtype=np.float64))
 
 
 def widen_to(

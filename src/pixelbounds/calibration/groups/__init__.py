@@ -10,8 +10,9 @@ features.py     bins of band width, level and room to the limits, in products
 learned.py      bins of a predicted quantile of the shortfall, and of the room to the limits
 """
 
+from ..pairs import all_entries
 from .band_bins import BandGroups, fit_band_groups
-from .grouping import Grouping, all_entries, load_grouping
+from .grouping import Grouping, load_grouping
 from .learned import LearnedGroups, fit_learned_groups
 from .positions import Partition, Segmentation, Single, by_loss, by_otsu, partition, segmentation
 

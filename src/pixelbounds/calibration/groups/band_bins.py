@@ -16,8 +16,8 @@ import numpy as np
 from ...images import Array, check_count
 from ...kernels import band_cells, band_labels
 from ..families import Family
-from ..pairs import Archive, Block, Statistic
-from .grouping import Grouping, State, all_entries, check_fitting
+from ..pairs import Archive, Block, Statistic, all_entries, check_fitting
+from .grouping import Grouping, State
 
 FEATURES = ("width", "room", "level")
 _MOST = 2**16  # combinations

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...images import Array
-from ...kernels import LOWER, UPPER
-from ..pairs import Archive, Block
+from ..pairs import Block
 
 State = tuple[dict[str, Any], dict[str, Array]]  # JSON part, arrays
 
@@ -54,27 +53,6 @@ def load_grouping(kind: str, meta: dict[str, Any], arrays: dict[str, Array]) -> 
         return Grouping._kinds[kind].from_state(meta, arrays)
     except (KeyError, AttributeError, IndexError) as error:
         raise ValueError(f"groups of kind {kind!r} cannot be made of this state: {error!r} is missing") from error
-
-
-def check_fitting(pairs: Any, images: Any) -> None:
-    """Pairs, and the numbers of at least one of their images, ascending."""
-    if not isinstance(pairs, Archive):
-        raise TypeError(f"pairs is a {type(pairs).__name__}; give pixelbounds.pairs.Pairs of truth and band")
-    numbers = np.asarray(images)
-    if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iu":
-        raise ValueError(f"images is {images!r}; give the numbers of the fitting images, at least one")
-    if numbers.min() < 0 or numbers.max() >= len(pairs) or (np.diff(numbers) <= 0).any():
-        raise ValueError(f"images is {images!r}; the numbers must ascend within 0..{len(pairs) - 1}")
-
-
-def all_entries(block: Block) -> tuple[Array, Array]:
-    """Every end of a block: all lower ends, then all upper ends; flat index (2e,), end (2e,)."""
-    if not isinstance(block, Block):
-        raise TypeError(f"block is a {type(block).__name__}; give a pixelbounds.pairs.Block")
-    size = len(block) * block.image_size
-    entry = np.arange(size)
-    side = np.repeat(np.array([LOWER, UPPER], np.uint8), size)
-    return np.concatenate([entry, entry]), side
 
 
 def consecutive(labels: Array) -> tuple[Array, Array]:

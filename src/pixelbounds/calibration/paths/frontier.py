@@ -17,11 +17,11 @@ from math import isfinite
 import numpy as np
 
 from ...images import Array
-from ...kernels import FIXED_POINT, add_counts, add_lengths, index_knots, lower_hull
+from ...kernels import FIXED_POINT, add_counts, add_lengths, lower_hull
+from ..arrivals import KNOTS, Path, grid_of, index_knots, widening_grid
 from ..families import Family, additive
-from ..groups import Grouping, all_entries
-from ..pairs import Archive, Block, Statistic
-from .path import KNOTS, Path, grid_of, widening_grid
+from ..groups import Grouping
+from ..pairs import Archive, Block, Statistic, all_entries
 
 # ---------------------------------------------------------------- what widening buys
 
@@ -144,7 +144,9 @@ def frontier_path(found: Trades, risk_level: float, widest: float) -> Path:
 
     Beyond what the fitting images needed, all groups grow by one factor, up to the `widest` widening.
     """
-    first, steps, price = [0], [], []
+    first = [0]
+    steps = []
+    price = []
     for cost, missed in zip(found.length, found.missed, strict=True):
         hull = lower_hull(cost, missed)
         segment = np.diff(hull)  # each cell of a hull segment is one step, at the price of the segment
@@ -175,6 +177,12 @@ def frontier_path(found: Trades, risk_level: float, widest: float) -> Path:
     factors = 2.0 ** np.linspace(0, octaves, 2 + int(24 * max(octaves, 0)))
     tail = np.minimum(start + base * factors, widest)
     return Path(np.maximum.accumulate(np.concatenate([knots, tail], axis=1), axis=1))
+
+
+def frontier_of(pairs: Archive, images: Array, grouping: Grouping, risk_level: float) -> Path:
+    """The frontier of a grouping on some images."""
+    widest = float(widening_grid(pairs, per_octave=1)[-1])
+    return frontier_path(trades(pairs, images, grouping), risk_level, widest)
 
 
 def _knots_by_risk(risk: Array, risk_level: float) -> Array:

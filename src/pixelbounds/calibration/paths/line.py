@@ -8,10 +8,10 @@ from math import isfinite
 import numpy as np
 
 from ...images import Array, NoGuarantee
+from ..arrivals import KNOTS, Path, grid_of
 from ..families import Family, additive
 from ..groups import Grouping, Partition
 from ..pairs import Block, Pairs
-from .path import KNOTS, Path, grid_of
 from .program import Points, Solution, add_to_cells, blank_cells, points_of, solve, sort_points
 
 GAMMAS = tuple(np.linspace(0.3, 0.7, 16))

@@ -1,0 +1,246 @@
+"""Arrival times along a path, and the tables of losses that one pass over images makes of them.
+
+A path is a curve t -> widening of each of K groups, nondecreasing in t, fixed before the certifying images are seen. It
+is kept as T knots, and is linear between them. Because every group's widening only grows, each end has one arrival
+time: the first knot at which it is covered. Counting arrivals gives the missed ends of every image at every knot: a
+table, images by path points. Tables of chunks stack, so the same pass serves memory, disk, a cluster and hospitals.
+
+The table of a million images at some two thousand points takes gigabytes. Rows are kept in tiles, each turned over so
+that its part of a column lies together; beyond a limit tiles go to a temporary file, which changes no bit. The file has
+no name: however the process ends, nothing is left of it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+
+from ..images import Array
+from ..kernels import KEY, arrivals, count_arrivals, knots_below
+from .families import Family, additive
+from .pairs import ROWS, Archive, Block, Labels, Statistic, fingerprints
+
+KNOTS = 2048
+_TILE = 2**24  # bytes of a table that are turned over at a time
+
+
+# ---------------------------------------------------------------- paths
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """Widenings along the path: knots (K, T), nondecreasing in T."""
+
+    knots: Array
+
+    def __post_init__(self) -> None:
+        if (np.diff(self.knots, axis=1) < 0).any():
+            raise ValueError("a path must be nondecreasing in every group")
+
+    def __len__(self) -> int:
+        return self.knots.shape[1]
+
+    def at(self, knot: int, part: float = 1.0) -> Array:
+        """Widenings (K,) a share `part` of the way from the knot before to a knot, rounded up."""
+        high = self.knots[:, knot]
+        if part == 1.0:
+            return high.copy()
+        low = self.knots[:, knot - 1]
+        between = low + part * (high - low)
+        return np.minimum(high, between + 2.0**-48 * np.maximum(np.abs(low), np.abs(high)))
+
+    def between(self, knot: int, steps: int) -> Path:
+        """The way from the knot before to a knot, in even steps."""
+        low = self.knots[:, knot - 1, None]
+        high = self.knots[:, knot, None]
+        inner = low + np.arange(steps) / steps * (high - low)
+        return Path(np.maximum.accumulate(np.append(np.minimum(inner, high), high, axis=1), axis=1))
+
+    def arrivals(self, label: Array, shortfall: Array) -> Array:
+        """First knot that covers each end, T if none: (e,), (e,) -> (e,)."""
+        value = np.ascontiguousarray(shortfall, np.float64)
+        return arrivals(self.knots, *self._index, label, value, value.view(np.int64))
+
+    @cached_property
+    def _index(self) -> tuple[int, Array]:
+        return index_knots(self.knots)
+
+
+def index_knots(knots: Array) -> tuple[int, Array]:
+    """Index of rows of nondecreasing knots (K, T) by a value's leading bits: first key, and starts (K, keys + 1)."""
+    positive = knots[knots > 0]
+    if not len(positive):
+        return 0, np.zeros((len(knots), 1), np.int32)
+    keys = np.array([positive.min(), positive.max()]).view(np.int64) >> KEY
+    edges = (np.arange(keys[0], keys[1] + 2, dtype=np.int64) << KEY).view(np.float64)
+    return int(keys[0]), knots_below(np.ascontiguousarray(knots), edges)
+
+
+def grid_of(pairs: Archive) -> tuple[float, int, int]:
+    """Scale of a grid of widenings and the octaves that it reaches below and above it; no image is looked at."""
+    span = pairs.limits[1] - pairs.limits[0]
+    if pairs.family is additive and isfinite(span):
+        return span, 14, 0  # widening by the whole range covers everything
+    return (1.0, 14, 14) if isfinite(span) else (1.0, 20, 20)
+
+
+def widening_grid(pairs: Archive, per_octave: int) -> Array:
+    """The start, then widenings in geometric progression: (points,)."""
+    scale, below, above = grid_of(pairs)
+    octaves = np.linspace(-below, above, per_octave * (below + above) + 1)
+    return np.concatenate([[0.0], scale * 2.0**octaves]) + pairs.family.start
+
+
+def scalar_path(pairs: Archive) -> Path:
+    """One group whose widening is the path's parameter; its knots depend on no image."""
+    return Path(widening_grid(pairs, per_octave=146)[None])
+
+
+# ---------------------------------------------------------------- what is counted
+
+
+def _misses(truth: Array, block: Block, family: Family, grouping: Labels, path: Path) -> tuple[Array, ...]:
+    grouping.check(block)
+    entry, side, need = block.missed(truth, family)
+    arrival = path.arrivals(grouping.at(block, entry, side), need)
+    table = count_arrivals(entry // block.image_size, arrival, len(block), len(path))
+    return table, *fingerprints.count(truth, block, family)
+
+
+def _arriving(truth: Array, block: Block, family: Family, grouping: Labels, path: Path, knot: int) -> tuple[Array, ...]:
+    entry, side, need = block.missed(truth, family)
+    label = grouping.at(block, entry, side)
+    here = path.arrivals(label, need) == knot
+    label, need, image = label[here], need[here], entry[here] // block.image_size
+    low = path.knots[label, knot - 1]
+    high = path.knots[label, knot]
+    share = (need - low) / (high - low)
+    return np.bincount(image, minlength=len(block)), share[np.argsort(image, kind="stable")]
+
+
+# missed ends per image and path point, and the sum of fingerprints
+misses = Statistic("misses", _misses, (ROWS, np.add))
+# ends that are covered at a knot: how many per image, and their share of the way from the knot before
+arriving = Statistic("arriving", _arriving, (ROWS, ROWS))
+
+
+def loss_table(pairs: Archive, grouping: Labels, path: Path) -> Array:
+    """Missed ends of every image at every path point, in memory: (n, T) int32. Rows of blocks just stack."""
+    return pairs.ask(misses, grouping=grouping, path=path)[0]
+
+
+@contextmanager
+def tabulated(pairs: Archive, grouping: Labels, path: Path) -> Iterator[tuple[Table, Array]]:
+    """The same as a `Table`, however many images there are, and the sum of their fingerprints."""
+    prints = np.zeros(8, np.int64)
+    with Table(pairs.runner.table_bytes, pairs.runner.scratch) as table:
+        for rows, part in pairs.parts(misses, grouping=grouping, path=path):
+            table.append(rows)
+            prints += part
+        yield table, prints
+
+
+class Table:
+    """Counts (n, columns), int32, that are appended as rows and read as columns; a context that frees what it took.
+
+    Beyond `most` bytes it lies in a temporary file, in a folder or where the system puts them.
+
+    >>> with Table() as table:
+    ...     table.append(np.array([[5, 3], [4, 0]]))
+    ...     table.append(np.array([[7, 1]]))
+    ...     table.columns(1, 2)
+    array([[3, 0, 1]], dtype=int32)
+    """
+
+    def __init__(self, most: int = 2**30, folder: FilePath | None = None) -> None:
+        self._most = most
+        self._folder = folder
+        self._waiting: list[Array] = []  # rows that are in no tile yet
+        self._tiles: list[Array | tuple[int, int]] = []  # (columns, rows) each, or where in the file, and rows
+        self._file: Any = None  # unbuffered
+        self._rows = 0
+        self._coming = 0  # bytes that wait
+        self._held = 0  # bytes that lie in tiles
+
+    def __enter__(self) -> Table:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._waiting.clear()
+        self._tiles.clear()
+        if self._file is not None:
+            self._file.close()
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether it was too large for memory."""
+        return self._file is not None
+
+    def append(self, rows: Array) -> None:
+        """Add rows (r, columns)."""
+        self._waiting.append(rows)
+        self._rows += len(rows)
+        self._coming += 4 * rows.size
+        if self._coming >= min(_TILE, self._most // 4):
+            self._turn()
+
+    def columns(self, start: int, stop: int) -> Array:
+        """Columns start..stop: (stop - start, n)."""
+        self._turn()
+        out = np.empty((stop - start, len(self)), np.int32)
+        first = 0
+        for tile in self._tiles:
+            part = self._read(*tile, start, stop) if isinstance(tile, tuple) else tile[start:stop]
+            out[:, first : first + part.shape[1]] = part
+            first += part.shape[1]
+        return out
+
+    def _turn(self) -> None:
+        """Make a tile of the rows that wait; all tiles go to the file once they are too many."""
+        if not self._waiting:
+            return
+        tile = np.empty((self._waiting[0].shape[1], sum(len(x) for x in self._waiting)), np.int32)
+        first = 0
+        for x in self._waiting:
+            tile[:, first : first + len(x)] = x.T
+            first += len(x)
+        self._waiting.clear()
+        self._coming = 0
+        self._held += tile.nbytes
+        if self._file is None and self._held > self._most:
+            self._file = tempfile.TemporaryFile(buffering=0, dir=self._folder)  # noqa: SIM115 - kept
+            self._tiles = [self._write(x) for x in self._tiles if isinstance(x, np.ndarray)]
+        self._tiles.append(tile if self._file is None else self._write(tile))
+
+    def _write(self, tile: Array) -> tuple[int, int]:
+        at = self._file.seek(0, 2)
+        left = tile.data.cast("B")
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError as error:  # the file has no name to tell
+            folder = self._folder or tempfile.gettempdir()
+            raise OSError(error.errno, f"{error.strerror} for a table of losses", str(folder)) from error
+        return at, tile.shape[1]
+
+    def _read(self, at: int, rows: int, start: int, stop: int) -> Array:
+        out = np.empty((stop - start, rows), np.int32)
+        self._file.seek(at + 4 * rows * start)
+        left = out.data.cast("B")
+        while left:
+            got = self._file.readinto(left)
+            if not got:
+                raise OSError("the temporary file of a table of losses was cut short; run it again")
+            left = left[got:]
+        return out

@@ -21,11 +21,11 @@ from scipy.ndimage import uniform_filter
 
 from benchmarks.__main__ import RESULTS, machine, show
 from benchmarks.readme import HERE, result, where, with_figures
-from pixelbounds.calibration.paths import frontier_of
-from pixelbounds.calibration.procedures import length_at_risk
 from pixelbounds.calibration.families import family_named
 from pixelbounds.calibration.groups import by_loss, fit_band_groups, fit_learned_groups
 from pixelbounds.calibration.pairs import Pairs
+from pixelbounds.calibration.paths import frontier_of
+from pixelbounds.calibration.procedures import length_at_risk
 from pixelbounds.experiments.draws import LIMITS
 from pixelbounds.experiments.experiment import Plan, load_plan
 from pixelbounds.experiments.material import Material, load_material

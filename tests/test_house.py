@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from house import MOST_ENTRIES, MOST_LINES, ROOMS, RULES, called_by_name, definitions, imported_roots
+from house import MOST_ENTRIES, MOST_LINES, ROOMS, RULES, called_by_name, imported_roots
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "pixelbounds"
@@ -181,37 +181,3 @@ def test_the_lock_pins_every_declared_package():
     pinned = names_of(re.findall(r"^[\w.-]+(?===\d)", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
     missing = FOR_USERS.union(*EXTRAS.values()) - pinned
     assert not missing, f"not pinned in constraints.txt: {sorted(missing)}; write it anew with `make lock`"
-
-
-# ---------------------------------------------------------------- documents name what exists
-
-
-PAGES = ("CONTRIBUTING.md", "docs/architecture.md", "docs/paper_map.md")
-NAMED = re.compile(r"`([\w./*<>-]+/|[\w./<>-]+\.(?:py|toml|md|txt|json|css|js|html))(?::([\w.]+))?`")
-
-
-def home_of(path):
-    """Where a path that a page names lies: below the repository, the source or the tests."""
-    return next((base / path for base in (ROOT, SOURCE, ROOT / "tests") if (base / path).exists()), None)
-
-
-def is_defined(name, file):
-    """Whether a function, class or constant is defined at the top of a file, or a method or field in its class."""
-    first, _, rest = name.partition(".")
-    if first not in dict(definitions(file)) and not re.search(rf"^{first}\b.*=", file.read_text(), re.MULTILINE):
-        return False
-    return not rest or re.search(rf"^    (def )?{rest}\b", file.read_text(), re.MULTILINE) is not None
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_names_files_and_functions_that_exist(page):
-    wrong = []
-    named = [match for match in NAMED.findall((ROOT / page).read_text()) if "<" not in match[0]]
-    for path, name in named:
-        file = home_of(path)
-        if file is None:
-            wrong.append(f"{path} does not exist")
-        elif name and not is_defined(name, file):
-            wrong.append(f"{path} does not define {name}")
-    assert named, f"{page} names no files"
-    assert not wrong, f"{page}: " + "; ".join(wrong)

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 EXTRAS := diffusion,medical,cvx,cluster,dev
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check format guarantees bench clean
+.PHONY: demo test check format guarantees bench lock clean
 
 demo: $(STAMP)  ## calibrate on the embedded default and print the table of methods
 	$(BIN)/pixelbounds demo
@@ -28,6 +28,11 @@ guarantees: $(STAMP)  ## the statistical tests at full size: at least 1,000 worl
 
 bench: $(STAMP)  ## measure, print tables, write benchmarks/results/*.json
 	$(BIN)/python -m benchmarks
+
+lock: $(STAMP)  ## pin every package at the version that is installed here; comments at the top of the file stay
+	{ sed -n '/^#/p' constraints.txt; $(BIN)/pip freeze --exclude-editable | sed 's/+cpu$$//'; } > constraints.new
+	mv constraints.new constraints.txt
+	touch $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import zarr
 from commands import SIZE, N, call, done, flat, heed_interrupts, leftovers, spawn, world
+from waiting import wait_until, whole_files
 
 import pixelbounds as pb
 from pixelbounds.cli.command import code_of
-from waiting import wait_until, whole_files
 
 RISK = ("--risk-level", 0.1, "--failure-prob", 0.2, "--groups", "band")
 

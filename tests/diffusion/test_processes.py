@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gaussian_world as world  # noqa: E402
+from commands import TINY  # noqa: E402
 from test_training import SDE, child  # noqa: E402
 
 from pixelbounds.diffusion import batches  # noqa: E402
@@ -137,29 +138,6 @@ def test_a_batch_that_cannot_be_shared_is_refused():
 
 
 # ---------------------------------------------------------------- torchrun
-
-TINY = """
-[data]
-path = "x.npy"
-
-[network]
-name = "tiny"
-base = 4
-multipliers = [1, 1]
-attention = []
-
-[process]
-sigma_max = 1.0
-sigma_0 = 0.3
-
-[training]
-steps = 4
-batch = 8
-device = "cpu"
-
-[output]
-folder = "run"
-"""
 
 
 def test_torchrun_trains_in_two_processes_and_one_of_them_speaks(tmp_path):

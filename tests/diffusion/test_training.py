@@ -130,9 +130,10 @@ def child(tmp_path, body, *arguments, **environment):
     script = tmp_path / "child.py"
     script.write_text(textwrap.dedent(body))
     here = Path(__file__).parent
+    places = [str(here), str(here.parent / "support"), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(
         [sys.executable, str(script), *map(str, arguments)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{here}{os.pathsep}{here.parent}", **environment},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(places), **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import wait_until
 
 from pixelbounds.experiments import ledger
 from pixelbounds.experiments.draws import compute, schedule
 from pixelbounds.experiments.material import load_material
 from pixelbounds.experiments.results import load_results, run
-from waiting import wait_until
 
 
 @pytest.fixture

@@ -12,6 +12,30 @@ from pixelbounds.cli import app
 
 N, M, SIZE = 160, 19, 12
 
+# a training run of four steps on the images of x.npy
+TINY = """
+[data]
+path = "x.npy"
+
+[network]
+name = "tiny"
+base = 4
+multipliers = [1, 1]
+attention = []
+
+[process]
+sigma_max = 1.0
+sigma_0 = 0.3
+
+[training]
+steps = 4
+batch = 8
+device = "cpu"
+
+[output]
+folder = "run"
+"""
+
 
 def call(*words):
     """Run a command in this process."""

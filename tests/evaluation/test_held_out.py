@@ -1,6 +1,5 @@
 """Evaluations add up, do not depend on how images are cut, and their intervals hold what they say."""
 
-import importlib
 import json
 import pickle
 
@@ -10,12 +9,9 @@ import pytest
 import zarr
 
 import pixelbounds as pb
-from pixelbounds.evaluation import Evaluation, edge_strength
+from pixelbounds.evaluation import Evaluation, edge_strength, held_out
+from pixelbounds.evaluation.bootstrap import ratios
 from pixelbounds.evaluation.held_out import evaluate
-
-room = importlib.import_module(
-    "pixelbounds.evaluation.held_out"
-)  # the package may export the function under the same name
 
 
 def example(rng, n=24, pixels=(12, 10), dtype=np.float32):
@@ -165,8 +161,8 @@ def test_colours_have_no_edges_between_them():
 def test_chunked_equals_whole_bit_for_bit(rng, monkeypatch, rows):
     truth, interval, more = example(rng)
     whole = text(evaluate(truth, interval, **more))
-    monkeypatch.setattr(room, "block_of", lambda size, n: rows)
-    monkeypatch.setattr(room, "_ENTRIES", 300 * rows)
+    monkeypatch.setattr(held_out, "block_of", lambda size, n: rows)
+    monkeypatch.setattr(held_out, "_ENTRIES", 300 * rows)
     assert text(evaluate(truth, interval, **more)) == whole
 
 
@@ -240,7 +236,7 @@ def test_intervals_of_few_units_are_not_too_short():
     held = 0
     for _ in range(400):
         losses = rng.beta(2, 38, (8, 1))
-        _, low, high = room.ratios(losses, np.ones((8, 1)), 300, 0.9, rng)
+        _, low, high = ratios(losses, np.ones((8, 1)), 300, 0.9, rng)
         held += low[0] <= 0.05 <= high[0]
     assert held / 400 > 0.84  # plain percentiles reach 0.80
 

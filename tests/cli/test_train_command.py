@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from test_processes import TINY  # noqa: E402
+from commands import TINY  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
 from pixelbounds.cli import app  # noqa: E402

@@ -9,27 +9,13 @@ from scipy import stats
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-import pixelbounds as pb  # noqa: E402
-from pixelbounds.bands import calibrated_ranks  # noqa: E402
-from pixelbounds.diffusion.network import NCSNpp, configuration  # noqa: E402
-from pixelbounds.diffusion.posterior import (  # noqa: E402
-    SAMPLERS,
-    Reduction,
-    _trapezoid,
-    automatic_batch,
-    denoise,
-    sample,
-)
+from gaussian_prior import PRIOR, SDE, SIGMA, collect, gaussian_score, posterior  # noqa: E402
+
+from pixelbounds.diffusion.posterior import SAMPLERS, _trapezoid, denoise, sample  # noqa: E402
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
 
-SDE, SIGMA = VESDE(0.01, 1.0), 0.4
-PRIOR = torch.logspace(-4, 1, 32, dtype=torch.float64).reshape(1, 4, 8)  # variances of the pixels, mean 0
 POSTERIOR = ("reverse_sde", "predictor_corrector", "heun")
 DENOISED = ("predictor_corrector", "heun")  # these end with the posterior mean at sigma_min
-
-
-def gaussian_score(x, sigma):
-    return -x / (PRIOR.to(x.dtype) + sigma.reshape(-1, 1, 1, 1) ** 2)
 
 
 def law(name, steps, sde=SDE, sigma_0=SIGMA):
@@ -55,12 +41,6 @@ def law(name, steps, sde=SDE, sigma_0=SIGMA):
     x = sampler(score, y, sigma_0, sde, steps, noise)
     assert len(set(calls)) == len(calls)  # no noise is used twice
     return x[0], (x[1:] ** 2).sum(0), len(evaluations)
-
-
-def posterior(v=0.0, sigma_0=SIGMA):
-    """Slope of the mean and variance of x(v) given y = x(v_0); of the image itself at v = 0."""
-    c, v_0 = PRIOR, sigma_0**2
-    return (c + v) / (c + v_0), (c + v) * (v_0 - v) / (c + v_0)
 
 
 def target(name, sde=SDE):
@@ -192,10 +172,6 @@ def test_algorithm_3_converges_to_another_law_than_the_posterior():
 # ---------------------------------------------------------------- draws
 
 
-def collect(score, y, **options):
-    return torch.stack(list(sample(score, y, SIGMA, SDE, **options)))
-
-
 @pytest.mark.parametrize("name", POSTERIOR)
 def test_draws_follow_the_exact_law(name):
     y = 0.8 * torch.randn(3, *PRIOR.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -255,175 +231,3 @@ def test_priors_that_are_not_gaussian_are_sampled_too():
     below = (weight * torch.special.ndtr((draws[..., None] - mean) / deviation)).sum(-1)  # the exact distribution
     for pixel in below.flatten(1).T.numpy():
         assert stats.kstest(pixel, "uniform").pvalue > 1e-3
-
-
-# ---------------------------------------------------------------- batching, seeds, order
-
-
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_a_draw_does_not_know_its_batch(name):
-    y = torch.randn(3, *PRIOR.shape, generator=torch.Generator().manual_seed(0))
-    options = {"samples": 7, "sampler": name, "steps": 20, "seed": 5}
-    whole = collect(gaussian_score, y, **options)
-    assert whole.dtype == torch.float32
-    assert whole.shape == (3, 7, 1, 4, 8)
-    for batch in (1, 4, 21, 50):
-        assert torch.equal(whole, collect(gaussian_score, y, batch=batch, **options))
-    assert torch.equal(whole[[2, 0]], collect(gaussian_score, y[[2, 0]], image_ids=[2, 0], batch=5, **options))
-    fewer = collect(gaussian_score, y, **options | {"samples": 3})
-    assert torch.equal(whole[:, :3], fewer)
-    assert not torch.equal(whole, collect(gaussian_score, y, **options | {"seed": 6}))
-
-
-def network():
-    torch.manual_seed(0)
-    net = NCSNpp(configuration("tiny", size=16, divide_by_sigma=False)).eval()
-    for parameter in net.parameters():
-        if not parameter.any():
-            torch.nn.init.normal_(parameter, std=0.02)
-    return net
-
-
-def test_a_network_samples_alike_in_any_batch():
-    y = torch.randn(2, 1, 16, 16)
-    whole = collect(network(), y, samples=3, steps=4)
-    torch.testing.assert_close(whole, collect(network(), y, samples=3, steps=4, batch=2), rtol=1e-3, atol=1e-3)
-
-
-def test_no_pass_is_larger_than_the_batch_and_all_have_one_shape():
-    sizes, done = [], []
-
-    def score(x, sigma):
-        sizes.append(len(x))
-        return gaussian_score(x, sigma)
-
-    y = torch.zeros(3, *PRIOR.shape)
-    results = sample(score, y, SIGMA, SDE, samples=7, steps=2, batch=6, progress=lambda *x: done.append(x))
-    next(results)
-    assert done == [(6, 21), (12, 21)]  # the first image comes as soon as its 7 draws are there
-    assert len(list(results)) == 2
-    assert set(sizes) == {6}
-    assert done[-1] == (21, 21)
-
-
-def test_the_automatic_batch_shrinks_with_the_image():
-    assert automatic_batch(gaussian_score, torch.zeros(1, 1, 64, 64), 0.1) == 32
-    assert automatic_batch(gaussian_score, torch.zeros(1, 1, 512, 512), 0.1) == 1
-
-
-# ---------------------------------------------------------------- reduction
-
-
-def test_reduction_gives_the_bands_of_the_core():
-    y = torch.randn(2, *PRIOR.shape, generator=torch.Generator().manual_seed(0))
-    ranks = calibrated_ranks(39, 0.1)
-    reduction = Reduction(ranks, (0.05, 0.95), held_out=1, keep=True)
-    results = list(sample(gaussian_score, y, SIGMA, SDE, samples=39, steps=5, batch=16, reduce=reduction))
-    draws = collect(gaussian_score, y, samples=40, steps=5)
-    band = pb.calibrated_quantiles(draws[:, :39], 0.1)
-    naive = pb.naive_quantiles(draws[:, :39], 0.1)
-    for i, result in enumerate(results):
-        assert torch.equal(result.lower, band.lower[i])
-        assert torch.equal(result.upper, band.upper[i])
-        torch.testing.assert_close(result.naive_lower, naive.lower[i])
-        torch.testing.assert_close(result.naive_upper, naive.upper[i])
-        torch.testing.assert_close(result.mean, draws[i, :39].mean(0))
-        torch.testing.assert_close(result.deviation, draws[i, :39].std(0))
-        assert torch.equal(result.held_out, draws[i, 39:])
-        assert torch.equal(result.samples, draws[i, :39].half())
-
-
-def test_a_reduction_keeps_no_more_than_asked_for():
-    result = next(sample(gaussian_score, torch.zeros(1, *PRIOR.shape), SIGMA, SDE, samples=4, reduce=Reduction()))
-    assert result.mean.shape == PRIOR.shape
-    assert all(getattr(result, name) is None for name in ("lower", "naive_upper", "held_out", "samples"))
-
-
-def test_held_out_draws_fall_into_calibrated_bands_as_often_as_promised():
-    y = torch.zeros(60, *PRIOR.shape)
-    reduction = Reduction(calibrated_ranks(19, 0.1), held_out=1)
-    results = list(sample(gaussian_score, y, SIGMA, SDE, samples=19, steps=8, reduce=reduction))
-    inside = [((r.held_out[0] >= r.lower) & (r.held_out[0] <= r.upper)).double().mean() for r in results]
-    assert abs(float(np.mean(inside)) - 0.9) < 4 * math.sqrt(0.09 / (60 * 32))
-
-
-def test_denoise_is_the_posterior_mean():
-    y = torch.randn(2, *PRIOR.shape, dtype=torch.float64)
-    torch.testing.assert_close(denoise(gaussian_score, y, SIGMA), posterior()[0] * y)
-
-
-def test_observations_take_the_precision_of_the_network():
-    y, net = torch.randn(1, 1, 16, 16, dtype=torch.float64), network()
-    for dtype in (torch.float32, torch.float64):
-        (draws,) = sample(net.to(dtype), y, SIGMA, SDE, samples=2, steps=2)
-        assert draws.dtype == denoise(net, y, SIGMA).dtype == dtype
-    (draws,) = sample(gaussian_score, torch.zeros(1, *PRIOR.shape, dtype=torch.float64), SIGMA, SDE, samples=2)
-    assert draws.dtype == torch.float64  # a plain function takes what comes
-
-
-# ---------------------------------------------------------------- errors
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"sigma_0": 0.01}, r"sigma_0 is 0.01, outside \(sigma_min, sigma_max\]"),
-        ({"sigma_0": 1.2}, "outside"),
-        ({"observation": torch.zeros(4, 8)}, r"shape \(n, c, h, w\)"),
-        ({"observation": torch.tensor([0.0, math.nan]).reshape(2, 1, 1, 1)}, "observation 1 holds NaN"),
-        ({"sampler": "ddim"}, "known are euler_maruyama"),
-        ({"steps": 0}, "steps is 0"),
-        ({"samples": 0}, "samples is 0"),
-        ({"batch": -1}, "batch is -1"),
-        ({"seed": -1}, "seed is -1"),
-        ({"image_ids": [0, 1]}, "one per observation"),
-        ({"image_ids": [0.2]}, "1 different integers"),
-        ({"image_ids": [True]}, "1 different integers"),
-        ({"image_ids": torch.tensor([-1])}, "1 different integers"),
-        ({"image_ids": [2**70]}, "1 different integers"),
-        ({"image_ids": [7, 7], "observation": torch.zeros(2, *PRIOR.shape)}, "2 different integers"),
-        ({"observation": torch.zeros(1, *PRIOR.shape, dtype=torch.uint8)}, "observation is torch.uint8; convert"),
-        ({"observation": torch.zeros(0, *PRIOR.shape)}, r"shape \(n, c, h, w\)"),
-        ({"steps": 1, "sampler": "euler_maruyama", "sigma_0": 0.011}, "1 steps .* take at least 49"),
-        ({"reduce": Reduction((6, 123)), "samples": 64}, "draw more samples"),
-        ({"score": torch.nn.Dropout()}, "training mode"),
-    ],
-)
-def test_mistakes_are_named_at_the_door(changes, message):
-    arguments = {"score": gaussian_score, "observation": torch.zeros(1, *PRIOR.shape), "sigma_0": SIGMA, "sde": SDE}
-    with pytest.raises(ValueError, match=message):
-        sample(**arguments | changes)
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"sigma_0": 0.0}, "sigma_0 is 0.0; give the noise level"),
-        ({"sigma_0": -1}, "sigma_0 is -1"),
-        ({"sigma_0": math.nan}, "sigma_0 is nan"),
-        ({"sigma_0": math.inf}, "sigma_0 is inf"),
-        ({"score": torch.nn.Dropout()}, "training mode"),
-        ({"y": torch.zeros(1, *PRIOR.shape, dtype=torch.int64)}, "observation is torch.int64"),
-        ({"y": torch.full((1, *PRIOR.shape), math.nan)}, "observation 0 holds NaN"),
-        ({"y": torch.zeros(4, 8)}, r"shape \(n, c, h, w\)"),
-    ],
-)
-def test_mistakes_in_denoising_are_named(changes, message):
-    with pytest.raises(ValueError, match=message):
-        denoise(**{"score": gaussian_score, "y": torch.zeros(1, *PRIOR.shape), "sigma_0": SIGMA} | changes)
-
-
-def test_a_score_that_diverges_names_the_image():
-    def score(x, sigma):
-        return torch.where(x.mean((1, 2, 3), keepdim=True) > 5, math.inf, 0.0) * torch.ones_like(x)
-
-    y = torch.stack([torch.zeros(1, 4, 4), torch.full((1, 4, 4), 9.0)])
-    results = sample(score, y, SIGMA, SDE, samples=2, image_ids=[10, 11], batch=2)
-    next(results)  # the finished image is not lost
-    with pytest.raises(ValueError, match="image 11 are not finite"):
-        next(results)
-
-
-def test_too_few_steps_for_algorithm_3_are_refused():
-    with pytest.raises(ValueError, match="take at least"):
-        list(sample(gaussian_score, torch.zeros(1, *PRIOR.shape), 0.011, SDE, sampler="euler_maruyama", steps=10))

@@ -1,0 +1,110 @@
+"""Documents say what is so: figures are those of benchmarks/results, and files and names are those that exist."""
+
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from house import definitions
+
+from pixelbounds.experiments.results_page import write_page
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "pixelbounds"
+GENERATED = {"results.md"}  # what kept results say, in the words of their time
+PAGES = ["README.md", "CONTRIBUTING.md"]
+PAGES += [f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in GENERATED]
+FOLDERS = r"(?:[\w.-]+/)"
+FILES = rf"{FOLDERS}*[\w.-]+\.(?:py|md|css|js)|{FOLDERS}+[\w-]+\.toml|{FOLDERS}+"
+FILES_NAMED = re.compile(rf"`({FILES})(?::([\w.]+))?`")
+NAMES_IMPORTED = re.compile(r"from (pixelbounds[\w.]*) import ([\w, ]+)")
+NAMES_DOTTED = re.compile(r"(?<![\w/.-])pixelbounds((?:\.[A-Za-z_]\w*)+)(?![\w/])")
+
+
+@pytest.mark.parametrize("name", ["readme", "scale_page", "gpu.page", "tried"])
+def test_a_page_shows_the_measured_figures(name, monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    made = import_module(f"benchmarks.{name}")
+    readme = import_module("benchmarks.readme")
+    assert (ROOT / made.PAGE).read_text() == readme.with_figures(made.PAGE, made.BEGIN, made.text())
+
+
+def test_the_page_of_results_is_that_of_the_kept_results(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    kept = import_module("benchmarks.readme").RESULTS
+    assert write_page(kept, tmp_path / "results.md").read_text() == (ROOT / "docs/results.md").read_text()
+
+
+# ---------------------------------------------------------------- files and names
+
+
+def home_of(path):
+    """Where a path that a page names lies: below the repository, the source or the tests."""
+    return next((base / path for base in (ROOT, SOURCE, ROOT / "tests") if (base / path).exists()), None)
+
+
+def is_defined(name, file):
+    """Whether a function, class or constant is defined at the top of a file, or a method or field in its class."""
+    first, _, rest = name.partition(".")
+    text = file.read_text()
+    if first not in dict(definitions(file)) and not re.search(rf"^{first}\b.*=", text, re.MULTILINE):
+        return False
+    return not rest or re.search(rf"^    (def )?{rest}\b", text, re.MULTILINE) is not None
+
+
+def exists(dotted):
+    """Whether a dotted name below the package is a module, or a name in one."""
+    parts = dotted.strip(".").split(".")
+    found = import_module("pixelbounds")
+    for place, part in enumerate(parts):
+        if not hasattr(found, part):
+            try:
+                import_module(".".join(["pixelbounds", *parts[: place + 1]]))
+            except ImportError:
+                return False
+        found = getattr(found, part)
+    return True
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", "docs/paper_map.md"])
+def test_a_page_about_the_code_names_files(page):
+    assert len(FILES_NAMED.findall((ROOT / page).read_text())) > 20
+
+
+def named_in(text):
+    """Files that a text names in backticks, and the name in each, if any; a bare name after a file is one in it."""
+    for cell in re.split(r"[|\n]", text):
+        file = None
+        for token in re.findall(r"`[^`]+`", cell):
+            match = FILES_NAMED.fullmatch(token)
+            if match:
+                file = match[1]
+                yield match[1], match[2]
+            elif file and file.endswith(".py") and re.fullmatch(r"`\w+`", token):
+                yield file, token.strip("`")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_names_files_and_functions_that_exist(page):
+    text = (ROOT / page).read_text()
+    named = set(named_in(text)) if page == "docs/paper_map.md" else set(FILES_NAMED.findall(text))
+    wrong = []
+    for path, name in sorted(named, key=str):
+        file = home_of(path)
+        if file is None:
+            wrong.append(f"{path} does not exist")
+        elif name and not is_defined(name, file):
+            wrong.append(f"{path} does not define {name}")
+    assert not wrong, f"{page}: {'; '.join(wrong)}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_names_parts_of_the_package_that_exist(page):
+    text = (ROOT / page).read_text()
+    named = NAMES_DOTTED.findall(text)
+    for module, names in NAMES_IMPORTED.findall(text):
+        below = module.removeprefix("pixelbounds")
+        named += [f"{below}.{name.split(' as ')[0].strip()}" for name in names.split(",")]
+    wrong = sorted({f"pixelbounds{name}" for name in named if not exists(name)})
+    assert not wrong, f"{page} names {', '.join(wrong)}, which the package does not have"

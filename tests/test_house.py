@@ -1,0 +1,207 @@
+"""The folder listing is the architecture: what holds it up, and that each rule catches what breaks it."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from house import MOST_ENTRIES, MOST_LINES, ROOMS, RULES, called_by_name, imported_roots
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "pixelbounds"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_house_keeps(rule):
+    broken = rule(SOURCE)
+    assert not broken, f"{rule.__doc__}\n" + "\n".join(broken)
+
+
+# ---------------------------------------------------------------- each rule catches what breaks it
+
+
+BROKEN = {  # rule -> files of a small house that breaks it, and words of the complaint
+    "few_entries": ({f"room_{i}.py": "" for i in range(MOST_ENTRIES + 1)}, "19 entries"),
+    "known_rooms": ({"attic/box.py": ""}, "attic at the top"),
+    "imports_go_up": (
+        {
+            "images/ends.py": "def f():\n    from ..calibration.pairs import Pairs\n",
+            "calibration/pairs.py": "Pairs = 1",
+        },
+        "images/ends.py:2 imports calibration.pairs",
+    ),
+    "alone_stay_alone": (
+        {"storage/files.py": "", "kernels/bins.py": "import house.storage.files"},
+        "kernels/bins.py:1",
+    ),
+    "no_cycles": (
+        {"images/a.py": "from .b import x", "images/b.py": "def x():\n    from . import a\n"},
+        "images/a.py -> images/b.py -> images/a.py",
+    ),
+    "file_names_once": ({"images/plan.py": "", "cli/plan.py": ""}, "cli/plan.py and images/plan.py have one name"),
+    "files_are_nouns": ({"images/widening.py": ""}, "images/widening.py"),
+    "no_utils": ({"images/utils.py": ""}, "images/utils.py"),
+    "public_names_once": (
+        {"images/a.py": "LIMIT: int = 1", "cli/b.py": "if True:\n    LIMIT = 2"},
+        "LIMIT is defined in cli/b.py:2 and images/a.py:1",
+    ),
+    "no_hidden_channels": (
+        dict.fromkeys(("images/a.py", "cli/b.py"), "from contextvars import ContextVar"),
+        "cli/b.py and images/a.py use context variables",
+    ),
+    "short_files": ({"images/a.py": "\n" * (MOST_LINES + 1)}, "images/a.py has 401 lines"),
+}
+
+
+def a_house(folder, files):
+    """Every room with nothing in it, and some files."""
+    empty = {f"{room}/__init__.py": "" for room in ROOMS} if not any(x.startswith("room_") for x in files) else {}
+    for name, text in {"__init__.py": "", **empty, **files}.items():
+        file = folder / "house" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return folder / "house"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_a_rule_catches_what_breaks_it(rule, tmp_path):
+    files, words = BROKEN[rule.__name__]
+    assert not rule(a_house(tmp_path / "sound", {}))
+    assert any(words in sentence for sentence in rule(a_house(tmp_path / "broken", files)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from ..cli import main",
+        "from .. import cli",
+        "from house.cli import main",
+        "import house.cli.options as o",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..cli import main",
+        "import importlib\nimportlib.import_module('house.cli.options')",
+    ],
+)
+def test_every_way_of_importing_is_seen(line, tmp_path):
+    files = {"images/ends.py": line, "cli/__init__.py": "def main(): ...", "cli/options.py": ""}
+    rule = next(rule for rule in RULES if rule.__name__ == "imports_go_up")
+    assert "images/ends.py" in " ".join(rule(a_house(tmp_path, files)))
+
+
+def test_a_command_and_its_function_share_a_name(tmp_path):
+    rule = next(rule for rule in RULES if rule.__name__ == "file_names_once")
+    assert not rule(a_house(tmp_path, {"cli/apply.py": "", "workflows/apply.py": ""}))
+
+
+# ---------------------------------------------------------------- the tests: a mirror of the package, and properties
+
+
+TESTS = ROOT / "tests"
+LONG = {"diffusion/test_training.py"}  # to be split when it is next worked on
+
+
+def test_tests_lie_in_the_room_that_they_test_or_with_the_properties():
+    folders = {file.parent.name for file in TESTS.rglob("test_*.py") if file.parent != TESTS}
+    strange = sorted(folders - set(ROOMS) - {"properties"})
+    assert not strange, (
+        f"tests/{', tests/'.join(strange)}: no room of the package; move these tests to the room's folder"
+    )
+
+
+def test_test_files_are_short_and_their_names_used_once():
+    files = sorted(TESTS.rglob("*.py"))
+    long = [file.relative_to(TESTS).as_posix() for file in files if len(file.read_text().splitlines()) > MOST_LINES]
+    assert set(long) <= LONG, f"more than {MOST_LINES} lines: {sorted(set(long) - LONG)}; split them by subject"
+    names = [file.name for file in files if file.name != "conftest.py"]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    assert not twice, f"{', '.join(twice)}: pytest imports test files by name; give each a name of its own"
+
+
+# ---------------------------------------------------------------- what loading and a call cost
+
+
+def test_diffusion_needs_torch_numpy_and_safetensors_alone():
+    script = """
+import sys
+ABSENT = {"numba", "zarr", "scipy", "rich", "pydantic", "matplotlib", "dask", "lightgbm"}
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ABSENT:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Absent())
+import importlib, pkgutil
+import pixelbounds.diffusion
+for file in pkgutil.iter_modules(pixelbounds.diffusion.__path__):
+    importlib.import_module(f"pixelbounds.diffusion.{file.name}")
+"""
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    told = "a file that pixelbounds.diffusion loads imports more; import it in the function that needs it"
+    assert process.returncode == 0, f"{told}\n{process.stderr}"
+
+
+@pytest.mark.parametrize(
+    "call, most",
+    [
+        ("pb.calibrate(truth, band, risk_level=0.1).apply(band)", 14),
+        ("pixelbounds calibrate truth.npy samples.zarr --risk-level 0.1 --out cal.safetensors", 26),
+    ],
+)
+def test_a_call_walks_through_few_files(call, most):
+    """Counted as `python -m benchmarks.visits` prints them."""
+    command = [sys.executable, "-m", "benchmarks.visits", "--only", call]
+    process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert process.returncode == 0, process.stderr
+    files = json.loads(process.stdout)
+    told = f"{call} visits {len(files)} files, more than {most}; put functions that are used together into one file"
+    assert len(files) <= most, "\n".join([told, *(f"{file}: {', '.join(names)}" for file, names in files.items())])
+
+
+# ---------------------------------------------------------------- dependencies as imported
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+DISTRIBUTIONS = {"PIL": "pillow", "skimage": "scikit-image"}  # imported under another name than installed
+
+
+def names_of(requirements):
+    return {re.match(r"[\w.-]+", requirement).group().lower().replace("_", "-") for requirement in requirements}
+
+
+EXTRAS = {extra: names_of(requirements) for extra, requirements in PROJECT["optional-dependencies"].items()}
+CORE = names_of(PROJECT["dependencies"])
+FOR_USERS = CORE.union(*(names for extra, names in EXTRAS.items() if extra != "dev"))
+
+
+def from_elsewhere(folder):
+    """Distributions that the files below a folder import, and the files."""
+    ours = {"pixelbounds", "benchmarks", "tests", *(file.stem for file in (ROOT / "tests").rglob("*.py"))}
+    roots = imported_roots(ROOT / folder)
+    outside = {root: files for root, files in roots.items() if root not in sys.stdlib_module_names | ours}
+    return {DISTRIBUTIONS.get(root, root.replace("_", "-")): files for root, files in outside.items()}
+
+
+def test_what_the_package_imports_is_declared():
+    missing = {name: files for name, files in from_elsewhere("src").items() if name not in FOR_USERS}
+    assert not missing, f"imported, but not declared in pyproject.toml (core or an extra): {missing}"
+
+
+def test_what_is_declared_is_imported():
+    unused = FOR_USERS - set(from_elsewhere("src")) - called_by_name(SOURCE)
+    assert not unused, f"declared in pyproject.toml, but nowhere imported: drop {sorted(unused)} or move it to `dev`"
+
+
+@pytest.mark.parametrize("folder", ["tests", "benchmarks"])
+def test_what_tests_and_benchmarks_import_is_declared(folder):
+    declared = FOR_USERS | EXTRAS["dev"]
+    missing = {name: files for name, files in from_elsewhere(folder).items() if name not in declared}
+    assert not missing, (
+        f"imported in {folder}, but not declared in pyproject.toml (for these: the extra dev): {missing}"
+    )
+
+
+def test_the_lock_pins_every_declared_package():
+    pinned = names_of(re.findall(r"^[\w.-]+(?===\d)", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    missing = FOR_USERS.union(*EXTRAS.values()) - pinned
+    assert not missing, f"not pinned in constraints.txt: {sorted(missing)}; write it anew with `make lock`"

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import zarr
 from commands import SIZE, N, call, done, flat, heed_interrupts, leftovers, spawn, world
+from waiting import wait_until, whole_files
 
 import pixelbounds as pb
 from pixelbounds.cli.command import code_of
-from waiting import wait_until, whole_files
 
 RISK = ("--risk-level", 0.1, "--failure-prob", 0.2, "--groups", "band")
 
@@ -186,7 +186,7 @@ def test_a_fault_of_ours_is_told_apart(files, monkeypatch):
     def fail(*args, **options):
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("pixelbounds.workflows.calibrate.evaluate", fail)
+    monkeypatch.setattr("pixelbounds.workflows.evaluate.evaluate", fail)
     result = call("evaluate", files / "truth.npy", files / "band.npz")
     assert result.exit_code == 4
     assert "boom" in result.stderr

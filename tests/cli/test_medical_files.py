@@ -8,7 +8,7 @@ from pixelbounds.formats import open_images
 
 nibabel = pytest.importorskip("nibabel")
 pydicom = pytest.importorskip("pydicom")
-from data.medical import LPS, to_unit, write_dicom, write_nifti  # noqa: E402
+from medical import LPS, to_unit, write_dicom, write_nifti  # noqa: E402
 
 SCANS, DEPTH, HEIGHT, WIDTH = 24, 3, 10, 8
 PLACE = ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "PatientID", "StudyInstanceUID")

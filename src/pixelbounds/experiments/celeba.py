@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..execution.progress import Progress, silent
 from ..formats.cache import cached
 from ..formats.pictures import pages
-from ..formats.scans import Images, Progress, Told, silent
+from ..formats.scans import Images, Told
 from ..images import Array, check_choice, check_count
 
 PARTS = {"train": "0", "valid": "1", "test": "2"}

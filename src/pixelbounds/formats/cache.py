@@ -17,8 +17,9 @@ import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
+from ..execution.progress import Progress, silent
 from ..images import Array
-from .scans import Progress, Told, silent
+from .scans import Told
 
 _ATTRIBUTE = "pixelbounds"
 

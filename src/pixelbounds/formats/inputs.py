@@ -9,7 +9,7 @@ different sizes lie in a store that `write_ragged` wrote, by the same names: tru
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import prod
 from pathlib import Path
@@ -22,6 +22,7 @@ from ..execution import (
     BAD,
     DONE,
     MARKS,
+    Execution,
     band_at,
     bands_to,
     gather,
@@ -34,12 +35,10 @@ from ..execution import (
 from ..execution.sizes import ragged_bands
 from ..images import Array, Band, Interval, Limits, check_limits
 from ..images.ragged import Ragged, is_ragged
-from .opener import open_images
-from .outputs import maps_of
-from .runs import Run, open_run
-from .scans import Images
-from .stores import (
+from .arrays import (
+    ARRAY_SUFFIXES,
     SHAPES,
+    Arrays,
     FilePath,
     Reading,
     arrays_at,
@@ -47,15 +46,22 @@ from .stores import (
     existing,
     is_store,
     only,
+    parts_at,
     sets_at,
     source_of,
     store_at,
     told,
 )
+from .maps import maps_of
+from .nifti import NIFTI_SUFFIXES
+from .opener import open_images
+from .runs import Run, open_run
+from .scans import Images
 
 EACH = "each"  # units: every image is its own
-MISCOVERAGE = 0.1  # of bands made of samples, unless told
+_MISCOVERAGE = 0.1  # of bands made of samples, unless told
 _BLOCK_BYTES = 2**26  # read at a time
+_IN_MEMORY = 2**30  # bytes of bands or intervals; more are kept in a temporary store
 
 
 # ---------------------------------------------------------------- truth
@@ -67,8 +73,7 @@ def open_truth(path: FilePath, reading: Reading = Reading(), limits: Limits = (0
         truth = only(sets_at(path, reading, reading.truth_key), Path(path), (reading.truth_key or "truth",))
         return Images(truth, tuple(map(str, range(len(truth)))))
     images = open_images(path, key=reading.truth_key, window=reading.window)
-    pixels = checked(images.pixels, str(path), reading)
-    return Images(spanning(pixels, limits), images.names, images.units, images.geometry)
+    return replace(images, pixels=spanning(checked(images.pixels, str(path), reading), limits))
 
 
 def spanning(pixels: Any, limits: Limits) -> Any:
@@ -77,16 +82,18 @@ def spanning(pixels: Any, limits: Limits) -> Any:
         return pixels
     import dask.array as da
 
-    least, most = (np.float32(x) for x in limits)
-    rows = _rows(pixels.shape, 4)
+    least = np.float32(limits[0])
+    most = np.float32(limits[1])
+    rows = max(1, _BLOCK_BYTES // (4 * prod(int(x) for x in pixels.shape[1:])))
     lazy = da.from_array(pixels, chunks=(rows, *pixels.shape[1:]))
     return lazy.map_blocks(
         lambda x: np.clip(least + (x / np.float32(255)) * (most - least), least, most), dtype=np.float32
     )
 
 
-def _rows(shape: Any, itemsize: int) -> int:
-    return max(1, _BLOCK_BYTES // (prod(int(x) for x in shape[1:]) * itemsize))
+def limits_of(reading: Reading, bands: Bands) -> Limits:
+    """The limits that were asked for, else those of a run, else 0 and 1."""
+    return check_limits(reading.limits or bands.limits or (0.0, 1.0))
 
 
 def open_units(images: Images, reading: Reading) -> Array | None:
@@ -95,7 +102,7 @@ def open_units(images: Images, reading: Reading) -> Array | None:
         return images.units if reading.units is None else None
     path = existing(reading.units, "a file with the unit of each image, or `each` where images are independent")
     if path.suffix == ".npy":
-        units = np.load(path, allow_pickle=False)
+        units = np.asarray(Arrays(path)[""])
     else:
         try:
             units = np.array([line.strip() for line in path.read_text().splitlines() if line.strip()])
@@ -109,7 +116,7 @@ def open_units(images: Images, reading: Reading) -> Array | None:
 def open_labels(path: FilePath) -> Any:
     """Whole numbers of an array file or a NIfTI file: a partition (*pixels), or a segmentation (n, *pixels)."""
     path = existing(path, "the name of a grouping (learned, band, loss, squared, otsu) or a file of labels")
-    if path.suffix in (".npy", ".npz", ".zarr"):
+    if path.suffix in ARRAY_SUFFIXES:
         labels = only(arrays_at(path), path, ("labels", "groups", "segmentation"))
     else:
         labels = open_images(path, window=None).pixels
@@ -135,39 +142,12 @@ class Bands:
 
     band: Band | None = None
     samples: Any = None
-    miscoverage: float | Fraction = MISCOVERAGE
+    miscoverage: float | Fraction = _MISCOVERAGE
     images: Images | None = None
     limits: Limits | None = None
     known: dict[str, Any] = field(default_factory=dict)
     there: Array | None = None
     skip_bad: bool = False
-
-    @property
-    def ragged(self) -> bool:
-        """Whether images differ in size."""
-        return isinstance(self.reads[0], Ragged)
-
-    @property
-    def shapes(self) -> list[tuple[int, ...]]:
-        """Shape of each image, where they differ."""
-        skipped = 1 if self.band is None else 0  # the samples of an image
-        return [shape[skipped:] for shape in self.reads[0].shapes]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(n, *pixels); (n,) where images differ in size."""
-        if self.band is not None:
-            return self.band.shape
-        if self.ragged:
-            return (len(self.samples),)
-        n, _, *pixels = self.samples.shape
-        return (int(n), *(int(x) for x in pixels))
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, images: slice) -> Band:
-        return self.reader()(*images.indices(len(self))[:2])
 
     @property
     def reads(self) -> list[Any]:
@@ -176,16 +156,51 @@ class Bands:
             return [self.samples]
         return [x for x in (self.band.lower, self.band.upper, self.band.centre) if x is not None]
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The precision of the band's ends."""
+        return np.dtype(str(self.reads[0].dtype).removeprefix("torch."))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, *pixels); (n,) where images differ in size."""
+        if self.band is not None:
+            return self.band.shape
+        n, *pixels = (int(x) for x in self.samples.shape)
+        return (n, *pixels[1:])
+
+    @property
+    def ragged(self) -> bool:
+        """Whether images differ in size."""
+        return isinstance(self.reads[0], Ragged)
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Shape of each image."""
+        if not self.ragged:
+            return [self.shape[1:]] * len(self)
+        samples = 1 if self.band is None else 0  # axes before the pixels
+        return [shape[samples:] for shape in self.reads[0].shapes]
+
+    def fit_in_memory(self, execution: Execution) -> bool:
+        """Whether both ends of all images may lie in memory, and are used in this process only."""
+        size = 2 * self.dtype.itemsize * sum(map(prod, self.shapes))
+        return execution.client is None and size <= min(_IN_MEMORY, execution.memory // 4)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, images: slice) -> Band:
+        return self.reader()(*images.indices(len(self))[:2])
+
     def reader(self) -> Callable[[int, int], Band]:
         """What gives the band of images start..stop in NumPy, and refers to nothing else."""
         band, samples, level = self.band, self.samples, self.miscoverage
-        if self.ragged:  # as many images as have one size
-            if band is None:
-                return lambda start, stop: calibrated_quantiles(np.stack(list(samples[start:stop])), level)
-            return lambda start, stop: band.map(lambda x: np.stack(list(x[start:stop])))
-        if band is None:
-            return lambda start, stop: band_at(samples, level, start, stop)
-        return lambda start, stop: band.map(lambda x: rows_at(x, start, stop))
+        if band is not None:
+            return lambda start, stop: band.map(lambda x: _images(x, start, stop))
+        if self.ragged:
+            return lambda start, stop: calibrated_quantiles(_images(samples, start, stop), level)
+        return lambda start, stop: band_at(samples, level, start, stop)
 
     def whole(self, store: Path | None) -> tuple[Band, Array]:
         """The band of all images, and which of them are there: as it lies, or of samples, in memory or in a store."""
@@ -204,11 +219,16 @@ class Bands:
         return Band(**parts, source=source), marks == DONE
 
 
+def _images(x: Any, start: int, stop: int) -> Array:
+    """Images start..stop in NumPy; where images differ in size these have one."""
+    return np.stack(list(x[start:stop])) if isinstance(x, Ragged) else rows_at(x, start, stop)
+
+
 def open_bands(
     path: FilePath,
     reading: Reading = Reading(),  # noqa: B008 - frozen
     *,
-    miscoverage: float | Fraction = MISCOVERAGE,
+    miscoverage: float | Fraction = _MISCOVERAGE,
 ) -> Bands:
     """The band that lies at a path; `miscoverage` is that of samples unless `reading` says another."""
     path = existing(path, f"a run of `pixelbounds sample`, or a file or folder with {SHAPES}")
@@ -227,15 +247,15 @@ def open_bands(
     if not is_store(path) and path.is_dir():
         parts = _of_folder(path, reading)
         return Bands(Band(**{name: images.pixels for name, images in parts.items()}), images=parts["lower"])
-    level = miscoverage if reading.miscoverage is None else reading.miscoverage
-    if is_ragged(path):
-        return _of_sets(path, reading, level)
-    arrays = arrays_at(path, reading)
+    arrays = parts_at(path, reading, reading.key)
     if {"lower", "upper"} <= arrays.keys() and reading.key is None:
         return Bands(Band(arrays["lower"], arrays["upper"], arrays.get("centre"), source_of(path)))
     samples = only(arrays, path, (reading.key or "samples",))
-    if samples.ndim < 3:
+    if isinstance(samples, Ragged) and len(samples.shapes[0]) < 2:
+        raise ValueError(f"{path} holds images of shapes such as {samples.shapes[0]}; samples are (m, *pixels) each")
+    if not isinstance(samples, Ragged) and samples.ndim < 3:
         raise ValueError(f"{path} holds an array of shape {tuple(samples.shape)}; give {SHAPES}")
+    level = miscoverage if reading.miscoverage is None else reading.miscoverage
     return Bands(samples=samples, miscoverage=level, skip_bad=reading.skip_bad)
 
 
@@ -263,16 +283,15 @@ def check_pair(truth: Any, bands: Bands) -> None:
 def open_interval(path: FilePath, reading: Reading = Reading()) -> Interval:  # noqa: B008
     """The intervals that `pixelbounds apply` wrote, or anything else with `lower` and `upper`."""
     path = Path(path)
-    if path.name.endswith((".nii", ".nii.gz")) and not path.exists():  # written as NAME_lower.nii.gz and so on
+    if path.name.endswith(NIFTI_SUFFIXES) and not path.exists():  # written as NAME_lower.nii.gz and so on
         files = {part: maps_of(path, part) for part in ("lower", "upper")}
         if files["lower"] and len(files["lower"]) == len(files["upper"]):
-            lower, upper = (_together(files[part], reading) for part in ("lower", "upper"))
-            return Interval(lower, upper)
+            return Interval(_together(files["lower"], reading), _together(files["upper"], reading))
     path = existing(path, "intervals: a file or folder with lower and upper of shape (n, *pixels)")
     if path.is_dir() and not is_store(path):
         parts = _of_folder(path, reading)
         return Interval(parts["lower"].pixels, parts["upper"].pixels)
-    arrays = sets_at(path, reading) if is_ragged(path) else arrays_at(path, reading)
+    arrays = parts_at(path, reading)
     if not {"lower", "upper"} <= arrays.keys():
         held = ", ".join(name or "one array" for name in arrays)
         raise ValueError(
@@ -309,27 +328,17 @@ def _of_run(run: Run, reading: Reading) -> Bands:
     return Bands(band.map(watched), limits=(least, most), known=known, there=there)
 
 
-def _of_sets(path: Path, reading: Reading, miscoverage: float | Fraction) -> Bands:
-    """The band of images of different sizes: lower and upper, or samples (m, *pixels) of each."""
-    sets = sets_at(path, reading, reading.key)
-    if {"lower", "upper"} <= sets.keys() and reading.key is None:
-        return Bands(Band(sets["lower"], sets["upper"], sets.get("centre"), source_of(path)))
-    samples = only(sets, path, (reading.key or "samples",))
-    if len(samples.shapes[0]) < 2:
-        raise ValueError(f"{path} holds images of shapes such as {samples.shapes[0]}; samples are (m, *pixels) each")
-    return Bands(samples=samples, miscoverage=miscoverage)
-
-
 def _of_folder(path: Path, reading: Reading) -> dict[str, Images]:
     """A folder that holds `lower` and `upper`, perhaps `centre`, each as whatever `open_images` reads."""
-    parts, limits = {}, check_limits(reading.limits or (0.0, 1.0))
+    parts = {}
+    limits = check_limits(reading.limits or (0.0, 1.0))
     for name in ("lower", "upper", "centre"):
         found = [x for x in sorted(path.iterdir()) if x.name.split(".")[0] == name]
         if len(found) > 1:
             raise ValueError(f"{path} holds {found[0].name} and {found[1].name}; keep one of them")
         if found:
             images = open_images(found[0], window=reading.window)
-            parts[name] = Images(spanning(images.pixels, limits), images.names, images.units, images.geometry)
+            parts[name] = replace(images, pixels=spanning(images.pixels, limits))
     if not {"lower", "upper"} <= parts.keys():
         raise ValueError(f"{path} is no folder of bands; it needs lower and upper, such as lower.npy and upper.npy")
     return parts

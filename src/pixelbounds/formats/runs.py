@@ -23,14 +23,14 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from ..bands import FLOOR, conffusion, quantile_regression
 from ..images import Array, Band, check_choice, outward
 
-FORMAT = 1
-PAIRS = (("lower", "upper"), ("naive_lower", "naive_upper"))
-KINDS = {  # bands, by what the network is
+_FORMAT = 1
+_PAIRS = (("lower", "upper"), ("naive_lower", "naive_upper"))
+_KINDS = {  # bands, by what the network is
     "score": ("calibrated", "naive", "mean"),
     "regressor": ("regressor", "dropout"),
     "conffusion": ("conffusion",),
 }
-_PARTS = {  # arrays, by the band that is made of them
+_MADE_OF = {  # arrays, by the band that is made of them
     "calibrated": ("lower", "upper"),
     "naive": ("naive_lower", "naive_upper"),
     "mean": ("mean", "deviation"),
@@ -67,7 +67,7 @@ def create_run(
 def _create(
     path: Path, about: Mapping[str, Any], pixels: tuple[int, ...], ids: Array, names: Mapping[str, tuple[int, ...]]
 ) -> None:
-    group = zarr.create_group(path, attributes={"pixelbounds": {**about, "format": FORMAT}})
+    group = zarr.create_group(path, attributes={"pixelbounds": {**about, "format": _FORMAT}})
     n = len(ids)
     for name, before in {"observation": (), **names}.items():
         shape = (*before, *pixels)
@@ -89,7 +89,7 @@ def _create(
 def write_image(group: Any, image: int, parts: Mapping[str, Array]) -> None:
     """Write what is known of one image and mark it finished."""
     parts = dict(parts)
-    for low, high in PAIRS:
+    for low, high in _PAIRS:
         if low in parts and group[low].dtype == np.float16:
             with np.errstate(over="ignore"):
                 parts[low], parts[high] = outward(parts[low], parts[high], np.float16)
@@ -103,7 +103,7 @@ def write_image(group: Any, image: int, parts: Mapping[str, Array]) -> None:
     group["done"][image] = 1
 
 
-def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+def run_differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     """What differs between the configuration of a store and that of a call, apart from what may."""
     names = [name for name in {**stored, **wanted} if name not in _FREE and stored.get(name) != wanted.get(name)]
     return [f"{name} is {stored.get(name)!r} there and {wanted.get(name)!r} here" for name in names]
@@ -118,7 +118,7 @@ class Run:
     def __init__(self, path: Path, group: Any) -> None:
         self.path, self.group = path, group
         self.about: dict[str, Any] = dict(group.attrs["pixelbounds"])
-        self.kinds = tuple(kind for kind in KINDS[self.about["kind"]] if kind != "dropout" or "dropout_mean" in group)
+        self.kinds = tuple(kind for kind in _KINDS[self.about["kind"]] if kind != "dropout" or "dropout_mean" in group)
 
     def __repr__(self) -> str:
         return f"Run {self.path}: {int(self.done.sum())} of {len(self)} images finished, bands {', '.join(self.kinds)}"
@@ -165,7 +165,7 @@ class Run:
 
     def parts(self, kind: str | None = None) -> tuple[str, ...]:
         """Names of the arrays of which the band of a kind is made."""
-        return _PARTS[self._kind(kind)]
+        return _MADE_OF[self._kind(kind)]
 
     def band(self, kind: str | None = None, *, check: bool = True, there: Array | None = None) -> Band:
         """The band of a kind, the first of `kinds` unless told; `check` reads it once and names a damaged image.
@@ -179,8 +179,8 @@ class Run:
                 "draw the rest"
             )
         if check:
-            self.check(_PARTS[kind])
-        parts = [self[name] for name in _PARTS[kind]]
+            self.check(_MADE_OF[kind])
+        parts = [self[name] for name in _MADE_OF[kind]]
         if kind in ("calibrated", "naive"):
             level = Fraction(repr(self.about["miscoverage"]))
             return Band(parts[0], parts[1], source=f"{kind} quantiles, miscoverage {level}")
@@ -262,6 +262,6 @@ def open_run(path: str | os.PathLike[str], *, mode: str = "r") -> Run:
         raise ValueError(f"{path} is no zarr store that can be read ({error}); give a run, or another --out") from error
     if not isinstance(about, dict):
         raise ValueError(f"{path} is a zarr store, but no run of pixelbounds sample; give a run, or another --out")
-    if about.get("format") != FORMAT:
-        raise ValueError(f"{path} has format {about.get('format')}, this version reads {FORMAT}; update pixelbounds")
+    if about.get("format") != _FORMAT:
+        raise ValueError(f"{path} has format {about.get('format')}, this version reads {_FORMAT}; update pixelbounds")
     return Run(path, group)

@@ -96,7 +96,7 @@ def read_files(path: Path) -> None:
 def steps(folder: Path) -> dict[str, float]:
     """Seconds of every step through files."""
     from pixelbounds.execution import bands_to, running
-    from pixelbounds.workflows.calibrate import Resources, apply_files, calibrate_files, evaluate_files
+    from pixelbounds.workflows import Resources, apply_files, calibrate_files, evaluate_files
 
     truth, samples, bands = (folder / f"{name}.zarr" for name in ("truth", "samples", "bands"))
     cal, out, means = folder / "cal.safetensors", folder / "intervals.zarr", Resources(memory=MEMORY)
@@ -146,7 +146,7 @@ def with_workers(folder: Path, workers: int) -> dict[str, float]:
     from distributed import Client, LocalCluster
 
     from pixelbounds.execution import bands_to, running
-    from pixelbounds.workflows.calibrate import Resources, apply_files
+    from pixelbounds.workflows import Resources, apply_files
 
     samples, out = zarr.open_array(folder / "samples.zarr", mode="r"), folder / "workers.zarr"
     with (

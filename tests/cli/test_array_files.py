@@ -11,7 +11,7 @@ from PIL import Image
 
 import pixelbounds as pb
 from pixelbounds.formats.runs import create_run, open_run, write_image
-from pixelbounds.workflows.calibrate import shown
+from pixelbounds.workflows.report import shown
 
 RISK = ("--risk-level", 0.1, "--failure-prob", 0.2)
 BAND = ("--groups", "band")
@@ -188,7 +188,7 @@ def test_evaluation_of_intervals_and_of_bands_agree(files, tmp_path, monkeypatch
     stored = done("evaluate", truth, tmp_path / "i.zarr")
     assert stored["risk_level"] == 0.1  # the store says what was promised
     bands = done("evaluate", truth, files / "new_band.zarr", "--calibration", cal)
-    monkeypatch.setattr("pixelbounds.workflows.apply._IN_MEMORY", 0)
+    monkeypatch.setattr("pixelbounds.formats.inputs._IN_MEMORY", 0)
     assert done("evaluate", truth, files / "new_band.zarr", "--calibration", cal) == bands == stored
     assert done("evaluate", truth, tmp_path / "i.npz")["evaluation"] == bands["evaluation"]
     found = zarr.open(tmp_path / "i.zarr")

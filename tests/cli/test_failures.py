@@ -186,7 +186,7 @@ def test_a_fault_of_ours_is_told_apart(files, monkeypatch):
     def fail(*args, **options):
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("pixelbounds.workflows.calibrate.evaluate", fail)
+    monkeypatch.setattr("pixelbounds.workflows.evaluate.evaluate", fail)
     result = call("evaluate", files / "truth.npy", files / "band.npz")
     assert result.exit_code == 4
     assert "boom" in result.stderr

@@ -13,7 +13,7 @@ from commands import TINY  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
 from pixelbounds.cli import app  # noqa: E402
-from pixelbounds.cli.command import code_of, message_of  # noqa: E402
+from pixelbounds.cli.command import code_of, error_message  # noqa: E402
 from pixelbounds.demo.packaged import SIGMA_0, SIZE, network_file  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network  # noqa: E402
 
@@ -65,7 +65,7 @@ def test_a_store_that_cannot_be_made_is_named_and_nothing_is_promised(noisy):
 def test_a_path_that_is_wrong_is_named_with_the_remedy_and_nothing_is_promised(number, code, remedy):
     error = OSError(number, os.strerror(number), "a/b")
     assert code_of(error) == code
-    said = message_of(error, code, "the state is saved")
+    said = error_message(error, code, "the state is saved")
     assert said.startswith(f"{os.strerror(number)} (a/b); ")
     assert remedy in said
     assert "saved" not in said
@@ -73,7 +73,7 @@ def test_a_path_that_is_wrong_is_named_with_the_remedy_and_nothing_is_promised(n
 
 def test_a_full_disk_still_tells_what_is_kept():
     error = OSError(28, "No space left on device")
-    assert "the state is saved. Free some space" in message_of(error, code_of(error), "the state is saved")
+    assert "the state is saved. Free some space" in error_message(error, code_of(error), "the state is saved")
 
 
 def test_the_packaged_network_refuses_noise_beyond_its_training(noisy):

@@ -77,8 +77,8 @@ def test_a_worker_dies_while_it_draws(files, tmp_path, client):
 
 
 def test_another_network_on_a_worker_is_refused(files, tmp_path, client):
-    from pixelbounds.workflows.sample import _Elsewhere, _plan_of
+    from pixelbounds.workflows.sample import _drawer_of, _Elsewhere
 
     there = _Elsewhere(str(files / "score.safetensors"), "0" * 64, 0.3, OPTIONS)
     with pytest.raises(ValueError, match="or another one"):
-        client.submit(_plan_of, there).result()
+        client.submit(_drawer_of, there).result()

@@ -198,7 +198,7 @@ def test_a_damaged_chunk_is_named_and_a_missing_one_too(damaged, client, where):
         pytest.raises(BadChunk, match=f"{chunk(folder, 'samples', 31, how)} is damaged"),
         execution.running(client if where == "there" else None),
     ):
-        execution.bands_to(execution.watched(samples), folder / "b.zarr", 0.1)
+        execution.bands_to(execution.guarded(samples), folder / "b.zarr", 0.1)
     with (
         pytest.raises(BadChunk, match=f"{chunk(folder, 'truth', 17, how)} is missing"),
         execution.running(client if where == "there" else None),

@@ -14,12 +14,11 @@ from waiting import whole_files  # noqa: E402
 
 import pixelbounds as pb  # noqa: E402
 from pixelbounds.formats import runs as store  # noqa: E402
+from pixelbounds.formats.arrays import Reading  # noqa: E402
 from pixelbounds.formats.runs import open_run  # noqa: E402
-from pixelbounds.formats.stores import Reading  # noqa: E402
 from pixelbounds.images import library_of  # noqa: E402
-from pixelbounds.workflows import SampleOptions, sample_to  # noqa: E402
+from pixelbounds.workflows import SampleOptions, evaluate_files, sample_to  # noqa: E402
 from pixelbounds.workflows import sample as jobs  # noqa: E402
-from pixelbounds.workflows.calibrate import evaluate_files  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -104,8 +103,8 @@ def test_stopped_within_a_block_a_run_resumes_to_the_same_bits(world, score, who
         sample_to(score, y, tmp_path / "run.zarr", OPTIONS)
     assert open_run(tmp_path / "run.zarr").done.sum() == after
     monkeypatch.setattr(jobs, "write_image", write_image)
-    blocks, draw = [], jobs.Plan.draw
-    monkeypatch.setattr(jobs.Plan, "draw", lambda plan, y, ids, b: blocks.append(list(ids)) or draw(plan, y, ids, b))
+    blocks, draw = [], jobs.Drawer.draw
+    monkeypatch.setattr(jobs.Drawer, "draw", lambda own, y, ids, b: blocks.append(list(ids)) or draw(own, y, ids, b))
     same(sample_to(score, y, tmp_path / "run.zarr", OPTIONS), whole)
     assert blocks == [[0, 1], [2, 3], [4, 5]][after // 2 :]  # whole blocks, or a GPU could give other last bits
 

@@ -30,6 +30,7 @@ from ..images import (
     places_for,
     sizes_of,
 )
+from ..images.words import level_in_words
 from ..storage.files import replace_file, seal, unseal
 from .families import FAMILIES, Family, check_fits
 from .groups import Grouping, load_grouping
@@ -84,7 +85,7 @@ class Calibration:
     def guarantee(self) -> str:
         """What is promised, as one plain sentence."""
         what = (
-            f"at most {_percent(self.risk_level)} of the pixels of a future image lie outside their intervals"
+            f"at most {level_in_words(self.risk_level)} of the pixels of a future image lie outside their intervals"
             if self.loss == "l01"
             else f"the loss {self.loss} of a future image is at most {self.risk_level:g}"
         )
@@ -96,8 +97,8 @@ class Calibration:
                 "expectation only, not with high probability for the calibration set at hand."
             )
         return (
-            f"With probability at least {_percent(1 - self.failure_prob)} over the draw of {n} for certification, "
-            f"on average {what}, {given}."
+            f"With probability at least {level_in_words(1 - self.failure_prob)} over the draw of {n} for "
+            f"certification, on average {what}, {given}."
         )
 
     def apply(self, band: Band, *, features: Any = None, groups: Any = None, threads: bool = True) -> Interval:
@@ -177,10 +178,6 @@ class Calibration:
             "groups": {"kind": self.grouping.kind, **meta}, "record": vars(self.record),
         }  # fmt: skip
         return seal(text, tensors)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.6g}%"
 
 
 def load_calibration(path: str | os.PathLike[str], *, family: Family | None = None) -> Calibration:

@@ -15,8 +15,17 @@ from types import FrameType
 import typer
 
 from ..storage.version import VERSION
-from . import calibrate, demo, evaluate, federated, plan, reproduce, train
+from .apply import apply_command
+from .calibrate import calibrate_command
 from .command import INTERRUPTED
+from .demo import demo_command
+from .evaluate import evaluate_command
+from .federated import federated_commands
+from .plan import plan_command
+from .report import report_command
+from .reproduce import reproduce_commands
+from .sample import sample_command
+from .train import train_command
 
 _EXITS = (
     "Exit codes: 0 done, 1 no guarantee can be given, 2 wrong usage or input, 3 this machine cannot do it, 4 a fault "
@@ -36,8 +45,16 @@ def top(version: bool = typer.Option(False, "--version", help="Print the version
         raise typer.Exit
 
 
-for room in (demo, plan, calibrate, evaluate, federated, train, reproduce):
-    room.register(app)
+app.command()(demo_command)
+app.command()(plan_command)
+app.command()(calibrate_command)
+app.command()(apply_command)
+app.command()(evaluate_command)
+app.command()(report_command)
+app.add_typer(federated_commands(), name="federated")
+app.command()(train_command)
+app.command()(sample_command)
+app.add_typer(reproduce_commands(), name="reproduce")
 
 
 def main() -> None:

@@ -1,8 +1,9 @@
 """What every command keeps to.
 
 A command is a function that returns an `Outcome`: what a person reads (a sentence, then a few numbers) and the same as
-plain values. `command` registers it and adds `--json` and `--debug`. The result goes to standard output, as text or as
-one JSON object; notes, progress and errors go to standard error. An error is a message, and its kind is the exit code:
+plain values. `command` spreads the options that it shares with others (`options.py`) and adds `--json` and `--debug`.
+The result goes to standard output, as text or as one JSON object; notes, progress and errors go to standard error. An
+error is a message, and its kind is the exit code:
 
   0  done
   1  no guarantee can be given, or held-out images contradict one
@@ -21,25 +22,35 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
-from typing import Any, get_type_hints
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     DownloadColumn,
-    Progress,
+    MofNCompleteColumn,
+    ProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
 from ..images import NoGuarantee
+from ..images.words import size_in_words
+
+if TYPE_CHECKING:
+    from ..execution.progress import Progress
+    from ..formats.arrays import Reading
+    from ..workflows.resources import Resources
+    from .options import LargeOptions, ReadOptions
 
 OK, NO_GUARANTEE, WRONG_INPUT, THIS_MACHINE, OUR_FAULT, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
@@ -68,32 +79,77 @@ class Outcome:
     code: int = OK
 
 
-def command(app: typer.Typer, *, stopped: str = "nothing was written") -> Callable[[Callable[..., Outcome]], None]:
-    """Register a function as a command; `stopped` says what an interrupt leaves behind."""
+Command = Callable[..., None]
+_ADDED = {
+    "json_": Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for machines.")],
+    "debug": Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")],
+}
 
-    def register(function: Callable[..., Outcome]) -> None:
+
+def command(name: str, *, stopped: str = "nothing was written") -> Callable[[Callable[..., Outcome]], Command]:
+    """Make a function a command of this name; `stopped` says what an interrupt leaves behind."""
+
+    def made(function: Callable[..., Outcome]) -> Command:
+        parameters, groups = _spread(function)
+
         @wraps(function)
-        def run(**options: Any) -> None:
-            debug, machine = options.pop("debug"), options.pop("json_")
-            with _messages(debug, machine, stopped) as notes:
-                outcome = function(**options)
-            _show(outcome, machine, notes)
+        def run(*, json_: bool, debug: bool, **given: Any) -> None:
+            with _messages(debug, json_, stopped) as notes:
+                for parameter, (kind, names) in groups.items():
+                    given[parameter] = kind(**{option: given.pop(option) for option in names})
+                outcome = function(**given)
+            _show(outcome, json_, notes)
             if outcome.code:
                 raise typer.Exit(outcome.code)
 
-        own = inspect.signature(function, eval_str=True)
-        more = [
-            inspect.Parameter(name, _KEYWORD, default=typer.Option(False, flag, help=text), annotation=bool)
-            for name, flag, text in (
-                ("json_", "--json", "One JSON object on standard output, for machines."),
-                ("debug", "--debug", "Show the traceback of an error."),
-            )
-        ]
-        run.__dict__["__signature__"] = own.replace(parameters=[*own.parameters.values(), *more])
-        run.__annotations__ = get_type_hints(function, include_extras=True) | {"json_": bool, "debug": bool}
-        app.command()(run)
+        run.__name__ = name
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        run.__dict__["__signature__"] = inspect.Signature(parameters)
+        return run
 
-    return register
+    return made
+
+
+def _spread(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], dict[str, tuple[Any, list[str]]]]:
+    """The options of a function: its own, then the fields of its dataclasses; and the fields of each such argument."""
+    hints = get_type_hints(function, include_extras=True)
+    own: list[inspect.Parameter] = []
+    shared: list[inspect.Parameter] = []
+    groups: dict[str, tuple[Any, list[str]]] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        hint = hints[parameter.name]
+        kind, *chosen = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        if not is_dataclass(kind):
+            own.append(parameter.replace(kind=_KEYWORD, annotation=hint))
+            continue
+        known = get_type_hints(kind, include_extras=True)
+        options = [field for field in fields(kind) if not chosen or field.name in chosen[0]]
+        groups[parameter.name] = kind, [field.name for field in options]
+        shared += [_option(field.name, field.default, known[field.name]) for field in options]
+    return [*own, *shared, *(_option(name, False, hint) for name, hint in _ADDED.items())], groups
+
+
+def _option(name: str, default: Any, hint: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, _KEYWORD, default=default, annotation=hint)
+
+
+def reading_of(read: ReadOptions, large: LargeOptions | None = None, **known: Any) -> Reading:
+    """How files are read, as the options say; what is `known` otherwise goes before them."""
+    from ..formats.arrays import Reading
+
+    said = {**vars(read), **known}
+    if said.pop("raw"):
+        said["window"] = None
+    if large is not None:
+        said |= {"skip_bad": large.skip_bad, "fill_missing": large.fill_missing}
+    return Reading(**said)
+
+
+def resources_of(large: LargeOptions) -> Resources:
+    """Where the work is done, as the options say."""
+    from ..workflows.resources import Resources
+
+    return Resources(scheduler=large.scheduler, memory=large.memory, scratch=large.scratch)
 
 
 # ---------------------------------------------------------------- what is printed
@@ -137,37 +193,32 @@ def sentence(text: str, style: str = "bold") -> Text:
     return Text(f"{text}\n", style=style)
 
 
-@contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error, told what is done and the total; until then it only shows that work goes on."""
-    console = stderr()
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=None, count="")
-
-        def advance(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total, count=f"{done}/{total}")
-            if done >= total:  # what follows takes its time too
-                bar.tasks[0].total, bar.tasks[0].fields["count"] = None, ""
-
-        yield advance
+def written(path: Path) -> str:
+    """The name of a file or folder, and the bytes that it takes."""
+    files = [path] if path.is_file() else [x for x in path.rglob("*") if x.is_file()]
+    return f"{path} ({size_in_words(sum(x.stat().st_size for x in files))})"
 
 
 @contextmanager
-def streaming(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar for passes over files, told the bytes done and their total: bytes, throughput and the time that is left."""
+def progress(what: str, *, of: str = "bytes") -> Iterator[Progress]:
+    """A bar on standard error, told what is done and the total: in bytes, or counts `of` something else.
+
+    Until it is told anything it only shows that work goes on; 0 begins another pass.
+    """
     console = stderr()
-    columns = DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(elapsed_when_finished=True)
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), *columns, console=console, transient=True,
-        disable=not console.is_terminal,
-    ) as bar:  # fmt: skip
+    amount: list[ProgressColumn] = [MofNCompleteColumn()]
+    if of == "bytes":
+        amount = [DownloadColumn(), TransferSpeedColumn()]
+    columns = [TextColumn("{task.description}"), BarColumn(), *amount, TimeElapsedColumn(), TimeRemainingColumn()]
+    with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=None)
 
         def advance(done: int, total: int) -> None:
-            if not done:  # another pass
+            if not done:
                 bar.reset(task)
             bar.update(task, completed=done, total=total)
+            if done >= total:  # what follows takes its time too
+                bar.tasks[0].total = None
 
         yield advance
 
@@ -219,7 +270,7 @@ def _messages(debug: bool, machine: bool, stopped: str) -> Iterator[list[str]]:
         if debug:
             raise
         code = code_of(error)
-        _fail(message_of(error, code, stopped), code, machine)
+        _fail(error_message(error, code, stopped), code, machine)
 
 
 def _fail(message: str, code: int, machine: bool) -> None:
@@ -240,7 +291,7 @@ def code_of(error: Exception) -> int:
     return WRONG_INPUT if isinstance(error, ValueError | TypeError | OSError | ArithmeticError) else OUR_FAULT
 
 
-def message_of(error: Exception, code: int, stopped: str) -> str:
+def error_message(error: Exception, code: int, stopped: str) -> str:
     """What went wrong and what to do."""
     said = str(error) or type(error).__name__
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:

@@ -14,12 +14,8 @@ if TYPE_CHECKING:
     from ..demo.showcase import Demo
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app)(demo)
-
-
-def demo(
+@command("demo")
+def demo_command(
     out: Annotated[Path, typer.Option(help="Folder for the calibration, the intervals and the page.")] = Path(
         "out/demo"
     ),
@@ -32,7 +28,7 @@ def demo(
     """
     from ..demo.showcase import run
 
-    with progress("sampling") as advance:
+    with progress("sampling", of="images") as advance:
         found = run(out, new=new, seed=seed, step=lambda what: tell(f"· {what}"), progress=advance)
     return Outcome(_facts(found), (_table(found), "", sentence(found.calibration.guarantee), _numbers(found)))
 

@@ -1,4 +1,4 @@
-"""`pixelbounds evaluate` and `pixelbounds report`: what held-out images say, as a few numbers or as a page."""
+"""`pixelbounds evaluate`: what held-out images say of intervals, in a few numbers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ..images.words import level_in_words
 from .command import (
     NO_GUARANTEE,
     OK,
@@ -18,67 +19,32 @@ from .command import (
     command,
     images_in_words,
     numbers,
-    sentence,
-    skipped_in_words,
-    streaming,
-)
-from .options import (
-    ABDOMEN,
-    BandPath,
-    CalibrationOption,
-    Features,
-    FillMissing,
-    Force,
-    Key,
-    Kind,
-    Limits,
-    Memory,
-    Miscoverage,
-    Raw,
-    Scheduler,
-    Scratch,
-    SkipBad,
-    Truth,
-    TruthKey,
-    Units,
-    Window,
+    progress,
     reading_of,
     resources_of,
-    size_of,
+    sentence,
+    skipped_in_words,
 )
+from .options import Features, LargeOptions, Organs, ReadOptions, Truth
 
 if TYPE_CHECKING:
     from ..evaluation import Evaluation, Strata
-    from ..workflows.calibrate import Evaluated
+    from ..workflows.evaluate import Evaluated
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    command(app)(evaluate)
-    command(app, stopped="the page was not written")(report)
-
-
-def evaluate(
+@command("evaluate")
+def evaluate_command(
     truth: Truth,
     intervals: Annotated[
         Path, typer.Argument(metavar="INTERVALS", help="What `pixelbounds apply` wrote; with --calibration: bands.")
     ],
-    calibration: CalibrationOption = None,
-    groups: Annotated[Path | None, typer.Option(help="Labels (organs) by which the risk is broken down.")] = None,
+    read: ReadOptions,
+    large: LargeOptions,
+    calibration: Annotated[
+        Path | None, typer.Option(help="Turns bands into intervals; without it INTERVALS are read.")
+    ] = None,
+    groups: Organs = None,
     features: Features = None,
-    miscoverage: Miscoverage = None,
-    units: Units = None,
-    kind: Kind = None,
-    key: Key = None,
-    truth_key: TruthKey = None,
-    window: Window = ABDOMEN,
-    raw: Raw = False,
-    limits: Limits = None,
-    scheduler: Scheduler = None,
-    memory: Memory = None,
-    scratch: Scratch = None,
-    skip_bad: SkipBad = False,
-    fill_missing: FillMissing = False,
 ) -> Outcome:
     """Check intervals against the truth of held-out images.
 
@@ -86,80 +52,26 @@ def evaluate(
 
     Example: pixelbounds evaluate truth.npy new.zarr --calibration cal.safetensors
     """
-    from ..workflows.calibrate import evaluate_files
+    from ..workflows.evaluate import evaluate_files
 
-    reading = reading_of(
-        key=key,
-        truth_key=truth_key,
-        kind=kind,
-        miscoverage=miscoverage,
-        window=window,
-        raw=raw,
-        limits=limits,
-        units=units,
-        skip_bad=skip_bad,
-        fill_missing=fill_missing,
-    )
-    with streaming("evaluating") as advance:
+    with progress("evaluating") as advance:
         result = evaluate_files(
             truth, intervals, calibration=calibration, groups=groups, features=features, progress=advance,
-            reading=reading, resources=resources_of(scheduler, memory, scratch),
+            reading=reading_of(read, large), resources=resources_of(large),
         )  # fmt: skip
-    return _evaluated(result)
-
-
-def report(
-    truth: Truth,
-    bands: BandPath,
-    calibration: Annotated[Path, typer.Option(help="What `pixelbounds calibrate` wrote.")],
-    out: Annotated[Path, typer.Option(help="The page, .html.")],
-    figures: Annotated[Path | None, typer.Option(help="A folder for figures as PDF, SVG and PNG.")] = None,
-    title: Annotated[str, typer.Option(help="The heading of the page.")] = "Guaranteed error bars",
-    examples: Annotated[int, typer.Option(min=1, help="Images to show, from the best covered to the worst.")] = 12,
-    images: Annotated[str | None, typer.Option(help="Which images to show, such as 0,3,17.")] = None,
-    note: Annotated[list[str] | None, typer.Option(help="A paragraph for the page; several are possible.")] = None,
-    force: Force = False,
-    groups: Annotated[Path | None, typer.Option(help="Labels (organs) by which the risk is broken down.")] = None,
-    features: Features = None,
-    miscoverage: Miscoverage = None,
-    units: Units = None,
-    kind: Kind = None,
-    key: Key = None,
-    truth_key: TruthKey = None,
-    window: Window = ABDOMEN,
-    raw: Raw = False,
-) -> Outcome:
-    """Evaluate on held-out images and write one page that shows the promise and every pixel.
-
-    Example: pixelbounds report truth.npy new.zarr --calibration cal.safetensors --out report.html --figures figures
-    """
-    from ..workflows.calibrate import report_files
-
-    reading = reading_of(
-        key=key, truth_key=truth_key, kind=kind, miscoverage=miscoverage, window=window, raw=raw, units=units
-    )
-    with streaming("reporting") as advance:
-        result, files = report_files(
-            truth, bands, calibration, out, title=title, figures=figures, notes=note or (), replace=force,
-            examples=examples if images is None else _numbers(images), groups=groups, features=features,
-            progress=advance, reading=reading,
-        )  # fmt: skip
-    page, *drawn = files
-    rows = {"page": f"{page} ({size_of(page)})"} | ({"figures": f"{len(drawn)} in {figures}"} if drawn else {})
-    outcome = _evaluated(result, rows)
-    facts = {**outcome.facts, "page": str(page), "figures": [str(x) for x in drawn]}
-    return Outcome(facts, outcome.text[:2], outcome.code)  # the page has the rest
+    return evaluated(result)
 
 
 # ---------------------------------------------------------------- words and numbers
 
 
-def _evaluated(result: Evaluated, more: Mapping[str, str] | None = None) -> Outcome:
+def evaluated(result: Evaluated, more: Mapping[str, str] | None = None) -> Outcome:
     """The risk in a sentence; length and worst images, and what more there is to say; then the strata."""
-    ev, promised = result.evaluation, result.risk_level
+    ev = result.evaluation
+    promised = result.risk_level
     over = images_in_words(len(ev.by_image)) if len(ev.units) == len(ev.by_image) else f"{len(ev.units)} units"
     said = f"{ev.risk:.2%} of the pixels of {over} lie outside their intervals ({_span(ev.risk_interval, '.2%')})"
-    said += "." if promised is None else f"; at most {100 * promised:.6g}% on average was promised."
+    said += "." if promised is None else f"; at most {level_in_words(promised)} on average was promised."
     if result.contradicted:
         said += " They contradict it: they come from another source, or the calibration was unlucky."
     rows = {
@@ -168,9 +80,15 @@ def _evaluated(result: Evaluated, more: Mapping[str, str] | None = None) -> Outc
     if ev.coverage is not None:
         rows["samples held"] = f"{ev.coverage.share:.2%} ({_span(ev.coverage.interval, '.2%')})"
     rows["worst images"] = ", ".join(f"{i} ({ev.by_image[i]:.1%})" for i in ev.worst())
-    facts: dict[str, Any] = {"evaluation": ev.to_dict(), "risk": ev.risk, "mean_length": ev.mean_length}
-    facts |= {"risk_level": promised, "guarantee": result.guarantee, "contradicted": result.contradicted}
-    facts["skipped"] = result.skipped
+    facts: dict[str, Any] = {
+        "evaluation": ev.to_dict(),
+        "risk": ev.risk,
+        "mean_length": ev.mean_length,
+        "risk_level": promised,
+        "guarantee": result.guarantee,
+        "contradicted": result.contradicted,
+        "skipped": result.skipped,
+    }
     rows |= skipped_in_words(result.skipped)
     style = "bold red" if result.contradicted else "bold"
     text: tuple[RenderableType, ...] = (sentence(said, style), numbers({**rows, **(more or {})}), Text(""), _strata(ev))
@@ -181,7 +99,7 @@ def _strata(ev: Evaluation) -> Table:
     """Where intervals miss: by length, by edge strength, and in the riskiest groups."""
     table = Table(box=None, padding=(0, 2), header_style="dim")
     table.add_column("pixels by")
-    for heading in ("share", "outside", f"{100 * ev.confidence_level:.6g}% interval", "length"):
+    for heading in ("share", "outside", f"{level_in_words(ev.confidence_level)} interval", "length"):
         table.add_column(heading, justify="right")
 
     def add(strata: Strata, rows: list[int]) -> None:
@@ -203,12 +121,3 @@ def _strata(ev: Evaluation) -> Table:
 def _span(ends: tuple[float, float], form: str) -> str:
     low, high = ends
     return "interval unknown" if low != low else f"{low:{form}} to {high:{form}}"
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise typer.BadParameter(
-            f"{text!r} names no images; write numbers, e.g. 0,3,17", param_hint="--images"
-        ) from None

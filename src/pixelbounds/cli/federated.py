@@ -10,36 +10,38 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .command import Outcome, command, images_in_words, numbers, progress, sentence
-from .options import (
-    ABDOMEN,
-    METHOD,
-    BandPath,
-    Force,
-    Key,
-    Kind,
-    Limits,
-    Memory,
-    Miscoverage,
-    Raw,
-    Scheduler,
-    Scratch,
-    Truth,
-    TruthKey,
-    Units,
-    Window,
+from .command import (
+    Outcome,
+    command,
+    images_in_words,
+    numbers,
+    progress,
     reading_of,
     resources_of,
-    size_of,
+    sentence,
+    written,
+)
+from .options import (
+    METHOD,
+    WHERE,
+    BandPath,
+    FailureProb,
+    FamilyName,
+    FittingCount,
+    Force,
+    LargeOptions,
+    ReadOptions,
+    RiskLevel,
+    Truth,
 )
 
 if TYPE_CHECKING:
     from ..federated import Study
-    from ..formats.stores import Reading
-    from ..workflows.calibrate import Resources
+    from ..formats.arrays import Reading
+    from ..workflows.resources import Resources
 
-Site = Annotated[str, typer.Option(help="Name by which the others know this site.")]
-Sent = Annotated[Path, typer.Option(help="The file to send, .safetensors.")]
+_Site = Annotated[str, typer.Option(help="Name by which the others know this site.")]
+_Sent = Annotated[Path, typer.Option(help="The file to send, .safetensors.")]
 _ASKED = {
     "extent": "least and greatest width and level of the fitting images",
     "cells": "histograms of width, room and level of the fitting images",
@@ -52,52 +54,32 @@ _ASKED = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    """Add the group of commands."""
-    group = typer.Typer(no_args_is_help=True, help="Calibrate across sites that keep their images.")
-    for function in (announce, begin, answer, merge):
-        command(group)(function)
-    app.add_typer(group, name="federated")
-
-
 # ---------------------------------------------------------------- a site
 
 
-def announce(
+@command("announce")
+def announce_command(
     truth: Truth,
     bands: BandPath,
-    site: Site,
-    out: Sent,
+    site: _Site,
+    out: _Sent,
+    read: ReadOptions,
+    large: Annotated[LargeOptions, WHERE],
     bands_out: Annotated[
         Path | None, typer.Option(help="A .zarr for the bands of samples, to be given in later rounds.")
     ] = None,
     force: Force = False,
-    miscoverage: Miscoverage = None,
-    units: Units = None,
-    kind: Kind = None,
-    key: Key = None,
-    truth_key: TruthKey = None,
-    window: Window = ABDOMEN,
-    raw: Raw = False,
-    limits: Limits = None,
-    scheduler: Scheduler = None,
-    memory: Memory = None,
-    scratch: Scratch = None,
 ) -> Outcome:
     """Say how many images this site has; every value is read and checked, none is told.
 
     Example: pixelbounds federated announce truth.npy bands.zarr --site north --out north-0.safetensors
     """
-    from ..federated import announce as tell
-    from ..formats.outputs import check_target
+    from ..federated import announce
+    from ..formats.opener import check_target
 
     target = check_target(out, (".safetensors",), replace=force)
-    reading = reading_of(
-        key=key, truth_key=truth_key, kind=kind, miscoverage=miscoverage, window=window, raw=raw, limits=limits,
-        units=units,
-    )  # fmt: skip
-    with _images(truth, bands, reading, resources_of(scheduler, memory, scratch), bands_out) as (given, known):
-        message = tell(*given, site=site, **known)
+    with _images(truth, bands, reading_of(read), resources_of(large), bands_out) as (given, known):
+        message = announce(*given, site=site, **known)
     message.save(target)
     said = message.text
     facts = {"site": site, "images": said["images"], "units": said["units"], "file": str(out)}
@@ -105,39 +87,34 @@ def announce(
     if bands_out is not None:
         rows["bands"] = f"{bands_out}; give them to `federated answer`"
     text = f"Site {site} has {images_in_words(said['images'])}; send {out} to the coordinator."
-    return Outcome(facts, (sentence(text), numbers({**rows, "written": f"{out} ({size_of(out)})"})))
+    return Outcome(facts, (sentence(text), numbers({**rows, "written": written(out)})))
 
 
-def answer(
+@command("answer")
+def answer_command(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="What the coordinator sent.")],
     truth: Truth,
     bands: BandPath,
-    site: Site,
-    out: Sent,
+    site: _Site,
+    out: _Sent,
+    read: Annotated[ReadOptions, ("units", "kind", "truth_key", "window", "raw")],
+    large: Annotated[LargeOptions, WHERE],
     force: Force = False,
-    units: Units = None,
-    kind: Kind = None,
-    truth_key: TruthKey = None,
-    window: Window = ABDOMEN,
-    raw: Raw = False,
-    scheduler: Scheduler = None,
-    memory: Memory = None,
-    scratch: Scratch = None,
 ) -> Outcome:
     """Count what a plan asks for on this site's images, and write the tables.
 
     Example: pixelbounds federated answer plan-1.safetensors truth.npy bands.zarr --site north --out north-1.safetensors
     """
-    from ..federated import answer as tell
+    from ..federated import answer
     from ..federated.messages import expect
-    from ..formats.outputs import check_target
+    from ..formats.opener import check_target
 
-    target, asked = check_target(out, (".safetensors",), replace=force), expect(plan, "plan")
+    target = check_target(out, (".safetensors",), replace=force)
+    asked = expect(plan, "plan")
     low, high = asked.text["limits"]
     limits = (-inf if low is None else low, inf if high is None else high)
-    reading = reading_of(truth_key=truth_key, kind=kind, window=window, raw=raw, limits=limits, units=units)
-    with _images(truth, bands, reading, resources_of(scheduler, memory, scratch)) as (given, known):
-        message = tell(asked, *given, site=site, units=known["units"])
+    with _images(truth, bands, reading_of(read, limits=limits), resources_of(large)) as (given, known):
+        message = answer(asked, *given, site=site, units=known["units"])
     message.save(target)
     what = asked.text["statistic"]
     tables = [{"shape": x.shape, "dtype": str(x.dtype)} for x in message.tables.values()]
@@ -145,7 +122,7 @@ def answer(
     rows = {
         "tells": _ASKED[what],
         "tables": "; ".join(f"{' x '.join(map(str, x['shape']))} {x['dtype']}" for x in tables) or "none",
-        "written": f"{out} ({size_of(out)})",
+        "written": written(out),
     }
     text = f"Site {site} answers round {asked.text['round']}; send {out} to the coordinator."
     return Outcome(facts, (sentence(text), numbers(rows)))
@@ -157,12 +134,11 @@ def _images(
 ) -> Iterator[tuple[tuple[Any, Any], dict[str, Any]]]:
     """Truth and band as they lie in files, and units and limits; rounds read them again, so bands must be bands."""
     from ..execution import running
-    from ..formats.inputs import check_pair, open_bands, open_truth, open_units
-    from ..formats.outputs import check_target
-    from ..workflows.calibrate import limits_of
+    from ..formats.inputs import check_pair, limits_of, open_bands, open_truth, open_units
+    from ..formats.opener import check_target
 
-    with progress("counting") as advance, running(**vars(resources), progress=advance):
-        made = open_bands(bands, reading)
+    with progress("counting") as advance, running(**vars(resources), progress=advance) as execution:
+        made = open_bands(bands, reading, execution=execution)
         if made.samples is not None and bands_out is None:
             raise ValueError(
                 f"{bands} holds samples, of which every round would make bands again; keep them once with "
@@ -173,18 +149,19 @@ def _images(
         limits = limits_of(reading, made)
         images = open_truth(truth, reading, limits)
         check_pair(images.pixels, made)
-        band, _ = made.whole(bands_out)
+        band, _ = made.whole(execution, bands_out)
         yield (images.pixels, band), {"units": open_units(images, reading), "limits": limits}
 
 
 # ---------------------------------------------------------------- the coordinator
 
 
-def begin(
+@command("begin")
+def begin_command(
     announcements: Annotated[list[Path], typer.Argument(metavar="ANNOUNCEMENTS...", help="One of each site.")],
     out: Annotated[Path, typer.Option(help="A new folder for the study: plans to send, and what sites answered.")],
-    risk_level: Annotated[float, typer.Option(help="Share of the pixels of an image that may lie outside.")],
-    failure_prob: Annotated[float, typer.Option(help="Share of calibrations that may be unlucky.")] = 0.1,
+    risk_level: RiskLevel,
+    failure_prob: FailureProb = 0.1,
     method: Annotated[str, typer.Option(help="frontier or rcps.", rich_help_panel=METHOD)] = "frontier",
     confidence: Annotated[
         str, typer.Option(help="betting, hoeffding_bentkus, bentkus, ...", rich_help_panel=METHOD)
@@ -192,13 +169,9 @@ def begin(
     groups: Annotated[
         str, typer.Option(help="band, or a calibration file whose groups are used again.", rich_help_panel=METHOD)
     ] = "band",
-    family: Annotated[
-        str | None, typer.Option(help="additive, scaled or multiplicative.", rich_help_panel=METHOD)
-    ] = None,
+    family: FamilyName = None,
     k: Annotated[int | None, typer.Option("--k", help="Bins of the band's width.", rich_help_panel=METHOD)] = None,
-    n_opt: Annotated[
-        int | None, typer.Option(help="Images (units) that fit; the rest certify.", rich_help_panel=METHOD)
-    ] = None,
+    n_opt: FittingCount = None,
     seed: Annotated[int, typer.Option(help="Of the split.", rich_help_panel=METHOD)] = 0,
 ) -> Outcome:
     """Open a study of all sites and write the first plan, which every site must answer.
@@ -206,11 +179,11 @@ def begin(
     Example: pixelbounds federated begin north-0.safetensors south-0.safetensors --risk-level 0.1 --out study
     """
     from ..calibration.result import load_calibration
-    from ..federated import begin as open_study
+    from ..federated import begin
 
     if out.exists():
         raise FileExistsError(f"{out} exists; give the name of a new folder")
-    study = open_study(
+    study = begin(
         announcements, risk_level=risk_level, failure_prob=failure_prob, method=method, confidence=confidence,
         groups=groups if groups == "band" else load_calibration(groups).grouping, family=family, k=k, n_opt=n_opt,
         seed=seed,
@@ -219,7 +192,8 @@ def begin(
     return _asked(study, out)
 
 
-def merge(
+@command("merge")
+def merge_command(
     study: Annotated[Path, typer.Argument(metavar="STUDY", help="The folder that `federated begin` made.")],
     answers: Annotated[list[Path], typer.Argument(metavar="ANSWERS...", help="One of each site, to the last plan.")],
 ) -> Outcome:
@@ -228,9 +202,9 @@ def merge(
     Example: pixelbounds federated merge study north-1.safetensors south-1.safetensors
     """
     from ..calibration.result import Calibration
-    from ..federated import merge as add
+    from ..federated import merge
 
-    found = add(study / "study.safetensors", answers)
+    found = merge(study / "study.safetensors", answers)
     if not isinstance(found, Calibration):
         return _asked(found, study)
     target = study / "calibration.safetensors"
@@ -238,7 +212,7 @@ def merge(
     facts = {"guarantee": found.guarantee, "risk": found.risk, "bound": found.bound, "record": vars(found.record)}
     rows = {
         "certified": f"{found.risk:.2%} outside, at most {found.bound:.2%} by {found.confidence}",
-        "written": f"{target} ({size_of(target)})",
+        "written": written(target),
     }
     return Outcome({**facts, "file": str(target)}, (sentence(found.guarantee), numbers(rows)))
 
@@ -251,6 +225,14 @@ def _asked(study: Study, folder: Path) -> Outcome:
     study.save(folder / "study.safetensors")
     names = [site.text["site"] for site in study.sites]
     facts = {"round": plan.text["round"], "statistic": plan.text["statistic"], "sites": names, "file": str(target)}
-    rows = {"asks for": _ASKED[plan.text["statistic"]], "written": f"{target} ({size_of(target)})"}
+    rows = {"asks for": _ASKED[plan.text["statistic"]], "written": written(target)}
     text = f"Round {plan.text['round']}: send {target} to {', '.join(names)}."
     return Outcome(facts, (sentence(text), numbers(rows)))
+
+
+def federated_commands() -> typer.Typer:
+    """The commands of sites and coordinator."""
+    group = typer.Typer(no_args_is_help=True, help="Calibrate across sites that keep their images.")
+    for function in (announce_command, begin_command, answer_command, merge_command):
+        group.command()(function)
+    return group

@@ -10,20 +10,18 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ..images.words import level_in_words
 from .command import NO_GUARANTEE, OK, Outcome, command, sentence
+from .options import FailureProb, RiskLevel
 
 if TYPE_CHECKING:
     from ..calibration.needs import BoundNeeds, Needs
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app)(plan)
-
-
-def plan(
-    risk_level: Annotated[float, typer.Option(help="Share of the pixels of an image that may lie outside.")] = 0.1,
-    failure_prob: Annotated[float, typer.Option(help="Share of calibrations that may be unlucky.")] = 0.1,
+@command("plan")
+def plan_command(
+    risk_level: RiskLevel = 0.1,
+    failure_prob: FailureProb = 0.1,
     miscoverage: Annotated[float, typer.Option(help="Share of future samples that a band may miss.")] = 0.1,
     images: Annotated[
         list[int] | None, typer.Option(help="Images (or patients) that you have; may be given several times.")
@@ -37,11 +35,10 @@ def plan(
 
     Example: pixelbounds plan --risk-level 0.05 --failure-prob 0.1 --images 300
     """
-    from ..calibration.needs import IMAGES
-    from ..calibration.needs import plan as planned
+    from ..calibration.needs import IMAGES, plan
     from ..images import check_choice
 
-    found = planned(
+    found = plan(
         risk_level, failure_prob, method=method, images=images or IMAGES, miscoverage=miscoverage, spread=spread
     )
     chosen = {row.confidence: row for row in found.bounds}[
@@ -49,10 +46,10 @@ def plan(
     ]
     missing = _missing(found, chosen, max(images) if images else None, samples)
     promise = (
-        f"To promise at most {_percent(risk_level)} of the pixels outside, with probability "
-        f"{_percent(1 - failure_prob)}, {method} with {confidence} needs at least {chosen.images} images (patients, "
-        f"where slices are not independent). Bands that hold {_percent(1 - miscoverage)} of future samples need "
-        f"{found.samples} samples per image."
+        f"To promise at most {level_in_words(risk_level)} of the pixels outside, with probability "
+        f"{level_in_words(1 - failure_prob)}, {method} with {confidence} needs at least {chosen.images} images "
+        "(patients, where slices are not independent). Bands that hold "
+        f"{level_in_words(1 - miscoverage)} of future samples need {found.samples} samples per image."
     )
     slack = Text(
         "\nSlack is the part of the risk level that a bound cannot use: the less, the shorter the intervals. The last "
@@ -95,7 +92,3 @@ def _missing(found: Needs, chosen: BoundNeeds, images: int | None, samples: int 
     if samples is not None and found.samples is not None and samples < found.samples:
         out.append(f"{samples} samples per image are too few: {found.samples} are needed.")
     return out
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.6g}%"

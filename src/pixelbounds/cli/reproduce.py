@@ -14,18 +14,9 @@ _HELP = "Reproduce the paper's table and figures, with ours beside them."
 _KEPT = "finished draws are kept: run the same command to go on, without --fresh"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands, one for each experiment."""
-    from ..experiments.experiment import EXPERIMENTS
-
-    room = typer.Typer(no_args_is_help=True, help=_HELP)
-    for name in EXPERIMENTS:
-        command(room, stopped=_KEPT)(_named(name))
-    command(room)(page)
-    app.add_typer(room, name="reproduce")
-
-
 def _named(name: str) -> Callable[..., Outcome]:
+    """The function that runs one experiment."""
+
     def run(
         material: Annotated[
             Path | None, typer.Option(help="Ready arrays: a folder of .npy files, an .npz or a .zarr.")
@@ -47,7 +38,7 @@ def _named(name: str) -> Callable[..., Outcome]:
     ) -> Outcome:
         from ..experiments.campaign import reproduce
 
-        with progress(name) as advance:
+        with progress(name, of="draws") as advance:
             folder = reproduce(
                 name if plan is None else str(plan), material=material, data=data, train=train, out=out, draws=draws,
                 toy=toy, fresh=fresh, workers=workers, figures=figures, device=device, tell=tell, progress=advance,
@@ -58,14 +49,14 @@ def _named(name: str) -> Callable[..., Outcome]:
         return Outcome({"files": [str(path) for path in written]}, ((folder / "table.md").read_text(), where))
 
     given = "" if name == "phantom" else " --material FOLDER"
-    run.__name__ = name
     run.__doc__ = (
         f"Table and figures of {name}; goes on where it stopped.\n\nExample: pixelbounds reproduce {name}{given}"
     )
     return run
 
 
-def page(
+@command("page")
+def page_command(
     results: Annotated[list[Path], typer.Argument(help="results.json of experiments, or their folders.")],
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/results.md"),
 ) -> Outcome:
@@ -77,3 +68,14 @@ def page(
 
     written = write_page(results, out)
     return Outcome({"file": str(written)}, (str(written),))
+
+
+def reproduce_commands() -> typer.Typer:
+    """The commands, one for each experiment, and the page of all."""
+    from ..experiments.experiment import EXPERIMENTS
+
+    group = typer.Typer(no_args_is_help=True, help=_HELP)
+    for name in EXPERIMENTS:
+        group.command()(command(name, stopped=_KEPT)(_named(name)))
+    group.command()(page_command)
+    return group

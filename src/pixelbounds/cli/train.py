@@ -1,4 +1,4 @@
-"""`pixelbounds train` and `pixelbounds sample`: networks and posterior samples; both go on where a run stopped."""
+"""`pixelbounds train`: a network as a TOML file says; it goes on where a run stopped."""
 
 from __future__ import annotations
 
@@ -8,17 +8,11 @@ from typing import Annotated
 
 import typer
 
-from .command import Outcome, command, progress, tell
-from .options import ABDOMEN, Raw, Scheduler, Window
+from .command import Outcome, command, tell
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    command(app, stopped="the state is saved; run the same command to go on")(train)
-    command(app, stopped="finished images are kept; run the same command to go on")(sample)
-
-
-def train(
+@command("train", stopped="the state is saved; run the same command to go on")
+def train_command(
     config: Annotated[Path, typer.Argument(help="A TOML file; see docs/diffusion.md and examples/.")],
     quiet: bool = typer.Option(False, "--quiet", help="No progress bar."),
 ) -> Outcome:
@@ -34,73 +28,3 @@ def train(
     path = train_from(Configuration(config), tell=tell, quiet=quiet)
     first = os.environ.get("RANK", "0") == "0"
     return Outcome({"network": str(path)}, (str(path),)) if first else Outcome({}, ())
-
-
-def sample(
-    network: Annotated[Path, typer.Argument(help="A network that `pixelbounds train` saved.")],
-    observations: Annotated[
-        Path, typer.Argument(help="Noisy images: .npy, .npz, .zarr, pictures in a folder or zip, NIfTI, DICOM.")
-    ],
-    out: Annotated[Path, typer.Option("--out", help="The zarr store to write, or to go on with.")],
-    sigma0: float | None = typer.Option(None, "--sigma0", help="Noise deviation of the observations."),
-    samples: int | None = typer.Option(None, help="Samples (or passes with dropout) per image; 128 unless told."),
-    miscoverage: float | None = typer.Option(
-        None, help="Share of future samples that a band may miss; 0.1 unless told."
-    ),
-    sampler: str | None = typer.Option(
-        None, help="heun (unless told), reverse_sde, predictor_corrector or euler_maruyama."
-    ),
-    steps: int | None = typer.Option(None, help="Steps of the sampler; its own number unless told."),
-    seed: int = typer.Option(0, help="With image and sample number, it determines every draw."),
-    batch: int | None = typer.Option(None, help="Images in the network at a time; less needs less memory."),
-    held_out: int | None = typer.Option(None, help="Further draws per image, kept to check coverage; 0 unless told."),
-    keep_samples: bool | None = typer.Option(None, "--keep-samples", help="Keep all samples, in float16."),
-    key: str | None = typer.Option(None, help="Name of the array inside an .npz or .zarr file."),
-    window: Window = ABDOMEN,
-    raw: Raw = False,
-    images: str | None = typer.Option(None, help="A range of the observations, START:STOP; they keep their numbers."),
-    limits: tuple[float, float] | None = typer.Option(
-        None, help="Least and greatest pixel value, where the network's file tells none."
-    ),
-    device: str | None = typer.Option(None, help="cpu, cuda or cuda:1; a GPU if there is one."),
-    compile_: bool = typer.Option(False, "--compile", help="Use torch.compile."),
-    repair: bool = typer.Option(False, "--repair", help="Draw damaged images again."),
-    scheduler: Scheduler = None,
-) -> Outcome:
-    """Sample the posterior of noisy images into a zarr store of bands, or go on where a run stopped.
-
-    Example: pixelbounds sample runs/ct/score.safetensors noisy.npy --out ct.zarr --sigma0 0.4 --samples 128
-    """
-    from ..formats import open_images
-    from ..workflows import SampleOptions, sample_to
-
-    options = SampleOptions(
-        sigma_0=sigma0, samples=samples, miscoverage=miscoverage, sampler=sampler, steps=steps, seed=seed,
-        batch=batch, held_out=held_out, keep_samples=keep_samples, limits=limits, device=device,
-        compile=compile_, repair=repair,
-    )  # fmt: skip
-    noisy = open_images(observations, key=key, window=None if raw else window, clip=False)
-    with progress("sampling") as advance:
-        run = sample_to(
-            network,
-            noisy.pixels,
-            out,
-            options,
-            images=_range(images, len(noisy)),
-            scheduler=scheduler,
-            tell=tell,
-            progress=advance,
-        )
-    return Outcome({"run": str(out), "images": len(run), "bands": run.kinds}, (str(run),))
-
-
-def _range(text: str | None, n: int) -> range:
-    """START:STOP, either of which may be left out."""
-    try:
-        start, stop = (int(part) if part.strip() else None for part in (text or ":").split(":"))
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is no range; write START:STOP, e.g. 0:100", param_hint="--images") from None
-    chosen = range(n)[start:stop]
-    if not chosen:
-        raise typer.BadParameter(f"{text!r} chooses none of {n} images", param_hint="--images")
-    return chosen

@@ -16,8 +16,6 @@ from .blocks import Maker, block_rows, fill, gather, pick, readable
 from .runner import Execution, current, parse_memory, running
 from .sample_bands import band_at, bands_to, open_stored, quantiles, where
 
-watched = guarded
-
 __all__ = [
     "BAD",
     "DONE",
@@ -44,6 +42,5 @@ __all__ = [
     "readable",
     "rows_at",
     "running",
-    "watched",
     "where",
 ]

@@ -20,7 +20,7 @@ from ..images import Array, Ragged, cut_rows, library_of
 from ..images.ragged import growing_ragged
 from ..storage.chunks import BadChunk, Rows, chunk_rows, damaged
 from ..storage.growth import BAD, DONE, Blocks
-from .runner import PER_PIXEL, current
+from .runner import PER_PIXEL, Execution
 from .transport import size_of
 
 T = TypeVar("T")
@@ -33,13 +33,13 @@ _CHUNK_BYTES = 2**24  # of an array of a block, and read at a time of images tha
 # ---------------------------------------------------------------- the loop
 
 
-def block_rows(reads: Sequence[Any], pixels: int) -> int:
+def block_rows(execution: Execution, reads: Sequence[Any], pixels: int) -> int:
     """Images in a block: whole chunks of what is read, as many as memory allows."""
     per_chunk = max(chunk_rows(x) for x in reads)
     row_bytes = sum(size_of(x) // int(x.shape[0]) for x in reads)
     wanted = max(1, min(_READ_BYTES // row_bytes, _CHUNK_BYTES // (4 * pixels)))
     rows = -(-wanted // per_chunk) * per_chunk
-    while rows > 1 and 2 * _cost(reads, pixels, rows) > current().memory:
+    while rows > 1 and 2 * _cost(reads, pixels, rows) > execution.memory:
         rows = -(-rows // 2)
     return min(rows, int(reads[0].shape[0]))
 
@@ -48,7 +48,9 @@ def _cost(reads: Sequence[Any], pixels: int, rows: int) -> int:
     return rows * (2 * sum(size_of(x) // int(x.shape[0]) for x in reads) + PER_PIXEL * pixels)
 
 
-def fill(blocks: Blocks, make: Maker, reads: Sequence[Any], pixels: int, *, skip_bad: bool = False) -> Array:
+def fill(
+    execution: Execution, blocks: Blocks, make: Maker, reads: Sequence[Any], pixels: int, *, skip_bad: bool = False
+) -> Array:
     """Make every block of a store that is not finished; the marks of all images, (n,)."""
 
     def job(block: int) -> None:
@@ -57,18 +59,20 @@ def fill(blocks: Blocks, make: Maker, reads: Sequence[Any], pixels: int, *, skip
 
     todo = [(block,) for block in blocks.unfinished()]
     size = blocks.rows * sum(size_of(x) // int(x.shape[0]) for x in reads)
-    for _ in current().each(job, todo, _cost(reads, pixels, blocks.rows), size, reads):
+    for _ in execution.each(job, todo, _cost(reads, pixels, blocks.rows), size, reads):
         pass
     return blocks.marks()
 
 
-def gather(make: Maker, reads: Sequence[Any], n: int, pixels: int, *, skip_bad: bool = False) -> tuple[Parts, Array]:
+def gather(
+    execution: Execution, make: Maker, reads: Sequence[Any], n: int, pixels: int, *, skip_bad: bool = False
+) -> tuple[Parts, Array]:
     """The same into memory: the arrays and marks of all images."""
-    rows = block_rows(reads, pixels)
+    rows = block_rows(execution, reads, pixels)
     cuts = cut_rows(n, rows)
     size = rows * sum(size_of(x) // int(x.shape[0]) for x in reads)
     job = partial(_attempt, make, skip_bad)
-    done = list(current().each(job, cuts, _cost(reads, pixels, rows), size, reads))
+    done = list(execution.each(job, cuts, _cost(reads, pixels, rows), size, reads))
     whole = next((part for part, _ in done if part), None)
     if whole is None:
         raise ValueError(f"none of the {n} images can be read")
@@ -104,18 +108,18 @@ def _attempt(make: Maker, skip_bad: bool, start: int, stop: int) -> tuple[Parts,
 # ---------------------------------------------------------------- images of different sizes
 
 
-def each_image(make: Callable[[int], T], reads: Sequence[Ragged], pixels: Array) -> Iterator[T]:
+def each_image(execution: Execution, make: Callable[[int], T], reads: Sequence[Ragged], pixels: Array) -> Iterator[T]:
     """`make(image)` for every image, in order; it reads that image of `reads` and works on so many `pixels`, (n,)."""
     size = np.sum([x.sizes * x.dtype.itemsize for x in reads], axis=0)
     cost = int((2 * size + PER_PIXEL * pixels).max())  # of the largest image
-    rows = max(1, min(_CHUNK_BYTES // int(size.max()), current().memory // (2 * cost)))
+    rows = max(1, min(_CHUNK_BYTES // int(size.max()), execution.memory // (2 * cost)))
     jobs = cut_rows(len(pixels), rows)
 
     def several(start: int, stop: int) -> list[T]:
         return [make(i) for i in range(start, stop)]
 
     most = min(rows, len(pixels)) * cost
-    return chain.from_iterable(current().each(several, jobs, most, rows * int(size.mean()), reads))
+    return chain.from_iterable(execution.each(several, jobs, most, rows * int(size.mean()), reads))
 
 
 def ragged_to(
@@ -138,15 +142,15 @@ def ragged_to(
 # ---------------------------------------------------------------- images that can be read
 
 
-def readable(*arrays: Any) -> Array:
+def readable(execution: Execution, *arrays: Any) -> Array:
     """Which images can be read in all of some arrays (n, ...): one read of those in zarr; (n,) bool."""
     good = np.ones(int(arrays[0].shape[0]), bool)
     for x in arrays:
         if library_of(x) != "zarr":
             continue
-        rows = block_rows([x], prod(x.shape[1:]))
+        rows = block_rows(execution, [x], prod(x.shape[1:]))
         size = rows * size_of(x) // len(good)
-        for found in current().each(partial(_damaged, x), cut_rows(len(good), rows), 2 * size, size, [x]):
+        for found in execution.each(partial(_damaged, x), cut_rows(len(good), rows), 2 * size, size, [x]):
             for start, stop in found:
                 good[start:stop] = False
     return good
@@ -156,7 +160,7 @@ def _damaged(x: Any, start: int, stop: int) -> list[tuple[int, int]]:
     return [(a, b) for a, b, _ in damaged(x, start, stop)]
 
 
-def pick(x: Any, good: Array) -> Any:
+def pick(execution: Execution, x: Any, good: Array) -> Any:
     """Some images of an array, still where it lies: `good` is (n,) bool."""
     if not good.any():
         raise ValueError(f"none of the {len(good)} images can be read")
@@ -166,7 +170,7 @@ def pick(x: Any, good: Array) -> Any:
         return x[good]
     import dask.array as da
 
-    rows = block_rows([x], prod(x.shape[1:]))
+    rows = block_rows(execution, [x], prod(x.shape[1:]))
     changes = np.flatnonzero(np.diff(good)) + 1  # so that blocks are all good or all bad
     starts = np.unique([*changes, *range(0, len(good), rows)])
     sizes = tuple(np.diff([*starts, len(good)]).tolist())

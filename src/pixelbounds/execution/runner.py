@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..images import Runner, current_runner, cut_rows, in_threads, set_runner, sizes_of
+from ..images.words import size_in_words
 from ..storage.chunks import chunk_rows
 from ..storage.version import VERSION
+from .progress import Progress, silent
 from .transport import in_file, itemsize, pack, unpack
 
 T = TypeVar("T")
-Progress = Callable[[int, int], None]  # called with bytes done and their total, pass by pass
 PER_PIXEL = 128  # bytes that the work on a pixel takes beside what is read
 _PER_TASK = 2**26  # bytes that a task on a cluster reads, so that a scheduler has few tasks to keep
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -71,8 +72,8 @@ class Execution(Runner):
         """`function(*job)` for every job, in order; each needs `cost` bytes of memory and reads `size` bytes."""
         if cost > self.memory:
             raise ValueError(
-                f"the least piece of work takes about {in_words(cost)}, more than the memory allowed, "
-                f"{in_words(self.memory)}; allow more with --memory"
+                f"the least piece of work takes about {size_in_words(cost)}, more than the memory allowed, "
+                f"{size_in_words(self.memory)}; allow more with --memory"
             )
         if self.client is None:
             found = self._threaded(function, jobs, cost)
@@ -149,10 +150,6 @@ def _task(packed: bytes, jobs: Sequence[tuple[Any, ...]]) -> list[Any]:
 # ---------------------------------------------------------------- the front door
 
 
-def _silent(done: int, total: int) -> None:
-    """Tell nobody."""
-
-
 @contextmanager
 def running(
     scheduler: Any = None,
@@ -160,7 +157,7 @@ def running(
     memory: int | str | None = None,
     threads: int | None = None,
     scratch: str | os.PathLike[str] | None = None,
-    progress: Progress = _silent,
+    progress: Progress = silent,
 ) -> Iterator[Execution]:
     """Run all passes over images within the block in threads, or on a cluster.
 
@@ -195,7 +192,7 @@ def running(
 def current() -> Execution:
     """How passes run now."""
     found = current_runner()
-    return found if isinstance(found, Execution) else Execution(None, _cores(), parse_memory(None), _silent)
+    return found if isinstance(found, Execution) else Execution(None, _cores(), parse_memory(None), silent)
 
 
 def _cores() -> int:
@@ -215,15 +212,6 @@ def parse_memory(size: int | str | None) -> int:
     if not found or not float(found[1]):
         raise ValueError(f"memory is {size!r}; give a size such as 512M or 4G")
     return int(float(found[1]) * 1024 ** _UNITS[found[2]])
-
-
-def in_words(size: float) -> str:
-    """Bytes in words."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
 
 
 def _client(scheduler: Any) -> tuple[Any, bool]:

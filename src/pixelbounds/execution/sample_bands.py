@@ -17,6 +17,7 @@ from ..images.ragged import read_ragged
 from ..storage.chunks import guarded, pieces
 from ..storage.growth import BAD, MARKS, attributes_of, digest_of, growing
 from .blocks import Maker, Parts, block_rows, each_image, fill, ragged_to
+from .runner import Execution, current
 
 
 def bands_to(
@@ -26,6 +27,7 @@ def bands_to(
     *,
     half: bool = False,
     skip_bad: bool = False,
+    execution: Execution | None = None,
 ) -> tuple[Band, Array]:
     """Calibrated quantiles of samples (n, m, *pixels) into a zarr store, going on where an earlier call stopped.
 
@@ -39,12 +41,14 @@ def bands_to(
     dtype = np.dtype("float16" if half else str(samples.dtype))
     request = {"samples": where(samples), "shape": samples.shape, "dtype": str(dtype), "source": source}
     ends = dict.fromkeys(("lower", "upper"), ((n, *pixels), dtype))
-    rows = block_rows([samples], prod(pixels))
+    execution = execution or current()
+    rows = block_rows(execution, [samples], prod(pixels))
     about = {"pixelbounds": {"kind": "bands"}, "source": source}
     path = Path(out)
     if not path.exists():
         with growing(path, ends, rows=rows, about=about, request=request, pack=False) as blocks:
-            fill(blocks, quantiles(samples, miscoverage, half=half), [samples], prod(pixels), skip_bad=skip_bad)
+            make = quantiles(samples, miscoverage, half=half)
+            fill(execution, blocks, make, [samples], prod(pixels), skip_bad=skip_bad)
     elif attributes_of(path).get("request") != digest_of(request):
         raise FileExistsError(f"{path} exists and holds something else; choose another name")
     return open_stored(path)
@@ -83,7 +87,7 @@ def band_at(samples: Any, miscoverage: float | Fraction, start: int, stop: int) 
     return trusted_band(lower, upper, None, bands[0].source, bands[0].miscoverage)
 
 
-def ragged_bands(samples: Ragged, out: Path | None, miscoverage: float | Fraction = 0.1) -> Band:
+def ragged_bands(execution: Execution, samples: Ragged, out: Path | None, miscoverage: float | Fraction = 0.1) -> Band:
     """Calibrated quantiles of the samples (m, *pixels) of each image: in a store, or in memory where `out` is None."""
 
     def make(image: int) -> dict[str, Array]:
@@ -95,14 +99,14 @@ def ragged_bands(samples: Ragged, out: Path | None, miscoverage: float | Fractio
     pixels = np.array([np.prod(shape, dtype=np.int64) for shape in shapes])
     first = calibrated_quantiles(samples[0][None], miscoverage)
     if out is None:
-        parts = list(each_image(make, [samples], pixels))
+        parts = list(each_image(execution, make, [samples], pixels))
         lower = Ragged([part["lower"] for part in parts])
         upper = Ragged([part["upper"] for part in parts])
         return Band(lower, upper, source=first.source, miscoverage=first.miscoverage)
     request = {"samples": where(getattr(samples.images, "values", None)), "shapes": shapes, "source": first.source}
     about = {"source": first.source, "request": digest_of(request)}
     if not out.exists():
-        ragged_to(out, shapes, first.lower.dtype, each_image(make, [samples], pixels), about)
+        ragged_to(out, shapes, first.lower.dtype, each_image(execution, make, [samples], pixels), about)
     elif attributes_of(out).get("request") != about["request"]:
         raise FileExistsError(f"{out} exists and holds something else; choose another name")
     found = read_ragged(out, guarded)

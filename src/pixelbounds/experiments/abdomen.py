@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ..execution.progress import Progress, silent
 from ..formats.nifti import find_scans, nifti_files, read_slices
-from ..formats.scans import ABDOMEN, Geometry, Images, Progress, Told, Window, check_window, silent, slice_name
+from ..formats.scans import ABDOMEN, Geometry, Images, Told, Window, check_window, slice_name
 from .cache import cached
 
 _CASE = re.compile(r"(Case_\d+)_0000\.nii(\.gz)?")

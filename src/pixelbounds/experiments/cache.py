@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import zarr
 
-from ..formats.scans import Progress, Told, silent
+from ..execution.progress import Progress, silent
+from ..formats.scans import Told
 from ..images import Array
 from ..storage.growth import DONE, growing
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ..execution.progress import Progress, silent
 from ..formats.pictures import pages
-from ..formats.scans import Images, Progress, Told, silent
+from ..formats.scans import Images, Told
 from ..images import Array, check_choice, check_count
 from .cache import cached
 

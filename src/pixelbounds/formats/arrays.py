@@ -1,55 +1,130 @@
-"""Images that are arrays already: .npy (mapped), .npz, .zarr (read where they are used)."""
+"""Arrays by name at a path: .npy (mapped), .zarr (read where they are used), .npz (read when they are asked for).
+
+Nothing is ever unpickled. `Arrays` is the only opener. `open_arrays` is for images, of which it wants one set;
+`arrays_at` is for bands and intervals, which have several, and there a chunk that a store lacks is an error, never
+silently a fill value. What a store of ours says of itself is an attribute.
+"""
 
 from __future__ import annotations
 
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
 
-from ..images import Array
-from .scans import Images, Told, slice_name
+from ..execution import MARKS, first_missing, guarded
+from ..images import Array, Limits, library_of
+from ..images.ragged import is_ragged, read_ragged
+from .scans import ABDOMEN, Images, Told, Window, slice_name
 
-_EXTRA = ("names", "units")  # one entry per image, beside the images themselves
+FilePath = str | os.PathLike[str]
+ARRAY_SUFFIXES = (".npy", ".npz", ".zarr")
+SHAPES = "lower and upper of shape (n, *pixels), or samples of shape (n, m, *pixels)"
+_PER_IMAGE = ("names", "units")  # one entry per image, beside the images themselves
 
 
-def read_arrays(path: Path, key: str | None = None) -> Images:
-    """Images (n, *pixels) of an .npy, .npz or .zarr file; `names` and `units` (n,) beside them are taken along."""
-    extra: dict[str, Any] = {}
-    if path.suffix == ".npy":
-        pixels = _supported(np.load(path, mmap_mode="r", allow_pickle=False), path)
-    elif path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as file:
-            pixels = _supported(file[_key(file.files, key, path)], path)
-            extra = {name: file[name] for name in _EXTRA if name in file.files}
-    else:
-        node: Any = zarr.open(path, mode="r")
-        if hasattr(node, "array_keys"):
-            names = sorted(node.array_keys())
-            pixels = _supported(node[_key([x for x in names if node[x].ndim > 1], key, path)], path)
-            extra = {name: np.asarray(node[name][:]) for name in _EXTRA if name in names} | _told(node)
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How files are read; None takes what the files say, or the usual."""
+
+    key: str | None = None  # of the samples in an .npz or .zarr file
+    truth_key: str | None = None
+    kind: str | None = None  # of the band of a run
+    miscoverage: float | None = None
+    window: Window | None = ABDOMEN
+    limits: Limits | None = None
+    units: str | None = None
+    skip_bad: bool = False  # leave out images in chunks that are missing or damaged
+    fill_missing: bool = False  # a chunk that is not there holds the fill value
+
+
+# ---------------------------------------------------------------- the opener
+
+
+class Arrays(Mapping[str, Any]):
+    """The arrays of a file by name; a single one has the name ''. Errors are those of NumPy and zarr."""
+
+    def __init__(self, path: FilePath) -> None:
+        self.path = Path(path)
+        self.attributes: dict[str, Any] = {}
+        self._node: Any = None
+        if is_store(self.path) or self.path.suffix == ".zarr":
+            self._node = zarr.open(self.path, mode="r")
+            self._names = sorted(self._node.array_keys()) if hasattr(self._node, "array_keys") else [""]
+            self.attributes = dict(self._node.attrs)
+        elif self.path.suffix == ".npz":
+            with np.load(self.path, allow_pickle=False) as file:
+                self._names = list(file.files)
         else:
-            pixels = _supported(node, path)
+            self._node = np.load(self.path, mmap_mode="r", allow_pickle=False)
+            self._names = [""]
+
+    def __getitem__(self, name: str) -> Any:
+        if self._node is not None:
+            return self._node[name] if name else self._node
+        with np.load(self.path, allow_pickle=False) as file:
+            return file[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def is_store(path: Path) -> bool:
+    """Whether a folder is a zarr store, or called so."""
+    return path.is_dir() and (path.suffix == ".zarr" or any((path / x).exists() for x in ("zarr.json", ".zgroup")))
+
+
+def existing(path: FilePath, what: str) -> Path:
+    """A path that is there and finished; else `what` should be given."""
+    path = Path(path)
+    if path.name.endswith(".part"):
+        raise ValueError(f"{path} was not finished; run the command that wrote it again")
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; give {what}")
+    return path
+
+
+# ---------------------------------------------------------------- one set of images
+
+
+def open_arrays(path: Path, key: str | None = None) -> Images:
+    """Images (n, *pixels) of an .npy, .npz or .zarr file; `names` and `units` (n,) beside them are taken along."""
+    arrays = Arrays(path)
+    name = "" if list(arrays) == [""] else _chosen(arrays, key)
+    pixels = _supported(arrays[name], path)
     n = int(pixels.shape[0])
-    extra = {name: x for name, x in extra.items() if x.shape == (n,)}
+    extra = {part: np.asarray(arrays[part][:]) for part in _PER_IMAGE if part in arrays}
+    extra |= _kept(about_of(arrays))
+    extra = {part: x for part, x in extra.items() if x.shape == (n,)}
     labels = tuple(str(x) for x in extra.get("names", range(n)))
     return Images(pixels, labels, extra.get("units"))
 
 
-def _told(group: Any) -> dict[str, Array]:
-    """Names and units that our own stores keep as attributes."""
-    about = group.attrs.get("pixelbounds")
-    if not isinstance(about, dict):
-        return {}
-    if "scans" in about:  # a cache: name and number of slices of each scan
-        scans = [(str(name), int(count)) for name, count, *_ in about["scans"]]
-        labels = [slice_name(name, k) for name, count in scans for k in range(count)]
-        return {"names": np.array(labels), "units": np.repeat([x[0] for x in scans], [x[1] for x in scans])}
-    return {name: np.array(about[name]) for name in _EXTRA if about.get(name)}
+def _chosen(arrays: Arrays, key: str | None) -> str:
+    """The name of the images among other arrays."""
+    is_zip = arrays.path.suffix == ".npz"
+    names = [name for name in arrays if is_zip or arrays[name].ndim > 1]
+    images = [name for name in names if name not in _PER_IMAGE]
+    if key is None and len(images) == 1:
+        return images[0]
+    if key not in names:
+        instead = f", not {key!r}" if key else ""
+        raise Told(f"{arrays.path} holds the arrays {', '.join(images)}; name one of them as key{instead}")
+    return key
 
 
-def _supported(x: Array | Any, path: Path) -> Any:
+def _supported(x: Any, path: Path) -> Any:
     if x.ndim < 2 or 0 in x.shape:
         raise Told(f"{path} holds an array of shape {tuple(x.shape)}; images must be (n, *pixels), e.g. (n, h, w)")
     if str(x.dtype) not in ("uint8", "float16", "float32", "float64"):
@@ -57,12 +132,97 @@ def _supported(x: Array | Any, path: Path) -> Any:
     return x
 
 
-def _key(names: list[str], key: str | None, path: Path) -> str:
-    images = [name for name in names if name not in _EXTRA]
-    if key is None and len(images) == 1:
-        return images[0]
-    if key not in names:
-        raise Told(
-            f"{path} holds the arrays {', '.join(images)}; name one of them as key" + (f", not {key!r}" * bool(key))
+def _kept(about: Mapping[str, Any]) -> dict[str, Array]:
+    """Names and units that our own stores keep as attributes."""
+    if "scans" in about:  # a cache: name and number of slices of each scan
+        scans = [(str(name), int(count)) for name, count, *_ in about["scans"]]
+        labels = [slice_name(name, k) for name, count in scans for k in range(count)]
+        return {"names": np.array(labels), "units": np.repeat([x[0] for x in scans], [x[1] for x in scans])}
+    return {name: np.array(about[name]) for name in _PER_IMAGE if about.get(name)}
+
+
+# ---------------------------------------------------------------- several arrays, none with holes
+
+
+def parts_at(path: Path, reading: Reading, key: str | None = None) -> dict[str, Any]:
+    """Arrays (n, *pixels) by name, or sets of images of different sizes, among which a `key` must be."""
+    return sets_at(path, reading, key) if is_ragged(path) else arrays_at(path, reading)
+
+
+def arrays_at(path: Path, reading: Reading = Reading()) -> dict[str, Any]:  # noqa: B008 - frozen
+    """The arrays of a file by name, without marks; a single one has the name ''."""
+    if is_store(path):
+        arrays = {name: x for name, x in store_at(path).items() if name != MARKS}
+        return {name: checked(x, f"{path}/{name}".rstrip("/"), reading) for name, x in arrays.items()}
+    if path.suffix not in (".npy", ".npz"):
+        raise ValueError(f"{path} is of no known kind; give an .npy, .npz or .zarr file, or a folder, with {SHAPES}")
+    try:
+        return dict(Arrays(path))
+    except Exception as error:  # a cut zip, a cut header, an object array
+        raise ValueError(f"{path} cannot be read as {path.suffix}: {error}; write it again") from error
+
+
+def store_at(path: Path) -> Arrays:
+    """The zarr array or group at a path."""
+    try:
+        return Arrays(path)
+    except Exception as error:  # what zarr raises depends on what is missing
+        raise ValueError(f"{path} is no zarr store, or was not finished ({error}); write it again") from error
+
+
+def checked(x: Any, name: str, reading: Reading) -> Any:
+    """A zarr array whose missing chunks are errors, or, where that is asked for, hold the fill value."""
+    if library_of(x) != "zarr":
+        return x
+    if reading.skip_bad:
+        return guarded(x)
+    missing = x.nchunks - x.nchunks_initialized
+    if missing and not reading.fill_missing:
+        raise ValueError(
+            f"{name} was not finished: {missing} of {x.nchunks} chunks are not there, the first of them "
+            f"{first_missing(x)}; write it again, skip its images with --skip-bad, or, where zarr left chunks out "
+            "because they hold only the fill value, say --fill-missing"
         )
-    return key
+    if missing:
+        warnings.warn(f"{name}: {missing} of {x.nchunks} chunks are not there and read as {x.fill_value}", stacklevel=2)
+        return x
+    return guarded(x)
+
+
+def only(arrays: Mapping[str, Any], path: Path, names: tuple[str, ...]) -> Any:
+    """The array of one of some names, or the only one."""
+    for name in names:
+        if name in arrays:
+            return arrays[name]
+    if len(arrays) == 1:
+        return next(iter(arrays.values()))
+    raise ValueError(f"{path} holds the arrays {', '.join(arrays)}; it needs {SHAPES} (name them with --key)")
+
+
+def sets_at(path: FilePath, reading: Reading, key: str | None = None) -> dict[str, Any]:
+    """The sets of images of different sizes in a store; a `key` must be among them."""
+    if reading.skip_bad:
+        raise ValueError(f"{path} holds images of different sizes, of which none can be skipped; leave --skip-bad out")
+    sets = dict(read_ragged(path, guarded))
+    if key is not None and key not in sets:
+        raise ValueError(f"{path} holds the sets {', '.join(sets)}, and no {key!r}; name one of them")
+    return sets
+
+
+# ---------------------------------------------------------------- what a store says of itself
+
+
+def about_of(store: Arrays) -> dict[str, Any]:
+    """What a store of ours says of itself; of any other nothing."""
+    about = store.attributes.get("pixelbounds")
+    return about if isinstance(about, dict) else {}
+
+
+def told(path: FilePath) -> dict[str, Any]:
+    """The same of whatever lies at a path."""
+    return about_of(store_at(Path(path))) if is_store(Path(path)) else {}
+
+
+def source_of(path: Path) -> str:
+    """How a band was made, where its store says so."""
+    return str(store_at(path).attributes.get("source", "")) if is_store(path) else ""

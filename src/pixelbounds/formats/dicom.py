@@ -14,19 +14,18 @@ from typing import Any
 
 import numpy as np
 
+from ..execution.progress import Progress, silent
 from ..images import Array
 from .nifti import resized_affine
 from .pictures import central
 from .scans import (
     Geometry,
     Images,
-    Progress,
     Scan,
     Told,
     Window,
     check_planes,
     needed,
-    silent,
     slice_name,
     windowed,
 )

@@ -9,7 +9,7 @@ different sizes lie in a store that `write_ragged` wrote, by the same names: tru
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import prod
 from pathlib import Path
@@ -22,24 +22,25 @@ from ..execution import (
     BAD,
     DONE,
     MARKS,
+    Execution,
     band_at,
     bands_to,
+    current,
     gather,
+    guarded,
     open_stored,
     quantiles,
     readable,
     rows_at,
-    watched,
 )
 from ..execution.sample_bands import ragged_bands
-from ..images import Array, Band, Interval, Limits, check_limits
-from ..images.ragged import Ragged, is_ragged
-from .opener import open_images
-from .outputs import maps_of
-from .runs import Run, open_run
-from .scans import Images
-from .stores import (
+from ..images import Array, Band, Interval, Limits, check_limits, differ_in_size
+from ..images.ragged import is_ragged
+from ..storage.chunks import Rows
+from .arrays import (
+    ARRAY_SUFFIXES,
     SHAPES,
+    Arrays,
     FilePath,
     Reading,
     arrays_at,
@@ -47,15 +48,22 @@ from .stores import (
     existing,
     is_store,
     only,
+    parts_at,
     sets_at,
     source_of,
     store_at,
     told,
 )
+from .maps import maps_of
+from .nifti import NIFTI_SUFFIXES
+from .opener import open_images
+from .runs import Run, open_run
+from .scans import Images
 
 EACH = "each"  # units: every image is its own
-MISCOVERAGE = 0.1  # of bands made of samples, unless told
+_MISCOVERAGE = 0.1  # of bands made of samples, unless told
 _BLOCK_BYTES = 2**26  # read at a time
+_IN_MEMORY = 2**30  # bytes of bands or intervals; more are kept in a temporary store
 
 
 # ---------------------------------------------------------------- truth
@@ -67,8 +75,7 @@ def open_truth(path: FilePath, reading: Reading = Reading(), limits: Limits = (0
         truth = only(sets_at(path, reading, reading.truth_key), Path(path), (reading.truth_key or "truth",))
         return Images(truth, tuple(map(str, range(len(truth)))))
     images = open_images(path, key=reading.truth_key, window=reading.window)
-    pixels = checked(images.pixels, str(path), reading)
-    return Images(spanning(pixels, limits), images.names, images.units, images.geometry)
+    return replace(images, pixels=spanning(checked(images.pixels, str(path), reading), limits))
 
 
 def spanning(pixels: Any, limits: Limits) -> Any:
@@ -77,16 +84,18 @@ def spanning(pixels: Any, limits: Limits) -> Any:
         return pixels
     import dask.array as da
 
-    least, most = (np.float32(x) for x in limits)
-    rows = _rows(pixels.shape, 4)
-    lazy = da.from_array(pixels, chunks=(rows, *pixels.shape[1:]))
+    least = np.float32(limits[0])
+    most = np.float32(limits[1])
+    rows = max(1, _BLOCK_BYTES // (4 * prod(int(x) for x in pixels.shape[1:])))
+    lazy = da.from_array(Rows(pixels), chunks=(rows, *pixels.shape[1:]))
     return lazy.map_blocks(
         lambda x: np.clip(least + (x / np.float32(255)) * (most - least), least, most), dtype=np.float32
     )
 
 
-def _rows(shape: Any, itemsize: int) -> int:
-    return max(1, _BLOCK_BYTES // (prod(int(x) for x in shape[1:]) * itemsize))
+def limits_of(reading: Reading, bands: Bands) -> Limits:
+    """The limits that were asked for, else those of a run, else 0 and 1."""
+    return check_limits(reading.limits or bands.limits or (0.0, 1.0))
 
 
 def open_units(images: Images, reading: Reading) -> Array | None:
@@ -95,7 +104,7 @@ def open_units(images: Images, reading: Reading) -> Array | None:
         return images.units if reading.units is None else None
     path = existing(reading.units, "a file with the unit of each image, or `each` where images are independent")
     if path.suffix == ".npy":
-        units = np.load(path, allow_pickle=False)
+        units = np.asarray(Arrays(path)[""])
     else:
         try:
             units = np.array([line.strip() for line in path.read_text().splitlines() if line.strip()])
@@ -109,7 +118,7 @@ def open_units(images: Images, reading: Reading) -> Array | None:
 def open_labels(path: FilePath) -> Any:
     """Whole numbers of an array file or a NIfTI file: a partition (*pixels), or a segmentation (n, *pixels)."""
     path = existing(path, "the name of a grouping (learned, band, loss, squared, otsu) or a file of labels")
-    if path.suffix in (".npy", ".npz", ".zarr"):
+    if path.suffix in ARRAY_SUFFIXES:
         labels = only(arrays_at(path), path, ("labels", "groups", "segmentation"))
     else:
         labels = open_images(path, window=None).pixels
@@ -135,7 +144,7 @@ class Bands:
 
     band: Band | None = None
     samples: Any = None
-    miscoverage: float | Fraction = MISCOVERAGE
+    miscoverage: float | Fraction = _MISCOVERAGE
     images: Images | None = None
     limits: Limits | None = None
     known: dict[str, Any] = field(default_factory=dict)
@@ -143,25 +152,42 @@ class Bands:
     skip_bad: bool = False
 
     @property
-    def ragged(self) -> bool:
-        """Whether images differ in size."""
-        return isinstance(self.reads[0], Ragged)
+    def reads(self) -> list[Any]:
+        """The arrays in which the band lies."""
+        if self.band is None:
+            return [self.samples]
+        return self.band.arrays
 
     @property
-    def shapes(self) -> list[tuple[int, ...]]:
-        """Shape of each image, where they differ."""
-        skipped = 1 if self.band is None else 0  # the samples of an image
-        return [shape[skipped:] for shape in self.reads[0].shapes]
+    def dtype(self) -> np.dtype[Any]:
+        """The precision of the band's ends."""
+        return np.dtype(str(self.reads[0].dtype).removeprefix("torch."))
 
     @property
     def shape(self) -> tuple[int, ...]:
         """(n, *pixels); (n,) where images differ in size."""
         if self.band is not None:
             return self.band.shape
-        if self.ragged:
-            return (len(self.samples),)
-        n, _, *pixels = self.samples.shape
-        return (int(n), *(int(x) for x in pixels))
+        n, *pixels = (int(x) for x in self.samples.shape)
+        return (n, *pixels[1:])
+
+    @property
+    def ragged(self) -> bool:
+        """Whether images differ in size."""
+        return differ_in_size(self.reads[0])
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Shape of each image."""
+        if not self.ragged:
+            return [self.shape[1:]] * len(self)
+        samples = 1 if self.band is None else 0  # axes before the pixels
+        return [shape[samples:] for shape in self.reads[0].shapes]
+
+    def fit_in_memory(self, execution: Execution) -> bool:
+        """Whether both ends of all images may lie in memory, and are used in this process only."""
+        size = 2 * self.dtype.itemsize * sum(map(prod, self.shapes))
+        return execution.client is None and size <= min(_IN_MEMORY, execution.memory // 4)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -169,47 +195,43 @@ class Bands:
     def __getitem__(self, images: slice) -> Band:
         return self.reader()(*images.indices(len(self))[:2])
 
-    @property
-    def reads(self) -> list[Any]:
-        """The arrays in which the band lies."""
-        if self.band is None:
-            return [self.samples]
-        return [x for x in (self.band.lower, self.band.upper, self.band.centre) if x is not None]
-
     def reader(self) -> Callable[[int, int], Band]:
         """What gives the band of images start..stop in NumPy, and refers to nothing else."""
         band, samples, level = self.band, self.samples, self.miscoverage
-        if self.ragged:  # as many images as have one size
-            if band is None:
-                return lambda start, stop: calibrated_quantiles(np.stack(list(samples[start:stop])), level)
-            return lambda start, stop: band.map(lambda x: np.stack(list(x[start:stop])))
-        if band is None:
-            return lambda start, stop: band_at(samples, level, start, stop)
-        return lambda start, stop: band.map(lambda x: rows_at(x, start, stop))
+        if band is not None:
+            return lambda start, stop: band.map(lambda x: _images(x, start, stop), checked=True)
+        if self.ragged:
+            return lambda start, stop: calibrated_quantiles(_images(samples, start, stop), level, threads=False)
+        return lambda start, stop: band_at(samples, level, start, stop)
 
-    def whole(self, store: Path | None) -> tuple[Band, Array]:
+    def whole(self, execution: Execution, store: Path | None) -> tuple[Band, Array]:
         """The band of all images, and which of them are there: as it lies, or of samples, in memory or in a store."""
         every = np.ones(len(self), bool) if self.there is None else self.there
         if self.band is not None:
             return self.band, every
         if self.ragged:
-            return ragged_bands(self.samples, store, self.miscoverage), every
+            return ragged_bands(execution, self.samples, store, self.miscoverage), every
         if store is not None:
-            return bands_to(self.samples, store, self.miscoverage, skip_bad=self.skip_bad)
-        parts, marks = gather(
-            quantiles(self.samples, self.miscoverage), [self.samples], len(self), prod(self.shape[1:]),
-            skip_bad=self.skip_bad,
-        )  # fmt: skip
+            return bands_to(self.samples, store, self.miscoverage, skip_bad=self.skip_bad, execution=execution)
+        make = quantiles(self.samples, self.miscoverage)
+        pixels = prod(self.shape[1:])
+        parts, marks = gather(execution, make, [self.samples], len(self), pixels, skip_bad=self.skip_bad)
         source = quantile_source("calibrated", self.miscoverage)
         band = Band(parts["lower"], parts["upper"], source=source, miscoverage=calibrated_miscoverage(source))
         return band, marks == DONE
+
+
+def _images(x: Any, start: int, stop: int) -> Array:
+    """Images start..stop in NumPy, as they are stored; where images differ in size these have one."""
+    return np.stack(list(x[start:stop])) if differ_in_size(x) else rows_at(x, start, stop)
 
 
 def open_bands(
     path: FilePath,
     reading: Reading = Reading(),  # noqa: B008 - frozen
     *,
-    miscoverage: float | Fraction = MISCOVERAGE,
+    miscoverage: float | Fraction = _MISCOVERAGE,
+    execution: Execution | None = None,
 ) -> Bands:
     """The band that lies at a path; `miscoverage` is that of samples unless `reading` says another."""
     path = existing(path, f"a run of `pixelbounds sample`, or a file or folder with {SHAPES}")
@@ -222,21 +244,21 @@ def open_bands(
             raise ValueError(f"{path} lacks {int((~there).sum())} images that were skipped; say --skip-bad here, too")
         return Bands(band, there=there)
     if about:
-        return _of_run(open_run(path), reading)
+        return _of_run(open_run(path), reading, execution or current())
     if reading.kind is not None:
         raise ValueError(f"kind is {reading.kind!r}, but {path} is no run of `pixelbounds sample`; leave --kind out")
     if not is_store(path) and path.is_dir():
         parts = _of_folder(path, reading)
         return Bands(Band(**{name: images.pixels for name, images in parts.items()}), images=parts["lower"])
-    level = miscoverage if reading.miscoverage is None else reading.miscoverage
-    if is_ragged(path):
-        return _of_sets(path, reading, level)
-    arrays = arrays_at(path, reading)
+    arrays = parts_at(path, reading, reading.key)
     if {"lower", "upper"} <= arrays.keys() and reading.key is None:
         return Bands(Band(arrays["lower"], arrays["upper"], arrays.get("centre"), source_of(path)))
     samples = only(arrays, path, (reading.key or "samples",))
-    if samples.ndim < 3:
+    if differ_in_size(samples) and len(samples.shapes[0]) < 2:
+        raise ValueError(f"{path} holds images of shapes such as {samples.shapes[0]}; samples are (m, *pixels) each")
+    if not differ_in_size(samples) and samples.ndim < 3:
         raise ValueError(f"{path} holds an array of shape {tuple(samples.shape)}; give {SHAPES}")
+    level = miscoverage if reading.miscoverage is None else reading.miscoverage
     return Bands(samples=samples, miscoverage=level, skip_bad=reading.skip_bad)
 
 
@@ -244,16 +266,16 @@ def check_pair(truth: Any, bands: Bands) -> None:
     """One band per true image; else what the shapes are and what they might mean."""
     given, wanted = bands.shape, tuple(truth.shape)
     made = f", made of samples of shape {tuple(bands.samples.shape)}" if bands.band is None else ""
-    if bands.ragged and isinstance(truth, Ragged) and given == wanted:
+    if bands.ragged and differ_in_size(truth) and given == wanted:
         pairs = enumerate(zip(bands.shapes, truth.shapes, strict=True))
         differ = next(((i, ours, theirs) for i, (ours, theirs) in pairs if ours != theirs), None)
         if differ is not None:
             raise ValueError("the band of image {} has shape {}, but its truth has {}; they must agree".format(*differ))
-    elif bands.ragged != isinstance(truth, Ragged):
+    elif bands.ragged != differ_in_size(truth):
         one, other = ("bands", "truth") if bands.ragged else ("truth", "bands")
         raise ValueError(
             f"the {one} may differ in size (a store of values and shapes), but the {other} lie in one array; write "
-            "both with pixelbounds.ragged.write_ragged, or both as arrays"
+            "both with pixelbounds.images.ragged.write_ragged, or both as arrays"
         )
     elif given != wanted:
         raise ValueError(
@@ -264,16 +286,15 @@ def check_pair(truth: Any, bands: Bands) -> None:
 def open_interval(path: FilePath, reading: Reading = Reading()) -> Interval:  # noqa: B008
     """The intervals that `pixelbounds apply` wrote, or anything else with `lower` and `upper`."""
     path = Path(path)
-    if path.name.endswith((".nii", ".nii.gz")) and not path.exists():  # written as NAME_lower.nii.gz and so on
+    if path.name.endswith(NIFTI_SUFFIXES) and not path.exists():  # written as NAME_lower.nii.gz and so on
         files = {part: maps_of(path, part) for part in ("lower", "upper")}
         if files["lower"] and len(files["lower"]) == len(files["upper"]):
-            lower, upper = (_together(files[part], reading) for part in ("lower", "upper"))
-            return Interval(lower, upper)
+            return Interval(_together(files["lower"], reading), _together(files["upper"], reading))
     path = existing(path, "intervals: a file or folder with lower and upper of shape (n, *pixels)")
     if path.is_dir() and not is_store(path):
         parts = _of_folder(path, reading)
         return Interval(parts["lower"].pixels, parts["upper"].pixels)
-    arrays = sets_at(path, reading) if is_ragged(path) else arrays_at(path, reading)
+    arrays = parts_at(path, reading)
     if not {"lower", "upper"} <= arrays.keys():
         held = ", ".join(name or "one array" for name in arrays)
         raise ValueError(
@@ -293,7 +314,7 @@ def _together(files: list[Path], reading: Reading) -> Array:
     return np.concatenate([open_images(file, window=reading.window).pixels for file in files])
 
 
-def _of_run(run: Run, reading: Reading) -> Bands:
+def _of_run(run: Run, reading: Reading, execution: Execution) -> Bands:
     """The band of a sampling run, with whatever else the run kept."""
     names = {"observation": "observation", "mean": "estimate", "estimate": "estimate"}
     known = {word: run[name] for name, word in names.items() if name in run.group}
@@ -304,33 +325,25 @@ def _of_run(run: Run, reading: Reading) -> Bands:
             "leave --miscoverage out"
         )
     least, most = run.about["limits"]
-    known = {name: watched(x) for name, x in known.items()}
-    there = readable(*(run[name] for name in run.parts(reading.kind))) if reading.skip_bad else None
+    known = {name: guarded(x) for name, x in known.items()}
+    there = None
+    if reading.skip_bad:
+        there = readable(execution, *(run[name] for name in run.parts(reading.kind)))
     band = run.band(reading.kind, check=not reading.skip_bad, there=there)
-    return Bands(band.map(watched), limits=(least, most), known=known, there=there)
-
-
-def _of_sets(path: Path, reading: Reading, miscoverage: float | Fraction) -> Bands:
-    """The band of images of different sizes: lower and upper, or samples (m, *pixels) of each."""
-    sets = sets_at(path, reading, reading.key)
-    if {"lower", "upper"} <= sets.keys() and reading.key is None:
-        return Bands(Band(sets["lower"], sets["upper"], sets.get("centre"), source_of(path)))
-    samples = only(sets, path, (reading.key or "samples",))
-    if len(samples.shapes[0]) < 2:
-        raise ValueError(f"{path} holds images of shapes such as {samples.shapes[0]}; samples are (m, *pixels) each")
-    return Bands(samples=samples, miscoverage=miscoverage)
+    return Bands(band.map(guarded), limits=(least, most), known=known, there=there)
 
 
 def _of_folder(path: Path, reading: Reading) -> dict[str, Images]:
     """A folder that holds `lower` and `upper`, perhaps `centre`, each as whatever `open_images` reads."""
-    parts, limits = {}, check_limits(reading.limits or (0.0, 1.0))
+    parts = {}
+    limits = check_limits(reading.limits or (0.0, 1.0))
     for name in ("lower", "upper", "centre"):
         found = [x for x in sorted(path.iterdir()) if x.name.split(".")[0] == name]
         if len(found) > 1:
             raise ValueError(f"{path} holds {found[0].name} and {found[1].name}; keep one of them")
         if found:
             images = open_images(found[0], window=reading.window)
-            parts[name] = Images(spanning(images.pixels, limits), images.names, images.units, images.geometry)
+            parts[name] = replace(images, pixels=spanning(images.pixels, limits))
     if not {"lower", "upper"} <= parts.keys():
         raise ValueError(f"{path} is no folder of bands; it needs lower and upper, such as lower.npy and upper.npy")
     return parts

@@ -9,12 +9,6 @@ nothing about values beyond it.
 from __future__ import annotations
 
 import os
-import shutil
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +17,26 @@ import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from ..images import Array, Interval, check_same_shape, check_values, outward, rows_of, to_numpy
+from ..storage.folders import aside, swap_folder
+from .arrays import Arrays, FilePath, about_of
 from .captures import write_captures
-from .nifti import SUFFIXES, stem, write_volume
+from .nifti import NIFTI_SUFFIXES, stem, write_volume
 from .scans import Geometry, Images, Scan, Window
 
-PARTS = ("lower", "upper", "length")
+INTERVAL_SUFFIXES = (".zarr", ".npz", ".nii.gz", ".nii", ".dcm")
+MAP_PARTS = ("lower", "upper", "length")
+MAP_SUFFIXES = (*NIFTI_SUFFIXES, ".dcm")  # become NAME_lower, NAME_upper and NAME_length
 _SLACK = 2.0**-22  # of the window: more than float32 images lose when they are windowed and inverted
 _BLOCK_BYTES = 2**26
 
 
-def write_any(path: Path, interval: Interval, like: Images | None) -> Path:
-    """Write an interval (n, *pixels) as the kind that the name says, and return what was written first."""
+def write_interval(path: FilePath, interval: Interval, *, like: Images | None = None) -> Path:
+    """Write an interval under a name whose suffix says the kind: .zarr, .npz, .nii, .nii.gz, or a folder for DICOM.
+
+    NIfTI and DICOM need `like`, the images that the interval is about: its maps lie where they lie, in their measure.
+    Returns what was written; for .nii.gz and .dcm, which become NAME_lower, NAME_upper and NAME_length, the first.
+    """
+    path = Path(path)
     if not isinstance(interval, Interval):
         raise TypeError(f"interval is a {type(interval).__name__}; give what Calibration.apply returns")
     if like is not None:
@@ -44,7 +47,7 @@ def write_any(path: Path, interval: Interval, like: Images | None) -> Path:
         return _write_zarr(path, interval, like)
     if path.suffix == ".npz":
         return _write_npz(path, interval, like)
-    if path.name.endswith(SUFFIXES):
+    if path.name.endswith(NIFTI_SUFFIXES):
         return _write_nifti(path, interval, _space(path, like))
     if path.suffix == ".dcm" or path.is_dir() or not path.suffix:
         return _write_dicom(path, interval, _space(path, like))
@@ -60,23 +63,33 @@ def _space(path: Path, like: Images | None) -> Geometry:
     return like.geometry
 
 
-# ---------------------------------------------------------------- aside, then renamed
+# ---------------------------------------------------------------- what is there already
 
 
-@contextmanager
-def _aside(path: Path) -> Iterator[Path]:
-    """A folder beside a path to write into; whatever happens, it is gone afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix=".pixelbounds.", suffix=".part", dir=path.parent))
+def maps_of(path: Path, part: str | None = None) -> list[Path]:
+    """The files of a part of an interval (or of all) that was written under one name, scan by scan."""
+    suffix = next(x for x in MAP_SUFFIXES if path.name.endswith(x))
+    name = path.name.removesuffix(suffix)
+    parts = MAP_PARTS if part is None else (part,)
+    return sorted(x for part in parts for x in path.absolute().parent.glob(f"{name}*_{part}{suffix}"))
+
+
+def is_ours(folder: Path, *kinds: str) -> bool:
+    """Whether a folder may be replaced: an empty one, or what we wrote of these kinds (interval, bands, maps)."""
+    names = {x.name for x in folder.iterdir()}
+    if not names:
+        return True
+    if names <= set(MAP_PARTS):
+        return "maps" in kinds
     try:
-        yield folder
-    finally:
-        for _ in range(50):  # a thread of zarr may still be writing a chunk after an interrupt
-            shutil.rmtree(folder, ignore_errors=True)
-            if sys.exception() is None:
-                break
-            time.sleep(0.02)
-            if not folder.exists():
-                break
+        return about_of(Arrays(folder)).get("kind") in kinds
+    except Exception:  # no store; zarr raises what it likes
+        return False
+
+
+def _check_free(path: Path, kind: str) -> None:
+    if path.exists() and not (path.is_dir() and is_ours(path, kind)):
+        raise FileExistsError(f"{path} holds something else already; remove it, or choose another name")
 
 
 def _replace(new: Path, path: Path) -> None:
@@ -86,34 +99,15 @@ def _replace(new: Path, path: Path) -> None:
     os.replace(new, path)
 
 
-def _check_free(path: Path, ours: Callable[[Path], bool]) -> None:
-    """A folder may be replaced where it is empty or an earlier output of ours."""
-    if path.exists() and not (path.is_dir() and (not any(path.iterdir()) or ours(path))):
-        raise FileExistsError(f"{path} holds something else already; remove it, or choose another name")
-
-
-def _replace_folder(new: Path, path: Path) -> None:
-    """Give a finished folder its name; an earlier one goes only then."""
-    old = new.with_name("old")
-    if path.exists():
-        os.rename(path, old)
-    try:
-        os.rename(new, path)
-    except OSError:
-        if old.exists():
-            os.rename(old, path)
-        raise
-
-
 # ---------------------------------------------------------------- arrays
 
 
 def _write_zarr(path: Path, interval: Interval, like: Images | None) -> Path:
-    _check_free(path, _is_interval)
+    _check_free(path, "interval")
     about: dict[str, Any] = {"kind": "interval"}
     if like is not None:
         about |= {"names": list(like.names), "units": None if like.units is None else np.asarray(like.units).tolist()}
-    with _aside(path) as folder:
+    with aside(path) as folder:
         group = zarr.create_group(folder / "new", attributes={"pixelbounds": about})
         for name in ("lower", "upper"):
             end = getattr(interval, name)
@@ -131,16 +125,8 @@ def _write_zarr(path: Path, interval: Interval, like: Images | None) -> Path:
                 check_values(f"interval.{name}", rows, start)
                 for image, row in enumerate(rows, start):  # one chunk at a time: a failure leaves no other under way
                     array[image] = row
-        _replace_folder(folder / "new", path)
+        swap_folder(folder / "new", path)
     return path
-
-
-def _is_interval(path: Path) -> bool:
-    try:
-        about: Any = zarr.open_group(path, mode="r").attrs.get("pixelbounds")
-    except Exception:  # no store; zarr raises what it likes
-        return False
-    return isinstance(about, dict) and about.get("kind") == "interval"
 
 
 def _write_npz(path: Path, interval: Interval, like: Images | None) -> Path:
@@ -149,7 +135,7 @@ def _write_npz(path: Path, interval: Interval, like: Images | None) -> Path:
         check_values(f"interval.{name}", x, 0)
     if like is not None:
         arrays |= {"names": np.array(like.names)} | ({} if like.units is None else {"units": np.asarray(like.units)})
-    with _aside(path) as folder:
+    with aside(path) as folder:
         np.savez(folder / "new.npz", allow_pickle=False, **arrays)
         _replace(folder / "new.npz", path)
     return path
@@ -180,8 +166,8 @@ def _ends(interval: Interval, scan: Scan, window: Window | None) -> tuple[Array,
 def _write_nifti(path: Path, interval: Interval, geometry: Geometry) -> Path:
     """One file each for lower, upper and length: NAME_lower.nii.gz, or NAME_SCAN_lower.nii.gz for several scans."""
     suffix = path.name.removeprefix(stem(path.name))
-    names = {part: {} for part in PARTS}  # type: dict[str, dict[str, str]]
-    with _aside(path) as folder:
+    names = {part: {} for part in MAP_PARTS}  # type: dict[str, dict[str, str]]
+    with aside(path) as folder:
         for scan in geometry.scans:
             lower, upper = outward(*_ends(interval, scan, geometry.window), np.float32)
             length = upper.astype(np.float64) - lower
@@ -190,7 +176,7 @@ def _write_nifti(path: Path, interval: Interval, geometry: Geometry) -> Path:
             for part, x in maps.items():
                 names[part][scan.name] = f"{stem(path.name)}{own}_{part}{suffix}"
                 write_volume(folder / names[part][scan.name], x, scan)
-        finished = [name for part in PARTS for name in names[part].values()]
+        finished = [name for part in MAP_PARTS for name in names[part].values()]
         for name in finished:
             _replace(folder / name, path.with_name(name))
     return path.with_name(finished[0])
@@ -202,17 +188,17 @@ def _write_dicom(path: Path, interval: Interval, geometry: Geometry) -> Path:
     if single and len(interval) > 1:
         raise ValueError(f"{path} is one file, but there are {len(interval)} images; name a folder for the series")
     if not single:
-        _check_free(path, lambda folder: {x.name for x in folder.iterdir()} <= set(PARTS))
-    with _aside(path) as folder:
-        for part in PARTS:
+        _check_free(path, "maps")
+    with aside(path) as folder:
+        for part in MAP_PARTS:
             (folder / "new" / part).mkdir(parents=True)
         for scan in geometry.scans:
             write_captures(folder / "new", *_ends(interval, scan, geometry.window), scan, geometry.window)
         if not single:
             os.chmod(folder / "new", 0o755)
-            _replace_folder(folder / "new", path)
+            swap_folder(folder / "new", path)
             return path
-        for part in PARTS:
+        for part in MAP_PARTS:
             (file,) = (folder / "new" / part).iterdir()
             _replace(file, path.with_name(f"{path.stem}_{part}.dcm"))
     return path.with_name(f"{path.stem}_lower.dcm")

@@ -13,24 +13,23 @@ from typing import Any
 
 import numpy as np
 
+from ..execution.progress import Progress, silent
 from ..images import Array
 from .pictures import central, square
 from .scans import (
     Geometry,
     Images,
-    Progress,
     Scan,
     Told,
     Window,
     check_planes,
     first_folders,
     needed,
-    silent,
     slice_name,
     windowed,
 )
 
-SUFFIXES = (".nii", ".nii.gz")
+NIFTI_SUFFIXES = (".nii", ".nii.gz")
 
 
 def stem(name: str) -> str:
@@ -42,7 +41,7 @@ def nifti_files(path: Path) -> list[Path]:
     """NIfTI files at a path: the file itself, or all those in a folder, by name."""
     if path.is_file():
         return [path]
-    return sorted(x for x in path.rglob("*") if x.name.endswith(SUFFIXES) and not x.name.startswith("."))
+    return sorted(x for x in path.rglob("*") if x.name.endswith(NIFTI_SUFFIXES) and not x.name.startswith("."))
 
 
 def read_nifti(path: Path, *, window: Window | None, size: int | None = None, progress: Progress = silent) -> Images:

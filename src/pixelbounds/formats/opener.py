@@ -1,40 +1,28 @@
-"""Images from files, and intervals back into them.
+"""Paths at the front door: what lies at one, and whether another may be written.
 
 `open_images` looks at what lies at a path: arrays (.npy, .npz, .zarr), folders and zips of pictures, NIfTI volumes,
-DICOM series. Every reader returns `Images`; `write_interval` puts an interval of the same shape back into the same
-space.
+DICOM series. Every reader returns `Images`. `check_target` is asked before any work is done.
 """
 
 from __future__ import annotations
 
-import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..images import Interval
-from . import dicom, nifti, pictures
-from .arrays import read_arrays
-from .dicom import read_dicom
-from .maps import write_any
-from .nifti import read_nifti
-from .pictures import read_pictures
-from .scans import (
-    ABDOMEN,
-    Images,
-    Progress,
-    Told,
-    Window,
-    check_window,
-    silent,
-    unclipped,
-)
+from ..execution.progress import Progress, silent
+from .arrays import ARRAY_SUFFIXES, FilePath, open_arrays
+from .dicom import is_dicom, read_dicom
+from .maps import MAP_SUFFIXES, is_ours, maps_of
+from .nifti import NIFTI_SUFFIXES, read_nifti
+from .pictures import PICTURE_SUFFIXES, read_pictures
+from .scans import ABDOMEN, Images, Told, Window, check_window, unclipped
 
 _KINDS = "an .npy, .npz or .zarr file, a folder or zip of pictures, NIfTI (.nii, .nii.gz) or DICOM"
 
 
 def open_images(
-    path: str | os.PathLike[str],
+    path: FilePath,
     *,
     key: str | None = None,
     window: Window | None = ABDOMEN,
@@ -56,7 +44,7 @@ def open_images(
         if kind == "arrays":
             if size is not None:
                 raise Told(f"{path} holds arrays; they are not resized: leave size out, or resize them yourself")
-            return read_arrays(path, key)
+            return open_arrays(path, key)
         if kind == "pictures":
             return read_pictures(path, size=size, progress=progress)
         read: Callable[..., Images] = read_nifti if kind == "NIfTI" else read_dicom
@@ -71,7 +59,7 @@ def open_images(
 
 def _kind(path: Path) -> str:
     """What lies at a path: arrays, pictures, NIfTI or DICOM."""
-    if path.suffix in (".npy", ".npz", ".zarr") or (path / "zarr.json").exists():
+    if path.suffix in ARRAY_SUFFIXES or (path / "zarr.json").exists():
         return "arrays"
     if path.is_dir():
         names = [x for x in path.rglob("*") if x.is_file() and not x.name.startswith(".")]
@@ -79,7 +67,7 @@ def _kind(path: Path) -> str:
         if len(found) > 1:
             raise ValueError(f"{path} holds {' and '.join(found)}; give a folder that holds one kind")
         if not found:
-            raise ValueError(f"{path} holds no images ({', '.join(pictures.SUFFIXES + nifti.SUFFIXES)}, DICOM)")
+            raise ValueError(f"{path} holds no images ({', '.join(PICTURE_SUFFIXES + NIFTI_SUFFIXES)}, DICOM)")
         return found[0]
     if path.suffix.lower() == ".zip":
         return "pictures"
@@ -90,17 +78,24 @@ def _kind(path: Path) -> str:
 
 
 def _kind_of_file(path: Path) -> str:
-    if path.suffix.lower() in pictures.SUFFIXES:
+    if path.suffix.lower() in PICTURE_SUFFIXES:
         return "pictures"
-    if path.name.endswith(nifti.SUFFIXES):
+    if path.name.endswith(NIFTI_SUFFIXES):
         return "NIfTI"
-    return "DICOM" if path.suffix.lower() == ".dcm" or dicom.is_dicom(path) else ""
+    return "DICOM" if path.suffix.lower() == ".dcm" or is_dicom(path) else ""
 
 
-def write_interval(path: str | os.PathLike[str], interval: Interval, *, like: Images | None = None) -> Path:
-    """Write an interval under a name whose suffix says the kind: .zarr, .npz, .nii, .nii.gz, or a folder for DICOM.
-
-    NIfTI and DICOM need `like`, the images that the interval is about: its maps lie where they lie, in their measure.
-    Returns what was written; for .nii.gz and .dcm, which become NAME_lower, NAME_upper and NAME_length, the first.
-    """
-    return write_any(Path(path), interval, like)
+def check_target(path: FilePath, kinds: Sequence[str], *, replace: bool, folder: bool = False) -> Path:
+    """A name of a known kind (or of a folder), in a folder that is there, which is free or may be replaced."""
+    path = Path(path)
+    if not path.name.endswith(tuple(kinds)) and not (folder and not path.suffix):
+        also = ", or in nothing for a folder of DICOM files" if folder else ""
+        raise ValueError(f"the name {path} says no kind of file; end it in {', '.join(kinds)}{also}")
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.absolute().parent} to write {path.name} in; make it first")
+    taken = [x for x in (maps_of(path) if path.name.endswith(MAP_SUFFIXES) else [path]) if x.exists()]
+    if taken and not replace:
+        raise FileExistsError(f"{taken[0]} exists; choose another name, or replace it with --force")
+    if path.is_dir() and not is_ours(path, "interval", "bands", "maps"):
+        raise FileExistsError(f"{path} is a folder that pixelbounds did not write; choose another name")
+    return path

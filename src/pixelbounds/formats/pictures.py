@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps, ImageSequence, UnidentifiedImageError
 
+from ..execution.progress import Progress, silent
 from ..images import Array, check_count
-from .scans import Images, Progress, Told, folder_units, silent
+from .scans import Images, Told, folder_units
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")
+PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")
 
 
 def read_pictures(path: Path, *, size: int | None = None, progress: Progress = silent) -> Images:
@@ -24,11 +25,13 @@ def read_pictures(path: Path, *, size: int | None = None, progress: Progress = s
     """
     if path.suffix.lower() == ".zip":
         with zipfile.ZipFile(path) as archive:
-            names = sorted(x for x in archive.namelist() if x.lower().endswith(SUFFIXES) and "__MACOSX" not in x)
+            names = sorted(
+                x for x in archive.namelist() if x.lower().endswith(PICTURE_SUFFIXES) and "__MACOSX" not in x
+            )
             return _stacked(names, lambda name: io.BytesIO(archive.read(name)), path, size, progress)
     if path.is_file():
         return _stacked([path.name], lambda name: path, path, size, progress)
-    names = sorted(x.relative_to(path).as_posix() for x in path.rglob("*") if x.suffix.lower() in SUFFIXES)
+    names = sorted(x.relative_to(path).as_posix() for x in path.rglob("*") if x.suffix.lower() in PICTURE_SUFFIXES)
     return _stacked(names, lambda name: path / name, path, size, progress)
 
 
@@ -36,7 +39,7 @@ def _stacked(
     names: list[str], opened: Callable[[str], Any], path: Path, size: int | None, progress: Progress
 ) -> Images:
     if not names:
-        raise Told(f"{path} holds no images ({', '.join(SUFFIXES)}); give another folder")
+        raise Told(f"{path} holds no images ({', '.join(PICTURE_SUFFIXES)}); give another folder")
     images: list[Array] = []
     labels: list[str] = []
     files: list[str] = []

@@ -18,19 +18,20 @@ from typing import Any
 
 import numpy as np
 import zarr
-from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from ..bands import FLOOR, conffusion, quantile_regression, quantile_source
 from ..images import Array, Band, check_choice, outward
+from ..storage.chunks import Rows
+from ..storage.growth import MARKS, add_array, add_marks
 
-FORMAT = 1
-PAIRS = (("lower", "upper"), ("naive_lower", "naive_upper"))
-KINDS = {  # bands, by what the network is
+_FORMAT = 1
+_PAIRS = (("lower", "upper"), ("naive_lower", "naive_upper"))
+_KINDS = {  # bands, by what the network is
     "score": ("calibrated", "naive", "mean"),
     "regressor": ("regressor", "dropout"),
     "conffusion": ("conffusion",),
 }
-_PARTS = {  # arrays, by the band that is made of them
+_MADE_OF = {  # arrays, by the band that is made of them
     "calibrated": ("lower", "upper"),
     "naive": ("naive_lower", "naive_upper"),
     "mean": ("mean", "deviation"),
@@ -39,7 +40,6 @@ _PARTS = {  # arrays, by the band that is made of them
     "conffusion": ("lower", "upper"),
 }
 _FREE = ("version", "network_file", "device", "batch", "format")  # may differ between the parts of a run
-_FLAT: Any = {"name": "default", "separator": "."}  # a file per image, not a folder in a folder
 _SMALL_BYTES = 2**28  # of an array that is read whole where something is worked out of it: ten times as fast
 _BLOCK_BYTES = 2**20  # of a larger one, read at a time
 _HALF = ("lower", "upper", "naive_lower", "naive_upper", "samples")
@@ -67,29 +67,19 @@ def create_run(
 def _create(
     path: Path, about: Mapping[str, Any], pixels: tuple[int, ...], ids: Array, names: Mapping[str, tuple[int, ...]]
 ) -> None:
-    group = zarr.create_group(path, attributes={"pixelbounds": {**about, "format": FORMAT}})
+    group = zarr.create_group(path, attributes={"pixelbounds": {**about, "format": _FORMAT}})
     n = len(ids)
     for name, before in {"observation": (), **names}.items():
-        shape = (*before, *pixels)
-        group.create_array(
-            name,
-            shape=(n, *shape),
-            chunks=(1, *shape),
-            dtype="float16" if name in _HALF else "float32",
-            compressors=(ZstdCodec(level=1), Crc32cCodec()),
-            fill_value=np.nan,
-            chunk_key_encoding=_FLAT,
-        )
+        dtype = "float16" if name in _HALF else "float32"
+        add_array(group, name, (n, *before, *pixels), dtype, 1, flat=True)
     group.create_array("ids", data=np.asarray(ids, np.int64), chunks=(n,))
-    group.create_array(
-        "done", shape=(n,), chunks=(1,), dtype="uint8", compressors=None, fill_value=0, chunk_key_encoding=_FLAT
-    )
+    add_marks(group, n, 1, flat=True)
 
 
 def write_image(group: Any, image: int, parts: Mapping[str, Array]) -> None:
     """Write what is known of one image and mark it finished."""
     parts = dict(parts)
-    for low, high in PAIRS:
+    for low, high in _PAIRS:
         if low in parts and group[low].dtype == np.float16:
             with np.errstate(over="ignore"):
                 parts[low], parts[high] = outward(parts[low], parts[high], np.float16)
@@ -100,10 +90,10 @@ def write_image(group: Any, image: int, parts: Mapping[str, Array]) -> None:
                 "rescale the images"
             )
         group[name][image] = value
-    group["done"][image] = 1
+    group[MARKS][image] = 1
 
 
-def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+def run_differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     """What differs between the configuration of a store and that of a call, apart from what may."""
     names = [name for name in {**stored, **wanted} if name not in _FREE and stored.get(name) != wanted.get(name)]
     return [f"{name} is {stored.get(name)!r} there and {wanted.get(name)!r} here" for name in names]
@@ -118,13 +108,13 @@ class Run:
     def __init__(self, path: Path, group: Any) -> None:
         self.path, self.group = path, group
         self.about: dict[str, Any] = dict(group.attrs["pixelbounds"])
-        self.kinds = tuple(kind for kind in KINDS[self.about["kind"]] if kind != "dropout" or "dropout_mean" in group)
+        self.kinds = tuple(kind for kind in _KINDS[self.about["kind"]] if kind != "dropout" or "dropout_mean" in group)
 
     def __repr__(self) -> str:
         return f"Run {self.path}: {int(self.done.sum())} of {len(self)} images finished, bands {', '.join(self.kinds)}"
 
     def __len__(self) -> int:
-        return int(self.group["done"].shape[0])
+        return int(self.group[MARKS].shape[0])
 
     def __getitem__(self, name: str) -> Any:
         names = sorted(self.group.array_keys())
@@ -137,7 +127,7 @@ class Run:
 
     def finished(self, start: int, stop: int) -> Array:
         """Which of some images are finished, (stop - start,) bool; one whose mark cannot be read is not."""
-        marks = self.group["done"]
+        marks = self.group[MARKS]
         try:
             return np.asarray(marks[start:stop]) != 0
         except Exception:  # zarr raises what it likes
@@ -165,7 +155,7 @@ class Run:
 
     def parts(self, kind: str | None = None) -> tuple[str, ...]:
         """Names of the arrays of which the band of a kind is made."""
-        return _PARTS[self._kind(kind)]
+        return _MADE_OF[self._kind(kind)]
 
     def band(self, kind: str | None = None, *, check: bool = True, there: Array | None = None) -> Band:
         """The band of a kind, the first of `kinds` unless told; `check` reads it once and names a damaged image.
@@ -179,8 +169,8 @@ class Run:
                 "draw the rest"
             )
         if check:
-            self.check(_PARTS[kind])
-        parts = [self[name] for name in _PARTS[kind]]
+            self.check(_MADE_OF[kind])
+        parts = [self[name] for name in _MADE_OF[kind]]
         if kind in ("calibrated", "naive"):
             level = Fraction(repr(self.about["miscoverage"]))
             return Band(parts[0], parts[1], source=quantile_source(kind, level), miscoverage=level)
@@ -205,7 +195,7 @@ class Run:
 
     def damaged(self, names: tuple[str, ...] | None = None) -> Iterator[tuple[int, str, str]]:
         """Position, array and reason of all that cannot be read in finished images."""
-        names = names or tuple(x for x in self.group.array_keys() if x not in ("ids", "done"))
+        names = names or tuple(x for x in self.group.array_keys() if x not in ("ids", MARKS))
         for image in np.flatnonzero(self.done):
             for name in names:
                 try:
@@ -225,7 +215,7 @@ def _singles(x: Any, there: Array | None) -> Any:
     import dask.array as da
 
     rows = max(1, _BLOCK_BYTES // (4 * prod(x.shape[1:])))
-    return da.from_array(x if whole else _Holed(x, there), chunks=(rows, *x.shape[1:])).astype(np.float32)
+    return da.from_array(Rows(x) if whole else _Holed(x, there), chunks=(rows, *x.shape[1:])).astype(np.float32)
 
 
 class _Holed:
@@ -262,6 +252,6 @@ def open_run(path: str | os.PathLike[str], *, mode: str = "r") -> Run:
         raise ValueError(f"{path} is no zarr store that can be read ({error}); give a run, or another --out") from error
     if not isinstance(about, dict):
         raise ValueError(f"{path} is a zarr store, but no run of pixelbounds sample; give a run, or another --out")
-    if about.get("format") != FORMAT:
-        raise ValueError(f"{path} has format {about.get('format')}, this version reads {FORMAT}; update pixelbounds")
+    if about.get("format") != _FORMAT:
+        raise ValueError(f"{path} has format {about.get('format')}, this version reads {_FORMAT}; update pixelbounds")
     return Run(path, group)

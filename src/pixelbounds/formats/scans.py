@@ -7,7 +7,7 @@ shape can be put back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import pairwise
@@ -18,13 +18,8 @@ import numpy as np
 
 from ..images import Array, check_count, check_number
 
-Progress = Callable[[int, int], None]  # called with what is done and the total
 Window = tuple[float, float]  # width and level (centre), in Hounsfield units or whatever the file measures
 ABDOMEN: Window = (400.0, 40.0)
-
-
-def silent(done: int, total: int) -> None:
-    """Tell nobody."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,46 @@
-"""Whole runs on files: train a network as a TOML file says, and sample observations into a store."""
+"""What a command does, as functions on files; one file per command, with the command's name.
 
-from .observations import SampleOptions
-from .sample import sample_to
-from .train import train_from
+Names are loaded when they are first used: whoever calibrates needs neither torch nor what draws a report.
+"""
 
-__all__ = ["SampleOptions", "sample_to", "train_from"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .apply import apply_files
+    from .calibrate import calibrate_files
+    from .evaluate import evaluate_files
+    from .observations import SampleOptions
+    from .report import report_files
+    from .resources import Resources
+    from .sample import sample_to
+    from .train import train_from
+
+_HOMES = {
+    "Resources": "resources",
+    "SampleOptions": "observations",
+    "apply_files": "apply",
+    "calibrate_files": "calibrate",
+    "evaluate_files": "evaluate",
+    "report_files": "report",
+    "sample_to": "sample",
+    "train_from": "train",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = [
+    "Resources",
+    "SampleOptions",
+    "apply_files",
+    "calibrate_files",
+    "evaluate_files",
+    "report_files",
+    "sample_to",
+    "train_from",
+]

@@ -1,36 +1,125 @@
-"""Bands in files to intervals: in a store that goes on where it stopped, in memory, or in a temporary store.
+"""Apply a calibration on files: new bands in, intervals out.
 
-Images of different sizes are widened one by one and written in order.
+Bands become intervals in a store that goes on where it stopped, in memory, or (for `evaluate` and `report`) in a
+temporary store. Images of different sizes are widened one by one and written in order.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 
 from ..bands import calibrated_miscoverage
-from ..calibration.result import Calibration
-from ..execution import DONE, BadChunk, Execution, Maker, block_rows, fill, gather, growing, numbered, watched
+from ..calibration.result import Calibration, load_calibration
+from ..execution import (
+    BAD,
+    DONE,
+    BadChunk,
+    Execution,
+    Maker,
+    block_rows,
+    fill,
+    gather,
+    growing,
+    numbered,
+    running,
+    where,
+)
 from ..execution.blocks import each_image, ragged_to
-from ..formats import open_images
+from ..execution.progress import Progress, silent
+from ..formats.arrays import Arrays, FilePath, Reading
 from ..formats.inputs import Bands, open_bands, open_interval, open_labels
-from ..formats.outputs import settle
-from ..formats.stores import FilePath, Reading
+from ..formats.maps import INTERVAL_SUFFIXES, write_interval
+from ..formats.opener import check_target, open_images
+from ..formats.scans import Images
 from ..images import Array, Interval
+from ..storage.folders import swap_folder
+from ..storage.version import VERSION
+from .resources import Resources
 
-_IN_MEMORY = 2**30  # bytes of intervals; more are kept in a temporary store
+
+@dataclass(frozen=True)
+class Applied:
+    """Where intervals were written, their shape, their mean length, and the images that were skipped."""
+
+    path: Path
+    shape: tuple[int, ...]
+    mean_length: float
+    calibration: Calibration
+    skipped: tuple[int, ...] = ()
 
 
-def bands_for(calibration: Calibration, path: FilePath, reading: Reading) -> Bands:
+def apply_files(
+    calibration: FilePath,
+    bands: FilePath,
+    out: FilePath,
+    *,
+    reading: Reading = Reading(),  # noqa: B008 - frozen
+    like: FilePath | None = None,
+    groups: FilePath | None = None,
+    features: FilePath | None = None,
+    replace: bool = False,
+    resources: Resources = Resources(),  # noqa: B008 - frozen
+    progress: Progress = silent,
+) -> Applied:
+    """Write the intervals of new bands: a zarr store block by block, going on where an earlier call stopped; .npz,
+    NIfTI and DICOM through memory.
+
+    like           a NIfTI file or DICOM folder whose geometry the intervals get; by default that of the bands
+    """
+    target = check_target(out, INTERVAL_SUFFIXES, replace=replace, folder=True)
+    found = load_calibration(calibration)
+    with running(**vars(resources), progress=progress) as execution:
+        made = bands_for(found, bands, reading, execution)
+        space = _space(target, made, like, reading)
+        widening = Widening(found, made, known_of(features, groups), reading.skip_bad)
+        digest = hashlib.sha256(Path(calibration).read_bytes()).hexdigest()
+        about = {
+            "guarantee": found.guarantee,
+            "risk_level": found.risk_level,
+            "calibration": digest,
+            "version": VERSION,
+        }
+        if target.suffix == ".zarr":
+            length, marks = widening.into(execution, target, about, digest)
+        elif made.ragged:
+            raise ValueError(f"{bands} holds images of different sizes, which only a .zarr can hold: end --out so")
+        else:
+            interval, length, marks = widening.in_memory(execution)
+            bad = int((marks == BAD).sum())
+            if bad:
+                raise ValueError(
+                    f"{bad} images cannot be read, and only a .zarr store can leave some out: end --out so"
+                )
+            target = write_interval(target, interval, like=space)
+    skipped = tuple(np.flatnonzero(marks == BAD).tolist())
+    return Applied(target, made.shape, float(length[marks == DONE].mean()), found, skipped)
+
+
+def _space(target: Path, bands: Bands, like: FilePath | None, reading: Reading) -> Images | None:
+    """The images in whose space the intervals are written."""
+    space = bands.images if like is None else open_images(like, window=reading.window)
+    if like is not None and space is not None and tuple(space.pixels.shape) != bands.shape:
+        raise ValueError(
+            f"{like} has shape {tuple(space.pixels.shape)}, but the bands have {bands.shape}; they must agree"
+        )
+    if target.suffix not in (".zarr", ".npz") and (space is None or space.geometry is None):
+        raise ValueError(f"{target} needs the geometry of a scan; give the NIfTI file or DICOM folder with --like")
+    return space
+
+
+def bands_for(calibration: Calibration, path: FilePath, reading: Reading, execution: Execution) -> Bands:
     """Bands of the kind that was calibrated: samples get the miscoverage that they had then."""
     level = calibrated_miscoverage(calibration.record.source)
-    return open_bands(path, reading) if level is None else open_bands(path, reading, miscoverage=level)
+    usual: dict[str, Any] = {} if level is None else {"miscoverage": level}
+    return open_bands(path, reading, execution=execution, **usual)
 
 
 def known_of(features: FilePath | None, groups: FilePath | None) -> dict[str, Any]:
@@ -39,105 +128,98 @@ def known_of(features: FilePath | None, groups: FilePath | None) -> dict[str, An
     return {"features": images, "groups": None if groups is None else open_labels(groups)}
 
 
-def _maker(calibration: Calibration, bands: Bands, known: dict[str, Any]) -> Maker:
-    """What makes the intervals of images start..stop, with the mean length of each."""
-    read, there = bands.reader(), bands.there
-
-    def make(start: int, stop: int) -> dict[str, Array]:
-        if there is not None and not there[start:stop].all():
-            raise BadChunk(f"the bands of images {start} to {stop - 1} lack some that were skipped")
-        now: dict[str, Any] = {name: None if x is None else x[start:stop] for name, x in known.items()}
-        with numbered(start):
-            interval = calibration.apply(read(start, stop), threads=False, **now)
-        lower, upper = interval.lower, interval.upper
-        length = _mean_of(upper) - _mean_of(lower)
-        return {"lower": lower, "upper": upper, "length": length}
-
-    return make
+# ---------------------------------------------------------------- bands to intervals
 
 
-def _mean_of(images: Array) -> Array:
-    return np.asarray(images.reshape(len(images), -1).mean(axis=1, dtype=np.float64))
+@dataclass(frozen=True, eq=False)
+class Widening:
+    """Bands in files that a calibration turns into intervals; `known` is what `known_of` tells of the images."""
 
+    calibration: Calibration
+    bands: Bands
+    known: dict[str, Any]
+    skip_bad: bool = False
 
-def widen_to(
-    path: Path,
-    calibration: Calibration,
-    bands: Bands,
-    known: dict[str, Any],
-    skip_bad: bool,
-    about: dict[str, Any],
-    request: dict[str, Any],
-) -> tuple[Array, Array]:
-    """Write the intervals of all images into a store; mean length and mark of each image."""
-    pixels = prod(bands.shape[1:])
-    arrays: dict[str, Any] = {name: (bands.shape, _dtype(bands)) for name in ("lower", "upper")}
-    arrays["length"] = bands.shape[:1], np.float64
-    about = {"pixelbounds": {"kind": "interval", **about}}
-    rows = block_rows(bands.reads, pixels)
-    with growing(path, arrays, rows=rows, about=about, request=request, settle=settle) as blocks:
-        marks = fill(blocks, _maker(calibration, bands, known), bands.reads, pixels, skip_bad=skip_bad)
-    return np.asarray(zarr.open_group(path, mode="r")["length"][:]), marks
+    def maker(self) -> Maker:
+        """What makes the intervals of images start..stop, with the mean length of each."""
+        calibration, known = self.calibration, self.known
+        read, there = self.bands.reader(), self.bands.there
 
+        def make(start: int, stop: int) -> dict[str, Array]:
+            if there is not None and not there[start:stop].all():
+                raise BadChunk(f"the bands of images {start} to {stop - 1} lack some that were skipped")
+            now: dict[str, Any] = {name: None if x is None else x[start:stop] for name, x in known.items()}
+            with numbered(start):
+                interval = calibration.apply(read(start, stop), threads=False, **now)
+            length = _means(interval.upper) - _means(interval.lower)
+            return {"lower": interval.lower, "upper": interval.upper, "length": length}
 
-def widen_ragged(
-    path: Path, calibration: Calibration, bands: Bands, known: dict[str, Any], about: dict[str, Any]
-) -> Array:
-    """Write the intervals of images of different sizes into a store; mean length of each image."""
-    if any(x is not None for x in known.values()):
-        raise ValueError("features and groups are for images of one size, and these differ: leave them out")
-    make, lengths = _maker(calibration, bands, known), []
+        return make
 
-    def one(image: int) -> dict[str, Array]:
-        return {name: x[0] for name, x in make(image, image + 1).items()}
+    def in_memory(self, execution: Execution) -> tuple[Interval, Array, Array]:
+        """The intervals of all images, with mean length and mark of each image."""
+        bands = self.bands
+        pixels = prod(bands.shape[1:])
+        parts, marks = gather(execution, self.maker(), bands.reads, len(bands), pixels, skip_bad=self.skip_bad)
+        return Interval(parts["lower"], parts["upper"]), parts["length"], marks
 
-    def each() -> Iterator[dict[str, Array]]:
-        for part in each_image(one, bands.reads, np.array([prod(shape) for shape in bands.shapes])):
-            lengths.append(float(part["length"]))
-            yield part
+    def into(
+        self, execution: Execution, path: Path, about: dict[str, Any], digest: str | None = None
+    ) -> tuple[Array, Array]:
+        """Write the intervals of all images into a store; mean length and mark of each image.
 
-    about = {"pixelbounds": {"kind": "interval", **about}}
-    ragged_to(path, bands.shapes, _dtype(bands), each(), about, settle)
-    return np.array(lengths)
+        A store that is not finished is gone on with where its `digest` of the calibration and its bands are the same.
+        """
+        attributes = {"pixelbounds": {"kind": "interval", **about}}
+        if self.bands.ragged:
+            return self._one_by_one(execution, path, attributes), np.full(len(self.bands), DONE, np.uint8)
+        bands = self.bands
+        request = {
+            "calibration": digest,
+            "bands": [where(x) for x in bands.reads],
+            "shape": bands.shape,
+            **{name: where(x) for name, x in self.known.items()},
+        }
+        pixels = prod(bands.shape[1:])
+        arrays: dict[str, Any] = dict.fromkeys(("lower", "upper"), (bands.shape, bands.dtype))
+        arrays["length"] = bands.shape[:1], np.float64
+        rows = block_rows(execution, bands.reads, pixels)
+        with growing(path, arrays, rows=rows, about=attributes, request=request, settle=swap_folder) as blocks:
+            marks = fill(execution, blocks, self.maker(), bands.reads, pixels, skip_bad=self.skip_bad)
+        return np.asarray(Arrays(path)["length"][:]), marks
 
+    def _one_by_one(self, execution: Execution, path: Path, attributes: dict[str, Any]) -> Array:
+        """The same for images of different sizes; mean length of each image."""
+        if any(x is not None for x in self.known.values()):
+            raise ValueError("features and groups are for images of one size, and these differ: leave them out")
+        make = self.maker()
+        shapes = self.bands.shapes
+        lengths: list[float] = []
 
-def widen(
-    calibration: Calibration, bands: Bands, known: dict[str, Any], skip_bad: bool
-) -> tuple[Interval, Array, Array]:
-    """The intervals of all images in memory, with mean length and mark of each image."""
-    make, pixels = _maker(calibration, bands, known), prod(bands.shape[1:])
-    parts, marks = gather(make, bands.reads, len(bands), pixels, skip_bad=skip_bad)
-    return Interval(parts["lower"], parts["upper"]), parts["length"], marks
+        def one(image: int) -> dict[str, Array]:
+            return {name: x[0] for name, x in make(image, image + 1).items()}
 
+        def each() -> Iterator[dict[str, Array]]:
+            for part in each_image(execution, one, self.bands.reads, np.array([prod(shape) for shape in shapes])):
+                lengths.append(float(part["length"]))
+                yield part
 
-def _dtype(bands: Bands) -> Any:
-    """The precision of the band's ends."""
-    return np.dtype(str(bands.reads[0].dtype).removeprefix("torch."))
+        ragged_to(path, shapes, self.bands.dtype, each(), attributes, swap_folder)
+        return np.array(lengths)
 
-
-def fit_in_memory(bands: Bands, execution: Execution) -> bool:
-    """Whether both ends of all images may lie in memory, and are used in this process only."""
-    pixels = sum(map(prod, bands.shapes)) if bands.ragged else prod(bands.shape)
-    size = 2 * pixels * _dtype(bands).itemsize
-    return execution.client is None and size <= min(_IN_MEMORY, execution.memory // 4)
-
-
-@contextmanager
-def intervals_of(
-    calibration: Calibration, bands: Bands, known: dict[str, Any], execution: Execution, skip_bad: bool
-) -> Iterator[tuple[Interval, Array]]:
-    """Intervals in memory, or in a temporary store where they are many; and which images they have."""
-    if bands.ragged:
+    @contextmanager
+    def intervals(self, execution: Execution) -> Iterator[tuple[Interval, Array]]:
+        """Intervals in memory, or in a temporary store where they are many; and which images they have."""
+        if not self.bands.ragged and self.bands.fit_in_memory(execution):
+            interval, _, marks = self.in_memory(execution)
+            yield interval, marks == DONE
+            return
         with execution.folder() as folder:
-            widen_ragged(folder / "interval.zarr", calibration, bands, known, {})
-            yield open_interval(folder / "interval.zarr"), np.ones(len(bands), bool)
-        return
-    if fit_in_memory(bands, execution):
-        interval, _, marks = widen(calibration, bands, known, skip_bad)
-        yield interval, marks == DONE
-        return
-    with execution.folder() as folder:
-        path = folder / "interval.zarr"
-        _, marks = widen_to(path, calibration, bands, known, skip_bad, {}, {})
-        group = zarr.open_group(path, mode="r")
-        yield Interval(watched(group["lower"]), watched(group["upper"])), marks == DONE
+            path = folder / "interval.zarr"
+            _, marks = self.into(execution, path, {})
+            yield open_interval(path, Reading(skip_bad=self.skip_bad)), marks == DONE
+
+
+def _means(x: Array) -> Array:
+    """Mean of each image, (n, *pixels) -> (n,)."""
+    return np.asarray(np.mean(x.reshape(len(x), -1), axis=1, dtype=np.float64))

@@ -123,7 +123,7 @@ class Observations:
 # ---------------------------------------------------------------- what is drawn
 
 
-class Plan:
+class Drawer:
     """What a kind of network gives for an image: the arrays, and how they are drawn."""
 
     def __init__(self, kind: str, network: Any, sde: Any, sigma_0: float, options: SampleOptions) -> None:

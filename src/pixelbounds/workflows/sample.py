@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -19,14 +19,12 @@ from typing import Any
 
 from ..diffusion.devices import best_device, check_device
 from ..execution import Execution, running
-from ..formats.runs import Run, create_run, differences, open_run, write_image
+from ..execution.progress import Progress, Tell, silent
+from ..formats.runs import Run, create_run, open_run, run_differences, write_image
 from ..images import check_limits
 from ..storage.files import exclusive
 from ..storage.version import VERSION
-from .observations import Observations, Plan, SampleOptions, check_sampling
-
-Tell = Callable[[str], None]  # called with a line for the user
-Count = Callable[[int, int], None]  # called with images finished and their total
+from .observations import Drawer, Observations, SampleOptions, check_sampling
 
 
 def sample_to(
@@ -39,7 +37,7 @@ def sample_to(
     images: range | None = None,
     scheduler: Any = None,
     tell: Tell = lambda line: None,
-    progress: Count = lambda done, total: None,
+    progress: Progress = silent,
 ) -> Run:
     """Sample observations (n, h, w) or (n, c, h, w) into the store `out`, going on where it stands.
 
@@ -64,7 +62,7 @@ def sample_to(
     if top is not None and sigma_0 > top:
         raise ValueError(f"sigma_0 is {sigma_0:g}, but {network} was trained up to {top:g}; train another one")
     observed = Observations(observations, limits, sigma_0, ids, images, meta["config"], remedy)
-    plan = Plan(kind, model, sde, sigma_0, options)
+    drawer = Drawer(kind, model, sde, sigma_0, options)
     about = {
         "kind": kind,
         "network": hashlib.sha256(Path(network).read_bytes()).hexdigest(),
@@ -76,7 +74,7 @@ def sample_to(
         "limits": list(limits),
         "seed": options.seed,
         "compile": options.compile,
-        **plan.about(),
+        **drawer.about(),
         "network_file": str(network),
         "device": device,
         "version": VERSION,
@@ -89,12 +87,12 @@ def sample_to(
         if not out.exists():
             batch = options.batch
             if batch is None:
-                batch = plan.automatic_batch(observed) if there is None else there.batch(execution, observed)
+                batch = drawer.automatic_batch(observed) if there is None else there.batch(execution, observed)
             with suppress(FileExistsError):  # another process made it meanwhile: the lock and its configuration decide
-                create_run(out, {**about, "batch": batch}, observed.pixels, observed.ids, plan.arrays)
+                create_run(out, {**about, "batch": batch}, observed.pixels, observed.ids, drawer.arrays)
         stack.enter_context(exclusive(out))
         run = open_run(out, mode="r+")
-        wrong = differences(run.about, about)
+        wrong = run_differences(run.about, about)
         if wrong:
             raise ValueError(f"{out} is another run: {'; '.join(wrong)}; use the same, or another --out")
         for stale in out.rglob("*.partial"):  # of a process that was killed
@@ -111,10 +109,10 @@ def sample_to(
             run.check()
         blocks: Iterator[int]
         if there is None:
-            plan.prepare()
-            blocks = (_draw_block(out, observed, plan, *cut) for cut in _unfinished(run, plan, tell))
+            drawer.prepare()
+            blocks = (_draw_block(out, observed, drawer, *cut) for cut in _unfinished(run, drawer, tell))
         else:
-            blocks = there.draw(execution, out, observed, _unfinished(run, plan, tell))
+            blocks = there.draw(execution, out, observed, _unfinished(run, drawer, tell))
         done = int(run.done.sum())
         progress(done, len(observed))
         for drawn in blocks:
@@ -138,20 +136,20 @@ def _limits(
     return check_limits(known), "rescale the observations to these limits"
 
 
-def _unfinished(run: Run, plan: Plan, tell: Tell) -> list[tuple[int, int]]:
+def _unfinished(run: Run, drawer: Drawer, tell: Tell) -> list[tuple[int, int]]:
     """Blocks that are not finished, images start and stop of each."""
-    done, per_block = run.done, max(1, int(run.about["batch"]) // plan.draws)
+    done, per_block = run.done, max(1, int(run.about["batch"]) // drawer.draws)
     if done.any():
         tell(f"{int(done.sum())} of {len(done)} images are finished; going on")
     cuts = ((start, min(start + per_block, len(done))) for start in range(0, len(done), per_block))
     return [(start, stop) for start, stop in cuts if not done[start:stop].all()]
 
 
-def _draw_block(out: Path, images: Observations, plan: Plan, start: int, stop: int) -> int:
+def _draw_block(out: Path, images: Observations, drawer: Drawer, start: int, stop: int) -> int:
     """Draw a block whole and write the images of it that are missing; how many those were."""
     run = open_run(out, mode="r+")
     done, y = run.finished(start, stop), images.rows(start, stop)
-    for i, parts in enumerate(plan.draw(y, images.ids[start:stop], int(run.about["batch"]))):
+    for i, parts in enumerate(drawer.draw(y, images.ids[start:stop], int(run.about["batch"]))):
         if not done[i]:
             shaped = {name: x.reshape(run.group[name].shape[1:]) for name, x in parts.items()}
             write_image(run.group, start + i, {**shaped, "observation": y[i].reshape(images.pixels)})
@@ -169,7 +167,7 @@ class _Elsewhere:
 
     def batch(self, execution: Execution, images: Observations) -> int:
         """As many images as suit a worker's device."""
-        return next(execution.each(lambda: _plan_of(self).automatic_batch(images), [()], 0, 1))
+        return next(execution.each(lambda: _drawer_of(self).automatic_batch(images), [()], 0, 1))
 
     def draw(self, execution: Execution, out: Path, images: Observations, cuts: list[tuple[int, int]]) -> Iterator[int]:
         """Images drawn, block by block; each block is a task of its own."""
@@ -181,17 +179,17 @@ _DRAWING = Lock()
 
 def _draw_there(there: _Elsewhere, out: Path, images: Observations, start: int, stop: int) -> int:
     with _DRAWING:
-        return _draw_block(out, images, _plan_of(there), start, stop)
+        return _draw_block(out, images, _drawer_of(there), start, stop)
 
 
 @lru_cache(maxsize=1)
-def _plan_of(there: _Elsewhere) -> Plan:
+def _drawer_of(there: _Elsewhere) -> Drawer:
     from ..diffusion.checkpoint import load_network
 
     path, options = Path(there.network), there.options
     if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != there.digest:
         raise ValueError(f"a worker sees no {path}, or another one; put the network where all of them see it")
     model, sde, meta = load_network(path, device=check_device(options.device) or best_device())
-    plan = Plan(meta["kind"], model, sde, there.sigma_0, options)
-    plan.prepare()
-    return plan
+    drawer = Drawer(meta["kind"], model, sde, there.sigma_0, options)
+    drawer.prepare()
+    return drawer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from io import BytesIO
 from pathlib import Path
@@ -14,7 +14,9 @@ import numpy as np
 
 from ..diffusion.devices import check_device
 from ..execution import parse_memory
+from ..execution.progress import Tell
 from ..formats import Images, open_images
+from ..formats.arrays import Arrays
 from ..images import Array
 from ..storage.files import replace_file
 from ..storage.version import VERSION
@@ -22,8 +24,6 @@ from ..storage.version import VERSION
 if TYPE_CHECKING:
     from ..diffusion.sde import VESDE
     from .settings import Configuration
-
-Tell = Callable[[str], None]  # called with a line for the user
 
 
 def train_from(configuration: Configuration, *, tell: Tell = lambda line: None, quiet: bool = False) -> Path:
@@ -172,7 +172,7 @@ def _keep_numbers(configuration: Configuration, folder: Path, unseen: Array) -> 
 
     path, content = folder / "held_out.npy", BytesIO()
     begun = path.exists() and any(state.exists() for state in state_files(folder))
-    if begun and not np.array_equal(np.load(path, allow_pickle=False), unseen):
+    if begun and not np.array_equal(Arrays(path)[""], unseen):
         wrong = f"the run in {folder} holds out other images; use the same, or another folder to start anew"
         raise configuration.error("data", "held_out", wrong)
     np.save(content, unseen)
@@ -196,10 +196,9 @@ def _units(configuration: Configuration, images: Images) -> Array:
     path = configuration.resolve(data.path)
     try:
         if path.suffix == ".npz" and not data.units.endswith(".npy"):
-            with np.load(path, allow_pickle=False) as file:
-                units = file[data.units]
+            units = Arrays(path)[data.units]
         else:
-            units = np.load(configuration.resolve(data.units), allow_pickle=False)
+            units = Arrays(configuration.resolve(data.units))[""]
     except (OSError, KeyError, ValueError) as error:
         raise configuration.error(
             "data", "units", f"{data.units!r} cannot be read: {error}; give a key or file"

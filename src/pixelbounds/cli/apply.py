@@ -1,0 +1,68 @@
+"""`pixelbounds apply`: a calibration file and new bands in, intervals out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .command import (
+    Outcome,
+    command,
+    numbers,
+    progress,
+    reading_of,
+    resources_of,
+    sentence,
+    skipped_in_words,
+    written,
+)
+from .options import METHOD, BandPath, Features, Force, LargeOptions, ReadOptions
+
+_KEPT = "blocks of a .zarr that were written are kept as .part: run the same command to go on"
+
+
+@command("apply", stopped=_KEPT)
+def apply_command(
+    calibration: Annotated[Path, typer.Argument(metavar="CALIBRATION", help="What `pixelbounds calibrate` wrote.")],
+    bands: BandPath,
+    out: Annotated[Path, typer.Option(help="intervals.zarr, .npz, .nii.gz, or a new folder for DICOM.")],
+    read: Annotated[ReadOptions, ("miscoverage", "kind", "key", "window", "raw")],
+    large: LargeOptions,
+    like: Annotated[
+        Path | None, typer.Option(help="A NIfTI file or DICOM folder whose geometry the intervals get.")
+    ] = None,
+    force: Force = False,
+    groups: Annotated[
+        Path | None,
+        typer.Option(help="Labels of these images, where the calibration used some.", rich_help_panel=METHOD),
+    ] = None,
+    features: Features = None,
+) -> Outcome:
+    """Write the intervals of new images.
+
+    Example: pixelbounds apply cal.safetensors new.zarr --out intervals.zarr
+    """
+    from ..workflows.apply import apply_files
+
+    with progress("widening") as advance:
+        done = apply_files(
+            calibration, bands, out, like=like, groups=groups, features=features, replace=force, progress=advance,
+            reading=reading_of(read, large), resources=resources_of(large),
+        )  # fmt: skip
+    n, *pixels = done.shape
+    rows = {
+        "images": f"{n} of {' x '.join(map(str, pixels)) + ' pixels' if pixels else 'different sizes'}",
+        "mean length": f"{done.mean_length:.4f}",
+        "written": written(done.path),
+        **skipped_in_words(done.skipped),
+    }
+    facts = {
+        "file": str(done.path),
+        "shape": done.shape,
+        "mean_length": done.mean_length,
+        "skipped": done.skipped,
+        "guarantee": done.calibration.guarantee,
+    }
+    return Outcome(facts, (sentence(done.calibration.guarantee), numbers(rows)))

@@ -1,0 +1,58 @@
+"""`pixelbounds report`: what held-out images say, as a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .command import Outcome, command, progress, reading_of, written
+from .evaluate import evaluated
+from .options import BandPath, Features, Force, Organs, ReadOptions, Truth
+
+_READ = ("miscoverage", "units", "kind", "key", "truth_key", "window", "raw")
+
+
+@command("report", stopped="the page was not written")
+def report_command(
+    truth: Truth,
+    bands: BandPath,
+    calibration: Annotated[Path, typer.Option(help="What `pixelbounds calibrate` wrote.")],
+    out: Annotated[Path, typer.Option(help="The page, .html.")],
+    read: Annotated[ReadOptions, _READ],
+    figures: Annotated[Path | None, typer.Option(help="A folder for figures as PDF, SVG and PNG.")] = None,
+    title: Annotated[str, typer.Option(help="The heading of the page.")] = "Guaranteed error bars",
+    examples: Annotated[int, typer.Option(min=1, help="Images to show, from the best covered to the worst.")] = 12,
+    images: Annotated[str | None, typer.Option(help="Which images to show, such as 0,3,17.")] = None,
+    note: Annotated[list[str] | None, typer.Option(help="A paragraph for the page; several are possible.")] = None,
+    force: Force = False,
+    groups: Organs = None,
+    features: Features = None,
+) -> Outcome:
+    """Evaluate on held-out images and write one page that shows the promise and every pixel.
+
+    Example: pixelbounds report truth.npy new.zarr --calibration cal.safetensors --out report.html --figures figures
+    """
+    from ..workflows.report import report_files
+
+    with progress("reporting") as advance:
+        result, files = report_files(
+            truth, bands, calibration, out, title=title, figures=figures, notes=note or (), replace=force,
+            examples=examples if images is None else _numbers(images), groups=groups, features=features,
+            progress=advance, reading=reading_of(read),
+        )  # fmt: skip
+    page, *drawn = files
+    rows = {"page": written(page)} | ({"figures": f"{len(drawn)} in {figures}"} if drawn else {})
+    outcome = evaluated(result, rows)
+    facts = {**outcome.facts, "page": str(page), "figures": [str(x) for x in drawn]}
+    return Outcome(facts, outcome.text[:2], outcome.code)  # the page has the rest
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} names no images; write numbers, e.g. 0,3,17", param_hint="--images"
+        ) from None

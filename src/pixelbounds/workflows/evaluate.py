@@ -1,0 +1,133 @@
+"""Evaluate on files: held-out truth, and intervals or the bands that a calibration turns into intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..calibration.result import Calibration, load_calibration
+from ..evaluation import Evaluation
+from ..evaluation.held_out import evaluate
+from ..execution import Execution, pick, readable, running
+from ..execution.progress import Progress, silent
+from ..formats.arrays import FilePath, Reading, told
+from ..formats.inputs import (
+    Bands,
+    check_pair,
+    open_interval,
+    open_labels,
+    open_marks,
+    open_truth,
+    open_units,
+)
+from ..formats.scans import Images
+from ..images import Array, Interval, check_limits
+from .apply import Widening, bands_for, known_of
+from .resources import Resources
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """What held-out images say of intervals, and whether that contradicts what was promised, where that is known."""
+
+    evaluation: Evaluation
+    risk_level: float | None
+    guarantee: str | None
+    skipped: tuple[int, ...] = ()
+
+    @property
+    def contradicted(self) -> bool:
+        """Even the low end of the risk's interval lies above the level that was promised."""
+        return self.risk_level is not None and self.evaluation.risk_interval[0] > self.risk_level
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Held-out images, with bands and intervals where a calibration made them."""
+
+    images: Images
+    interval: Interval
+    bands: Bands | None
+    calibration: Calibration | None
+    result: Evaluated
+
+
+def evaluate_files(
+    truth: FilePath,
+    intervals: FilePath,
+    *,
+    calibration: FilePath | None = None,
+    reading: Reading = Reading(),  # noqa: B008 - frozen
+    groups: FilePath | None = None,
+    features: FilePath | None = None,
+    resources: Resources = Resources(),  # noqa: B008 - frozen
+    progress: Progress = silent,
+) -> Evaluated:
+    """Evaluate intervals, or the bands that a calibration turns into intervals, against held-out truth.
+
+    groups         labels by which the risk is broken down: a partition or a segmentation
+    """
+    with held_out(truth, intervals, calibration, reading, groups, features, resources, progress) as found:
+        return found.result
+
+
+@contextmanager
+def held_out(
+    truth: FilePath,
+    intervals: FilePath,
+    calibration: FilePath | None,
+    reading: Reading,
+    groups: FilePath | None,
+    features: FilePath | None,
+    resources: Resources,
+    progress: Progress,
+) -> Iterator[HeldOut]:
+    """Held-out images and what they say; the intervals may lie in a temporary store, which is there until the end."""
+    cal = None if calibration is None else load_calibration(calibration)
+    limits = cal.limits if cal else check_limits(reading.limits or (0.0, 1.0))
+    with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
+        bands = None if cal is None else bands_for(cal, intervals, reading, execution)
+        images = open_truth(truth, reading, limits)
+        labels = None if groups is None else open_labels(groups)
+        units = open_units(images, reading)
+        about = told(intervals)
+        fresh = None
+        if cal is None or bands is None:
+            interval = open_interval(intervals, reading)
+            good = open_marks(intervals, len(images))
+        else:
+            check_pair(images.pixels, bands)
+            known = known_of(features, groups if cal.grouping.kind == "segmentation" else None)
+            widening = Widening(cal, bands, known, reading.skip_bad)
+            interval, good = stack.enter_context(widening.intervals(execution))
+            fresh = bands.known.get("held_out")
+            about = {"risk_level": cal.risk_level, "guarantee": cal.guarantee}
+        if reading.skip_bad:
+            reads = [images.pixels, interval.lower, interval.upper, fresh]
+            good = good & readable(execution, *(x for x in reads if x is not None))
+        evaluation = _evaluate(execution, images.pixels, interval, good, groups=labels, samples=fresh, units=units)
+        skipped = tuple(np.flatnonzero(~good).tolist())
+        result = Evaluated(evaluation, about.get("risk_level"), about.get("guarantee"), skipped)
+        yield HeldOut(images, interval, bands, cal, result)
+
+
+def _evaluate(
+    execution: Execution, truth: Any, interval: Interval, good: Array, *, groups: Any, samples: Any, units: Any
+) -> Evaluation:
+    """The evaluation of the images that can be read."""
+    if good.all():
+        return evaluate(truth, interval, groups=groups, samples=samples, units=units)
+    if groups is not None and tuple(groups.shape) == tuple(truth.shape):
+        groups = pick(execution, groups, good)
+    few = Interval(pick(execution, interval.lower, good), pick(execution, interval.upper, good))
+    return evaluate(
+        pick(execution, truth, good),
+        few,
+        groups=groups,
+        samples=pick(execution, samples, good),
+        units=pick(execution, units, good),
+    )

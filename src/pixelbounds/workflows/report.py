@@ -1,0 +1,77 @@
+"""Evaluate on held-out images and write one page that shows the promise and every pixel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..evaluation import Evaluation
+from ..execution.progress import Progress, silent
+from ..formats.arrays import FilePath, Reading
+from ..formats.opener import check_target
+from ..images import Interval, check_count
+from ..report import Example, examples_of, save_figures, write_report
+from .evaluate import Evaluated, HeldOut, held_out
+from .resources import Resources
+
+
+def report_files(
+    truth: FilePath,
+    bands: FilePath,
+    calibration: FilePath,
+    out: FilePath,
+    *,
+    title: str,
+    figures: FilePath | None = None,
+    examples: int | Sequence[int] = 12,
+    reading: Reading = Reading(),  # noqa: B008 - frozen
+    groups: FilePath | None = None,
+    features: FilePath | None = None,
+    notes: Sequence[str] = (),
+    replace: bool = False,
+    resources: Resources = Resources(),  # noqa: B008 - frozen
+    progress: Progress = silent,
+) -> tuple[Evaluated, list[Path]]:
+    """Evaluate on held-out images and write the page, and figures where a folder for them is given; all their paths.
+
+    examples       how many images to show, from the best covered to the worst, or which
+    """
+    target = check_target(out, (".html",), replace=replace)
+    with held_out(truth, bands, calibration, reading, groups, features, resources, progress) as found:
+        pictures = _examples(found, shown(found.result.evaluation, examples))
+    about: dict[str, Any] = {
+        "calibration": found.calibration,
+        "evaluation": found.result.evaluation,
+        "examples": pictures,
+    }
+    drawn = [] if figures is None else save_figures(figures, **about)
+    return found.result, [write_report(target, title=title, notes=notes, **about), *drawn]
+
+
+def shown(evaluation: Evaluation, examples: int | Sequence[int]) -> list[int]:
+    """Images to look at: those named, or so many from the best covered to the worst."""
+    n = len(evaluation.by_image)
+    if not isinstance(examples, int):
+        return [check_count(i, "image", least=0, most=n - 1) for i in examples]
+    ranked = evaluation.worst(n)[::-1]
+    evenly = np.linspace(0, n - 1, min(n, examples)).round().astype(int)
+    return [int(i) for i in ranked[np.unique(evenly)]]
+
+
+def _examples(found: HeldOut, chosen: list[int]) -> list[Example]:
+    """Examples of some images, with all that the files know of them."""
+    examples = []
+    for i in chosen:
+        at = slice(i, i + 1)
+        part = Interval(found.interval.lower[at], found.interval.upper[at])
+        known: dict[str, Any] = {}
+        if found.bands is not None:
+            known = {name: x[at] for name, x in found.bands.known.items() if name != "held_out"}
+            if found.bands.samples is not None:
+                known["samples"] = found.bands.samples[at]
+            known["band"] = found.bands[at]
+        examples += examples_of(part, [0], names=[found.images.names[i]], truth=found.images.pixels[at], **known)
+    return examples

@@ -168,7 +168,7 @@ def test_large_bands_are_read_where_they_are_used(world, score, tmp_path, monkey
 def test_scans_are_mapped_and_not_clipped(world, score, tmp_path, kind):
     pytest.importorskip("nibabel")
     pytest.importorskip("pydicom")
-    from data.medical import write_dicom, write_nifti
+    from medical import write_dicom, write_nifti
 
     y = np.load(world / "y.npy")
     values = np.rint(400 * y - 160)  # Hounsfield units

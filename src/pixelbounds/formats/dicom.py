@@ -18,17 +18,7 @@ from ..execution.progress import Progress, silent
 from ..images import Array
 from .nifti import resized_affine
 from .pictures import central
-from .scans import (
-    Geometry,
-    Images,
-    Scan,
-    Told,
-    Window,
-    check_planes,
-    needed,
-    slice_name,
-    windowed,
-)
+from .scans import Geometry, Images, Scan, Told, Window, check_planes, needed, slice_name, windowed
 
 _GAP = 1.5  # distances between slices beyond this many spacings mean that slices are missing
 _TO_RAS = np.diag([-1.0, -1.0, 1.0])  # DICOM counts towards left, posterior, superior

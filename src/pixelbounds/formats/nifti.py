@@ -16,18 +16,7 @@ import numpy as np
 from ..execution.progress import Progress, silent
 from ..images import Array
 from .pictures import central, square
-from .scans import (
-    Geometry,
-    Images,
-    Scan,
-    Told,
-    Window,
-    check_planes,
-    first_folders,
-    needed,
-    slice_name,
-    windowed,
-)
+from .scans import Geometry, Images, Scan, Told, Window, check_planes, first_folders, needed, slice_name, windowed
 
 NIFTI_SUFFIXES = (".nii", ".nii.gz")
 

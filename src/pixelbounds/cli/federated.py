@@ -124,11 +124,11 @@ def _images(
 ) -> Iterator[tuple[tuple[Any, Any], dict[str, Any]]]:
     """Truth and band as they lie in files, and units and limits; rounds read them again, so bands must be bands."""
     from ..execution import running
-    from ..formats.inputs import check_pair, limits_of, open_bands, open_truth, open_units
+    from ..formats.inputs import open_pair, open_units
     from ..formats.opener import check_target
 
     with progress("counting") as advance, running(**vars(resources), progress=advance):
-        made = open_bands(bands, reading)
+        images, made, limits = open_pair(truth, bands, reading)
         if made.samples is not None and bands_out is None:
             raise ValueError(
                 f"{bands} holds samples, of which every round would make bands again; keep them once with "
@@ -136,9 +136,6 @@ def _images(
             )
         if bands_out is not None and (made.samples is None or not bands_out.exists()):
             check_target(bands_out, (".zarr",), replace=False)
-        limits = limits_of(reading, made)
-        images = open_truth(truth, reading, limits)
-        check_pair(images.pixels, made)
         band, _ = made.whole(bands_out)
         yield (images.pixels, band), {"units": open_units(images, reading), "limits": limits}
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .command import Outcome, command, outcome, progress, reading_of, resources_of, skipped_in_words, written
+from .command import Outcome, command, in_short, progress, reading_of, resources_of, skipped_in_words, written
 from .options import BandPath, Features, Force, LargeOptions, ReadOptions, method_option
 
 _KEPT = "blocks of a .zarr that were written are kept as .part: run the same command to go on"
@@ -54,4 +54,4 @@ def apply_command(
         "skipped": done.skipped,
         "guarantee": done.calibration.guarantee,
     }
-    return outcome(facts, done.calibration.guarantee, rows)
+    return in_short(facts, done.calibration.guarantee, rows)

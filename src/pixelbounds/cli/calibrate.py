@@ -11,7 +11,7 @@ from .command import (
     Outcome,
     command,
     images_in_words,
-    outcome,
+    in_short,
     progress,
     reading_of,
     resources_of,
@@ -83,7 +83,7 @@ def calibrate_command(
         **skipped_in_words(skipped),
         "next": f"pixelbounds apply {out} NEW_BANDS --out intervals.zarr",
     }
-    return outcome(facts, found.guarantee, rows)
+    return in_short(facts, found.guarantee, rows)
 
 
 def _rows(found: Calibration) -> dict[str, str]:

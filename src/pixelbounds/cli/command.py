@@ -180,7 +180,7 @@ def sentence(text: str, style: str = "bold") -> Text:
     return Text(f"{text}\n", style=style)
 
 
-def outcome(facts: Mapping[str, Any], text: str, rows: Mapping[str, str]) -> Outcome:
+def in_short(facts: Mapping[str, Any], text: str, rows: Mapping[str, str]) -> Outcome:
     """A sentence, and a few numbers."""
     return Outcome(facts, (sentence(text), numbers(rows)))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .command import Outcome, command, images_in_words, outcome, progress, reading_of, resources_of, written
+from .command import Outcome, command, images_in_words, in_short, progress, reading_of, resources_of, written
 from .options import (
     WHERE,
     BandPath,
@@ -77,7 +77,7 @@ def announce_command(
     if bands_out is not None:
         rows["bands"] = f"{bands_out}; give them to `federated answer`"
     text = f"Site {site} has {images_in_words(said['images'])}; send {out} to the coordinator."
-    return outcome(facts, text, {**rows, "written": written(out)})
+    return in_short(facts, text, {**rows, "written": written(out)})
 
 
 @command("answer")
@@ -115,7 +115,7 @@ def answer_command(
         "written": written(out),
     }
     text = f"Site {site} answers round {asked.text['round']}; send {out} to the coordinator."
-    return outcome(facts, text, rows)
+    return in_short(facts, text, rows)
 
 
 @contextmanager
@@ -197,7 +197,7 @@ def merge_command(
         "certified": f"{found.risk:.2%} outside, at most {found.bound:.2%} by {found.confidence}",
         "written": written(target),
     }
-    return outcome({**facts, "file": str(target)}, found.guarantee, rows)
+    return in_short({**facts, "file": str(target)}, found.guarantee, rows)
 
 
 def _asked(study: Study, folder: Path) -> Outcome:
@@ -210,7 +210,7 @@ def _asked(study: Study, folder: Path) -> Outcome:
     facts = {"round": plan.text["round"], "statistic": plan.text["statistic"], "sites": names, "file": str(target)}
     rows = {"asks for": _ASKED[plan.text["statistic"]], "written": written(target)}
     text = f"Round {plan.text['round']}: send {target} to {', '.join(names)}."
-    return outcome(facts, text, rows)
+    return in_short(facts, text, rows)
 
 
 def federated_commands() -> typer.Typer:

@@ -165,7 +165,7 @@ def stderr() -> Console:
     return Console(stderr=True, highlight=False)
 
 
-def numbers(rows: Mapping[str, str | Text]) -> Table:
+def numbers(rows: Mapping[str, str]) -> Table:
     """A few numbers, each with the word for it."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim")
@@ -173,6 +173,16 @@ def numbers(rows: Mapping[str, str | Text]) -> Table:
     for word, value in rows.items():
         grid.add_row(f"  {word}", value)
     return grid
+
+
+def sentence(text: str, style: str = "bold") -> Text:
+    """A line of its own above the numbers."""
+    return Text(f"{text}\n", style=style)
+
+
+def in_short(facts: Mapping[str, Any], text: str, rows: Mapping[str, str]) -> Outcome:
+    """A sentence, and a few numbers."""
+    return Outcome(facts, (sentence(text), numbers(rows)))
 
 
 def images_in_words(n: int) -> str:
@@ -186,11 +196,6 @@ def skipped_in_words(images: Sequence[int]) -> dict[str, str]:
         return {}
     more = ", ..." if len(images) > 8 else ""
     return {"skipped": f"{images_in_words(len(images))} in bad chunks: {', '.join(map(str, images[:8]))}{more}"}
-
-
-def sentence(text: str, style: str = "bold") -> Text:
-    """A line of its own above the numbers."""
-    return Text(f"{text}\n", style=style)
 
 
 def written(path: Path) -> str:

@@ -33,9 +33,8 @@ from ..execution import (
     readable,
     rows_at,
 )
-from ..execution.sample_bands import ragged_bands
+from ..execution.blocks import ragged_bands
 from ..images import Array, Band, Interval, Limits, check_limits, differ_in_size
-from ..images.ragged import is_ragged
 from ..storage.chunks import Rows
 from .arrays import (
     ARRAY_SUFFIXES,
@@ -46,6 +45,7 @@ from .arrays import (
     arrays_at,
     checked,
     existing,
+    is_ragged,
     is_store,
     only,
     parts_at,

@@ -5,7 +5,6 @@ import shutil
 import numpy as np
 import pytest
 from report_world import HOSTILE, SIZE, pictures_of, world
-
 from waiting import PATIENCE
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")

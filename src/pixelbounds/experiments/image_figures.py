@@ -12,11 +12,11 @@ import numpy as np
 from ..calibration.front_door import calibrate
 from ..demo.packaged import SIGMA_0, network_file
 from ..images import Array
+from ..report.style import TEXT_WIDTH, house_style, new_figure, save_figure, show_image
 from ..workflows import SampleOptions, sample_to
 from .draws import Draw
 from .experiment import Plan
 from .material import PACKAGED, Material
-from .style import WIDTH, image, save, style
 
 _K = (4, 8, 32)  # of the maps, with n_opt 256 and d_opt 100 as in the paper, or the most that there is
 _PRINTED = "Algorithm 3"
@@ -37,25 +37,32 @@ def draw_pictures(plan: Plan, material: Material, folder: str | Path, images: tu
     return out
 
 
-def _rows(
-    folder: Path, name: str, heads: list[str], rows: list[list[Array]], most: dict[int, float],
+def _draw_rows(
+    folder: Path,
+    name: str,
+    heads: list[str],
+    rows: list[list[Array]],
+    longest: float | None = None,
     labels: Sequence[str] = (),
-) -> list[Path]:  # fmt: skip
-    """Images in rows under headings; columns in `most` are lengths, coloured up to a value that a few exceed."""
-    with style() as plt:
-        width = (WIDTH - 0.5) / max(len(heads), 5)
-        figure, panels = plt.subplots(
-            len(rows), len(heads), figsize=(width * len(heads) + 0.5, 0.25 + width * len(rows)), squeeze=False
+) -> list[Path]:
+    """Images in rows under headings; with `longest` the last are lengths, coloured up to what only a few exceed."""
+    width = (TEXT_WIDTH - 0.5) / max(len(heads), 5)
+    with house_style():
+        figure, panels = new_figure(
+            width * len(heads) + 0.5, 0.25 + width * len(rows), len(rows), len(heads), squeeze=False
         )
         for i, row in enumerate(rows):
             for j, pixels in enumerate(row):
-                colours = {"most": most[j], "colours": "cividis"} if j in most else {}
-                shown = image(panels[i, j], pixels, heads[j] if i == 0 else "", **colours)  # type: ignore[arg-type]
-                if j in most and i == len(rows) - 1 and j == max(most):
-                    figure.colorbar(shown, ax=panels[:, j].tolist(), shrink=0.8, label="length", extend="max")
+                head = heads[j] if i == 0 else ""
+                if longest is None or j < len(row) - 1:
+                    show_image(panels[i, j], pixels, head)
+                else:
+                    shown = show_image(panels[i, j], pixels, head, most=longest, colours="cividis")
+        if longest is not None:
+            figure.colorbar(shown, ax=panels[:, -1].tolist(), shrink=0.8, label="length", extend="max")
         for axes, label in zip(panels[:, 0], labels, strict=False):
             axes.set_ylabel(label)
-        return save(figure, folder, name)
+        return save_figure(figure, folder, name)
 
 
 def _flat(pixels: Array) -> Array:
@@ -72,7 +79,7 @@ def quantiles(plan: Plan, material: Material, folder: Path, images: tuple[int, .
         top = max(top, float(np.quantile(rows[-1][-1], 0.99)))
     alpha = plan.task.miscoverage
     heads = ["truth $x$", "observation $y$", rf"lower, $\alpha$ = {alpha:g}", "upper", "upper $-$ lower"]
-    return _rows(folder, "calibrated_quantiles", heads, rows, {4: top})
+    return _draw_rows(folder, "calibrated_quantiles", heads, rows, top)
 
 
 def regression(material: Material, folder: Path, images: tuple[int, ...]) -> list[Path]:
@@ -84,7 +91,7 @@ def regression(material: Material, folder: Path, images: tuple[int, ...]) -> lis
         top = max(top, float(np.quantile(length, 0.99)))
         rows.append([material["observation"][i], *(material[name][i] for name in names), length.clip(0)])
     heads = ["observation $y$", "lower quantile", "estimate", "upper quantile", "upper $-$ lower"]
-    return _rows(folder, "quantile_regression", heads, rows, {4: top})
+    return _draw_rows(folder, "quantile_regression", heads, rows, top)
 
 
 def _sample_rows(
@@ -96,7 +103,7 @@ def _sample_rows(
     pixels = [[material.truth[i], material["observation"][i], *drawn[:count]] for i, *_, drawn in rows]
     names = [_PRINTED if sampler == "euler_maruyama" else sampler for _, sampler, *_ in rows]
     labels = [name + (f"\n{row[2]} steps" if row[2] else "") for name, row in zip(names, rows, strict=True)]
-    return _rows(folder, "samples", heads, pixels, {}, labels)
+    return _draw_rows(folder, "samples", heads, pixels, labels=labels)
 
 
 def samples(plan: Plan, material: Material, folder: Path, images: tuple[int, ...], count: int = 4) -> list[Path]:
@@ -152,7 +159,7 @@ def forward(plan: Plan, material: Material, folder: Path, images: tuple[int, ...
         rows.append([np.clip(material.truth[i] + s / (high - low) * noise, 0, 1) for s in sigmas])
     times = np.log(sigmas / least) / np.log(most / least)
     heads = [f"$t$ = {t:.2f}\n$\\sigma$ = {s:.2g}" for t, s in zip(times, sigmas, strict=True)]
-    return _rows(folder, "forward_sde", heads, rows, {})
+    return _draw_rows(folder, "forward_sde", heads, rows)
 
 
 def maps(plan: Plan, material: Material, folder: Path) -> list[Path]:
@@ -172,14 +179,16 @@ def maps(plan: Plan, material: Material, folder: Path) -> list[Path]:
         fitted.append(_flat(found.widening[labels]))
         widths.append(_flat(found.apply(band[val[:1]]).length[0]))
     wide, long = max(1e-3, *(x.max() for x in fitted)), max(np.quantile(x, 0.99) for x in widths)
-    with style() as plt:
-        figure, panels = plt.subplots(2, 4, figsize=(WIDTH, 3.4))
-        image(panels[0, 0], material.truth[val[0]], "truth $x$")
+    with house_style():
+        figure, panels = new_figure(TEXT_WIDTH, 3.4, 2, 4)
+        show_image(panels[0, 0], material.truth[val[0]], "truth $x$")
         before = np.clip(band.upper[val[0]], 0, 1) - np.clip(band.lower[val[0]], 0, 1)
-        image(panels[1, 0], _flat(before), r"$u_\alpha - l_\alpha$", most=long, colours="cividis")
+        show_image(panels[1, 0], _flat(before), r"$u_\alpha - l_\alpha$", most=long, colours="cividis")
         for j, k in enumerate(_K, 1):
-            first = image(panels[0, j], fitted[j - 1], rf"$\hat\lambda_K$, $K$ = {k}", most=wide, colours="viridis")
-            second = image(panels[1, j], widths[j - 1], rf"conformalised, $K$ = {k}", most=long, colours="cividis")
+            first = show_image(
+                panels[0, j], fitted[j - 1], rf"$\hat\lambda_K$, $K$ = {k}", most=wide, colours="viridis"
+            )
+            second = show_image(panels[1, j], widths[j - 1], rf"conformalised, $K$ = {k}", most=long, colours="cividis")
         figure.colorbar(first, ax=panels[0].tolist(), shrink=0.8, label="widening", pad=0.01)
         figure.colorbar(second, ax=panels[1].tolist(), shrink=0.8, label="length", pad=0.01, extend="max")
-        return save(figure, folder, "widening_maps")
+        return save_figure(figure, folder, "widening_maps")

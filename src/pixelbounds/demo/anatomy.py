@@ -34,8 +34,8 @@ from .canvas import (
     Box,
     Canvas,
     Patient,
-    pick,
     section,
+    uniforms,
 )
 
 
@@ -43,7 +43,7 @@ def trunk(
     canvas: Canvas, rng: np.random.Generator, one: Patient, outer: tuple[float, float], offset: float, dent: float
 ) -> Array:
     """Table, skin, fat, muscle wall, ribs and back muscles; returns the signed distance from the cavity."""
-    table, gap, thick, recti, erector, ribs_at, ribs_apart, tilt = pick(
+    table, gap, thick, recti, erector, ribs_at, ribs_apart, tilt = uniforms(
         rng, (0, 1), (0.1, 0.6), (0.8, 1.3), (0.4, 0.9), (0.85, 1.15), (0, 1), (21, 26), (-0.2, 0.2)
     )
     rib_lengths = rng.uniform(0.4, 1.15, (2, 8))
@@ -123,7 +123,7 @@ def _hollow(
 def bowel(canvas: Canvas, rng: np.random.Generator, one: Patient, cavity: Array) -> None:
     """Small bowel on a jittered grid, then colon; loops lie apart by visceral fat."""
     (a, b), level = one.half, one.level
-    halo, fill, oral, gassy, stool = pick(rng, (0.05, 0.5), (0.3, 1), (0, 1), (0, 1), (0, 1))
+    halo, fill, oral, gassy, stool = uniforms(rng, (0.05, 0.5), (0.3, 1), (0, 1), (0, 1), (0, 1))
     content = 180 + 120 * stool if oral > 0.87 else 22
     loops = rng.random((24, 9))
     for k in rng.permutation(24).tolist():
@@ -158,7 +158,7 @@ def left_organs(canvas: Canvas, rng: np.random.Generator, one: Patient, cavity: 
     """Stomach, pancreas and spleen."""
     (a, b), level, hu = one.half, one.level, one.hu
     sx, sy = one.spine
-    px, py, grow, gas, food, turn, low = pick(
+    px, py, grow, gas, food, turn, low = uniforms(
         rng, (0.25, 0.45), (-0.5, -0.25), (0.8, 1.2), (0, 0.7), (0, 1), (-0.2, 0.7), (0.34, 0.5)
     )
     wob = rng.uniform(-0.12, 0.12, (3, 4))
@@ -170,7 +170,7 @@ def left_organs(canvas: Canvas, rng: np.random.Generator, one: Patient, cavity: 
         meal = (250 if food > 0.85 else 18 + 30 * food) + 25 * food * one.speckle[box]
         _hollow(canvas, box, d, (hu["wall"], 0.35), meal, max(0.0, gas - 0.1), STOMACH)
 
-    px, py, turn, thick = pick(rng, (-1.0, 1.5), (-4.6, -3.6), (-0.5, 0.1), (0.9, 1.5))
+    px, py, turn, thick = uniforms(rng, (-1.0, 1.5), (-4.6, -3.6), (-0.5, 0.1), (0.9, 1.5))
     size = section(level, 0.45, 0.2)
     if size > 0.2:
         box, d = canvas.blob(sx + 1.5 + px, sy + py, 5.0 * size, thick * size, turn, 1.6 * wob[1])
@@ -178,7 +178,7 @@ def left_organs(canvas: Canvas, rng: np.random.Generator, one: Patient, cavity: 
         lobules = np.maximum(one.strands[box], 0)
         canvas.paint(box, d + 0.25 * lobules, hu["pancreas"] - 12 * lobules, PANCREAS)
 
-    px, py, la, lb, turn, low, gap = pick(
+    px, py, la, lb, turn, low, gap = uniforms(
         rng, (0.74, 0.84), (0.1, 0.34), (2.3, 3.3), (3.8, 5.6), (-0.1, 0.5), (0.26, 0.42), (0.15, 0.5)
     )
     size = section(level, 0.16, low)
@@ -195,7 +195,7 @@ def liver(canvas: Canvas, rng: np.random.Generator, one: Patient, cavity: Array)
     """Liver with vessels and lesions, gallbladder."""
     (a, b), level, hu, strands = one.half, one.level, one.hu, one.strands
     wobble = rng.uniform(-0.12, 0.12, 4)
-    px, py, la, lb, low, gap, left, spread = pick(
+    px, py, la, lb, low, gap, left, spread = uniforms(
         rng, (-0.6, -0.48), (-0.15, 0.1), (5.8, 7.8), (6.2, 8.4), (0.55, 0.85), (0.05, 0.3), (0.15, 0.45), (3.0, 5.5)
     )
     size = section(level, 0.12, low)
@@ -223,7 +223,7 @@ def liver(canvas: Canvas, rng: np.random.Generator, one: Patient, cavity: Array)
                 canvas.paint(spot, t, hu["liver"] + rim if kind > 0.4 else 12, LESION)
                 canvas.paint(spot, t + 0.4, hu["liver"] - 20 - 45 * kind if kind > 0.4 else 8, LESION)
 
-    px, py, radius, turn, middle = pick(rng, (-0.45, -0.3), (-0.45, -0.25), (1.1, 2.0), (-0.8, 0.8), (0.42, 0.58))
+    px, py, radius, turn, middle = uniforms(rng, (-0.45, -0.3), (-0.45, -0.25), (1.1, 2.0), (-0.8, 0.8), (0.42, 0.58))
     size = section(level, middle, 0.14)
     if size > 0.3:
         box, d = canvas.blob(a * px, b * py, 1.4 * radius * size, radius * size, turn)
@@ -248,7 +248,7 @@ def kidneys(canvas: Canvas, rng: np.random.Generator, one: Patient, cavity: Arra
     level, hu, strands = one.level, one.hu, one.strands
     sx, sy = one.spine
     for sign, low in ((-1, 0.05), (1, 0.0)):
-        away, up, ra, rb, turn, middle, lobes, spin, fat, hilum = pick(
+        away, up, ra, rb, turn, middle, lobes, spin, fat, hilum = uniforms(
             rng, (5.6, 6.8), (-0.9, 0.6), (2.3, 2.9), (2.9, 3.6), (0.3, 0.9), (0.52, 0.66), (0.5, 1.0), (0, 6.28),
             (0.3, 1.2), (0.0, 0.35),
         )  # fmt: skip
@@ -296,7 +296,7 @@ def great_vessels(canvas: Canvas, rng: np.random.Generator, one: Patient, cavity
     """Aorta, vena cava, their branches, and the crura of the diaphragm."""
     level, hu = one.level, one.hu
     sx, sy = one.spine
-    ao, ro, cx, rc, flat, calcium, smx, smy = pick(
+    ao, ro, cx, rc, flat, calcium, smx, smy = uniforms(
         rng, (0.2, 1.2), (0.85, 1.2), (-2.2, -1.5), (0.95, 1.35), (0.6, 1.0), (0, 1), (-0.3, 0.6), (-1.6, -1.1)
     )
     aneurysm, twist = rng.random(2).tolist()
@@ -329,7 +329,7 @@ def great_vessels(canvas: Canvas, rng: np.random.Generator, one: Patient, cavity
 
 def lungs(canvas: Canvas, rng: np.random.Generator, one: Patient, cavity: Array) -> None:
     """Lung bases: crescents along the back of the cavity at the uppermost levels."""
-    end, high = pick(rng, (0.1, 0.32), (2.5, 5.5))
+    end, high = uniforms(rng, (0.1, 0.32), (2.5, 5.5))
     if one.level < end:
         part, (sx, sy) = 1 - one.level / end, one.spine
         thick = high * part * np.clip((canvas.y - sy + 7 * part + 2) / 5, 0, 1)
@@ -340,7 +340,7 @@ def lungs(canvas: Canvas, rng: np.random.Generator, one: Patient, cavity: Array)
 
 def spine(canvas: Canvas, rng: np.random.Generator, one: Patient, cavity: Array) -> None:
     """Vertebral body or disc, canal, arch and processes; which of them depends on the level."""
-    dense, wide, at, process, tilt = pick(rng, (110, 260), (0.9, 1.1), (0, 1), (0.8, 1.2), (-0.15, 0.15))
+    dense, wide, at, process, tilt = uniforms(rng, (110, 260), (0.9, 1.1), (0, 1), (0.8, 1.2), (-0.15, 0.15))
     x, y = one.spine
     turn = (at + 7 * one.level) % 1  # one vertebra per turn
     disc, arch = turn > 0.8, turn < 0.65

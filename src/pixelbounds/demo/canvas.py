@@ -70,7 +70,7 @@ def blend(angle: float, pair: Array) -> Array:
     return math.cos(angle) * pair[0] + math.sin(angle) * pair[1]
 
 
-def pick(rng: np.random.Generator, *ranges: tuple[float, float]) -> list[float]:
+def uniforms(rng: np.random.Generator, *ranges: tuple[float, float]) -> list[float]:
     """One uniform number from each range."""
     low, high = np.array(ranges, float).T
     return rng.uniform(low, high).tolist()

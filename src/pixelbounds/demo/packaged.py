@@ -61,7 +61,7 @@ def in_8_bits(lower: Array, upper: Array) -> tuple[Array, Array]:
 
 @cache
 def _stored() -> tuple[dict[str, Array], dict[str, Any]]:
-    return unpack(files(__package__).joinpath("embedded", "phantoms.xz").read_bytes())
+    return unpack_arrays(files(__package__).joinpath("embedded", "phantoms.xz").read_bytes())
 
 
 def figures() -> dict[str, Any]:
@@ -84,7 +84,7 @@ def material() -> dict[str, Any]:
 # ---------------------------------------------------------------- how it is stored
 
 
-def pack(arrays: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:
+def pack_arrays(arrays: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:
     """The networks' outputs (n, h, w) in [0, 1], and figures about them, as bytes."""
     missing = [name for name in _ARRAYS if name not in arrays]
     if missing:
@@ -103,7 +103,7 @@ def pack(arrays: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:
     return lzma.compress(json.dumps(header).encode() + b"\n" + b"".join(planes), filters=_FILTERS)
 
 
-def unpack(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
+def unpack_arrays(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
     """Arrays as float32, ends rounded outward once more, and the figures."""
     data = lzma.decompress(data)
     end = data.index(b"\n")

@@ -21,7 +21,7 @@ import numpy as np
 from ..formats.scans import ABDOMEN, windowed
 from ..images import Array, check_count
 from .anatomy import bowel, great_vessels, kidneys, left_organs, liver, lungs, spine, trunk
-from .canvas import BEND, GRAIN, ORGANS, PHASE_SHARE, PHASES, Canvas, Patient, blend, pick, smooth_field
+from .canvas import BEND, GRAIN, ORGANS, PHASE_SHARE, PHASES, Canvas, Patient, blend, smooth_field, uniforms
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ def _check_size(size: Any) -> tuple[int, int]:
 
 def _slice(size: tuple[int, int], seed: int, number: int, patient: int, per_patient: int) -> tuple[Array, Array]:
     rng, own = np.random.default_rng([seed, patient, 0]), np.random.default_rng([seed, number, 1])
-    top, bottom, fatness, a, b, square, turn, sideways, updown, room = pick(
+    top, bottom, fatness, a, b, square, turn, sideways, updown, room = uniforms(
         rng, (0, 0.2), (0.8, 1), (0, 1), (12.6, 15.6), (0.58, 0.72), (0.25, 0.7), (-1, 1), (-1, 1), (-1, 1), (0, 1)
     )
     level = top + (bottom - top) * (number % per_patient + own.random()) / per_patient
@@ -86,7 +86,7 @@ def _slice(size: tuple[int, int], seed: int, number: int, patient: int, per_pati
     shape = size[0] * fine, size[1] * fine
 
     # skin and fat under it
-    front, side, back, dent = pick(rng, (0.5, 0.9), (0.4, 0.8), (0.5, 1.0), (0.2, 0.9))
+    front, side, back, dent = uniforms(rng, (0.5, 0.9), (0.4, 0.8), (0.5, 1.0), (0.2, 0.9))
     front, side, back = front + 3.0 * fatness, side + 2.6 * fatness, back + 2.4 * fatness
     dent *= back
     outer = a + side, b + (front + back) / 2
@@ -109,10 +109,10 @@ def _slice(size: tuple[int, int], seed: int, number: int, patient: int, per_pati
     speckle = smooth_field(own.standard_normal((67, 67)), shape, rows)
 
     phase = int(np.searchsorted(np.cumsum(PHASE_SHARE[:-1]), rng.random(), side="right"))
-    strength, fatty, thin = pick(rng, (0.85, 1.15), (-1, 1), (0, 1))
+    strength, fatty, thin = uniforms(rng, (0.85, 1.15), (-1, 1), (0, 1))
     hu = {name: PHASES[name][0] + strength * (row[phase] - PHASES[name][0]) for name, row in PHASES.items()}
     hu["liver"] += 14 * fatty - 45 * max(0.0, thin - 0.85) / 0.15
-    spine_x, spine_y = pick(rng, (-0.4, 0.4), (-0.4, 0.4))
+    spine_x, spine_y = uniforms(rng, (-0.4, 0.4), (-0.4, 0.4))
     one = Patient(level, (a, b), square, fatness, (spine_x, b - 5.3 + spine_y), phase, hu, veins, strands, speckle)
 
     cavity = trunk(canvas, rng, one, outer, (back - front) / 2, dent)

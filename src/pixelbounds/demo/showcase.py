@@ -21,6 +21,7 @@ from ..calibration.result import Calibration
 from ..evaluation import Evaluation
 from ..evaluation.held_out import evaluate
 from ..formats import write_interval
+from ..formats.scans import Progress
 from ..images import Array, Band, Interval, check_count
 from ..report import Row, examples_of, write_report
 from .packaged import NEW, figures, in_8_bits, material, network_file, observe, some_phantoms
@@ -28,7 +29,7 @@ from .packaged import NEW, figures, in_8_bits, material, network_file, observe, 
 RISK_LEVEL, FAILURE_PROB = 0.05, 0.1
 CALIBRATION = 512  # phantoms; the others are held out
 SOURCE = "calibrated quantiles of the demo's samples, in 8 bits"
-METHODS: dict[str, dict[str, Any]] = {
+DEMO_METHODS: dict[str, dict[str, Any]] = {
     "RCPS, Hoeffding-Bentkus": {"method": "rcps", "confidence": "hoeffding_bentkus"},
     "K-RCPS, Hoeffding-Bentkus (the paper)": {"method": "krcps", "confidence": "hoeffding_bentkus"},
     "RCPS, betting": {"method": "rcps"},
@@ -37,7 +38,6 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 Step = Callable[[str], None]  # called with what begins
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +70,10 @@ def run(folder: Path, *, new: int = 4, seed: int = 0, step: Step = print, progre
     with clock("make the phantoms anew and read the network's bands of them"):
         arrays = material()
         truth, band, fresh = arrays["truth"], packaged_band(arrays), arrays["fresh"][:, None]
-    with clock(f"calibrate {len(METHODS)} methods on {CALIBRATION} phantoms, judge them on {len(truth) - CALIBRATION}"):
-        rows = tuple(_row(name, choices, truth, band, fresh) for name, choices in METHODS.items())
+    with clock(
+        f"calibrate {len(DEMO_METHODS)} methods on {CALIBRATION} phantoms, judge them on {len(truth) - CALIBRATION}"
+    ):
+        rows = tuple(_row(name, choices, truth, band, fresh) for name, choices in DEMO_METHODS.items())
     shown = rows[-1].calibration
     with clock(f"draw {figures()['samples']} posterior samples each of {new} new noisy phantoms"):
         made = some_phantoms(new, NEW + new * seed)

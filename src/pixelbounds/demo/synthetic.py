@@ -12,7 +12,7 @@ from scipy.ndimage import gaussian_filter
 from ..bands import calibrated_quantiles
 from ..images import Array, Band
 
-MISCOVERAGE = 0.2
+_MISCOVERAGE = 0.2
 
 
 def synthetic_images(n: int, size: int, rng: np.random.Generator) -> Array:
@@ -43,4 +43,4 @@ def synthetic_pairs(n: int, size: int, seed: int) -> tuple[Array, Band, Array]:
     rng = np.random.default_rng(seed)
     truth = synthetic_images(n, size, rng)
     samples = flawed_samples(truth, 40, rng)
-    return truth, calibrated_quantiles(samples[:, :39], MISCOVERAGE), samples[:, 39:]
+    return truth, calibrated_quantiles(samples[:, :39], _MISCOVERAGE), samples[:, 39:]

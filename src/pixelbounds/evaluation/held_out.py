@@ -33,7 +33,7 @@ from ..images.ragged import Ragged
 from ..kernels import block_of, over_rows
 from .bootstrap import ratios
 from .evaluation import Evaluation, SampleCoverage, Strata
-from .strata import Cuts, Rows, cuts_of, median_length, merge, survey, tally
+from .strata import Cuts, Rows, cuts_of, median_length, merge_surveys, survey_rows, tally
 
 _ENTRIES = 2**23  # sample pixels read at a time
 
@@ -88,7 +88,7 @@ def evaluate(
     def read(start: int, stop: int) -> Rows:
         return Rows(start, rows_of(truth, start, stop), *ends(start, stop), read_labels(start, stop))
 
-    cuts = cuts_of(reduce(merge, over_images(lambda a, b: survey(read(a, b)), truth)))
+    cuts = cuts_of(reduce(merge_surveys, over_images(lambda a, b: survey_rows(read(a, b)), truth)))
     sums, endings = [], np.zeros((), np.int64)
     for part, ending in over_images(lambda a, b: tally(read(a, b), cuts), truth):
         sums.append(part)

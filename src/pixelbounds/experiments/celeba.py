@@ -13,7 +13,7 @@ from ..formats.pictures import pages
 from ..formats.scans import Images, Progress, Told, silent
 from ..images import Array, check_choice, check_count
 
-PARTS = {"train": "0", "valid": "1", "test": "2"}
+_PARTS = {"train": "0", "valid": "1", "test": "2"}
 _BLOCK = 512  # pictures that are read and cached together
 
 
@@ -34,7 +34,7 @@ def celeba(
     """
     folder, size = Path(folder), check_count(size, "size")
     crop = size if crop is None else check_count(crop, "crop")
-    names = _names(folder, PARTS[check_choice(part, PARTS, "part")], part)
+    names = _names(folder, _PARTS[check_choice(part, _PARTS, "part")], part)
     counts = [min(_BLOCK, len(names) - start) for start in range(0, len(names), _BLOCK)]
 
     def read(block: int) -> Array:
@@ -60,7 +60,7 @@ def _names(folder: Path, code: str, part: str) -> list[str]:
     names = []
     for number, line in enumerate(listing.read_text().splitlines(), 1):
         words = line.split()
-        if words and (len(words) != 2 or words[1] not in PARTS.values() or "/" in words[0]):
+        if words and (len(words) != 2 or words[1] not in _PARTS.values() or "/" in words[0]):
             raise Told(f"{listing}, line {number}: {line!r} is not a file name and 0, 1 or 2; use the published file")
         if words and words[1] == code:
             names.append(words[0])

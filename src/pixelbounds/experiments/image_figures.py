@@ -15,25 +15,27 @@ from ..images import Array
 from ..report.style import TEXT_WIDTH, house_style, new_figure, save_figure, show_image
 from ..workflows import SampleOptions, sample_to
 from .draws import Draw
-from .experiment import Plan
+from .experiment import Experiment
 from .material import PACKAGED, Material
 
 _K = (4, 8, 32)  # of the maps, with n_opt 256 and d_opt 100 as in the paper, or the most that there is
 _PRINTED = "Algorithm 3"
 
 
-def draw_pictures(plan: Plan, material: Material, folder: str | Path, images: tuple[int, ...] = (0, 1)) -> list[Path]:
+def draw_pictures(
+    experiment: Experiment, material: Material, folder: str | Path, images: tuple[int, ...] = (0, 1)
+) -> list[Path]:
     """All figures of images that the material has the arrays for."""
     folder, have = Path(folder), material.arrays
-    out = [*forward(plan, material, folder, images), *maps(plan, material, folder)]
+    out = [*forward(experiment, material, folder, images), *maps(experiment, material, folder)]
     if "observation" in have:
-        out += quantiles(plan, material, folder, images)
+        out += quantile_pictures(experiment, material, folder, images)
     if {"observation", "qr_lower", "qr_estimate", "qr_upper"} <= have.keys():
         out += regression(material, folder, images)
     if "observation" in have and {"samples", "samples_printed"} & have.keys():
-        out += samples(plan, material, folder, images)
+        out += samples(experiment, material, folder, images)
     elif material.source == PACKAGED and find_spec("torch") is not None and network_file().is_file():
-        out += live_samples(material, folder, images[0], heun_steps=plan.sampling.steps)
+        out += live_samples(material, folder, images[0], heun_steps=experiment.sampling.steps)
     return out
 
 
@@ -70,14 +72,14 @@ def _flat(pixels: Array) -> Array:
     return pixels if pixels.ndim == 2 else pixels.mean(axis=0)
 
 
-def quantiles(plan: Plan, material: Material, folder: Path, images: tuple[int, ...]) -> list[Path]:
+def quantile_pictures(experiment: Experiment, material: Material, folder: Path, images: tuple[int, ...]) -> list[Path]:
     """Observation, calibrated quantiles and their distance."""
     rows, top = [], 0.0
     for i in images:
         lower, upper = (np.clip(material[name][i], 0, 1) for name in ("lower", "upper"))
         rows.append([material.truth[i], material["observation"][i], lower, upper, _flat(upper - lower)])
         top = max(top, float(np.quantile(rows[-1][-1], 0.99)))
-    alpha = plan.task.miscoverage
+    alpha = experiment.task.miscoverage
     heads = ["truth $x$", "observation $y$", rf"lower, $\alpha$ = {alpha:g}", "upper", "upper $-$ lower"]
     return _draw_rows(folder, "calibrated_quantiles", heads, rows, top)
 
@@ -106,11 +108,13 @@ def _sample_rows(
     return _draw_rows(folder, "samples", heads, pixels, labels=labels)
 
 
-def samples(plan: Plan, material: Material, folder: Path, images: tuple[int, ...], count: int = 4) -> list[Path]:
+def samples(
+    experiment: Experiment, material: Material, folder: Path, images: tuple[int, ...], count: int = 4
+) -> list[Path]:
     """Samples of the diffusion model for one observation each, of Algorithm 3 as printed and of the plan's sampler."""
     kept = {
-        "samples_printed": _how(material, "printed", "euler_maruyama", plan.sampling.printed_steps),
-        "samples": _how(material, "score", plan.sampling.sampler, plan.sampling.steps),
+        "samples_printed": _how(material, "printed", "euler_maruyama", experiment.sampling.printed_steps),
+        "samples": _how(material, "score", experiment.sampling.sampler, experiment.sampling.steps),
     }
     rows = [
         (i, *how, material[name][i])
@@ -148,9 +152,11 @@ def live_samples(
     return _sample_rows(material, folder, rows, count)
 
 
-def forward(plan: Plan, material: Material, folder: Path, images: tuple[int, ...], steps: int = 6) -> list[Path]:
+def forward(
+    experiment: Experiment, material: Material, folder: Path, images: tuple[int, ...], steps: int = 6
+) -> list[Path]:
     """Images perturbed by the forward SDE, from sigma_min to variance 1 (in the units of the network)."""
-    least, most, (low, high) = plan.process["sigma_min"], plan.process["sigma_max"], plan.data.limits
+    least, most, (low, high) = experiment.process["sigma_min"], experiment.process["sigma_max"], experiment.data.limits
     last = min(1.0, most)
     rng, sigmas = np.random.default_rng(0), least * (last / least) ** np.linspace(0, 1, steps)
     rows = []
@@ -162,17 +168,17 @@ def forward(plan: Plan, material: Material, folder: Path, images: tuple[int, ...
     return _draw_rows(folder, "forward_sde", heads, rows)
 
 
-def maps(plan: Plan, material: Material, folder: Path) -> list[Path]:
+def maps(experiment: Experiment, material: Material, folder: Path) -> list[Path]:
     """K-RCPS: the widening of every pixel for K in 4, 8, 32, and one conformalised map each."""
-    draw, task = Draw(plan, material, 0), plan.task
+    draw, task = Draw(experiment, material, 0), experiment.task
     cal, val = draw.images
-    band, n_opt = material.band("calibrated"), max(plan.krcps.n_opt)
-    d_opt = max((d for d in plan.krcps.d_opt if d != "all"), default=None)
+    band, n_opt = material.band("calibrated"), max(experiment.krcps.n_opt)
+    d_opt = max((d for d in experiment.krcps.d_opt if d != "all"), default=None)
     fitted, widths = [], []
     for k in _K:
         found = calibrate(
             material.truth[cal], band[cal], risk_level=task.risk_level, failure_prob=task.failure_prob, method="krcps",
-            confidence="hoeffding_bentkus", k=k, n_opt=n_opt, d_opt=d_opt, gammas=plan.krcps.gamma_values,
+            confidence="hoeffding_bentkus", k=k, n_opt=n_opt, d_opt=d_opt, gammas=experiment.krcps.gamma_values,
             seed=draw.seed,
         )  # fmt: skip
         labels = found.grouping.state()[1]["labels"]

@@ -26,7 +26,7 @@ from ..report.style import (
     new_figure,
     save_figure,
 )
-from .rows import BAND_NAMES, BOUND_NAMES, REFERENCE, SHORTEST, Row
+from .rows import BAND_NAMES, BOUND_NAMES, REFERENCE, SHORTEST, TableRow
 from .summaries import Summary, summaries
 
 Lines = dict[tuple[Any, ...], Array]
@@ -129,7 +129,7 @@ def losses(folder: Path) -> list[Path]:
 # ---------------------------------------------------------------- the table as figures
 
 
-def _name(row: Row) -> str:
+def _name(row: TableRow) -> str:
     scan = "" if row.scan_level is None else ", unit: scan"
     bound = "" if row.bound == "none" else f", {BOUND_NAMES[row.bound]}"
     return f"{_BAND[row.band]}, {_SHORT[row.procedure]}{bound}{scan}"
@@ -140,13 +140,13 @@ def _shown(results: dict[str, Any]) -> list[Summary]:
     return [s for s in summaries(results) if s.row.scan_level is None]
 
 
-def _family(row: Row) -> str:
+def _family(row: TableRow) -> str:
     if not row.controlled:
         return "oracle"
     return "K-RCPS" if row.procedure.startswith("krcps") else "RCPS" if row.procedure == "rcps" else "frontier"
 
 
-def _colour(row: Row) -> str:
+def _colour(row: TableRow) -> str:
     return _FAMILIES[_family(row)]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from ..calibration.confidence import greatest_loss
 from ..storage.files import replace_file
 from .results import load_results
-from .rows import BAND_NAMES, ORACLES, PROCEDURE_NAMES, REFERENCE, SHORTEST, Row
+from .rows import BAND_NAMES, ORACLES, PROCEDURE_NAMES, REFERENCE, SHORTEST, TableRow
 from .summaries import (
     Difference,
     Summary,
@@ -81,18 +82,22 @@ def write_page(results: Sequence[str | Path], target: str | Path) -> Path:
 
 
 def _section(results: dict[str, Any]) -> str:
-    plan, material, made = results["configuration"], results["material"], results["made"]
-    task, draws, found = plan["task"], plan["draws"], summaries(results)
+    settings = results["configuration"]
+    material = results["material"]
+    made = results["made"]
+    task = settings["task"]
+    draws = settings["draws"]
+    found = summaries(results)
     pixels = " x ".join(str(x) for x in material["pixels"])
     units = f" of {material['units']} scans" if material["units"] < material["images"] else ""
     intro = (
-        f"{material['images']} held-out images{units} of {pixels} pixels ({plan['data']['source']}); epsilon "
+        f"{material['images']} held-out images{units} of {pixels} pixels ({settings['data']['source']}); epsilon "
         f"{task['risk_level']:g}, delta {task['failure_prob']:g}, alpha {task['miscoverage']:g}, "
         f"m = {task['samples']}; {draws['count']} draws of {draws['calibration']} calibration "
         f"and {draws['validation']} validation images."
     )
     parts = [
-        f"## {results['experiment']}: {plan['title']}", intro, *_verdict(results, found), markdown(results),
+        f"## {results['experiment']}: {settings['title']}", intro, *_verdict(results, found), markdown(results),
         f"### {results['experiment']}: frontier with betting against each procedure",
         "All with calibrated quantiles, in the same draws. Rows with betting show what the path gives by itself.",
         gain_markdown(results), f"### {results['experiment']}: each row against the paper's procedure",
@@ -137,8 +142,9 @@ def _verdict(results: dict[str, Any], found: list[Summary]) -> list[str]:
         lines.append(f"**The bound's part and the path's.** Its mean length is, {', '.join(known)} (intervals below).")
     limits = [by_key[key] for key in (f"calibrated/{name}/none" for name in ORACLES) if key in by_key]
     if len(limits) == len(ORACLES):
-        plan = results["configuration"]
-        delta, certifying = plan["task"]["failure_prob"], plan["draws"]["calibration"] - plan["frontier"]["n_opt"]
+        settings = results["configuration"]
+        delta = settings["task"]["failure_prob"]
+        certifying = settings["draws"]["calibration"] - settings["frontier"]["n_opt"]
         certifiable, cut, oracle = (s.length.mean() for s in limits)
         lines.append(
             f"**How near to the limit.** A perfect bound on the same path would give {cut:.4f} "
@@ -159,9 +165,9 @@ def _in_words(d: Difference) -> str:
     return f"{abs(d.value):.1%} {word}" + (f" (95% interval {low:.1%} to {high:.1%})" if low == low else "")
 
 
-def _against_target(plan: dict[str, Any], gain: Difference, controlled: float) -> list[str]:
+def _against_target(settings: dict[str, Any], gain: Difference, controlled: float) -> list[str]:
     """Whether what was aimed at was reached; a plan that missed it must say in its notes what was tried."""
-    target = plan["target"]
+    target = settings["target"]
     if target is None:
         return []
     on_average = " on average (its interval begins below)" if -gain.high < target["shorter"] else ""
@@ -172,34 +178,35 @@ def _against_target(plan: dict[str, Any], gain: Difference, controlled: float) -
             ("controlled", "of the draws with their risk controlled", controlled, ""),
         )
     ]
-    if any("missed" in line for line in met) and not plan["notes"]:
-        raise ValueError(f"{plan['name']} missed its target ({'; '.join(met)}); say in its notes what was tried")
-    return [f"Aimed at: {'; '.join(met)}." + (" What was tried is below the tables." if plan["notes"] else "")]
+    if any("missed" in line for line in met) and not settings["notes"]:
+        raise ValueError(f"{settings['name']} missed its target ({'; '.join(met)}); say in its notes what was tried")
+    return [f"Aimed at: {'; '.join(met)}." + (" What was tried is below the tables." if settings["notes"] else "")]
 
 
 def _different(results: dict[str, Any], found: list[Summary]) -> list[str]:
-    plan, name = results["configuration"], results["configuration"]["published"]
+    settings = results["configuration"]
+    name = settings["published"]
     data = {"celeba": "CelebA", "abdomen": "AbdomenCT-1K"}[name]
     lines = [f"The last column of the table is the paper's {data}, all with Hoeffding-Bentkus."]
-    lines += ["\n".join(f"- **{what}**: {why}." for what, why in plan["differences"].items())] * bool(
-        plan["differences"]
-    )
-    lines += ["\n".join(f"- {note}" for note in plan["notes"])] * bool(plan["notes"])
+    lines.append("\n".join(f"- **{what}**: {why}." for what, why in settings["differences"].items()))
+    lines.append("\n".join(f"- {note}" for note in settings["notes"]))
     figures = results["material"]["figures"]
     facts = [_fact(what, figures[what]) for what in ("score", "regressor", "conffusion", "sampling") if what in figures]
-    lines += ["The networks, as their makers report them: " + "; ".join(filter(None, facts)) + "."] * bool(any(facts))
-    if any("seconds" in settings for settings in plan["training"].values()):
+    if any(facts):
+        lines.append("The networks, as their makers report them: " + "; ".join(filter(None, facts)) + ".")
+    if any("seconds" in one for one in settings["training"].values()):
         lines.append("They were trained for a given time, not a number of steps: another run gives other weights.")
-    ordered = [(s, published(s.row, name)) for s in found]
-    both = [(s, paper[0]) for s, paper in ordered if paper is not None and not s.uncertified]
+    papers = {s.row: published(s.row, name) for s in found}
+    both = [s for s in found if papers[s.row] is not None and not s.uncertified]
     if len(both) > 1:
-        shortest, theirs = (min(both, key=key)[0].row for key in (lambda x: x[0].length.mean(), lambda x: x[1]))
+        shortest = min(both, key=lambda s: float(s.length.mean())).row
+        theirs = min(both, key=lambda s: (papers[s.row] or (inf,))[0]).row
         same = "the same in both" if shortest == theirs else f"{_name(theirs)} in the paper, {_name(shortest)} here"
         lines.append(f"Among the rows that the paper has, the shortest is {same}.")
-    return lines
+    return [line for line in lines if line]
 
 
-def _name(row: Row) -> str:
+def _name(row: TableRow) -> str:
     return f"{BAND_NAMES[row.band]} with {PROCEDURE_NAMES[row.procedure]}"
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.stats import t
 
 from ..images import Array
-from .rows import BAND_NAMES, BOUND_NAMES, CELLS, PROCEDURE_NAMES, REFERENCE, SHORTEST, Row, all_rows
+from .rows import BAND_NAMES, BOUND_NAMES, CELLS, PROCEDURE_NAMES, REFERENCE, SHORTEST, TableRow, all_rows
 
 LEVEL = 0.95
 
@@ -25,7 +25,7 @@ LEVEL = 0.95
 class Summary:
     """A row over all draws: lengths and risks (draws,), median seconds, and the cell where cells were searched."""
 
-    row: Row
+    row: TableRow
     length: Array
     risk: Array
     fresh: float | None
@@ -55,8 +55,8 @@ def _deviation(values: Array) -> float:
 class Difference:
     """Relative difference in mean length of a row to a reference over the same draws, with its interval."""
 
-    row: Row
-    reference: Row
+    row: TableRow
+    reference: TableRow
     value: float
     low: float
     high: float
@@ -82,7 +82,7 @@ def summaries(results: dict[str, Any]) -> list[Summary]:
     return out
 
 
-def _summary(row: Row, records: list[dict[str, Any]], level: float) -> Summary:
+def _summary(row: TableRow, records: list[dict[str, Any]], level: float) -> Summary:
     records = sorted(records, key=lambda r: r["draw"])
     length, risk = (np.array([r[name] for r in records]) for name in ("length", "risk"))
     fresh = float(np.mean([r["fresh"] for r in records])) if "fresh" in records[0] else None
@@ -95,7 +95,7 @@ def _summary(row: Row, records: list[dict[str, Any]], level: float) -> Summary:
     )  # fmt: skip
 
 
-def _best_cell(row: Row, records: list[dict[str, Any]], level: float) -> Summary | None:
+def _best_cell(row: TableRow, records: list[dict[str, Any]], level: float) -> Summary | None:
     """The one cell of the grid with the least mean length over the draws, as the paper reports it."""
     cells: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for record in records:
@@ -117,7 +117,7 @@ def _most_chosen(records: list[dict[str, Any]]) -> str:
     return f"{often} in {names.count(often)} of {len(names)} draws"
 
 
-def differences(results: dict[str, Any], reference: str = REFERENCE) -> list[Difference]:
+def length_differences(results: dict[str, Any], reference: str = REFERENCE) -> list[Difference]:
     """Mean length of each row against the reference, draw by draw; rows of scans are of other draws."""
     found = summaries(results)
     base = next((s for s in found if s.row.key == reference), None)
@@ -153,7 +153,7 @@ def _difference(s: Summary, base: Summary, results: dict[str, Any]) -> Differenc
     )  # fmt: skip
 
 
-def published(row: Row, data: str) -> tuple[float, float] | None:
+def published(row: TableRow, data: str) -> tuple[float, float] | None:
     """Mean length and deviation that the paper prints for a row."""
     table = tomllib.loads((files(__package__) / "published.toml").read_text())["rows"]
     found = table.get(row.key)
@@ -209,7 +209,7 @@ _PAIRED = "difference in mean length | 95% interval | shorter in |\n|---|---|---
 def difference_markdown(results: dict[str, Any]) -> str:
     """Paired differences of all rows to the paper's in Markdown."""
     lines = [f"| uncertainty | procedure | bound | {_PAIRED}"]
-    for d in differences(results):
+    for d in length_differences(results):
         names = BAND_NAMES[d.row.band], PROCEDURE_NAMES[d.row.procedure], BOUND_NAMES[d.row.bound]
         lines.append(f"| {' | '.join(names)} | {_paired(d)}")
     return "\n".join(lines)

@@ -12,6 +12,7 @@ from pixelbounds.calibration.front_door import frontier, groups_for
 from pixelbounds.calibration.groups import all_entries
 from pixelbounds.calibration.pairs import Pairs
 from pixelbounds.experiments.draws import Draw, compute, schedule
+from pixelbounds.experiments.experiment import KRCPSSection
 from pixelbounds.experiments.fits import (
     Remembered,
     certify,
@@ -28,6 +29,10 @@ from pixelbounds.experiments.rows import ALL_BOUNDS, PAPER_BOUNDS, all_rows
 
 LEVEL, DELTA = 0.3, 0.1
 GAMMAS = [0.3, 0.5, 0.7]
+
+
+def grid_of(d_opt, k):
+    return KRCPSSection(n_opt=[8], d_opt=d_opt, k=k, gammas=(0.3, 0.7, 3))
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +55,7 @@ def same_as_calibrate(pairs, fitted, bound, **words):
 @pytest.mark.parametrize("bound", PAPER_BOUNDS)
 def test_shared_work_gives_what_calibrate_gives(pairs, bound):
     same_as_calibrate(pairs, fit(split_pairs(pairs, 0, 5), None, LEVEL), bound, method="rcps")
-    for cell, fitted in fit_grid(pairs, [8, 12], [20, "all"], [2, 4], GAMMAS, LEVEL, 5):
+    for cell, fitted in fit_grid(pairs, [8, 12], grid_of([20, "all"], [2, 4]), LEVEL, 5):
         d_opt = None if cell["d_opt"] == "all" else cell["d_opt"]
         words = {"n_opt": cell["n_opt"], "k": cell["k"], "d_opt": d_opt, "gammas": GAMMAS}
         same_as_calibrate(pairs, fitted, bound, method="krcps", **words)
@@ -84,11 +89,12 @@ def test_remembered_labels_are_the_groupings_own(pairs):
 
 def test_the_choice_of_a_cell_sees_the_fitting_images_only(pairs):
     parts = split_pairs(pairs, 12, 5)
-    chosen, _ = choose_cell(parts, [20, "all"], [2, 4, 8], GAMMAS, PAPER_BOUNDS, LEVEL, DELTA)
+    grid = grid_of([20, "all"], [2, 4, 8])
+    chosen, _ = choose_cell(parts, grid, PAPER_BOUNDS, LEVEL, DELTA)
     truth = pairs.truth.copy()
     truth[~parts.split.fitting] = 1 - truth[~parts.split.fitting]  # another world for the certifying images
     other = split_pairs(Pairs(truth, pairs.band, additive, (0.0, 1.0)), 12, 5)
-    assert choose_cell(other, [20, "all"], [2, 4, 8], GAMMAS, PAPER_BOUNDS, LEVEL, DELTA)[0] == chosen
+    assert choose_cell(other, grid, PAPER_BOUNDS, LEVEL, DELTA)[0] == chosen
     assert set(chosen) == set(PAPER_BOUNDS)
     assert all(cell["n_opt"] == 12 for cell in chosen.values())
 
@@ -99,7 +105,7 @@ def test_the_cell_that_is_chosen_is_the_shortest_where_cells_differ_much(rng):
     off = np.where(np.arange(64).reshape(8, 8) < 32, 0.2, 0.0) * rng.uniform(-1, 1, truth.shape)
     band = pb.Band(truth + off - 0.01, truth + off + 0.01)
     parts = split_pairs(Pairs(truth, band, additive, (0.0, 1.0)), 20, 0)
-    chosen, _ = choose_cell(parts, ["all"], [1, 2], GAMMAS, PAPER_BOUNDS, 0.15, DELTA)
+    chosen, _ = choose_cell(parts, grid_of(["all"], [1, 2]), PAPER_BOUNDS, 0.15, DELTA)
     assert {cell["k"] for cell in chosen.values()} == {2}
 
 

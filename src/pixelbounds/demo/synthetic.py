@@ -22,7 +22,9 @@ def synthetic_images(n: int, size: int, rng: np.random.Generator) -> Array:
     out = 0.35 + 0.08 * out / out.std()
     for image in out:
         for _ in range(rng.integers(3, 8)):
-            centre, axes, turn = rng.uniform(0.15, 0.85, 2), rng.uniform(0.05, 0.25, 2), rng.uniform(0, np.pi)
+            centre = rng.uniform(0.15, 0.85, 2)
+            axes = rng.uniform(0.05, 0.25, 2)
+            turn = rng.uniform(0, np.pi)
             u = (column - centre[0]) * np.cos(turn) + (row - centre[1]) * np.sin(turn)
             v = (row - centre[1]) * np.cos(turn) - (column - centre[0]) * np.sin(turn)
             image[(u / axes[0]) ** 2 + (v / axes[1]) ** 2 < 1] = rng.uniform(0, 1)

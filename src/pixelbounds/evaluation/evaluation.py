@@ -133,7 +133,8 @@ class Evaluation(_Record):
         return f"Evaluation of {len(self.by_image)} images: risk {self.risk:.4g}, mean length {self.mean_length:.4g}"
 
     def __str__(self) -> str:
-        n, drawn = len(self.by_image), len(self.by_unit)
+        n = len(self.by_image)
+        drawn = len(self.by_unit)
         over = f"{drawn} images" if drawn == n else f"{drawn} units"
         sizes = f"shape {self.pixels}" if self.pixels else "different sizes"
         worst = ", ".join(f"{i} ({self.by_image[i]:.2%})" for i in self.worst())

@@ -32,7 +32,8 @@ def celeba(
     of 178 x 218. score_sde's 64 x 64 faces are crop=140, size=64. With `cache`, a zarr store, faces are read once and
     need not fit into memory. CelebA's identities are not in this layout, so there are no units.
     """
-    folder, size = Path(folder), check_count(size, "size")
+    folder = Path(folder)
+    size = check_count(size, "size")
     crop = size if crop is None else check_count(crop, "crop")
     names = _names(folder, _PARTS[check_choice(part, _PARTS, "part")], part)
     counts = [min(_BLOCK, len(names) - start) for start in range(0, len(names), _BLOCK)]

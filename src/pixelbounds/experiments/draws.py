@@ -54,7 +54,8 @@ class Draw:
     @cached_property
     def images(self) -> tuple[Array, Array]:
         """Images for calibration and for validation, as if all were exchangeable."""
-        wanted, held = self.experiment.draws, len(self.material)
+        wanted = self.experiment.draws
+        held = len(self.material)
         if wanted.calibration + wanted.validation > held:
             asked = f"{wanted.calibration} calibration and {wanted.validation} validation images"
             raise ValueError(
@@ -66,7 +67,8 @@ class Draw:
     @cached_property
     def scans(self) -> tuple[Array, Array]:
         """The same by whole scans, in the same proportion: no scan is in both."""
-        unit, wanted = self.material.unit, self.experiment.draws
+        unit = self.material.unit
+        wanted = self.experiment.draws
         order = self._generator().permutation(int(unit.max()) + 1)
         count = round(len(order) * wanted.calibration / (wanted.calibration + wanted.validation))
         return np.flatnonzero(np.isin(unit, order[:count])), np.flatnonzero(np.isin(unit, order[count:]))
@@ -85,6 +87,11 @@ class Draw:
         family = family_named("multiplicative" if band == "multiplicative" else None, part)
         extra = self.material.features(self.experiment.frontier.features, images) if features else None
         return Pairs(self.material.truth[images], part, family, LIMITS, extra)
+
+    def both(self, band: str, features: bool = False) -> tuple[Pairs, Pairs]:
+        """Truth and band of the images for calibration, and of those for validation."""
+        cal, val = self.images
+        return self.pairs(band, cal, features), self.pairs(band, val, features)
 
     @property
     def has_features(self) -> bool:
@@ -127,7 +134,7 @@ def described(fitted: Fitted, outcome: Certified) -> DrawRecord:
 
 
 def _rcps(band: str, draw: Draw) -> Iterator[DrawRecord]:
-    cal, val = (draw.pairs(band, images) for images in draw.images)
+    cal, val = draw.both(band)
     fitted = fit(split_pairs(cal, 0, draw.seed), None, draw.experiment.task.risk_level)
     for bound in PAPER_BOUNDS:
         yield draw.record(f"{band}/rcps/{bound}", fitted, draw.certified(fitted, bound), val)
@@ -136,20 +143,19 @@ def _rcps(band: str, draw: Draw) -> Iterator[DrawRecord]:
 def _grid(band: str, draw: Draw) -> Iterator[DrawRecord]:
     """RCPS, every cell of K-RCPS, and the cell that the fitting images choose."""
     yield from _rcps(band, draw)
-    task, grid = draw.experiment.task, draw.experiment.krcps
-    cal, val = (draw.pairs(band, images) for images in draw.images)
+    task = draw.experiment.task
+    grid = draw.experiment.krcps
+    cal, val = draw.both(band)
     records = []
     few = [draw.experiment.frontier.n_opt] if band == "calibrated" else []
     for name, n_opts in (("krcps", grid.n_opt), ("krcps_few", few)):
-        for cell, fitted in fit_grid(cal, n_opts, grid.d_opt, grid.k, grid.gamma_values, task.risk_level, draw.seed):
+        for cell, fitted in fit_grid(cal, n_opts, grid, task.risk_level, draw.seed):
             for bound in PAPER_BOUNDS:
                 outcome = draw.certified(fitted, bound)
                 records.append(draw.record(f"{band}/{name}/{bound}", fitted, outcome, val, cell=cell))
     yield from records
     parts = split_pairs(cal, min(grid.n_opt), draw.seed)
-    chosen, seconds = choose_cell(
-        parts, grid.d_opt, grid.k, grid.gamma_values, PAPER_BOUNDS, task.risk_level, task.failure_prob
-    )
+    chosen, seconds = choose_cell(parts, grid, PAPER_BOUNDS, task.risk_level, task.failure_prob)
     for bound, cell in chosen.items():
         known = next(r for r in records if r["row"] == f"{band}/krcps/{bound}" and r["cell"] == cell)
         yield known | {"row": f"{band}/krcps_chosen/{bound}", "seconds": known["seconds"] + seconds}
@@ -166,7 +172,7 @@ def _frontier(draw: Draw) -> Iterator[DrawRecord]:
     """The frontier with every bound, and what cannot be had: cut by the validation images, and fitted on them too."""
     task = draw.experiment.task
     level = task.risk_level
-    cal, val = (draw.pairs("calibrated", images) for images in draw.images)
+    cal, val = draw.both("calibrated")
     fitted = fit_frontier(cal, draw.experiment.frontier.n_opt, draw.seed, level)
     for bound in ALL_BOUNDS:
         yield draw.record(f"calibrated/frontier/{bound}", fitted, draw.certified(fitted, bound), val)
@@ -191,7 +197,8 @@ def _frontier(draw: Draw) -> Iterator[DrawRecord]:
 
 def _by_calibration(draw: Draw) -> Iterator[DrawRecord]:
     """What a bound costs: mean length with fewer calibration images, of which as many fit as `calibrate` takes."""
-    task, val = draw.experiment.task, draw.pairs("calibrated", draw.images[1])
+    task = draw.experiment.task
+    val = draw.pairs("calibrated", draw.images[1])
     shuffled = np.random.default_rng(draw.seed).permutation(draw.images[0])
     for count in draw.experiment.curves.calibration:
         cal = draw.pairs("calibrated", np.sort(shuffled[:count]))
@@ -208,14 +215,14 @@ def _featured(band: str, draw: Draw) -> Iterator[DrawRecord]:
     """The frontier whose learned groups see further images."""
     if not draw.has_features:
         return
-    cal, val = (draw.pairs(band, images, features=True) for images in draw.images)
+    cal, val = draw.both(band, features=True)
     fitted = fit(split_pairs(cal, draw.experiment.frontier.n_opt, draw.seed), frontier, draw.experiment.task.risk_level)
     yield draw.record(f"{band}/featured/betting", fitted, draw.certified(fitted, "betting"), val)
 
 
 def _frontier_alone(band: str, draw: Draw) -> Iterator[DrawRecord]:
     """The frontier on another band."""
-    cal, val = (draw.pairs(band, images) for images in draw.images)
+    cal, val = draw.both(band)
     fitted = fit_frontier(cal, draw.experiment.frontier.n_opt, draw.seed, draw.experiment.task.risk_level)
     yield draw.record(f"{band}/frontier/betting", fitted, draw.certified(fitted, "betting"), val)
 
@@ -225,16 +232,21 @@ def _scans(draw: Draw) -> Iterator[DrawRecord]:
 
     As many scans fit as `calibrate` takes unless told.
     """
-    settings, task = draw.experiment.scans, draw.experiment.task
+    settings = draw.experiment.scans
+    task = draw.experiment.task
     if settings is None:
         raise ValueError(f"{draw.experiment.name} has no section [scans]")
-    (cal, val), (first, last) = (draw.pairs("calibrated", images) for images in draw.scans), draw.scans
-    unit, new_unit = (unit_numbers(draw.material.unit[images], len(images)) for images in (first, last))
-    fresh, count, gammas = draw.fresh(last), int(unit.max()) + 1, draw.experiment.krcps.gamma_values
+    first, last = draw.scans
+    cal = draw.pairs("calibrated", first)
+    val = draw.pairs("calibrated", last)
+    unit = unit_numbers(draw.material.unit[first], len(first))
+    new_unit = unit_numbers(draw.material.unit[last], len(last))
+    count = int(unit.max()) + 1
+    fresh = draw.fresh(last)
+    plain = krcps_method({"k": 8, "d_opt": "all"}, draw.experiment.krcps.gamma_values)
     for level, bound in product(settings.risk_levels, PAPER_BOUNDS):
         least = least_images(level, task.failure_prob, confidence=bound)
         n_opt = {name: fitting_units(None, name, count, least) for name in ("krcps", "frontier")}
-        plain = krcps_method({"k": 8, "d_opt": "all"}, gammas)
         rows = {
             "rcps": fit(split_pairs(cal, 0, draw.seed, unit), None, level),
             "krcps_plain": fit(split_pairs(cal, n_opt["krcps"], draw.seed, unit), plain, level),
@@ -251,9 +263,10 @@ def _scans(draw: Draw) -> Iterator[DrawRecord]:
 
 def _by_groups(draw: Draw) -> Iterator[DrawRecord]:
     """Mean length against K and n_opt."""
-    curves, task = draw.experiment.curves, draw.experiment.task
+    curves = draw.experiment.curves
+    task = draw.experiment.task
     gammas = draw.experiment.krcps.gamma_values
-    cal, val = (draw.pairs("calibrated", images) for images in draw.images)
+    cal, val = draw.both("calibrated")
     for n_opt in curves.n_opt:
         parts = split_pairs(cal, n_opt, draw.seed)
         methods: dict[tuple[str, int], tuple[Method, tuple[str, ...]]] = {}

@@ -178,12 +178,14 @@ def load_experiment(source: str | Path) -> Experiment:
     0.05
     """
     if str(source) in EXPERIMENTS:
-        text, name = (files(__package__) / "plans" / f"{source}.toml").read_text(), f"{source}.toml"
+        name = f"{source}.toml"
+        text = (files(__package__) / "plans" / name).read_text()
     else:
         path = Path(source)
         if path.suffix != ".toml" or not path.is_file():
             raise ValueError(f"{str(source)!r} is no experiment ({', '.join(EXPERIMENTS)}) and no TOML file; give one")
-        text, name = path.read_text(), str(path)
+        name = str(path)
+        text = path.read_text()
     try:
         return Experiment.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:

@@ -28,6 +28,7 @@ from ..calibration.result import widen_block
 from ..calibration.spill import Table
 from ..calibration.split import Split, split_units
 from ..images import Array, outward
+from .experiment import KRCPSSection
 
 Method = Callable[[Pairs, Array, np.random.Generator, float], tuple[Grouping, Path]]
 Cell = dict[str, Any]  # n_opt, d_opt, k
@@ -209,37 +210,25 @@ def krcps_method(cell: Cell, gammas: Sequence[float], grouping: Grouping | None 
 
 
 def fit_grid(
-    pairs: Pairs,
-    n_opts: Sequence[int],
-    d_opts: Sequence[Any],
-    ks: Sequence[int],
-    gammas: Sequence[float],
-    risk_level: float,
-    seed: int,
+    pairs: Pairs, n_opts: Sequence[int], grid: KRCPSSection, risk_level: float, seed: int
 ) -> list[tuple[Cell, Fitted]]:
-    """Every cell of the grid; cells of one n_opt share their split, cells of one K their groups too."""
+    """Every cell with these n_opt; cells of one n_opt share their split, cells of one K their groups too."""
     out = []
     for n_opt in n_opts:
         parts = split_pairs(pairs, n_opt, seed)
-        for k in ks:
+        for k in grid.k:
             begin = perf_counter()
             grouping = by_loss(parts.taught, np.arange(n_opt), k)
             shared = perf_counter() - begin
-            for d_opt in d_opts:
+            for d_opt in grid.d_opt:
                 cell = {"n_opt": n_opt, "d_opt": d_opt, "k": k}
-                found = fit(parts, krcps_method(cell, gammas, grouping), risk_level)
+                found = fit(parts, krcps_method(cell, grid.gamma_values, grouping), risk_level)
                 out.append((cell, Fitted(parts, grouping, found.path, found.table, found.seconds + shared)))
     return out
 
 
 def choose_cell(
-    parts: SplitPairs,
-    d_opts: Sequence[Any],
-    ks: Sequence[int],
-    gammas: Sequence[float],
-    confidences: Sequence[str],
-    risk_level: float,
-    failure_prob: float,
+    parts: SplitPairs, grid: KRCPSSection, confidences: Sequence[str], risk_level: float, failure_prob: float
 ) -> tuple[dict[str, Cell], float]:
     """K and d_opt chosen on the fitting images of a split alone, for each bound; seconds that took.
 
@@ -251,11 +240,12 @@ def choose_cell(
     begin = perf_counter()
     fitting = parts.taught
     shuffled = parts.generator().permutation(len(fitting))
-    taught, other = np.sort(shuffled[::2]), fitting.take(np.sort(shuffled[1::2]))
+    taught = np.sort(shuffled[::2])
+    other = fitting.take(np.sort(shuffled[1::2]))
     best: dict[str, tuple[float, Cell]] = {}
-    for k, d_opt in product(ks, d_opts):
+    for k, d_opt in product(grid.k, grid.d_opt):
         cell = {"n_opt": parts.fitting, "d_opt": d_opt, "k": k}
-        grouping, path = krcps_method(cell, gammas)(fitting, taught, parts.generator(), risk_level)
+        grouping, path = krcps_method(cell, grid.gamma_values)(fitting, taught, parts.generator(), risk_level)
         losses = loss_table(other, grouping, path) / other.image_size
         for confidence in confidences:
             knot = _allowed(losses, len(parts.split.order), confidence, risk_level, failure_prob)

@@ -26,7 +26,8 @@ def draw_pictures(
     experiment: Experiment, material: Material, folder: str | Path, images: tuple[int, ...] = (0, 1)
 ) -> list[Path]:
     """All figures of images that the material has the arrays for."""
-    folder, have = Path(folder), material.arrays
+    folder = Path(folder)
+    have = material.arrays
     out = [*forward(experiment, material, folder, images), *maps(experiment, material, folder)]
     if "observation" in have:
         out += quantile_pictures(experiment, material, folder, images)
@@ -44,10 +45,11 @@ def _draw_rows(
     name: str,
     heads: list[str],
     rows: list[list[Array]],
-    longest: float | None = None,
     labels: Sequence[str] = (),
+    lengths: bool = False,
 ) -> list[Path]:
-    """Images in rows under headings; with `longest` the last are lengths, coloured up to what only a few exceed."""
+    """Images in rows under headings; the last may be lengths, coloured up to what only a few exceed."""
+    longest = max(float(np.quantile(row[-1], 0.99)) for row in rows)
     width = (TEXT_WIDTH - 0.5) / max(len(heads), 5)
     with house_style():
         figure, panels = new_figure(
@@ -56,11 +58,11 @@ def _draw_rows(
         for i, row in enumerate(rows):
             for j, pixels in enumerate(row):
                 head = heads[j] if i == 0 else ""
-                if longest is None or j < len(row) - 1:
+                if not lengths or j < len(row) - 1:
                     show_image(panels[i, j], pixels, head)
                 else:
                     shown = show_image(panels[i, j], pixels, head, most=longest, colours="cividis")
-        if longest is not None:
+        if lengths:
             figure.colorbar(shown, ax=panels[:, -1].tolist(), shrink=0.8, label="length", extend="max")
         for axes, label in zip(panels[:, 0], labels, strict=False):
             axes.set_ylabel(label)
@@ -74,26 +76,25 @@ def _flat(pixels: Array) -> Array:
 
 def quantile_pictures(experiment: Experiment, material: Material, folder: Path, images: tuple[int, ...]) -> list[Path]:
     """Observation, calibrated quantiles and their distance."""
-    rows, top = [], 0.0
+    rows = []
     for i in images:
-        lower, upper = (np.clip(material[name][i], 0, 1) for name in ("lower", "upper"))
+        lower = np.clip(material["lower"][i], 0, 1)
+        upper = np.clip(material["upper"][i], 0, 1)
         rows.append([material.truth[i], material["observation"][i], lower, upper, _flat(upper - lower)])
-        top = max(top, float(np.quantile(rows[-1][-1], 0.99)))
     alpha = experiment.task.miscoverage
     heads = ["truth $x$", "observation $y$", rf"lower, $\alpha$ = {alpha:g}", "upper", "upper $-$ lower"]
-    return _draw_rows(folder, "calibrated_quantiles", heads, rows, top)
+    return _draw_rows(folder, "calibrated_quantiles", heads, rows, lengths=True)
 
 
 def regression(material: Material, folder: Path, images: tuple[int, ...]) -> list[Path]:
     """Observation and the three heads of the quantile regressor."""
     names = ("qr_lower", "qr_estimate", "qr_upper")
-    rows, top = [], 0.0
+    rows = []
     for i in images:
         length = _flat(np.clip(material["qr_upper"][i], 0, 1) - np.clip(material["qr_lower"][i], 0, 1))
-        top = max(top, float(np.quantile(length, 0.99)))
         rows.append([material["observation"][i], *(material[name][i] for name in names), length.clip(0)])
     heads = ["observation $y$", "lower quantile", "estimate", "upper quantile", "upper $-$ lower"]
-    return _draw_rows(folder, "quantile_regression", heads, rows, top)
+    return _draw_rows(folder, "quantile_regression", heads, rows, lengths=True)
 
 
 def _sample_rows(
@@ -128,7 +129,8 @@ def samples(
 def _how(material: Material, run: str, sampler: str, steps: int | None) -> tuple[str, int | None]:
     """Sampler and steps of a sampling run as the material says, else as planned, else the usual steps."""
     about = material.figures.get(run, {})
-    sampler, steps = about.get("sampler") or sampler, about.get("steps") or steps
+    sampler = about.get("sampler") or sampler
+    steps = about.get("steps") or steps
     if steps is None and find_spec("torch") is not None:
         from ..diffusion.posterior import SAMPLERS
 
@@ -140,7 +142,8 @@ def live_samples(
     material: Material, folder: Path, image: int, count: int = 4, steps: int = 40, heun_steps: int | None = None
 ) -> list[Path]:
     """Samples of the packaged network: Algorithm 3 as printed in the first row, of the posterior in the second."""
-    noisy, rows = material["observation"][image : image + 1], []
+    noisy = material["observation"][image : image + 1]
+    rows = []
     for sampler, number in (("euler_maruyama", steps), ("heun", heun_steps)):
         with TemporaryDirectory() as aside:
             options = SampleOptions(
@@ -156,9 +159,11 @@ def forward(
     experiment: Experiment, material: Material, folder: Path, images: tuple[int, ...], steps: int = 6
 ) -> list[Path]:
     """Images perturbed by the forward SDE, from sigma_min to variance 1 (in the units of the network)."""
-    least, most, (low, high) = experiment.process["sigma_min"], experiment.process["sigma_max"], experiment.data.limits
-    last = min(1.0, most)
-    rng, sigmas = np.random.default_rng(0), least * (last / least) ** np.linspace(0, 1, steps)
+    least = experiment.process["sigma_min"]
+    most = experiment.process["sigma_max"]
+    low, high = experiment.data.limits
+    rng = np.random.default_rng(0)
+    sigmas = least * (min(1.0, most) / least) ** np.linspace(0, 1, steps)
     rows = []
     for i in images:
         noise = rng.standard_normal(material.truth[i].shape)
@@ -170,11 +175,14 @@ def forward(
 
 def maps(experiment: Experiment, material: Material, folder: Path) -> list[Path]:
     """K-RCPS: the widening of every pixel for K in 4, 8, 32, and one conformalised map each."""
-    draw, task = Draw(experiment, material, 0), experiment.task
+    draw = Draw(experiment, material, 0)
+    task = experiment.task
     cal, val = draw.images
-    band, n_opt = material.band("calibrated"), max(experiment.krcps.n_opt)
+    band = material.band("calibrated")
+    n_opt = max(experiment.krcps.n_opt)
     d_opt = max((d for d in experiment.krcps.d_opt if d != "all"), default=None)
-    fitted, widths = [], []
+    fitted = []
+    widths = []
     for k in _K:
         found = calibrate(
             material.truth[cal], band[cal], risk_level=task.risk_level, failure_prob=task.failure_prob, method="krcps",
@@ -184,7 +192,8 @@ def maps(experiment: Experiment, material: Material, folder: Path) -> list[Path]
         labels = found.grouping.state()[1]["labels"]
         fitted.append(_flat(found.widening[labels]))
         widths.append(_flat(found.apply(band[val[:1]]).length[0]))
-    wide, long = max(1e-3, *(x.max() for x in fitted)), max(np.quantile(x, 0.99) for x in widths)
+    wide = max(1e-3, *(x.max() for x in fitted))
+    long = max(np.quantile(x, 0.99) for x in widths)
     with house_style():
         figure, panels = new_figure(TEXT_WIDTH, 3.4, 2, 4)
         show_image(panels[0, 0], material.truth[val[0]], "truth $x$")

@@ -38,7 +38,8 @@ class Ledger:
     """The folder of the finished draws of one plan on one material."""
 
     def __init__(self, experiment: Experiment, material: Material, out: Path) -> None:
-        self.experiment, self.material = experiment, material
+        self.experiment = experiment
+        self.material = material
         self.folder = out / f"draws-{experiment.fingerprint(material.digest, source_digest())}"
 
     def path(self, draw: int, group: str) -> Path:
@@ -67,7 +68,8 @@ class Ledger:
     ) -> list[dict[str, Any]]:
         """Compute what is missing, and return all parts in order; `fresh` computes everything anew."""
         self._open(tell)
-        wanted, made = schedule(self.experiment, self.material), provenance()
+        wanted = schedule(self.experiment, self.material)
+        made = provenance()
         parts = {key: None if fresh else self.read(*key) for key in wanted}
         kept = [part for part in parts.values() if part is not None]
         if kept:
@@ -77,7 +79,8 @@ class Ledger:
         for (draw, group), records in self._computed([key for key in wanted if parts[key] is None], workers):
             part = {"draw": draw, "group": group, "made": made, "records": records}
             self.write(draw, group, part)
-            parts[draw, group], done = part, done + 1
+            parts[draw, group] = part
+            done += 1
             progress(done, len(wanted), f"draw {draw + 1}, {group}")
         return [part for part in parts.values() if part is not None]
 
@@ -149,7 +152,8 @@ def source_digest() -> str:
 
 def sources() -> list[Path]:
     """The files that `draws` imports, and what they import."""
-    found, todo = set[Path](), [Path(__file__).with_name("draws.py")]
+    found: set[Path] = set()
+    todo = [Path(__file__).with_name("draws.py")]
     while todo:
         path = todo.pop()
         if path not in found:

@@ -169,7 +169,8 @@ def _checked(arrays: dict[str, Any], figures: dict[str, Any], name: str) -> Mate
     lacking = [x for x in NEEDED if x not in arrays]
     if lacking:
         raise ValueError(f"{name} lacks {', '.join(lacking)}; see pixelbounds.experiments.material for what it holds")
-    shape, digest = np.shape(arrays["truth"]), hashlib.sha256()
+    shape = np.shape(arrays["truth"])
+    digest = hashlib.sha256()
     kept: dict[str, Array] = {}
     for key in (*IMAGE_ARRAYS, *SHOWN):
         if key not in arrays:

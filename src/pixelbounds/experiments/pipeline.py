@@ -105,10 +105,8 @@ def prepare(experiment: Experiment, data: str | Path | None, work: Path, tell: T
     _write(work / "truth.npy", images.pixels, numbers, _unit)
     units = np.arange(len(images)) if images.units is None else np.unique(images.units, return_inverse=True)[1]
     np.save(work / "unit.npy", units[numbers])
-    rng, sigma = (
-        np.random.default_rng(NOISE_SEED),
-        experiment.process["sigma_0"],
-    )  # as of the arrays behind docs/results.md
+    sigma = experiment.process["sigma_0"]
+    rng = np.random.default_rng(NOISE_SEED)  # as of the arrays behind docs/results.md
 
     def noisy(x: Array) -> Array:
         return low + x * (high - low) + np.float32(sigma) * rng.standard_normal(x.shape, np.float32)

@@ -13,19 +13,7 @@ from ..calibration.confidence import hoeffding_bentkus
 from ..calibration.families import additive
 from ..calibration.losses import l01, l_gamma
 from ..images import Array, Band, Interval
-from ..report.style import (
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    RED,
-    SKY,
-    TEXT_WIDTH,
-    house_style,
-    new_figure,
-    save_figure,
-)
+from ..report.style import BLACK, BLUE, GREEN, GREY, ORANGE, RED, SKY, TEXT_WIDTH, house_style, new_figure, save_figure
 from .rows import BAND_NAMES, BOUND_NAMES, REFERENCE, SHORTEST, TableRow
 from .summaries import Summary, summaries
 
@@ -110,7 +98,8 @@ def motivation(folder: Path, n: int = 128, seed: int = 0) -> list[Path]:
 
 def losses(folder: Path) -> list[Path]:
     """The loss and its convex surrogates against x and against the widening, for the interval [0.5, 1.5]."""
-    x, w = np.linspace(0, 2, 801), np.linspace(0, 0.5, 801)
+    x = np.linspace(0, 2, 801)
+    w = np.linspace(0, 0.5, 801)
     against_x = x[:, None], Interval(np.full((801, 1), 0.5), np.full((801, 1), 1.5))
     against_w = np.full((801, 1), 1.6), Interval(0.5 - w[:, None], 1.5 + w[:, None])
     with house_style():
@@ -176,7 +165,8 @@ def _rows(axes: Any, found: list[Summary], marker: str, right: bool) -> None:
 def risks(results: dict[str, Any], folder: Path) -> list[Path]:
     """Risk on the validation images over the draws, as box plots; rows that were not certified have none."""
     found = [s for s in _shown(results) if s.row.controlled]
-    level, draws = results["configuration"]["task"]["risk_level"], max(len(s.risk) for s in found)
+    level = results["configuration"]["task"]["risk_level"]
+    draws = max(len(s.risk) for s in found)
     with house_style():
         figure, axes = new_figure(TEXT_WIDTH, 0.8 + 0.19 * len(found))
         for y, s in enumerate(found):
@@ -203,7 +193,8 @@ def lengths(results: dict[str, Any], folder: Path) -> list[Path]:
         figure, axes = new_figure(TEXT_WIDTH, 0.9 + 0.19 * len(found))
         _rows(axes, found, "o", right=True)
         for y, s in enumerate(found):
-            mean, edge = s.length.mean(), {"color": _colour(s.row), "markeredgecolor": BLACK}
+            mean = s.length.mean()
+            edge = {"color": _colour(s.row), "markeredgecolor": BLACK}
             if s.uncertified:
                 continue
             if mean > far:
@@ -260,7 +251,8 @@ def by_calibration(results: dict[str, Any], folder: Path) -> list[Path]:
     lines = _lines(points, ("bound",), "x", lambda p: p["x"])
     cut = next((s.length for s in summaries(results) if s.row.procedure == "oracle_cut"), None)
     limit = None if cut is None else cut[: _draws(points)].mean()  # of the same draws, the first
-    far, beyond = _far(y for line in lines.values() for y in line[1]), defaultdict(list)
+    far = _far(y for line in lines.values() for y in line[1])
+    beyond = defaultdict(list)
     with house_style():
         figure, axes = new_figure(TEXT_WIDTH / 2 + 0.6, 3.0)
         for bound, look in _BOUND.items():

@@ -99,7 +99,8 @@ def _together(made: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _machine() -> dict[str, Any]:
-    cpu, info = "", Path("/proc/cpuinfo")
+    cpu = ""
+    info = Path("/proc/cpuinfo")
     if info.is_file():
         cpu = next((x.split(":")[1].strip() for x in info.read_text().splitlines() if "model name" in x), "")
     return {"cpu": cpu, "cores": cores()}

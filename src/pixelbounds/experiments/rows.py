@@ -76,6 +76,11 @@ class TableRow:
         return f"{self.band}/{self.procedure}/{self.bound}{scan}"
 
     @property
+    def names(self) -> tuple[str, str, str]:
+        """Uncertainty, procedure and bound as the tables print them."""
+        return BAND_NAMES[self.band], PROCEDURE_NAMES[self.procedure], BOUND_NAMES[self.bound]
+
+    @property
     def diffusion(self) -> bool:
         """Whether the intervals speak of a diffusion model's samples."""
         return self.band in ("naive", "calibrated", "printed", "narrow")

@@ -34,8 +34,7 @@ def draw_path(axes: Axes, calibration: Calibration, evaluation: Evaluation | Non
     margin = 0.06 * (max(ends) - min(ends)) or 1.0
     axes.set_xlim(min(ends), max(ends) + margin)
     axes.set_ylim(0, 2.5 * level)
-    axes.axhline(level, color=BLACK, linewidth=0.6)
-    _note(axes, f"risk level {level_text(level)}", (1, level), ("axes fraction", "data"), (0, 3), ha="right")
+    _draw_level(axes, level)
     axes.plot(widening, bound, color=RED, dashes=(3.5, 2), label="confidence bound")
     axes.plot(widening, risk, color=BLUE, label="observed risk")
     axes.axvline(chosen, color=QUIET, linewidth=0.6, linestyle=":")
@@ -96,8 +95,7 @@ def draw_groups(axes: Axes, strata: Strata, level: float) -> None:
     known = np.isfinite(strata.low[order])
     axes.vlines(at[known], strata.low[order][known], strata.high[order][known], **_SOFT)
     axes.plot(at, strata.risk[order], "o", color=BLUE, markersize=4 if len(order) <= 40 else 2.5, clip_on=False)
-    axes.axhline(level, color=BLACK, linewidth=0.6)
-    _note(axes, f"risk level {level_text(level)}", (1, level), ("axes fraction", "data"), (0, 3), ha="right")
+    _draw_level(axes, level)
     axes.set_xlim(-0.7, len(order) - 0.3)
     axes.set_ylim(0, 1.08 * top)
     axes.set_xticks([])
@@ -143,6 +141,12 @@ def _draw_dots(axes: Axes, names: Sequence[str], values: Any, low: Any, high: An
     axes.set_yticks(at, [_plain(name) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
+
+
+def _draw_level(axes: Axes, level: float) -> None:
+    """A line across, with its name."""
+    axes.axhline(level, color=BLACK, linewidth=0.6)
+    _note(axes, f"risk level {level_text(level)}", (1, level), ("axes fraction", "data"), (0, 3), ha="right")
 
 
 def _names(axes: Axes, below: str, above: str) -> None:

@@ -15,7 +15,7 @@ from ..calibration.result import Calibration
 from ..evaluation import Evaluation
 from .charts import draw_comparison, draw_path, draw_strata, draw_units
 from .example import Example, Row
-from .pack import is_colour, widening_of, window_of
+from .pack import is_colour, pictures_of, window_of
 from .page import check_parts
 from .style import COLUMN, TEXT_WIDTH, house_style, new_figure, save_figure, show_image
 from .words import STRATA, strata_rows
@@ -62,7 +62,7 @@ def _charts(
         draw_units(axes, evaluation, level)
         for name, strata in evaluation.strata.items():
             charts[f"by-{name}"], axes = new_figure(COLUMN, 0.9 + 0.2 * len(strata_rows(strata)))
-            draw_strata(axes, strata, STRATA[name].of, level, names)
+            draw_strata(axes, strata, STRATA[name], level, names)
     if comparison:
         charts["comparison"], panels = new_figure(TEXT_WIDTH, 0.8 + 0.24 * len(comparison), 1, 2, sharey=True)
         draw_comparison(panels[0], panels[1], comparison)
@@ -71,12 +71,7 @@ def _charts(
 
 def _example(example: Example, calibration: Calibration) -> Figure:
     """Pictures of one example side by side, with maps of length and widening and their scales."""
-    pictures = {
-        "observation": example.observation, "lower": example.lower, "estimate": example.estimate,
-        "upper": example.upper, "truth": example.truth, "length": example.length,
-        "widening": widening_of(example, calibration.limits),
-    }  # fmt: skip
-    shown = {name: x for name, x in pictures.items() if x is not None}
+    shown = pictures_of(example, calibration.limits)
     low, high = window_of(example, calibration.limits)
     tall = example.pixels[-2] / example.pixels[-1]
     figure, panels = new_figure(1.3 * len(shown), 1.2 * tall + 0.65, 1, len(shown), squeeze=False)

@@ -21,7 +21,7 @@ from ..images import Limits
 from ..storage.files import replace_file
 from .charts import draw_groups, draw_path, draw_units
 from .example import Example, Row
-from .pack import colours, gray_png, map_png, viewer_examples, widening_of, window_of
+from .pack import colours, gray_png, map_png, missed, pictures_of, viewer_examples, widening_of, window_of
 from .svg import inline_chart, whisker
 from .words import MOST_ROWS, STRATA, each_of, level_text, number, percent, span, strata_rows, verdict
 
@@ -57,7 +57,8 @@ def write_report(
     if isinstance(notes, str):
         raise TypeError("notes is a string; give a list of paragraphs, such as [text]")
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    style, script = _asset("page.css"), _asset("viewer.js")
+    style = _asset("page.css")
+    script = _asset("viewer.js")
     limits = calibration.limits
     scales = {"length": _scale([x.length for x in examples])}
     widenings = [x for x in (widening_of(example, limits) for example in examples) if x is not None]
@@ -121,18 +122,13 @@ def _scale(maps: Sequence[Any]) -> float:
 
 def _pictures(example: Example, limits: Limits, scales: Mapping[str, float]) -> dict[str, Any]:
     """Name and small pictures of an example, in the order in which they are read."""
-    window, widening = window_of(example, limits), widening_of(example, limits)
-    images = {
-        "observation": example.observation, "lower": example.lower, "estimate": example.estimate,
-        "upper": example.upper, "truth": example.truth,
-    }  # fmt: skip
-    shown = [(name, gray_png(x, window)) for name, x in images.items() if x is not None]
-    shown.append(("length", map_png(example.length, scales["length"])))
-    if widening is not None:
-        shown.append(("widening", map_png(widening, scales["widening"])))
-    outside = None
-    if example.truth is not None:
-        outside = float(np.mean((example.truth < example.lower) | (example.truth > example.upper)))
+    window = window_of(example, limits)
+    shown = [
+        (name, map_png(x, scales[name]) if name in scales else gray_png(x, window))
+        for name, x in pictures_of(example, limits).items()
+    ]
+    wrong = missed(example)
+    outside = None if wrong is None else float(np.mean(wrong > 0))
     h, w = example.pixels[-2:]
     return {
         "name": example.name, "shown": shown, "height": round(128 * h / w), "outside": outside,
@@ -149,8 +145,8 @@ def _tables(ev: Evaluation, level: float, names: Mapping[int, str] | None) -> li
         most = max(most, *(float(ends[i]) for i, _ in rows[kind]))
     return [
         {
-            "heading": STRATA[kind].heading,
-            "of": STRATA[kind].of,
+            "heading": f"By {STRATA[kind]} of the truth" if kind == "edge" else f"By {STRATA[kind]}",
+            "of": STRATA[kind],
             "rows": [_table_row(strata, i, name, most, level) for i, name in rows[kind]],
             "left": len(strata) - len(rows[kind]),
         }
@@ -200,7 +196,8 @@ def _comparison(rows: Sequence[Row], shown: Calibration) -> list[dict[str, Any]]
     risky = 1.05 * max([risky, *(row.evaluation.risk_interval[1] for row in rows if _known(row.evaluation))])
     out = []
     for row in rows:
-        cal, ev = row.calibration, row.evaluation
+        cal = row.calibration
+        ev = row.evaluation
         out.append(
             {
                 "name": row.name, "seconds": row.seconds, "shown": cal is shown, "length": ev.mean_length,

@@ -6,8 +6,9 @@ Figures are made without pyplot, so that no screen is needed and nothing of a us
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,50 +29,18 @@ BLUE = "#0072b2"
 RED = "#d55e00"
 GREY = "#999999"
 QUIET = "#5b646b"  # of names and numbers beside a chart
-RULE = "#dddddd"  # of lines that help the eye
 
 COLUMN = 3.4  # inches, one column of a paper
 TEXT_WIDTH = 6.8  # inches, both columns
 
-_STYLE: dict[str, Any] = {
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.labelsize": 8,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7,
-    "legend.frameon": False,
-    "axes.edgecolor": QUIET,
-    "axes.labelcolor": QUIET,
-    "axes.titlecolor": QUIET,
-    "xtick.color": QUIET,
-    "ytick.color": QUIET,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": RULE,
-    "grid.linewidth": 0.5,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 4,
-    "image.interpolation": "nearest",
-    "savefig.dpi": 200,
-    "pdf.fonttype": 42,
-    "svg.hashsalt": "pixelbounds",
-    "text.usetex": False,
-}
 _UNDATED: dict[str, dict[str, Any]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
 
 
-def house_style(changes: Mapping[str, Any] | None = None) -> AbstractContextManager[None]:
-    """Matplotlib in house style, with some of its settings changed."""
+def house_style(changes: dict[Any, Any] | None = None) -> AbstractContextManager[None]:
+    """Matplotlib in the style of house.mplstyle, with some of its settings changed."""
     from matplotlib import rc_context
 
-    settings: dict[Any, Any] = {**_STYLE, **(changes or {})}
-    return rc_context(settings)
+    return rc_context(changes, str(files(__package__).joinpath("house.mplstyle")))
 
 
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any]:

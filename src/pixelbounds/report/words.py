@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from math import isfinite
-from typing import NamedTuple
 
 from ..evaluation import Evaluation, Strata
 
@@ -13,18 +12,7 @@ MOST_ROWS = 12  # of a table of groups; a chart shows the others
 _TINY = 1e-30  # lengths and slopes that are 0 but for rounding
 
 
-class StrataNames(NamedTuple):
-    """What a stratification is by, and the heading of its table."""
-
-    of: str
-    heading: str
-
-
-STRATA = {  # by the names of `Evaluation.strata`
-    "length": StrataNames("interval length", "By interval length"),
-    "edge": StrataNames("edge strength", "By edge strength of the truth"),
-    "group": StrataNames("group", "By group"),
-}
+STRATA = {"length": "interval length", "edge": "edge strength", "group": "group"}  # what `Evaluation.strata` are by
 
 
 def percent(share: float, digits: int = 2) -> str:

@@ -21,7 +21,6 @@ def trunk(
     rib_lengths = rng.uniform(0.4, 1.15, (2, 8))
     x = canvas.x
     y = canvas.y
-    a, b = one.half
     level = one.level
     strands = one.strands
     r2 = x * x + y * y + 1e-9
@@ -40,8 +39,7 @@ def trunk(
     canvas.paint(EVERYWHERE, skin, 15, Organ.SKIN)
     canvas.paint(EVERYWHERE, skin + 0.32, -108 + 10 * (strands > 1.4), Organ.FAT)
     trunk = np.maximum(inside(one.half, y + 0.6 * notch, one.square), skin + 0.35)
-    muscle = one.hu["muscle"]
-    canvas.paint(EVERYWHERE, trunk, muscle - 12, Organ.MUSCLE)
+    canvas.paint(EVERYWHERE, trunk, one.hu["muscle"] - 12, Organ.MUSCLE)
     lateral = x * x / r2
     wall = thick * (0.55 + 0.9 * lateral * min(1, 0.5 + level))
     wall *= np.where(y < 0, 1 - 0.8 / (1 + (x * x / 0.64) ** 2), 1)  # thin at the linea alba
@@ -49,37 +47,47 @@ def trunk(
     cavity = trunk + wall
     if level > 0.3:  # fat between the layers of the side wall
         layer = np.abs(trunk + 0.5 * wall) - 0.05
-        canvas.paint(EVERYWHERE, np.maximum(layer, 0.4 * a - np.abs(x)), -40, Organ.MUSCLE)
+        canvas.paint(EVERYWHERE, np.maximum(layer, 0.4 * one.half[0] - np.abs(x)), -40, Organ.MUSCLE)
     canvas.paint(EVERYWHERE, cavity, -100 + 16 * np.maximum(np.abs(strands) - 0.7, 0), Organ.FAT)
 
     branch = np.maximum(0.8 * np.abs(one.veins) - 0.1, np.maximum(0.5 * (0.3 - strands), cavity + 2))
     canvas.paint(EVERYWHERE, branch, 0.5 * one.hu["portal"], Organ.VESSEL)
 
-    sx, sy = one.spine
-    for sign in (-1, 1):  # erector spinae, quadratus lumborum, psoas
-        for dx, dy, ra, rb, turn in (
-            (3.0, 3.2, 2.7 * erector, 1.9 * erector, 0.25),
-            (5.4, 1.9, 2.0, 1.0 * erector, 0.75),
-        ):
-            box, d = canvas.blob(sx + sign * dx, sy + dy, ra, rb, -sign * turn)
-            canvas.paint(box, np.maximum(d, trunk[box]), muscle - 25 * (strands[box] > 1.2), Organ.MUSCLE)
-        size = 0.5 + 1.7 * erector * min(1.0, max(0.0, level - 0.3) * 1.6)
-        if level > 0.3:
-            box, d = canvas.blob(sx + sign * (2.0 + 0.6 * size), sy + 0.3, size * 0.75, size, sign * 0.3)
-            canvas.paint(box, d, muscle, Organ.MUSCLE)
+    for sign in (-1, 1):
+        _back_muscles(canvas, one, trunk, sign, erector)
         for k, length in enumerate(rib_lengths[(sign + 1) // 2]):
             azimuth = 30 + ribs_apart * (k + (ribs_at + 9 * level + 0.3 * sign) % 1) + 4 * tilt
             if azimuth < 158 - 150 * max(0.0, level - 0.1):
-                ex, ey = sign * math.sin(math.radians(azimuth)), math.cos(math.radians(azimuth))
-                p2, q2 = (ex / a) ** 2, (ey / b) ** 2
-                s = p2 + q2
-                at = math.sqrt(2 / (s + math.sqrt(max(0.0, s * s - 4 * one.square * p2 * q2)))) - 0.55
-                along = math.atan2(ex / a**2, -ey / b**2)
-                box, d = canvas.blob(at * ex, at * ey, length, 0.3, along)
-                d = np.maximum(d, trunk[box] + 0.25)
-                canvas.paint(box, d, 620 if azimuth < 125 else 190, Organ.BONE)
-                canvas.paint(box, d + 0.16, 220 if azimuth < 125 else 120, Organ.BONE)
+                _rib(canvas, one, trunk, sign, azimuth, length)
     return cavity
+
+
+def _back_muscles(canvas: Canvas, one: Patient, trunk: Array, sign: int, erector: float) -> None:
+    """Erector spinae, quadratus lumborum and psoas of one side."""
+    sx, sy = one.spine
+    muscle = one.hu["muscle"]
+    shapes = (3.0, 3.2, 2.7 * erector, 1.9 * erector, 0.25), (5.4, 1.9, 2.0, 1.0 * erector, 0.75)
+    for dx, dy, ra, rb, turn in shapes:
+        box, d = canvas.blob(sx + sign * dx, sy + dy, ra, rb, -sign * turn)
+        canvas.paint(box, np.maximum(d, trunk[box]), muscle - 25 * (one.strands[box] > 1.2), Organ.MUSCLE)
+    if one.level > 0.3:
+        size = 0.5 + 1.7 * erector * min(1.0, max(0.0, one.level - 0.3) * 1.6)
+        box, d = canvas.blob(sx + sign * (2.0 + 0.6 * size), sy + 0.3, size * 0.75, size, sign * 0.3)
+        canvas.paint(box, d, muscle, Organ.MUSCLE)
+
+
+def _rib(canvas: Canvas, one: Patient, trunk: Array, sign: int, azimuth: float, length: float) -> None:
+    """A piece of a rib in the wall of the trunk, counted in degrees from the back; in front it is cartilage."""
+    a, b = one.half
+    ex, ey = sign * math.sin(math.radians(azimuth)), math.cos(math.radians(azimuth))
+    p2, q2 = (ex / a) ** 2, (ey / b) ** 2
+    s = p2 + q2
+    at = math.sqrt(2 / (s + math.sqrt(max(0.0, s * s - 4 * one.square * p2 * q2)))) - 0.55
+    along = math.atan2(ex / a**2, -ey / b**2)
+    box, d = canvas.blob(at * ex, at * ey, length, 0.3, along)
+    d = np.maximum(d, trunk[box] + 0.25)
+    canvas.paint(box, d, 620 if azimuth < 125 else 190, Organ.BONE)
+    canvas.paint(box, d + 0.16, 220 if azimuth < 125 else 120, Organ.BONE)
 
 
 def _hollow(
@@ -228,56 +236,59 @@ def _cut(whole: Array, box: Box, part: Box) -> Array:
 
 
 def kidneys(canvas: Canvas, rng: np.random.Generator, one: Patient, cavity: Array) -> None:
-    """Kidneys with cortex, medulla, sinus, pelvis, cysts, tumours and stones."""
-    level = one.level
+    """Kidneys, the patient's right one a little lower."""
+    for sign, low in ((-1, 0.05), (1, 0.0)):
+        _kidney(canvas, rng, one, cavity, sign, low)
+
+
+def _kidney(canvas: Canvas, rng: np.random.Generator, one: Patient, cavity: Array, sign: int, low: float) -> None:
+    """Cortex, medulla, sinus, pelvis, cysts, tumours and stones."""
+    away, up, ra, rb, turn, middle, lobes, spin, fat, hilum = uniforms(
+        rng, (5.6, 6.8), (-0.9, 0.6), (2.3, 2.9), (2.9, 3.6), (0.3, 0.9), (0.52, 0.66), (0.5, 1.0), (0, 6.28),
+        (0.3, 1.2), (0.0, 0.35),
+    )  # fmt: skip
+    exists, angle, radius, kind, when, stone = rng.random(6).tolist()
+    wob = rng.uniform(-0.06, 0.06, 4)
+    fat += one.fatness
+    depth = one.level - middle - low
+    size = section(depth, 0, 0.24)
+    if size <= 0.2:
+        return
     hu = one.hu
     strands = one.strands
     sx, sy = one.spine
-    for sign, low in ((-1, 0.05), (1, 0.0)):
-        away, up, ra, rb, turn, middle, lobes, spin, fat, hilum = uniforms(
-            rng, (5.6, 6.8), (-0.9, 0.6), (2.3, 2.9), (2.9, 3.6), (0.3, 0.9), (0.52, 0.66), (0.5, 1.0), (0, 6.28),
-            (0.3, 1.2), (0.0, 0.35),
-        )  # fmt: skip
-        exists, angle, radius, kind, when, stone = rng.random(6).tolist()
-        wob = rng.uniform(-0.06, 0.06, 4)
-        fat += one.fatness
-        depth = level - middle - low
-        size = section(depth, 0, 0.24)
-        if size > 0.2:
-            x, y = sx + sign * (away + 0.8 * one.fatness + 3 * depth), sy + up - 0.4
-            size = size**0.7
-            box, d = canvas.blob(x, y, ra * size, rb * size, sign * turn, wob, by=fat)
-            canvas.paint(box, np.maximum(d - fat, cavity[box]), -100, Organ.FAT)
-            inward = -sign * 0.8, -0.6  # towards the hilum: to the middle and to the front
-            reach = max(0.0, 1 - (depth / 0.11) ** 2)
-            dx, dy = canvas.x[box] - x, canvas.y[box] - y
-            along, across = dx * inward[0] + dy * inward[1], dy * inward[0] - dx * inward[1]
-            oval = np.sqrt(((along - 1.3 * size) / 1.9) ** 2 + (across / (0.7 + 0.5 * lobes)) ** 2)
-            sinus = oval - math.sqrt(reach) + 0.18 * strands[box]
-            notch = np.maximum(d, -sinus - 0.25 - hilum) if reach > 0.05 else d
-            canvas.paint(box, notch, hu["cortex"], Organ.KIDNEY)
-            r = np.sqrt(dx * dx + dy * dy) + 1e-9
-            c, s = dx / r, dy / r
-            c2, s2 = c * c - s * s, 2 * c * s
-            c4, s4 = c2 * c2 - s2 * s2, 2 * c2 * s2
-            pyramids = 0.35 * strands[box] + math.cos(spin) * (c4 * c2 - s4 * s2) + math.sin(spin) * (s4 * c2 + c4 * s2)
-            medulla = np.maximum(np.maximum(d + 0.6 * size, 0.5 - r), 0.4 * (-pyramids - 0.3))
-            canvas.paint(box, medulla, hu["medulla"], Organ.KIDNEY)
-            if reach > 0.05:
-                canvas.paint(box, np.maximum(sinus + 0.1, d), -70 + 20 * strands[box], Organ.FAT)
-                canvas.paint(
-                    box, np.maximum(np.maximum(np.abs(across) - 0.35 * lobes, sinus), d), hu["pelvis"], Organ.KIDNEY
-                )
-            r = math.sqrt(max(0.0, (0.5 + 2.6 * radius**2) ** 2 - (HEIGHT * (depth - 0.3 * (when - 0.5))) ** 2))
-            if exists < 0.45 and r > 0.2:
-                ux, uy = math.cos(6.28 * angle), math.sin(6.28 * angle)
-                spot, t = canvas.blob(x + 0.9 * ra * size * ux, y + 0.9 * rb * size * uy, r, 0.9 * r)
-                t = np.maximum(t, cavity[spot] + 0.1)
-                solid = 0.55 * hu["cortex"] + 10 + 25 * strands[spot]
-                canvas.paint(spot, t, solid if kind > 0.55 else 8, Organ.LESION)
-            if stone > 0.9:
-                spot, t = canvas.blob(x + 0.6 * inward[0], y + 0.6, 0.35, 0.28)
-                canvas.paint(spot, t, 700, Organ.LESION)
+    x, y = sx + sign * (away + 0.8 * one.fatness + 3 * depth), sy + up - 0.4
+    size = size**0.7
+    box, d = canvas.blob(x, y, ra * size, rb * size, sign * turn, wob, by=fat)
+    canvas.paint(box, np.maximum(d - fat, cavity[box]), -100, Organ.FAT)
+    inward = -sign * 0.8, -0.6  # towards the hilum: to the middle and to the front
+    reach = max(0.0, 1 - (depth / 0.11) ** 2)
+    dx, dy = canvas.x[box] - x, canvas.y[box] - y
+    along, across = dx * inward[0] + dy * inward[1], dy * inward[0] - dx * inward[1]
+    oval = np.sqrt(((along - 1.3 * size) / 1.9) ** 2 + (across / (0.7 + 0.5 * lobes)) ** 2)
+    sinus = oval - math.sqrt(reach) + 0.18 * strands[box]
+    notch = np.maximum(d, -sinus - 0.25 - hilum) if reach > 0.05 else d
+    canvas.paint(box, notch, hu["cortex"], Organ.KIDNEY)
+    r = np.sqrt(dx * dx + dy * dy) + 1e-9
+    c, s = dx / r, dy / r
+    c2, s2 = c * c - s * s, 2 * c * s
+    c4, s4 = c2 * c2 - s2 * s2, 2 * c2 * s2
+    pyramids = 0.35 * strands[box] + math.cos(spin) * (c4 * c2 - s4 * s2) + math.sin(spin) * (s4 * c2 + c4 * s2)
+    medulla = np.maximum(np.maximum(d + 0.6 * size, 0.5 - r), 0.4 * (-pyramids - 0.3))
+    canvas.paint(box, medulla, hu["medulla"], Organ.KIDNEY)
+    if reach > 0.05:
+        canvas.paint(box, np.maximum(sinus + 0.1, d), -70 + 20 * strands[box], Organ.FAT)
+        canvas.paint(box, np.maximum(np.maximum(np.abs(across) - 0.35 * lobes, sinus), d), hu["pelvis"], Organ.KIDNEY)
+    r = math.sqrt(max(0.0, (0.5 + 2.6 * radius**2) ** 2 - (HEIGHT * (depth - 0.3 * (when - 0.5))) ** 2))
+    if exists < 0.45 and r > 0.2:
+        ux, uy = math.cos(6.28 * angle), math.sin(6.28 * angle)
+        spot, t = canvas.blob(x + 0.9 * ra * size * ux, y + 0.9 * rb * size * uy, r, 0.9 * r)
+        t = np.maximum(t, cavity[spot] + 0.1)
+        solid = 0.55 * hu["cortex"] + 10 + 25 * strands[spot]
+        canvas.paint(spot, t, solid if kind > 0.55 else 8, Organ.LESION)
+    if stone > 0.9:
+        spot, t = canvas.blob(x + 0.6 * inward[0], y + 0.6, 0.35, 0.28)
+        canvas.paint(spot, t, 700, Organ.LESION)
 
 
 def great_vessels(canvas: Canvas, rng: np.random.Generator, one: Patient, cavity: Array) -> None:

@@ -27,7 +27,7 @@ from pixelbounds.calibration.pairs import Pairs
 from pixelbounds.calibration.paths import frontier_of
 from pixelbounds.calibration.procedures import length_at_risk
 from pixelbounds.experiments.draws import LIMITS
-from pixelbounds.experiments.experiment import Plan, load_plan
+from pixelbounds.experiments.experiment import Experiment, load_experiment
 from pixelbounds.experiments.material import Material, load_material
 from pixelbounds.images import Array
 
@@ -85,7 +85,7 @@ def image_of(material: Material, name: str) -> Array:
     return np.asarray(level + smooth)  # learned groups subtract the level themselves
 
 
-def length(material: Material, plan: Plan, tried: Try, split: int) -> float:
+def length(material: Material, plan: Experiment, tried: Try, split: int) -> float:
     """Mean length on the images that did not fit, where their risk is just epsilon."""
     band, level = material.band(tried.band), plan.task.risk_level
     features = np.stack([image_of(material, name) for name in tried.features], axis=1) if tried.features else None
@@ -101,7 +101,7 @@ def length(material: Material, plan: Plan, tried: Try, split: int) -> float:
 
 def rows_of(name: str, material: Material, splits: int = SPLITS) -> Iterator[dict[str, Any]]:
     """Mean length of each try, and its difference from the first as a share: mean, least and greatest of the splits."""
-    plan, default = load_plan(name), None
+    plan, default = load_experiment(name), None
     for tried in TRIES:
         if any(x not in material.arrays for x in tried.features if x != "residual"):
             continue

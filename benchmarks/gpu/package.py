@@ -35,7 +35,7 @@ def main() -> None:
         raise SystemExit(f"{folder} was made of other noise than the package's; see pixelbounds.data.packaged")
     target = packaged.network_file().parent
     target.mkdir(exist_ok=True)
-    data = packaged.pack(arrays, figures)
+    data = packaged.pack_arrays(arrays, figures)
     replace_file(target / "phantoms.xz", data)
     shutil.copyfile(folder / "score.safetensors", packaged.network_file())
     size = packaged.network_file().stat().st_size

@@ -14,7 +14,7 @@ def outputs(n=3, size=8):
 
 def test_what_is_packed_comes_back_in_8_bits_with_ends_rounded_outward():
     given = outputs()
-    arrays, about = packaged.unpack(packaged.pack(given, {"samples": 19}))
+    arrays, about = packaged.unpack_arrays(packaged.pack_arrays(given, {"samples": 19}))
     assert about == {"samples": 19}
     assert set(arrays) == set(given)
     for name, x in given.items():
@@ -32,7 +32,7 @@ def test_what_is_packed_comes_back_in_8_bits_with_ends_rounded_outward():
 
 def test_new_bands_are_rounded_as_the_packaged_ones_are():
     given = outputs()
-    arrays, _ = packaged.unpack(packaged.pack(given, {}))
+    arrays, _ = packaged.unpack_arrays(packaged.pack_arrays(given, {}))
     lower, upper = packaged.in_8_bits(given["lower"], given["upper"])
     assert np.array_equal(lower, arrays["lower"])
     assert np.array_equal(upper, arrays["upper"])
@@ -42,4 +42,4 @@ def test_a_missing_array_is_named():
     given = outputs()
     del given["fresh"]
     with pytest.raises(ValueError, match="lacks fresh"):
-        packaged.pack(given, {})
+        packaged.pack_arrays(given, {})

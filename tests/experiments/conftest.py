@@ -6,7 +6,7 @@ from scipy.ndimage import gaussian_filter
 
 import pixelbounds as pb
 from pixelbounds.demo.phantom import phantoms
-from pixelbounds.experiments.experiment import load_plan, toy
+from pixelbounds.experiments.experiment import load_experiment, miniature
 from pixelbounds.experiments.material import load_material
 
 COUNT, SIZE, SAMPLES = 48, 16, 9
@@ -43,4 +43,4 @@ def material():
 
 @pytest.fixture(scope="session")
 def plan():
-    return toy(load_plan("ct64"))
+    return miniature(load_experiment("ct64"))

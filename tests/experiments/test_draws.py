@@ -12,6 +12,7 @@ from pixelbounds.calibration.front_door import frontier, groups_for
 from pixelbounds.calibration.groups import all_entries
 from pixelbounds.calibration.pairs import Pairs
 from pixelbounds.experiments.draws import Draw, compute, schedule
+from pixelbounds.experiments.experiment import KRCPSSection
 from pixelbounds.experiments.fits import (
     Remembered,
     certify,
@@ -21,13 +22,17 @@ from pixelbounds.experiments.fits import (
     fit_grid,
     krcps_method,
     measure,
-    split,
+    split_pairs,
 )
 from pixelbounds.experiments.material import load_material
-from pixelbounds.experiments.rows import ALL_BOUNDS, BOUNDS, all_rows
+from pixelbounds.experiments.rows import ALL_BOUNDS, PAPER_BOUNDS, all_rows
 
 LEVEL, DELTA = 0.3, 0.1
 GAMMAS = [0.3, 0.5, 0.7]
+
+
+def grid_of(d_opt, k):
+    return KRCPSSection(n_opt=[8], d_opt=d_opt, k=k, gammas=(0.3, 0.7, 3))
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +52,10 @@ def same_as_calibrate(pairs, fitted, bound, **words):
     assert here["risk"] == pytest.approx(1 - interval.contains(pairs.truth).mean(), abs=1e-12)
 
 
-@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize("bound", PAPER_BOUNDS)
 def test_shared_work_gives_what_calibrate_gives(pairs, bound):
-    same_as_calibrate(pairs, fit(split(pairs, 0, 5), None, LEVEL), bound, method="rcps")
-    for cell, fitted in fit_grid(pairs, [8, 12], [20, "all"], [2, 4], GAMMAS, LEVEL, 5):
+    same_as_calibrate(pairs, fit(split_pairs(pairs, 0, 5), None, LEVEL), bound, method="rcps")
+    for cell, fitted in fit_grid(pairs, [8, 12], grid_of([20, "all"], [2, 4]), LEVEL, 5):
         d_opt = None if cell["d_opt"] == "all" else cell["d_opt"]
         words = {"n_opt": cell["n_opt"], "k": cell["k"], "d_opt": d_opt, "gammas": GAMMAS}
         same_as_calibrate(pairs, fitted, bound, method="krcps", **words)
@@ -58,15 +63,15 @@ def test_shared_work_gives_what_calibrate_gives(pairs, bound):
 
 @pytest.mark.parametrize("bound", ALL_BOUNDS[:3])
 def test_the_frontier_is_that_of_calibrate(pairs, bound):
-    same_as_calibrate(pairs, fit(split(pairs, 8, 5), frontier, LEVEL), bound, n_opt=8)
-    learned = fit(split(pairs, 8, 5), partial(frontier, groups="learned"), LEVEL)
+    same_as_calibrate(pairs, fit(split_pairs(pairs, 8, 5), frontier, LEVEL), bound, n_opt=8)
+    learned = fit(split_pairs(pairs, 8, 5), partial(frontier, groups="learned"), LEVEL)
     assert isinstance(learned.grouping, Remembered)
     same_as_calibrate(pairs, learned, bound, n_opt=8, groups="learned")
 
 
 def test_units_are_certified_whole(pairs, material):
-    parts = split(pairs, 3, 5, material.unit)
-    assert set(material.unit[parts.fitting]).isdisjoint(parts.order)
+    parts = split_pairs(pairs, 3, 5, material.unit)
+    assert set(material.unit[parts.split.fitting]).isdisjoint(parts.split.order)
     fitted = fit(parts, partial(frontier, groups=groups_for(3)), LEVEL)
     names = [f"{unit:03d}" for unit in material.unit]  # calibrate sorts units by name
     found = pb.calibrate(pairs.truth, pairs.band, risk_level=LEVEL, units=names, n_opt=3, seed=5, failure_prob=DELTA)
@@ -74,7 +79,7 @@ def test_units_are_certified_whole(pairs, material):
 
 
 def test_remembered_labels_are_the_groupings_own(pairs):
-    grouping = fit(split(pairs, 8, 5), partial(frontier, groups="learned"), LEVEL).grouping
+    grouping = fit(split_pairs(pairs, 8, 5), partial(frontier, groups="learned"), LEVEL).grouping
     for images in (np.arange(4), np.arange(20, 24), np.arange(4)):  # blocks of one size, others in content
         _, block = pairs.gather(images)
         np.testing.assert_array_equal(
@@ -83,13 +88,14 @@ def test_remembered_labels_are_the_groupings_own(pairs):
 
 
 def test_the_choice_of_a_cell_sees_the_fitting_images_only(pairs):
-    parts = split(pairs, 12, 5)
-    chosen, _ = choose_cell(parts, [20, "all"], [2, 4, 8], GAMMAS, BOUNDS, LEVEL, DELTA)
+    parts = split_pairs(pairs, 12, 5)
+    grid = grid_of([20, "all"], [2, 4, 8])
+    chosen, _ = choose_cell(parts, grid, PAPER_BOUNDS, LEVEL, DELTA)
     truth = pairs.truth.copy()
-    truth[~parts.fitting] = 1 - truth[~parts.fitting]  # another world for the certifying images
-    other = split(Pairs(truth, pairs.band, additive, (0.0, 1.0)), 12, 5)
-    assert choose_cell(other, [20, "all"], [2, 4, 8], GAMMAS, BOUNDS, LEVEL, DELTA)[0] == chosen
-    assert set(chosen) == set(BOUNDS)
+    truth[~parts.split.fitting] = 1 - truth[~parts.split.fitting]  # another world for the certifying images
+    other = split_pairs(Pairs(truth, pairs.band, additive, (0.0, 1.0)), 12, 5)
+    assert choose_cell(other, grid, PAPER_BOUNDS, LEVEL, DELTA)[0] == chosen
+    assert set(chosen) == set(PAPER_BOUNDS)
     assert all(cell["n_opt"] == 12 for cell in chosen.values())
 
 
@@ -98,8 +104,8 @@ def test_the_cell_that_is_chosen_is_the_shortest_where_cells_differ_much(rng):
     truth = rng.uniform(0.3, 0.7, (60, 8, 8))
     off = np.where(np.arange(64).reshape(8, 8) < 32, 0.2, 0.0) * rng.uniform(-1, 1, truth.shape)
     band = pb.Band(truth + off - 0.01, truth + off + 0.01)
-    parts = split(Pairs(truth, band, additive, (0.0, 1.0)), 20, 0)
-    chosen, _ = choose_cell(parts, ["all"], [1, 2], GAMMAS, BOUNDS, 0.15, DELTA)
+    parts = split_pairs(Pairs(truth, band, additive, (0.0, 1.0)), 20, 0)
+    chosen, _ = choose_cell(parts, grid_of(["all"], [1, 2]), PAPER_BOUNDS, 0.15, DELTA)
     assert {cell["k"] for cell in chosen.values()} == {2}
 
 
@@ -109,14 +115,14 @@ def test_a_cut_is_at_the_level_on_the_very_images(pairs):
 
 
 def test_what_cannot_be_certified_is_everything(pairs):
-    fitted = fit(split(pairs, 0, 5), None, 0.01)
+    fitted = fit(split_pairs(pairs, 0, 5), None, 0.01)
     outcome = certify(fitted, "hoeffding", 0.01, DELTA)
     assert outcome.widening is None
     assert measure(pairs, fitted.grouping, outcome.widening, pairs.truth) == {"length": 1.0, "risk": 0.0, "fresh": 1.0}
 
 
 def test_units_weigh_the_same_when_measured(pairs):
-    fitted = fit(split(pairs, 0, 5), None, LEVEL)
+    fitted = fit(split_pairs(pairs, 0, 5), None, LEVEL)
     widening = np.array([0.01])
     unit = np.r_[0, np.ones(len(pairs) - 1, int)]
     alone = measure(pairs.take(np.arange(1)), fitted.grouping, widening)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pixelbounds.experiments.experiment import EXPERIMENTS, load_plan, toy
+from pixelbounds.experiments.experiment import EXPERIMENTS, load_experiment, miniature
 from pixelbounds.experiments.rows import all_rows
 from pixelbounds.experiments.summaries import published
 
@@ -14,7 +14,7 @@ PAPER = Path("/work/shared/paper/krcps.tex")
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_protocol_is_the_papers(name):
-    plan = load_plan(name)
+    plan = load_experiment(name)
     faces = plan.published == "celeba"
     assert plan.name == name
     assert (plan.task.failure_prob, plan.task.samples) == (0.1, 19 if name == "phantom" else 128)
@@ -25,16 +25,16 @@ def test_the_protocol_is_the_papers(name):
     assert (len(gammas), gammas[0], gammas[-1]) == (16, 0.3, 0.7)
     assert plan.process["sigma_0"] == (1.0 if faces else 0.2 if name == "phantom" else 0.4)
     assert plan.data.held_out >= plan.draws.calibration + plan.draws.validation
-    assert toy(plan).draws.count == 2
+    assert miniature(plan).draws.count == 2
 
 
 @pytest.mark.parametrize("name", ["faces64", "ct64"])
 def test_real_images_are_not_shown(name):
-    assert not load_plan(name).pictures
+    assert not load_experiment(name).pictures
 
 
 def test_a_fingerprint_tells_configurations_and_materials_apart_but_not_numbers_of_draws():
-    plan = load_plan("ct64")
+    plan = load_experiment("ct64")
     mine = plan.fingerprint("a", "code")
     assert mine == plan.changed(draws={"count": 3}).fingerprint("a", "code")
     others = [
@@ -49,18 +49,18 @@ def test_a_fingerprint_tells_configurations_and_materials_apart_but_not_numbers_
 
 def test_mistakes_are_named(tmp_path):
     with pytest.raises(ValueError, match="no experiment"):
-        load_plan("celebb")
+        load_experiment("celebb")
     file = tmp_path / "mine.toml"
     file.write_text("[task\n")
     with pytest.raises(ValueError, match="not TOML"):
-        load_plan(file)
+        load_experiment(file)
     file.write_text('name = "mine"\n')
     with pytest.raises(ValueError, match=r"task: Field required"):
-        load_plan(file)
+        load_experiment(file)
     with pytest.raises(ValueError, match="n_opt is 600"):
-        load_plan("ct64").changed(frontier={"n_opt": 600})
+        load_experiment("ct64").changed(frontier={"n_opt": 600})
     with pytest.raises(ValueError, match="draw at least 19"):
-        load_plan("faces64").changed(task={"samples": 12})
+        load_experiment("faces64").changed(task={"samples": 12})
 
 
 @pytest.mark.skipif(not PAPER.exists(), reason="the paper is not on this machine")

@@ -13,7 +13,9 @@ from waiting import wait_until
 from pixelbounds.experiments import ledger
 from pixelbounds.experiments.draws import compute, schedule
 from pixelbounds.experiments.material import load_material
-from pixelbounds.experiments.results import load_results, run
+from pixelbounds.experiments.results import load_results, run_experiment
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -48,53 +50,53 @@ def plain(path):
 
 def test_an_interrupted_run_goes_on_and_ends_as_an_uninterrupted_one(plan, small, computed, tmp_path):
     calls, counted = computed
-    whole = plain(run(plan, small, tmp_path / "whole"))
+    whole = plain(run_experiment(plan, small, tmp_path / "whole"))
     every = list(calls)
     assert every == schedule(plan, small)
     calls.clear()
     counted.stop = 4
     with pytest.raises(KeyboardInterrupt):
-        run(plan, small, tmp_path / "cut")
+        run_experiment(plan, small, tmp_path / "cut")
     assert not (tmp_path / "cut" / "results.json").exists()
     counted.stop = None
     said = []
-    again = plain(run(plan, small, tmp_path / "cut", tell=said.append))
+    again = plain(run_experiment(plan, small, tmp_path / "cut", tell=said.append))
     assert calls == every
     assert again == whole
     assert any("4 of" in line and "going on" in line for line in said)
     calls.clear()
-    assert plain(run(plan, small, tmp_path / "cut")) == whole
+    assert plain(run_experiment(plan, small, tmp_path / "cut")) == whole
     assert calls == []
 
 
 def test_processes_give_what_one_gives(plan, small, tmp_path):
     np.savez(tmp_path / "material.npz", **small.arrays)
     stored, one = load_material(tmp_path / "material.npz"), plan.changed(draws={"count": 1})
-    alone = plain(run(one, stored, tmp_path / "alone"))
-    assert plain(run(one, stored, tmp_path / "shared", workers=2)) == alone
+    alone = plain(run_experiment(one, stored, tmp_path / "alone"))
+    assert plain(run_experiment(one, stored, tmp_path / "shared", workers=2)) == alone
 
 
 def test_more_draws_compute_only_the_new_ones(plan, small, computed, tmp_path):
     calls, _ = computed
-    run(plan.changed(draws={"count": 1}), small, tmp_path)
+    run_experiment(plan.changed(draws={"count": 1}), small, tmp_path)
     calls.clear()
-    run(plan, small, tmp_path)
+    run_experiment(plan, small, tmp_path)
     assert {draw for draw, _ in calls} == {1}
 
 
 def test_another_configuration_or_material_is_told_apart(plan, small, material, computed, tmp_path):
     calls, _ = computed
     one = plan.changed(draws={"count": 1})
-    first = plain(run(one, small, tmp_path))
+    first = plain(run_experiment(one, small, tmp_path))
     calls.clear()
     said = []
-    run(one.changed(task={"risk_level": 0.35}), small, tmp_path, tell=said.append)
+    run_experiment(one.changed(task={"risk_level": 0.35}), small, tmp_path, tell=said.append)
     assert len(calls) == len(schedule(one, small))
     assert any("other configurations" in line for line in said)
     changed = load_material({"truth": small.truth, "lower": small["lower"] - 0.01, "upper": small["upper"]})
-    run(one, changed, tmp_path)
+    run_experiment(one, changed, tmp_path)
     calls.clear()
-    assert plain(run(one, small, tmp_path)) == first  # the first is still there
+    assert plain(run_experiment(one, small, tmp_path)) == first  # the first is still there
     assert calls == []
     assert len(list(tmp_path.glob("draws-*"))) == 3
 
@@ -102,32 +104,32 @@ def test_another_configuration_or_material_is_told_apart(plan, small, material, 
 def test_a_damaged_part_is_computed_again_and_fresh_computes_all(plan, small, computed, tmp_path):
     calls, _ = computed
     one = plan.changed(draws={"count": 1})
-    first = plain(run(one, small, tmp_path))
+    first = plain(run_experiment(one, small, tmp_path))
     part = next(tmp_path.glob("draws-*/000-qr.json"))
     part.write_text(part.read_text()[:50])
     calls.clear()
-    assert plain(run(one, small, tmp_path)) == first
+    assert plain(run_experiment(one, small, tmp_path)) == first
     assert calls == [(0, "qr")]
     calls.clear()
-    run(one, small, tmp_path, fresh=True)
+    run_experiment(one, small, tmp_path, fresh=True)
     assert calls == schedule(one, small)
 
 
 def test_draws_of_other_code_are_computed_again(plan, small, computed, tmp_path, monkeypatch):
     one, said, (calls, _) = plan.changed(draws={"count": 1}), [], computed
-    run(one, small, tmp_path)
+    run_experiment(one, small, tmp_path)
     finished = len(calls)
-    run(one, small, tmp_path)
+    run_experiment(one, small, tmp_path)
     assert len(calls) == finished
     monkeypatch.setattr(ledger, "source_digest", lambda: "other code")
-    run(one, small, tmp_path, tell=said.append)
+    run_experiment(one, small, tmp_path, tell=said.append)
     assert len(calls) == 2 * finished
     assert any("versions have draws" in line for line in said)
 
 
 def test_results_say_how_they_were_made(plan, small, tmp_path):
     said = []
-    found = load_results(run(plan.changed(draws={"count": 1}), small, tmp_path, tell=said.append))
+    found = load_results(run_experiment(plan.changed(draws={"count": 1}), small, tmp_path, tell=said.append))
     assert found["configuration"]["task"]["risk_level"] == plan.task.risk_level
     assert found["material"]["digest"] == small.digest
     assert {"numpy", "lightgbm", "pixelbounds", "python"} <= found["made"]["versions"].keys()
@@ -177,7 +179,21 @@ def test_the_digest_is_of_every_module_that_a_draw_needs():
     package = Path(ledger.__file__).parents[1]
     loaded = {Path(x).relative_to(package) for x in said.split() if Path(x).is_relative_to(package)}
     found = {path.relative_to(package) for path in ledger.sources()}
-    assert {str(path.parts[0]) for path in loaded - found - {Path("experiments/__init__.py")}} == {
-        "__init__.py", "evaluate.py", "evaluation", "federated",
-    }  # fmt: skip
-    assert {path.parts[0] for path in found - loaded} == {"data"}  # opened where the packaged arrays are wanted
+    assert loaded - found == {Path("__init__.py"), Path("experiments/__init__.py")}
+    # opened where the packaged arrays are wanted
+    assert {path.parts[0] for path in found - loaded} <= {"demo", "formats", "images", "storage"}
+
+
+def test_the_digest_changes_with_any_of_the_files(tmp_path, monkeypatch):
+    files = [tmp_path / "a.py", tmp_path / "b.py"]
+    for file in files:
+        file.write_text("x = 1\n")
+    monkeypatch.setattr(ledger, "sources", lambda: files)
+    before = ledger.source_digest()
+    files[1].write_text("x = 2\n")
+    assert ledger.source_digest() != before
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no repository around the package")
+def test_results_name_the_commit():
+    assert ledger.provenance()["commit"] != "unknown"

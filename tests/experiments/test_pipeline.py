@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from pixelbounds.cli import app
 from pixelbounds.demo.phantom import phantoms
 from pixelbounds.experiments import image_figures
-from pixelbounds.experiments.experiment import load_plan, toy
-from pixelbounds.experiments.material import IMAGES, load_material
+from pixelbounds.experiments.experiment import load_experiment, miniature
+from pixelbounds.experiments.material import IMAGE_ARRAYS, load_material
 from pixelbounds.experiments.pipeline import _parts
 from pixelbounds.experiments.results import load_results
 from pixelbounds.experiments.rows import all_rows
@@ -91,11 +91,11 @@ def test_an_experiment_runs_from_files_to_the_table(name, written, tmp_path, mon
     words = [name, "--toy", "--out", str(out), "--device", "cpu", "--no-figures", *source]
     ran = CliRunner().invoke(app, ["reproduce", *words])
     assert ran.exit_code == 0, ran.output
-    results, plan = load_results(out), toy(load_plan(name))
+    results, plan = load_results(out), miniature(load_experiment(name))
     material = load_material(out / "work" / "material")
     printed = plan.sampling.printed_steps is not None
     both = plan.sampling.sampler != "euler_maruyama"  # else the plan's own sampler is Algorithm 3
-    wanted = {*(x for x in IMAGES if printed or "printed" not in x), "samples", *(["samples_printed"] * both)}
+    wanted = {*(x for x in IMAGE_ARRAYS if printed or "printed" not in x), "samples", *(["samples_printed"] * both)}
     assert set(material.arrays) == wanted
     assert material["samples"].shape == (4, 4, *material.truth.shape[1:])
     if both:
@@ -117,7 +117,7 @@ def test_an_experiment_runs_from_files_to_the_table(name, written, tmp_path, mon
 
 
 def test_scans_are_found_as_folders_of_a_zip_or_as_an_array_and_stay_whole(tmp_path):
-    plan = toy(load_plan("ct64"))
+    plan = miniature(load_experiment("ct64"))
     pictures_in_folders, array = zip_of_scans(tmp_path / "zip"), one_archive(tmp_path / "npz")
     parts, same = (_parts(plan, path, tmp_path) for path in (pictures_in_folders, array))
     scans = {}
@@ -134,7 +134,7 @@ def test_scans_are_found_as_folders_of_a_zip_or_as_an_array_and_stay_whole(tmp_p
 def test_slices_of_unknown_scans_are_refused(tmp_path):
     flat = zip_of_scans(tmp_path / "flat", "ct/{i:05d}.png")
     with pytest.raises(ValueError, match="one folder per scan"):
-        _parts(toy(load_plan("ct64")), flat, tmp_path)
+        _parts(miniature(load_experiment("ct64")), flat, tmp_path)
 
 
 def test_the_map_of_the_paper_names_what_exists():

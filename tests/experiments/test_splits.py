@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pixelbounds.experiments.experiment import load_plan
+from pixelbounds.experiments.experiment import load_experiment
 
 pytest.importorskip("torch")
 
@@ -91,7 +91,7 @@ def test_the_gpu_script_and_the_command_hold_out_the_same_images(name, tmp_path,
     count = 7000 if name == "faces" else len(scan)
     pixels = np.arange(4 * count).astype(np.uint8).reshape(count, 2, 2)
     np.savez(tmp_path / "data.npz", **{name: pixels, "scan": scan})
-    plan = load_plan(f"{name}64").changed(data={"size": 2})
+    plan = load_experiment(f"{name}64").changed(data={"size": 2})
     parts = _parts(plan, tmp_path / "data.npz", tmp_path)
     found = posterior.pictures(name, Namespace(data=tmp_path / "data.npz", images=plan.data.held_out))
     for part, (images, numbers) in parts.items():

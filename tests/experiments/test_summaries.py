@@ -8,17 +8,17 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from pixelbounds.cli import app
-from pixelbounds.experiments.experiment import load_plan
+from pixelbounds.experiments.experiment import load_experiment
 from pixelbounds.experiments.image_figures import draw_pictures
 from pixelbounds.experiments.result_figures import draw_charts, losses
-from pixelbounds.experiments.results import load_results, run
+from pixelbounds.experiments.results import load_results, run_experiment
 from pixelbounds.experiments.results_page import write_page
 from pixelbounds.experiments.summaries import (
     difference_markdown,
-    differences,
     gain_markdown,
     gains,
     latex,
+    length_differences,
     markdown,
     summaries,
 )
@@ -47,7 +47,7 @@ def made():
         records.append(record(draw, "calibrated/oracle_bound/none", 0.79 * base))
         records.append(record(draw, "calibrated/oracle_cut/none", 0.78 * base))
         records.append(record(draw, "calibrated/oracle/none", 0.75 * base))
-    configuration = load_plan("ct64").model_dump(mode="json")
+    configuration = load_experiment("ct64").model_dump(mode="json")
     material = {"digest": "0" * 64, "images": 768, "units": 72, "pixels": [64, 64], "arrays": [], "figures": {}}
     return {
         "format": 2, "experiment": "ct64", "configuration": configuration, "seed": 0, "material": material,
@@ -75,7 +75,7 @@ def test_draws_above_counts_risks_beyond_the_level_only(made):
 
 
 def test_paired_differences_are_relative_to_the_papers_row(made):
-    found = {d.row.key: d for d in differences(made)}
+    found = {d.row.key: d for d in length_differences(made)}
     ours = found["calibrated/frontier/betting"]
     assert ours.value == pytest.approx(-0.2)
     assert ours.low == pytest.approx(-0.2)  # the same in every draw
@@ -133,7 +133,7 @@ def test_the_page_states_gain_control_and_limit(made, tmp_path):
     assert "at least 14% shorter: met; at least 90% of the draws with their risk controlled: met" in text
     assert "would give 0.1595 (-2.5%)" in text
     assert "33.3% above that limit" in text
-    for reason in load_plan("ct64").differences.values():
+    for reason in load_experiment("ct64").differences.values():
         assert reason in text
     assert "overlap" in text
     ran = CliRunner().invoke(app, ["reproduce", "page", str(tmp_path), "--out", str(tmp_path / "again.md")])
@@ -161,7 +161,7 @@ def test_rows_that_widened_nothing_say_so(made):
 
 
 def test_figures_are_drawn_from_results_and_material(plan, material, tmp_path):
-    results = load_results(run(plan, material, tmp_path))
+    results = load_results(run_experiment(plan, material, tmp_path))
     charts = draw_charts(results, tmp_path / "figures")
     shown = draw_pictures(plan, material, tmp_path / "figures")
     names = {path.stem for path in charts + shown}

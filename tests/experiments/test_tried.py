@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pixelbounds.experiments.experiment import load_plan, toy
+from pixelbounds.experiments.experiment import load_experiment, miniature
 
 
 @pytest.fixture
@@ -17,7 +17,9 @@ def tried(monkeypatch):
 
 
 def test_every_try_runs_and_is_compared_on_the_same_images(tried, material, monkeypatch):
-    monkeypatch.setattr(tried, "load_plan", lambda name: toy(load_plan(name)).changed(task={"risk_level": 0.06}))
+    monkeypatch.setattr(
+        tried, "load_experiment", lambda name: miniature(load_experiment(name)).changed(task={"risk_level": 0.06})
+    )
     rows = list(tried.rows_of("ct64", material, splits=1))
     assert [row["what"] for row in rows] == [x.what for x in tried.TRIES]
     assert rows[0]["difference"] == 0

@@ -9,11 +9,13 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgba
 from report_world import HOSTILE, pictures_of, world
 
 import pixelbounds as pb
 from pixelbounds.report import Example, examples_of
-from pixelbounds.report.charts import ticks
+from pixelbounds.report.charts import draw_units
+from pixelbounds.report.style import BLUE, RED, house_style, new_figure
 
 
 class Elements(HTMLParser):
@@ -172,6 +174,44 @@ def test_bad_parts_are_refused_with_their_name(tmp_path):
         world().write(tmp_path / "a.html", evaluation={"risk": 0.1})
 
 
-def test_ticks_are_round_and_within():
-    assert ticks(0, 0.25) == [0, 0.05, 0.1, 0.15, 0.2, 0.25]
-    assert all(0.003 <= x <= 0.0071 for x in ticks(0.003, 0.0071))
+def charts_of(page):
+    return re.findall(r'<svg class="chart".*?</svg>', page, re.S)
+
+
+def test_charts_have_no_styles_of_their_own_and_colours_that_follow_the_page(tmp_path):
+    rng = np.random.default_rng(0)
+    truth = rng.uniform(size=(20, 16, 16))
+    interval = pb.Interval(truth - 0.1, truth + rng.uniform(-0.05, 0.1, truth.shape))
+    groups = np.arange(256).reshape(16, 16) // 8
+    page = world().write(tmp_path / "a.html", evaluation=pb.evaluate(truth, interval, groups=groups, draws=100))
+    page = page.read_text()
+    charts = charts_of(page)
+    assert len(charts) == 3
+    style = re.search(r"<style>(.*?)</style>", page, re.S)[1]
+    for chart in charts:
+        assert 'role="img" aria-label="' in chart
+        assert not re.search(r"\bstyle\b|font-family|xlink", chart)  # forbidden by the page's policy, or the page's own
+        for what, colour in set(re.findall(r'(fill|stroke)="(#\w+)"', chart)):
+            assert f'.chart [{what}="{colour}"] {{ {what}: var(--' in style
+        known = re.findall(r' id="([^"]+)"', chart)
+        asked = re.findall(r'(?:href="#|url\(#)([^")]+)', chart)
+        assert asked
+        assert set(asked) <= set(known)
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert "risk level 10%" in charts[0]  # text is text
+
+
+def test_ticks_are_round_and_bars_beyond_the_level_are_marked():
+    this = world()
+    with house_style():
+        figure, axes = new_figure(4, 3)
+        draw_units(axes, this.evaluation, 0.1)
+        figure.draw_without_rendering()
+    shares = [label.get_text() for label in axes.get_xticklabels()]
+    assert {"0%", "10%"} <= set(shares)
+    assert all(float(text.rstrip("%")).is_integer() for text in shares)
+    assert all(float(label.get_text()).is_integer() for label in axes.get_yticklabels())
+    over = {bar.get_x() >= 0.1 - 1e-9: bar.get_facecolor() for bar in axes.patches}
+    assert over == {False: to_rgba(BLUE), True: to_rgba(RED)}
+    assert sum(bar.get_height() for bar in axes.patches) == len(this.evaluation.by_unit)

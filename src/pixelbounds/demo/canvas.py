@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import lru_cache
 from typing import Any
 
@@ -16,13 +17,15 @@ import numpy as np
 from ..images import Array
 
 Box = tuple[slice, slice]
+Wobble = Sequence[float] | Array
 
-ORGANS: tuple[str, ...] = (
-    *("air", "fat", "muscle", "bone", "liver", "spleen", "kidney", "aorta", "vena cava", "vessel", "stomach", "bowel"),
-    *("gas", "disc", "gallbladder", "pancreas", "spinal canal", "lung", "lesion", "skin", "table"),
+Organ = IntEnum(
+    "Organ",
+    "AIR FAT MUSCLE BONE LIVER SPLEEN KIDNEY AORTA VENA_CAVA VESSEL STOMACH BOWEL GAS DISC GALLBLADDER PANCREAS "
+    "SPINAL_CANAL LUNG LESION SKIN TABLE",
+    start=0,
 )
-AIR, FAT, MUSCLE, BONE, LIVER, SPLEEN, KIDNEY, AORTA, CAVA, VESSEL, STOMACH, BOWEL = range(12)
-GAS, DISC, GALLBLADDER, PANCREAS, CANAL, LUNG, LESION, SKIN, TABLE = range(12, 21)
+ORGANS = tuple(organ.name.lower().replace("_", " ") for organ in Organ)
 
 # Hounsfield units without contrast, in the arterial, the portal and the late phase
 PHASES = {
@@ -60,7 +63,8 @@ def _splines(pixels: int, spans: int) -> tuple[Array, Array]:
 def smooth_field(coefficients: Array, shape: tuple[int, int], rows: slice) -> Array:
     """Smooth field of unit deviation from white coefficients: (..., spans + 3, spans + 3) -> (..., rows, w)."""
     spans = coefficients.shape[-1] - 3  # sums of 4 terms rather than `@`: the same bits whatever the BLAS
-    (row, across), (column, along) = _splines(shape[0], spans), _splines(shape[1], spans)
+    row, across = _splines(shape[0], spans)
+    column, along = _splines(shape[1], spans)
     half = sum(2.08 * across[k, rows, None] * coefficients[..., row[rows] + k, :] for k in range(4))
     return np.asarray(sum(along[k] * np.take(half, column + k, axis=-1) for k in range(4)))
 
@@ -70,7 +74,7 @@ def blend(angle: float, pair: Array) -> Array:
     return math.cos(angle) * pair[0] + math.sin(angle) * pair[1]
 
 
-def pick(rng: np.random.Generator, *ranges: tuple[float, float]) -> list[float]:
+def uniforms(rng: np.random.Generator, *ranges: tuple[float, float]) -> list[float]:
     """One uniform number from each range."""
     low, high = np.array(ranges, float).T
     return rng.uniform(low, high).tolist()
@@ -87,7 +91,9 @@ class Canvas:
     def __init__(
         self, shape: tuple[int, int], rows: slice, cm: float, turn: float, shift: tuple[float, float], bend: Array
     ) -> None:
-        self.cm, self.cos, self.sin = cm, math.cos(turn), math.sin(turn)
+        self.cm = cm
+        self.cos = math.cos(turn)
+        self.sin = math.sin(turn)
         self.origin = shape[0] / 2 + shift[1] / cm - rows.start, shape[1] / 2 + shift[0] / cm
         self.hu = np.full((rows.stop - rows.start, shape[1]), -1000.0)
         self.organ = np.zeros(self.hu.shape, np.uint8)
@@ -103,20 +109,10 @@ class Canvas:
         row = self.origin[0] + (self.sin * x + self.cos * y) / self.cm
         column = self.origin[1] + (self.cos * x - self.sin * y) / self.cm
         height, width = self.hu.shape
-        top, left = min(max(int(row - half), 0), height), min(max(int(column - half), 0), width)
-        return slice(top, min(max(int(row + half) + 1, top), height)), slice(
-            left, min(max(int(column + half) + 1, left), width)
-        )
+        return _within(row - half, row + half, height), _within(column - half, column + half, width)
 
     def blob(
-        self,
-        x: float,
-        y: float,
-        a: float,
-        b: float,
-        turn: float = 0,
-        wobble: Sequence[float] | Array = (),
-        by: float = 0,
+        self, x: float, y: float, a: float, b: float, turn: float = 0, wobble: Wobble = (), by: float = 0
     ) -> tuple[Box, Array]:
         """Box (larger `by` cm) and signed distance of an ellipse whose radius wobbles with the angle."""
         box = self.box(x, y, 1.3 * max(a, b) + by)
@@ -132,7 +128,7 @@ class Canvas:
         radius += wobble[2] * c * (4 * c2 - 3) + wobble[3] * s * (3 - 4 * s2)
         return box, (r - radius) * math.sqrt(a * b)
 
-    def paint(self, box: Box, distance: Array, hu: Any, organ: int) -> None:
+    def paint(self, box: Box, distance: Array, hu: Any, organ: Organ) -> None:
         """Cover where the distance is negative, with a soft edge."""
         cover = distance * (-1 / self.soft)
         cover += 0.5
@@ -141,7 +137,13 @@ class Canvas:
         change = hu - here
         change *= cover
         here += change
-        np.copyto(self.organ[box], organ, where=cover > 0.5)
+        np.copyto(self.organ[box], int(organ), where=cover > 0.5)
+
+
+def _within(first: float, last: float, count: int) -> slice:
+    """The pixels between two places, of those that there are."""
+    start = min(max(int(first), 0), count)
+    return slice(start, min(max(int(last) + 1, start), count))
 
 
 EVERYWHERE: Box = (slice(None), slice(None))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -20,7 +20,8 @@ import numpy as np
 from ..images import Array, outward
 from .phantom import Phantoms, phantoms
 
-SEED, SIZE = 2023, 64
+SEED = 2023
+SIZE = 64
 SIGMA_0 = 0.2  # deviation of the noise
 NOISE_SEED = 2
 NEW = 300_000  # phantoms from this number on were seen by nobody: not trained on, not packaged
@@ -28,6 +29,7 @@ STEPS = 255  # of gray values between 0 and 1
 _COARSE = 127  # of baselines and of the further sample
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 0, "lp": 0, "pb": 0}]
 
+_ROUNDED = {"lower": np.floor, "upper": np.ceil}  # ends outward, all else to the nearest
 # stored arrays in the order in which they are predicted from each other, and steps between 0 and 1
 _ARRAYS = {
     "deviation": 2 * STEPS, "mean": STEPS, "lower": STEPS, "upper": STEPS, "naive_lower": STEPS, "naive_upper": STEPS,
@@ -61,7 +63,7 @@ def in_8_bits(lower: Array, upper: Array) -> tuple[Array, Array]:
 
 @cache
 def _stored() -> tuple[dict[str, Array], dict[str, Any]]:
-    return unpack(files(__package__).joinpath("embedded", "phantoms.xz").read_bytes())
+    return unpack_arrays(files(__package__).joinpath("embedded", "phantoms.xz").read_bytes())
 
 
 def figures() -> dict[str, Any]:
@@ -84,7 +86,7 @@ def material() -> dict[str, Any]:
 # ---------------------------------------------------------------- how it is stored
 
 
-def pack(arrays: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:
+def pack_arrays(arrays: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:
     """The networks' outputs (n, h, w) in [0, 1], and figures about them, as bytes."""
     missing = [name for name in _ARRAYS if name not in arrays]
     if missing:
@@ -92,9 +94,8 @@ def pack(arrays: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:
     codes: dict[str, Array] = {}
     planes = []
     for name, steps in _ARRAYS.items():
-        x, side = np.clip(arrays[name], 0, 1).astype(np.float64) * steps, name.rpartition("_")[2]
-        x = np.floor(x) if side == "lower" else np.ceil(x) if side == "upper" else np.rint(x)
-        code = np.minimum(x, 255).astype(np.int16)
+        x = np.clip(arrays[name], 0, 1).astype(np.float64) * steps
+        code = np.minimum(_ROUNDED.get(_side(name), np.rint)(x), 255).astype(np.int16)
         guess = _guess(name, codes)
         residual = (code - (_neighbours(code) if guess is None else guess)).astype(np.uint8)
         planes.append(residual.reshape(-1)[_order(codes)].tobytes())
@@ -103,7 +104,7 @@ def pack(arrays: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:
     return lzma.compress(json.dumps(header).encode() + b"\n" + b"".join(planes), filters=_FILTERS)
 
 
-def unpack(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
+def unpack_arrays(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
     """Arrays as float32, ends rounded outward once more, and the figures."""
     data = lzma.decompress(data)
     end = data.index(b"\n")
@@ -114,12 +115,18 @@ def unpack(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
     for (name, steps), plane in zip(_ARRAYS.items(), planes, strict=True):
         residual = np.empty(plane.size, np.int16)
         residual[_order(codes)] = plane
-        residual, guess = residual.reshape(header["shape"]), _guess(name, codes)
+        residual = residual.reshape(header["shape"])
+        guess = _guess(name, codes)
         codes[name] = _grown(residual) if guess is None else (residual + guess) & 255
-        exact, side = codes[name] / np.float64(steps), name.rpartition("_")[2]
+        exact = codes[name] / np.float64(steps)
         down, up = outward(exact, exact, np.float32)
-        arrays[name] = down if side == "lower" else up if side == "upper" else exact.astype(np.float32)
+        arrays[name] = {"lower": down, "upper": up}.get(_side(name), exact.astype(np.float32))
     return arrays, header["figures"]
+
+
+def _side(name: str) -> str:
+    """lower, upper, or something else."""
+    return name.rpartition("_")[2]
 
 
 def _order(codes: Mapping[str, Array]) -> Any:
@@ -132,17 +139,16 @@ def _guess(name: str, codes: Mapping[str, Array]) -> Array | None:
     """What the arrays before say of an array; None: its own neighbours say more."""
     if name in ("deviation", "mean", "dropout_deviation"):
         return None
-    said: Any = codes.get  # what is not known yet is not asked for
-    mean, lower, upper, estimate = (said(x) for x in ("mean", "lower", "upper", "qr_estimate"))
-    reach = np.rint(0.6 * codes["deviation"]).astype(np.int16)  # 1.2 deviations
-    guesses: dict[str, Callable[[], Any]] = {
-        "lower": lambda: mean - reach, "upper": lambda: mean + reach, "naive_lower": lambda: lower,
-        "naive_upper": lambda: upper, "fresh": lambda: mean // 2, "qr_estimate": lambda: mean // 2,
-        "qr_lower": lambda: estimate + (lower - mean) // 2, "qr_upper": lambda: estimate + (upper - mean) // 2,
-        "dropout_mean": lambda: estimate, "conffusion_lower": lambda: lower // 2,
-        "conffusion_upper": lambda: upper // 2,
-    }  # fmt: skip
-    return np.asarray(guesses[name]())
+    mean = codes["mean"]
+    if name in ("lower", "upper"):
+        reach = np.rint(0.6 * codes["deviation"]).astype(np.int16)  # 1.2 deviations
+        return mean - reach if name == "lower" else mean + reach
+    end = codes.get(_side(name), mean)
+    if name.startswith("naive"):
+        return end
+    if name in ("qr_lower", "qr_upper"):
+        return codes["qr_estimate"] + (end - mean) // 2
+    return codes["qr_estimate"] if name == "dropout_mean" else end // 2
 
 
 def _neighbours(code: Array) -> Array:
@@ -152,8 +158,7 @@ def _neighbours(code: Array) -> Array:
 
 
 def _median(left: Array, above: Array, corner: Array) -> Array:
-    low, high = np.minimum(left, above), np.maximum(left, above)
-    return np.clip(left + above - corner, low, high)
+    return np.clip(left + above - corner, np.minimum(left, above), np.maximum(left, above))
 
 
 def _grown(residual: Array) -> Array:

@@ -21,7 +21,7 @@ import numpy as np
 from ..formats.scans import ABDOMEN, windowed
 from ..images import Array, check_count
 from .anatomy import bowel, great_vessels, kidneys, left_organs, liver, lungs, spine, trunk
-from .canvas import BEND, GRAIN, ORGANS, PHASE_SHARE, PHASES, Canvas, Patient, blend, pick, smooth_field
+from .canvas import BEND, GRAIN, ORGANS, PHASE_SHARE, PHASES, Canvas, Patient, blend, smooth_field, uniforms
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,19 +75,23 @@ def _check_size(size: Any) -> tuple[int, int]:
 
 
 def _slice(size: tuple[int, int], seed: int, number: int, patient: int, per_patient: int) -> tuple[Array, Array]:
-    rng, own = np.random.default_rng([seed, patient, 0]), np.random.default_rng([seed, number, 1])
-    top, bottom, fatness, a, b, square, turn, sideways, updown, room = pick(
+    rng = np.random.default_rng([seed, patient, 0])
+    own = np.random.default_rng([seed, number, 1])
+    top, bottom, fatness, a, b, square, turn, sideways, updown, room = uniforms(
         rng, (0, 0.2), (0.8, 1), (0, 1), (12.6, 15.6), (0.58, 0.72), (0.25, 0.7), (-1, 1), (-1, 1), (-1, 1), (0, 1)
     )
     level = top + (bottom - top) * (number % per_patient + own.random()) / per_patient
-    fatness, turn = fatness**1.5, 0.16 * turn**3
+    fatness = fatness**1.5
+    turn = 0.16 * turn**3
     a, b = a + 1.5 * fatness, b * a + 1.5 * fatness
     fine = max(1, -(-128 // min(size)))
     shape = size[0] * fine, size[1] * fine
 
     # skin and fat under it
-    front, side, back, dent = pick(rng, (0.5, 0.9), (0.4, 0.8), (0.5, 1.0), (0.2, 0.9))
-    front, side, back = front + 3.0 * fatness, side + 2.6 * fatness, back + 2.4 * fatness
+    front, side, back, dent = uniforms(rng, (0.5, 0.9), (0.4, 0.8), (0.5, 1.0), (0.2, 0.9))
+    front += 3.0 * fatness
+    side += 2.6 * fatness
+    back += 2.4 * fatness
     dent *= back
     outer = a + side, b + (front + back) / 2
     lean = abs(math.sin(turn))
@@ -97,7 +101,8 @@ def _slice(size: tuple[int, int], seed: int, number: int, patient: int, per_pati
     slack = frame[0] * cm - reach[0] - BEND, frame[1] * cm - reach[1] - BEND
     lift = 0.3 * updown * slack[1]
     shift = sideways * slack[0], lift - (back - front) / 2
-    middle, half = shape[0] / 2 + lift / cm, (reach[1] + 1.3) / cm  # only the rows of the body and the table are drawn
+    middle = shape[0] / 2 + lift / cm
+    half = (reach[1] + 1.3) / cm  # only the rows of the body and the table are drawn
     drawn = slice(max(0, int((middle - half) / fine)), min(size[0], int((middle + half) / fine) + 1))
     rows = slice(drawn.start * fine, drawn.stop * fine)
 
@@ -109,10 +114,10 @@ def _slice(size: tuple[int, int], seed: int, number: int, patient: int, per_pati
     speckle = smooth_field(own.standard_normal((67, 67)), shape, rows)
 
     phase = int(np.searchsorted(np.cumsum(PHASE_SHARE[:-1]), rng.random(), side="right"))
-    strength, fatty, thin = pick(rng, (0.85, 1.15), (-1, 1), (0, 1))
+    strength, fatty, thin = uniforms(rng, (0.85, 1.15), (-1, 1), (0, 1))
     hu = {name: PHASES[name][0] + strength * (row[phase] - PHASES[name][0]) for name, row in PHASES.items()}
     hu["liver"] += 14 * fatty - 45 * max(0.0, thin - 0.85) / 0.15
-    spine_x, spine_y = pick(rng, (-0.4, 0.4), (-0.4, 0.4))
+    spine_x, spine_y = uniforms(rng, (-0.4, 0.4), (-0.4, 0.4))
     one = Patient(level, (a, b), square, fatness, (spine_x, b - 5.3 + spine_y), phase, hu, veins, strands, speckle)
 
     cavity = trunk(canvas, rng, one, outer, (back - front) / 2, dent)
@@ -120,7 +125,8 @@ def _slice(size: tuple[int, int], seed: int, number: int, patient: int, per_pati
         organs_of(canvas, rng, one, cavity)
 
     canvas.hu += GRAIN[canvas.organ] * speckle
-    hounsfield, organs = np.full(size, -1000.0), np.zeros(size, np.uint8)
+    hounsfield = np.full(size, -1000.0)
+    organs = np.zeros(size, np.uint8)
     hounsfield[drawn] = canvas.hu.reshape(-1, fine, size[1], fine).mean((1, 3))
     organs[drawn] = _majority(canvas.organ, fine)
     noise = own.standard_normal((size[0] + 1, size[1] + 1))
@@ -131,7 +137,8 @@ def _slice(size: tuple[int, int], seed: int, number: int, patient: int, per_pati
 
 def _majority(organ: Array, fine: int) -> Array:
     """The commonest organ among the fine pixels of each pixel; of equals the first."""
-    height, width = organ.shape[0] // fine, organ.shape[1] // fine
+    height = organ.shape[0] // fine
+    width = organ.shape[1] // fine
     rows = organ.reshape(height, fine, width, fine).swapaxes(1, 2).reshape(-1, fine * fine).astype(np.intp)
     rows += len(ORGANS) * np.arange(len(rows))[:, None]
     votes = np.bincount(rows.ravel(), minlength=len(ORGANS) * len(rows)).reshape(-1, len(ORGANS))

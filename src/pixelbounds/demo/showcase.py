@@ -20,15 +20,17 @@ from ..calibration.front_door import calibrate
 from ..calibration.result import Calibration
 from ..evaluation import Evaluation
 from ..evaluation.held_out import evaluate
+from ..execution.progress import Progress
 from ..formats import write_interval
 from ..images import Array, Band, Interval, check_count
 from ..report import Row, examples_of, write_report
 from .packaged import NEW, figures, in_8_bits, material, network_file, observe, some_phantoms
 
-RISK_LEVEL, FAILURE_PROB = 0.05, 0.1
+RISK_LEVEL = 0.05
+FAILURE_PROB = 0.1
 CALIBRATION = 512  # phantoms; the others are held out
 SOURCE = "calibrated quantiles of the demo's samples, in 8 bits"
-METHODS: dict[str, dict[str, Any]] = {
+DEMO_METHODS: dict[str, dict[str, Any]] = {
     "RCPS, Hoeffding-Bentkus": {"method": "rcps", "confidence": "hoeffding_bentkus"},
     "K-RCPS, Hoeffding-Bentkus (the paper)": {"method": "krcps", "confidence": "hoeffding_bentkus"},
     "RCPS, betting": {"method": "rcps"},
@@ -37,7 +39,6 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 Step = Callable[[str], None]  # called with what begins
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,14 +65,19 @@ def packaged_band(arrays: dict[str, Any]) -> Band:
 
 def run(folder: Path, *, new: int = 4, seed: int = 0, step: Step = print, progress: Progress | None = None) -> Demo:
     """Calibrate on the packaged phantoms, sample new ones, and write a calibration, intervals and a report."""
-    new, seed = check_count(new, "new", most=64), check_count(seed, "seed", least=0)
+    new = check_count(new, "new", most=64)
+    seed = check_count(seed, "seed", least=0)
     folder.mkdir(parents=True, exist_ok=True)
     clock = _Clock(step)
     with clock("make the phantoms anew and read the network's bands of them"):
         arrays = material()
-        truth, band, fresh = arrays["truth"], packaged_band(arrays), arrays["fresh"][:, None]
-    with clock(f"calibrate {len(METHODS)} methods on {CALIBRATION} phantoms, judge them on {len(truth) - CALIBRATION}"):
-        rows = tuple(_row(name, choices, truth, band, fresh) for name, choices in METHODS.items())
+        truth = arrays["truth"]
+        band = packaged_band(arrays)
+        fresh = arrays["fresh"][:, None]
+    with clock(
+        f"calibrate {len(DEMO_METHODS)} methods on {CALIBRATION} phantoms, judge them on {len(truth) - CALIBRATION}"
+    ):
+        rows = tuple(_row(name, choices, truth, band, fresh) for name, choices in DEMO_METHODS.items())
     shown = rows[-1].calibration
     with clock(f"draw {figures()['samples']} posterior samples each of {new} new noisy phantoms"):
         made = some_phantoms(new, NEW + new * seed)
@@ -147,7 +153,8 @@ class _Clock:
     """Tells what begins and keeps how long it took."""
 
     def __init__(self, step: Step) -> None:
-        self.step, self.seconds = step, dict[str, float]()
+        self.step = step
+        self.seconds: dict[str, float] = {}
 
     def __call__(self, what: str) -> _Clock:
         self.what = what

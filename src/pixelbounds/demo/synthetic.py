@@ -12,7 +12,7 @@ from scipy.ndimage import gaussian_filter
 from ..bands import calibrated_quantiles
 from ..images import Array, Band
 
-MISCOVERAGE = 0.2
+_MISCOVERAGE = 0.2
 
 
 def synthetic_images(n: int, size: int, rng: np.random.Generator) -> Array:
@@ -22,7 +22,9 @@ def synthetic_images(n: int, size: int, rng: np.random.Generator) -> Array:
     out = 0.35 + 0.08 * out / out.std()
     for image in out:
         for _ in range(rng.integers(3, 8)):
-            centre, axes, turn = rng.uniform(0.15, 0.85, 2), rng.uniform(0.05, 0.25, 2), rng.uniform(0, np.pi)
+            centre = rng.uniform(0.15, 0.85, 2)
+            axes = rng.uniform(0.05, 0.25, 2)
+            turn = rng.uniform(0, np.pi)
             u = (column - centre[0]) * np.cos(turn) + (row - centre[1]) * np.sin(turn)
             v = (row - centre[1]) * np.cos(turn) - (column - centre[0]) * np.sin(turn)
             image[(u / axes[0]) ** 2 + (v / axes[1]) ** 2 < 1] = rng.uniform(0, 1)
@@ -43,4 +45,4 @@ def synthetic_pairs(n: int, size: int, seed: int) -> tuple[Array, Band, Array]:
     rng = np.random.default_rng(seed)
     truth = synthetic_images(n, size, rng)
     samples = flawed_samples(truth, 40, rng)
-    return truth, calibrated_quantiles(samples[:, :39], MISCOVERAGE), samples[:, 39:]
+    return truth, calibrated_quantiles(samples[:, :39], _MISCOVERAGE), samples[:, 39:]

@@ -53,11 +53,23 @@ class Strata(_Record):
     def table(self, rows: Any = slice(None)) -> str:
         """Some rows, by default all, as text for a terminal."""
         lines = [f"{self.of:<25}{'share':>9}{'outside':>9}{'interval':>19}{'length':>10}"]
+        ends = self.edge_texts(4)
         for i in np.arange(len(self))[rows]:
-            name = str(self.label[i]) if self.edges is None else f"{self.edges[i]:.4g} to {self.edges[i + 1]:.4g}"
-            ends = _span(self.low[i], self.high[i])
-            lines.append(f"  {name:<23}{self.share[i]:>9.2%}{self.risk[i]:>9.2%}{ends:>19}{self.mean_length[i]:>10.4g}")
+            name = f"{ends[i]} to {ends[i + 1]}" if ends else str(self.label[i])
+            within = _span(self.low[i], self.high[i])
+            numbers = f"{self.share[i]:>9.2%}{self.risk[i]:>9.2%}{within:>19}{self.mean_length[i]:>10.4g}"
+            lines.append(f"  {name:<23}{numbers}")
         return "\n".join(lines)
+
+    def edge_texts(self, digits: int, tiny: float = 0.0) -> list[str]:
+        """The edges between strata to some digits, those up to `tiny` as 0; none where rows are groups."""
+        if self.edges is None:
+            return []
+        return [f"{edge if edge > tiny else 0:.{digits}g}" for edge in self.edges]
+
+    def riskiest(self, count: int) -> Array:
+        """Rows with the greatest risk, riskiest first."""
+        return np.argsort(-self.risk, kind="stable")[:count]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +119,12 @@ class Evaluation(_Record):
     confidence_level: float
     pixels: tuple[int, ...]
 
+    @property
+    def strata(self) -> dict[str, Strata]:
+        """All that the risk is broken down by: "length", "edge", and "group" where groups were given."""
+        found = {"length": self.size_stratified, "edge": self.by_edge}
+        return found if self.by_group is None else {**found, "group": self.by_group}
+
     def worst(self, count: int = 5) -> Array:
         """Images with the greatest share of missed pixels, worst first."""
         return np.argsort(-self.by_image, kind="stable")[: check_count(count, "count")]
@@ -115,7 +133,8 @@ class Evaluation(_Record):
         return f"Evaluation of {len(self.by_image)} images: risk {self.risk:.4g}, mean length {self.mean_length:.4g}"
 
     def __str__(self) -> str:
-        n, drawn = len(self.by_image), len(self.by_unit)
+        n = len(self.by_image)
+        drawn = len(self.by_unit)
         over = f"{drawn} images" if drawn == n else f"{drawn} units"
         sizes = f"shape {self.pixels}" if self.pixels else "different sizes"
         worst = ", ".join(f"{i} ({self.by_image[i]:.2%})" for i in self.worst())
@@ -132,7 +151,7 @@ class Evaluation(_Record):
             lines.append(f"samples inside   {sampled.share:.2%} {_span(*sampled.interval)}; {few}")
         lines += [self.size_stratified.table(), self.by_edge.table()]
         if self.by_group is not None:
-            risky = np.argsort(-self.by_group.risk, kind="stable")[:4]
+            risky = self.by_group.riskiest(4)
             lines.append(self.by_group.table(risky))
             if len(risky) < len(self.by_group):
                 lines.append(f"  ({len(self.by_group) - len(risky)} groups with lower risk: see by_group)")

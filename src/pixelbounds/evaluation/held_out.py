@@ -35,7 +35,7 @@ from ..images import (
 )
 from .bootstrap import ratios
 from .evaluation import Evaluation, SampleCoverage, Strata
-from .strata import Cuts, Rows, cuts_of, median_length, merge, survey, tally
+from .strata import Cuts, Rows, cuts_of, median_length, merge_surveys, survey_rows, tally
 
 _ENTRIES = 2**23  # sample pixels read at a time
 
@@ -93,7 +93,7 @@ def evaluate(
 
     runner = current_runner()
     reads = [x for x in (truth, interval.lower, interval.upper, groups) if library_of(x) or differ_in_size(x)]
-    cuts = cuts_of(reduce(merge, over_images(lambda a, b: survey(read(a, b)), truth, runner, reads)))
+    cuts = cuts_of(reduce(merge_surveys, over_images(lambda a, b: survey_rows(read(a, b)), truth, runner, reads)))
     sums = []
     endings = np.zeros((), np.int64)
     for part, ending in over_images(lambda a, b: tally(read(a, b), cuts), truth, runner, reads):

@@ -66,7 +66,7 @@ class Survey(NamedTuple):
     labels: Array
 
 
-def survey(rows: Rows) -> Survey:
+def survey_rows(rows: Rows) -> Survey:
     """Check a block and count it into histograms."""
     for name, x in {"truth": rows.truth, "interval.lower": rows.lower, "interval.upper": rows.upper}.items():
         check_values(name, x, rows.first)
@@ -81,7 +81,7 @@ def survey(rows: Rows) -> Survey:
     return Survey(lengths, edges, np.empty(0, np.int64) if rows.labels is None else np.unique(rows.labels))
 
 
-def merge(a: Survey, b: Survey) -> Survey:
+def merge_surveys(a: Survey, b: Survey) -> Survey:
     """The survey of two sets of images."""
     return Survey(a.lengths + b.lengths, a.edges + b.edges, np.union1d(a.labels, b.labels))
 

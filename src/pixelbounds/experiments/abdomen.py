@@ -28,7 +28,8 @@ def abdomen(
 
     A call that is cut off goes on with the scan it was at; labels (files without _0000) are not read.
     """
-    folder, window = Path(folder), check_window(window)
+    folder = Path(folder)
+    window = check_window(window)
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is no folder; give the one that holds Case_00001_0000.nii.gz")
     files = {x: match[1] for x in nifti_files(folder) if (match := _CASE.fullmatch(x.name))}

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
+from ..execution.progress import Progress, silent
 from ..storage.files import replace_file
-from . import experiment as plans
-from .experiment import Plan
+from .experiment import Experiment, load_experiment, miniature
 from .image_figures import draw_pictures
-from .ledger import Tell
+from .ledger import Teller
 from .material import PACKAGED, Material, load_material
 from .result_figures import draw_charts
-from .results import load_results, run
+from .results import load_results, run_experiment
 from .summaries import difference_markdown, latex, markdown
-
-Progress = Callable[[int, int], None]
 
 
 def reproduce(
@@ -31,38 +28,47 @@ def reproduce(
     workers: int | None = None,
     figures: bool = True,
     device: str | None = None,
-    tell: Tell = print,
-    progress: Progress = lambda done, total: None,
+    tell: Teller = print,
+    progress: Progress = silent,
 ) -> Path:
     """Run an experiment by name or TOML file as far as it is not finished; returns the folder of what it gave.
 
     material       ready arrays; otherwise `data` or `train` make them, or they come with the package (phantom)
     fresh          compute finished draws again
     """
-    plan = plans.load_plan(source)
-    plan = plans.toy(plan) if toy else plan
-    plan = plan if draws is None else plan.changed(draws={"count": draws})
-    out = Path("out") / (plan.name + "-toy" * toy) if out is None else out
-    found = _material(plan, material, data, train, out, device, tell, progress)
-    path = run(
-        plan, found, out, fresh=fresh, workers=workers, tell=tell,
+    experiment = load_experiment(source)
+    if toy:
+        experiment = miniature(experiment)
+    if draws is not None:
+        experiment = experiment.changed(draws={"count": draws})
+    if out is None:
+        out = Path("out") / (f"{experiment.name}-toy" if toy else experiment.name)
+    found = _material(experiment, material, data, train, out, device, tell, progress)
+    path = run_experiment(
+        experiment, found, out, fresh=fresh, workers=workers, tell=tell,
         progress=lambda done, total, next_: progress(done, total),
     )  # fmt: skip
     results = load_results(path)
-    text = f"# {plan.title}\n\n{markdown(results)}\n\n## Paired differences\n\n{difference_markdown(results)}\n"
+    text = f"# {experiment.title}\n\n{markdown(results)}\n\n## Paired differences\n\n{difference_markdown(results)}\n"
     replace_file(out / "table.md", text.encode())
     replace_file(out / "table.tex", (latex(results) + "\n").encode())
     if figures:
         draw_charts(results, out / "figures")
-        if plan.pictures:
-            draw_pictures(plan, found, out / "figures")
+        if experiment.pictures:
+            draw_pictures(experiment, found, out / "figures")
     return out
 
 
 def _material(
-    plan: Plan, material: Path | None, data: Path | None, train: bool, out: Path, device: str | None, tell: Tell,
+    experiment: Experiment,
+    material: Path | None,
+    data: Path | None,
+    train: bool,
+    out: Path,
+    device: str | None,
+    tell: Teller,
     progress: Progress,
-) -> Material:  # fmt: skip
+) -> Material:
     """Ready arrays: those given, those that the experiment brings along, or those that training and sampling make."""
     if material is not None and (data is not None or train):
         raise ValueError("--material gives ready arrays, --data and --train make them; choose one")
@@ -71,7 +77,7 @@ def _material(
     if data is not None or train:
         from .pipeline import make_material
 
-        return load_material(make_material(plan, data, out / "work", device=device, tell=tell, progress=progress))
-    if plan.name == "phantom":
+        return load_material(make_material(experiment, data, out / "work", device=device, tell=tell, progress=progress))
+    if experiment.name == "phantom":
         return load_material(PACKAGED)
-    raise ValueError(f"{plan.name} needs --material (ready arrays) or --data ({plan.data.source})")
+    raise ValueError(f"{experiment.name} needs --material (ready arrays) or --data ({experiment.data.source})")

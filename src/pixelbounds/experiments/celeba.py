@@ -14,7 +14,7 @@ from ..formats.scans import Images, Told
 from ..images import Array, check_choice, check_count
 from .cache import cached
 
-PARTS = {"train": "0", "valid": "1", "test": "2"}
+_PARTS = {"train": "0", "valid": "1", "test": "2"}
 _BLOCK = 512  # pictures that are read and cached together
 
 
@@ -33,9 +33,10 @@ def celeba(
     of 178 x 218. score_sde's 64 x 64 faces are crop=140, size=64. With `cache`, a zarr store, faces are read once and
     need not fit into memory. CelebA's identities are not in this layout, so there are no units.
     """
-    folder, size = Path(folder), check_count(size, "size")
+    folder = Path(folder)
+    size = check_count(size, "size")
     crop = size if crop is None else check_count(crop, "crop")
-    names = _names(folder, PARTS[check_choice(part, PARTS, "part")], part)
+    names = _names(folder, _PARTS[check_choice(part, _PARTS, "part")], part)
     counts = [min(_BLOCK, len(names) - start) for start in range(0, len(names), _BLOCK)]
 
     def read(block: int) -> Array:
@@ -61,7 +62,7 @@ def _names(folder: Path, code: str, part: str) -> list[str]:
     names = []
     for number, line in enumerate(listing.read_text().splitlines(), 1):
         words = line.split()
-        if words and (len(words) != 2 or words[1] not in PARTS.values() or "/" in words[0]):
+        if words and (len(words) != 2 or words[1] not in _PARTS.values() or "/" in words[0]):
             raise Told(f"{listing}, line {number}: {line!r} is not a file name and 0, 1 or 2; use the published file")
         if words and words[1] == code:
             names.append(words[0])

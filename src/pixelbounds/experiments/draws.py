@@ -7,7 +7,7 @@ one per row (one per row and cell for the grid of K-RCPS), and points of the cur
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
 from typing import Any
@@ -21,12 +21,12 @@ from ..calibration.groups import fit_band_groups, fit_learned_groups
 from ..calibration.pairs import Pairs
 from ..calibration.procedures import frontier, groups_for
 from ..images import Array
-from .experiment import Plan
+from .experiment import Experiment
 from .fits import (
+    Certified,
     Fitted,
     Method,
-    Outcome,
-    Split,
+    all_fit,
     certify,
     choose_cell,
     cut,
@@ -34,12 +34,12 @@ from .fits import (
     fit_grid,
     krcps_method,
     measure,
-    split,
+    split_pairs,
 )
 from .material import Material
-from .rows import ALL_BOUNDS, BOUNDS
+from .rows import ALL_BOUNDS, PAPER_BOUNDS
 
-Record = dict[str, Any]
+DrawRecord = dict[str, Any]
 LIMITS = (0.0, 1.0)
 
 
@@ -47,18 +47,19 @@ LIMITS = (0.0, 1.0)
 class Draw:
     """Calibration and validation images (ascending numbers) of one draw, taken from a material."""
 
-    plan: Plan
+    experiment: Experiment
     material: Material
     number: int
 
     @cached_property
     def images(self) -> tuple[Array, Array]:
         """Images for calibration and for validation, as if all were exchangeable."""
-        wanted, held = self.plan.draws, len(self.material)
+        wanted = self.experiment.draws
+        held = len(self.material)
         if wanted.calibration + wanted.validation > held:
+            asked = f"{wanted.calibration} calibration and {wanted.validation} validation images"
             raise ValueError(
-                f"{self.plan.name} draws {wanted.calibration} calibration and {wanted.validation} validation images, "
-                f"but the material has {held}; give more images, or lower [draws]"
+                f"{self.experiment.name} draws {asked}, but the material has {held}; give more images, or lower [draws]"
             )
         order = self._generator().permutation(held)
         return np.sort(order[: wanted.calibration]), np.sort(order[wanted.calibration :][: wanted.validation])
@@ -66,7 +67,8 @@ class Draw:
     @cached_property
     def scans(self) -> tuple[Array, Array]:
         """The same by whole scans, in the same proportion: no scan is in both."""
-        unit, wanted = self.material.unit, self.plan.draws
+        unit = self.material.unit
+        wanted = self.experiment.draws
         order = self._generator().permutation(int(unit.max()) + 1)
         count = round(len(order) * wanted.calibration / (wanted.calibration + wanted.validation))
         return np.flatnonzero(np.isin(unit, order[:count])), np.flatnonzero(np.isin(unit, order[count:]))
@@ -74,33 +76,38 @@ class Draw:
     @property
     def seed(self) -> int:
         """Of calibration, as `calibrate` takes it."""
-        return self.plan.draws.seed * 100_000 + self.number
+        return self.experiment.draws.seed * 100_000 + self.number
 
     def _generator(self) -> np.random.Generator:
-        return np.random.default_rng([self.plan.draws.seed, self.number])
+        return np.random.default_rng([self.experiment.draws.seed, self.number])
 
     def pairs(self, band: str, images: Array, features: bool = False) -> Pairs:
         """Truth and band of some images."""
         part = self.material.band(band).map(lambda x: x[images], checked=True)
         family = family_named("multiplicative" if band == "multiplicative" else None, part)
-        extra = self.material.features(self.plan.frontier.features, images) if features else None
+        extra = self.material.features(self.experiment.frontier.features, images) if features else None
         return Pairs(self.material.truth[images], part, family, LIMITS, extra)
+
+    def both(self, band: str, features: bool = False) -> tuple[Pairs, Pairs]:
+        """Truth and band of the images for calibration, and of those for validation."""
+        cal, val = self.images
+        return self.pairs(band, cal, features), self.pairs(band, val, features)
 
     @property
     def has_features(self) -> bool:
         """Whether the material has the further images that learned groups may see."""
-        return all(name in self.material.arrays for name in self.plan.frontier.features)
+        return all(name in self.material.arrays for name in self.experiment.frontier.features)
 
     def fresh(self, images: Array, band: str = "calibrated") -> Array | None:
         """A further sample of each image from the sampler that made a band, where the material has one."""
         name = "printed_fresh" if band == "printed" else "fresh"
         return self.material[name][images] if name in self.material.arrays else None
 
-    def certified(self, fitted: Fitted, confidence: str) -> Outcome:
+    def certified(self, fitted: Fitted, confidence: str) -> Certified:
         """Certified as the plan asks."""
-        return certify(fitted, confidence, self.plan.task.risk_level, self.plan.task.failure_prob)
+        return certify(fitted, confidence, self.experiment.task.risk_level, self.experiment.task.failure_prob)
 
-    def record(self, row: str, fitted: Fitted, outcome: Outcome, held_out: Pairs, **more: Any) -> Record:
+    def record(self, row: str, fitted: Fitted, outcome: Certified, held_out: Pairs, **more: Any) -> DrawRecord:
         """What a row gives on the validation images."""
         fresh = self.fresh(self.images[1], row.split("/")[0])
         return {
@@ -111,9 +118,9 @@ class Draw:
         }
 
 
-def described(fitted: Fitted, outcome: Outcome) -> Record:
+def described(fitted: Fitted, outcome: Certified) -> DrawRecord:
     """What a record says of a calibration; nothing moved where the band suffices as it is."""
-    start = fitted.split.pairs.family.start
+    start = fitted.parts.pairs.family.start
     return {
         "certified": outcome.widening is not None,
         "moved": outcome.widening is None or bool((outcome.widening > start).any()),
@@ -126,30 +133,29 @@ def described(fitted: Fitted, outcome: Outcome) -> Record:
 # ---------------------------------------------------------------- groups of rows
 
 
-def _rcps(band: str, draw: Draw) -> Iterator[Record]:
-    cal, val = (draw.pairs(band, images) for images in draw.images)
-    fitted = fit(split(cal, 0, draw.seed), None, draw.plan.task.risk_level)
-    for bound in BOUNDS:
+def _rcps(band: str, draw: Draw) -> Iterator[DrawRecord]:
+    cal, val = draw.both(band)
+    fitted = fit(split_pairs(cal, 0, draw.seed), None, draw.experiment.task.risk_level)
+    for bound in PAPER_BOUNDS:
         yield draw.record(f"{band}/rcps/{bound}", fitted, draw.certified(fitted, bound), val)
 
 
-def _grid(band: str, draw: Draw) -> Iterator[Record]:
+def _grid(band: str, draw: Draw) -> Iterator[DrawRecord]:
     """RCPS, every cell of K-RCPS, and the cell that the fitting images choose."""
     yield from _rcps(band, draw)
-    task, grid = draw.plan.task, draw.plan.krcps
-    cal, val = (draw.pairs(band, images) for images in draw.images)
+    task = draw.experiment.task
+    grid = draw.experiment.krcps
+    cal, val = draw.both(band)
     records = []
-    few = [draw.plan.frontier.n_opt] if band == "calibrated" else []
+    few = [draw.experiment.frontier.n_opt] if band == "calibrated" else []
     for name, n_opts in (("krcps", grid.n_opt), ("krcps_few", few)):
-        for cell, fitted in fit_grid(cal, n_opts, grid.d_opt, grid.k, grid.gamma_values, task.risk_level, draw.seed):
-            for bound in BOUNDS:
+        for cell, fitted in fit_grid(cal, n_opts, grid, task.risk_level, draw.seed):
+            for bound in PAPER_BOUNDS:
                 outcome = draw.certified(fitted, bound)
                 records.append(draw.record(f"{band}/{name}/{bound}", fitted, outcome, val, cell=cell))
     yield from records
-    parts = split(cal, min(grid.n_opt), draw.seed)
-    chosen, seconds = choose_cell(
-        parts, grid.d_opt, grid.k, grid.gamma_values, BOUNDS, task.risk_level, task.failure_prob
-    )
+    parts = split_pairs(cal, min(grid.n_opt), draw.seed)
+    chosen, seconds = choose_cell(parts, grid, PAPER_BOUNDS, task.risk_level, task.failure_prob)
     for bound, cell in chosen.items():
         known = next(r for r in records if r["row"] == f"{band}/krcps/{bound}" and r["cell"] == cell)
         yield known | {"row": f"{band}/krcps_chosen/{bound}", "seconds": known["seconds"] + seconds}
@@ -157,26 +163,25 @@ def _grid(band: str, draw: Draw) -> Iterator[Record]:
 
 def fit_frontier(pairs: Pairs, n_opt: int, seed: int, risk_level: float, unit_of: Array | None = None) -> Fitted:
     """The frontier as `calibrate` fits it unless told."""
-    parts = split(pairs, n_opt, seed, unit_of)
-    own = None if unit_of is None else unit_of[parts.fitting]
+    parts = split_pairs(pairs, n_opt, seed, unit_of)
+    own = None if unit_of is None else unit_of[parts.split.fitting]
     return fit(parts, partial(frontier, groups=groups_for(n_opt), unit_of=own), risk_level)
 
 
-def _frontier(draw: Draw) -> Iterator[Record]:
+def _frontier(draw: Draw) -> Iterator[DrawRecord]:
     """The frontier with every bound, and what cannot be had: cut by the validation images, and fitted on them too."""
-    task = draw.plan.task
+    task = draw.experiment.task
     level = task.risk_level
-    cal, val = (draw.pairs("calibrated", images) for images in draw.images)
-    fitted = fit_frontier(cal, draw.plan.frontier.n_opt, draw.seed, level)
+    cal, val = draw.both("calibrated")
+    fitted = fit_frontier(cal, draw.experiment.frontier.n_opt, draw.seed, level)
     for bound in ALL_BOUNDS:
         yield draw.record(f"calibrated/frontier/{bound}", fitted, draw.certified(fitted, bound), val)
-    certifiable = greatest_loss(len(fitted.split.order), level, task.failure_prob)
+    certifiable = greatest_loss(len(fitted.parts.split.order), level, task.failure_prob)
     for procedure, risk in {"oracle_bound": certifiable, "oracle_cut": level}.items():
-        limit = Outcome(cut(val, fitted.grouping, fitted.path, risk), 0, fitted.seconds)
+        limit = Certified(cut(val, fitted.grouping, fitted.path, risk), 0, fitted.seconds)
         found = draw.record(f"calibrated/{procedure}/none", fitted, limit, val)
         yield found
-    every, best = np.arange(len(val)), found | {"row": "calibrated/oracle/none"}
-    parts = Split(val, every, np.ones(len(val), bool), every, draw.seed)
+    best = found | {"row": "calibrated/oracle/none"}
     tried: list[tuple[Pairs, Any]] = [(val, fitted.grouping), (val, "band"), (val, "learned")]
     if draw.has_features:
         featured = draw.pairs("calibrated", draw.images[1], features=True)
@@ -184,17 +189,18 @@ def _frontier(draw: Draw) -> Iterator[Record]:
             rng = np.random.default_rng(draw.seed)
             tried.append((featured, partial(fit_learned_groups, rng=rng, quantile=quantile)))
     for pairs, groups in tried:  # the shortest of all
-        other = fit(replace(parts, pairs=pairs), partial(frontier, groups=groups), level)
-        limit = Outcome(cut(pairs, other.grouping, other.path, level), 0, other.seconds)
+        other = fit(all_fit(pairs, draw.seed), partial(frontier, groups=groups), level)
+        limit = Certified(cut(pairs, other.grouping, other.path, level), 0, other.seconds)
         best = min(best, draw.record(best["row"], other, limit, pairs), key=lambda record: float(record["length"]))
     yield best
 
 
-def _by_calibration(draw: Draw) -> Iterator[Record]:
+def _by_calibration(draw: Draw) -> Iterator[DrawRecord]:
     """What a bound costs: mean length with fewer calibration images, of which as many fit as `calibrate` takes."""
-    task, val = draw.plan.task, draw.pairs("calibrated", draw.images[1])
+    task = draw.experiment.task
+    val = draw.pairs("calibrated", draw.images[1])
     shuffled = np.random.default_rng(draw.seed).permutation(draw.images[0])
-    for count in draw.plan.curves.calibration:
+    for count in draw.experiment.curves.calibration:
         cal = draw.pairs("calibrated", np.sort(shuffled[:count]))
         n_opt = fitting_units(None, "frontier", count, least_images(task.risk_level, task.failure_prob))
         fitted = fit_frontier(cal, n_opt, draw.seed, task.risk_level)
@@ -205,40 +211,45 @@ def _by_calibration(draw: Draw) -> Iterator[Record]:
             yield {"curve": "calibration", "bound": bound, "x": count, "certified": certified, **point}
 
 
-def _featured(band: str, draw: Draw) -> Iterator[Record]:
+def _featured(band: str, draw: Draw) -> Iterator[DrawRecord]:
     """The frontier whose learned groups see further images."""
     if not draw.has_features:
         return
-    cal, val = (draw.pairs(band, images, features=True) for images in draw.images)
-    fitted = fit(split(cal, draw.plan.frontier.n_opt, draw.seed), frontier, draw.plan.task.risk_level)
+    cal, val = draw.both(band, features=True)
+    fitted = fit(split_pairs(cal, draw.experiment.frontier.n_opt, draw.seed), frontier, draw.experiment.task.risk_level)
     yield draw.record(f"{band}/featured/betting", fitted, draw.certified(fitted, "betting"), val)
 
 
-def _frontier_alone(band: str, draw: Draw) -> Iterator[Record]:
+def _frontier_alone(band: str, draw: Draw) -> Iterator[DrawRecord]:
     """The frontier on another band."""
-    cal, val = (draw.pairs(band, images) for images in draw.images)
-    fitted = fit_frontier(cal, draw.plan.frontier.n_opt, draw.seed, draw.plan.task.risk_level)
+    cal, val = draw.both(band)
+    fitted = fit_frontier(cal, draw.experiment.frontier.n_opt, draw.seed, draw.experiment.task.risk_level)
     yield draw.record(f"{band}/frontier/betting", fitted, draw.certified(fitted, "betting"), val)
 
 
-def _scans(draw: Draw) -> Iterator[Record]:
+def _scans(draw: Draw) -> Iterator[DrawRecord]:
     """Rows in which the unit is the scan: one loss per scan, and no scan is both fitted on and certified with.
 
     As many scans fit as `calibrate` takes unless told.
     """
-    settings, task = draw.plan.scans, draw.plan.task
+    settings = draw.experiment.scans
+    task = draw.experiment.task
     if settings is None:
-        raise ValueError(f"{draw.plan.name} has no section [scans]")
-    (cal, val), (first, last) = (draw.pairs("calibrated", images) for images in draw.scans), draw.scans
-    unit, new_unit = (unit_numbers(draw.material.unit[images], len(images)) for images in (first, last))
-    fresh, count, gammas = draw.fresh(last), int(unit.max()) + 1, draw.plan.krcps.gamma_values
-    for level, bound in product(settings.risk_levels, BOUNDS):
+        raise ValueError(f"{draw.experiment.name} has no section [scans]")
+    first, last = draw.scans
+    cal = draw.pairs("calibrated", first)
+    val = draw.pairs("calibrated", last)
+    unit = unit_numbers(draw.material.unit[first], len(first))
+    new_unit = unit_numbers(draw.material.unit[last], len(last))
+    count = int(unit.max()) + 1
+    fresh = draw.fresh(last)
+    plain = krcps_method({"k": 8, "d_opt": "all"}, draw.experiment.krcps.gamma_values)
+    for level, bound in product(settings.risk_levels, PAPER_BOUNDS):
         least = least_images(level, task.failure_prob, confidence=bound)
         n_opt = {name: fitting_units(None, name, count, least) for name in ("krcps", "frontier")}
-        plain = krcps_method({"k": 8, "d_opt": "all"}, gammas)
         rows = {
-            "rcps": fit(split(cal, 0, draw.seed, unit), None, level),
-            "krcps_plain": fit(split(cal, n_opt["krcps"], draw.seed, unit), plain, level),
+            "rcps": fit(split_pairs(cal, 0, draw.seed, unit), None, level),
+            "krcps_plain": fit(split_pairs(cal, n_opt["krcps"], draw.seed, unit), plain, level),
             "frontier": fit_frontier(cal, n_opt["frontier"], draw.seed, level, unit),
         }
         for name, fitted in rows.items():
@@ -250,16 +261,17 @@ def _scans(draw: Draw) -> Iterator[Record]:
             }
 
 
-def _by_groups(draw: Draw) -> Iterator[Record]:
+def _by_groups(draw: Draw) -> Iterator[DrawRecord]:
     """Mean length against K and n_opt."""
-    curves, task = draw.plan.curves, draw.plan.task
-    gammas = draw.plan.krcps.gamma_values
-    cal, val = (draw.pairs("calibrated", images) for images in draw.images)
+    curves = draw.experiment.curves
+    task = draw.experiment.task
+    gammas = draw.experiment.krcps.gamma_values
+    cal, val = draw.both("calibrated")
     for n_opt in curves.n_opt:
-        parts = split(cal, n_opt, draw.seed)
+        parts = split_pairs(cal, n_opt, draw.seed)
         methods: dict[tuple[str, int], tuple[Method, tuple[str, ...]]] = {}
         for k in curves.k:
-            methods["krcps", k] = krcps_method({"d_opt": "all", "k": k}, gammas), BOUNDS
+            methods["krcps", k] = krcps_method({"d_opt": "all", "k": k}, gammas), PAPER_BOUNDS
             # a function fits the groups, so that K is the number of bins of width alone
             banded = partial(frontier, groups=partial(fit_band_groups, width=k))
             methods["frontier, band groups", k] = banded, ("betting",)
@@ -274,7 +286,7 @@ def _by_groups(draw: Draw) -> Iterator[Record]:
                 yield {"curve": "groups", "method": name, "bound": bound, **point, **length}
 
 
-GROUPS: dict[str, tuple[str, Callable[[Draw], Iterator[Record]]]] = {  # the band that a group needs, its rows
+GROUPS: dict[str, tuple[str, Callable[[Draw], Iterator[DrawRecord]]]] = {  # the band that a group needs, its rows
     **{band: (band, partial(_rcps, band)) for band in ("qr", "qr_printed", "dropout", "multiplicative")},
     **{band: (band, partial(_grid, band)) for band in ("conffusion", "naive", "calibrated", "printed")},
     "frontier": ("calibrated", _frontier),
@@ -287,18 +299,18 @@ GROUPS: dict[str, tuple[str, Callable[[Draw], Iterator[Record]]]] = {  # the ban
 }
 
 
-def schedule(plan: Plan, material: Material) -> list[tuple[int, str]]:
+def schedule(experiment: Experiment, material: Material) -> list[tuple[int, str]]:
     """All (draw, group) of an experiment, draw by draw: rows whose arrays are missing are left out."""
     out = []
-    for draw in range(plan.draws.count):
+    for draw in range(experiment.draws.count):
         for group, (band, _) in GROUPS.items():
-            idle = group in ("by_calibration", "by_groups") and draw >= plan.curves.draws
-            idle |= group == "scans" and (plan.scans is None or not material.has_units)
+            idle = group in ("by_calibration", "by_groups") and draw >= experiment.curves.draws
+            idle |= group == "scans" and (experiment.scans is None or not material.has_units)
             if not idle and not material.missing(band):
                 out.append((draw, group))
     return out
 
 
-def compute(plan: Plan, material: Material, draw: int, group: str) -> list[Record]:
+def compute(experiment: Experiment, material: Material, draw: int, group: str) -> list[DrawRecord]:
     """The records of one group of rows on one draw."""
-    return list(GROUPS[group][1](Draw(plan, material, draw)))
+    return list(GROUPS[group][1](Draw(experiment, material, draw)))

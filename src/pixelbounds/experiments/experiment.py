@@ -21,14 +21,14 @@ from ..bands import calibrated_ranks
 
 EXPERIMENTS = ("phantom", "faces64", "ct64", "celeba", "abdomen")
 IDENTITY = ("task", "draws", "krcps", "frontier", "scans", "curves")  # what a finished draw depends on
-Count = int | Literal["all"]
+PixelCount = int | Literal["all"]
 
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Task(_Section):
+class TaskSection(_Section):
     """[task]: what is promised."""
 
     risk_level: float = Field(gt=0, lt=1)
@@ -37,7 +37,7 @@ class Task(_Section):
     samples: int = Field(gt=1)
 
 
-class Draws(_Section):
+class DrawsSection(_Section):
     """[draws]: random calibration and validation images, over and over."""
 
     count: int = Field(gt=0)
@@ -46,11 +46,11 @@ class Draws(_Section):
     seed: int = Field(0, ge=0)
 
 
-class KRCPS(_Section):
+class KRCPSSection(_Section):
     """[krcps]: the grid of the paper."""
 
     n_opt: list[int] = Field(min_length=1)
-    d_opt: list[Count] = Field(min_length=1)
+    d_opt: list[PixelCount] = Field(min_length=1)
     k: list[int] = Field(min_length=1)
     gammas: tuple[float, float, int] = (0.3, 0.7, 16)
 
@@ -60,20 +60,20 @@ class KRCPS(_Section):
         return [float(g) for g in np.linspace(*self.gammas)]
 
 
-class Frontier(_Section):
+class FrontierSection(_Section):
     """[frontier]: fitting images, and the further images that learned groups may see."""
 
     n_opt: int = Field(gt=0)
     features: list[str] = ["mean", "deviation", "observation", "qr_lower", "qr_upper"]
 
 
-class Scans(_Section):
+class ScansSection(_Section):
     """[scans]: rows in which the unit is the scan; few scans may need a higher risk level."""
 
     risk_levels: list[float] = Field(min_length=1)
 
 
-class Curves(_Section):
+class CurvesSection(_Section):
     """[curves]: mean length against calibration images, and against K and n_opt."""
 
     calibration: list[int] = Field(min_length=1)
@@ -83,14 +83,14 @@ class Curves(_Section):
     draws: int = Field(gt=0)
 
 
-class Target(_Section):
+class TargetSection(_Section):
     """[target]: what the frontier with betting is to reach against the best K-RCPS with Hoeffding-Bentkus."""
 
     shorter: float = Field(gt=0, lt=1)
     controlled: float = Field(0.9, gt=0, le=1, description="share of the draws whose risk is at most the risk level")
 
 
-class Data(_Section):
+class DataSection(_Section):
     """[data]: the images, and how many are kept for fine-tuning and held out; the rest is trained on."""
 
     source: str
@@ -105,7 +105,7 @@ class Data(_Section):
     seed: int = 0
 
 
-class Sampling(_Section):
+class SamplingSection(_Section):
     """[sampling]: how posterior samples are drawn; their number is that of [task].
 
     `printed_steps` draws them by Algorithm 3 as printed too, for rows of their own.
@@ -118,7 +118,7 @@ class Sampling(_Section):
     batch: int | None = None
 
 
-class Plan(_Section):
+class Experiment(_Section):
     """All sections of an experiment."""
 
     name: str
@@ -127,21 +127,21 @@ class Plan(_Section):
     pictures: bool = False
     differences: dict[str, str] = {}  # from the paper, for the page: what, and why
     notes: list[str] = []  # further sentences for the page, such as what was tried
-    target: Target | None = None
-    task: Task
-    draws: Draws
-    krcps: KRCPS
-    frontier: Frontier
-    scans: Scans | None = None
-    curves: Curves
-    data: Data
+    target: TargetSection | None = None
+    task: TaskSection
+    draws: DrawsSection
+    krcps: KRCPSSection
+    frontier: FrontierSection
+    scans: ScansSection | None = None
+    curves: CurvesSection
+    data: DataSection
     network: dict[str, Any]
     process: dict[str, Any]
     training: dict[str, dict[str, Any]]
-    sampling: Sampling
+    sampling: SamplingSection
 
     @model_validator(mode="after")
-    def _fits(self) -> Plan:
+    def _fits(self) -> Experiment:
         calibrated_ranks(self.task.samples, self.task.miscoverage)
         for name, n in {"krcps": max(self.krcps.n_opt), "frontier": self.frontier.n_opt}.items():
             if n >= self.draws.calibration:
@@ -151,12 +151,12 @@ class Plan(_Section):
             raise ValueError(f"[training] knows score, regressor and conffusion, not {', '.join(sorted(unknown))}")
         return self
 
-    def changed(self, **sections: Any) -> Plan:
+    def changed(self, **sections: Any) -> Experiment:
         """The plan with some values of some sections replaced, checked again."""
         values = self.model_dump()
         for name, section in sections.items():
             values[name] = {**values[name], **section} if isinstance(section, dict) and values[name] else section
-        return Plan.model_validate(values)
+        return Experiment.model_validate(values)
 
     def identity(self) -> dict[str, Any]:
         """What the numbers of a draw depend on, apart from the material; not how many draws there are."""
@@ -171,21 +171,23 @@ class Plan(_Section):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def load_plan(source: str | Path) -> Plan:
+def load_experiment(source: str | Path) -> Experiment:
     """The plan of an experiment by its name, or of a TOML file of your own.
 
     >>> load_plan("ct64").task.risk_level
     0.05
     """
     if str(source) in EXPERIMENTS:
-        text, name = (files(__package__) / "plans" / f"{source}.toml").read_text(), f"{source}.toml"
+        name = f"{source}.toml"
+        text = (files(__package__) / "plans" / name).read_text()
     else:
         path = Path(source)
         if path.suffix != ".toml" or not path.is_file():
             raise ValueError(f"{str(source)!r} is no experiment ({', '.join(EXPERIMENTS)}) and no TOML file; give one")
-        text, name = path.read_text(), str(path)
+        name = str(path)
+        text = path.read_text()
     try:
-        return Plan.model_validate(tomllib.loads(text))
+        return Experiment.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{name} is not TOML: {error}; mend that line") from error
     except ValidationError as error:
@@ -193,28 +195,28 @@ def load_plan(source: str | Path) -> Plan:
         raise ValueError(f"{name} is no experiment: {wrong}") from error
 
 
-def toy(plan: Plan) -> Plan:
+def miniature(experiment: Experiment) -> Experiment:
     """The same experiment in miniature, to see that all of it runs before it is run for days."""
     few = {"calibration": 28, "validation": 10, "count": 2}
     tiny: dict[str, Any] = {"steps": 2, "batch": 4, "warmup": 1, "checkpoint_every": 1000, "log_every": 2}
     training = {
         kind: {**{name: x for name, x in values.items() if name != "seconds"}, **tiny}
-        for kind, values in plan.training.items()
+        for kind, values in experiment.training.items()
     }
-    return plan.changed(
+    return experiment.changed(
         task={"samples": 9, "miscoverage": 0.2, "risk_level": 0.3},
         draws=few,
         krcps={"n_opt": [6, 8], "d_opt": [20, "all"], "k": [2, 4], "gammas": (0.3, 0.7, 3)},
         frontier={"n_opt": 6},
-        scans=None if plan.scans is None else {"risk_levels": [0.2, 0.4]},
+        scans=None if experiment.scans is None else {"risk_levels": [0.2, 0.4]},
         curves={"calibration": [22, 28], "k": [2, 4], "n_opt": [6, 8], "learned_k": [4], "draws": 1},
         data={"size": 16, "train": 24, "tune": 8, "held_out": 40},
-        network={**plan.network, "name": "tiny", "base": 4, "multipliers": [1, 2], "blocks": 1, "attention": []},
+        network={**experiment.network, "name": "tiny", "base": 4, "multipliers": [1, 2], "blocks": 1, "attention": []},
         training=training,
         sampling={
-            "sampler": plan.sampling.sampler,
-            "steps": 2 if plan.sampling.sampler == "heun" else 4,
-            "printed_steps": plan.sampling.printed_steps and 4,
+            "sampler": experiment.sampling.sampler,
+            "steps": 2 if experiment.sampling.sampler == "heun" else 4,
+            "printed_steps": experiment.sampling.printed_steps and 4,
             "batch": 64,
         },
     )

@@ -1,7 +1,7 @@
 """One split of the calibration images: a path is fitted once, its losses are tabled once, and every bound reads them.
 
-`split` takes the images that `pixelbounds.calibrate` takes for the same seed, and the methods get the generator in the
-state in which `calibrate` hands it on: a row of the table is what a user gets from `calibrate`, only sooner.
+`split_pairs` takes the images that `pixelbounds.calibrate` takes for the same seed, and the methods get the generator
+as `calibrate` hands it on: a row of the table is what a user gets from `calibrate`, only sooner.
 """
 
 from __future__ import annotations
@@ -19,38 +19,42 @@ import numpy as np
 from ..calibration.arrivals import Table, loss_table
 from ..calibration.certify import Certificate, Task, certify_l01
 from ..calibration.confidence import bound_named, rejects
-from ..calibration.front_door import Split as Parts
+from ..calibration.front_door import Split
 from ..calibration.groups import Grouping, by_loss
 from ..calibration.groups.grouping import State
 from ..calibration.pairs import Block, Pairs
 from ..calibration.paths import Path
 from ..calibration.procedures import knot_at_risk, krcps, rcps
 from ..images import Array, outward
+from .experiment import KRCPSSection
 
 Method = Callable[[Pairs, Array, np.random.Generator, float], tuple[Grouping, Path]]
 Cell = dict[str, Any]  # n_opt, d_opt, k
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
-    """Calibration images and units, which of them fit (bool (n,)), the certifying units in random order, the seed."""
+class SplitPairs:
+    """Calibration images, which of them fit and which certify, and the seed."""
 
     pairs: Pairs
-    unit_of: Array
-    fitting: Array
-    order: Array
+    split: Split
     seed: int
 
     @cached_property
     def taught(self) -> Pairs:
         """The fitting images alone; where none fit, all of them, of which a method is told to look at none."""
-        images = np.flatnonzero(self.fitting)
+        images = np.flatnonzero(self.split.fitting)
         return self.pairs.take(images) if len(images) else self.pairs
+
+    @property
+    def fitting(self) -> int:
+        """Images that fit."""
+        return int(self.split.fitting.sum())
 
     def generator(self) -> np.random.Generator:
         """As `calibrate` has it after its split."""
         rng = np.random.default_rng(self.seed)
-        rng.permutation(int(self.unit_of.max()) + 1)
+        rng.permutation(int(self.split.unit_of.max()) + 1)
         return rng
 
 
@@ -94,7 +98,7 @@ class Remembered(Grouping):
 class Fitted:
     """Groups, path, and missed ends of every calibration image along it, (n, T); seconds that took."""
 
-    split: Split
+    parts: SplitPairs
     grouping: Grouping
     path: Path
     table: Array
@@ -108,7 +112,7 @@ class Fitted:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class Certified:
     """Widening of each group, or None where the risk level cannot be certified; certifying units; seconds in all."""
 
     widening: Array | None
@@ -116,21 +120,25 @@ class Outcome:
     seconds: float
 
 
-def split(pairs: Pairs, n_opt: int, seed: int, unit_of: Array | None = None) -> Split:
+def split_pairs(pairs: Pairs, n_opt: int, seed: int, unit_of: Array | None = None) -> SplitPairs:
     """Fitting and certifying images, as `calibrate` takes them."""
     unit_of = np.arange(len(pairs)) if unit_of is None else unit_of
-    found = Parts.draw(unit_of, n_opt, np.random.default_rng(seed))
-    return Split(pairs, unit_of, found.fitting, found.order, seed)
+    return SplitPairs(pairs, Split.draw(unit_of, n_opt, np.random.default_rng(seed)), seed)
 
 
-def fit(parts: Split, method: Method | None, risk_level: float) -> Fitted:
+def all_fit(pairs: Pairs, seed: int) -> SplitPairs:
+    """Every image fits: what no calibration may do."""
+    every = np.arange(len(pairs))
+    return SplitPairs(pairs, Split(every, np.ones(len(pairs), bool), every), seed)
+
+
+def fit(parts: SplitPairs, method: Method | None, risk_level: float) -> Fitted:
     """Fit a path and table its losses; no method is RCPS, which fits nothing."""
     begin = perf_counter()
     if method is None:
         grouping, path = rcps(parts.pairs)
     else:
-        images = np.arange(int(parts.fitting.sum()))
-        grouping, path = method(parts.taught, images, parts.generator(), risk_level)
+        grouping, path = method(parts.taught, np.arange(parts.fitting), parts.generator(), risk_level)
     if grouping.kind == "learned":  # dear to label
         grouping = Remembered(grouping)
     table = loss_table(parts.pairs, grouping, path)
@@ -139,19 +147,21 @@ def fit(parts: Split, method: Method | None, risk_level: float) -> Fitted:
 
 def certify(
     fitted: Fitted, confidence: str, risk_level: float, failure_prob: float, images: int | None = None
-) -> Outcome:
+) -> Certified:
     """The least certified widening, with all certifying units or the first few of them."""
-    begin, parts = perf_counter(), fitted.split
-    order = parts.order if images is None else parts.order[:images]
-    bound, chosen = bound_named(confidence), np.isin(parts.unit_of, order)
-    task = Task(parts.pairs, chosen, parts.unit_of, order, bound, risk_level, failure_prob)
+    begin = perf_counter()
+    pairs = fitted.parts.pairs
+    unit_of = fitted.parts.split.unit_of
+    order = fitted.parts.split.order[:images]
+    bound = bound_named(confidence)
+    task = Task(pairs, np.isin(unit_of, order), unit_of, order, bound, risk_level, failure_prob)
     widening = None
-    if task.passes(task.per_unit(fitted.table[:, -1] / parts.pairs.image_size)):
+    if task.passes(task.per_unit(fitted.table[:, -1] / pairs.image_size)):
         with Table() as table:
             table.append(fitted.table)
             found: Certificate = certify_l01(task, fitted.grouping, fitted.path, table)
         widening = fitted.path.at(found.knot, found.part)
-    return Outcome(widening, len(order), fitted.seconds + perf_counter() - begin)
+    return Certified(widening, len(order), fitted.seconds + perf_counter() - begin)
 
 
 def cut(pairs: Pairs, grouping: Grouping, path: Path, risk_level: float) -> Array:
@@ -182,8 +192,8 @@ def measure(
     if unit_of is not None:
         sums = np.zeros((int(unit_of.max()) + 1, rows.shape[1]))
         np.add.at(sums, unit_of, rows)
-        counts = np.bincount(unit_of)[:, None]
-        rows = sums[counts[:, 0] > 0] / counts[counts[:, 0] > 0]
+        counts = np.bincount(unit_of)
+        rows = (sums / np.maximum(counts, 1)[:, None])[counts > 0]
     return dict(zip(("length", "risk", "fresh"), map(float, rows.mean(axis=0)), strict=False))
 
 
@@ -198,28 +208,26 @@ def krcps_method(cell: Cell, gammas: Sequence[float], grouping: Grouping | None 
 
 
 def fit_grid(
-    pairs: Pairs, n_opts: Sequence[int], d_opts: Sequence[Any], ks: Sequence[int], gammas: Sequence[float],
-    risk_level: float, seed: int,
-) -> list[tuple[Cell, Fitted]]:  # fmt: skip
-    """Every cell of the grid; cells of one n_opt share their split, cells of one K their groups too."""
+    pairs: Pairs, n_opts: Sequence[int], grid: KRCPSSection, risk_level: float, seed: int
+) -> list[tuple[Cell, Fitted]]:
+    """Every cell with these n_opt; cells of one n_opt share their split, cells of one K their groups too."""
     out = []
     for n_opt in n_opts:
-        parts = split(pairs, n_opt, seed)
-        for k in ks:
+        parts = split_pairs(pairs, n_opt, seed)
+        for k in grid.k:
             begin = perf_counter()
             grouping = by_loss(parts.taught, np.arange(n_opt), k)
             shared = perf_counter() - begin
-            for d_opt in d_opts:
+            for d_opt in grid.d_opt:
                 cell = {"n_opt": n_opt, "d_opt": d_opt, "k": k}
-                found = fit(parts, krcps_method(cell, gammas, grouping), risk_level)
+                found = fit(parts, krcps_method(cell, grid.gamma_values, grouping), risk_level)
                 out.append((cell, Fitted(parts, grouping, found.path, found.table, found.seconds + shared)))
     return out
 
 
 def choose_cell(
-    parts: Split, d_opts: Sequence[Any], ks: Sequence[int], gammas: Sequence[float], confidences: Sequence[str],
-    risk_level: float, failure_prob: float,
-) -> tuple[dict[str, Cell], float]:  # fmt: skip
+    parts: SplitPairs, grid: KRCPSSection, confidences: Sequence[str], risk_level: float, failure_prob: float
+) -> tuple[dict[str, Cell], float]:
     """K and d_opt chosen on the fitting images of a split alone, for each bound; seconds that took.
 
     Every cell is fitted on one half of the fitting images. On the other half its path is followed to the point that the
@@ -230,14 +238,15 @@ def choose_cell(
     begin = perf_counter()
     fitting = parts.taught
     shuffled = parts.generator().permutation(len(fitting))
-    taught, other = np.sort(shuffled[::2]), fitting.take(np.sort(shuffled[1::2]))
+    taught = np.sort(shuffled[::2])
+    other = fitting.take(np.sort(shuffled[1::2]))
     best: dict[str, tuple[float, Cell]] = {}
-    for k, d_opt in product(ks, d_opts):
-        cell = {"n_opt": int(parts.fitting.sum()), "d_opt": d_opt, "k": k}
-        grouping, path = krcps_method(cell, gammas)(fitting, taught, parts.generator(), risk_level)
+    for k, d_opt in product(grid.k, grid.d_opt):
+        cell = {"n_opt": parts.fitting, "d_opt": d_opt, "k": k}
+        grouping, path = krcps_method(cell, grid.gamma_values)(fitting, taught, parts.generator(), risk_level)
         losses = loss_table(other, grouping, path) / other.image_size
         for confidence in confidences:
-            knot = _allowed(losses, len(parts.order), confidence, risk_level, failure_prob)
+            knot = _allowed(losses, len(parts.split.order), confidence, risk_level, failure_prob)
             length = measure(other, grouping, path.knots[:, knot])["length"]
             if confidence not in best or length < best[confidence][0]:
                 best[confidence] = length, cell
@@ -247,9 +256,13 @@ def choose_cell(
 def _allowed(losses: Array, count: int, confidence: str, risk_level: float, failure_prob: float) -> int:
     """The first knot that the bound would accept if the losses (n, T), repeated, were those of `count` images."""
     bound = bound_named(confidence)
-    low, high = -1, losses.shape[1] - 1
+    low = -1
+    high = losses.shape[1] - 1
     while high - low > 1:
         middle = (low + high) // 2
         passes = rejects(bound, np.resize(losses[:, middle], count), failure_prob, risk_level)
-        low, high = (low, middle) if passes else (middle, high)
+        if passes:
+            high = middle
+        else:
+            low = middle
     return high

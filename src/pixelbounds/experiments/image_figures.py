@@ -12,50 +12,61 @@ import numpy as np
 from ..calibration.front_door import calibrate
 from ..demo.packaged import SIGMA_0, network_file
 from ..images import Array
+from ..report.style import TEXT_WIDTH, house_style, new_figure, save_figure, show_image
 from ..workflows import SampleOptions, sample_to
 from .draws import Draw
-from .experiment import Plan
+from .experiment import Experiment
 from .material import PACKAGED, Material
-from .style import WIDTH, image, save, style
 
 _K = (4, 8, 32)  # of the maps, with n_opt 256 and d_opt 100 as in the paper, or the most that there is
 _PRINTED = "Algorithm 3"
 
 
-def draw_pictures(plan: Plan, material: Material, folder: str | Path, images: tuple[int, ...] = (0, 1)) -> list[Path]:
+def draw_pictures(
+    experiment: Experiment, material: Material, folder: str | Path, images: tuple[int, ...] = (0, 1)
+) -> list[Path]:
     """All figures of images that the material has the arrays for."""
-    folder, have = Path(folder), material.arrays
-    out = [*forward(plan, material, folder, images), *maps(plan, material, folder)]
+    folder = Path(folder)
+    have = material.arrays
+    out = [*forward(experiment, material, folder, images), *maps(experiment, material, folder)]
     if "observation" in have:
-        out += quantiles(plan, material, folder, images)
+        out += quantile_pictures(experiment, material, folder, images)
     if {"observation", "qr_lower", "qr_estimate", "qr_upper"} <= have.keys():
         out += regression(material, folder, images)
     if "observation" in have and {"samples", "samples_printed"} & have.keys():
-        out += samples(plan, material, folder, images)
+        out += samples(experiment, material, folder, images)
     elif material.source == PACKAGED and find_spec("torch") is not None and network_file().is_file():
-        out += live_samples(material, folder, images[0], heun_steps=plan.sampling.steps)
+        out += live_samples(material, folder, images[0], heun_steps=experiment.sampling.steps)
     return out
 
 
-def _rows(
-    folder: Path, name: str, heads: list[str], rows: list[list[Array]], most: dict[int, float],
+def _draw_rows(
+    folder: Path,
+    name: str,
+    heads: list[str],
+    rows: list[list[Array]],
     labels: Sequence[str] = (),
-) -> list[Path]:  # fmt: skip
-    """Images in rows under headings; columns in `most` are lengths, coloured up to a value that a few exceed."""
-    with style() as plt:
-        width = (WIDTH - 0.5) / max(len(heads), 5)
-        figure, panels = plt.subplots(
-            len(rows), len(heads), figsize=(width * len(heads) + 0.5, 0.25 + width * len(rows)), squeeze=False
+    lengths: bool = False,
+) -> list[Path]:
+    """Images in rows under headings; the last may be lengths, coloured up to what only a few exceed."""
+    longest = max(float(np.quantile(row[-1], 0.99)) for row in rows)
+    width = (TEXT_WIDTH - 0.5) / max(len(heads), 5)
+    with house_style():
+        figure, panels = new_figure(
+            width * len(heads) + 0.5, 0.25 + width * len(rows), len(rows), len(heads), squeeze=False
         )
         for i, row in enumerate(rows):
             for j, pixels in enumerate(row):
-                colours = {"most": most[j], "colours": "cividis"} if j in most else {}
-                shown = image(panels[i, j], pixels, heads[j] if i == 0 else "", **colours)  # type: ignore[arg-type]
-                if j in most and i == len(rows) - 1 and j == max(most):
-                    figure.colorbar(shown, ax=panels[:, j].tolist(), shrink=0.8, label="length", extend="max")
+                head = heads[j] if i == 0 else ""
+                if not lengths or j < len(row) - 1:
+                    show_image(panels[i, j], pixels, head)
+                else:
+                    shown = show_image(panels[i, j], pixels, head, most=longest, colours="cividis")
+        if lengths:
+            figure.colorbar(shown, ax=panels[:, -1].tolist(), shrink=0.8, label="length", extend="max")
         for axes, label in zip(panels[:, 0], labels, strict=False):
             axes.set_ylabel(label)
-        return save(figure, folder, name)
+        return save_figure(figure, folder, name)
 
 
 def _flat(pixels: Array) -> Array:
@@ -63,28 +74,27 @@ def _flat(pixels: Array) -> Array:
     return pixels if pixels.ndim == 2 else pixels.mean(axis=0)
 
 
-def quantiles(plan: Plan, material: Material, folder: Path, images: tuple[int, ...]) -> list[Path]:
+def quantile_pictures(experiment: Experiment, material: Material, folder: Path, images: tuple[int, ...]) -> list[Path]:
     """Observation, calibrated quantiles and their distance."""
-    rows, top = [], 0.0
+    rows = []
     for i in images:
-        lower, upper = (np.clip(material[name][i], 0, 1) for name in ("lower", "upper"))
+        lower = np.clip(material["lower"][i], 0, 1)
+        upper = np.clip(material["upper"][i], 0, 1)
         rows.append([material.truth[i], material["observation"][i], lower, upper, _flat(upper - lower)])
-        top = max(top, float(np.quantile(rows[-1][-1], 0.99)))
-    alpha = plan.task.miscoverage
+    alpha = experiment.task.miscoverage
     heads = ["truth $x$", "observation $y$", rf"lower, $\alpha$ = {alpha:g}", "upper", "upper $-$ lower"]
-    return _rows(folder, "calibrated_quantiles", heads, rows, {4: top})
+    return _draw_rows(folder, "calibrated_quantiles", heads, rows, lengths=True)
 
 
 def regression(material: Material, folder: Path, images: tuple[int, ...]) -> list[Path]:
     """Observation and the three heads of the quantile regressor."""
     names = ("qr_lower", "qr_estimate", "qr_upper")
-    rows, top = [], 0.0
+    rows = []
     for i in images:
         length = _flat(np.clip(material["qr_upper"][i], 0, 1) - np.clip(material["qr_lower"][i], 0, 1))
-        top = max(top, float(np.quantile(length, 0.99)))
         rows.append([material["observation"][i], *(material[name][i] for name in names), length.clip(0)])
     heads = ["observation $y$", "lower quantile", "estimate", "upper quantile", "upper $-$ lower"]
-    return _rows(folder, "quantile_regression", heads, rows, {4: top})
+    return _draw_rows(folder, "quantile_regression", heads, rows, lengths=True)
 
 
 def _sample_rows(
@@ -96,14 +106,16 @@ def _sample_rows(
     pixels = [[material.truth[i], material["observation"][i], *drawn[:count]] for i, *_, drawn in rows]
     names = [_PRINTED if sampler == "euler_maruyama" else sampler for _, sampler, *_ in rows]
     labels = [name + (f"\n{row[2]} steps" if row[2] else "") for name, row in zip(names, rows, strict=True)]
-    return _rows(folder, "samples", heads, pixels, {}, labels)
+    return _draw_rows(folder, "samples", heads, pixels, labels=labels)
 
 
-def samples(plan: Plan, material: Material, folder: Path, images: tuple[int, ...], count: int = 4) -> list[Path]:
+def samples(
+    experiment: Experiment, material: Material, folder: Path, images: tuple[int, ...], count: int = 4
+) -> list[Path]:
     """Samples of the diffusion model for one observation each, of Algorithm 3 as printed and of the plan's sampler."""
     kept = {
-        "samples_printed": _how(material, "printed", "euler_maruyama", plan.sampling.printed_steps),
-        "samples": _how(material, "score", plan.sampling.sampler, plan.sampling.steps),
+        "samples_printed": _how(material, "printed", "euler_maruyama", experiment.sampling.printed_steps),
+        "samples": _how(material, "score", experiment.sampling.sampler, experiment.sampling.steps),
     }
     rows = [
         (i, *how, material[name][i])
@@ -117,7 +129,8 @@ def samples(plan: Plan, material: Material, folder: Path, images: tuple[int, ...
 def _how(material: Material, run: str, sampler: str, steps: int | None) -> tuple[str, int | None]:
     """Sampler and steps of a sampling run as the material says, else as planned, else the usual steps."""
     about = material.figures.get(run, {})
-    sampler, steps = about.get("sampler") or sampler, about.get("steps") or steps
+    sampler = about.get("sampler") or sampler
+    steps = about.get("steps") or steps
     if steps is None and find_spec("torch") is not None:
         from ..diffusion.posterior import SAMPLERS
 
@@ -129,7 +142,8 @@ def live_samples(
     material: Material, folder: Path, image: int, count: int = 4, steps: int = 40, heun_steps: int | None = None
 ) -> list[Path]:
     """Samples of the packaged network: Algorithm 3 as printed in the first row, of the posterior in the second."""
-    noisy, rows = material["observation"][image : image + 1], []
+    noisy = material["observation"][image : image + 1]
+    rows = []
     for sampler, number in (("euler_maruyama", steps), ("heun", heun_steps)):
         with TemporaryDirectory() as aside:
             options = SampleOptions(
@@ -141,45 +155,55 @@ def live_samples(
     return _sample_rows(material, folder, rows, count)
 
 
-def forward(plan: Plan, material: Material, folder: Path, images: tuple[int, ...], steps: int = 6) -> list[Path]:
+def forward(
+    experiment: Experiment, material: Material, folder: Path, images: tuple[int, ...], steps: int = 6
+) -> list[Path]:
     """Images perturbed by the forward SDE, from sigma_min to variance 1 (in the units of the network)."""
-    least, most, (low, high) = plan.process["sigma_min"], plan.process["sigma_max"], plan.data.limits
-    last = min(1.0, most)
-    rng, sigmas = np.random.default_rng(0), least * (last / least) ** np.linspace(0, 1, steps)
+    least = experiment.process["sigma_min"]
+    most = experiment.process["sigma_max"]
+    low, high = experiment.data.limits
+    rng = np.random.default_rng(0)
+    sigmas = least * (min(1.0, most) / least) ** np.linspace(0, 1, steps)
     rows = []
     for i in images:
         noise = rng.standard_normal(material.truth[i].shape)
         rows.append([np.clip(material.truth[i] + s / (high - low) * noise, 0, 1) for s in sigmas])
     times = np.log(sigmas / least) / np.log(most / least)
     heads = [f"$t$ = {t:.2f}\n$\\sigma$ = {s:.2g}" for t, s in zip(times, sigmas, strict=True)]
-    return _rows(folder, "forward_sde", heads, rows, {})
+    return _draw_rows(folder, "forward_sde", heads, rows)
 
 
-def maps(plan: Plan, material: Material, folder: Path) -> list[Path]:
+def maps(experiment: Experiment, material: Material, folder: Path) -> list[Path]:
     """K-RCPS: the widening of every pixel for K in 4, 8, 32, and one conformalised map each."""
-    draw, task = Draw(plan, material, 0), plan.task
+    draw = Draw(experiment, material, 0)
+    task = experiment.task
     cal, val = draw.images
-    band, n_opt = material.band("calibrated"), max(plan.krcps.n_opt)
-    d_opt = max((d for d in plan.krcps.d_opt if d != "all"), default=None)
-    fitted, widths = [], []
+    band = material.band("calibrated")
+    n_opt = max(experiment.krcps.n_opt)
+    d_opt = max((d for d in experiment.krcps.d_opt if d != "all"), default=None)
+    fitted = []
+    widths = []
     for k in _K:
         found = calibrate(
             material.truth[cal], band[cal], risk_level=task.risk_level, failure_prob=task.failure_prob, method="krcps",
-            confidence="hoeffding_bentkus", k=k, n_opt=n_opt, d_opt=d_opt, gammas=plan.krcps.gamma_values,
+            confidence="hoeffding_bentkus", k=k, n_opt=n_opt, d_opt=d_opt, gammas=experiment.krcps.gamma_values,
             seed=draw.seed,
         )  # fmt: skip
         labels = found.grouping.state()[1]["labels"]
         fitted.append(_flat(found.widening[labels]))
         widths.append(_flat(found.apply(band[val[:1]]).length[0]))
-    wide, long = max(1e-3, *(x.max() for x in fitted)), max(np.quantile(x, 0.99) for x in widths)
-    with style() as plt:
-        figure, panels = plt.subplots(2, 4, figsize=(WIDTH, 3.4))
-        image(panels[0, 0], material.truth[val[0]], "truth $x$")
+    wide = max(1e-3, *(x.max() for x in fitted))
+    long = max(np.quantile(x, 0.99) for x in widths)
+    with house_style():
+        figure, panels = new_figure(TEXT_WIDTH, 3.4, 2, 4)
+        show_image(panels[0, 0], material.truth[val[0]], "truth $x$")
         before = np.clip(band.upper[val[0]], 0, 1) - np.clip(band.lower[val[0]], 0, 1)
-        image(panels[1, 0], _flat(before), r"$u_\alpha - l_\alpha$", most=long, colours="cividis")
+        show_image(panels[1, 0], _flat(before), r"$u_\alpha - l_\alpha$", most=long, colours="cividis")
         for j, k in enumerate(_K, 1):
-            first = image(panels[0, j], fitted[j - 1], rf"$\hat\lambda_K$, $K$ = {k}", most=wide, colours="viridis")
-            second = image(panels[1, j], widths[j - 1], rf"conformalised, $K$ = {k}", most=long, colours="cividis")
+            first = show_image(
+                panels[0, j], fitted[j - 1], rf"$\hat\lambda_K$, $K$ = {k}", most=wide, colours="viridis"
+            )
+            second = show_image(panels[1, j], widths[j - 1], rf"conformalised, $K$ = {k}", most=long, colours="cividis")
         figure.colorbar(first, ax=panels[0].tolist(), shrink=0.8, label="widening", pad=0.01)
         figure.colorbar(second, ax=panels[1].tolist(), shrink=0.8, label="length", pad=0.01, extend="max")
-        return save(figure, folder, "widening_maps")
+        return save_figure(figure, folder, "widening_maps")

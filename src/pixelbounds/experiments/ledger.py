@@ -23,23 +23,24 @@ from typing import Any
 
 from ..storage.files import replace_file
 from ..storage.version import VERSION
-from .draws import Record, compute, schedule
-from .experiment import Plan
+from .draws import DrawRecord, compute, schedule
+from .experiment import Experiment
 from .material import Material, load_material
 
 _MEMORY = 2**32  # bytes of arrays that all worker processes may hold together
-Key = tuple[int, str]  # draw, group
+PartKey = tuple[int, str]  # draw, group
 PACKAGES = ("numpy", "scipy", "numba", "lightgbm")
-Count = Callable[[int, int, str], None]  # called with finished parts, their total and what is next
-Tell = Callable[[str], None]  # called with a line for the user
+PartsDone = Callable[[int, int, str], None]  # called with finished parts, their total and what is next
+Teller = Callable[[str], None]  # called with a line for the user
 
 
 class Ledger:
     """The folder of the finished draws of one plan on one material."""
 
-    def __init__(self, plan: Plan, material: Material, out: Path) -> None:
-        self.plan, self.material = plan, material
-        self.folder = out / f"draws-{plan.fingerprint(material.digest, source_digest())}"
+    def __init__(self, experiment: Experiment, material: Material, out: Path) -> None:
+        self.experiment = experiment
+        self.material = material
+        self.folder = out / f"draws-{experiment.fingerprint(material.digest, source_digest())}"
 
     def path(self, draw: int, group: str) -> Path:
         """Where a part is kept."""
@@ -62,12 +63,13 @@ class Ledger:
         *,
         fresh: bool = False,
         workers: int | None = 1,
-        tell: Tell = lambda line: None,
-        progress: Count = lambda done, total, next_: None,
+        tell: Teller = lambda line: None,
+        progress: PartsDone = lambda done, total, next_: None,
     ) -> list[dict[str, Any]]:
         """Compute what is missing, and return all parts in order; `fresh` computes everything anew."""
         self._open(tell)
-        wanted, made = schedule(self.plan, self.material), provenance()
+        wanted = schedule(self.experiment, self.material)
+        made = provenance()
         parts = {key: None if fresh else self.read(*key) for key in wanted}
         kept = [part for part in parts.values() if part is not None]
         if kept:
@@ -77,24 +79,25 @@ class Ledger:
         for (draw, group), records in self._computed([key for key in wanted if parts[key] is None], workers):
             part = {"draw": draw, "group": group, "made": made, "records": records}
             self.write(draw, group, part)
-            parts[draw, group], done = part, done + 1
+            parts[draw, group] = part
+            done += 1
             progress(done, len(wanted), f"draw {draw + 1}, {group}")
         return [part for part in parts.values() if part is not None]
 
-    def _computed(self, todo: list[Key], workers: int | None) -> Iterator[tuple[Key, list[Record]]]:
+    def _computed(self, todo: list[PartKey], workers: int | None) -> Iterator[tuple[PartKey, list[DrawRecord]]]:
         """Records of the parts as they are finished: here, or by processes that load the material themselves."""
         source = self.material.source
         if workers is None:  # every process holds the arrays
             size = sum(x.nbytes for x in self.material.arrays.values())
             workers = max(1, min(cores(), _MEMORY // max(size, 1)))
         if workers == 1 or source is None or len(todo) < 2:
-            yield from ((key, compute(self.plan, self.material, *key)) for key in todo)
+            yield from ((key, compute(self.experiment, self.material, *key)) for key in todo)
             return
         with ProcessPoolExecutor(
             workers,
             get_context("spawn"),
             initializer=_load,
-            initargs=(self.plan.model_dump(), source, self.material.digest),
+            initargs=(self.experiment.model_dump(), source, self.material.digest),
         ) as pool:
             running = {pool.submit(_compute, *key): key for key in todo}
             try:
@@ -104,24 +107,24 @@ class Ledger:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
-    def _open(self, tell: Tell) -> None:
+    def _open(self, tell: Teller) -> None:
         others = [x for x in self.folder.parent.glob("draws-*") if x != self.folder]
         if others and not self.folder.exists():
             tell(f"{len(others)} other configurations, materials or versions have draws in {self.folder.parent}, kept")
         self.folder.mkdir(parents=True, exist_ok=True)
-        about = {"plan": self.plan.identity(), "material": self.material.digest}
+        about = {"plan": self.experiment.identity(), "material": self.material.digest}
         replace_file(self.folder / "about.json", (json.dumps(about, indent=1) + "\n").encode())
 
 
-_loaded: list[tuple[Plan, Material]] = []  # of a worker process
+_loaded: list[tuple[Experiment, Material]] = []  # of a worker process
 
 
-def _load(plan: dict[str, Any], source: str, digest: str) -> None:
+def _load(experiment: dict[str, Any], source: str, digest: str) -> None:
     Thread(target=_end_with_parent, daemon=True).start()
     material = load_material(source)
     if material.digest != digest:
         raise ValueError(f"the arrays in {source} changed while they were in use; run the same command again")
-    _loaded[:] = [(Plan.model_validate(plan), material)]
+    _loaded[:] = [(Experiment.model_validate(experiment), material)]
 
 
 def _end_with_parent() -> None:
@@ -132,7 +135,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _compute(draw: int, group: str) -> list[Record]:
+def _compute(draw: int, group: str) -> list[DrawRecord]:
     return compute(*_loaded[0], draw, group)
 
 
@@ -149,7 +152,8 @@ def source_digest() -> str:
 
 def sources() -> list[Path]:
     """The files that `draws` imports, and what they import."""
-    found, todo = set[Path](), [Path(__file__).with_name("draws.py")]
+    found: set[Path] = set()
+    todo = [Path(__file__).with_name("draws.py")]
     while todo:
         path = todo.pop()
         if path not in found:
@@ -159,11 +163,14 @@ def sources() -> list[Path]:
 
 
 def _imported(path: Path) -> Iterator[Path]:
-    """Files that the relative imports of a file name."""
+    """Files that the relative imports of a file name, and those that open the rooms on the way to them."""
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.ImportFrom) and node.level:
-            base = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
-            for name in (*[base] * bool(node.module), *(base / alias.name for alias in node.names)):
+            here = path.parents[node.level - 1]
+            words = node.module.split(".") if node.module else []
+            names = [here.joinpath(*words[:depth]) for depth in range(1, len(words) + 1)]
+            names += [here.joinpath(*words, alias.name) for alias in node.names]
+            for name in names:
                 yield from (x for x in (name.with_suffix(".py"), name / "__init__.py") if x.is_file())
 
 
@@ -177,7 +184,7 @@ def provenance() -> dict[str, Any]:
         except (OSError, subprocess.SubprocessError):
             return ""
 
-    tracked = said("ls-files", "../version.py")  # else this is some other repository, around an installed package
+    tracked = said("ls-files", Path(__file__).name)  # else this is a repository around an installed package
     commit = said("rev-parse", "--short", "HEAD") if tracked else "unknown"
     changed = said("status", "--porcelain", "--untracked-files=no", "..") if tracked else ""
     versions = {"pixelbounds": VERSION, "python": platform.python_version(), **_versions()}

@@ -29,7 +29,7 @@ import numpy as np
 from ..bands import FLOOR, NARROW, conffusion, quantile_regression
 from ..images import Array, Band, check_values
 
-IMAGES = (
+IMAGE_ARRAYS = (
     "truth", "observation", "lower", "upper", "naive_lower", "naive_upper", "mean", "deviation", "fresh", "qr_lower",
     "qr_estimate", "qr_upper", "dropout_mean", "dropout_deviation", "conffusion_lower", "conffusion_upper",
     "printed_lower", "printed_upper", "printed_fresh",
@@ -169,9 +169,10 @@ def _checked(arrays: dict[str, Any], figures: dict[str, Any], name: str) -> Mate
     lacking = [x for x in NEEDED if x not in arrays]
     if lacking:
         raise ValueError(f"{name} lacks {', '.join(lacking)}; see pixelbounds.experiments.material for what it holds")
-    shape, digest = np.shape(arrays["truth"]), hashlib.sha256()
+    shape = np.shape(arrays["truth"])
+    digest = hashlib.sha256()
     kept: dict[str, Array] = {}
-    for key in (*IMAGES, *SHOWN):
+    for key in (*IMAGE_ARRAYS, *SHOWN):
         if key not in arrays:
             continue
         x = np.ascontiguousarray(arrays[key])

@@ -18,6 +18,7 @@ import numpy as np
 from ..demo.packaged import NOISE_SEED
 from ..demo.phantom import phantoms
 from ..diffusion.splits import split_images
+from ..execution.progress import Progress, silent
 from ..formats import Images, open_images
 from ..images import Array, outward
 from ..storage.files import replace_file
@@ -25,22 +26,21 @@ from ..workflows import SampleOptions, sample_to, train_from
 from ..workflows.settings import Configuration
 from .abdomen import abdomen
 from .celeba import celeba
-from .experiment import Plan
-from .ledger import Tell
+from .experiment import Experiment
+from .ledger import Teller
 
 _ROWS = 256  # images copied at a time
 _SHOWN = 4  # images, and samples of each, that are kept for a figure
-Count = Callable[[int, int], None]
 
 
 def make_material(
-    plan: Plan,
+    experiment: Experiment,
     data: str | Path | None,
     work: str | Path,
     *,
     device: str | None = None,
-    tell: Tell = lambda line: None,
-    progress: Count = lambda done, total: None,
+    tell: Teller = lambda line: None,
+    progress: Progress = silent,
 ) -> Path:
     """Train and sample as the plan says, in the folder `work`; returns the folder of the material.
 
@@ -49,52 +49,55 @@ def make_material(
     """
     work = Path(work)
     work.mkdir(parents=True, exist_ok=True)
-    prepare(plan, data, work, tell)
-    networks = {kind: _train(plan, kind, work, device, tell) for kind in ("score", "regressor", "conffusion")
-                if kind in plan.training}  # fmt: skip
+    prepare(experiment, data, work, tell)
+    networks = {kind: _train(experiment, kind, work, device, tell) for kind in ("score", "regressor", "conffusion")
+                if kind in experiment.training}  # fmt: skip
     noisy = np.load(work / "observation.npy", mmap_mode="r")
     runs: dict[str, Any] = {}
     for kind, network in networks.items():
         tell(f"sampling with {network}")
         options = SampleOptions(
-            samples=None if kind == "conffusion" else plan.task.samples,
-            seed=plan.sampling.seed, batch=plan.sampling.batch, device=device,
-            sigma_0=plan.process["sigma_0"], limits=plan.data.limits,
+            samples=None if kind == "conffusion" else experiment.task.samples,
+            seed=experiment.sampling.seed, batch=experiment.sampling.batch, device=device,
+            sigma_0=experiment.process["sigma_0"], limits=experiment.data.limits,
         )  # fmt: skip
         if kind == "score":
             options = replace(
-                options, miscoverage=plan.task.miscoverage, sampler=plan.sampling.sampler, steps=plan.sampling.steps,
+                options,
+                miscoverage=experiment.task.miscoverage,
+                sampler=experiment.sampling.sampler,
+                steps=experiment.sampling.steps,
                 held_out=1,
-            )  # fmt: skip
+            )
         runs[kind] = sample_to(network, noisy, work / f"{kind}.zarr", options, tell=tell, progress=progress)
         if kind == "score":
             whole = replace(options, keep_samples=True, held_out=0)
             runs["shown"] = sample_to(network, noisy[:_SHOWN], work / "shown.zarr", whole)
-            as_printed = replace(options, sampler="euler_maruyama", steps=plan.sampling.printed_steps)
+            as_printed = replace(options, sampler="euler_maruyama", steps=experiment.sampling.printed_steps)
             if options.sampler != as_printed.sampler:
                 few = replace(as_printed, samples=_SHOWN, miscoverage=0.5, keep_samples=True, held_out=0)
                 runs["shown_printed"] = sample_to(network, noisy[:_SHOWN], work / "shown_printed.zarr", few)
-            if plan.sampling.printed_steps is not None:
+            if experiment.sampling.printed_steps is not None:
                 runs["printed"] = sample_to(
                     network, noisy, work / "printed.zarr", as_printed, tell=tell, progress=progress
                 )
-    return assemble(plan, work, runs)
+    return assemble(experiment, work, runs)
 
 
 # ---------------------------------------------------------------- images
 
 
-def prepare(plan: Plan, data: str | Path | None, work: Path, tell: Tell) -> None:
+def prepare(experiment: Experiment, data: str | Path | None, work: Path, tell: Teller) -> None:
     """Write train.npy and tune.npy (within the limits), truth.npy ([0, 1]), unit.npy and observation.npy."""
-    about = {"data": plan.data.model_dump(mode="json"), "process": plan.process, "path": str(data)}
+    about = {"data": experiment.data.model_dump(mode="json"), "process": experiment.process, "path": str(data)}
     marker = work / "prepared.json"
     if marker.is_file():
         if json.loads(marker.read_text()) != about:
             raise ValueError(f"{work} was prepared with other settings or other images; use another folder")
         return
-    tell(f"preparing {plan.data.source}")
-    parts = _parts(plan, data, work)
-    low, high = plan.data.limits
+    tell(f"preparing {experiment.data.source}")
+    parts = _parts(experiment, data, work)
+    low, high = experiment.data.limits
     for name in ("train", "tune"):
         images, numbers = parts[name]
         _write(work / f"{name}.npy", images.pixels, numbers, lambda x: low + _unit(x) * (high - low))
@@ -102,7 +105,8 @@ def prepare(plan: Plan, data: str | Path | None, work: Path, tell: Tell) -> None
     _write(work / "truth.npy", images.pixels, numbers, _unit)
     units = np.arange(len(images)) if images.units is None else np.unique(images.units, return_inverse=True)[1]
     np.save(work / "unit.npy", units[numbers])
-    rng, sigma = np.random.default_rng(NOISE_SEED), plan.process["sigma_0"]  # as of the arrays behind docs/results.md
+    sigma = experiment.process["sigma_0"]
+    rng = np.random.default_rng(NOISE_SEED)  # as of the arrays behind docs/results.md
 
     def noisy(x: Array) -> Array:
         return low + x * (high - low) + np.float32(sigma) * rng.standard_normal(x.shape, np.float32)
@@ -112,9 +116,9 @@ def prepare(plan: Plan, data: str | Path | None, work: Path, tell: Tell) -> None
     replace_file(marker, json.dumps(about, indent=1).encode())
 
 
-def _parts(plan: Plan, data: str | Path | None, work: Path) -> dict[str, tuple[Images, Array]]:
+def _parts(experiment: Experiment, data: str | Path | None, work: Path) -> dict[str, tuple[Images, Array]]:
     """Images and the numbers of those in each part; the networks never see those that are held out."""
-    wanted = plan.data
+    wanted = experiment.data
     if wanted.reader == "phantom":  # made to order, and each is a patient of its own; the packaged ones are held out
         counts = {"held_out": wanted.held_out, "tune": wanted.tune, "train": wanted.train}
         made = phantoms(sum(counts.values()), wanted.size, wanted.seed)
@@ -122,7 +126,7 @@ def _parts(plan: Plan, data: str | Path | None, work: Path) -> dict[str, tuple[I
         numbers = np.split(np.arange(len(made)), np.cumsum(list(counts.values()))[:-1])
         return {part: (images, chosen) for part, chosen in zip(counts, numbers, strict=True)}
     if data is None:
-        raise ValueError(f"{plan.name} needs images: {wanted.source}; give --data")
+        raise ValueError(f"{experiment.name} needs images: {wanted.source}; give --data")
     if wanted.reader == "celeba":  # the published partition; identities do not cross it
         found = {}
         for name, part, count in (("train", "train", None), ("tune", "valid", wanted.tune),
@@ -141,7 +145,7 @@ def _parts(plan: Plan, data: str | Path | None, work: Path) -> dict[str, tuple[I
             images = replace(images, units=_units(Path(str(data)), wanted.units, images.units))
     if tuple(images.pixels.shape[-2:]) != (wanted.size, wanted.size):
         raise ValueError(
-            f"images are of shape {images.pixels.shape[1:]}; {plan.name} takes {wanted.size} x {wanted.size}"
+            f"images are of shape {images.pixels.shape[1:]}; {experiment.name} takes {wanted.size} x {wanted.size}"
         )
     parts = split_images(  # stream 0 is that of development
         len(images), held_out=wanted.held_out, tune=wanted.tune, units=images.units, seed=1 + wanted.seed
@@ -183,17 +187,17 @@ def _write(path: Path, images: Any, numbers: Array, change: Callable[[Array], Ar
 # ---------------------------------------------------------------- networks
 
 
-def _train(plan: Plan, kind: str, work: Path, device: str | None, tell: Tell) -> Path:
+def _train(experiment: Experiment, kind: str, work: Path, device: str | None, tell: Teller) -> Path:
     """Write the settings of a training run and carry it out, or go on with it."""
     settings: dict[str, dict[str, Any]] = {
-        "data": {"path": "tune.npy" if kind == "conffusion" else "train.npy", "limits": list(plan.data.limits)},
-        "training": {"kind": kind, **plan.training[kind]},
+        "data": {"path": "tune.npy" if kind == "conffusion" else "train.npy", "limits": list(experiment.data.limits)},
+        "training": {"kind": kind, **experiment.training[kind]},
         "output": {"folder": kind},
     }
     if kind == "conffusion":
         settings["training"]["from"] = "score/score.safetensors"
     else:
-        settings |= {"network": plan.network, "process": plan.process}
+        settings |= {"network": experiment.network, "process": experiment.process}
     if device is not None:
         settings["training"]["device"] = device
     path = work / f"{kind}.toml"
@@ -211,9 +215,9 @@ def _toml(sections: dict[str, dict[str, Any]]) -> Iterator[str]:
 # ---------------------------------------------------------------- material
 
 
-def assemble(plan: Plan, work: Path, runs: dict[str, Any]) -> Path:
+def assemble(experiment: Experiment, work: Path, runs: dict[str, Any]) -> Path:
     """Write the material of finished sampling runs; returns its folder."""
-    low, high = plan.data.limits
+    low, high = experiment.data.limits
     folder = work / "material"
     folder.mkdir(exist_ok=True)
 

@@ -13,8 +13,8 @@ from ..calibration.confidence import hoeffding_bentkus
 from ..calibration.families import additive
 from ..calibration.losses import l01, l_gamma
 from ..images import Array, Band, Interval
-from .rows import BAND_NAMES, BOUND_NAMES, REFERENCE, SHORTEST, Row
-from .style import BLACK, BLUE, GREEN, GREY, ORANGE, RED, SKY, WIDTH, save, style
+from ..report.style import BLACK, BLUE, GREEN, GREY, ORANGE, RED, SKY, TEXT_WIDTH, house_style, new_figure, save_figure
+from .rows import BAND_NAMES, BOUND_NAMES, REFERENCE, SHORTEST, TableRow
 from .summaries import Summary, summaries
 
 Lines = dict[tuple[Any, ...], Array]
@@ -65,8 +65,8 @@ def motivation(folder: Path, n: int = 128, seed: int = 0) -> list[Path]:
     grid = np.arange(0, 3.6001, 0.02)
     bound = [hoeffding_bentkus(np.full(n, count / (2 * n)), 0.1) for count in range(n // 2)]
     allowed = int(np.sum(np.array(bound) <= 0.1)) - 1
-    with style() as plt:
-        figure, panels = plt.subplots(1, 2, figsize=(WIDTH, 3.2))
+    with house_style():
+        figure, panels = new_figure(TEXT_WIDTH, 3.2, 1, 2)
         for axes, mu in zip(panels, ((-1.0, 1.0), (-2.0, 0.75)), strict=True):
             truth = np.random.default_rng(seed).normal(mu, 1, (n, 2))
             need = additive.shortfall(truth, Band(np.full((n, 2), -1.0), np.full((n, 2), 1.0)))
@@ -93,16 +93,17 @@ def motivation(folder: Path, n: int = 128, seed: int = 0) -> list[Path]:
             axes.text(1.4, 0.5, r"$\hat R^{01+} > \epsilon$")
             axes.grid(visible=False)
         panels[1].legend(loc="upper left", markerscale=0.7)
-        return save(figure, folder, "motivation")
+        return save_figure(figure, folder, "motivation")
 
 
 def losses(folder: Path) -> list[Path]:
     """The loss and its convex surrogates against x and against the widening, for the interval [0.5, 1.5]."""
-    x, w = np.linspace(0, 2, 801), np.linspace(0, 0.5, 801)
+    x = np.linspace(0, 2, 801)
+    w = np.linspace(0, 0.5, 801)
     against_x = x[:, None], Interval(np.full((801, 1), 0.5), np.full((801, 1), 1.5))
     against_w = np.full((801, 1), 1.6), Interval(0.5 - w[:, None], 1.5 + w[:, None])
-    with style() as plt:
-        figure, panels = plt.subplots(1, 2, figsize=(WIDTH, 2.4))
+    with house_style():
+        figure, panels = new_figure(TEXT_WIDTH, 2.4, 1, 2)
         for axes, at, (truth, interval) in zip(panels, (x, w), (against_x, against_w), strict=True):
             axes.plot(at, l01(truth, interval), color=BLACK, label=r"$\ell^{01}$")
             for gamma, colour, dash in ((0.0, BLUE, "--"), (0.5, RED, "-."), (0.9, ORANGE, ":")):
@@ -111,13 +112,13 @@ def losses(folder: Path) -> list[Path]:
         panels[0].set(xlabel="$x$", ylabel="loss", ylim=(-0.1, 3), title=r"$\lambda = 0$")
         panels[1].set(xlabel=r"$\lambda$", ylabel="loss", ylim=(-0.1, 2.2), title="$x = 1.6$")
         panels[0].legend(loc="upper center")
-        return save(figure, folder, "losses")
+        return save_figure(figure, folder, "losses")
 
 
 # ---------------------------------------------------------------- the table as figures
 
 
-def _name(row: Row) -> str:
+def _name(row: TableRow) -> str:
     scan = "" if row.scan_level is None else ", unit: scan"
     bound = "" if row.bound == "none" else f", {BOUND_NAMES[row.bound]}"
     return f"{_BAND[row.band]}, {_SHORT[row.procedure]}{bound}{scan}"
@@ -128,13 +129,13 @@ def _shown(results: dict[str, Any]) -> list[Summary]:
     return [s for s in summaries(results) if s.row.scan_level is None]
 
 
-def _family(row: Row) -> str:
+def _family(row: TableRow) -> str:
     if not row.controlled:
         return "oracle"
     return "K-RCPS" if row.procedure.startswith("krcps") else "RCPS" if row.procedure == "rcps" else "frontier"
 
 
-def _colour(row: Row) -> str:
+def _colour(row: TableRow) -> str:
     return _FAMILIES[_family(row)]
 
 
@@ -164,9 +165,10 @@ def _rows(axes: Any, found: list[Summary], marker: str, right: bool) -> None:
 def risks(results: dict[str, Any], folder: Path) -> list[Path]:
     """Risk on the validation images over the draws, as box plots; rows that were not certified have none."""
     found = [s for s in _shown(results) if s.row.controlled]
-    level, draws = results["configuration"]["task"]["risk_level"], max(len(s.risk) for s in found)
-    with style() as plt:
-        figure, axes = plt.subplots(figsize=(WIDTH, 0.8 + 0.19 * len(found)))
+    level = results["configuration"]["task"]["risk_level"]
+    draws = max(len(s.risk) for s in found)
+    with house_style():
+        figure, axes = new_figure(TEXT_WIDTH, 0.8 + 0.19 * len(found))
         for y, s in enumerate(found):
             if not s.uncertified:
                 axes.boxplot(
@@ -179,7 +181,7 @@ def risks(results: dict[str, Any], folder: Path) -> list[Path]:
         axes.grid(visible=False, axis="y")
         axes.set(xlabel=f"share of pixels outside, {draws} draws")
         figure.legend(loc="outside upper center", ncols=5)
-        return save(figure, folder, "risk")
+        return save_figure(figure, folder, "risk")
 
 
 def lengths(results: dict[str, Any], folder: Path) -> list[Path]:
@@ -187,11 +189,12 @@ def lengths(results: dict[str, Any], folder: Path) -> list[Path]:
     found = _shown(results)
     far = _far(s.length.mean() for s in found if not s.uncertified)
     limit = next((s.length.mean() for s in found if s.row.procedure == "oracle"), None)
-    with style() as plt:
-        figure, axes = plt.subplots(figsize=(WIDTH, 0.9 + 0.19 * len(found)))
+    with house_style():
+        figure, axes = new_figure(TEXT_WIDTH, 0.9 + 0.19 * len(found))
         _rows(axes, found, "o", right=True)
         for y, s in enumerate(found):
-            mean, edge = s.length.mean(), {"color": _colour(s.row), "markeredgecolor": BLACK}
+            mean = s.length.mean()
+            edge = {"color": _colour(s.row), "markeredgecolor": BLACK}
             if s.uncertified:
                 continue
             if mean > far:
@@ -212,7 +215,7 @@ def lengths(results: dict[str, Any], folder: Path) -> list[Path]:
             axes.axvline(limit, color=GREY, linestyle="--", linewidth=1, label="oracle, calibrated quantiles", zorder=1)
         axes.set(xlabel=f"{_LENGTH} (bar: deviation over {max(len(s.length) for s in found)} draws)")
         figure.legend(loc="outside upper center", ncols=4)
-        return save(figure, folder, "length")
+        return save_figure(figure, folder, "length")
 
 
 # ---------------------------------------------------------------- what the paper lacks
@@ -248,9 +251,10 @@ def by_calibration(results: dict[str, Any], folder: Path) -> list[Path]:
     lines = _lines(points, ("bound",), "x", lambda p: p["x"])
     cut = next((s.length for s in summaries(results) if s.row.procedure == "oracle_cut"), None)
     limit = None if cut is None else cut[: _draws(points)].mean()  # of the same draws, the first
-    far, beyond = _far(y for line in lines.values() for y in line[1]), defaultdict(list)
-    with style() as plt:
-        figure, axes = plt.subplots(figsize=(WIDTH / 2 + 0.6, 3.0))
+    far = _far(y for line in lines.values() for y in line[1])
+    beyond = defaultdict(list)
+    with house_style():
+        figure, axes = new_figure(TEXT_WIDTH / 2 + 0.6, 3.0)
         for bound, look in _BOUND.items():
             if (bound,) not in lines:
                 continue
@@ -275,16 +279,16 @@ def by_calibration(results: dict[str, Any], folder: Path) -> list[Path]:
         draws = f"mean of {_draws(points)} draws, bar from least to greatest;\nonly points certified in every draw"
         axes.set(xlabel=f"calibration images, to fit and to certify\n({draws})", ylabel=_LENGTH.replace(", ", ",\n"))
         figure.legend(loc="outside upper center", ncols=2, handlelength=3.5)
-        return save(figure, folder, "length_by_calibration")
+        return save_figure(figure, folder, "length_by_calibration")
 
 
 def by_groups(results: dict[str, Any], folder: Path) -> list[Path]:
     """Mean length against the number of groups as made (K asked for may be more), a panel per number of images."""
     points = [p for p in results["curves"] if p["curve"] == "groups"]
     lines = _lines(points, ("n_opt", "method", "bound"), "k", lambda p: int(p["groups"].split()[0]))
-    with style() as plt:
+    with house_style():
         counts = sorted({p["n_opt"] for p in points})
-        figure, panels = plt.subplots(1, len(counts), figsize=(WIDTH, 2.7), sharey=True, squeeze=False)
+        figure, panels = new_figure(TEXT_WIDTH, 2.7, 1, len(counts), sharey=True, squeeze=False)
         for axes, n_opt in zip(panels[0], counts, strict=True):
             for (method, bound), look in _METHOD.items():
                 x, mean, least, most = lines.get((n_opt, method, bound), np.empty((4, 0)))
@@ -302,4 +306,4 @@ def by_groups(results: dict[str, Any], folder: Path) -> list[Path]:
             handlelength=3.5,
             title=f"mean of {_draws(points)} draws, bar from least to greatest; only points certified in every draw",
         )  # fmt: skip
-        return save(figure, folder, "length_by_groups")
+        return save_figure(figure, folder, "length_by_groups")

@@ -7,23 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from ..storage.files import replace_file
-from .experiment import Plan
-from .ledger import Count, Ledger, Tell, cores
+from .experiment import Experiment
+from .ledger import Ledger, PartsDone, Teller, cores
 from .material import BANDS, Material
 from .rows import BAND_NAMES
 
-FORMAT = 2
+RESULTS_FORMAT = 2
 
 
-def run(
-    plan: Plan,
+def run_experiment(
+    experiment: Experiment,
     material: Material,
     out: str | Path,
     *,
     fresh: bool = False,
     workers: int | None = 1,
-    tell: Tell = lambda line: None,
-    progress: Count = lambda done, total, next_: None,
+    tell: Teller = lambda line: None,
+    progress: PartsDone = lambda done, total, next_: None,
 ) -> Path:
     """Compute what is missing of an experiment and write `results.json`; returns its path.
 
@@ -34,13 +34,13 @@ def run(
     for band in BANDS:
         if material.missing(band):
             tell(f"no rows for {BAND_NAMES[band]}: the material lacks {', '.join(material.missing(band))}")
-    parts = Ledger(plan, material, out).complete(fresh=fresh, workers=workers, tell=tell, progress=progress)
+    parts = Ledger(experiment, material, out).complete(fresh=fresh, workers=workers, tell=tell, progress=progress)
     records = [{"draw": part["draw"], **record} for part in parts for record in part["records"]]
     found = {
-        "format": FORMAT,
-        "experiment": plan.name,
-        "configuration": plan.model_dump(mode="json"),
-        "seed": plan.draws.seed,
+        "format": RESULTS_FORMAT,
+        "experiment": experiment.name,
+        "configuration": experiment.model_dump(mode="json"),
+        "seed": experiment.draws.seed,
         "material": {
             "digest": material.digest,
             "images": len(material),
@@ -82,8 +82,9 @@ def load_results(path: str | Path) -> dict[str, Any]:
         raise FileNotFoundError(f"{path} cannot be read; run `pixelbounds reproduce NAME` first") from error
     except ValueError as error:
         raise ValueError(f"{path} is no JSON ({error}); run `pixelbounds reproduce NAME` again") from error
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise ValueError(f"{path} is no results.json of this version (format {FORMAT}); reproduce the experiment again")
+    if not isinstance(found, dict) or found.get("format") != RESULTS_FORMAT:
+        version = f"of this version (format {RESULTS_FORMAT})"
+        raise ValueError(f"{path} is no results.json {version}; reproduce the experiment again")
     return found
 
 
@@ -98,7 +99,8 @@ def _together(made: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _machine() -> dict[str, Any]:
-    cpu, info = "", Path("/proc/cpuinfo")
+    cpu = ""
+    info = Path("/proc/cpuinfo")
     if info.is_file():
         cpu = next((x.split(":")[1].strip() for x in info.read_text().splitlines() if "model name" in x), "")
     return {"cpu": cpu, "cores": cores()}

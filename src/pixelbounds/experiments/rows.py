@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-BOUNDS = ("hoeffding_bentkus", "betting")  # of RCPS and K-RCPS
+PAPER_BOUNDS = ("hoeffding_bentkus", "betting")  # of RCPS and K-RCPS
 ALL_BOUNDS = ("betting", "hoeffding_bentkus", "empirical_bernstein", "bentkus", "hoeffding")
 SHORTEST = "calibrated/frontier/betting"
 REFERENCE = "calibrated/krcps_best/hoeffding_bentkus"  # the paper's
@@ -60,7 +60,7 @@ BOUND_NAMES = {
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One line of the table; `scan_level` is the risk level of a row whose unit is the scan, else None."""
 
     band: str
@@ -74,6 +74,11 @@ class Row:
         """What a draw's record is stored under."""
         scan = "" if self.scan_level is None else f"/scan {self.scan_level:g}"
         return f"{self.band}/{self.procedure}/{self.bound}{scan}"
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Uncertainty, procedure and bound as the tables print them."""
+        return BAND_NAMES[self.band], PROCEDURE_NAMES[self.procedure], BOUND_NAMES[self.bound]
 
     @property
     def diffusion(self) -> bool:
@@ -91,27 +96,27 @@ class Row:
         return not self.procedure.startswith("oracle")
 
 
-def all_rows(scan_levels: list[float]) -> Iterator[Row]:
+def all_rows(scan_levels: list[float]) -> Iterator[TableRow]:
     """The table from top to bottom."""
-    for bound, section in zip(BOUNDS, ("The paper's rows", "The paper's rows with betting"), strict=True):
+    for bound, section in zip(PAPER_BOUNDS, ("The paper's rows", "The paper's rows with betting"), strict=True):
         for band in ("qr", "qr_printed", "dropout", "multiplicative", "conffusion", "naive", "calibrated"):
-            yield Row(band, "rcps", bound, section)
+            yield TableRow(band, "rcps", bound, section)
             if band in ("conffusion", "naive", "calibrated"):
-                yield Row(band, "krcps_best", bound, section)
-                yield Row(band, "krcps_chosen", bound, section)
-        yield Row("calibrated", "krcps_equal", bound, section)
+                yield TableRow(band, "krcps_best", bound, section)
+                yield TableRow(band, "krcps_chosen", bound, section)
+        yield TableRow("calibrated", "krcps_equal", bound, section)
     for bound in ALL_BOUNDS:
-        yield Row("calibrated", "frontier", bound, "Ours")
-    yield Row("calibrated", "featured", "betting", "Ours")
-    yield Row("narrow", "frontier", "betting", "Ours, without entrywise coverage")
+        yield TableRow("calibrated", "frontier", bound, "Ours")
+    yield TableRow("calibrated", "featured", "betting", "Ours")
+    yield TableRow("narrow", "frontier", "betting", "Ours, without entrywise coverage")
     for procedure in ("rcps", "krcps_best", "krcps_chosen"):
-        for bound in BOUNDS:
-            yield Row("printed", procedure, bound, "The sampler as printed")
-    yield Row("printed", "frontier", "betting", "The sampler as printed")
+        for bound in PAPER_BOUNDS:
+            yield TableRow("printed", procedure, bound, "The sampler as printed")
+    yield TableRow("printed", "frontier", "betting", "The sampler as printed")
     for procedure in ORACLES:
-        yield Row("calibrated", procedure, "none", "The limit")
+        yield TableRow("calibrated", procedure, "none", "The limit")
     for level in scan_levels:
         section = f"The unit is the scan, epsilon {level:g}"
         for procedure in ("rcps", "krcps_plain", "frontier"):
-            for bound in BOUNDS:
-                yield Row("calibrated", procedure, bound, section, level)
+            for bound in PAPER_BOUNDS:
+                yield TableRow("calibrated", procedure, bound, section, level)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import tomllib
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 from scipy.stats import t
 
 from ..images import Array
-from .rows import BAND_NAMES, BOUND_NAMES, CELLS, PROCEDURE_NAMES, REFERENCE, SHORTEST, Row, all_rows
+from .rows import CELLS, REFERENCE, SHORTEST, TableRow, all_rows
 
 LEVEL = 0.95
 
@@ -25,7 +27,7 @@ LEVEL = 0.95
 class Summary:
     """A row over all draws: lengths and risks (draws,), median seconds, and the cell where cells were searched."""
 
-    row: Row
+    row: TableRow
     length: Array
     risk: Array
     fresh: float | None
@@ -55,8 +57,8 @@ def _deviation(values: Array) -> float:
 class Difference:
     """Relative difference in mean length of a row to a reference over the same draws, with its interval."""
 
-    row: Row
-    reference: Row
+    row: TableRow
+    reference: TableRow
     value: float
     low: float
     high: float
@@ -82,9 +84,10 @@ def summaries(results: dict[str, Any]) -> list[Summary]:
     return out
 
 
-def _summary(row: Row, records: list[dict[str, Any]], level: float) -> Summary:
+def _summary(row: TableRow, records: list[dict[str, Any]], level: float) -> Summary:
     records = sorted(records, key=lambda r: r["draw"])
-    length, risk = (np.array([r[name] for r in records]) for name in ("length", "risk"))
+    length = np.array([r["length"] for r in records])
+    risk = np.array([r["risk"] for r in records])
     fresh = float(np.mean([r["fresh"] for r in records])) if "fresh" in records[0] else None
     return Summary(
         row, length, risk, fresh, float((risk > level + 1e-12).mean()),
@@ -95,7 +98,7 @@ def _summary(row: Row, records: list[dict[str, Any]], level: float) -> Summary:
     )  # fmt: skip
 
 
-def _best_cell(row: Row, records: list[dict[str, Any]], level: float) -> Summary | None:
+def _best_cell(row: TableRow, records: list[dict[str, Any]], level: float) -> Summary | None:
     """The one cell of the grid with the least mean length over the draws, as the paper reports it."""
     cells: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for record in records:
@@ -117,7 +120,7 @@ def _most_chosen(records: list[dict[str, Any]]) -> str:
     return f"{often} in {names.count(often)} of {len(names)} draws"
 
 
-def differences(results: dict[str, Any], reference: str = REFERENCE) -> list[Difference]:
+def length_differences(results: dict[str, Any], reference: str = REFERENCE) -> list[Difference]:
     """Mean length of each row against the reference, draw by draw; rows of scans are of other draws."""
     found = summaries(results)
     base = next((s for s in found if s.row.key == reference), None)
@@ -141,7 +144,8 @@ def _difference(s: Summary, base: Summary, results: dict[str, Any]) -> Differenc
     as (1 / draws + validation / calibration) times that of a draw, not as 1 / draws of it.
     """
     draws = results["configuration"]["draws"]
-    gain, n = s.length - base.length, len(s.length)
+    gain = s.length - base.length
+    n = len(gain)
     value = gain.mean() / base.length.mean()
     half = np.nan
     if n > 1:
@@ -153,7 +157,7 @@ def _difference(s: Summary, base: Summary, results: dict[str, Any]) -> Differenc
     )  # fmt: skip
 
 
-def published(row: Row, data: str) -> tuple[float, float] | None:
+def published(row: TableRow, data: str) -> tuple[float, float] | None:
     """Mean length and deviation that the paper prints for a row."""
     table = tomllib.loads((files(__package__) / "published.toml").read_text())["rows"]
     found = table.get(row.key)
@@ -177,30 +181,50 @@ def _cells(s: Summary, data: str) -> list[str]:
     length += " (one group: as RCPS)" if s.single and s.row.procedure == "frontier" else ""
     controlled = "each cell" if s.row.procedure in CELLS else "yes" if s.row.controlled else "no"
     return [
-        BAND_NAMES[s.row.band], PROCEDURE_NAMES[s.row.procedure], BOUND_NAMES[s.row.bound],
-        *("yes" if x else "no" for x in (s.row.diffusion, s.row.entrywise)), controlled,
+        *s.row.names, *("yes" if x else "no" for x in (s.row.diffusion, s.row.entrywise)), controlled,
         length, f"{s.risk.mean():.4f}", f"{s.above:.0%}", "" if s.fresh is None else f"{s.fresh:.1%}",
         f"{s.seconds:.2g}", "" if paper is None else f"{paper[0]:.4f} ± {paper[1]:.4f}",
     ]  # fmt: skip
 
 
-def _shortest(found: list[Summary], section: str) -> float:
-    return min(s.length.mean() for s in found if s.row.section == section)
+def _sections(results: dict[str, Any]) -> Iterator[tuple[str, list[tuple[list[str], bool]]]]:
+    """Each part of the table: its name, the texts of its rows, and whether a row is the shortest of the part."""
+    data = results["configuration"]["published"]
+    for section, rows in groupby(summaries(results), key=lambda s: s.row.section):
+        part = list(rows)
+        least = min(s.length.mean() for s in part)
+        yield section, [(_cells(s, data), s.length.mean() == least) for s in part]
+
+
+def _markdown_row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def markdown(results: dict[str, Any]) -> str:
     """The table in Markdown; the shortest of each part in bold."""
-    found, data = summaries(results), results["configuration"]["published"]
-    lines, section = [f"| {' | '.join(HEADINGS)} |", "|" + "---|" * 6 + "---:|" * 6], ""
-    for s in found:
-        if s.row.section != section:
-            section = s.row.section
-            lines.append(f"| *{section}* |" + " |" * (len(HEADINGS) - 1))
-        cells = _cells(s, data)
-        if s.length.mean() == _shortest(found, section):
-            cells[6] = f"**{cells[6]}**"
-        lines.append(f"| {' | '.join(cells)} |")
+    lines = [_markdown_row(HEADINGS), "|" + "---|" * 6 + "---:|" * 6]
+    for section, rows in _sections(results):
+        lines.append(f"| *{section}* |" + " |" * (len(HEADINGS) - 1))
+        for cells, shortest in rows:
+            if shortest:
+                cells[6] = f"**{cells[6]}**"
+            lines.append(_markdown_row(cells))
     return "\n".join(lines)
+
+
+def latex(results: dict[str, Any]) -> str:
+    """The table as a LaTeX tabular (booktabs, amssymb)."""
+    marks = {"yes": r"\checkmark", "no": r"$\times$"}
+    heads = " & ".join(h.capitalize() for h in HEADINGS)
+    lines = [r"\begin{tabular}{lllccccccrrc}", r"\toprule", heads + r" \\"]
+    for section, rows in _sections(results):
+        lines += [r"\midrule", rf"\multicolumn{{{len(HEADINGS)}}}{{l}}{{\emph{{{section}}}}} \\"]
+        for texts, shortest in rows:
+            cells = [marks.get(c, c).replace("±", r"$\pm$").replace("%", r"\%") for c in texts]
+            if shortest:
+                cells[6] = rf"\textbf{{{cells[6]}}}"
+            lines.append(" & ".join(cells) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
 _PAIRED = "difference in mean length | 95% interval | shorter in |\n|---|---|---|---:|---:|---:|"
@@ -208,11 +232,8 @@ _PAIRED = "difference in mean length | 95% interval | shorter in |\n|---|---|---
 
 def difference_markdown(results: dict[str, Any]) -> str:
     """Paired differences of all rows to the paper's in Markdown."""
-    lines = [f"| uncertainty | procedure | bound | {_PAIRED}"]
-    for d in differences(results):
-        names = BAND_NAMES[d.row.band], PROCEDURE_NAMES[d.row.procedure], BOUND_NAMES[d.row.bound]
-        lines.append(f"| {' | '.join(names)} | {_paired(d)}")
-    return "\n".join(lines)
+    rows = [_markdown_row([*d.row.names, *_paired(d)]) for d in length_differences(results)]
+    return "\n".join([f"| uncertainty | procedure | bound | {_PAIRED}", *rows])
 
 
 def gain_markdown(results: dict[str, Any]) -> str:
@@ -221,40 +242,18 @@ def gain_markdown(results: dict[str, Any]) -> str:
     for d in gains(results):
         level = d.reference.scan_level
         unit = "image" if level is None else f"scan, epsilon {level:g}"
-        names = PROCEDURE_NAMES[d.reference.procedure], BOUND_NAMES[d.reference.bound], unit
-        lines.append(f"| {' | '.join(names)} | {_paired(d)}")
+        lines.append(_markdown_row([*d.reference.names[1:], unit, *_paired(d)]))
     return "\n".join(lines)
 
 
-def _paired(d: Difference) -> str:
+def _paired(d: Difference) -> list[str]:
     if d.uncertified:
-        return f"not certified in {d.uncertified} of {d.draws} draws | | |"
+        return [f"not certified in {d.uncertified} of {d.draws} draws | |"]
     ends = "" if np.isnan(d.low) else f"{d.low:+.1%} to {d.high:+.1%}"
-    return f"{d.value:+.1%} | {ends} | {d.shorter} of {d.draws} |"
+    return [f"{d.value:+.1%}", ends, f"{d.shorter} of {d.draws}"]
 
 
 def grid_markdown(results: dict[str, Any]) -> str:
     """Which cell of the K-RCPS grid was best, and which was chosen."""
-    lines = ["| uncertainty | procedure | bound | cell |", "|---|---|---|---|"]
-    for s in summaries(results):
-        if s.cell:
-            names = BAND_NAMES[s.row.band], PROCEDURE_NAMES[s.row.procedure], BOUND_NAMES[s.row.bound]
-            lines.append(f"| {' | '.join(names)} | {s.cell} |")
-    return "\n".join(lines)
-
-
-def latex(results: dict[str, Any]) -> str:
-    """The table as a LaTeX tabular (booktabs, amssymb)."""
-    found, data = summaries(results), results["configuration"]["published"]
-    marks = {"yes": r"\checkmark", "no": r"$\times$"}
-    heads = " & ".join(h.capitalize() for h in HEADINGS)
-    lines, section = [r"\begin{tabular}{lllccccccrrc}", r"\toprule", heads + r" \\"], ""
-    for s in found:
-        if s.row.section != section:
-            section = s.row.section
-            lines += [r"\midrule", rf"\multicolumn{{{len(HEADINGS)}}}{{l}}{{\emph{{{section}}}}} \\"]
-        cells = [marks.get(c, c).replace("±", r"$\pm$").replace("%", r"\%") for c in _cells(s, data)]
-        if s.length.mean() == _shortest(found, section):
-            cells[6] = rf"\textbf{{{cells[6]}}}"
-        lines.append(" & ".join(cells) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+    rows = [_markdown_row([*s.row.names, s.cell]) for s in summaries(results) if s.cell]
+    return "\n".join(["| uncertainty | procedure | bound | cell |", "|---|---|---|---|", *rows])

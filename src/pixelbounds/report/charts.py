@@ -1,192 +1,177 @@
-"""Small charts as inline SVG; colours are classes, so that the page's style decides them for light, dark and print."""
+"""Charts, each drawn into axes once: the page shows them as inline SVG, papers as PDF and SVG.
+
+Blue is what was observed, red a bound or what lies beyond the level, black the level and what held-out images say.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from math import ceil, floor, isfinite, log10
+from collections.abc import Mapping, Sequence
+from math import ceil, isfinite
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from markupsafe import Markup
 
 from ..calibration.result import Calibration
 from ..evaluation import Evaluation, Strata
-from ..images import Array
+from .example import Row
+from .style import BLACK, BLUE, QUIET, RED
+from .words import each_of, level_text, strata_rows
 
-_WIDTH, _HEIGHT = 440, 280
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-
-def percent(share: float, digits: int = 2) -> str:
-    """A share as a percentage; what is not known is a dash."""
-    return f"{100 * share:.{digits}f}%" if isfinite(share) else "–"  # noqa: RUF001
-
-
-def level_text(share: float) -> str:
-    """A level as it was asked for: 10%, 2.5%."""
-    return f"{100 * share:.6g}%"
+_STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)  # widths of a bar, of which the least that gives at most 40 bars
+_SOFT: dict[str, Any] = {"linewidth": 1.5, "alpha": 0.45, "color": BLUE}  # of confidence intervals
 
 
-def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """About `count` round numbers between two ends."""
-    span = high - low
-    if not (isfinite(span) and span > 0):
-        return [low]
-    size = 10.0 ** floor(log10(span / count))
-    step = next(size * k for k in (1, 2, 5, 10) if span / (size * k) <= count)
-    return [round(i * step, 12) for i in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
-
-
-@dataclass(frozen=True)
-class Frame:
-    """A chart's scales: values x0..x1 and y0..y1 (from 0 up) inside margins."""
-
-    x: tuple[float, float]
-    y: tuple[float, float]
-    left: int = 46
-    right: int = 14
-    top: int = 26
-    bottom: int = 42
-
-    def at_x(self, value: float) -> float:
-        """Pixels from the left."""
-        part = (value - self.x[0]) / (self.x[1] - self.x[0])
-        return round(self.left + part * (_WIDTH - self.left - self.right), 2)
-
-    def at_y(self, value: float) -> float:
-        """Pixels from the top."""
-        part = (value - self.y[0]) / (self.y[1] - self.y[0])
-        return round(_HEIGHT - self.bottom - part * (_HEIGHT - self.top - self.bottom), 2)
-
-    def axes(self, x_label: str, y_label: str, *, x_ticks: bool = True, y_percent: bool = True) -> Markup:
-        """Grid lines, ticks and names of both axes."""
-        out, base = [], _HEIGHT - self.bottom
-        for value in ticks(*self.y):
-            y, text = self.at_y(value), f"{100 * value:g}%" if y_percent else f"{value:g}"
-            out.append(_element("line", "grid", x1=self.left, x2=_WIDTH - self.right, y1=y, y2=y))
-            out.append(_text(text, self.left - 7, y + 4, "end"))
-        for value in ticks(*self.x) if x_ticks else ():
-            text = f"{100 * value:g}%" if not y_percent else f"{value:g}"
-            out.append(_element("line", "tick", x1=self.at_x(value), x2=self.at_x(value), y1=base, y2=base + 4))
-            out.append(_text(text, self.at_x(value), base + 17))
-        out.append(_element("line", "axis", x1=self.left, x2=_WIDTH - self.right, y1=base, y2=base))
-        out.append(_text(x_label, (self.left + _WIDTH - self.right) / 2, _HEIGHT - 6))
-        out.append(_text(y_label, self.left - 40, 11, "start"))
-        return Markup("").join(out)
-
-    def line(self, xs: Array, ys: Array, kind: str) -> Markup:
-        """A line through points."""
-        points = " ".join(f"{self.at_x(a)},{self.at_y(b)}" for a, b in zip(xs, ys, strict=True))
-        return _element("polyline", kind, points=points)
-
-    def level(self, value: float, label: str, x: float | None = None) -> Markup:
-        """A horizontal line with its name."""
-        y = self.at_y(value)
-        line = _element("line", "level", x1=self.left, x2=_WIDTH - self.right, y1=y, y2=y)
-        return line + _text(label, _WIDTH - self.right if x is None else x, y - 5, "end", "note")
-
-
-def path_chart(calibration: Calibration, evaluation: Evaluation | None) -> Markup | None:
-    """Risk and bound along the path with the chosen point, the held-out risk beside it; None without a curve."""
-    if not len(calibration.curve):
-        return None
+def draw_path(axes: Axes, calibration: Calibration, evaluation: Evaluation | None) -> None:
+    """Observed risk and its bound along the path, the chosen point, and the held-out risk beside it."""
     widening, risk, bound = calibration.curve.T
     chosen = float(calibration.widening.mean())
     level = calibration.risk_level
-    shown = (risk <= 2.5 * level) & (risk >= level / 8)
-    ends = [*widening[shown], chosen]
-    frame = Frame((min(ends), max(ends) + (0.06 * (max(ends) - min(ends)) or 1.0)), (0.0, 2.5 * level))
-    visible = [shown & (curve <= 2.5 * level) for curve in (risk, bound)]
-    x = frame.at_x(chosen)
-    parts = [
-        frame.axes("mean widening over groups", "pixels outside"),
-        frame.level(level, f"risk level {level_text(level)}"),
-        frame.line(widening[visible[1]], bound[visible[1]], "bound"),
-        frame.line(widening[visible[0]], risk[visible[0]], "risk"),
-        _element("line", "chosen", x1=x, x2=x, y1=frame.at_y(0), y2=frame.at_y(2.3 * level)),
-        _text("chosen", x + 5, frame.at_y(2.3 * level) + 8, "start", "note"),
-        _element("circle", "bound-dot", cx=x, cy=frame.at_y(calibration.bound), r=4),
-        _element("circle", "risk-dot", cx=x, cy=frame.at_y(calibration.risk), r=4),
-    ]
+    near = (risk <= 2.5 * level) & (risk >= level / 8)
+    ends = [*widening[near], chosen]
+    margin = 0.06 * (max(ends) - min(ends)) or 1.0
+    axes.set_xlim(min(ends), max(ends) + margin)
+    axes.set_ylim(0, 2.5 * level)
+    _draw_level(axes, level)
+    axes.plot(widening, bound, color=RED, dashes=(3.5, 2), label="confidence bound")
+    axes.plot(widening, risk, color=BLUE, label="observed risk")
+    axes.axvline(chosen, color=QUIET, linewidth=0.6, linestyle=":")
+    _note(axes, "chosen", (chosen, 1), ("data", "axes fraction"), (3, -2), va="top")
+    axes.plot(chosen, calibration.bound, "o", color=RED)
+    axes.plot(chosen, calibration.risk, "o", color=BLUE)
     if evaluation is not None:
-        low, high = evaluation.risk_interval
-        if isfinite(low):
-            parts.append(_element("line", "held", x1=x + 9, x2=x + 9, y1=frame.at_y(low), y2=frame.at_y(high)))
-        y = frame.at_y(evaluation.risk)
-        parts.append(_element("path", "held-dot", d=f"M{x + 9} {y - 5}l5 5l-5 5l-5 -5z"))
-    return _svg(parts, "Share of pixels outside and its confidence bound along the path, with the chosen point")
+        _draw_held_out(axes, chosen, evaluation)
+    _names(axes, "mean widening over groups", "pixels outside")
+    axes.xaxis.set_major_formatter("{x:g}")
+    _percent(axes.yaxis)
+    _upright(axes)
 
 
-def unit_chart(evaluation: Evaluation, level: float, each: str) -> Markup:
-    """How many units miss what share of their pixels."""
-    shares = evaluation.by_unit
-    most = max(float(shares.max()), 1.2 * level)
-    step = next(s for s in (0.001, 0.002, 0.005, 0.01, 0.02, 0.05) if most / s <= 40 or s == 0.05)
-    bins = np.arange(ceil(most / step + 1e-9) + 1) * step
-    counts = np.histogram(shares, bins)[0]
-    frame = Frame((0.0, float(bins[-1])), (0.0, 1.15 * float(counts.max())))
-    parts = [frame.axes(f"share of pixels outside, per {each}", f"{each}s", y_percent=False)]
-    for count, left, right in zip(counts, bins[:-1], bins[1:], strict=True):
-        if count:
-            x, y = frame.at_x(left), frame.at_y(float(count))
-            size = {"width": round(max(frame.at_x(right) - x - 1, 1), 2), "height": round(frame.at_y(0) - y, 2)}
-            kind = "bar over" if left >= level - 1e-12 else "bar"
-            parts.append(_element("rect", kind, x=x, y=y, **size))
-    x = frame.at_x(level)
-    parts.append(_element("line", "level", x1=x, x2=x, y1=frame.at_y(0), y2=frame.top))
-    anchor, x = ("start", x + 5) if level < 0.6 * bins[-1] else ("end", x - 5)
-    parts.append(_text(f"risk level {level_text(level)}", x, frame.top + 8, anchor, "note"))
-    return _svg(parts, f"Histogram of the share of pixels outside, per {each}")
+def _draw_held_out(axes: Axes, chosen: float, evaluation: Evaluation) -> None:
+    """A diamond with its interval a little to the right of the chosen point, which it would hide."""
+    from matplotlib.transforms import ScaledTranslation
+
+    beside = axes.transData + ScaledTranslation(6 / 72, 0, axes.figure.dpi_scale_trans)
+    ends = evaluation.risk_interval
+    if isfinite(ends[0]):
+        axes.plot([chosen, chosen], ends, color=BLACK, transform=beside)
+    edge: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.6, "linestyle": "none"}
+    axes.plot(chosen, evaluation.risk, "D", color=BLACK, label="held-out risk", transform=beside, **edge)
 
 
-def group_chart(strata: Strata, level: float) -> Markup:
+def draw_units(axes: Axes, evaluation: Evaluation, level: float) -> None:
+    """How many units miss what share of their pixels; bars beyond the level are red."""
+    each = each_of(evaluation)
+    most = max(float(evaluation.by_unit.max()), 1.2 * level)
+    step = next((s for s in _STEPS if most / s <= 40), _STEPS[-1])
+    edges = np.arange(ceil(most / step + 1e-9) + 1) * step
+    counts = np.histogram(evaluation.by_unit, edges)[0]
+    filled = np.flatnonzero(counts)
+    left = edges[filled]
+    colours = [RED if start >= level - 1e-12 else BLUE for start in left]
+    axes.bar(left, counts[filled], 0.94 * step, align="edge", color=colours)
+    axes.set_xlim(0, edges[-1])
+    axes.set_ylim(0, 1.15 * counts.max())
+    axes.axvline(level, color=BLACK, linewidth=0.6)
+    at_left = level >= 0.6 * edges[-1]
+    _note(
+        axes, f"risk level {level_text(level)}", (level, 1), ("data", "axes fraction"), (-3 if at_left else 3, -2),
+        va="top", ha="right" if at_left else "left",
+    )  # fmt: skip
+    _names(axes, f"share of pixels outside, per {each}", f"{each}s")
+    _percent(axes.xaxis)
+    axes.locator_params(axis="y", integer=True)
+    _upright(axes)
+
+
+def draw_groups(axes: Axes, strata: Strata, level: float) -> None:
     """Risk of every group with its interval, the riskiest first."""
     order = np.argsort(-strata.risk, kind="stable")
-    high = np.where(np.isfinite(strata.high), strata.high, strata.risk)[order]
+    high = np.where(np.isfinite(strata.high), strata.high, strata.risk)
     top = max(1.5 * level, min(float(high.max()), 2 * float(strata.risk.max())))
-    frame = Frame((-0.7, len(order) - 0.3), (0.0, 1.08 * top))
-    radius = 3.5 if len(order) <= 40 else 2
-    parts = [frame.axes(f"{len(order)} groups, riskiest first", "pixels outside", x_ticks=False)]
-    parts.append(frame.level(level, f"risk level {level_text(level)}"))
-    for i, k in enumerate(order):
-        x = frame.at_x(i)
-        if isfinite(strata.low[k]):
-            upper = max(frame.at_y(float(strata.high[k])), 0)
-            parts.append(_element("line", "whisker", x1=x, x2=x, y1=frame.at_y(float(strata.low[k])), y2=upper))
-        parts.append(_element("circle", "risk-dot", cx=x, cy=frame.at_y(float(strata.risk[k])), r=radius))
-    return _svg(parts, "Share of pixels outside by group, with confidence intervals")
+    at = np.arange(len(order))
+    known = np.isfinite(strata.low[order])
+    axes.vlines(at[known], strata.low[order][known], strata.high[order][known], **_SOFT)
+    axes.plot(at, strata.risk[order], "o", color=BLUE, markersize=4 if len(order) <= 40 else 2.5, clip_on=False)
+    _draw_level(axes, level)
+    axes.set_xlim(-0.7, len(order) - 0.3)
+    axes.set_ylim(0, 1.08 * top)
+    axes.set_xticks([])
+    _names(axes, f"{len(order)} groups, riskiest first", "pixels outside")
+    _percent(axes.yaxis)
+    _upright(axes)
 
 
-def whisker(value: float, low: float, high: float, most: float, level: float | None = None) -> Markup:
-    """A value with its interval on a scale 0..most, as one cell of a table."""
-    width, height = 130, 18
-
-    def at(x: float) -> float:
-        return round(3 + min(max(x / most, 0.0), 1.0) * (width - 6), 2)
-
-    parts = [_element("line", "grid", x1=3, x2=width - 3, y1=9, y2=9)]
-    if level is not None:
-        parts.append(_element("line", "level", x1=at(level), x2=at(level), y1=1, y2=17))
-    if isfinite(low):
-        parts.append(_element("line", "whisker", x1=at(low), x2=at(high), y1=9, y2=9))
-    parts.append(_element("circle", "risk-dot", cx=at(value), cy=9, r=3.5))
-    return Markup('<svg class="cell" width="130" height="18" viewBox="0 0 {} {}" aria-hidden="true">{}</svg>').format(
-        width, height, Markup("").join(parts)
-    )
+def draw_strata(axes: Axes, strata: Strata, of: str, level: float, names: Mapping[int, str] | None = None) -> None:
+    """Risk of each stratum with its interval, one below the other."""
+    rows = strata_rows(strata, names)
+    chosen = [i for i, _ in rows]
+    _draw_dots(axes, [name for _, name in rows], strata.risk[chosen], strata.low[chosen], strata.high[chosen])
+    axes.axvline(level, color=BLACK, linewidth=0.6)
+    axes.set_xlim(left=0)
+    _names(axes, "pixels outside", of)
+    _percent(axes.xaxis)
 
 
-def _svg(parts: Iterable[Markup], label: str) -> Markup:
-    return Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        _WIDTH, _HEIGHT, label, Markup("").join(parts)
-    )
+def draw_comparison(lengths: Axes, risks: Axes, rows: Sequence[Row]) -> None:
+    """Mean length and held-out risk of each method, side by side."""
+    names = [row.name for row in rows]
+    found = [row.evaluation for row in rows]
+    length_ends = np.array([ev.mean_length_interval for ev in found])
+    risk_ends = np.array([ev.risk_interval for ev in found])
+    _draw_dots(lengths, names, [ev.mean_length for ev in found], length_ends[:, 0], length_ends[:, 1])
+    _draw_dots(risks, names, [ev.risk for ev in found], risk_ends[:, 0], risk_ends[:, 1])
+    for level in sorted({row.calibration.risk_level for row in rows}):
+        risks.axvline(level, color=BLACK, linewidth=0.6)
+    lengths.set_xlim(left=0)
+    lengths.set_xlabel("mean interval length")
+    risks.set_xlim(left=0)
+    risks.set_xlabel("pixels outside")
+    _percent(risks.xaxis)
 
 
-def _element(tag: str, kind: str, **attributes: object) -> Markup:
-    """An empty element; every value is escaped."""
-    written = Markup(" ").join(Markup('{}="{}"').format(name, value) for name, value in attributes.items())
-    return Markup('<{} class="{}" {}/>').format(tag, kind, written)
+def _draw_dots(axes: Axes, names: Sequence[str], values: Any, low: Any, high: Any) -> None:
+    """One row per name, the first on top, with its interval."""
+    at = np.arange(len(names))
+    known = np.isfinite(low)
+    axes.hlines(at[known], low[known], high[known], **_SOFT)
+    axes.plot(values, at, "o", color=BLUE)
+    axes.set_yticks(at, [_plain(name) for name in names])
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
 
 
-def _text(text: str, x: float, y: float, anchor: str = "middle", kind: str = "label") -> Markup:
-    return Markup('<text class="{}" x="{}" y="{}" text-anchor="{}">{}</text>').format(
-        kind, round(x, 2), round(y, 2), anchor, text
-    )
+def _draw_level(axes: Axes, level: float) -> None:
+    """A line across, with its name."""
+    axes.axhline(level, color=BLACK, linewidth=0.6)
+    _note(axes, f"risk level {level_text(level)}", (1, level), ("axes fraction", "data"), (0, 3), ha="right")
+
+
+def _names(axes: Axes, below: str, above: str) -> None:
+    """Names of both axes, that of the upright one on top of it, where it is read without turning the head."""
+    axes.set_xlabel(below)
+    axes.set_title(above, loc="left")
+
+
+def _upright(axes: Axes) -> None:
+    """Lines across at a few heights, instead of an upright axis."""
+    axes.locator_params(axis="y", nbins=5)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.grid(visible=False, axis="x")
+
+
+def _note(axes: Axes, text: str, at: tuple[float, float], of: tuple[str, str], by: tuple[int, int], **how: Any) -> None:
+    """Words at a place, moved by some points."""
+    axes.annotate(text, at, by, of, "offset points", **how)
+
+
+def _percent(axis: Any) -> None:
+    axis.set_major_formatter(lambda share, _: f"{100 * share:g}%")
+
+
+def _plain(name: str) -> str:
+    """A name that a font can draw on one line."""
+    return "".join(c if c.isprintable() else "?" for c in name)

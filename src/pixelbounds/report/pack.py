@@ -53,7 +53,8 @@ def band_ends(example: Example, limits: Limits) -> tuple[Array, Array] | None:
     """Ends of the band before calibration within the limits, (*pixels) each."""
     if example.band is None:
         return None
-    lower, upper = to_numpy(example.band.lower)[0], to_numpy(example.band.upper)[0]
+    lower = to_numpy(example.band.lower)[0]
+    upper = to_numpy(example.band.upper)[0]
     return np.clip(lower, *limits), np.clip(upper, *limits)
 
 
@@ -61,6 +62,13 @@ def widening_of(example: Example, limits: Limits) -> Array | None:
     """Length that the calibration added to each pixel's band, at least 0: (*pixels)."""
     ends = band_ends(example, limits)
     return None if ends is None else np.maximum(example.length - (ends[1] - ends[0]), 0)
+
+
+def pictures_of(example: Example, limits: Limits) -> dict[str, Array]:
+    """What is known of an example, in the order in which it is read, and maps of length and widening."""
+    names = ("observation", "lower", "estimate", "upper", "truth", "length")
+    pictures = {name: getattr(example, name) for name in names} | {"widening": widening_of(example, limits)}
+    return {name: x for name, x in pictures.items() if x is not None}
 
 
 def missed(example: Example) -> Array | None:
@@ -94,7 +102,8 @@ def viewer_examples(examples: Sequence[Example], limits: Limits, most: int) -> l
         ]
         if sum(len(layer["data"]) for layer in layers) <= left:
             for layer, s, (x, _) in zip(layers, thinned, sampled, strict=True):
-                x["layers"]["samples"], x["samples"] = layer, len(s)
+                x["layers"]["samples"] = layer
+                x["samples"] = len(s)
             break
     return out
 
@@ -191,7 +200,8 @@ def _fit(picture: Image.Image) -> Image.Image:
     scale = MOST_SIDE / max(picture.size)
     if scale >= 1:
         return picture
-    width, height = (max(1, round(side * scale)) for side in picture.size)
+    width = max(1, round(picture.width * scale))
+    height = max(1, round(picture.height * scale))
     return picture.resize((width, height), Image.Resampling.BOX)
 
 

@@ -19,13 +19,13 @@ from ..calibration.result import Calibration
 from ..evaluation import Evaluation, Strata
 from ..images import Limits
 from ..storage.files import replace_file
-from .charts import group_chart, level_text, path_chart, percent, unit_chart, whisker
+from .charts import draw_groups, draw_path, draw_units
 from .example import Example, Row
-from .pack import colours, gray_png, map_png, viewer_examples, widening_of, window_of
+from .pack import colours, gray_png, map_png, missed, pictures_of, viewer_examples, widening_of, window_of
+from .svg import inline_chart, whisker
+from .words import MOST_ROWS, STRATA, each_of, level_text, number, percent, span, strata_rows, verdict
 
-MOST_ROWS = 12  # of a table of groups; a chart shows the others
 MOST_BYTES = 7_700_000  # of pictures and data, above which fewer samples are kept
-_TINY = 1e-30  # lengths and slopes that are 0 but for rounding
 _FULL = 0.995  # share of the pixels within the scale of a map
 
 
@@ -57,7 +57,8 @@ def write_report(
     if isinstance(notes, str):
         raise TypeError("notes is a string; give a list of paragraphs, such as [text]")
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    style, script = _asset("page.css"), _asset("viewer.js")
+    style = _asset("page.css")
+    script = _asset("viewer.js")
     limits = calibration.limits
     scales = {"length": _scale([x.length for x in examples])}
     widenings = [x for x in (widening_of(example, limits) for example in examples) if x is not None]
@@ -72,8 +73,8 @@ def write_report(
         style=Markup(style), script=Markup(script), style_hash=_hash(style), script_hash=_hash(script),
         limited=any(isfinite(x) for x in limits),
         one="unit" if calibration.record.units else "image",
-        each="unit" if evaluation is not None and len(evaluation.by_unit) < len(evaluation.by_image) else "image",
-        path_chart=path_chart(calibration, evaluation),
+        each="image" if evaluation is None else each_of(evaluation),
+        path_chart=_path_chart(calibration, evaluation),
         verdict=None if evaluation is None else verdict(evaluation, calibration.risk_level),
         tables=[] if evaluation is None else _tables(evaluation, calibration.risk_level, group_names),
         charts=[] if evaluation is None else _charts(evaluation, calibration.risk_level),
@@ -102,32 +103,6 @@ def check_parts(
             raise TypeError(f"row {row.name!r} of the comparison needs a Calibration and an Evaluation")
 
 
-def number(value: float) -> str:
-    """Four significant digits."""
-    return f"{value:#.4g}".rstrip(".") if isfinite(value) else "–"  # noqa: RUF001
-
-
-def span(low: float, high: float, form: Any = percent) -> str:
-    """A confidence interval in words; empty where it is not known."""
-    return f"{form(low)} to {form(high)}" if isfinite(low) else ""
-
-
-def verdict(evaluation: Evaluation, level: float) -> str:
-    """Whether held-out images agree with the risk level."""
-    if evaluation.risk <= level:
-        return "within the level"
-    return "above the level, by no more than chance" if evaluation.risk_interval[0] <= level else "above the level"
-
-
-def strata_rows(strata: Strata, names: Mapping[int, str] | None = None) -> list[tuple[int, str]]:
-    """Rows to show of a stratification, with their names: all where they are few or ordered, else the riskiest."""
-    if strata.edges is not None:
-        ends = [f"{edge if edge > _TINY else 0:.3g}" for edge in strata.edges]
-        return [(i, f"{ends[i]} to {ends[i + 1]}" if ends[i] != ends[i + 1] else ends[i]) for i in range(len(strata))]
-    chosen = np.argsort(-strata.risk, kind="stable")[:MOST_ROWS]
-    return [(int(i), str((names or {}).get(int(strata.label[i]), f"group {strata.label[i]}"))) for i in chosen]
-
-
 def _asset(name: str) -> str:
     return files(__package__).joinpath(name).read_text("utf-8")
 
@@ -147,18 +122,13 @@ def _scale(maps: Sequence[Any]) -> float:
 
 def _pictures(example: Example, limits: Limits, scales: Mapping[str, float]) -> dict[str, Any]:
     """Name and small pictures of an example, in the order in which they are read."""
-    window, widening = window_of(example, limits), widening_of(example, limits)
-    images = {
-        "observation": example.observation, "lower": example.lower, "estimate": example.estimate,
-        "upper": example.upper, "truth": example.truth,
-    }  # fmt: skip
-    shown = [(name, gray_png(x, window)) for name, x in images.items() if x is not None]
-    shown.append(("length", map_png(example.length, scales["length"])))
-    if widening is not None:
-        shown.append(("widening", map_png(widening, scales["widening"])))
-    outside = None
-    if example.truth is not None:
-        outside = float(np.mean((example.truth < example.lower) | (example.truth > example.upper)))
+    window = window_of(example, limits)
+    shown = [
+        (name, map_png(x, scales[name]) if name in scales else gray_png(x, window))
+        for name, x in pictures_of(example, limits).items()
+    ]
+    wrong = missed(example)
+    outside = None if wrong is None else float(np.mean(wrong > 0))
     h, w = example.pixels[-2:]
     return {
         "name": example.name, "shown": shown, "height": round(128 * h / w), "outside": outside,
@@ -168,37 +138,52 @@ def _pictures(example: Example, limits: Limits, scales: Mapping[str, float]) -> 
 
 def _tables(ev: Evaluation, level: float, names: Mapping[int, str] | None) -> list[dict[str, Any]]:
     """Strata as tables with whiskers on one scale."""
-    every = [
-        (ev.size_stratified, "By interval length", "interval length"),
-        (ev.by_edge, "By edge strength of the truth", "edge strength"),
-        (ev.by_group, "By group", "group"),
+    rows = {kind: strata_rows(strata, names) for kind, strata in ev.strata.items()}
+    most = 1.25 * level
+    for kind, strata in ev.strata.items():
+        ends = np.where(np.isfinite(strata.high), strata.high, strata.risk)
+        most = max(most, *(float(ends[i]) for i, _ in rows[kind]))
+    return [
+        {
+            "heading": f"By {STRATA[kind]} of the truth" if kind == "edge" else f"By {STRATA[kind]}",
+            "of": STRATA[kind],
+            "rows": [_table_row(strata, i, name, most, level) for i, name in rows[kind]],
+            "left": len(strata) - len(rows[kind]),
+        }
+        for kind, strata in ev.strata.items()
     ]
-    chosen = [(x, strata_rows(x, names), heading, of) for x, heading, of in every if x is not None]
-    known = [x.high[i] if isfinite(x.high[i]) else x.risk[i] for x, rows, _, _ in chosen for i, _ in rows]
-    most = max(1.25 * level, float(max(known)))
-    out = []
-    for strata, rows, heading, of in chosen:
-        lines = [
-            {
-                "name": name,
-                "share": strata.share[i],
-                "risk": strata.risk[i],
-                "span": span(strata.low[i], strata.high[i]),
-                "length": strata.mean_length[i],
-                "cell": whisker(strata.risk[i], strata.low[i], strata.high[i], most, level),
-            }
-            for i, name in rows
-        ]
-        out.append({"heading": heading, "of": of, "rows": lines, "left": len(strata) - len(rows)})
-    return out
+
+
+def _table_row(strata: Strata, i: int, name: str, most: float, level: float) -> dict[str, Any]:
+    risk = float(strata.risk[i])
+    low = float(strata.low[i])
+    high = float(strata.high[i])
+    return {
+        "name": name,
+        "share": strata.share[i],
+        "risk": risk,
+        "span": span(low, high),
+        "length": strata.mean_length[i],
+        "cell": whisker(risk, low, high, most, level),
+    }
+
+
+def _path_chart(calibration: Calibration, evaluation: Evaluation | None) -> Markup | None:
+    """None without a curve."""
+    if not len(calibration.curve):
+        return None
+    label = "Share of pixels outside and its confidence bound along the path, with the chosen point"
+    return inline_chart("path-chart", label, draw_path, calibration, evaluation)
 
 
 def _charts(ev: Evaluation, level: float) -> list[Markup]:
-    each = "unit" if len(ev.by_unit) < len(ev.by_image) else "image"
-    charts = [unit_chart(ev, level, each)]
-    return charts + (
-        [group_chart(ev.by_group, level)] if ev.by_group is not None and len(ev.by_group) > MOST_ROWS else []
-    )
+    """Of units, and of groups where a table does not show them all."""
+    label = f"Histogram of the share of pixels outside, per {each_of(ev)}"
+    charts = [inline_chart("unit-chart", label, draw_units, ev, level)]
+    if ev.by_group is not None and len(ev.by_group) > MOST_ROWS:
+        label = "Share of pixels outside by group, with confidence intervals"
+        charts.append(inline_chart("group-chart", label, draw_groups, ev.by_group, level))
+    return charts
 
 
 def _comparison(rows: Sequence[Row], shown: Calibration) -> list[dict[str, Any]]:
@@ -211,7 +196,8 @@ def _comparison(rows: Sequence[Row], shown: Calibration) -> list[dict[str, Any]]
     risky = 1.05 * max([risky, *(row.evaluation.risk_interval[1] for row in rows if _known(row.evaluation))])
     out = []
     for row in rows:
-        cal, ev = row.calibration, row.evaluation
+        cal = row.calibration
+        ev = row.evaluation
         out.append(
             {
                 "name": row.name, "seconds": row.seconds, "shown": cal is shown, "length": ev.mean_length,

@@ -10,8 +10,8 @@ import zarr
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds import kernels
 from pixelbounds.calibration.result import calibration_from_bytes
+from pixelbounds.images import library
 
 
 def recut(monkeypatch, rows, threads):
@@ -20,9 +20,7 @@ def recut(monkeypatch, rows, threads):
         if name.startswith("pixelbounds"):
             if hasattr(module, "block_of"):
                 monkeypatch.setattr(module, "block_of", lambda size, n: rows)
-            if hasattr(module, "THREADS"):
-                monkeypatch.setattr(module, "THREADS", threads)
-    assert threads == kernels.threads.THREADS
+    monkeypatch.setattr(library, "_THREADS", threads)
 
 
 LEVELS = {"risk_level": 0.2, "failure_prob": 0.2}

@@ -16,10 +16,11 @@ from pixelbounds.images import library
 
 def recut(monkeypatch, rows, threads):
     """Blocks of another size and another number of threads, in every room."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("pixelbounds"):
-            if hasattr(module, "block_of"):
-                monkeypatch.setattr(module, "block_of", lambda size, n: rows)
+    ours = [module for name, module in sys.modules.items() if name.startswith("pixelbounds")]
+    cutting = [module for module in ours if hasattr(module, "block_of")]
+    assert library in cutting
+    for module in cutting:
+        monkeypatch.setattr(module, "block_of", lambda size, n: rows)
     monkeypatch.setattr(library, "_THREADS", threads)
 
 

@@ -164,8 +164,8 @@ def test_workers_read_the_images_themselves(files, client):
     sets = read_ragged(files / "set.zarr")
     truth, band = sets["truth"], pb.Band(sets["lower"], sets["upper"])
     how = {"risk_level": 0.1, "failure_prob": 0.2}
-    pairs = Pairs(truth, band, families.additive, (0.0, 1.0))
-    with execution.running(client, memory="100K"):  # blocks of few images
+    with execution.running(client, memory="100K") as runner:  # blocks of few images
+        pairs = Pairs(truth, band, families.additive, (0.0, 1.0), runner=runner)
         pids = set(pairs.over_blocks(lambda truth, block: os.getpid()))
         assert pids == set(client.run(os.getpid).values())
         some = list(pairs.over_blocks(lambda truth, block: truth[0], np.array([3, 70, 159])))

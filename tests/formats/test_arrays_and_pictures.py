@@ -11,6 +11,7 @@ from PIL import Image
 from pixelbounds.experiments.cache import cached
 from pixelbounds.experiments.celeba import celeba
 from pixelbounds.formats import Images, open_images, split_units
+from pixelbounds.formats.arrays import Arrays
 from pixelbounds.formats.pictures import central
 
 
@@ -283,3 +284,25 @@ def test_splits_keep_units_whole_and_are_reproducible(rng):
 def test_splits_that_cannot_be(units, shares, said):
     with pytest.raises(ValueError, match=said):
         split_units(units, shares, seed=0)
+
+
+def test_the_one_opener_reads_what_is_asked_for_and_never_unpickles(tmp_path, rng):
+    x = rng.random((4, 8, 8)).astype(np.float32)
+    objects = np.array([{}], object)
+    np.savez(tmp_path / "x.npz", x=x, objects=objects)
+    arrays = Arrays(tmp_path / "x.npz")
+    assert list(arrays) == ["x", "objects"]
+    assert "y" not in arrays
+    np.testing.assert_array_equal(arrays["x"], x)  # the other one is not touched
+    with pytest.raises(ValueError, match="pickle"):
+        arrays["objects"]
+    with pytest.raises(KeyError):
+        arrays["y"]
+    np.save(tmp_path / "objects.npy", objects)
+    with pytest.raises(ValueError, match=r"[Pp]ython object"):
+        Arrays(tmp_path / "objects.npy")
+    group = zarr.create_group(tmp_path / "x.zarr", attributes={"pixelbounds": {"kind": "interval"}})
+    group.create_array("lower", data=x)
+    store = Arrays(tmp_path / "x.zarr")
+    assert isinstance(store["lower"], zarr.Array)
+    assert store.attributes == {"pixelbounds": {"kind": "interval"}}

@@ -10,6 +10,7 @@ from medical import hounsfield, nibabel, pydicom, to_unit, write_dicom, write_ni
 
 import pixelbounds as pb
 from pixelbounds.formats import Images, open_images, write_interval
+from pixelbounds.formats.maps import is_ours
 
 VALUES = hounsfield(5, 7, 6)
 PARTS = ("lower", "upper", "length")
@@ -270,3 +271,16 @@ def test_a_folder_of_other_things_is_not_replaced_by_dicom(tmp_path):
     with pytest.raises(FileExistsError, match="holds something else"):
         write_interval(tmp_path / "ct", around(images), like=images)
     np.testing.assert_array_equal(open_images(tmp_path / "ct").pixels, to_unit(VALUES).astype(np.float32))
+
+
+def test_only_what_we_wrote_of_a_kind_is_replaced(tmp_path):
+    for kind in ("interval", "bands", "score"):
+        zarr.create_group(tmp_path / kind, attributes={"pixelbounds": {"kind": kind}})
+    zarr.create_group(tmp_path / "foreign")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "maps" / "lower").mkdir(parents=True)
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "a.png").touch()
+    ours = {x.name for x in tmp_path.iterdir() if is_ours(x, "interval", "bands", "maps")}
+    assert ours == {"interval", "bands", "maps", "empty"}
+    assert {x.name for x in tmp_path.iterdir() if is_ours(x, "interval")} == {"interval", "empty"}

@@ -30,7 +30,6 @@ from ..images import (
     places_for,
     sizes_of,
 )
-from ..images.words import level_in_words
 from ..storage.files import replace_file, seal, unseal
 from .families import FAMILIES, Family, check_fits
 from .groups import Grouping, load_grouping
@@ -178,6 +177,15 @@ class Calibration:
             "groups": {"kind": self.grouping.kind, **meta}, "record": vars(self.record),
         }  # fmt: skip
         return seal(text, tensors)
+
+
+def level_in_words(share: float) -> str:
+    """A level as it was asked for.
+
+    >>> level_in_words(0.1), level_in_words(0.025)
+    ('10%', '2.5%')
+    """
+    return f"{100 * share:.6g}%"
 
 
 def load_calibration(path: str | os.PathLike[str], *, family: Family | None = None) -> Calibration:

@@ -7,18 +7,8 @@ from typing import Annotated
 
 import typer
 
-from .command import (
-    Outcome,
-    command,
-    numbers,
-    progress,
-    reading_of,
-    resources_of,
-    sentence,
-    skipped_in_words,
-    written,
-)
-from .options import METHOD, BandPath, Features, Force, LargeOptions, ReadOptions
+from .command import Outcome, command, in_short, progress, reading_of, resources_of, skipped_in_words, written
+from .options import BandPath, Features, Force, LargeOptions, ReadOptions, method_option
 
 _KEPT = "blocks of a .zarr that were written are kept as .part: run the same command to go on"
 
@@ -35,8 +25,7 @@ def apply_command(
     ] = None,
     force: Force = False,
     groups: Annotated[
-        Path | None,
-        typer.Option(help="Labels of these images, where the calibration used some.", rich_help_panel=METHOD),
+        Path | None, method_option(help="Labels of these images, where the calibration used some.")
     ] = None,
     features: Features = None,
 ) -> Outcome:
@@ -65,4 +54,4 @@ def apply_command(
         "skipped": done.skipped,
         "guarantee": done.calibration.guarantee,
     }
-    return Outcome(facts, (sentence(done.calibration.guarantee), numbers(rows)))
+    return in_short(facts, done.calibration.guarantee, rows)

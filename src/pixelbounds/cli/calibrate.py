@@ -11,16 +11,14 @@ from .command import (
     Outcome,
     command,
     images_in_words,
-    numbers,
+    in_short,
     progress,
     reading_of,
     resources_of,
-    sentence,
     skipped_in_words,
     written,
 )
 from .options import (
-    METHOD,
     BandPath,
     FailureProb,
     FamilyName,
@@ -31,6 +29,7 @@ from .options import (
     ReadOptions,
     RiskLevel,
     Truth,
+    method_option,
 )
 
 if TYPE_CHECKING:
@@ -47,28 +46,21 @@ def calibrate_command(
     large: LargeOptions,
     failure_prob: FailureProb = 0.1,
     force: Force = False,
-    method: Annotated[
-        str, typer.Option(help="frontier (shortest), krcps (the paper's), rcps.", rich_help_panel=METHOD)
-    ] = "frontier",
+    method: Annotated[str, method_option(help="frontier (shortest), krcps (the paper's), rcps.")] = "frontier",
     confidence: Annotated[
         str,
-        typer.Option(
-            help="betting, hoeffding_bentkus, bentkus, empirical_bernstein, hoeffding, conformal.",
-            rich_help_panel=METHOD,
-        ),
+        method_option(help="betting, hoeffding_bentkus, bentkus, empirical_bernstein, hoeffding, conformal."),
     ] = "betting",
     groups: Annotated[
-        str | None,
-        typer.Option(help="learned, band, loss, squared, otsu, or a file of labels.", rich_help_panel=METHOD),
+        str | None, method_option(help="learned, band, loss, squared, otsu, or a file of labels.")
     ] = None,
     features: Features = None,
     family: FamilyName = None,
-    k: Annotated[int | None, typer.Option("--k", help="Number of groups.", rich_help_panel=METHOD)] = None,
+    k: Annotated[int | None, method_option("--k", help="Number of groups.")] = None,
     n_opt: FittingCount = None,
-    seed: Annotated[int, typer.Option(help="Of the split and of all fitting.", rich_help_panel=METHOD)] = 0,
+    seed: Annotated[int, method_option(help="Of the split and of all fitting.")] = 0,
     bands_out: Annotated[
-        Path | None,
-        typer.Option(help="Keep the bands of samples in this .zarr; an unfinished one is gone on with."),
+        Path | None, typer.Option(help="Keep the bands of samples in this .zarr; an unfinished one is gone on with.")
     ] = None,
 ) -> Outcome:
     """Choose intervals that keep a promise on future images, and write them as a calibration file.
@@ -91,7 +83,7 @@ def calibrate_command(
         **skipped_in_words(skipped),
         "next": f"pixelbounds apply {out} NEW_BANDS --out intervals.zarr",
     }
-    return Outcome(facts, (sentence(found.guarantee), numbers(rows)))
+    return in_short(facts, found.guarantee, rows)
 
 
 def _rows(found: Calibration) -> dict[str, str]:

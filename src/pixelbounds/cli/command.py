@@ -18,6 +18,8 @@ from __future__ import annotations
 import errno
 import inspect
 import json
+import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +27,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
+from threading import Timer
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
@@ -44,7 +48,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..images import NoGuarantee
-from ..images.words import size_in_words
+from ..storage.files import size_in_words
+from ..storage.version import VERSION
 
 if TYPE_CHECKING:
     from ..execution.progress import Progress
@@ -55,7 +60,7 @@ if TYPE_CHECKING:
 OK, NO_GUARANTEE, WRONG_INPUT, THIS_MACHINE, OUR_FAULT, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
-_EXTRAS = {"torch": "diffusion", "tqdm": "diffusion", "nibabel": "medical", "pydicom": "medical"}
+_EXTRAS = {"torch": "diffusion", "nibabel": "medical", "pydicom": "medical"}
 _EXTRAS |= {"distributed": "cluster"}
 _WRONG_PATH = FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError
 _PATHS = {  # what to do about a path that is wrong; nothing was begun there, so nothing is said of what is kept
@@ -165,7 +170,7 @@ def stderr() -> Console:
     return Console(stderr=True, highlight=False)
 
 
-def numbers(rows: Mapping[str, str | Text]) -> Table:
+def numbers(rows: Mapping[str, str]) -> Table:
     """A few numbers, each with the word for it."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim")
@@ -173,6 +178,16 @@ def numbers(rows: Mapping[str, str | Text]) -> Table:
     for word, value in rows.items():
         grid.add_row(f"  {word}", value)
     return grid
+
+
+def sentence(text: str, style: str = "bold") -> Text:
+    """A line of its own above the numbers."""
+    return Text(f"{text}\n", style=style)
+
+
+def in_short(facts: Mapping[str, Any], text: str, rows: Mapping[str, str]) -> Outcome:
+    """A sentence, and a few numbers."""
+    return Outcome(facts, (sentence(text), numbers(rows)))
 
 
 def images_in_words(n: int) -> str:
@@ -186,11 +201,6 @@ def skipped_in_words(images: Sequence[int]) -> dict[str, str]:
         return {}
     more = ", ..." if len(images) > 8 else ""
     return {"skipped": f"{images_in_words(len(images))} in bad chunks: {', '.join(map(str, images[:8]))}{more}"}
-
-
-def sentence(text: str, style: str = "bold") -> Text:
-    """A line of its own above the numbers."""
-    return Text(f"{text}\n", style=style)
 
 
 def written(path: Path) -> str:
@@ -310,3 +320,55 @@ def error_message(error: Exception, code: int, stopped: str) -> str:
     if code == OUR_FAULT:
         return f"{type(error).__name__}: {said}; this should not happen: run it again with --debug, and report it"
     return said
+
+
+# ---------------------------------------------------------------- the program
+
+_EXITS = (
+    "Exit codes: 0 done, 1 no guarantee can be given, 2 wrong usage or input, 3 this machine cannot do it, 4 a fault "
+    "of pixelbounds, 130 stopped by Ctrl-C."
+)
+
+GRACE = 45.0  # seconds from an interrupt to the end, whatever happens
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, epilog=_EXITS)
+
+
+@app.callback(invoke_without_command=True)
+def top(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
+    """Guaranteed error bars for every pixel of a restored image."""
+    if version:
+        typer.echo(VERSION)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Entry point of the command `pixelbounds`."""
+    signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # it is not where a shell runs us with &
+        signal.signal(signal.SIGINT, _interrupt)
+    try:
+        app(prog_name="pixelbounds")
+    except KeyboardInterrupt:  # before or after a command did its work
+        sys.exit(INTERRUPTED)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """Leave as by Ctrl-C, so that half-written files are removed."""
+    _leave_within(GRACE, 128 + number)
+    sys.exit(128 + number)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    _leave_within(GRACE, INTERRUPTED)
+    raise KeyboardInterrupt
+
+
+def _leave_within(seconds: float, code: int) -> None:
+    """End the process for good after a while: an interrupt between taking a lock and noting it can hang its threads.
+
+    Blocks under way have that long to end; what they leave unfinished is never taken for finished.
+    """
+    timer = Timer(seconds, os._exit, (code,))
+    timer.daemon = True
+    timer.start()

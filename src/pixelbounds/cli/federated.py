@@ -10,19 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .command import (
-    Outcome,
-    command,
-    images_in_words,
-    numbers,
-    progress,
-    reading_of,
-    resources_of,
-    sentence,
-    written,
-)
+from .command import Outcome, command, images_in_words, in_short, progress, reading_of, resources_of, written
 from .options import (
-    METHOD,
     WHERE,
     BandPath,
     FailureProb,
@@ -33,6 +22,7 @@ from .options import (
     ReadOptions,
     RiskLevel,
     Truth,
+    method_option,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +77,7 @@ def announce_command(
     if bands_out is not None:
         rows["bands"] = f"{bands_out}; give them to `federated answer`"
     text = f"Site {site} has {images_in_words(said['images'])}; send {out} to the coordinator."
-    return Outcome(facts, (sentence(text), numbers({**rows, "written": written(out)})))
+    return in_short(facts, text, {**rows, "written": written(out)})
 
 
 @command("answer")
@@ -125,7 +115,7 @@ def answer_command(
         "written": written(out),
     }
     text = f"Site {site} answers round {asked.text['round']}; send {out} to the coordinator."
-    return Outcome(facts, (sentence(text), numbers(rows)))
+    return in_short(facts, text, rows)
 
 
 @contextmanager
@@ -134,11 +124,11 @@ def _images(
 ) -> Iterator[tuple[tuple[Any, Any], dict[str, Any]]]:
     """Truth and band as they lie in files, and units and limits; rounds read them again, so bands must be bands."""
     from ..execution import running
-    from ..formats.inputs import check_pair, limits_of, open_bands, open_truth, open_units
+    from ..formats.inputs import open_pair, open_units
     from ..formats.opener import check_target
 
     with progress("counting") as advance, running(**vars(resources), progress=advance) as execution:
-        made = open_bands(bands, reading, execution=execution)
+        images, made, limits = open_pair(truth, bands, reading, execution)
         if made.samples is not None and bands_out is None:
             raise ValueError(
                 f"{bands} holds samples, of which every round would make bands again; keep them once with "
@@ -146,9 +136,6 @@ def _images(
             )
         if bands_out is not None and (made.samples is None or not bands_out.exists()):
             check_target(bands_out, (".zarr",), replace=False)
-        limits = limits_of(reading, made)
-        images = open_truth(truth, reading, limits)
-        check_pair(images.pixels, made)
         band, _ = made.whole(execution, bands_out)
         yield (images.pixels, band), {"units": open_units(images, reading), "limits": limits}
 
@@ -162,17 +149,13 @@ def begin_command(
     out: Annotated[Path, typer.Option(help="A new folder for the study: plans to send, and what sites answered.")],
     risk_level: RiskLevel,
     failure_prob: FailureProb = 0.1,
-    method: Annotated[str, typer.Option(help="frontier or rcps.", rich_help_panel=METHOD)] = "frontier",
-    confidence: Annotated[
-        str, typer.Option(help="betting, hoeffding_bentkus, bentkus, ...", rich_help_panel=METHOD)
-    ] = "betting",
-    groups: Annotated[
-        str, typer.Option(help="band, or a calibration file whose groups are used again.", rich_help_panel=METHOD)
-    ] = "band",
+    method: Annotated[str, method_option(help="frontier or rcps.")] = "frontier",
+    confidence: Annotated[str, method_option(help="betting, hoeffding_bentkus, bentkus, ...")] = "betting",
+    groups: Annotated[str, method_option(help="band, or a calibration file whose groups are used again.")] = "band",
     family: FamilyName = None,
-    k: Annotated[int | None, typer.Option("--k", help="Bins of the band's width.", rich_help_panel=METHOD)] = None,
+    k: Annotated[int | None, method_option("--k", help="Bins of the band's width.")] = None,
     n_opt: FittingCount = None,
-    seed: Annotated[int, typer.Option(help="Of the split.", rich_help_panel=METHOD)] = 0,
+    seed: Annotated[int, method_option(help="Of the split.")] = 0,
 ) -> Outcome:
     """Open a study of all sites and write the first plan, which every site must answer.
 
@@ -214,7 +197,7 @@ def merge_command(
         "certified": f"{found.risk:.2%} outside, at most {found.bound:.2%} by {found.confidence}",
         "written": written(target),
     }
-    return Outcome({**facts, "file": str(target)}, (sentence(found.guarantee), numbers(rows)))
+    return in_short({**facts, "file": str(target)}, found.guarantee, rows)
 
 
 def _asked(study: Study, folder: Path) -> Outcome:
@@ -227,7 +210,7 @@ def _asked(study: Study, folder: Path) -> Outcome:
     facts = {"round": plan.text["round"], "statistic": plan.text["statistic"], "sites": names, "file": str(target)}
     rows = {"asks for": _ASKED[plan.text["statistic"]], "written": written(target)}
     text = f"Round {plan.text['round']}: send {target} to {', '.join(names)}."
-    return Outcome(facts, (sentence(text), numbers(rows)))
+    return in_short(facts, text, rows)
 
 
 def federated_commands() -> typer.Typer:

@@ -44,9 +44,9 @@ def report_command(
         )  # fmt: skip
     page, *drawn = files
     rows = {"page": written(page)} | ({"figures": f"{len(drawn)} in {figures}"} if drawn else {})
-    outcome = evaluated(result, rows)
-    facts = {**outcome.facts, "page": str(page), "figures": [str(x) for x in drawn]}
-    return Outcome(facts, outcome.text[:2], outcome.code)  # the page has the rest
+    said = evaluated(result, rows)
+    facts = {**said.facts, "page": str(page), "figures": [str(x) for x in drawn]}
+    return Outcome(facts, said.text[:2], said.code)  # the page has the rest
 
 
 def _numbers(text: str) -> list[int]:

@@ -19,12 +19,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..images import Runner, current_runner, cut_rows, in_threads, set_runner, sizes_of
-from ..images.words import size_in_words
+from ..images import Runner, current_runner, cut_rows, in_file, in_threads, itemsize, set_runner, sizes_of
 from ..storage.chunks import chunk_rows
+from ..storage.files import size_in_words
 from ..storage.version import VERSION
 from .progress import Progress, silent
-from .transport import in_file, itemsize, pack, unpack
+from .transport import pack, unpack
 
 T = TypeVar("T")
 PER_PIXEL = 128  # bytes that the work on a pixel takes beside what is read

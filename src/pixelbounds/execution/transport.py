@@ -1,4 +1,4 @@
-"""What a pass reads, and how its function travels to a worker.
+"""How a pass travels to a worker.
 
 Arrays in files never travel: a worker opens them by path. Arrays in memory do, so they must be small.
 """
@@ -8,36 +8,17 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
-from zarr.storage import LocalStore, MemoryStore
+from zarr.storage import LocalStore
 
-from ..images import Array, Ragged, library_of
+from ..images import Array, in_file, library_of, size_of
 from ..storage.chunks import is_mapped, offset_of
 
 MOST_IN_MEMORY = 2**24  # bytes of an array that may travel with a function
-
-
-def in_file(x: Any) -> bool:
-    """Whether an array lies in files, or is lazy, or is a set of images some of which do."""
-    if isinstance(x, Ragged):
-        return any(in_file(image) for image in x.storage)
-    library = library_of(x)
-    return library == "dask" or isinstance(x, np.memmap) or (library == "zarr" and not isinstance(x.store, MemoryStore))
-
-
-def size_of(x: Any) -> int:
-    """Bytes of an array."""
-    return prod(x.shape) * itemsize(x)
-
-
-def itemsize(x: Any) -> int:
-    """Bytes of a value."""
-    return int(x.element_size() if library_of(x) == "torch" else x.dtype.itemsize)
 
 
 def pack(function: Callable[..., Any], reads: Sequence[Any] = ()) -> bytes:

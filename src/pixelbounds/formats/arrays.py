@@ -19,7 +19,7 @@ import zarr
 
 from ..execution import MARKS, first_missing, guarded
 from ..images import Array, Limits, library_of
-from ..images.ragged import is_ragged, read_ragged
+from ..images.ragged import read_ragged
 from .scans import ABDOMEN, Images, Told, Window, slice_name
 
 FilePath = str | os.PathLike[str]
@@ -83,6 +83,17 @@ class Arrays(Mapping[str, Any]):
 def is_store(path: Path) -> bool:
     """Whether a folder is a zarr store, or called so."""
     return path.is_dir() and (path.suffix == ".zarr" or any((path / x).exists() for x in ("zarr.json", ".zgroup")))
+
+
+def is_ragged(path: FilePath) -> bool:
+    """Whether a path is a store of images of different sizes: a zarr group of groups of values and shapes."""
+    if not any((Path(path) / name).exists() for name in ("zarr.json", ".zgroup")):
+        return False
+    try:
+        root = zarr.open(Path(path), mode="r")
+    except Exception:  # a damaged store, of which its reader will tell
+        return False
+    return isinstance(root, zarr.Group) and any({"values", "shapes"} <= set(x.array_keys()) for _, x in root.groups())
 
 
 def existing(path: FilePath, what: str) -> Path:

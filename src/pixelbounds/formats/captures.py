@@ -68,7 +68,8 @@ def scale(least: float, most: float) -> tuple[float, int]:
 def _dataset(scan: Scan, k: int, shape: tuple[int, ...]) -> Any:
     """Everything about slice k of a map apart from its values."""
     pydicom = needed("pydicom")
-    source, data = _source(scan, k), pydicom.Dataset()
+    source = _source(scan, k)
+    data = pydicom.Dataset()
     for name in (*_KEPT, *(_PLACE if shape == scan.plane and scan.kind == "dicom" else ())):
         if name in source:
             data[name] = source[name]

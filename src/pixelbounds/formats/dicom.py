@@ -18,17 +18,7 @@ from ..execution.progress import Progress, silent
 from ..images import Array
 from .nifti import resized_affine
 from .pictures import central
-from .scans import (
-    Geometry,
-    Images,
-    Scan,
-    Told,
-    Window,
-    check_planes,
-    needed,
-    slice_name,
-    windowed,
-)
+from .scans import Geometry, Images, Scan, Told, Window, check_planes, needed, slice_name, windowed
 
 _GAP = 1.5  # distances between slices beyond this many spacings mean that slices are missing
 _TO_RAS = np.diag([-1.0, -1.0, 1.0])  # DICOM counts towards left, posterior, superior
@@ -150,10 +140,11 @@ def _sorted(series: list[tuple[Path, Any]]) -> list[tuple[Path, Any]]:
 
 def _affine(headers: tuple[Any, ...]) -> Array:
     """(slice, row, column, 1) -> millimetres R, A, S; a file that says nothing lies at the origin, axially."""
-    first, last = headers[0], headers[-1]
+    first = headers[0]
     row, column = np.array(first.get("ImageOrientationPatient") or [1, 0, 0, 0, 1, 0], float).reshape(2, 3)
-    down, across = (float(x) for x in first.get("PixelSpacing") or (1, 1))
-    start, end = (np.array(x.get("ImagePositionPatient") or [0, 0, 0], float) for x in (first, last))
+    down, across = map(float, first.get("PixelSpacing") or (1, 1))
+    start = np.array(first.get("ImagePositionPatient") or [0, 0, 0], float)
+    end = np.array(headers[-1].get("ImagePositionPatient") or [0, 0, 0], float)
     thickness = float(first.get("SpacingBetweenSlices") or first.get("SliceThickness") or 1)
     step = (end - start) / (len(headers) - 1) if len(headers) > 1 else np.cross(row, column) * thickness
     affine = np.eye(4)

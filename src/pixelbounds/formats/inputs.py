@@ -33,9 +33,8 @@ from ..execution import (
     readable,
     rows_at,
 )
-from ..execution.sample_bands import ragged_bands
+from ..execution.blocks import ragged_bands
 from ..images import Array, Band, Interval, Limits, check_limits, differ_in_size
-from ..images.ragged import is_ragged
 from ..storage.chunks import Rows
 from .arrays import (
     ARRAY_SUFFIXES,
@@ -46,6 +45,7 @@ from .arrays import (
     arrays_at,
     checked,
     existing,
+    is_ragged,
     is_store,
     only,
     parts_at,
@@ -91,11 +91,6 @@ def spanning(pixels: Any, limits: Limits) -> Any:
     return lazy.map_blocks(
         lambda x: np.clip(least + (x / np.float32(255)) * (most - least), least, most), dtype=np.float32
     )
-
-
-def limits_of(reading: Reading, bands: Bands) -> Limits:
-    """The limits that were asked for, else those of a run, else 0 and 1."""
-    return check_limits(reading.limits or bands.limits or (0.0, 1.0))
 
 
 def open_units(images: Images, reading: Reading) -> Array | None:
@@ -262,25 +257,32 @@ def open_bands(
     return Bands(samples=samples, miscoverage=level, skip_bad=reading.skip_bad)
 
 
+def open_pair(truth: FilePath, bands: FilePath, reading: Reading, execution: Execution) -> tuple[Images, Bands, Limits]:
+    """True images, their bands, and the limits: those asked for, else those of a run, else 0 and 1."""
+    made = open_bands(bands, reading, execution=execution)
+    limits = check_limits(reading.limits or made.limits or (0.0, 1.0))
+    images = open_truth(truth, reading, limits)
+    check_pair(images.pixels, made)
+    return images, made, limits
+
+
 def check_pair(truth: Any, bands: Bands) -> None:
     """One band per true image; else what the shapes are and what they might mean."""
-    given, wanted = bands.shape, tuple(truth.shape)
-    made = f", made of samples of shape {tuple(bands.samples.shape)}" if bands.band is None else ""
-    if bands.ragged and differ_in_size(truth) and given == wanted:
-        pairs = enumerate(zip(bands.shapes, truth.shapes, strict=True))
-        differ = next(((i, ours, theirs) for i, (ours, theirs) in pairs if ours != theirs), None)
-        if differ is not None:
-            raise ValueError("the band of image {} has shape {}, but its truth has {}; they must agree".format(*differ))
-    elif bands.ragged != differ_in_size(truth):
+    if bands.ragged != differ_in_size(truth):
         one, other = ("bands", "truth") if bands.ragged else ("truth", "bands")
         raise ValueError(
             f"the {one} may differ in size (a store of values and shapes), but the {other} lie in one array; write "
             "both with pixelbounds.images.ragged.write_ragged, or both as arrays"
         )
-    elif given != wanted:
+    if bands.shape != tuple(truth.shape):
+        made = f", made of samples of shape {tuple(bands.samples.shape)}" if bands.band is None else ""
         raise ValueError(
-            f"the bands have shape {given}{made}, but the truth has shape {wanted}; they must agree: {SHAPES}"
+            f"the bands have shape {bands.shape}{made}, but the truth has shape {tuple(truth.shape)}; they must "
+            f"agree: {SHAPES}"
         )
+    for image, (ours, theirs) in enumerate(zip(bands.shapes, truth.shapes, strict=True) if bands.ragged else ()):
+        if ours != theirs:
+            raise ValueError(f"the band of image {image} has shape {ours}, but its truth has {theirs}; they must agree")
 
 
 def open_interval(path: FilePath, reading: Reading = Reading()) -> Interval:  # noqa: B008

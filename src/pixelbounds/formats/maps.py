@@ -146,27 +146,29 @@ def _write_npz(path: Path, interval: Interval, like: Images | None) -> Path:
 
 def measured(lower: Array, upper: Array, window: Window | None, inverted: bool = False) -> tuple[Array, Array]:
     """Ends in the measure of the file, float64, a hair wider than given so that windowing loses nothing."""
-    lower, upper = lower.astype(np.float64), upper.astype(np.float64)
+    lower = lower.astype(np.float64)
+    upper = upper.astype(np.float64)
     if window is None:
         return lower, upper
     if inverted:
-        lower, upper = 1 - upper, 1 - lower
+        return measured(1 - upper, 1 - lower, window)
     width, level = window
-    lower, upper = np.clip(lower - _SLACK, 0, 1), np.clip(upper + _SLACK, 0, 1)
-    return level - width / 2 + width * lower, level - width / 2 + width * upper
+    least = level - width / 2
+    return least + width * np.clip(lower - _SLACK, 0, 1), least + width * np.clip(upper + _SLACK, 0, 1)
 
 
 def _ends(interval: Interval, scan: Scan, window: Window | None) -> tuple[Array, Array]:
-    ends = [rows_of(x, scan.start, scan.stop) for x in (interval.lower, interval.upper)]
-    for name, x in zip(("lower", "upper"), ends, strict=True):
-        check_values(f"interval.{name}", x, scan.start)
-    return measured(ends[0], ends[1], window, scan.inverted)
+    lower = rows_of(interval.lower, scan.start, scan.stop)
+    upper = rows_of(interval.upper, scan.start, scan.stop)
+    check_values("interval.lower", lower, scan.start)
+    check_values("interval.upper", upper, scan.start)
+    return measured(lower, upper, window, scan.inverted)
 
 
 def _write_nifti(path: Path, interval: Interval, geometry: Geometry) -> Path:
     """One file each for lower, upper and length: NAME_lower.nii.gz, or NAME_SCAN_lower.nii.gz for several scans."""
     suffix = path.name.removeprefix(stem(path.name))
-    names = {part: {} for part in MAP_PARTS}  # type: dict[str, dict[str, str]]
+    names: dict[str, dict[str, str]] = {part: {} for part in MAP_PARTS}
     with aside(path) as folder:
         for scan in geometry.scans:
             lower, upper = outward(*_ends(interval, scan, geometry.window), np.float32)

@@ -16,18 +16,7 @@ import numpy as np
 from ..execution.progress import Progress, silent
 from ..images import Array
 from .pictures import central, square
-from .scans import (
-    Geometry,
-    Images,
-    Scan,
-    Told,
-    Window,
-    check_planes,
-    first_folders,
-    needed,
-    slice_name,
-    windowed,
-)
+from .scans import Geometry, Images, Scan, Told, Window, check_planes, first_folders, needed, slice_name, windowed
 
 NIFTI_SUFFIXES = (".nii", ".nii.gz")
 
@@ -63,8 +52,9 @@ def find_scans(files: Sequence[Path], names: Sequence[str], size: int | None) ->
     scans: list[Scan] = []
     for file, name in zip(files, names, strict=True):
         image = _loaded(file)
-        to_lps, extent = _to_lps(image.affine), (*image.shape, 1)[:3]
-        width, height, depth = (extent[int(np.argmax(to_lps[:, 0] == axis))] for axis in range(3))
+        to_lps = _to_lps(image.affine)
+        extent = (*image.shape, 1)[:3]
+        width, height, depth = [extent[int(np.argmax(to_lps[:, 0] == axis))] for axis in range(3)]
         affine = image.affine @ needed("nibabel").orientations.inv_ornt_aff(to_lps, extent)
         affine = resized_affine(affine[:, [2, 1, 0, 3]], height, width, size)
         start = scans[-1].stop if scans else 0
@@ -124,7 +114,8 @@ def resized_affine(affine: Array, height: int, width: int, size: int | None) -> 
     top, left, side = square(height, width)
     scale = side / size
     steps = np.diag([1.0, scale, scale, 1.0])
-    steps[1:3, 3] = top + scale / 2 - 0.5, left + scale / 2 - 0.5
+    steps[1, 3] = top + scale / 2 - 0.5
+    steps[2, 3] = left + scale / 2 - 0.5
     return affine @ steps
 
 
@@ -134,7 +125,8 @@ def resized_affine(affine: Array, height: int, width: int, size: int | None) -> 
 def write_volume(file: Path, slices: Array, scan: Scan) -> None:
     """Write slices (n, h, w) as a float32 volume in the axes, and with the header, that the scan's file had."""
     nibabel = needed("nibabel")
-    volume, affine = slices.transpose(2, 1, 0), scan.affine[:, [2, 1, 0, 3]]  # axes L, P, S
+    volume = slices.transpose(2, 1, 0)  # axes L, P, S
+    affine = scan.affine[:, [2, 1, 0, 3]]
     header = None
     if scan.kind == "nifti":
         header = scan.header.copy()
@@ -145,9 +137,11 @@ def write_volume(file: Path, slices: Array, scan: Scan) -> None:
         affine = affine @ nibabel.orientations.inv_ornt_aff(back, volume.shape)
         volume = nibabel.orientations.apply_orientation(volume, back)
         if slices.shape[1:] == scan.plane:
-            affine, volume = own, volume.reshape(header.get_data_shape())
+            affine = own
+            volume = volume.reshape(header.get_data_shape())
         header.set_data_dtype(np.float32)
-        header["cal_min"], header["cal_max"] = 0, 0  # the old range of display
+        header["cal_min"] = 0  # the old range of display
+        header["cal_max"] = 0
     kind = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
     image = kind(np.asarray(volume, np.float32), affine, header)
     if header is None or slices.shape[1:] != scan.plane:

@@ -36,7 +36,8 @@ def open_images(
     to [0, 1]; None leaves them. Without `clip` what lies beyond the window lies beyond [0, 1], as it must in noisy
     observations. `size` crops each picture or slice to its central square and resizes it.
     """
-    path, window = Path(path), check_window(window)
+    path = Path(path)
+    window = check_window(window)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist; give {_KINDS}")
     kind = _kind(path)

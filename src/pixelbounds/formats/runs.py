@@ -162,7 +162,8 @@ class Run:
 
         An image for which `there` (n,) is False is never used: its band is NaN, or lies as it is.
         """
-        kind, done = self._kind(kind), self.done
+        kind = self._kind(kind)
+        done = self.done
         if not done.all():
             raise ValueError(
                 f"{self.path} has {int(done.sum())} of {len(self)} images; run the same `pixelbounds sample` again to "
@@ -222,12 +223,17 @@ class _Holed:
     """A zarr array (n, *pixels) some of whose images are not there: they are NaN and never read."""
 
     def __init__(self, x: Any, there: Any) -> None:
-        self.x, self.there, self.shape, self.ndim, self.dtype = x, there, x.shape, x.ndim, x.dtype
+        self.x = x
+        self.there = there
+        self.shape = x.shape
+        self.ndim = x.ndim
+        self.dtype = x.dtype
 
     def __getitem__(self, index: Any) -> Array:
         rows, *rest = index if isinstance(index, tuple) else (index,)
         numbers = np.arange(*rows.indices(len(self.there)))
-        out, good = np.full((len(numbers), *self.shape[1:]), np.nan, self.dtype), self.there[numbers]
+        good = self.there[numbers]
+        out = np.full((len(numbers), *self.shape[1:]), np.nan, self.dtype)
         if good.any():
             out[good] = self.x.oindex[numbers[good]]
         return out[(slice(None), *rest)]

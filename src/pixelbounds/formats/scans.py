@@ -79,7 +79,8 @@ def check_planes(scans: Sequence[Scan], size: int | None) -> None:
     """All scans have slices of one size, unless they are brought to one."""
     for scan in scans:
         if size is None and scan.plane != scans[0].plane:
-            (height, width), (first_height, first_width) = scan.plane, scans[0].plane
+            height, width = scan.plane
+            first_height, first_width = scans[0].plane
             raise Told(
                 f"{scan.name} has slices of {height} x {width}, {scans[0].name} of {first_height} x {first_width}; "
                 "give a size to bring them to one, or read them apart"
@@ -132,7 +133,8 @@ def check_window(window: Any) -> Window | None:
         width, level = window
     except (TypeError, ValueError):
         raise TypeError(f"window is {window!r}; give (width, level), for example (400, 40), or None") from None
-    width, level = check_number(width, "window width"), check_number(level, "window level")
+    width = check_number(width, "window width")
+    level = check_number(level, "window level")
     if width <= 0:
         raise ValueError(f"window width is {width:g}; it must be positive, for example 400")
     return width, level

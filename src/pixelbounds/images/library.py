@@ -105,6 +105,25 @@ def in_memory(images: Any) -> bool:
     return library_of(images) == "numpy"
 
 
+def in_file(x: Any) -> bool:
+    """Whether a set of images lies in files, or is lazy, or some of its images are."""
+    if isinstance(x, Ragged):
+        return any(in_file(image) for image in x.storage)
+    if library_of(x) == "zarr":
+        return type(x.store).__name__ != "MemoryStore"
+    return library_of(x) == "dask" or isinstance(x, np.memmap)
+
+
+def size_of(x: Any) -> int:
+    """Bytes of an array."""
+    return math.prod(x.shape) * itemsize(x)
+
+
+def itemsize(x: Any) -> int:
+    """Bytes of a value."""
+    return int(x.element_size() if library_of(x) == "torch" else x.dtype.itemsize)
+
+
 def sizes_of(images: Any) -> Array:
     """Pixels of each image: (n, *pixels) -> (n,)."""
     if isinstance(images, Ragged):

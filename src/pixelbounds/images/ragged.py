@@ -317,16 +317,3 @@ def read_ragged(path: str | os.PathLike[str], watch: Callable[[Any], Any] = lamb
         shapes: Any = group["shapes"]
         out[name] = flat_images(watch(values), shapes[...])
     return out
-
-
-def is_ragged(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a store of images of different sizes: a zarr group of groups of values and shapes."""
-    import zarr
-
-    if not any((Path(path) / name).exists() for name in ("zarr.json", ".zgroup")):
-        return False
-    try:
-        root = zarr.open(Path(path), mode="r")
-    except Exception:  # a damaged store, of which its reader will tell
-        return False
-    return isinstance(root, zarr.Group) and any({"values", "shapes"} <= set(x.array_keys()) for _, x in root.groups())

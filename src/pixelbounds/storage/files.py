@@ -33,6 +33,21 @@ def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
         raise
 
 
+def size_in_words(size: float) -> str:
+    """Bytes, to three digits.
+
+    >>> size_in_words(999), size_in_words(4711), size_in_words(2e12)
+    ('999 bytes', '4.71 kB', '2 TB')
+    """
+    if size < 1000:
+        return f"{size:.0f} bytes"
+    for unit in ("kB", "MB", "GB"):
+        size /= 1000
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+    return f"{size / 1000:.3g} TB"
+
+
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
     """Hold a folder alone, until the process ends however it ends."""

@@ -16,24 +16,6 @@ if TYPE_CHECKING:
     from .sample import sample_to
     from .train import train_from
 
-_HOMES = {
-    "Resources": "resources",
-    "SampleOptions": "observations",
-    "apply_files": "apply",
-    "calibrate_files": "calibrate",
-    "evaluate_files": "evaluate",
-    "report_files": "report",
-    "sample_to": "sample",
-    "train_from": "train",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
 __all__ = [
     "Resources",
     "SampleOptions",
@@ -44,3 +26,10 @@ __all__ = [
     "sample_to",
     "train_from",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = {"Resources": "resources", "SampleOptions": "observations"}.get(name, name.split("_")[0])
+    return getattr(import_module(f"{__name__}.{home}"), name)

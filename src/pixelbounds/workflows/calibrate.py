@@ -18,7 +18,7 @@ from ..calibration.result import Calibration
 from ..execution import Execution, guarded, pick, readable, running
 from ..execution.progress import Progress, silent
 from ..formats.arrays import FilePath, Reading
-from ..formats.inputs import Bands, check_pair, limits_of, open_bands, open_labels, open_truth, open_units
+from ..formats.inputs import Bands, open_labels, open_pair, open_units
 from ..formats.opener import check_target, open_images
 from ..images import Array
 from .resources import Resources
@@ -47,23 +47,20 @@ def calibrate_files(
     """
     target = check_target(out, (".safetensors",), replace=replace)
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
-        made = open_bands(bands, reading, execution=execution)
-        limits = limits_of(reading, made)
-        images = open_truth(truth, reading, limits)
-        check_pair(images.pixels, made)
+        images, made, limits = open_pair(truth, bands, reading, execution)
         labels = groups if groups is None or groups in _NAMED_GROUPS else open_labels(groups)
         known = None if features is None else guarded(open_images(features, window=None).pixels)
         band, good = made.whole(execution, _bands_store(bands_out, made, execution, stack))
         if reading.skip_bad:
             good = good & readable(execution, images.pixels, band.lower, band.upper)
         units = open_units(images, reading)
+        if isinstance(labels, np.ndarray) and labels.shape == band.shape:
+            labels = pick(execution, labels, good)
         calibration = calibrate(
             pick(execution, images.pixels, good),
             band.map(lambda x: pick(execution, x, good)),
             risk_level=risk_level,
-            groups=pick(execution, labels, good)
-            if isinstance(labels, np.ndarray) and labels.shape == band.shape
-            else labels,
+            groups=labels,
             features=pick(execution, known, good),
             units=pick(execution, units, good),
             limits=limits,

@@ -15,15 +15,7 @@ from ..evaluation.held_out import evaluate
 from ..execution import Execution, pick, readable, running
 from ..execution.progress import Progress, silent
 from ..formats.arrays import FilePath, Reading, told
-from ..formats.inputs import (
-    Bands,
-    check_pair,
-    open_interval,
-    open_labels,
-    open_marks,
-    open_truth,
-    open_units,
-)
+from ..formats.inputs import Bands, check_pair, open_interval, open_labels, open_marks, open_truth, open_units
 from ..formats.scans import Images
 from ..images import Array, Interval, check_limits
 from .apply import Widening, bands_for, known_of

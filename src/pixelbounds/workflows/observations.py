@@ -62,13 +62,18 @@ class Observations:
         config: dict[str, Any],
         remedy: str,
     ) -> None:
-        self._images, self._limits, self._sigma_0, self._remedy = images, limits, sigma_0, remedy
-        channels, stride = config["channels"], 2 ** (len(config["multipliers"]) - 1)
+        self._images = images
+        self._limits = limits
+        self._sigma_0 = sigma_0
+        self._remedy = remedy
+        channels = config["channels"]
+        stride = 2 ** (len(config["multipliers"]) - 1)
         n = int(images.shape[0]) if len(images.shape) else 0
         chosen = range(n) if chosen is None else chosen
         if chosen.step != 1 or chosen.start < 0 or chosen.stop > n:
             raise ValueError(f"images are {chosen}; choose a range within the {n} observations")
-        self._start, shape = chosen.start, (len(chosen), *(int(x) for x in images.shape[1:]))
+        self._start = chosen.start
+        shape = (len(chosen), *(int(x) for x in images.shape[1:]))
         self.pixels = shape[1:]
         own = shape[1] if len(shape) == 4 else 1
         if len(shape) not in (3, 4) or 0 in shape or own != channels:
@@ -99,15 +104,16 @@ class Observations:
         """A hash of pixels and numbers; pixels that no noise of this level explains are refused here."""
         low, high = self._limits
         slack = 8 * self._sigma_0 + 1e-3 * (high - low)
-        total, step = hashlib.sha256(self.ids.astype(np.int64).tobytes()), self.rows(0, 1).nbytes
-        step = max(1, _ROWS_BYTES // step)
+        total = hashlib.sha256(self.ids.astype(np.int64).tobytes())
+        step = max(1, _ROWS_BYTES // self.rows(0, 1).nbytes)
         for start in range(0, len(self), step):
             x = self.rows(start, min(start + step, len(self)))
             bad = ~np.isfinite(x).reshape(len(x), -1).all(1)
             if bad.any():
                 image = int(self.ids[start + int(np.argmax(bad))])
                 raise ValueError(f"observation {image} holds NaN or infinite values; mend or drop it")
-            least, most = (end(x.reshape(len(x), -1), axis=1) for end in (np.min, np.max))
+            least = x.reshape(len(x), -1).min(axis=1)
+            most = x.reshape(len(x), -1).max(axis=1)
             far = (least < low - slack) | (most > high + slack)
             if far.any():
                 i = int(np.argmax(far))
@@ -132,14 +138,19 @@ class Drawer:
 
         told = {name: getattr(options, name) for name in ("samples", *_FOR_SAMPLERS)}
         told |= {name: usual for name, usual in _USUAL.items() if told[name] is None}
-        self.kind, self.network, self.sde, self.sigma_0, self.options = kind, network, sde, sigma_0, options
+        self.kind = kind
+        self.network = network
+        self.sde = sde
+        self.sigma_0 = sigma_0
+        self.options = options
         self._told: dict[str, Any] = told
         check_seed(options.seed)
         self.samples = check_count(told["samples"], "samples", least=2)
         if options.batch is not None:
             check_count(options.batch, "batch")
         self.dropout = kind == "regressor" and network.config.dropout > 0
-        self.steps, self.draws = None, self.samples if self.dropout else 1
+        self.steps = None
+        self.draws = self.samples if self.dropout else 1
         self.arrays: dict[str, tuple[int, ...]]
         if kind == "score":
             steps = None if options.steps is None else check_count(options.steps, "steps")

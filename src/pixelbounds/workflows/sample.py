@@ -52,13 +52,15 @@ def sample_to(
     out = Path(out)
     device = "cpu" if scheduler is not None else check_device(options.device) or best_device()
     model, sde, meta = load_network(Path(network), device=device)
-    kind, extra = meta["kind"], meta["extra"]
+    kind = meta["kind"]
+    extra = meta["extra"]
     check_sampling(network, kind, options, dropout=model.config.dropout > 0)
     limits, remedy = _limits(network, extra.get("limits"), options.limits)
     sigma_0 = options.sigma_0 if options.sigma_0 is not None else extra.get("sigma_0")
     if sigma_0 is None:
         raise ValueError(f"sigma_0 is not given, and {network} knows none; give the noise deviation, e.g. --sigma0 0.4")
-    sigma_0, top = sde.check_level(sigma_0), extra.get("sigma_top")
+    sigma_0 = sde.check_level(sigma_0)
+    top = extra.get("sigma_top")
     if top is not None and sigma_0 > top:
         raise ValueError(f"sigma_0 is {sigma_0:g}, but {network} was trained up to {top:g}; train another one")
     observed = Observations(observations, limits, sigma_0, ids, images, meta["config"], remedy)
@@ -128,7 +130,8 @@ def _limits(
     if known is None:
         return check_limits(wanted or (0.0, 1.0)), "rescale the observations, or give their limits (--limits)"
     if wanted is not None and check_limits(wanted) != check_limits(known):
-        (low, high), (least, most) = wanted, known
+        low, high = wanted
+        least, most = known
         raise ValueError(
             f"limits are ({low:g}, {high:g}), but {network} was trained on images in ({least:g}, {most:g}); rescale "
             "the observations to those, sigma_0 in proportion, and leave --limits out"
@@ -138,7 +141,8 @@ def _limits(
 
 def _unfinished(run: Run, drawer: Drawer, tell: Tell) -> list[tuple[int, int]]:
     """Blocks that are not finished, images start and stop of each."""
-    done, per_block = run.done, max(1, int(run.about["batch"]) // drawer.draws)
+    done = run.done
+    per_block = max(1, int(run.about["batch"]) // drawer.draws)
     if done.any():
         tell(f"{int(done.sum())} of {len(done)} images are finished; going on")
     cuts = ((start, min(start + per_block, len(done))) for start in range(0, len(done), per_block))
@@ -148,7 +152,8 @@ def _unfinished(run: Run, drawer: Drawer, tell: Tell) -> list[tuple[int, int]]:
 def _draw_block(out: Path, images: Observations, drawer: Drawer, start: int, stop: int) -> int:
     """Draw a block whole and write the images of it that are missing; how many those were."""
     run = open_run(out, mode="r+")
-    done, y = run.finished(start, stop), images.rows(start, stop)
+    done = run.finished(start, stop)
+    y = images.rows(start, stop)
     for i, parts in enumerate(drawer.draw(y, images.ids[start:stop], int(run.about["batch"]))):
         if not done[i]:
             shaped = {name: x.reshape(run.group[name].shape[1:]) for name, x in parts.items()}
@@ -186,7 +191,8 @@ def _draw_there(there: _Elsewhere, out: Path, images: Observations, start: int, 
 def _drawer_of(there: _Elsewhere) -> Drawer:
     from ..diffusion.checkpoint import load_network
 
-    path, options = Path(there.network), there.options
+    path = Path(there.network)
+    options = there.options
     if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != there.digest:
         raise ValueError(f"a worker sees no {path}, or another one; put the network where all of them see it")
     model, sde, meta = load_network(path, device=check_device(options.device) or best_device())

@@ -1,0 +1,66 @@
+"""Options that commands share are declared once: a dataclass becomes options, and the options become one again."""
+
+import subprocess
+import sys
+from dataclasses import fields
+from typing import Annotated
+
+import typer
+from typer.testing import CliRunner
+
+from pixelbounds.cli.command import Outcome, command, reading_of, resources_of
+from pixelbounds.cli.options import WHERE, LargeOptions, ReadOptions
+from pixelbounds.formats.arrays import Reading
+
+
+def called(function, *words):
+    app = typer.Typer()
+    app.command()(command("try")(function))
+    return CliRunner().invoke(app, words)
+
+
+def test_a_dataclass_is_spread_into_options_and_made_again():
+    seen = []
+
+    def function(read: ReadOptions, large: LargeOptions, own: int = 3) -> Outcome:
+        seen.append((read, large, own))
+        return Outcome({}, ())
+
+    ours = "--own", "4", "--skip-bad", "--memory", "1G"
+    words = "--kind", "naive", "--window", "80", "40", "--limits", "-1", "1"
+    assert called(function, *ours, *words).exit_code == 0
+    read = ReadOptions(kind="naive", window=(80.0, 40.0), limits=(-1.0, 1.0))
+    assert seen == [(read, LargeOptions(skip_bad=True, memory="1G"), 4)]
+
+
+def test_a_command_may_have_some_of_the_options_alone():
+    def function(read: Annotated[ReadOptions, ("window", "raw")], large: Annotated[LargeOptions, WHERE]) -> Outcome:
+        assert read == ReadOptions(raw=True)
+        return Outcome({}, ())
+
+    assert called(function, "--raw").exit_code == 0
+    for missing in ("--kind naive", "--skip-bad"):
+        result = called(function, *missing.split())
+        assert result.exit_code == 2
+        assert "No such option" in result.output
+
+
+def test_every_option_of_reading_reaches_the_reader():
+    given = {"miscoverage": 0.2, "units": "each", "kind": "mean", "key": "a", "truth_key": "b", "window": (1.0, 2.0)}
+    read = ReadOptions(**given, limits=(0.0, 2.0))
+    wanted = Reading(**given, limits=(0.0, 2.0), skip_bad=True, fill_missing=True)
+    assert reading_of(read, LargeOptions(skip_bad=True, fill_missing=True)) == wanted
+    assert {field.name for field in fields(ReadOptions)} == {*given, "limits", "raw"}  # or the line above lacks one
+    assert reading_of(ReadOptions(raw=True)).window is None
+    assert reading_of(ReadOptions()).window == Reading().window
+    resources = resources_of(LargeOptions(scheduler="tcp://x", memory="1G", scratch="here"))
+    assert (resources.scheduler, resources.memory, resources.scratch) == ("tcp://x", "1G", "here")
+
+
+def test_calibrating_needs_neither_what_draws_nor_what_learns():
+    code = (
+        "import sys, pixelbounds.workflows, pixelbounds.workflows.calibrate, pixelbounds.cli\n"
+        "print({'matplotlib', 'torch', 'pixelbounds.report'} & sys.modules.keys())"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.stdout.strip() == "set()", found.stderr

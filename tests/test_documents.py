@@ -108,3 +108,16 @@ def test_a_page_names_parts_of_the_package_that_exist(page):
         named += [f"{below}.{name.split(' as ')[0].strip()}" for name in names.split(",")]
     wrong = sorted({f"pixelbounds{name}" for name in named if not exists(name)})
     assert not wrong, f"{page} names {', '.join(wrong)}, which the package does not have"
+
+
+def test_the_source_names_files_and_parts_that_exist():
+    """In docstrings, comments and errors, which outlive what they name."""
+    wrong = []
+    for file in sorted(SOURCE.rglob("*.py")):
+        where = file.relative_to(SOURCE).as_posix()
+        for line, text in enumerate(file.read_text().splitlines(), start=1):
+            parts = [f"pixelbounds{name}" for name in NAMES_DOTTED.findall(text) if not exists(name)]
+            files = re.findall(r"(?<![\w/.-])(?:\w+/)*\w+\.py\b", text)
+            absent = [name for name in files if not (file.parent / name).exists() and home_of(name) is None]
+            wrong += [f"{where}:{line} names {name}" for name in parts + absent]
+    assert not wrong, "these do not exist any more; name what they have become:\n" + "\n".join(wrong)

@@ -22,6 +22,7 @@ from scipy.stats import binom, norm
 from worlds import KINDS, BoundedWorld, world_of
 
 import pixelbounds as pb
+from pixelbounds.images import library
 
 pytestmark = pytest.mark.guarantees
 
@@ -42,7 +43,7 @@ FAMILIES = ("additive", "scaled", "multiplicative")
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch):
     """Images are few: worlds run beside each other (pytest -n), not images. Results do not depend on it."""
-    monkeypatch.setattr(pb.kernels.threads, "THREADS", 1)
+    monkeypatch.setattr(library, "_THREADS", 1)
 
 
 # ---------------------------------------------------------------- the harness

@@ -10,19 +10,18 @@ import zarr
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds import kernels
 from pixelbounds.calibration.result import calibration_from_bytes
+from pixelbounds.images import library
 
 
 def recut(monkeypatch, rows, threads):
     """Blocks of another size and another number of threads, in every room."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("pixelbounds"):
-            if hasattr(module, "block_of"):
-                monkeypatch.setattr(module, "block_of", lambda size, n: rows)
-            if hasattr(module, "THREADS"):
-                monkeypatch.setattr(module, "THREADS", threads)
-    assert threads == kernels.threads.THREADS
+    ours = [module for name, module in sys.modules.items() if name.startswith("pixelbounds")]
+    cutting = [module for module in ours if hasattr(module, "block_of")]
+    assert library in cutting
+    for module in cutting:
+        monkeypatch.setattr(module, "block_of", lambda size, n: rows)
+    monkeypatch.setattr(library, "_THREADS", threads)
 
 
 LEVELS = {"risk_level": 0.2, "failure_prob": 0.2}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..execution.progress import Progress, silent
-from .arrays import ARRAY_SUFFIXES, FilePath, open_arrays
+from .arrays import ARRAY_SUFFIXES, FilePath, is_store, open_arrays
 from .dicom import is_dicom, read_dicom
 from .maps import MAP_SUFFIXES, is_ours, maps_of
 from .nifti import NIFTI_SUFFIXES, read_nifti
@@ -60,7 +60,7 @@ def open_images(
 
 def _kind(path: Path) -> str:
     """What lies at a path: arrays, pictures, NIfTI or DICOM."""
-    if path.suffix in ARRAY_SUFFIXES or (path / "zarr.json").exists():
+    if path.suffix in ARRAY_SUFFIXES or is_store(path):
         return "arrays"
     if path.is_dir():
         names = [x for x in path.rglob("*") if x.is_file() and not x.name.startswith(".")]

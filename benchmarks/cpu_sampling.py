@@ -12,7 +12,11 @@ from pixelbounds.diffusion.network import NCSNpp, configuration
 from pixelbounds.diffusion.posterior import SAMPLERS, automatic_batch, denoise, sample
 from pixelbounds.diffusion.sde import VESDE
 
-SIZE, SAMPLES, SIGMA, SDE, REPEATS = 64, 64, 0.4, VESDE(0.01, 1.0), 7
+SIZE = 64
+SAMPLES = 64
+SIGMA = 0.4
+SDE = VESDE(0.01, 1.0)
+REPEATS = 7
 
 
 def tiny() -> NCSNpp:
@@ -32,10 +36,12 @@ def plain_forward(network: NCSNpp, x: Tensor, sigma: Tensor) -> Tensor:
 
 
 def run() -> list[dict[str, object]]:
-    network, contiguous = tiny().to(memory_format=torch.channels_last), tiny()  # the first as `load` gives it
+    network = tiny().to(memory_format=torch.channels_last)  # as `load` gives it
+    contiguous = tiny()
     y = torch.rand(1, 1, SIZE, SIZE) + SIGMA * torch.randn(1, 1, SIZE, SIZE)
     batch = automatic_batch(network, y, SIGMA)
-    x, levels = y.expand(batch, -1, -1, -1).contiguous(), torch.full((batch,), SIGMA)
+    x = y.expand(batch, -1, -1, -1).contiguous()
+    levels = torch.full((batch,), SIGMA)
 
     def plain() -> Tensor:
         with torch.no_grad():

@@ -33,7 +33,8 @@ def run() -> list[dict[str, object]]:
     theirs = perf_counter() - begin
 
     def length(widening: np.ndarray) -> float:
-        lower, upper = np.clip(band.lower - widening, 0, 1), np.clip(band.upper + widening, 0, 1)
+        lower = np.clip(band.lower - widening, 0, 1)
+        upper = np.clip(band.upper + widening, 0, 1)
         return float((upper - lower).mean())
 
     return [

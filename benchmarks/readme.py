@@ -16,7 +16,9 @@ from pixelbounds.experiments.summaries import gains, summaries
 AGAINST = "against the paper's"
 HERE = Path(__file__).parent
 RESULTS = [HERE / "results/reproduce" / f"{name}.json" for name in ("faces64", "ct64", "phantom")]
-PAGE, BEGIN, END = "README.md", "<!-- figures: python -m benchmarks.readme -->", "<!-- end of figures -->"
+PAGE = "README.md"
+BEGIN = "<!-- figures: python -m benchmarks.readme -->"
+END = "<!-- end of figures -->"
 
 
 def result(name: str) -> dict[str, Any]:
@@ -37,18 +39,21 @@ def reproduced() -> list[str]:
     ]
     for path in RESULTS:
         results = load_results(path)
-        plan, by_key = results["configuration"], {s.row.key: s.length.mean() for s in summaries(results)}
+        settings = results["configuration"]
+        by_key = {s.row.key: s.length.mean() for s in summaries(results)}
         gain = {d.reference.key: d.value for d in gains(results)}
         lines.append(
-            f"| {plan['title']} | {plan['task']['risk_level']:g} | {by_key[REFERENCE]:.4f} | {by_key[SHORTEST]:.4f} | "
-            f"{gain[REFERENCE]:+.1%} | {gain['calibrated/krcps_best/betting']:+.1%} |"
+            f"| {settings['title']} | {settings['task']['risk_level']:g} "
+            f"| {by_key[REFERENCE]:.4f} | {by_key[SHORTEST]:.4f} "
+            f"| {gain[REFERENCE]:+.1%} | {gain['calibrated/krcps_best/betting']:+.1%} |"
         )
     return lines
 
 
 def text() -> str:
-    quantiles, krcps, frontier, learned = (result(name) for name in ("quantiles", "krcps", "frontier", "learned"))
-    times = {row["what"]: row for row in quantiles["rows"]}
+    krcps = result("krcps")
+    frontier = result("frontier")
+    times = {row["what"]: row for row in result("quantiles")["rows"]}
     ours = times["calibrated_quantiles"]
     lines = [
         "## Measured",
@@ -77,7 +82,7 @@ def text() -> str:
         "| method | mean length | against the paper's | risk | seconds |",
         "|---|---|---|---|---|",
     ]
-    for row in learned["rows"]:
+    for row in result("learned")["rows"]:
         lines.append(
             f"| {row['what']} | {row['mean length']:.4f} | {row[AGAINST]} | {row['risk']:.4f} "
             f"| {row['seconds to calibrate']:.2g} |"

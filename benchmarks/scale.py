@@ -32,7 +32,9 @@ import zarr
 from pixelbounds.calibration import certify
 from pixelbounds.kernels import count_arrivals
 
-SAMPLES, SIZE, MEMORY = 64, 256, "512M"
+SAMPLES = 64
+SIZE = 256
+MEMORY = "512M"
 IMAGE_BYTES = SAMPLES * SIZE * SIZE * 4
 CHOICES: dict[str, Any] = {"risk_level": 0.2, "failure_prob": 0.1}
 ENVIRONMENT = dict(os.environ)  # before Dask sets malloc and threads for its workers, and so for every later child
@@ -98,8 +100,12 @@ def steps(folder: Path) -> dict[str, float]:
     from pixelbounds.execution import bands_to, running
     from pixelbounds.workflows import Resources, apply_files, calibrate_files, evaluate_files
 
-    truth, samples, bands = (folder / f"{name}.zarr" for name in ("truth", "samples", "bands"))
-    cal, out, means = folder / "cal.safetensors", folder / "intervals.zarr", Resources(memory=MEMORY)
+    truth = folder / "truth.zarr"
+    samples = folder / "samples.zarr"
+    bands = folder / "bands.zarr"
+    cal = folder / "cal.safetensors"
+    out = folder / "intervals.zarr"
+    means = Resources(memory=MEMORY)
 
     def make_bands() -> None:
         with running(memory=MEMORY):
@@ -148,7 +154,8 @@ def with_workers(folder: Path, workers: int) -> dict[str, float]:
     from pixelbounds.execution import bands_to, running
     from pixelbounds.workflows import Resources, apply_files
 
-    samples, out = zarr.open_array(folder / "samples.zarr", mode="r"), folder / "workers.zarr"
+    samples = zarr.open_array(folder / "samples.zarr", mode="r")
+    out = folder / "workers.zarr"
     with (
         LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit="2GiB"
@@ -233,7 +240,8 @@ def run() -> list[dict[str, object]]:
             rows.append({**rows[-1], "what": "memory before", "peak MB": round(found["base"] / 1e6)})
             rows.append({**rows[-1], "what": f"points of the path: {found['points']}", "peak MB": ""})
             if wanted == sizes[:2][-1]:
-                one, two = ({**with_workers(folder, n), "reading by bare processes": bare(folder, n)} for n in (1, 2))
+                one = {**with_workers(folder, 1), "reading by bare processes": bare(folder, 1)}
+                two = {**with_workers(folder, 2), "reading by bare processes": bare(folder, 2)}
                 for what in one:
                     row(f"{what}, 1 worker process", gigabytes, one[what], one[what])
                     row(f"{what}, 2 worker processes", gigabytes, two[what], one[what])

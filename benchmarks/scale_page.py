@@ -11,8 +11,10 @@ from typing import Any
 from .readme import HERE, result, where, with_figures
 from .scale import SAMPLES, STEPS, WORKERS
 
-PAGE, BEGIN = "docs/scale.md", "<!-- figures: python -m benchmarks.scale_page -->"
-SIZE, DRAWS = 512, 128  # of the images to which the figures are carried over: the paper's CT experiment
+PAGE = "docs/scale.md"
+BEGIN = "<!-- figures: python -m benchmarks.scale_page -->"
+SIZE = 512
+DRAWS = 128  # of the images to which the figures are carried over: the paper's CT experiment
 COUNTS = (10**4, 10**6, 10**8)
 
 
@@ -25,18 +27,24 @@ def measured(rows: list[dict[str, Any]]) -> list[str]:
     ]
     lines.append("|---|---|---|---|---|---|---|")
     for size in sizes:
-        cells = [named[size, what] for what in ("reading with zarr", "samples to calibration", "apply", "evaluate")]
-        read, made, applied, evaluated = (f"{row['seconds']:.3g} s" for row in cells)
+        whats = ("reading with zarr", "samples to calibration", "apply", "evaluate")
+        took = {what: f"{named[size, what]['seconds']:.3g} s" for what in whats}
+        made = named[size, whats[1]]
         lines.append(
-            f"| {size:.1f} GB | {read} | {made} | {cells[1]['times']:.2f} | {applied} | {evaluated} "
-            f"| {cells[1]['peak MB']} MB |"
+            f"| {size:.1f} GB | {took[whats[0]]} | {took[whats[1]]} | {made['times']:.2f} | {took['apply']} "
+            f"| {took['evaluate']} | {made['peak MB']} MB |"
         )
-    bands, applied, bare = (
-        named[sizes[:2][-1], f"{what}, 1 worker process"]["seconds"]
-        / named[sizes[:2][-1], f"{what}, 2 worker processes"]["seconds"]
-        for what in (*WORKERS, "reading by bare processes")
-    )
-    threads, files = (named[sizes[-1], f"reading {how}"] for how in ("with zarr in threads", "files as bytes"))
+
+    def gain(what: str) -> float:
+        """How many times as fast two processes are."""
+        one = named[sizes[:2][-1], f"{what}, 1 worker process"]["seconds"]
+        return one / named[sizes[:2][-1], f"{what}, 2 worker processes"]["seconds"]
+
+    bands = gain(WORKERS[0])
+    applied = gain(WORKERS[1])
+    bare = gain("reading by bare processes")
+    threads = named[sizes[-1], "reading with zarr in threads"]
+    files = named[sizes[-1], "reading files as bytes"]
     lines += [
         "",
         f"Reading with zarr is a plain loop over the images; of {sizes[-1]:.1f} GB the same loop in one thread more "
@@ -53,7 +61,8 @@ def carried_over(found: dict[str, Any], drawing: dict[str, Any]) -> list[str]:
     rows = found["rows"]
     largest = max(row["GB"] for row in rows)
     named = {row["what"]: row for row in rows if row["GB"] == largest}
-    cores, pixels = int(found["machine"]["cores"]), SIZE * SIZE
+    cores = int(found["machine"]["cores"])
+    pixels = SIZE * SIZE
     points = max(int(row["what"].split(": ")[1]) for row in rows if row["what"].startswith("points of the path"))
     per_byte = cores * named[STEPS[0]]["seconds"] / (largest * 1e9)
     per_pixel = sum(cores * named[what]["seconds"] for what in STEPS[1:4]) / (largest * 1e9 / (4 * SAMPLES))
@@ -70,7 +79,8 @@ def carried_over(found: dict[str, Any], drawing: dict[str, Any]) -> list[str]:
     lines.append("|---" * (1 + len(COUNTS)) + "|")
     lines += [f"| {what} | {' | '.join(amount(n) for n in COUNTS)} |" for what, amount in amounts.items()]
     image = 4.0 * DRAWS * pixels
-    bands, rest = named[STEPS[0]]["seconds"], sum(named[x]["seconds"] for x in STEPS[1:4])
+    bands = named[STEPS[0]]["seconds"]
+    rest = sum(named[x]["seconds"] for x in STEPS[1:4])
     return [
         *lines,
         "",
@@ -101,7 +111,8 @@ def hours(seconds: float) -> str:
 
 
 def text() -> str:
-    found, posterior = result("scale"), result("posterior_ct")
+    found = result("scale")
+    posterior = result("posterior_ct")
     drawing = {
         "samples": posterior["sampling"]["samples"], "seconds": posterior["sampling"]["seconds_after_the_first_batch"],
         "device": posterior["device"], "size": 64,

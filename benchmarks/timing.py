@@ -27,7 +27,9 @@ def resident() -> int:
 
 def extra_memory(function: Callable[[], Any]) -> int:
     """Bytes by which the resident memory rises, at its peak, while a function runs; sampled every millisecond."""
-    base, peak, done = resident(), [0], threading.Event()
+    base = resident()
+    peak = [0]
+    done = threading.Event()
 
     def watch() -> None:
         while not done.is_set():

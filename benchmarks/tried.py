@@ -31,7 +31,8 @@ from pixelbounds.experiments.experiment import Experiment, load_experiment
 from pixelbounds.experiments.material import Material, load_material
 from pixelbounds.images import Array
 
-PAGE, BEGIN = "docs/tried.md", "<!-- figures: python -m benchmarks.tried -->"
+PAGE = "docs/tried.md"
+BEGIN = "<!-- figures: python -m benchmarks.tried -->"
 SPLITS = 4
 
 
@@ -85,15 +86,16 @@ def image_of(material: Material, name: str) -> Array:
     return np.asarray(level + smooth)  # learned groups subtract the level themselves
 
 
-def length(material: Material, plan: Experiment, tried: Try, split: int) -> float:
+def length(material: Material, experiment: Experiment, tried: Try, split: int) -> float:
     """Mean length on the images that did not fit, where their risk is just epsilon."""
-    band, level = material.band(tried.band), plan.task.risk_level
+    band = material.band(tried.band)
+    level = experiment.task.risk_level
     features = np.stack([image_of(material, name) for name in tried.features], axis=1) if tried.features else None
     pairs = Pairs(material.truth, band, family_named(None, band), LIMITS, features)
     order = np.random.default_rng([split, 1]).permutation(len(pairs))
-    count = plan.frontier.n_opt * tried.times
+    count = experiment.frontier.n_opt * tried.times
     fitting = pairs.take(np.sort(order[:count]))
-    others = pairs.take(np.sort(order[plan.frontier.n_opt * max(t.times for t in TRIES) :]))  # the same for all
+    others = pairs.take(np.sort(order[experiment.frontier.n_opt * max(t.times for t in TRIES) :]))  # the same for all
     every = np.arange(count)
     grouping = tried.groups(fitting, every)
     return length_at_risk(others, grouping, frontier_of(fitting, every, grouping, level), level)
@@ -101,11 +103,12 @@ def length(material: Material, plan: Experiment, tried: Try, split: int) -> floa
 
 def rows_of(name: str, material: Material, splits: int = SPLITS) -> Iterator[dict[str, Any]]:
     """Mean length of each try, and its difference from the first as a share: mean, least and greatest of the splits."""
-    plan, default = load_experiment(name), None
+    experiment = load_experiment(name)
+    default = None
     for tried in TRIES:
         if any(x not in material.arrays for x in tried.features if x != "residual"):
             continue
-        lengths = np.array([length(material, plan, tried, split) for split in range(splits)])
+        lengths = np.array([length(material, experiment, tried, split) for split in range(splits)])
         default = lengths if default is None else default
         change = lengths / default - 1
         yield {

@@ -104,7 +104,7 @@ class Draw:
         return self.material[name][images] if name in self.material.arrays else None
 
     def certified(self, fitted: Fitted, confidence: str) -> Certified:
-        """Certified as the plan asks."""
+        """Certified as the experiment asks."""
         return certify(fitted, confidence, self.experiment.task.risk_level, self.experiment.task.failure_prob)
 
     def record(self, row: str, fitted: Fitted, outcome: Certified, held_out: Pairs, **more: Any) -> DrawRecord:

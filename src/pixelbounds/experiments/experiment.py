@@ -152,7 +152,7 @@ class Experiment(_Section):
         return self
 
     def changed(self, **sections: Any) -> Experiment:
-        """The plan with some values of some sections replaced, checked again."""
+        """The experiment with some values of some sections replaced, checked again."""
         values = self.model_dump()
         for name, section in sections.items():
             values[name] = {**values[name], **section} if isinstance(section, dict) and values[name] else section
@@ -172,9 +172,9 @@ class Experiment(_Section):
 
 
 def load_experiment(source: str | Path) -> Experiment:
-    """The plan of an experiment by its name, or of a TOML file of your own.
+    """An experiment by its name, or of a TOML file of your own.
 
-    >>> load_plan("ct64").task.risk_level
+    >>> load_experiment("ct64").task.risk_level
     0.05
     """
     if str(source) in EXPERIMENTS:

@@ -1,4 +1,4 @@
-"""Figures that show images, made from the material: only where the plan allows pictures of its data."""
+"""Figures that show images, made from the material: only where the experiment allows pictures of its data."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _sample_rows(
 def samples(
     experiment: Experiment, material: Material, folder: Path, images: tuple[int, ...], count: int = 4
 ) -> list[Path]:
-    """Samples of the diffusion model for one observation each, of Algorithm 3 as printed and of the plan's sampler."""
+    """Samples of the diffusion model for one observation each, of Algorithm 3 as printed and of the experiment's."""
     kept = {
         "samples_printed": _how(material, "printed", "euler_maruyama", experiment.sampling.printed_steps),
         "samples": _how(material, "score", experiment.sampling.sampler, experiment.sampling.steps),

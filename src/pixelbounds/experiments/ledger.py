@@ -35,7 +35,7 @@ Teller = Callable[[str], None]  # called with a line for the user
 
 
 class Ledger:
-    """The folder of the finished draws of one plan on one material."""
+    """The folder of the finished draws of one experiment on one material."""
 
     def __init__(self, experiment: Experiment, material: Material, out: Path) -> None:
         self.experiment = experiment

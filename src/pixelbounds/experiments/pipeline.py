@@ -1,6 +1,6 @@
 """Images to material: prepare, train the three networks, sample, and put everything into units of [0, 1].
 
-Every step goes on where an interrupted one stopped. The plan says how many images are held out and fine-tuned on,
+Every step goes on where an interrupted one stopped. The experiment says how many images are held out and fine-tuned on,
 `diffusion.splits` says which; no unit (scan, patient) is in two parts.
 """
 
@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from .ledger import Teller
 
 _ROWS = 256  # images copied at a time
 _SHOWN = 4  # images, and samples of each, that are kept for a figure
+Sampled = Callable[[Path, SampleOptions], Any]  # a zarr store to write, how to sample -> what it then holds
 
 
 def make_material(
@@ -42,16 +44,16 @@ def make_material(
     tell: Teller = lambda line: None,
     progress: Progress = silent,
 ) -> Path:
-    """Train and sample as the plan says, in the folder `work`; returns the folder of the material.
+    """Train and sample as the experiment says, in the folder `work`; returns the folder of the material.
 
-    `data` is what the plan's reader takes: the folder of CelebA or AbdomenCT-1K, or any file or folder of images.
+    `data` is what the experiment's reader takes: the folder of CelebA or AbdomenCT-1K, or any file or folder of images.
     Phantoms are made, not read.
     """
     work = Path(work)
     work.mkdir(parents=True, exist_ok=True)
     prepare(experiment, data, work, tell)
-    networks = {kind: _train(experiment, kind, work, device, tell) for kind in ("score", "regressor", "conffusion")
-                if kind in experiment.training}  # fmt: skip
+    kinds = [kind for kind in ("score", "regressor", "conffusion") if kind in experiment.training]
+    networks = {kind: _train(experiment, kind, work, device, tell) for kind in kinds}
     noisy = np.load(work / "observation.npy", mmap_mode="r")
     runs: dict[str, Any] = {}
     for kind, network in networks.items():
@@ -61,27 +63,31 @@ def make_material(
             seed=experiment.sampling.seed, batch=experiment.sampling.batch, device=device,
             sigma_0=experiment.process["sigma_0"], limits=experiment.data.limits,
         )  # fmt: skip
+        sampled = partial(sample_to, network, noisy, tell=tell, progress=progress)
         if kind == "score":
-            options = replace(
-                options,
-                miscoverage=experiment.task.miscoverage,
-                sampler=experiment.sampling.sampler,
-                steps=experiment.sampling.steps,
-                held_out=1,
-            )
-        runs[kind] = sample_to(network, noisy, work / f"{kind}.zarr", options, tell=tell, progress=progress)
-        if kind == "score":
-            whole = replace(options, keep_samples=True, held_out=0)
-            runs["shown"] = sample_to(network, noisy[:_SHOWN], work / "shown.zarr", whole)
-            as_printed = replace(options, sampler="euler_maruyama", steps=experiment.sampling.printed_steps)
-            if options.sampler != as_printed.sampler:
-                few = replace(as_printed, samples=_SHOWN, miscoverage=0.5, keep_samples=True, held_out=0)
-                runs["shown_printed"] = sample_to(network, noisy[:_SHOWN], work / "shown_printed.zarr", few)
-            if experiment.sampling.printed_steps is not None:
-                runs["printed"] = sample_to(
-                    network, noisy, work / "printed.zarr", as_printed, tell=tell, progress=progress
-                )
+            runs |= _score_runs(experiment, work, options, sampled, partial(sample_to, network, noisy[:_SHOWN]))
+        else:
+            runs[kind] = sampled(work / f"{kind}.zarr", options)
     return assemble(experiment, work, runs)
+
+
+def _score_runs(
+    experiment: Experiment, work: Path, options: SampleOptions, sampled: Sampled, some: Sampled
+) -> dict[str, Any]:
+    """Samples of all observations, and whole samples of some for figures; of Algorithm 3 as printed too, if planned."""
+    wanted = experiment.sampling
+    options = replace(
+        options, miscoverage=experiment.task.miscoverage, sampler=wanted.sampler, steps=wanted.steps, held_out=1
+    )
+    runs = {"score": sampled(work / "score.zarr", options)}
+    runs["shown"] = some(work / "shown.zarr", replace(options, keep_samples=True, held_out=0))
+    as_printed = replace(options, sampler="euler_maruyama", steps=wanted.printed_steps)
+    if options.sampler != as_printed.sampler:
+        few = replace(as_printed, samples=_SHOWN, miscoverage=0.5, keep_samples=True, held_out=0)
+        runs["shown_printed"] = some(work / "shown_printed.zarr", few)
+    if wanted.printed_steps is not None:
+        runs["printed"] = sampled(work / "printed.zarr", as_printed)
+    return runs
 
 
 # ---------------------------------------------------------------- images
@@ -217,48 +223,12 @@ def _toml(sections: dict[str, dict[str, Any]]) -> Iterator[str]:
 
 def assemble(experiment: Experiment, work: Path, runs: dict[str, Any]) -> Path:
     """Write the material of finished sampling runs; returns its folder."""
-    low, high = experiment.data.limits
     folder = work / "material"
     folder.mkdir(exist_ok=True)
-
-    def unit(x: Any) -> Array:
-        return ((np.asarray(x[:], np.float32) - np.float32(low)) / np.float32(high - low)).astype(np.float32)
-
-    def keep(name: str, x: Array) -> None:
+    for name, x in _arrays(work, runs, *experiment.data.limits):
         aside = folder / f".{name}.part.npy"
         np.save(aside, x)
         os.replace(aside, folder / f"{name}.npy")
-
-    score = runs["score"]
-
-    def keep_ends(prefix: str, run: Any, lower: str, upper: str) -> None:
-        for name, end in zip((lower, upper), outward(unit(run[lower]), unit(run[upper]), np.float16), strict=True):
-            keep(prefix + name, end)
-
-    keep_ends("", score, "lower", "upper")
-    keep_ends("", score, "naive_lower", "naive_upper")
-    if "printed" in runs:
-        keep_ends("printed_", runs["printed"], "lower", "upper")
-        keep("printed_fresh", unit(runs["printed"]["held_out"])[:, 0])
-    keep("mean", unit(score["mean"]))
-    keep("deviation", np.asarray(score["deviation"][:], np.float32) / np.float32(high - low))
-    keep("fresh", unit(score["held_out"])[:, 0])
-    keep("observation", unit(score["observation"]))
-    keep("truth", np.load(work / "truth.npy"))
-    keep("unit", np.load(work / "unit.npy"))
-    keep("samples", unit(runs["shown"]["samples"])[:, :_SHOWN])
-    if "shown_printed" in runs:  # of Algorithm 3, where the plan's sampler is another
-        keep("samples_printed", unit(runs["shown_printed"]["samples"]))
-    if "regressor" in runs:
-        heads = runs["regressor"]
-        for name in ("lower", "estimate", "upper"):
-            keep(f"qr_{name}", unit(heads[name]))
-        if "dropout_mean" in heads.group:
-            keep("dropout_mean", unit(heads["dropout_mean"]))
-            keep("dropout_deviation", np.asarray(heads["dropout_deviation"][:], np.float32) / np.float32(high - low))
-    if "conffusion" in runs:
-        for name in ("lower", "upper"):
-            keep(f"conffusion_{name}", unit(runs["conffusion"][name]))
     about = {
         kind: {k: v for k, v in run.about.items() if k != "network_file"}
         for kind, run in runs.items()
@@ -266,3 +236,42 @@ def assemble(experiment: Experiment, work: Path, runs: dict[str, Any]) -> Path:
     }
     replace_file(folder / "figures.json", (json.dumps(about, indent=1) + "\n").encode())
     return folder
+
+
+def _arrays(work: Path, runs: dict[str, Any], low: float, high: float) -> Iterator[tuple[str, Array]]:
+    """The arrays of a material by name, one at a time: they may be large."""
+
+    def unit(x: Any) -> Array:
+        return ((np.asarray(x[:], np.float32) - np.float32(low)) / np.float32(high - low)).astype(np.float32)
+
+    def spread(x: Any) -> Array:
+        return np.asarray(x[:], np.float32) / np.float32(high - low)
+
+    def ends(prefix: str, run: Any, lower: str, upper: str) -> Iterator[tuple[str, Array]]:
+        down, up = outward(unit(run[lower]), unit(run[upper]), np.float16)
+        yield prefix + lower, down
+        yield prefix + upper, up
+
+    score = runs["score"]
+    yield from ends("", score, "lower", "upper")
+    yield from ends("", score, "naive_lower", "naive_upper")
+    if "printed" in runs:
+        yield from ends("printed_", runs["printed"], "lower", "upper")
+        yield "printed_fresh", unit(runs["printed"]["held_out"])[:, 0]
+    yield "mean", unit(score["mean"])
+    yield "deviation", spread(score["deviation"])
+    yield "fresh", unit(score["held_out"])[:, 0]
+    yield "observation", unit(score["observation"])
+    yield "truth", np.load(work / "truth.npy")
+    yield "unit", np.load(work / "unit.npy")
+    yield "samples", unit(runs["shown"]["samples"])[:, :_SHOWN]
+    if "shown_printed" in runs:  # of Algorithm 3, where the experiment's sampler is another
+        yield "samples_printed", unit(runs["shown_printed"]["samples"])
+    if "regressor" in runs:
+        heads = runs["regressor"]
+        yield from ((f"qr_{name}", unit(heads[name])) for name in ("lower", "estimate", "upper"))
+        if "dropout_mean" in heads.group:
+            yield "dropout_mean", unit(heads["dropout_mean"])
+            yield "dropout_deviation", spread(heads["dropout_deviation"])
+    if "conffusion" in runs:
+        yield from ((f"conffusion_{name}", unit(runs["conffusion"][name])) for name in ("lower", "upper"))

@@ -126,7 +126,7 @@ def _in_words(d: Difference) -> str:
 
 
 def _against_target(settings: dict[str, Any], gain: Difference, controlled: float) -> list[str]:
-    """Whether what was aimed at was reached; a plan that missed it must say in its notes what was tried."""
+    """Whether what was aimed at was reached; one that missed it must say in its notes what was tried."""
     target = settings["target"]
     if target is None:
         return []

@@ -4,7 +4,7 @@ A row is known by its key, band/procedure/bound. Procedures:
 
 rcps            one widening for all pixels
 krcps_best      K-RCPS, the cell of the grid with the least mean length on the validation images, as in the paper
-krcps_chosen    K-RCPS, the cell chosen on the fitting images alone (fitting.choose_cell)
+krcps_chosen    K-RCPS, the cell chosen on the fitting images alone (fits.choose_cell)
 krcps_equal     as krcps_best, but with as many fitting images as the frontier takes
 krcps_plain     K-RCPS with 8 groups and every pixel, where the unit is the scan
 frontier        ours, groups by default: the shorter of band and learned groups on the fitting images

@@ -35,7 +35,7 @@ from .families import FAMILIES, Family, check_fits
 from .groups import Grouping, load_grouping
 from .pairs import read_block
 
-FORMAT = 1
+_FORMAT = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +169,7 @@ class Calibration:
         tensors = {f"groups.{name}": x for name, x in arrays.items()}
         tensors |= {"widening": self.widening, "curve": self.curve}
         text = {
-            "format": FORMAT, "package": "pixelbounds", "guarantee": self.guarantee,
+            "format": _FORMAT, "package": "pixelbounds", "guarantee": self.guarantee,
             "method": self.method, "confidence": self.confidence, "family": self.family.name, "loss": self.loss,
             "risk_level": self.risk_level, "failure_prob": self.failure_prob,
             "limits": [x if isfinite(x) else None for x in self.limits],
@@ -204,8 +204,8 @@ def calibration_from_bytes(data: bytes, name: str = "file", family: Family | Non
     """The calibration that the content of a file holds."""
     remedy = "write it again with Calibration.save"
     text, tensors = unseal(data, name, what="calibration file", remedy=remedy, again="calibrate again")
-    if text["format"] != FORMAT:
-        raise ValueError(f"{name!r} has format {text['format']}, this version reads {FORMAT}; update pixelbounds")
+    if text["format"] != _FORMAT:
+        raise ValueError(f"{name!r} has format {text['format']}, this version reads {_FORMAT}; update pixelbounds")
     try:
         return _calibration_of(text, tensors, name, family)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:

@@ -1,15 +1,14 @@
-"""Files of networks and of training runs: safetensors with one JSON string, so that no code runs when one is read.
+"""Files of networks and of training runs, sealed: no code runs when one is read, and a damaged one is told.
 
-A file is written beside its name, flushed to disk and renamed: whatever happens, the name holds a whole file or none.
 A training run keeps two states, the newest and the one before; where the newest cannot be read the other serves, and
-because training is a function of its state, a few steps are repeated and nothing else is lost. A checksum over the
-tensors tells a damaged file from a whole one.
+because training is a function of its state, a few steps are repeated and nothing else is lost.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import struct
 import warnings
 import zlib
 from dataclasses import asdict
@@ -17,20 +16,18 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor, nn
 
-from ..storage.files import replace_file
+from ..storage.files import replace_file, seal, unseal
 from .network import NCSNpp, NetworkConfig
 from .regression import QuantileNetwork
 from .sde import VESDE
 
-FORMAT = 1
-_ENTRY = "pixelbounds"  # the one entry of the file's metadata
+_FORMAT = 2
 _NETWORK, _STATE = "diffusion network", "training state"
-KINDS = ("score", "regressor", "conffusion")
+_KINDS = ("score", "regressor", "conffusion")
 
 
 # ---------------------------------------------------------------- files
@@ -39,10 +36,9 @@ KINDS = ("score", "regressor", "conffusion")
 def write(path: str | Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
     """Write tensors and what is said about them under this name, all or nothing."""
     path = Path(path)
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    text = json.dumps({**meta, "format": FORMAT, "checksum": _checksum(tensors)}, sort_keys=True)
+    arrays = {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, save(tensors, metadata={_ENTRY: text}))
+    replace_file(path, seal({**meta, "format": _FORMAT}, arrays))
 
 
 def read(path: str | Path, what: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -52,36 +48,35 @@ def read(path: str | Path, what: str) -> tuple[dict[str, Tensor], dict[str, Any]
         raise IsADirectoryError(f"{path} is a folder; give the path of a {what}, a .safetensors file")
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist; give the path of a {what} that was saved")
-    try:
-        with safe_open(path, framework="pt") as file:
-            text = (file.metadata() or {}).get(_ENTRY)
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, RuntimeError) as error:
-        size = path.stat().st_size
-        raise ValueError(
-            f"{path} ({size} bytes) is truncated or no safetensors file ({error}); use another copy"
-        ) from error
-    try:
-        meta = json.loads(text or "null")
-    except json.JSONDecodeError:
-        meta = None
-    if not isinstance(meta, dict) or "format" not in meta:
-        raise ValueError(f"{path} is a safetensors file, but none that pixelbounds wrote; give a saved {what}")
-    if meta["format"] != FORMAT:
-        raise ValueError(f"{path} has format {meta['format']}, this version reads {FORMAT}; update pixelbounds")
+    data = path.read_bytes()
+    again = f"use another copy of the {len(data)} bytes"
+    meta, arrays = _of_format_1(data) or unseal(
+        data, str(path), what=what, remedy=f"give a saved {what}, or another copy", again=again
+    )
+    if meta["format"] not in (1, _FORMAT):
+        raise ValueError(f"{path} has format {meta['format']}, this version reads {_FORMAT}; update pixelbounds")
     if meta.get("what") != what:
         raise ValueError(f"{path} holds a {meta.get('what')}, not a {what}")
-    if meta.get("checksum") != _checksum(tensors):
-        raise ValueError(f"{path} is damaged: its checksum does not match; use another copy")
-    return tensors, meta
+    return {name: torch.from_numpy(np.array(x)) for name, x in arrays.items()}, meta
 
 
-def _checksum(tensors: dict[str, Tensor]) -> int:
+def _of_format_1(data: bytes) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Meta and arrays of a file of version 0.1, whose checksum is over the tensors alone; None where it is none."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        size = struct.unpack("<Q", data[:8])[0]
+        meta = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["pixelbounds"])
+        arrays = load(data)
+    except (SafetensorError, ValueError, KeyError, TypeError, struct.error):
+        return None
     total = 0
-    for name in sorted(tensors):
+    for name in sorted(arrays):
         total = zlib.crc32(name.encode(), total)
-        total = zlib.crc32(tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy(), total)
-    return total
+        total = zlib.crc32(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8), total)
+    whole = isinstance(meta, dict) and meta.get("format") == 1 and meta.get("checksum") == total
+    return (meta, arrays) if whole else None
 
 
 # ---------------------------------------------------------------- networks
@@ -101,8 +96,8 @@ def save_network(
     dtype float16 halves the file. Only what was trained is rounded: the frequencies of the noise embedding are buffers
     and stay in float32, because a small error in one turns the phase at large |log sigma|.
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind is {kind!r}; choose one of {', '.join(KINDS)}")
+    if kind not in _KINDS:
+        raise ValueError(f"kind is {kind!r}; choose one of {', '.join(_KINDS)}")
     if dtype not in (torch.float16, torch.float32):
         raise ValueError(f"dtype is {dtype}; weights are stored in float16 or float32")
     if (kind == "score") != isinstance(network, NCSNpp):

@@ -11,7 +11,7 @@ progress.py     what is told while work goes on
 
 from ..images import numbered
 from ..storage.chunks import BadChunk, first_missing, guarded, rows_at
-from ..storage.growth import BAD, DONE, MARKS, Blocks, digest_of, growing
+from ..storage.growth import BAD, DONE, MARKS, Blocks, growing, request_digest
 from .blocks import (
     Maker,
     band_at,
@@ -39,7 +39,6 @@ __all__ = [
     "bands_to",
     "block_rows",
     "current",
-    "digest_of",
     "fill",
     "first_missing",
     "gather",
@@ -51,6 +50,7 @@ __all__ = [
     "pick",
     "quantiles",
     "readable",
+    "request_digest",
     "rows_at",
     "running",
     "where",

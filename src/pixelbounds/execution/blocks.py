@@ -33,8 +33,8 @@ from ..images import (
     trusted_band,
 )
 from ..images.ragged import growing_ragged, read_ragged
-from ..storage.chunks import BadChunk, Rows, chunk_rows, damaged, guarded, pieces
-from ..storage.growth import BAD, DONE, MARKS, Blocks, attributes_of, digest_of, growing
+from ..storage.chunks import BadChunk, FileRows, chunk_rows, damaged, guarded, pieces
+from ..storage.growth import BAD, DONE, MARKS, Blocks, attributes_of, growing, request_digest
 from .runner import PER_PIXEL, Execution, current
 
 T = TypeVar("T")
@@ -188,7 +188,9 @@ def pick(execution: Execution, x: Any, good: Array) -> Any:
     changes = np.flatnonzero(np.diff(good)) + 1  # so that blocks are all good or all bad
     starts = np.unique([*changes, *range(0, len(good), rows)])
     sizes = tuple(np.diff([*starts, len(good)]).tolist())
-    lazy = x.rechunk({0: sizes}) if library_of(x) == "dask" else da.from_array(Rows(x), chunks=(sizes, *x.shape[1:]))
+    lazy = (
+        x.rechunk({0: sizes}) if library_of(x) == "dask" else da.from_array(FileRows(x), chunks=(sizes, *x.shape[1:]))
+    )
     return lazy.blocks[np.flatnonzero(good[starts])]
 
 
@@ -224,7 +226,7 @@ def bands_to(
         with growing(path, ends, rows=rows, about=about, request=request, pack=False) as blocks:
             make = quantiles(samples, miscoverage, half=half)
             fill(execution, blocks, make, [samples], prod(pixels), skip_bad=skip_bad)
-    elif attributes_of(path).get("request") != digest_of(request):
+    elif attributes_of(path).get("request") != request_digest(request):
         raise FileExistsError(f"{path} exists and holds something else; choose another name")
     return open_stored(path)
 
@@ -279,7 +281,7 @@ def ragged_bands(execution: Execution, samples: Ragged, out: Path | None, miscov
         upper = Ragged([part["upper"] for part in parts])
         return Band(lower, upper, source=first.source, miscoverage=first.miscoverage)
     request = {"samples": where(getattr(samples.images, "values", None)), "shapes": shapes, "source": first.source}
-    about = {"source": first.source, "request": digest_of(request)}
+    about = {"source": first.source, "request": request_digest(request)}
     if not out.exists():
         ragged_to(out, shapes, first.lower.dtype, each_image(execution, make, [samples], pixels), about)
     elif attributes_of(out).get("request") != about["request"]:

@@ -21,7 +21,7 @@ from ..calibration.certify import Certificate, Task, certify_l01
 from ..calibration.confidence import bound_named, rejects
 from ..calibration.front_door import Split
 from ..calibration.groups import Grouping, by_loss
-from ..calibration.groups.grouping import State
+from ..calibration.groups.contract import State
 from ..calibration.pairs import Block, Pairs
 from ..calibration.paths import Path
 from ..calibration.procedures import knot_at_risk, krcps, rcps

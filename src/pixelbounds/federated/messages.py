@@ -17,8 +17,8 @@ from ..images import Array
 from ..storage.files import replace_file, seal, unseal
 from ..storage.version import VERSION
 
-FORMAT = 1
-KINDS = {
+_FORMAT = 1
+_KINDS = {
     "announcement": "announcement of a site (federated.announce)",
     "plan": "plan (federated.begin, federated.merge)",
     "answer": "answer of a site (federated.answer)",
@@ -54,7 +54,7 @@ class Message:
     def to_bytes(self) -> bytes:
         """The content of the file; equal messages give equal bytes."""
         tables = {name: _small(x) for name, x in self.tables.items()}
-        return seal({**self.text, "kind": self.kind, "format": FORMAT, "version": VERSION}, tables)
+        return seal({**self.text, "kind": self.kind, "format": _FORMAT, "version": VERSION}, tables)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the file, aside first and then in place."""
@@ -72,13 +72,13 @@ def message_of(data: bytes, name: str = "message") -> Message:
     """The message that the content of a file holds."""
     text, tables = unseal(data, name, what="message between sites", remedy="send it again", again="send it again")
     kind = text.pop("kind", None)
-    if kind not in KINDS:
+    if kind not in _KINDS:
         raise ValueError(f"{name!r} is not a message between sites but a {kind or 'calibration file'}")
-    if (text.pop("format"), text.pop("version", "")) != (FORMAT, VERSION):
+    if (text.pop("format"), text.pop("version", "")) != (_FORMAT, VERSION):
         raise ValueError(f"{name!r} was written by another version than {VERSION}; all sites must use the same one")
     missing = sorted(_PARTS[kind] - text.keys() - tables.keys())
     if missing:
-        raise ValueError(f"{name!r} is the {KINDS[kind]}, but lacks {', '.join(missing)}; send it again")
+        raise ValueError(f"{name!r} is the {_KINDS[kind]}, but lacks {', '.join(missing)}; send it again")
     return Message(kind, text, {key: _wide(x) for key, x in tables.items()}, name)
 
 
@@ -86,7 +86,7 @@ def expect(message: Any, kind: str) -> Message:
     """A message of one kind, or the file that holds it."""
     found = message if isinstance(message, Message) else load(message)
     if found.kind != kind:
-        raise ValueError(f"{found.name or 'this'} is the {KINDS[found.kind]}; what is needed is the {KINDS[kind]}")
+        raise ValueError(f"{found.name or 'this'} is the {_KINDS[found.kind]}; what is needed is the {_KINDS[kind]}")
     return found
 
 

@@ -35,7 +35,7 @@ from ..execution import (
 )
 from ..execution.blocks import ragged_bands
 from ..images import Array, Band, Interval, Limits, check_limits, differ_in_size
-from ..storage.chunks import Rows
+from ..storage.chunks import FileRows
 from .arrays import (
     ARRAY_SUFFIXES,
     SHAPES,
@@ -87,7 +87,7 @@ def spanning(pixels: Any, limits: Limits) -> Any:
     least = np.float32(limits[0])
     most = np.float32(limits[1])
     rows = max(1, _BLOCK_BYTES // (4 * prod(int(x) for x in pixels.shape[1:])))
-    lazy = da.from_array(Rows(pixels), chunks=(rows, *pixels.shape[1:]))
+    lazy = da.from_array(FileRows(pixels), chunks=(rows, *pixels.shape[1:]))
     return lazy.map_blocks(
         lambda x: np.clip(least + (x / np.float32(255)) * (most - least), least, most), dtype=np.float32
     )

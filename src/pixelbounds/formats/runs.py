@@ -21,7 +21,7 @@ import zarr
 
 from ..bands import FLOOR, conffusion, quantile_regression, quantile_source
 from ..images import Array, Band, check_choice, outward
-from ..storage.chunks import Rows
+from ..storage.chunks import FileRows
 from ..storage.growth import MARKS, add_array, add_marks
 
 _FORMAT = 1
@@ -216,7 +216,7 @@ def _singles(x: Any, there: Array | None) -> Any:
     import dask.array as da
 
     rows = max(1, _BLOCK_BYTES // (4 * prod(x.shape[1:])))
-    return da.from_array(Rows(x) if whole else _Holed(x, there), chunks=(rows, *x.shape[1:])).astype(np.float32)
+    return da.from_array(FileRows(x) if whole else _Holed(x, there), chunks=(rows, *x.shape[1:])).astype(np.float32)
 
 
 class _Holed:

@@ -183,7 +183,7 @@ def pieces(x: Any, start: int, stop: int) -> Iterator[tuple[int, Array]]:
         yield first, rows_at(x, first, min(stop, first + rows), reuse=True)
 
 
-class Rows:
+class FileRows:
     """An array in files under the few names that Dask asks for; every read is one of `rows_at`."""
 
     def __init__(self, x: Any) -> None:

@@ -69,7 +69,7 @@ def attributes_of(path: Path) -> dict[str, Any]:
         return {}
 
 
-def digest_of(request: Mapping[str, Any]) -> str:
+def request_digest(request: Mapping[str, Any]) -> str:
     """A hash of what a run was asked."""
     return hashlib.sha256(json.dumps(request, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -181,7 +181,7 @@ def growing(
     `about` becomes attributes. What another request left is refused, or, with `anew`, replaced. Of a run that fails
     before it has finished a block nothing is left.
     """
-    asked = digest_of(request)
+    asked = request_digest(request)
     n = next(iter(arrays.values()))[0][0]
     part = part_of(path)
     if anew and part.exists() and attributes_of(part).get("request") != asked:

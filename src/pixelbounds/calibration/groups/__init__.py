@@ -12,7 +12,7 @@ learned.py      bins of a predicted quantile of the shortfall, and of the room t
 
 from ..pairs import all_entries
 from .band_bins import BandGroups, fit_band_groups
-from .grouping import Grouping, load_grouping
+from .contract import Grouping, load_grouping
 from .learned import LearnedGroups, fit_learned_groups
 from .positions import Partition, Segmentation, Single, by_loss, by_otsu, partition, segmentation
 

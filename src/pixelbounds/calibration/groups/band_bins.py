@@ -17,7 +17,7 @@ from ...images import Array, check_count
 from ...kernels import band_cells, band_labels
 from ..families import Family
 from ..pairs import Archive, Block, Statistic, all_entries, check_fitting
-from .grouping import Grouping, State
+from .contract import Grouping, State
 
 FEATURES = ("width", "room", "level")
 _MOST = 2**16  # combinations

@@ -20,7 +20,7 @@ from ...images import Array, check_count, check_generator, check_open_unit, spat
 from ...kernels import LOWER, UPPER
 from ..families import Family
 from ..pairs import Block, Pairs, all_entries, check_fitting
-from .grouping import Grouping, State
+from .contract import Grouping, State
 
 _ROWS = 300_000  # ends used to fit the model
 _ENDS = 2**21  # ends used to cut bins

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...images import Array, check_choice, check_count, library_of, to_numpy
 from ..pairs import Block, Pairs, check_fitting
-from .grouping import Grouping, State, consecutive
+from .contract import Grouping, State, consecutive
 
 _MOST = 2**16  # groups
 _CELLS = 256  # of the histogram that multi-Otsu cuts

@@ -38,7 +38,7 @@ from pixelbounds.diffusion import VESDE, NCSNpp, NetworkConfig, Reduction, confi
 from pixelbounds.diffusion.batches import some_rotations
 from pixelbounds.diffusion.checkpoint import load_network, save_network
 from pixelbounds.diffusion.regression import conffusion, dropout_passes, predict, quantile_loss, regressor
-from pixelbounds.diffusion.runs import progress_bar
+from pixelbounds.diffusion.runs import Progress
 from pixelbounds.diffusion.sampling import Draws
 from pixelbounds.diffusion.splits import split_images
 from pixelbounds.diffusion.training import Settings, score_matching, train
@@ -128,6 +128,19 @@ def observe(truth: np.ndarray, data: Data) -> np.ndarray:
 # ---------------------------------------------------------------- what is kept
 
 
+def shown(every: float = 10.0) -> Progress:
+    """Progress as plain lines, a few seconds apart."""
+    last = [-every]
+
+    def show(line: dict[str, Any]) -> None:
+        if line["seconds"] >= last[0] + every:
+            last[0] = line["seconds"]
+            numbers = {name: round(x, 4) for name, x in line.items() if name not in ("gradient_norm", "done")}
+            print(json.dumps(numbers), flush=True)
+
+    return show
+
+
 class Run:
     """One process's share of the work: networks that it trains, arrays and figures that it keeps."""
 
@@ -172,7 +185,7 @@ class Run:
         begin = time.monotonic()
         done = train(
             network, on, loss, sde=self.sde, settings=settings, limits=self.data.limits, device=self.device,
-            held_out=self.pictures.held_out, progress=progress_bar(seconds=seconds),
+            validation=None if on is self.pictures.tune else self.pictures.tune, progress=shown(),
         )  # fmt: skip
         self.say(what, {**done.last, "wall_seconds": round(time.monotonic() - begin, 1),
                         "parameters": sum(p.numel() for p in network.parameters())})  # fmt: skip

@@ -35,10 +35,18 @@ class NetworkConfig:
     dropout: float = 0.1
     divide_by_sigma: bool = True
     fourier_scale: float = 16.0  # 16 as published; less lets neighbouring noise levels share what is learned
+    data_spread: tuple[float, float] | None = None  # mean and deviation of the pixels: preconditioned as in EDM
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "multipliers", tuple(self.multipliers))
         object.__setattr__(self, "attention", tuple(self.attention))
+        if self.data_spread is not None:
+            mean, deviation = (float(x) for x in self.data_spread)
+            object.__setattr__(self, "data_spread", (mean, deviation))
+            if not (math.isfinite(mean) and 0 < deviation < math.inf and self.divide_by_sigma):
+                raise ValueError(
+                    f"data_spread is {self.data_spread}; give mean and deviation of the pixels, of a score network"
+                )
         counts = (self.channels, self.base, self.blocks, self.size, *self.multipliers, *self.attention)
         if self.out_channels is not None:
             counts += (self.out_channels,)
@@ -63,7 +71,10 @@ class NetworkConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        return {name: list(x) if isinstance(x, tuple) else x for name, x in asdict(self).items()}
+        values = {name: list(x) if isinstance(x, tuple) else x for name, x in asdict(self).items()}
+        if self.data_spread is None:
+            del values["data_spread"]  # files and states from before it came read, and go on, as they are
+        return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> NetworkConfig:
@@ -290,6 +301,23 @@ class NCSNpp(nn.Module):
     def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
         """Score, or plain output: (b, c, h, w), (b,) -> (b, out, h, w)."""
         self._check(x, sigma)
+        if self.config.data_spread is not None:
+            return self._preconditioned(x, sigma, *self.config.data_spread)
+        out = self._backbone(x, sigma)
+        return out / sigma[:, None, None, None] if self.config.divide_by_sigma else out
+
+    def _preconditioned(self, y: Tensor, sigma: Tensor, mean: float, deviation: float) -> Tensor:
+        """The score (D - y) / sigma^2 of D = y' d^2 / (sigma^2 + d^2) + F sigma d / sqrt(sigma^2 + d^2), y' centred.
+
+        The backbone F sees y' in units of its deviation and starts from Wiener's filter of white images, not from y.
+        """
+        level = sigma[:, None, None, None]
+        total = level**2 + deviation**2
+        centred = y - mean
+        raw = self._backbone(centred / total.sqrt(), sigma)
+        return raw * (deviation / (level * total.sqrt())) - centred / total
+
+    def _backbone(self, x: Tensor, sigma: Tensor) -> Tensor:
         embedding, pyramid = self.embedding(sigma), x
         h = self.first(x).contiguous(memory_format=torch.channels_last)
         skips = [h]
@@ -307,8 +335,7 @@ class NCSNpp(nn.Module):
                 h = block(torch.cat([h, skips.pop()], dim=1), embedding)
             if level < len(self.doubling):
                 h = self.doubling[level](h, embedding)
-        out = self.last(active(self.norm, h)).to(x.dtype)
-        return out / sigma[:, None, None, None] if self.config.divide_by_sigma else out
+        return self.last(active(self.norm, h)).to(x.dtype)
 
     def _check(self, x: Tensor, sigma: Tensor) -> None:
         if x.ndim != 4 or x.shape[1] != self.config.channels:

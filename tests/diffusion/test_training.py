@@ -21,11 +21,11 @@ torch = pytest.importorskip("torch")
 
 import gaussian_world as world  # noqa: E402
 
-from pixelbounds.diffusion import batches, training  # noqa: E402
+from pixelbounds.diffusion import batches, learner, training  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_state, state_files  # noqa: E402
 from pixelbounds.diffusion.network import Resample, _Halve, double, halve  # noqa: E402
 from pixelbounds.diffusion.regression import quantile_loss, regressor  # noqa: E402
-from pixelbounds.diffusion.runs import alone, processes, progress_bar, read_log  # noqa: E402
+from pixelbounds.diffusion.runs import alone, processes, read_log  # noqa: E402
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
 from pixelbounds.diffusion.training import Settings, score_matching, train  # noqa: E402
 from pixelbounds.files import exclusive  # noqa: E402
@@ -299,7 +299,7 @@ def test_a_folder_belongs_to_one_run_from_its_first_step_to_its_last(tmp_path):
         refused.append(line["step"])
 
     small_run(tmp_path, progress=intrude)
-    assert refused == [4, 8, 12, 16]
+    assert {4, 8, 12, 16} <= set(refused)
     with exclusive(tmp_path), pytest.raises(BlockingIOError, match="another process"):
         small_run(tmp_path)
 
@@ -343,10 +343,10 @@ def test_a_network_that_loses_its_gradient_half_way_is_stopped(monkeypatch, tmp_
 
 
 def test_compilation_is_blamed_only_where_it_is_on():
-    learner = training._Learner(world.network(base=8), Settings(steps=20, compile=True), processes("cpu"))
-    learner.step = 16
+    learns = learner.Learner(world.network(base=8), Settings(steps=20, compile=True), processes("cpu"))
+    learns.step = 16
     with pytest.raises(ValueError, match=r"no gradient reached .* train with compile = false"):
-        learner.check(None)
+        learns.check(None)
 
 
 def test_weights_that_are_frozen_on_purpose_may_stay_as_they_are():
@@ -414,7 +414,7 @@ def test_the_folder_imports_what_it_says():
             elif isinstance(node, ast.Import | ast.ImportFrom):
                 names = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
                 roots = {str(name).split(".")[0] for name in names}
-                assert roots <= sys.stdlib_module_names | {"torch", "numpy", "safetensors", "tqdm"}, (file.name, roots)
+                assert roots <= sys.stdlib_module_names | {"torch", "numpy", "safetensors"}, (file.name, roots)
 
 
 def test_a_level_outside_the_process_is_refused():
@@ -523,14 +523,3 @@ def test_rotations_turn_about_the_centre_by_up_to_90_degrees():
     assert torch.allclose((row**2 + column**2).sqrt(), torch.tensor(6.0), atol=0.3)
     angle = torch.atan2(row, column)
     assert np.abs(np.sort(angle.numpy()) - np.linspace(-np.pi, np.pi, 400)).max() < 0.5  # flips fill the circle
-
-
-def test_the_progress_bar_shows_loss_and_speed(tmp_path, capsys):
-    small_run(None, steps=8, progress=progress_bar(steps=8))
-    assert "images/s" in capsys.readouterr().err
-
-
-def test_held_out_images_are_scored_at_checkpoints(tmp_path):
-    small_run(tmp_path, held_out=np.clip(world.draw(10, 5), *world.LIMITS))
-    log = read_log(tmp_path)
-    assert np.isfinite(log["held_out"]).all()

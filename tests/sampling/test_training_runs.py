@@ -194,13 +194,13 @@ def test_the_digest_tells_images_and_their_order(tmp_path, monkeypatch, rng, kin
 
 def test_the_numbers_of_held_out_images_are_there_from_the_start(world, tmp_path, monkeypatch):
     """A run that was stopped has them too, and another split cannot replace them."""
-    from pixelbounds.diffusion import training
+    from pixelbounds.diffusion import learner
 
     text = SETTINGS.replace("x.npy", str(world / "x.npy"))
-    monkeypatch.setattr(training._Learner, "update", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(learner.Learner, "update", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     assert call("train", write(tmp_path, text), "--quiet").exit_code == 130
     held_out = np.load(tmp_path / "run" / "held_out.npy")
-    assert np.array_equal(held_out, split(np.arange(32), 0.25, 0)[1])
+    assert np.array_equal(held_out, split(np.arange(32), 0.25, 0)["held_out"])
     monkeypatch.undo()
     assert call("train", tmp_path / "score.toml", "--quiet").exit_code == 0
     other = write(tmp_path, text.replace("held_out = 0.25", "held_out = 0.25\nseed = 1"), "other.toml")
@@ -234,9 +234,11 @@ def test_lines_of_keys_in_other_notations():
 
 def test_a_unit_is_never_cut():
     units = np.repeat(np.arange(10), 5)
-    learnt, unseen = split(units, 0.4, 0)
-    assert len(unseen) == 20
-    assert not set(units[learnt]) & set(units[unseen])
+    parts = split(units, 0.4, 0, validation=0.3)
+    assert {name: len(numbers) for name, numbers in parts.items()} == {"train": 20, "validation": 10, "held_out": 20}
+    seen = [set(units[numbers]) for numbers in parts.values()]
+    assert len(set.union(*seen)) == sum(map(len, seen)) == 10
+    assert np.array_equal(parts["held_out"], split(units, 0.4, 0)["held_out"])  # validation takes none of these
 
 
 # ---------------------------------------------------------------- images in a store

@@ -44,7 +44,7 @@ from ..arrays import NoGuarantee
 OK, NO_GUARANTEE, WRONG_INPUT, THIS_MACHINE, OUR_FAULT, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
-_EXTRAS = {"torch": "diffusion", "tqdm": "diffusion", "nibabel": "medical", "pydicom": "medical"}
+_EXTRAS = {"torch": "diffusion", "nibabel": "medical", "pydicom": "medical"}
 _EXTRAS |= {"distributed": "cluster"}
 _WRONG_PATH = FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError
 _PATHS = {  # what to do about a path that is wrong; nothing was begun there, so nothing is said of what is kept

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from .bars import training_bar
 from .contract import Outcome, command, progress, tell
 from .options import ABDOMEN, Raw, Scheduler, Window
 
@@ -31,7 +33,8 @@ def train(
     from ..jobs import train_from
     from ..settings import Configuration
 
-    path = train_from(Configuration(config), tell=tell, quiet=quiet)
+    with nullcontext(None) if quiet else training_bar() as show:
+        path = train_from(Configuration(config), tell=tell, progress=show)
     first = os.environ.get("RANK", "0") == "0"
     return Outcome({"network": str(path)}, (str(path),)) if first else Outcome({}, ())
 

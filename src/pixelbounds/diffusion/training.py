@@ -215,7 +215,8 @@ def _check(network: Any, data: Images, unseen: Images | None, sde: VESDE, settin
         sde.check_level(settings.sigma_top, "sigma_top")
 
 
-_FREE = "steps", "seconds", "patience", "log_every", "checkpoint_every", "compile", "half", "channels_last", "augment"
+_FREE = "steps", "seconds", "patience", "look_every", "log_every", "checkpoint_every"
+_FREE += "compile", "half", "channels_last", "augment"  # the last is named below
 
 
 def _about(
@@ -232,7 +233,8 @@ def _about(
     about = {name: value for name, value in asdict(settings).items() if name not in _FREE}
     about |= {"network": config, "images": data.digest(), "limits": data.limits, "sde": asdict(sde)}
     about |= {"loss": _name(loss), "augment": _name(settings.augment)}
-    about |= {} if unseen is None else {"validation": unseen.digest()}
+    if unseen is not None:
+        about |= {"validation": unseen.digest(), "look_every": settings.look_every}
     about |= network.to_dict() if isinstance(network, QuantileNetwork) else {}
     taken = sorted(about.keys() & identity.keys())
     if taken:

@@ -183,12 +183,18 @@ def _write(path: Path, images: Any, numbers: Array, change: Callable[[Array], Ar
 
 def _train(plan: Plan, kind: str, work: Path, device: str | None, tell: Tell) -> Path:
     """Write the settings of a training run and carry it out, or go on with it."""
+    tunes = kind == "conffusion"
+    choosing = "tune.npy" if plan.data.stop and not tunes else 0.0
     settings: dict[str, dict[str, Any]] = {
-        "data": {"path": "tune.npy" if kind == "conffusion" else "train.npy", "limits": list(plan.data.limits)},
+        "data": {
+            "path": "tune.npy" if tunes else "train.npy",
+            "limits": list(plan.data.limits),
+            "validation": choosing,
+        },
         "training": {"kind": kind, **plan.training[kind]},
         "output": {"folder": kind},
     }
-    if kind == "conffusion":
+    if tunes:
         settings["training"]["from"] = "score/score.safetensors"
     else:
         settings |= {"network": plan.network, "process": plan.process}
@@ -196,7 +202,7 @@ def _train(plan: Plan, kind: str, work: Path, device: str | None, tell: Tell) ->
         settings["training"]["device"] = device
     path = work / f"{kind}.toml"
     replace_file(path, "\n".join(_toml(settings)).encode())
-    return train_from(Configuration(path), tell=tell, quiet=True)
+    return train_from(Configuration(path), tell=tell)
 
 
 def _toml(sections: dict[str, dict[str, Any]]) -> Iterator[str]:

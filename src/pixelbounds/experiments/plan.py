@@ -103,6 +103,7 @@ class Data(_Section):
     tune: int = Field(gt=0)
     held_out: int = Field(gt=1)
     seed: int = 0
+    stop: bool = Field(False, description="whether the images to fine-tune on choose when the other networks stop")
 
 
 class Sampling(_Section):

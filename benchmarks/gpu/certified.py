@@ -49,6 +49,9 @@ def main() -> None:
     options = parser.parse_args()
     with np.load(options.data) as file:
         images, scan = file[SETS[options.set].key], file["scan"]
+    known = {"draws": options.draws, "calibration": options.calibration, "risk_level": RISK, "failure_prob": FAILURE}
+    known |= {"device_seconds": options.device_seconds}
+    target = RESULTS / f"generalise_{options.set}.json"
     rows: list[dict[str, Any]] = []
     common: dict[str, Any] = {}
     for path in options.files:
@@ -66,9 +69,7 @@ def main() -> None:
                 row |= {"lengths": length.tolist(), "risks": risk.tolist()}
                 print(f"{row['variant']:32} {length.mean():.4f} risk {risk.mean():.4f}", flush=True)
                 rows.append(row)
-    known = {"draws": options.draws, "calibration": options.calibration, "risk_level": RISK, "failure_prob": FAILURE}
-    out = common | known | {"device_seconds": options.device_seconds, "rows": rows}
-    (RESULTS / f"generalise_{options.set}.json").write_text(json.dumps(out, indent=1) + "\n")
+                target.write_text(json.dumps(common | known | {"rows": rows}) + "\n")  # as it goes
 
 
 if __name__ == "__main__":

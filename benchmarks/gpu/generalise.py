@@ -6,7 +6,8 @@
 
 Every variant is trained for the same seconds of GPU on the same images, from the same seed; validation scans choose its
 best average. Posterior samples of images of other scans are reduced to bands on the device, and these come back in
-float16, ends outward. torch, numpy and safetensors are all it needs.
+float16, ends outward. torch, numpy and safetensors are all it needs. Compiling an architecture takes two to three
+minutes on a fresh machine, for training and sampling together: variants of one architecture belong into one call.
 
 Two splits. `sweep` trains on all scans but those for development (`pixelbounds.diffusion.splits`) and is measured on
 these: what is chosen here becomes a default, and no table may be made of images that a default was chosen on. `confirm`
@@ -22,21 +23,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from pixelbounds.diffusion import VESDE, NCSNpp, NetworkConfig, Reduction, configuration, sample
-from pixelbounds.diffusion.batches import AUGMENTATIONS, Loss
+from pixelbounds.diffusion import VESDE, Reduction, sample
+from pixelbounds.diffusion.batches import AUGMENTATIONS
 from pixelbounds.diffusion.checkpoint import load_state
 from pixelbounds.diffusion.splits import split_images
-from pixelbounds.diffusion.training import Settings, score_matching, train
+from pixelbounds.diffusion.training import Settings, train
 
 from .posterior import check_compiled, outward
+from .variants import VARIANTS, Variant, loss_of, network_of, variant
 
 Array = np.ndarray
 LAST = "as before: the last average"  # of the variant `plain`, beside its best one
@@ -58,56 +60,6 @@ SETS = {
     "ct64": Set("ct", (0.0, 1.0), 1.0, 0.4, 300),
     "faces64": Set("faces", (-1.0, 1.0), 90.0, 1.0, 512),
 }
-
-
-@dataclass(frozen=True)
-class Variant:
-    """What differs from `small` as it was: in the network, in the settings of training, in the loss."""
-
-    network: dict[str, Any] = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
-    weighted: bool = False  # the loss as EDM weighs it, 1 + (sigma / d)^2 times that of score matching
-    preconditioned: bool = False  # as in EDM, by mean and deviation of the pixels
-
-    def __or__(self, other: Variant) -> Variant:
-        """Both changes."""
-        return Variant(
-            self.network | other.network,
-            self.settings | other.settings,
-            self.weighted or other.weighted,
-            self.preconditioned or other.preconditioned,
-        )
-
-
-VARIANTS = {
-    "plain": Variant(),
-    "dropout-0.0": Variant({"dropout": 0.0}),
-    "dropout-0.2": Variant({"dropout": 0.2}),
-    "dropout-0.3": Variant({"dropout": 0.3}),
-    "decay-0.1": Variant(settings={"weight_decay": 0.1}),
-    "decay-1": Variant(settings={"weight_decay": 1.0}),
-    "moves": Variant(settings={"augment": AUGMENTATIONS["small_moves"]}),
-    "changes": Variant(settings={"augment": AUGMENTATIONS["small_changes"]}),
-    "moves+rotations": Variant(settings={"augment": AUGMENTATIONS["moves_and_rotations"]}),
-    "flips": Variant(settings={"augment": AUGMENTATIONS["flips"]}),
-    "ema-0.99": Variant(settings={"ema": 0.99}),
-    "ema-0.9995": Variant(settings={"ema": 0.9995}),
-    "width-32": Variant({"base": 32}),
-    "width-96": Variant({"base": 96}),
-    "blocks-2": Variant({"blocks": 2}),
-    "edm-network": Variant(preconditioned=True),
-    "edm-loss": Variant(weighted=True),
-    "rate-3e-4": Variant(settings={"learning_rate": 3e-4}),
-    "constant-rate": Variant(settings={"cosine": False}),
-}
-
-
-def variant(name: str) -> Variant:
-    """A variant, or several joined by commas."""
-    total = Variant()
-    for part in name.split(","):
-        total = total | VARIANTS[part]
-    return total
 
 
 # ---------------------------------------------------------------- images
@@ -167,24 +119,6 @@ def observe(truth: Array, data: Set) -> Array:
 # ---------------------------------------------------------------- on the device
 
 
-def network_of(change: Variant, data: Set, spread: tuple[float, float]) -> NetworkConfig:
-    """The configuration of a variant."""
-    more = {"data_spread": spread} if change.preconditioned else {}
-    return configuration("small", size=data.size, **({"dropout": 0.1} | change.network | more))
-
-
-def loss_of(change: Variant, spread: tuple[float, float]) -> Loss:
-    """The loss of a variant."""
-    if not change.weighted:
-        return score_matching
-    deviation = spread[1]
-
-    def weighted(network: nn.Module, x: Tensor, sigma: Tensor, noise: Tensor) -> Tensor:
-        return score_matching(network, x, sigma, noise) * (1 + (sigma / deviation).square())
-
-    return weighted
-
-
 class Bench:
     """Images, noisy views and compiled networks, shared by the variants."""
 
@@ -219,8 +153,7 @@ class Bench:
         """Train a variant: the weights of its last and of its best average, and figures."""
         change, folder = variant(name), Path("/tmp/pixelbounds-generalise") / self.options.set / name
         shutil.rmtree(folder, ignore_errors=True)
-        torch.manual_seed(0)
-        network = NCSNpp(network_of(change, self.data, self.spread))
+        network = network_of(change, self.data.size, self.spread)
         curve: list[dict[str, Any]] = []
         done = train(
             network, self.pixels[self.parts.train], loss_of(change, self.spread), sde=self.sde,
@@ -244,10 +177,11 @@ class Bench:
 
     def bands(self, name: str, weights: dict[str, Tensor]) -> dict[str, Array]:
         """Lower and upper ends and the mean of samples of the measured images, in [0, 1]."""
-        config = replace(network_of(variant(name), self.data, self.spread), dropout=0.1)  # none in evaluation
-        key = json.dumps(config.to_dict())
+        change = variant(name) | Variant({"dropout": 0.1})  # there is none in evaluation
+        key = change.architecture
         if key not in self._samplers:
-            network = NCSNpp(config).to(self.device, memory_format=torch.channels_last).eval()
+            network = network_of(change, self.data.size, self.spread)
+            network = network.to(self.device, memory_format=torch.channels_last).eval()
             self._samplers[key] = network, torch.compile(network) if self.options.compile else network
         plain, fast = self._samplers[key]
         plain.load_state_dict(weights)
@@ -284,7 +218,7 @@ def prepare(bench: Bench, names: list[str]) -> None:
     """Compile each architecture in a process of its own, all at once: the cache on disk then serves this one."""
     wanted: dict[str, str] = {}
     for name in names:
-        wanted.setdefault(json.dumps(network_of(variant(name), bench.data, bench.spread).to_dict()), name)
+        wanted.setdefault(variant(name).architecture, name)
     words = [sys.executable, "-m", "benchmarks.gpu.generalise", "warm", bench.options.set]
     more = ["--data", bench.options.data, "--out", bench.options.out, "--split", bench.options.split, "--steps", "1"]
     running = [subprocess.Popen([*words, name, *more]) for name in wanted.values()]
@@ -295,7 +229,7 @@ def prepare(bench: Bench, names: list[str]) -> None:
 
 def warm(bench: Bench, name: str) -> None:
     """Check the gradients of a compiled variant, and leave its compiled forms in the cache."""
-    check_compiled(NCSNpp(network_of(variant(name), bench.data, bench.spread)), bench.data.size)
+    check_compiled(network_of(variant(name), bench.data.size, bench.spread), bench.data.size)
     weights, _ = bench.fit(name, steps=2, compile=True)
     bench.bands(name, weights["ema/"])
 

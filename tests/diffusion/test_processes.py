@@ -141,6 +141,7 @@ def test_a_batch_that_cannot_be_shared_is_refused():
 TINY = """
 [data]
 path = "x.npy"
+validation = 0.25
 
 [network]
 name = "tiny"
@@ -153,8 +154,9 @@ sigma_max = 1.0
 sigma_0 = 0.3
 
 [training]
-steps = 4
+steps = 60
 batch = 8
+learning_rate = 1e-2
 device = "cpu"
 
 [output]
@@ -163,7 +165,7 @@ folder = "run"
 
 
 def test_torchrun_trains_in_two_processes_and_one_of_them_speaks(tmp_path):
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((12, 8, 8), dtype=np.float32))
+    np.save(tmp_path / "x.npy", np.broadcast_to(np.linspace(0, 1, 12, dtype=np.float32)[:, None, None], (12, 8, 8)))
     (tmp_path / "score.toml").write_text(TINY)
     words = "-m torch.distributed.run --standalone --nproc_per_node 2 -m pixelbounds.cli train score.toml --quiet"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -173,6 +175,6 @@ def test_torchrun_trains_in_two_processes_and_one_of_them_speaks(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("score.safetensors") == 1
-    assert done.stderr.count("12 images") == 1
-    assert load_network(tmp_path / "run" / "score.safetensors")[2]["extra"]["step"] == 4
-    assert read_log(tmp_path / "run")["images"].tolist() == [32]  # of both processes
+    assert done.stderr.count("9 images, 3 to choose when to stop") == 1
+    assert load_network(tmp_path / "run" / "score.safetensors")[2]["extra"]["step"] == 60
+    assert read_log(tmp_path / "run")["images"][-1] == 480  # of both processes

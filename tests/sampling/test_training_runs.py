@@ -35,7 +35,7 @@ def test_train_saves_what_it_says(world, score):
 
 
 def test_training_killed_by_the_system_resumes_to_the_same_bits(world, tmp_path):
-    text = SETTINGS.replace("steps = 4", "steps = 120\ncheckpoint_every = 15").replace("x.npy", str(world / "x.npy"))
+    text = SETTINGS.replace("steps = 80", "steps = 120\ncheckpoint_every = 15").replace("x.npy", str(world / "x.npy"))
     process = start("train", write(tmp_path, text))
     kill_when(process, (tmp_path / "run" / "state.safetensors").exists)
     assert not (tmp_path / "run" / "score.safetensors").exists()
@@ -50,10 +50,10 @@ def test_training_killed_by_the_system_resumes_to_the_same_bits(world, tmp_path)
 @pytest.mark.parametrize(
     "old, new, line, words",
     [
-        ("steps = 4", "stpes = 4", 19, "did you mean 'steps'"),
-        ("steps = 4", "steps = -4", 19, "[training] steps is -4: it should be greater than 0"),
-        ("steps = 4", 'steps = "four"', 19, "[training] steps is 'four'"),
-        ("steps = 4", "", 17, "neither steps nor seconds"),
+        ("steps = 80", "stpes = 4", 19, "did you mean 'steps'"),
+        ("steps = 80", "steps = -4", 19, "[training] steps is -4: it should be greater than 0"),
+        ("steps = 80", 'steps = "four"', 19, "[training] steps is 'four'"),
+        ("steps = 80", "", 17, "neither steps nor seconds"),
         ("base = 4", "base = 5", 8, "must be divisible by 4"),
         ('name = "tiny"', 'name = "tinny"', 7, "did you mean 'tiny'"),
         ('"flips"', '"flip"', 21, "did you mean 'flips'"),
@@ -68,11 +68,11 @@ def test_training_killed_by_the_system_resumes_to_the_same_bits(world, tmp_path)
         ("held_out = 0.25", "held_out = 0.25\nlimits = [0.0, inf]", 5, "[0.0, inf] has no end"),
         ("held_out = 0.25", "held_out = 0.25\nlimits = [-inf, 0.0]", 5, "[-inf, 0.0] has no end"),
         ('path = "x.npy"', 'path = "hot.npy"', 3, "image 3 spans [0, 7], the limits are [0, 1]"),
-        ("steps = 4", "steps = 4.5", 19, "[training] steps is 4.5"),
+        ("steps = 80", "steps = 4.5", 19, "[training] steps is 4.5"),
         ("batch = 8", f"batch = 8\nseed = {10**23 - 1}", 21, "it must be an integer in [0, 2^64)"),
         ("sigma_max = 1.0", "sigma_max = 0.005", 14, "above sigma_min"),
         ("multipliers = [1, 1]", "multipliers = [1, 1, 1, 1, 1]", 9, "must be divisible by 16"),
-        ("[output]", "[outputs]", 23, "did you mean 'output'"),
+        ("[output]", "[outputs]", 24, "did you mean 'output'"),
         ("base = 4", "base = ", 8, "not TOML"),
         ("batch = 8", 'batch = 8\ndevice = "gpu"', 21, "device is 'gpu'; it must be cpu, cuda or cuda:0"),
         ("batch = 8", 'batch = 8\ndevice = "cuda"', 21, "device is 'cuda', but torch sees no GPU; use cpu"),
@@ -82,8 +82,8 @@ def test_training_killed_by_the_system_resumes_to_the_same_bits(world, tmp_path)
             3,
             "channels belong on axis 1, (n, 3, h, w): np.moveaxis(images, -1, 1)",
         ),
-        ('folder = "nowhere"', 'folder = "x.npy"', 24, "x.npy is no folder and cannot be made one (File exists); name"),
-        ('folder = "nowhere"', 'folder = "x.npy/run"', 24, "cannot be made one (Not a directory); name another"),
+        ('folder = "nowhere"', 'folder = "x.npy"', 25, "x.npy is no folder and cannot be made one (File exists); name"),
+        ('folder = "nowhere"', 'folder = "x.npy/run"', 25, "cannot be made one (Not a directory); name another"),
     ],
 )
 def test_a_wrong_configuration_names_file_line_and_remedy(world, monkeypatch, old, new, line, words):

@@ -215,8 +215,8 @@ def _check(network: Any, data: Images, unseen: Images | None, sde: VESDE, settin
         sde.check_level(settings.sigma_top, "sigma_top")
 
 
-_FREE = "steps", "seconds", "patience", "look_every", "log_every", "checkpoint_every"
-_FREE += "compile", "half", "channels_last", "augment"  # the last is named below
+_FREE = {"steps", "seconds", "patience", "look_every", "log_every", "checkpoint_every"}
+_FREE |= {"compile", "half", "channels_last", "augment"}  # the last is named below
 
 
 def _about(

@@ -202,7 +202,7 @@ def _train(plan: Plan, kind: str, work: Path, device: str | None, tell: Tell) ->
         settings["training"]["device"] = device
     path = work / f"{kind}.toml"
     replace_file(path, "\n".join(_toml(settings)).encode())
-    return train_from(Configuration(path), tell=tell)
+    return train_from(Configuration(path), tell=tell, rehearsal=plan.rehearsal)
 
 
 def _toml(sections: dict[str, dict[str, Any]]) -> Iterator[str]:

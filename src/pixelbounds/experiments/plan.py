@@ -126,6 +126,7 @@ class Plan(_Section):
     title: str
     published: Literal["celeba", "abdomen"]
     pictures: bool = False
+    rehearsal: bool = False  # networks need not learn anything
     differences: dict[str, str] = {}  # from the paper, for the page: what, and why
     notes: list[str] = []  # further sentences for the page, such as what was tried
     target: Target | None = None
@@ -203,6 +204,7 @@ def toy(plan: Plan) -> Plan:
         for kind, values in plan.training.items()
     }
     return plan.changed(
+        rehearsal=True,
         task={"samples": 9, "miscoverage": 0.2, "risk_level": 0.3},
         draws=few,
         krcps={"n_opt": [6, 8], "d_opt": [20, "all"], "k": [2, 4], "gammas": (0.3, 0.7, 3)},

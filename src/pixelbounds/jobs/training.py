@@ -30,13 +30,17 @@ Tell = Callable[[str], None]  # called with a line for the user
 
 
 def train_from(
-    configuration: Configuration, *, tell: Tell = lambda line: None, progress: Progress | None = None
+    configuration: Configuration,
+    *,
+    tell: Tell = lambda line: None,
+    progress: Progress | None = None,
+    rehearsal: bool = False,
 ) -> Path:
     """Train as a configuration says, going on where its folder stands, and return the file of the network.
 
     `progress` is called with what is known of the run, about once a second (see `diffusion.runs.Log`), in the first
     process of several. A network that is no better than a denoiser which learned nothing is an error; what it learned
-    so far is kept, and a longer run goes on from there.
+    so far is kept, and a longer run goes on from there. A `rehearsal` need not learn.
     """
     let_threads_sleep()
     import torch
@@ -84,7 +88,7 @@ def train_from(
         finally:
             if first:
                 draw_curves(folder)
-        if not tunes:  # that begins with a network which passed
+        if not tunes and not rehearsal:  # the first begins with a network which passed
             with _blamed(configuration, "training", "seconds" if training.steps is None else "steps"):
                 result.check()
         if first:

@@ -124,7 +124,7 @@ def test_conffusion_cannot_contradict_its_score_network(world, old, new, line, w
 
 def test_conffusion_takes_limits_and_levels_from_its_score_network(tmp_path):
     np.save(tmp_path / "x.npy", 10 * images(16) - 5)
-    text = SETTINGS.replace("held_out = 0.25", "limits = [-5.0, 5.0]").replace("sigma_max = 1.0", "sigma_max = 90.0")
+    text = SETTINGS.replace("held_out = 0.25", "limits = [-5.0, 5.0]").replace("sigma_max = 1.0", "sigma_max = 9.0")
     assert call("train", write(tmp_path, text.replace("sigma_0 = 0.3", "sigma_0 = 4.0")), "--quiet").exit_code == 0
     same_again = TUNING.replace(
         "[training]", "limits = [-5.0, 5.0]\n[process]\nsigma_0 = 4.0\n[training]\nsigma_top = 5.0"
@@ -134,7 +134,7 @@ def test_conffusion_takes_limits_and_levels_from_its_score_network(tmp_path):
         assert result.exit_code == 0, result.output
     for folder in ("conffusion", "again"):
         _, sde, meta = load_network(tmp_path / folder / "conffusion.safetensors")
-        assert (sde.sigma_max, meta["extra"]["sigma_0"], meta["extra"]["limits"]) == (90.0, 4.0, [-5.0, 5.0])
+        assert (sde.sigma_max, meta["extra"]["sigma_0"], meta["extra"]["limits"]) == (9.0, 4.0, [-5.0, 5.0])
 
 
 def test_conffusion_does_not_go_on_from_another_score_network(world, tmp_path):
@@ -158,7 +158,7 @@ def test_conffusion_does_not_go_on_from_another_score_network(world, tmp_path):
 def test_training_does_not_go_on_with_other_images(tmp_path, how):
     x = images(32)
     np.save(tmp_path / "x.npy", x)
-    path = write(tmp_path, SETTINGS.replace("held_out = 0.25", ""))
+    path = write(tmp_path, SETTINGS.replace("held_out = 0.25", "validation = 0.0"))
     assert call("train", path, "--quiet").exit_code == 0
     other = {"reversed": x[::-1], "mirrored": x[..., ::-1], "one replaced": np.concatenate([x[:9], x[:1], x[10:]])}
     np.save(tmp_path / "x.npy", other[how])
@@ -245,12 +245,14 @@ def test_a_unit_is_never_cut():
 
 
 def test_images_beyond_memory_stay_in_their_store_and_train_to_the_same_bits(tmp_path, monkeypatch, rng):
-    x, peaks, networks = rng.integers(0, 256, (6000, 64, 64), dtype=np.uint8), {}, {}
+    x = (rng.integers(0, 200, (6000, 1, 1)) + rng.integers(0, 56, (6000, 64, 64))).astype(np.uint8)
+    peaks, networks = {}, {}
     np.save(tmp_path / "x.npy", x)
     zarr.create_array(tmp_path / "x.zarr", data=x, chunks=(16, 64, 64))
     monkeypatch.setattr(jobs, "_memory", lambda: 2**20, raising=False)  # of 24 MB
     for kind in ("npy", "zarr"):
         text = SETTINGS.replace("x.npy", f"x.{kind}").replace('"run"', f'"{kind}"').replace("0.25", "0.002")
+        text = text.replace("steps = 80", "steps = 25")
         tracemalloc.start()
         result = call("train", write(tmp_path, text, f"{kind}.toml"), "--quiet")
         peaks[kind] = tracemalloc.get_traced_memory()[1]

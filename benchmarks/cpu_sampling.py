@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pixelbounds.diffusion.network import NCSNpp, configuration
-from pixelbounds.diffusion.posterior import SAMPLERS, automatic_batch, denoise, sample
+from pixelbounds.diffusion.posterior import SAMPLERS, automatic_batch, posterior_mean, sample
 from pixelbounds.diffusion.sde import VESDE
 
 SIZE = 64
@@ -48,7 +48,7 @@ def run() -> list[dict[str, object]]:
             return x + SIGMA**2 * plain_forward(contiguous, x, levels)
 
     def ours() -> Tensor:
-        return denoise(network, x, SIGMA)
+        return posterior_mean(network, x, SIGMA)
 
     torch.testing.assert_close(ours(), plain(), rtol=1e-4, atol=1e-4)
     steps: dict[str, list[float]] = {

@@ -1,11 +1,14 @@
 """Write what was measured on the GPU into docs/diffusion.md, between its markers: python -m benchmarks.gpu.page.
 
-Reads benchmarks/results/posterior_*.json (from `posterior collect`) and speed_gpu.json (from `speed`).
+Reads benchmarks/results/posterior_*.json (from `posterior collect`), speed_gpu.json (from `speed`), generalise_*.json
+(from `certified`) and cpu_training.json.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from ..readme import HERE, result, where, with_figures
 
@@ -87,6 +90,69 @@ def speed(found: dict[str, Any], networks: dict[str, dict[str, Any]]) -> str:
     )
 
 
+TRIED = {
+    "as before: the last average": "as before, the last average kept",
+    "plain": "stopping by validation: the best average kept",
+    "edm-network": "... and the denoiser preconditioned as in EDM",
+    "edm-loss": "... and the loss weighted as in EDM",
+    "changes": "... and small turns, shifts, zooms, contrast and mirrors in place of the paper's rotations",
+    "moves+rotations": "... and small turns, shifts and zooms for every other image, the paper's for the rest",
+    "decay-1": "... and weight decay 1",
+}
+
+
+def generalised(found: dict[str, Any]) -> list[str]:
+    """The table of what was tried at equal seconds, and what it says."""
+    first = np.array(found["rows"][1]["lengths"])
+    lines = [
+        "| `small`, CT, one change each | steps, best at | validation loss: best, last | PSNR of the mean of samples | "
+        "certified length | against stopping alone |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in found["rows"]:
+        length = np.array(row["lengths"])
+        ratio = length / first - 1
+        error = ratio.std(ddof=1) / np.sqrt(len(ratio))
+        weighted = " (another loss)" if row["variant"] == "edm-loss" else ""
+        compared = "" if row["variant"] == "plain" else f"{ratio.mean():+.1%} +- {error:.1%}"
+        lines.append(
+            f"| {TRIED[row['variant']]} | {row['steps']:,}, {row['best_step']:,} | {row['best_loss']:.4f}, "
+            f"{row['last_loss']:.4f}{weighted} | {row['psnr']:.2f} | {length.mean():.4f} | {compared} |"
+        )
+    images = found["images"]
+    lines += [
+        "",
+        f"{found['device']}, torch {found['torch']}, commit {found['commit']}: {found['train_seconds']:.0f} s of "
+        f"training each in batches of {found['batch']} on {images['train']:,} images, {images['validation']} for "
+        f"validation; {found['samples']} samples of {images['measured']} images in {found['sampler_steps']} steps "
+        f"of `heun`, miscoverage {found['miscoverage']:g}. Certified at {found['risk_level']:g} with failure "
+        f"probability {found['failure_prob']:g} (`frontier`, betting) on {found['calibration']} of them, measured on "
+        "the rest, "
+        f"mean over {found['draws']} draws; the error is that of the mean over draws, which share their images, and "
+        "each network was trained once, with one seed: differences of about a percent are not settled by this. All "
+        f"calls together held the machine for {found['device_seconds']:,.0f} s, most of them to compile.",
+    ]
+    return lines
+
+
+def threads(found: dict[str, Any]) -> str:
+    """One paragraph on threads that wait."""
+
+    def one(name: str) -> str:
+        way = found[name]
+        return f"{'' if way['finished'] else 'less than '}{way['images_per_second']:.1f}"
+
+    ways = "one thread", "a thread a core", "a thread a core, asleep"
+    return (
+        f"Training `tiny` at 64 x 64 on {found['cores']} cores (`python -m benchmarks.cpu_training`, load "
+        f"{found['load_before']:.1f} before it began), images a second beside {{}} further busy program: "
+        + ", ".join(f"{name} {one(f'{name}, 1 neighbours')}" for name in ways)
+        + "; beside none: "
+        + ", ".join(f"{name} {one(f'{name}, 0 neighbours')}" for name in ways)
+        + "."
+    ).format("one")
+
+
 def cpu(found: dict[str, Any]) -> str:
     """One paragraph on the `tiny` network without a GPU."""
     plain, ours, whole = found["rows"]
@@ -99,9 +165,20 @@ def cpu(found: dict[str, Any]) -> str:
 
 def text() -> str:
     found = {name: result(f"posterior_{name}") for name in SETS}
-    return "\n".join(
-        [*trained(found), "", fresh(found), "", speed(result("speed_gpu"), found), "", cpu(result("cpu_sampling"))]
-    )
+    parts = [
+        *trained(found),
+        "",
+        *generalised(result("generalise_ct64")),
+        "",
+        fresh(found),
+        "",
+        speed(result("speed_gpu"), found),
+        "",
+        cpu(result("cpu_sampling")),
+        "",
+        threads(result("cpu_training")),
+    ]
+    return "\n".join(parts)
 
 
 if __name__ == "__main__":

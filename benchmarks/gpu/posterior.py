@@ -34,12 +34,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from pixelbounds.diffusion import VESDE, NCSNpp, NetworkConfig, Reduction, configuration, denoise, sample
+from pixelbounds.diffusion import VESDE, NCSNpp, NetworkConfig, Reduction, configuration, posterior_mean, sample
 from pixelbounds.diffusion.batches import some_rotations
 from pixelbounds.diffusion.checkpoint import load_network, save_network
 from pixelbounds.diffusion.posterior import Draws
-from pixelbounds.diffusion.regression import conffusion, dropout_passes, predict, quantile_loss, regressor
-from pixelbounds.diffusion.session import progress_bar
+from pixelbounds.diffusion.regression import dropout_passes, n_conffusion, predict, quantile_loss, regressor
+from pixelbounds.diffusion.session import Progress
 from pixelbounds.diffusion.splits import split_images
 from pixelbounds.diffusion.trainer import Settings, score_matching, train
 
@@ -128,6 +128,19 @@ def observe(truth: np.ndarray, data: Data) -> np.ndarray:
 # ---------------------------------------------------------------- what is kept
 
 
+def shown(every: float = 10.0) -> Progress:
+    """Progress as plain lines, a few seconds apart."""
+    last = [-every]
+
+    def show(line: dict[str, Any]) -> None:
+        if line["seconds"] >= last[0] + every:
+            last[0] = line["seconds"]
+            numbers = {name: round(x, 4) for name, x in line.items() if name not in ("gradient_norm", "done")}
+            print(json.dumps(numbers), flush=True)
+
+    return show
+
+
 class Run:
     """One process's share of the work: networks that it trains, arrays and figures that it keeps."""
 
@@ -172,7 +185,7 @@ class Run:
         begin = time.monotonic()
         done = train(
             network, on, loss, sde=self.sde, settings=settings, limits=self.data.limits, device=self.device,
-            held_out=self.pictures.held_out, progress=progress_bar(seconds=seconds),
+            validation=None if on is self.pictures.tune else self.pictures.tune, progress=shown(),
         )  # fmt: skip
         self.say(what, {**done.last, "wall_seconds": round(time.monotonic() - begin, 1),
                         "parameters": sum(p.numel() for p in network.parameters())})  # fmt: skip
@@ -313,7 +326,7 @@ def draw_part(run: Run) -> None:
     spread = torch.stack([d.deviation for d in found]).reshape(run.truth.shape).float().cpu().numpy()
     deviation = spread / (data.limits[1] - data.limits[0])
     observed = torch.from_numpy(run.y)[:, None].to(run.device)
-    estimates = [denoise(score, part, data.sigma_0) for part in observed.split(256)]
+    estimates = [posterior_mean(score, part, data.sigma_0) for part in observed.split(256)]
     run.say("sampling", {
         "seconds": round(now - begin, 1), "seconds_after_the_first_batch": round(now - clock[0], 1),
         "samples": len(run.truth) * (options.samples + 1), "psnr_noisy": run.psnr(run.unit(run.y)),
@@ -327,7 +340,7 @@ def draw_part(run: Run) -> None:
     run.keep("naive", naive_lower=naive[0], naive_upper=naive[1])
     run.keep("moments", mean=stack["mean"], deviation=deviation)
     run.keep("fresh", fresh=stack["held_out"])
-    loss, heads = quantile_loss(float(data.miscoverage)), conffusion(score.cpu())
+    loss, heads = quantile_loss(float(data.miscoverage)), n_conffusion(score.cpu())
     two = run.fit("conffusion", heads, run.pictures.tune, options.tune_seconds, 3e-4, loss, warmup=20)
     lower, upper = (run.unit(head) for head in predict(two, run.y, data.sigma_0, batch=256))
     run.say("conffusion_band", run.before_control(lower, upper))

@@ -1,6 +1,7 @@
 """Files of networks: what is saved comes back, and what is not one is refused by name."""
 
 import json
+import zlib
 
 import numpy as np
 import pytest
@@ -8,19 +9,20 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gaussian_world as world  # noqa: E402
-from safetensors.torch import load_file, save_file  # noqa: E402
+from safetensors.torch import save_file  # noqa: E402
 
 from pixelbounds.diffusion import checkpoint  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network, load_state, save_network, save_state, state_files  # noqa: E402
-from pixelbounds.diffusion.regression import conffusion, regressor  # noqa: E402
+from pixelbounds.diffusion.regression import n_conffusion, regressor  # noqa: E402
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
+from pixelbounds.storage.files import seal  # noqa: E402
 
 torch.set_num_threads(1)
 SDE = VESDE(sigma_min=0.01, sigma_max=1.0)
 MAKERS = {
     "score": world.network,
     "regressor": lambda: regressor(world.config(dropout=0.1)),
-    "conffusion": lambda: conffusion(world.network()),
+    "conffusion": lambda: n_conffusion(world.network()),
 }
 
 
@@ -64,7 +66,7 @@ def test_a_truncated_file_is_refused(saved):
     content = saved.read_bytes()
     for length in (0, 4, 100, len(content) // 2, len(content) - 1):
         saved.write_bytes(content[:length])
-        with pytest.raises(ValueError, match="truncated or no safetensors file"):
+        with pytest.raises(ValueError, match="is not a pixelbounds diffusion network, or was cut short"):
             load_network(saved)
 
 
@@ -79,10 +81,10 @@ def test_a_damaged_file_is_refused(saved):
 def test_foreign_files_are_refused(tmp_path, saved):
     foreign = tmp_path / "other.safetensors"
     save_file({"a": torch.zeros(2)}, foreign)
-    with pytest.raises(ValueError, match="none that pixelbounds wrote"):
+    with pytest.raises(ValueError, match="is not a pixelbounds diffusion network"):
         load_network(foreign)
     foreign.write_bytes(b"\x89PNG\r\n and more of a picture")
-    with pytest.raises(ValueError, match="no safetensors file"):
+    with pytest.raises(ValueError, match="is not a pixelbounds diffusion network"):
         load_network(foreign)
     save_state(tmp_path, {"a": torch.zeros(1)}, {"step": 1})
     with pytest.raises(ValueError, match="holds a training state, not a diffusion network"):
@@ -102,7 +104,7 @@ def test_a_state_that_cannot_be_read_never_replaces_one_that_can(tmp_path):
         save_state(tmp_path, {"a": torch.full((9,), float(step))}, {"step": step})
     good = previous.read_bytes()
     newest.write_bytes(newest.read_bytes()[:-4])
-    with pytest.warns(UserWarning, match="truncated"):
+    with pytest.warns(UserWarning, match="cut short"):
         assert load_state(tmp_path)[1]["step"] == 1
     save_state(tmp_path, {"a": torch.full((9,), 2.0)}, {"step": 2})
     assert previous.read_bytes() == good
@@ -113,10 +115,9 @@ def test_a_state_that_cannot_be_read_never_replaces_one_that_can(tmp_path):
 
 def altered(path, change):
     """Write the file again with its meta changed."""
-    tensors = load_file(path)
-    _, meta = checkpoint.read(path, "diffusion network")
+    tensors, meta = checkpoint.read(path, "diffusion network")
     change(meta)
-    save_file(tensors, path, metadata={"pixelbounds": json.dumps(meta)})
+    path.write_bytes(seal(meta, {name: x.numpy() for name, x in tensors.items()}))
 
 
 def test_a_mismatching_configuration_is_refused(saved):
@@ -163,3 +164,19 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(saved, monkeypatch)
         save_network(saved, world.network(), SDE, "score")
     assert saved.read_bytes() == before
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
+def test_a_network_of_version_0_1_is_still_read_and_a_damaged_one_refused(saved):
+    """Its meta stood beside the tensors as plain JSON, with a checksum of the tensors alone."""
+    tensors, meta = checkpoint.read(saved, "diffusion network")
+    total = 0
+    for name in sorted(tensors):
+        total = zlib.crc32(tensors[name].numpy().tobytes(), zlib.crc32(name.encode(), total))
+    earlier = json.dumps({**meta, "format": 1, "checksum": total})
+    wanted = load_network(saved)[0].state_dict()
+    save_file(tensors, saved, metadata={"pixelbounds": earlier})
+    found = load_network(saved)[0].state_dict()
+    assert all(torch.equal(found[name], x) for name, x in wanted.items())
+    save_file({**tensors, "last.bias": tensors["last.bias"] + 1}, saved, metadata={"pixelbounds": earlier})
+    with pytest.raises(ValueError, match="is not a pixelbounds diffusion network"):
+        load_network(saved)

@@ -11,7 +11,7 @@ torch.set_num_threads(1)
 
 from gaussian_prior import PRIOR, SDE, SIGMA, collect, gaussian_score, posterior  # noqa: E402
 
-from pixelbounds.diffusion.posterior import SAMPLERS, _trapezoid, denoise, sample  # noqa: E402
+from pixelbounds.diffusion.posterior import SAMPLERS, _trapezoid, posterior_mean, sample  # noqa: E402
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
 
 POSTERIOR = ("reverse_sde", "predictor_corrector", "heun")
@@ -90,7 +90,7 @@ def test_noise_hardly_above_sigma_min_is_taken(name, sigma_min):
     sde, y = VESDE(sigma_min, 1.0), torch.full((1, *PRIOR.shape), 0.5, dtype=torch.float64)
     for sigma_0 in (math.nextafter(sigma_min, 1), sigma_min * (1 + 1e-9), sigma_min * (1 + 1e-5)):
         draws = torch.stack(list(sample(gaussian_score, y, sigma_0, sde, samples=50, sampler=name)))
-        end = denoise(gaussian_score, y, sigma_0) if name in DENOISED else y
+        end = posterior_mean(gaussian_score, y, sigma_0) if name in DENOISED else y
         assert (draws - end).abs().max() < 0.1 * sigma_min
 
 

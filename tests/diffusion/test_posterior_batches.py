@@ -13,7 +13,7 @@ from gaussian_prior import PRIOR, SDE, SIGMA, collect, gaussian_score, posterior
 import pixelbounds as pb  # noqa: E402
 from pixelbounds.bands import calibrated_ranks  # noqa: E402
 from pixelbounds.diffusion.network import NCSNpp, configuration  # noqa: E402
-from pixelbounds.diffusion.posterior import SAMPLERS, Reduction, automatic_batch, denoise, sample  # noqa: E402
+from pixelbounds.diffusion.posterior import SAMPLERS, Reduction, automatic_batch, posterior_mean, sample  # noqa: E402
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -105,14 +105,14 @@ def test_held_out_draws_fall_into_calibrated_bands_as_often_as_promised():
 
 def test_denoise_is_the_posterior_mean():
     y = torch.randn(2, *PRIOR.shape, dtype=torch.float64)
-    torch.testing.assert_close(denoise(gaussian_score, y, SIGMA), posterior()[0] * y)
+    torch.testing.assert_close(posterior_mean(gaussian_score, y, SIGMA), posterior()[0] * y)
 
 
 def test_observations_take_the_precision_of_the_network():
     y, net = torch.randn(1, 1, 16, 16, dtype=torch.float64), network()
     for dtype in (torch.float32, torch.float64):
         (draws,) = sample(net.to(dtype), y, SIGMA, SDE, samples=2, steps=2)
-        assert draws.dtype == denoise(net, y, SIGMA).dtype == dtype
+        assert draws.dtype == posterior_mean(net, y, SIGMA).dtype == dtype
     (draws,) = sample(gaussian_score, torch.zeros(1, *PRIOR.shape, dtype=torch.float64), SIGMA, SDE, samples=2)
     assert draws.dtype == torch.float64  # a plain function takes what comes
 
@@ -166,7 +166,7 @@ def test_mistakes_are_named_at_the_door(changes, message):
 )
 def test_mistakes_in_denoising_are_named(changes, message):
     with pytest.raises(ValueError, match=message):
-        denoise(**{"score": gaussian_score, "y": torch.zeros(1, *PRIOR.shape), "sigma_0": SIGMA} | changes)
+        posterior_mean(**{"score": gaussian_score, "y": torch.zeros(1, *PRIOR.shape), "sigma_0": SIGMA} | changes)
 
 
 def test_a_score_that_diverges_names_the_image():

@@ -132,7 +132,7 @@ def test_a_step_of_two_processes_is_that_of_one_with_the_whole_batch_and_folders
 
 
 def test_a_batch_that_cannot_be_shared_is_refused():
-    images = batches.Images(world.draw(4, 0), limits=world.LIMITS)
+    images = batches.Pixels(world.draw(4, 0), limits=world.LIMITS)
     with pytest.raises(ValueError, match="batch of 9 cannot be shared by 2"):
         _check(world.network(), images, None, SDE, Settings(steps=1, batch=9), Group(0, 2, torch.device("cpu")))
 
@@ -141,7 +141,7 @@ def test_a_batch_that_cannot_be_shared_is_refused():
 
 
 def test_torchrun_trains_in_two_processes_and_one_of_them_speaks(tmp_path):
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((12, 8, 8), dtype=np.float32))
+    np.save(tmp_path / "x.npy", np.broadcast_to(np.linspace(0, 1, 12, dtype=np.float32)[:, None, None], (12, 8, 8)))
     (tmp_path / "score.toml").write_text(TINY)
     words = "-m torch.distributed.run --standalone --nproc_per_node 2 -m pixelbounds.cli train score.toml --quiet"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -151,6 +151,6 @@ def test_torchrun_trains_in_two_processes_and_one_of_them_speaks(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("score.safetensors") == 1
-    assert done.stderr.count("12 images") == 1
-    assert load_network(tmp_path / "run" / "score.safetensors")[2]["extra"]["step"] == 4
-    assert read_log(tmp_path / "run")["images"].tolist() == [32]  # of both processes
+    assert done.stderr.count("9 images, 3 to choose when to stop") == 1
+    assert load_network(tmp_path / "run" / "score.safetensors")[2]["extra"]["step"] == 60
+    assert read_log(tmp_path / "run")["images"][-1] == 480  # of both processes

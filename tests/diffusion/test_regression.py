@@ -15,8 +15,8 @@ from pixelbounds.diffusion.network import Dropout  # noqa: E402
 from pixelbounds.diffusion.regression import (  # noqa: E402
     QuantileNetwork,
     _mask_keys,
-    conffusion,
     dropout_passes,
+    n_conffusion,
     pinball,
     predict,
     quantile_loss,
@@ -82,7 +82,7 @@ def test_the_heads_approach_the_true_conditional_quantiles():
 
 def test_conffusion_starts_at_the_denoised_image_and_learns_the_quantiles():
     score = awake(world.network())
-    network = conffusion(score)
+    network = n_conffusion(score)
     x, y = observed(64, 0.7)
     with torch.inference_mode():
         images, sigma = torch.from_numpy(y)[:, None], torch.full((64,), 0.7)
@@ -108,7 +108,7 @@ def test_colour_heads_keep_their_channels():
     y = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         denoised = (y + 0.25 * score(y, torch.full((2,), 0.5))).numpy()
-    for head in predict(conffusion(score), y, 0.5):
+    for head in predict(n_conffusion(score), y, 0.5):
         assert np.allclose(head, denoised, atol=1e-4)
 
 
@@ -219,7 +219,7 @@ def test_what_cannot_be_asked_is_refused(dropping):
     with pytest.raises(ValueError, match="passes is 1"):
         dropout_passes(dropping, y, 0.5, passes=1)
     with pytest.raises(ValueError, match="2 heads and no estimate"):
-        dropout_passes(conffusion(world.network(base=8, dropout=0.1)), y, 0.5)
+        dropout_passes(n_conffusion(world.network(base=8, dropout=0.1)), y, 0.5)
     with pytest.raises(ValueError, match="takes \\(n, 1, h, w\\)"):
         predict(dropping, np.zeros((2, 3, 8, 8), "f4"), 0.5)
     with pytest.raises(ValueError, match="observation 1 holds NaN"):
@@ -239,7 +239,7 @@ def test_what_cannot_be_asked_is_refused(dropping):
             with pytest.raises(ValueError, match=r"int.*; convert them to float32"):
                 asked(dropping, whole, 0.5)
     with pytest.raises(ValueError, match="score network, and this network is none"):
-        conffusion(dropping.backbone)
+        n_conffusion(dropping.backbone)
     with pytest.raises(ValueError, match="need a backbone of 2 output"):
         QuantileNetwork(world.network(base=8), 2)
     with pytest.raises(ValueError, match="miscoverage is 1"):

@@ -22,13 +22,13 @@ torch = pytest.importorskip("torch")
 import gaussian_world as world  # noqa: E402
 from waiting import wait_until  # noqa: E402
 
-from pixelbounds.diffusion import batches  # noqa: E402
+from pixelbounds.diffusion import batches, learner  # noqa: E402
 from pixelbounds.diffusion import trainer as training  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_state, state_files  # noqa: E402
 from pixelbounds.diffusion.network import Resample, _Halve, double, halve  # noqa: E402
 from pixelbounds.diffusion.regression import quantile_loss, regressor  # noqa: E402
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
-from pixelbounds.diffusion.session import alone, processes, progress_bar, read_log  # noqa: E402
+from pixelbounds.diffusion.session import alone, processes, read_log  # noqa: E402
 from pixelbounds.diffusion.trainer import Settings, score_matching, train  # noqa: E402
 from pixelbounds.storage.files import exclusive  # noqa: E402
 
@@ -176,11 +176,11 @@ def test_a_truncated_state_falls_back_on_the_one_before(tmp_path, uninterrupted)
     whole = state(tmp_path)
     newest, previous = state_files(tmp_path)
     newest.write_bytes(newest.read_bytes()[:-100])
-    with pytest.warns(UserWarning, match="truncated"):
+    with pytest.warns(UserWarning, match="cut short"):
         small_run(tmp_path, steps=12, settings={"cosine": False})
     assert_same_state(state(tmp_path), whole)
     newest.write_bytes(newest.read_bytes()[:-100])
-    with pytest.warns(UserWarning, match="truncated"):  # the save did not put the damaged one over the good one
+    with pytest.warns(UserWarning, match="cut short"):  # the save did not put the damaged one over the good one
         assert load_state(tmp_path)[1]["step"] == 8
     for path in (newest, previous):
         path.write_bytes(path.read_bytes()[:1000])
@@ -301,7 +301,7 @@ def test_a_folder_belongs_to_one_run_from_its_first_step_to_its_last(tmp_path):
         refused.append(line["step"])
 
     small_run(tmp_path, progress=intrude)
-    assert refused == [4, 8, 12, 16]
+    assert {4, 8, 12, 16} <= set(refused)
     with exclusive(tmp_path), pytest.raises(BlockingIOError, match="another process"):
         small_run(tmp_path)
 
@@ -317,7 +317,7 @@ def test_what_a_killed_process_left_is_cleared_once_and_a_live_file_is_not(tmp_p
 def test_who_holds_the_folder_can_train_there_but_another_thread_cannot(tmp_path):
     pytest.importorskip("fcntl")
     with alone(tmp_path):
-        assert small_run(tmp_path, steps=2).step == 2
+        assert small_run(tmp_path, steps=2, held=True).step == 2
         with ThreadPoolExecutor(1) as pool, pytest.raises(BlockingIOError):
             pool.submit(small_run, tmp_path).result()
     small_run(tmp_path, steps=3)
@@ -345,10 +345,10 @@ def test_a_network_that_loses_its_gradient_half_way_is_stopped(monkeypatch, tmp_
 
 
 def test_compilation_is_blamed_only_where_it_is_on():
-    learner = training._Learner(world.network(base=8), Settings(steps=20, compile=True), processes("cpu"))
-    learner.step = 16
+    learns = learner.Learner(world.network(base=8), Settings(steps=20, compile=True), processes("cpu"))
+    learns.step = 16
     with pytest.raises(ValueError, match=r"no gradient reached .* train with compile = false"):
-        learner.check(None)
+        learns.check(None)
 
 
 def test_weights_that_are_frozen_on_purpose_may_stay_as_they_are():
@@ -372,7 +372,7 @@ def test_weights_that_are_frozen_on_purpose_may_stay_as_they_are():
         (np.zeros((4, 8, 8), "i4"), "images are int32"),
         (np.zeros((8, 8), "f4"), r"shape \(8, 8\); give an array"),
         (np.zeros((0, 8, 8), "f4"), "shape"),
-        (batches.Images(np.zeros((4, 8, 8), "f4"), device="meta"), "images are for meta, the network for cpu"),
+        (batches.Pixels(np.zeros((4, 8, 8), "f4"), device="meta"), "images are for meta, the network for cpu"),
     ],
 )
 def test_images_that_do_not_fit_are_refused(tmp_path, images, message):
@@ -408,7 +408,7 @@ def test_wrong_settings_are_refused(wrong, message):
 
 
 def test_the_folder_imports_what_it_says():
-    """torch, numpy, safetensors, its neighbours and pixelbounds.files: it runs where no more is installed."""
+    """torch, numpy, safetensors, its neighbours and pixelbounds.storage.files: it runs where no more is installed."""
     for file in Path(batches.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and node.level:
@@ -416,7 +416,7 @@ def test_the_folder_imports_what_it_says():
             elif isinstance(node, ast.Import | ast.ImportFrom):
                 names = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
                 roots = {str(name).split(".")[0] for name in names}
-                assert roots <= sys.stdlib_module_names | {"torch", "numpy", "safetensors", "tqdm"}, (file.name, roots)
+                assert roots <= sys.stdlib_module_names | {"torch", "numpy", "safetensors"}, (file.name, roots)
 
 
 def test_a_level_outside_the_process_is_refused():
@@ -449,7 +449,7 @@ def test_uint8_spans_the_limits_and_memory_maps_are_read_in_place(tmp_path, rng)
     index = np.array([3, 0])
     expected = pixels[index, None] / 255 * 2 - 1
     for source in (pixels, torch.from_numpy(pixels), np.load(tmp_path / "x.npy", mmap_mode="r")):
-        images = batches.Images(source, limits=(-1, 1))
+        images = batches.Pixels(source, limits=(-1, 1))
         assert np.allclose(images.take(index).numpy(), expected, atol=1e-6)
 
 
@@ -459,15 +459,15 @@ def test_zarr_arrays_and_chosen_rows_give_the_pixels_of_the_array(pixels, rng):
     x = rng.random((7, *pixels), dtype=np.float32)
     stored, rows, index = zarr.array(x, chunks=(2, *pixels)), np.array([0, 2, 3, 6]), np.array([3, 0, 3, 1])
     for source in (x, stored):
-        chosen = batches.Images(source, rows=rows)
+        chosen = batches.Pixels(source, rows=rows)
         assert (len(chosen), chosen.shape) == (4, (1, 8, 8) if len(pixels) == 2 else pixels)
         assert np.array_equal(chosen.take(index).numpy(), x[rows[index]].reshape(4, *chosen.shape))
-        assert chosen.digest() == batches.Images(x[rows]).digest() != batches.Images(x).digest()
+        assert chosen.digest() == batches.Pixels(x[rows]).digest() != batches.Pixels(x).digest()
     x[6, ..., 0, 0] = 2.0
     with pytest.raises(ValueError, match="image 6 spans"):  # its number in the array
-        batches.Images(x, rows=rows)
+        batches.Pixels(x, rows=rows)
     with pytest.raises(ValueError, match="rows name none of 7 images"):
-        batches.Images(x, rows=rows[:0])
+        batches.Pixels(x, rows=rows[:0])
 
 
 def test_a_three_dimensional_zarr_array_trains_like_the_array(tmp_path):
@@ -475,7 +475,7 @@ def test_a_three_dimensional_zarr_array_trains_like_the_array(tmp_path):
     x = np.clip(world.draw(20, 0), *world.LIMITS)
     results = [
         train(world.network(base=8), source, sde=SDE, limits=world.LIMITS, settings=Settings(steps=3, **LITTLE))
-        for source in (x, zarr.array(x, chunks=(4, 8, 8)), batches.Images(x, limits=world.LIMITS))
+        for source in (x, zarr.array(x, chunks=(4, 8, 8)), batches.Pixels(x, limits=world.LIMITS))
     ]
     for other in results[1:]:
         for here, there in zip(results[0].network.parameters(), other.network.parameters(), strict=True):
@@ -487,17 +487,17 @@ def test_images_that_a_gpu_has_no_room_for_stay_as_they_are(monkeypatch, dtype, 
     """They were rounded to float16, and a run could not go on once the GPU was fuller: their digest had changed."""
     x = rng.random((5, 8, 8)).astype(dtype)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2 * 4 * x.size - 2, 2**40))
-    full = batches.Images(x, device="cuda")
+    full = batches.Pixels(x, device="cuda")
     assert not full.on_device
-    assert full.digest() == batches.Images(x).digest()
+    assert full.digest() == batches.Pixels(x).digest()
 
 
 def test_the_digest_stays_as_it_is():
     """It is kept in states: another one would refuse to go on with every run there is."""
     x = np.arange(70 * 4 * 4, dtype=np.float32).reshape(70, 4, 4) % 97 / 97
-    assert batches.Images(x).digest() == [70, 1, 4, 4, "float32 3a79880dc7b9795f"]
+    assert batches.Pixels(x).digest() == [70, 1, 4, 4, "float32 3a79880dc7b9795f"]
     bits = (np.arange(70 * 2 * 4 * 4) % 251).astype(np.uint8).reshape(70, 2, 4, 4)
-    assert batches.Images(bits, limits=(-1, 1)).digest() == [70, 2, 4, 4, "uint8 1094123c1ee7ac13"]
+    assert batches.Pixels(bits, limits=(-1, 1)).digest() == [70, 2, 4, 4, "uint8 1094123c1ee7ac13"]
 
 
 @pytest.mark.parametrize("name", batches.AUGMENTATIONS)
@@ -525,14 +525,3 @@ def test_rotations_turn_about_the_centre_by_up_to_90_degrees():
     assert torch.allclose((row**2 + column**2).sqrt(), torch.tensor(6.0), atol=0.3)
     angle = torch.atan2(row, column)
     assert np.abs(np.sort(angle.numpy()) - np.linspace(-np.pi, np.pi, 400)).max() < 0.5  # flips fill the circle
-
-
-def test_the_progress_bar_shows_loss_and_speed(tmp_path, capsys):
-    small_run(None, steps=8, progress=progress_bar(steps=8))
-    assert "images/s" in capsys.readouterr().err
-
-
-def test_held_out_images_are_scored_at_checkpoints(tmp_path):
-    small_run(tmp_path, held_out=np.clip(world.draw(10, 5), *world.LIMITS))
-    log = read_log(tmp_path)
-    assert np.isfinite(log["held_out"]).all()

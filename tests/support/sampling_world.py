@@ -33,9 +33,10 @@ sigma_0 = 0.3
 
 [training]
 kind = "score"
-steps = 4
+steps = 80
 batch = 8
 augment = "flips"
+learning_rate = 1e-2
 
 [output]
 folder = "run"

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from sampling_world import SETTINGS, SIGMA, TUNING, call, images, kill_when, start, write  # noqa: E402
 
 from pixelbounds.diffusion import batches  # noqa: E402
-from pixelbounds.diffusion.batches import Chunks, Images  # noqa: E402
+from pixelbounds.diffusion.batches import Chunks, Pixels  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network  # noqa: E402
 from pixelbounds.storage.files import exclusive  # noqa: E402
 from pixelbounds.workflows import train as jobs  # noqa: E402
@@ -35,7 +35,7 @@ def test_train_saves_what_it_says(world, score):
 
 
 def test_training_killed_by_the_system_resumes_to_the_same_bits(world, tmp_path):
-    text = SETTINGS.replace("steps = 4", "steps = 120\ncheckpoint_every = 15").replace("x.npy", str(world / "x.npy"))
+    text = SETTINGS.replace("steps = 80", "steps = 120\ncheckpoint_every = 15").replace("x.npy", str(world / "x.npy"))
     process = start("train", write(tmp_path, text))
     kill_when(process, (tmp_path / "run" / "state.safetensors").exists)
     assert not (tmp_path / "run" / "score.safetensors").exists()
@@ -50,10 +50,10 @@ def test_training_killed_by_the_system_resumes_to_the_same_bits(world, tmp_path)
 @pytest.mark.parametrize(
     "old, new, line, words",
     [
-        ("steps = 4", "stpes = 4", 19, "did you mean 'steps'"),
-        ("steps = 4", "steps = -4", 19, "[training] steps is -4: it should be greater than 0"),
-        ("steps = 4", 'steps = "four"', 19, "[training] steps is 'four'"),
-        ("steps = 4", "", 17, "neither steps nor seconds"),
+        ("steps = 80", "stpes = 4", 19, "did you mean 'steps'"),
+        ("steps = 80", "steps = -4", 19, "[training] steps is -4: it should be greater than 0"),
+        ("steps = 80", 'steps = "four"', 19, "[training] steps is 'four'"),
+        ("steps = 80", "", 17, "neither steps nor seconds"),
         ("base = 4", "base = 5", 8, "must be divisible by 4"),
         ('name = "tiny"', 'name = "tinny"', 7, "did you mean 'tiny'"),
         ('"flips"', '"flip"', 21, "did you mean 'flips'"),
@@ -68,11 +68,11 @@ def test_training_killed_by_the_system_resumes_to_the_same_bits(world, tmp_path)
         ("held_out = 0.25", "held_out = 0.25\nlimits = [0.0, inf]", 5, "[0.0, inf] has no end"),
         ("held_out = 0.25", "held_out = 0.25\nlimits = [-inf, 0.0]", 5, "[-inf, 0.0] has no end"),
         ('path = "x.npy"', 'path = "hot.npy"', 3, "image 3 spans [0, 7], the limits are [0, 1]"),
-        ("steps = 4", "steps = 4.5", 19, "[training] steps is 4.5"),
+        ("steps = 80", "steps = 4.5", 19, "[training] steps is 4.5"),
         ("batch = 8", f"batch = 8\nseed = {10**23 - 1}", 21, "it must be an integer in [0, 2^64)"),
         ("sigma_max = 1.0", "sigma_max = 0.005", 14, "above sigma_min"),
         ("multipliers = [1, 1]", "multipliers = [1, 1, 1, 1, 1]", 9, "must be divisible by 16"),
-        ("[output]", "[outputs]", 23, "did you mean 'output'"),
+        ("[output]", "[outputs]", 24, "did you mean 'output'"),
         ("base = 4", "base = ", 8, "not TOML"),
         ("batch = 8", 'batch = 8\ndevice = "gpu"', 21, "device is 'gpu'; it must be cpu, cuda or cuda:0"),
         ("batch = 8", 'batch = 8\ndevice = "cuda"', 21, "device is 'cuda', but torch sees no GPU; use cpu"),
@@ -82,8 +82,8 @@ def test_training_killed_by_the_system_resumes_to_the_same_bits(world, tmp_path)
             3,
             "channels belong on axis 1, (n, 3, h, w): np.moveaxis(images, -1, 1)",
         ),
-        ('folder = "nowhere"', 'folder = "x.npy"', 24, "x.npy is no folder and cannot be made one (File exists); name"),
-        ('folder = "nowhere"', 'folder = "x.npy/run"', 24, "cannot be made one (Not a directory); name another"),
+        ('folder = "nowhere"', 'folder = "x.npy"', 25, "x.npy is no folder and cannot be made one (File exists); name"),
+        ('folder = "nowhere"', 'folder = "x.npy/run"', 25, "cannot be made one (Not a directory); name another"),
     ],
 )
 def test_a_wrong_configuration_names_file_line_and_remedy(world, monkeypatch, old, new, line, words):
@@ -124,7 +124,7 @@ def test_conffusion_cannot_contradict_its_score_network(world, old, new, line, w
 
 def test_conffusion_takes_limits_and_levels_from_its_score_network(tmp_path):
     np.save(tmp_path / "x.npy", 10 * images(16) - 5)
-    text = SETTINGS.replace("held_out = 0.25", "limits = [-5.0, 5.0]").replace("sigma_max = 1.0", "sigma_max = 90.0")
+    text = SETTINGS.replace("held_out = 0.25", "limits = [-5.0, 5.0]").replace("sigma_max = 1.0", "sigma_max = 9.0")
     assert call("train", write(tmp_path, text.replace("sigma_0 = 0.3", "sigma_0 = 4.0")), "--quiet").exit_code == 0
     same_again = TUNING.replace(
         "[training]", "limits = [-5.0, 5.0]\n[process]\nsigma_0 = 4.0\n[training]\nsigma_top = 5.0"
@@ -134,7 +134,7 @@ def test_conffusion_takes_limits_and_levels_from_its_score_network(tmp_path):
         assert result.exit_code == 0, result.output
     for folder in ("conffusion", "again"):
         _, sde, meta = load_network(tmp_path / folder / "conffusion.safetensors")
-        assert (sde.sigma_max, meta["extra"]["sigma_0"], meta["extra"]["limits"]) == (90.0, 4.0, [-5.0, 5.0])
+        assert (sde.sigma_max, meta["extra"]["sigma_0"], meta["extra"]["limits"]) == (9.0, 4.0, [-5.0, 5.0])
 
 
 def test_conffusion_does_not_go_on_from_another_score_network(world, tmp_path):
@@ -158,7 +158,7 @@ def test_conffusion_does_not_go_on_from_another_score_network(world, tmp_path):
 def test_training_does_not_go_on_with_other_images(tmp_path, how):
     x = images(32)
     np.save(tmp_path / "x.npy", x)
-    path = write(tmp_path, SETTINGS.replace("held_out = 0.25", ""))
+    path = write(tmp_path, SETTINGS.replace("held_out = 0.25", "validation = 0.0"))
     assert call("train", path, "--quiet").exit_code == 0
     other = {"reversed": x[::-1], "mirrored": x[..., ::-1], "one replaced": np.concatenate([x[:9], x[:1], x[10:]])}
     np.save(tmp_path / "x.npy", other[how])
@@ -172,35 +172,35 @@ def test_training_does_not_go_on_with_other_images(tmp_path, how):
 @pytest.mark.parametrize("kind", ["u1", "f4"])
 def test_the_digest_tells_images_and_their_order(tmp_path, monkeypatch, rng, kind):
     x = rng.integers(0, 2, (200, 8, 8)).astype(kind)
-    stored, wanted = zarr.create_array(tmp_path / "x.zarr", data=x, chunks=(3, 8, 8)), Images(x).digest()
-    assert Images(stored).digest() == wanted
+    stored, wanted = zarr.create_array(tmp_path / "x.zarr", data=x, chunks=(3, 8, 8)), Pixels(x).digest()
+    assert Pixels(stored).digest() == wanted
     for image in range(0, 200, 7):
         other = x.copy()
         other[image, 3, 3] = 1 - other[image, 3, 3]
-        assert Images(other).digest() != wanted  # all images of a small set
+        assert Pixels(other).digest() != wanted  # all images of a small set
     monkeypatch.setattr(batches, "_CHECK_BYTES", x.nbytes - 1)
-    read, take = set(), Images._read
-    monkeypatch.setattr(Images, "_check_range", lambda self: None)
-    monkeypatch.setattr(Images, "_read", lambda self, index: read.update(index.tolist()) or take(self, index))
-    wanted = Images(x).digest()
+    read, take = set(), Pixels._read
+    monkeypatch.setattr(Pixels, "_check_range", lambda self: None)
+    monkeypatch.setattr(Pixels, "_read", lambda self, index: read.update(index.tolist()) or take(self, index))
+    wanted = Pixels(x).digest()
     assert len(read) == 64  # of a large set
     assert {0, 199} < read
     assert np.diff(sorted(read)).max() <= 4
-    assert Images(stored).digest() == wanted
-    found = [Images(y).digest() for y in (x[::-1], x[..., ::-1], np.roll(x, 1, 0), x.astype("f8"))]
+    assert Pixels(stored).digest() == wanted
+    found = [Pixels(y).digest() for y in (x[::-1], x[..., ::-1], np.roll(x, 1, 0), x.astype("f8"))]
     assert wanted not in found
     assert len({digest[-1] for digest in found}) == 4
 
 
 def test_the_numbers_of_held_out_images_are_there_from_the_start(world, tmp_path, monkeypatch):
     """A run that was stopped has them too, and another split cannot replace them."""
-    from pixelbounds.diffusion import trainer as training
+    from pixelbounds.diffusion import learner
 
     text = SETTINGS.replace("x.npy", str(world / "x.npy"))
-    monkeypatch.setattr(training._Learner, "update", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(learner.Learner, "update", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     assert call("train", write(tmp_path, text), "--quiet").exit_code == 130
     held_out = np.load(tmp_path / "run" / "held_out.npy")
-    assert np.array_equal(held_out, split(np.arange(32), 0.25, 0)[1])
+    assert np.array_equal(held_out, split(np.arange(32), 0.25, 0)["held_out"])
     monkeypatch.undo()
     assert call("train", tmp_path / "score.toml", "--quiet").exit_code == 0
     other = write(tmp_path, text.replace("held_out = 0.25", "held_out = 0.25\nseed = 1"), "other.toml")
@@ -234,21 +234,25 @@ def test_lines_of_keys_in_other_notations():
 
 def test_a_unit_is_never_cut():
     units = np.repeat(np.arange(10), 5)
-    learnt, unseen = split(units, 0.4, 0)
-    assert len(unseen) == 20
-    assert not set(units[learnt]) & set(units[unseen])
+    parts = split(units, 0.4, 0, validation=0.3)
+    assert {name: len(numbers) for name, numbers in parts.items()} == {"train": 20, "validation": 10, "held_out": 20}
+    seen = [set(units[numbers]) for numbers in parts.values()]
+    assert len(set.union(*seen)) == sum(map(len, seen)) == 10
+    assert np.array_equal(parts["held_out"], split(units, 0.4, 0)["held_out"])  # validation takes none of these
 
 
 # ---------------------------------------------------------------- images in a store
 
 
 def test_images_beyond_memory_stay_in_their_store_and_train_to_the_same_bits(tmp_path, monkeypatch, rng):
-    x, peaks, networks = rng.integers(0, 256, (6000, 64, 64), dtype=np.uint8), {}, {}
+    x = (rng.integers(0, 200, (6000, 1, 1)) + rng.integers(0, 56, (6000, 64, 64))).astype(np.uint8)
+    peaks, networks = {}, {}
     np.save(tmp_path / "x.npy", x)
     zarr.create_array(tmp_path / "x.zarr", data=x, chunks=(16, 64, 64))
     monkeypatch.setattr(jobs, "_memory", lambda: 2**20, raising=False)  # of 24 MB
     for kind in ("npy", "zarr"):
         text = SETTINGS.replace("x.npy", f"x.{kind}").replace('"run"', f'"{kind}"').replace("0.25", "0.002")
+        text = text.replace("steps = 80", "steps = 25")
         tracemalloc.start()
         result = call("train", write(tmp_path, text, f"{kind}.toml"), "--quiet")
         peaks[kind] = tracemalloc.get_traced_memory()[1]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from .bars import training_bar
 from .command import Outcome, command, tell
 
 
@@ -25,6 +27,7 @@ def train_command(
     from ..workflows import train_from
     from ..workflows.settings import Configuration
 
-    path = train_from(Configuration(config), tell=tell, quiet=quiet)
+    with nullcontext(None) if quiet else training_bar() as show:
+        path = train_from(Configuration(config), tell=tell, progress=show)
     first = os.environ.get("RANK", "0") == "0"
     return Outcome({"network": str(path)}, (str(path),)) if first else Outcome({}, ())

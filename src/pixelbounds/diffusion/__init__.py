@@ -1,12 +1,12 @@
 """From an observation to posterior samples: the noise process, the score network, its training and its samplers.
 
 torch lives in this folder only. Every file imports torch, numpy, safetensors, its neighbours and `pixelbounds.files`,
-nothing else (tqdm where it is installed), so that both also run alone on a GPU machine.
+nothing else, so that both also run alone on a GPU machine.
 """
 
 from .network import NCSNpp, NetworkConfig, configuration, from_diffusers
 from .noise import gaussian
-from .posterior import SAMPLERS, Draws, Reduction, automatic_batch, denoise, sample
+from .posterior import SAMPLERS, Draws, Reduction, automatic_batch, posterior_mean, sample
 from .sde import VESDE
 
 __all__ = [
@@ -18,8 +18,8 @@ __all__ = [
     "Reduction",
     "automatic_batch",
     "configuration",
-    "denoise",
     "from_diffusers",
     "gaussian",
+    "posterior_mean",
     "sample",
 ]

@@ -76,7 +76,7 @@ class Chunks:
             raise ValueError(f"{some} cannot be read ({error}); write them again") from error
 
 
-class Images:
+class Pixels:
     """Images (n, h, w) or (n, c, h, w), kept on a GPU where they fit, else where they are; `take` gives float32.
 
     `rows` are the numbers of those that count; all of them unless told. uint8 images span the limits from 0 to 255.
@@ -91,7 +91,7 @@ class Images:
         device: Any = "cpu",
         rows: np.ndarray | None = None,
     ) -> None:
-        self.limits, self.device, self._rows = check_limits(limits), torch.device(device), rows
+        self.limits, self.device, self._rows = _finite_limits(limits), torch.device(device), rows
         data = images.detach().cpu().numpy() if isinstance(images, Tensor) else images
         if not hasattr(data, "dtype") or data.ndim not in (3, 4) or 0 in data.shape:
             raise ValueError(
@@ -193,7 +193,7 @@ class Images:
         return whole
 
 
-def check_limits(limits: tuple[float, float]) -> tuple[float, float]:
+def _finite_limits(limits: tuple[float, float]) -> tuple[float, float]:
     """The limits as two floats, the first below the second."""
     low, high = (float(x) for x in limits)
     if not np.isfinite([low, high]).all() or low >= high:
@@ -265,14 +265,20 @@ def rotations(images: Tensor, generator: torch.Generator) -> Tensor:
     image, and a network that sees turned images only learns images that are a little too smooth: `some_rotations`
     leaves half of them untouched.
     """
-    b, _, h, w = images.shape
-    device = images.device
+    b, device = len(images), images.device
     angle = (torch.rand(b, generator=generator, device=device) - 0.5) * pi
     coins = torch.rand(2, b, generator=generator, device=device) < 0.5
     across, down = torch.where(coins, -1.0, 1.0)
-    cos, sin, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
-    rows = [torch.stack([cos * across, -sin * down * (h / w), zero], 1)]
-    rows.append(torch.stack([sin * across * (w / h), cos * down, zero], 1))
+    zero = torch.zeros_like(angle)
+    return _moved(images, angle, across, down, zero, zero)
+
+
+def _moved(images: Tensor, angle: Tensor, across: Tensor, down: Tensor, right: Tensor, below: Tensor) -> Tensor:
+    """Images (b, c, h, w) turned, scaled and shifted, each by its own (b,), shifts in halves of the image."""
+    _, _, h, w = images.shape
+    cos, sin = angle.cos(), angle.sin()
+    rows = [torch.stack([cos * across, -sin * down * (h / w), right], 1)]
+    rows.append(torch.stack([sin * across * (w / h), cos * down, below], 1))
     grid = torch.nn.functional.affine_grid(torch.stack(rows, 1), list(images.shape), align_corners=False)
     return torch.nn.functional.grid_sample(
         images, grid.to(images.dtype), mode="bilinear", padding_mode="reflection", align_corners=False
@@ -285,6 +291,40 @@ def some_rotations(images: Tensor, generator: torch.Generator) -> Tensor:
     return torch.where(coin, rotations(images, generator), flips(images, generator))
 
 
-AUGMENTATIONS: dict[str, Augmentation] = {
-    f.__name__: f for f in (keep, flips, quarter_turns, rotations, some_rotations)
-}
+def small_moves(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Turns up to 10 degrees, shifts up to 5%, zooms up to 10%, of seven images in eight; nothing is mirrored.
+
+    What lies where, and which way up, stays as it is in a body or a face. (b, c, h, w) -> the same.
+    """
+    b, device = len(images), images.device
+    angle, right, below, zoom = torch.rand(4, b, generator=generator, device=device) * 2 - 1
+    scale = 1 + 0.1 * zoom
+    moved = _moved(images, angle * (pi / 18), scale, scale, 0.1 * right, 0.1 * below)
+    coin = torch.rand(b, 1, 1, 1, generator=generator, device=device) < 0.125
+    return torch.where(coin, images, moved)
+
+
+def small_changes(images: Tensor, generator: torch.Generator) -> Tensor:
+    """`small_moves`, half of them mirrored left to right, with contrast and brightness changed by up to 10%.
+
+    Values stay between the least and the greatest of their image. (b, c, h, w) -> the same.
+    """
+    b, device = len(images), images.device
+    moved = small_moves(images, generator)
+    coin = torch.rand(b, 1, 1, 1, generator=generator, device=device) < 0.5
+    moved = torch.where(coin, moved.flip(-1), moved)
+    contrast, brightness = torch.rand(2, b, 1, 1, 1, generator=generator, device=device) * 2 - 1
+    low, high = moved.amin((1, 2, 3), keepdim=True), moved.amax((1, 2, 3), keepdim=True)
+    middle = (low + high) / 2
+    changed = middle + (moved - middle) * (1 + 0.1 * contrast) + 0.1 * brightness * (high - low)
+    return torch.maximum(torch.minimum(changed, high), low)
+
+
+def moves_and_rotations(images: Tensor, generator: torch.Generator) -> Tensor:
+    """`small_moves` for every other image, `some_rotations` for the rest: (b, c, h, w) -> the same."""
+    coin = torch.rand(len(images), 1, 1, 1, generator=generator, device=images.device) < 0.5
+    return torch.where(coin, small_moves(images, generator), some_rotations(images, generator))
+
+
+_ALL = keep, flips, quarter_turns, rotations, some_rotations, small_moves, small_changes, moves_and_rotations
+AUGMENTATIONS: dict[str, Augmentation] = {f.__name__: f for f in _ALL}

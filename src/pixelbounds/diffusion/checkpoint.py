@@ -74,7 +74,7 @@ def _of_format_1(data: bytes) -> tuple[dict[str, Any], dict[str, Any]] | None:
     total = 0
     for name in sorted(arrays):
         total = zlib.crc32(name.encode(), total)
-        total = zlib.crc32(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8), total)
+        total = zlib.crc32(arrays[name].tobytes(), total)
     whole = isinstance(meta, dict) and meta.get("format") == 1 and meta.get("checksum") == total
     return (meta, arrays) if whole else None
 

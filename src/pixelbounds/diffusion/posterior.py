@@ -219,7 +219,7 @@ def _quantile(ordered: Tensor, probability: float) -> Tensor:
 # ---------------------------------------------------------------- the front door
 
 
-def denoise(score: Score, y: Tensor, sigma_0: float) -> Tensor:
+def posterior_mean(score: Score, y: Tensor, sigma_0: float) -> Tensor:
     """Posterior mean of the image, y + sigma_0^2 score(y, sigma_0): (b, c, h, w) -> the same."""
     if not 0 < sigma_0 < math.inf:
         raise ValueError(f"sigma_0 is {sigma_0}; give the noise level of the observation, a positive deviation")

@@ -73,7 +73,7 @@ def regressor(config: NetworkConfig, *, data_deviation: float = 0.5) -> Quantile
     return QuantileNetwork(NCSNpp(config), 3, data_deviation=data_deviation)
 
 
-def conffusion(score: NCSNpp) -> QuantileNetwork:
+def n_conffusion(score: NCSNpp) -> QuantileNetwork:
     """N-Conffusion before fine-tuning: two quantile heads that both give y + sigma^2 * score; `score` is left as is."""
     config = score.config
     if not config.divide_by_sigma or config.out_channels not in (None, config.channels):

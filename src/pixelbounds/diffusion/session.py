@@ -1,4 +1,4 @@
-"""What surrounds a training loop: processes, the folder, signals, the log, the progress bar. No learning here."""
+"""What surrounds a training loop: processes, the folder, signals, the log. No learning here."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import atexit
 import json
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +21,9 @@ from torch import Tensor, nn
 
 from ..storage.files import exclusive, replace_file
 
-Progress = Callable[[dict[str, Any]], None]  # called with every line of the log
+Progress = Callable[[dict[str, Any]], None]  # called with what is known of a run; see `Log`
 
 _AGREE_EVERY = 10  # steps between two looks at the common clock, where there are several processes
-_HELD: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())  # folders that the callers of this hold
 
 
 # ---------------------------------------------------------------- processes
@@ -76,6 +73,12 @@ class Group:
             dist.all_reduce(values)
         return values / self.size
 
+    def mean_of(self, value: float) -> float:
+        """The average of one number over processes: last bits may differ, and all must decide alike."""
+        if self.size == 1:
+            return value
+        return float(self.mean(torch.tensor(value, dtype=torch.float64, device=self.device)))
+
 
 def processes(device: Any = None) -> Group:
     """Join the processes that torchrun has announced in the environment, or stay alone where it has not.
@@ -100,23 +103,12 @@ def processes(device: Any = None) -> Group:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Hold the folder of a run against other runs, cleared of what a killed process left half written.
-
-    Inside a call for the same folder it changes nothing: who writes more than a training run does can hold both.
-    """
+    """Hold the folder of a run against other runs, cleared of what a killed process left half written."""
     folder.mkdir(parents=True, exist_ok=True)
-    folder = folder.resolve()
-    if folder in _HELD.get():
-        yield
-        return
     with exclusive(folder):
         for stale in folder.glob(".pixelbounds.*.part"):
             stale.unlink(missing_ok=True)
-        outside = _HELD.set(_HELD.get() | {folder})
-        try:
-            yield
-        finally:
-            _HELD.reset(outside)
+        yield
 
 
 # ---------------------------------------------------------------- signals
@@ -147,34 +139,53 @@ def signals() -> Iterator[list[int]]:
 
 
 class Log:
-    """Lines of numbers about a run, appended to `log.jsonl` and passed to `progress`."""
+    """Lines of numbers about a run, appended to `log.jsonl`.
+
+    `progress` is told every line, and on `tell` what is known between two of them: step, images, seconds, images per
+    second, loss, the last validation loss and the least so far, the fraction `done` and the seconds `remaining`.
+    """
 
     def __init__(self, folder: Path | None, step: int, images_per_step: int, progress: Progress | None) -> None:
         self._path = folder / "log.jsonl" if folder is not None else None
         self._progress, self._images = progress, images_per_step
         self._step, self._time = step, time.monotonic()
+        self._validation: dict[str, float] = {}
         self.last: dict[str, Any] = {}
+        self.told = -1.0  # seconds of the run at which `progress` was told last
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._forget_after(step)
 
-    def write(self, step: int, seconds: float, **numbers: float) -> None:
+    def write(self, step: int, seconds: float, done: float, **numbers: float) -> None:
         """Add a line."""
-        now = time.monotonic()
-        speed = (step - self._step) * self._images / max(now - self._time, 1e-9)
-        self._step, self._time = step, now
-        self.last = {
-            "step": step,
-            "images": step * self._images,
-            "seconds": round(seconds, 3),
-            "images_per_second": round(speed, 1),
-            **numbers,
-        }
+        self.last = self._line(step, seconds) | numbers
+        self._step, self._time = step, time.monotonic()
+        self._remember(self.last)
         if self._path is not None:
             with self._path.open("a") as file:
                 file.write(json.dumps(self.last) + "\n")
+        self._pass_on(self.last, seconds, done)
+
+    def tell(self, step: int, seconds: float, done: float, loss: float | None) -> None:
+        """Tell `progress` where the run stands, between two lines."""
         if self._progress is not None:
-            self._progress(self.last)
+            self._pass_on(self._line(step, seconds) | ({} if loss is None else {"loss": loss}), seconds, done)
+
+    def _line(self, step: int, seconds: float) -> dict[str, Any]:
+        speed = (step - self._step) * self._images / max(time.monotonic() - self._time, 1e-9)
+        images = step * self._images
+        return {"step": step, "images": images, "seconds": round(seconds, 3), "images_per_second": round(speed, 1)}
+
+    def _pass_on(self, line: dict[str, Any], seconds: float, done: float) -> None:
+        self.told = seconds
+        if self._progress is not None:
+            remaining = {"remaining": seconds * (1 - done) / done} if done > 0 else {}
+            self._progress({**self._validation, **line, "done": done, **remaining})
+
+    def _remember(self, line: dict[str, Any]) -> None:
+        if "validation" in line:
+            least = min(line["validation"], self._validation.get("least", line["validation"]))
+            self._validation = {"validation": line["validation"], "least": least}
 
     def _forget_after(self, step: int) -> None:
         """Drop the lines that a resumed run will write again, and one that was cut off."""
@@ -183,6 +194,8 @@ class Log:
             kept = [line for line in _lines(self._path) if line["step"] <= step]
             replace_file(self._path, "".join(json.dumps(line) + "\n" for line in kept).encode())
             self.last = kept[-1] if kept else {}
+            for line in kept:
+                self._remember(line)
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -198,26 +211,3 @@ def read_log(folder: str | Path) -> dict[str, np.ndarray]:
     lines = list(_lines(Path(folder) / "log.jsonl"))
     names = dict.fromkeys(name for line in lines for name in line)
     return {name: np.array([line.get(name, np.nan) for line in lines]) for name in names}
-
-
-def progress_bar(*, steps: int | None = None, seconds: float | None = None, file: Any = None) -> Progress:
-    """Progress as a bar (tqdm, where it is installed) or as plain lines: loss, images per second, time."""
-    file = file or sys.stderr
-    try:
-        from tqdm import tqdm  # type: ignore[import-untyped]
-    except ImportError:
-        return lambda line: print(_summary(line), file=file, flush=True)
-    bar = tqdm(total=steps or round(seconds or 0), unit="step" if steps else "s", file=file)
-
-    def show(line: dict[str, Any]) -> None:
-        bar.n = line["step"] if steps else min(round(line["seconds"]), bar.total)
-        bar.set_postfix_str(_summary(line))
-        if bar.n >= bar.total:
-            bar.close()
-
-    return show
-
-
-def _summary(line: dict[str, Any]) -> str:
-    unseen = f", held out {line['held_out']:.4g}" if "held_out" in line else ""
-    return f"step {line['step']}, loss {line['loss']:.4g}{unseen}, {line['images_per_second']:.0f} images/s"

@@ -103,6 +103,7 @@ class DataSection(_Section):
     tune: int = Field(gt=0)
     held_out: int = Field(gt=1)
     seed: int = 0
+    stop: bool = Field(False, description="whether the images to fine-tune on choose when the other networks stop")
 
 
 class SamplingSection(_Section):
@@ -125,6 +126,7 @@ class Experiment(_Section):
     title: str
     published: Literal["celeba", "abdomen"]
     pictures: bool = False
+    rehearsal: bool = False  # networks need not learn anything
     differences: dict[str, str] = {}  # from the paper, for the page: what, and why
     notes: list[str] = []  # further sentences for the page, such as what was tried
     target: TargetSection | None = None
@@ -204,6 +206,7 @@ def miniature(experiment: Experiment) -> Experiment:
         for kind, values in experiment.training.items()
     }
     return experiment.changed(
+        rehearsal=True,
         task={"samples": 9, "miscoverage": 0.2, "risk_level": 0.3},
         draws=few,
         krcps={"n_opt": [6, 8], "d_opt": [20, "all"], "k": [2, 4], "gammas": (0.3, 0.7, 3)},

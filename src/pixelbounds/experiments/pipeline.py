@@ -195,12 +195,18 @@ def _write(path: Path, images: Any, numbers: Array, change: Callable[[Array], Ar
 
 def _train(experiment: Experiment, kind: str, work: Path, device: str | None, tell: Teller) -> Path:
     """Write the settings of a training run and carry it out, or go on with it."""
+    tunes = kind == "conffusion"
+    choosing = "tune.npy" if experiment.data.stop and not tunes else 0.0
     settings: dict[str, dict[str, Any]] = {
-        "data": {"path": "tune.npy" if kind == "conffusion" else "train.npy", "limits": list(experiment.data.limits)},
+        "data": {
+            "path": "tune.npy" if tunes else "train.npy",
+            "limits": list(experiment.data.limits),
+            "validation": choosing,
+        },
         "training": {"kind": kind, **experiment.training[kind]},
         "output": {"folder": kind},
     }
-    if kind == "conffusion":
+    if tunes:
         settings["training"]["from"] = "score/score.safetensors"
     else:
         settings |= {"network": experiment.network, "process": experiment.process}
@@ -208,7 +214,7 @@ def _train(experiment: Experiment, kind: str, work: Path, device: str | None, te
         settings["training"]["device"] = device
     path = work / f"{kind}.toml"
     replace_file(path, "\n".join(_toml(settings)).encode())
-    return train_from(Configuration(path), tell=tell, quiet=True)
+    return train_from(Configuration(path), tell=tell, rehearsal=experiment.rehearsal)
 
 
 def _toml(sections: dict[str, dict[str, Any]]) -> Iterator[str]:

@@ -40,7 +40,19 @@ class Data(_Section):
     units: str | None = Field(
         None, description="one number per image that says its scan or patient: a key of the .npz, or an .npy file"
     )
-    seed: int = Field(0, ge=0, description="chooses the images that are held out")
+    validation: float | str = Field(
+        0.1,
+        description="the share of the other images (or units) that choose when to stop, e.g. 0.1, a file of such "
+        "images, or 0.0 for none",
+    )
+    seed: int = Field(0, ge=0, description="chooses the images that are held out, and those of validation")
+
+    @field_validator("validation")
+    @classmethod
+    def _share(cls, validation: float | str) -> float | str:
+        if not isinstance(validation, str) and not 0 <= validation < 1:
+            raise ValueError("a share lies in [0, 1)")
+        return validation
 
     @field_validator("limits")
     @classmethod
@@ -102,7 +114,7 @@ class Training(_Section):
     seconds: float | None = Field(None, gt=0, description="seconds after which to stop, e.g. 3600")
     batch: int = Field(64, gt=0, description="images per step, over all GPUs")
     learning_rate: float = Field(2e-4, gt=0, description="of AdamW, e.g. 2e-4")
-    warmup: int = Field(500, ge=0, description="steps over which the rate rises")
+    warmup: int = Field(500, ge=0, description="steps over which the rate rises, a tenth of the run at most")
     cosine: bool = Field(True, description="let the rate fall to 0 at the end")
     weight_decay: float = Field(0.0, ge=0, description="of AdamW")
     clip: float = Field(1.0, gt=0, description="greatest norm of a gradient")
@@ -110,6 +122,8 @@ class Training(_Section):
     sigma_top: float | None = Field(None, gt=0, description="greatest noise level trained on, a little above sigma_0")
     augment: str = Field("rotations", description=f"one of {', '.join(AUGMENTATIONS)}")
     seed: int = Field(0, ge=0, description="of weights, batches and noise")
+    patience: int | None = Field(20, gt=0, description="looks at the validation images without a gain that end the run")
+    look_every: int | None = Field(None, gt=0, description="steps between these looks; rarer and rarer unless told")
     log_every: int = Field(50, gt=0, description="steps between lines of the log")
     checkpoint_every: int = Field(1000, gt=0, description="steps between states on disk")
     compile: bool = Field(False, description="use torch.compile")

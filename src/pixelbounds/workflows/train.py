@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..diffusion.devices import check_device
+from ..diffusion.devices import check_device, let_threads_sleep
 from ..execution import parse_memory
 from ..execution.progress import Tell
 from ..formats import Images, open_images
@@ -20,74 +20,140 @@ from ..formats.arrays import Arrays
 from ..images import Array
 from ..storage.files import replace_file
 from ..storage.version import VERSION
+from .curves import draw_curves
 
 if TYPE_CHECKING:
+    from ..diffusion.batches import Pixels
     from ..diffusion.sde import VESDE
+    from ..diffusion.session import Progress
     from .settings import Configuration
 
 
-def train_from(configuration: Configuration, *, tell: Tell = lambda line: None, quiet: bool = False) -> Path:
-    """Train as a configuration says, going on where its folder stands, and return the file of the network."""
+def train_from(
+    configuration: Configuration,
+    *,
+    tell: Tell = lambda line: None,
+    progress: Progress | None = None,
+    rehearsal: bool = False,
+) -> Path:
+    """Train as a configuration says, going on where its folder stands, and return the file of the network.
+
+    `progress` is called with what is known of the run, about once a second (see `diffusion.session.Log`), in the first
+    process of several. A network that is no better than a denoiser which learned nothing is an error; what it learned
+    so far is kept, and a longer run goes on from there. A `rehearsal` need not learn.
+    """
+    let_threads_sleep()
     import torch
 
-    from ..diffusion.batches import Chunks
-    from ..diffusion.batches import Images as Pixels
     from ..diffusion.checkpoint import save_network
     from ..diffusion.regression import quantile_loss
-    from ..diffusion.session import alone, processes, progress_bar
-    from ..diffusion.trainer import check_shape, score_matching, train
+    from ..diffusion.session import alone, processes
+    from ..diffusion.trainer import score_matching, train
 
     settings, training = configuration.settings, configuration.settings.training
     with _blamed(configuration, "training", "device"):
         device = check_device(training.device)
-    with _blamed(configuration, "data", "path"):
-        source = open_images(configuration.resolve(settings.data.path), key=settings.data.key)
-        images = source.pixels if isinstance(source.pixels, np.ndarray) else Chunks(source.pixels, _memory())
-        if images.ndim not in (3, 4):
-            raise ValueError(f"images have shape {images.shape}; they must be (n, h, w) or (n, c, h, w)")
-        if images.ndim == 4 and images.shape[3] <= 4 < min(images.shape[1:3]):
-            wanted = f"channels belong on axis 1, (n, {images.shape[3]}, h, w): np.moveaxis(images, -1, 1) moves them"
-            raise ValueError(f"images have shape {images.shape}; {wanted}")
-    units = _units(configuration, source)
-    learnt, unseen = split(units, settings.data.held_out, settings.data.seed)
-    if not len(learnt):
-        raise configuration.error(
-            "data", "held_out", f"of {len(images)} images none is left to train on; hold out fewer"
-        )
+    images, source = _opened(configuration, settings.data.path, "path", settings.data.key)
+    parts = _parts(configuration, _units(configuration, source))
     torch.manual_seed(training.seed)
     tunes = training.kind == "conffusion"
-    network, sde, limits, sigma_0, identity = _tuned(configuration) if tunes else _new(configuration, images.shape)
+    start = _tuned(configuration) if tunes else _new(configuration, images.shape)
+    network, sde, _, sigma_0, identity = start
     group = processes(device)
-    with _blamed(configuration, "data", "path"):
-        data = Pixels(images, limits=limits, device=group.device, rows=learnt if len(unseen) else None)
-        aside = Pixels(images, limits=limits, device=group.device, rows=unseen) if len(unseen) else None
-        check_shape(network, data)
+    data, unseen = _pixels(configuration, images, parts, start, group.device)
     folder, first = configuration.resolve(settings.output.folder), group.rank == 0
     path = folder / f"{training.kind}.safetensors"
     if first:
         _make(configuration, folder)
     with alone(folder) if first else nullcontext():
         if first:
-            _keep_numbers(configuration, folder, unseen)
-            count = sum(x.numel() for x in network.parameters())
-            tell(f"{training.kind}: {count:,} parameters, {len(learnt)} images, {len(unseen)} held out, in {folder}")
-        result = train(
-            network,
-            data,
-            score_matching if training.kind == "score" else quantile_loss(training.miscoverage),
-            sde=sde,
-            settings=training.settings(),
-            folder=folder,
-            held_out=aside,
-            progress=None if quiet or not first else progress_bar(steps=training.steps, seconds=training.seconds),
-            device=device,
-            identity=identity,
-        )
+            for part in ("held_out", "validation"):
+                _keep_numbers(configuration, folder, part, parts[part])
+            counts = f"{len(data)} images, {0 if unseen is None else len(unseen)} to choose when to stop"
+            number = sum(x.numel() for x in network.parameters())
+            tell(f"{training.kind}: {number:,} parameters, {counts}, {len(parts['held_out'])} held out, in {folder}")
+        try:
+            result = train(
+                network,
+                data,
+                score_matching if training.kind == "score" else quantile_loss(training.miscoverage),
+                sde=sde,
+                settings=training.settings(),
+                folder=folder,
+                validation=unseen,
+                progress=progress if first else None,
+                device=device,
+                identity=identity,
+                held=True,
+            )
+        finally:
+            if first:
+                draw_curves(folder)
+        if not tunes and not rehearsal:  # the first begins with a network which passed
+            with _blamed(configuration, "training", "seconds" if training.steps is None else "steps"):
+                result.check()
         if first:
+            why = {"patience": "no gain on the validation images", "steps": "all steps done", "seconds": "time is over"}
+            kept = f"the network of step {result.best} is kept, loss {result.loss:.4g}"
+            tell(f"ended at step {result.step} ({why[result.ended]}); {kept}, {result.trivial:.4g} without learning")
             extra: dict[str, Any] = {"limits": list(data.limits), "sigma_0": sigma_0, "sigma_top": training.sigma_top}
             extra |= {"miscoverage": training.miscoverage, "step": result.step, "version": VERSION, "last": result.last}
+            extra |= {"best": result.best, "loss": result.loss, "trivial_loss": result.trivial}
             save_network(path, result.network, sde, training.kind, extra)
     return path
+
+
+# ---------------------------------------------------------------- images
+
+
+def _opened(configuration: Configuration, path: str, name: str, key: str | None) -> tuple[Any, Images]:
+    """Pixels (n, h, w) or (n, c, h, w), in memory, mapped or in chunks, and what was read with them."""
+    from ..diffusion.batches import Chunks
+
+    with _blamed(configuration, "data", name):
+        source = open_images(configuration.resolve(path), key=key)
+        images = source.pixels if isinstance(source.pixels, np.ndarray) else Chunks(source.pixels, _memory())
+        if images.ndim not in (3, 4):
+            raise ValueError(f"images have shape {images.shape}; they must be (n, h, w) or (n, c, h, w)")
+        if images.ndim == 4 and images.shape[3] <= 4 < min(images.shape[1:3]):
+            wanted = f"channels belong on axis 1, (n, {images.shape[3]}, h, w): np.moveaxis(images, -1, 1) moves them"
+            raise ValueError(f"images have shape {images.shape}; {wanted}")
+    return images, source
+
+
+def _parts(configuration: Configuration, units: Array) -> dict[str, Array]:
+    """Numbers of the images that `train`, that choose when to stop, and that are `held_out`; units stay whole."""
+    data = configuration.settings.data
+    share = 0.0 if isinstance(data.validation, str) else data.validation
+    parts = split(units, data.held_out, data.seed, validation=share)
+    if not len(parts["train"]):
+        count = f"{len(units)} images of {len(np.unique(units))} units"
+        key, remedy = ("held_out", "hold out fewer") if data.held_out else ("validation", "set validation = 0.0")
+        raise configuration.error("data", key, f"of {count} none is left to train on; {remedy}")
+    return parts
+
+
+def _pixels(
+    configuration: Configuration, images: Any, parts: dict[str, Array], start: _Start, device: Any
+) -> tuple[Pixels, Pixels | None]:
+    """The images that train and those that choose when to stop, checked, on the device."""
+    from ..diffusion.batches import Pixels
+    from ..diffusion.trainer import check_shape
+
+    network, limits, own = start[0], start[2], configuration.settings.data.validation
+    whole = len(parts["train"]) == len(images)
+    with _blamed(configuration, "data", "path"):
+        data = Pixels(images, limits=limits, device=device, rows=None if whole else parts["train"])
+        check_shape(network, data)
+        unseen = None
+        if len(parts["validation"]):
+            unseen = Pixels(images, limits=limits, device=device, rows=parts["validation"])
+    if isinstance(own, str):
+        others, _ = _opened(configuration, own, "validation", configuration.settings.data.key)
+        with _blamed(configuration, "data", "validation"):
+            unseen = Pixels(others, limits=limits, device=device)
+            check_shape(network, unseen)
+    return data, unseen
 
 
 def _memory() -> int:
@@ -121,7 +187,7 @@ def _new(configuration: Configuration, shape: tuple[int, ...]) -> _Start:
 def _tuned(configuration: Configuration) -> _Start:
     """N-Conffusion, with the network, the noise levels and the limits of its score network's file."""
     from ..diffusion.checkpoint import load_network
-    from ..diffusion.regression import conffusion
+    from ..diffusion.regression import n_conffusion
     from .settings import check_levels
 
     settings, training = configuration.settings, configuration.settings.training
@@ -131,7 +197,7 @@ def _tuned(configuration: Configuration) -> _Start:
     with _blamed(configuration, "training", "from"):
         path = configuration.resolve(training.start or "")
         score, sde, meta = load_network(path, kind="score")
-        network, digest = conffusion(score), hashlib.sha256(path.read_bytes()).hexdigest()
+        network, digest = n_conffusion(score), hashlib.sha256(path.read_bytes()).hexdigest()
     known = {"sigma_min": sde.sigma_min, "sigma_max": sde.sigma_max, **meta["extra"]}
 
     def agreed(section: str, name: str) -> Any:
@@ -166,26 +232,33 @@ def _make(configuration: Configuration, folder: Path) -> None:
         raise configuration.error("output", "folder", wrong) from error
 
 
-def _keep_numbers(configuration: Configuration, folder: Path, unseen: Array) -> None:
-    """Write the numbers of the held-out images, unless a run has begun that holds out others."""
+def _keep_numbers(configuration: Configuration, folder: Path, part: str, numbers: Array) -> None:
+    """Write the numbers of the images of a part, unless a run has begun that has others."""
     from ..diffusion.checkpoint import state_files
 
-    path, content = folder / "held_out.npy", BytesIO()
+    path, content = folder / f"{part}.npy", BytesIO()
     begun = path.exists() and any(state.exists() for state in state_files(folder))
-    if begun and not np.array_equal(Arrays(path)[""], unseen):
-        wrong = f"the run in {folder} holds out other images; use the same, or another folder to start anew"
-        raise configuration.error("data", "held_out", wrong)
-    np.save(content, unseen)
+    if begun and not np.array_equal(Arrays(path)[""], numbers):
+        words = {"held_out": "holds out other images", "validation": "has other validation images"}[part]
+        wrong = f"the run in {folder} {words}; use the same, or another folder to start anew"
+        raise configuration.error("data", part, wrong)
+    np.save(content, numbers)
     replace_file(path, content.getvalue())
 
 
-def split(units: Array, share: float, seed: int) -> tuple[Array, Array]:
-    """Numbers of the images to train on and of those held out, ascending; units (n,) stay whole."""
-    names = np.unique(units)
-    count = round(share * len(names)) or int(share > 0)
-    kept = np.random.default_rng(seed).permutation(names)[:count]
-    aside = np.isin(units, kept)
-    return np.flatnonzero(~aside), np.flatnonzero(aside)
+def split(units: Array, held_out: float, seed: int, *, validation: float = 0.0) -> dict[str, Array]:
+    """Numbers of the images of each part, ascending; units (n,) stay whole, `validation` is a share of the others.
+
+    >>> parts = split(np.repeat(np.arange(10), 2), 0.4, 0, validation=0.2)
+    >>> {name: len(numbers) for name, numbers in parts.items()}
+    {'train': 10, 'validation': 2, 'held_out': 8}
+    """
+    names = np.random.default_rng(seed).permutation(np.unique(units))
+    out = round(held_out * len(names)) or int(held_out > 0)
+    rest = len(names) - out
+    looked = round(validation * rest) or int(validation > 0)
+    chosen = {"train": names[out + looked :], "validation": names[out : out + looked], "held_out": names[:out]}
+    return {part: np.flatnonzero(np.isin(units, some)) for part, some in chosen.items()}
 
 
 def _units(configuration: Configuration, images: Images) -> Array:

@@ -1,0 +1,151 @@
+"""What a step changes and a state keeps: weights, their moving averages, the optimizer's moments, counts."""
+
+from __future__ import annotations
+
+import warnings
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .batches import Loss
+from .checkpoint import load_state, load_tensors, save_state, state_files
+from .schedule import Settings
+from .session import Group
+from .validation import Best
+
+_AWAKE = 16  # steps after which every weight has seen a gradient, also behind layers that start at 0
+_TUNED = "learning_rate", "warmup", "clip"  # may change between the parts of a run
+
+
+class Learner:
+    """A network that learns, its moving average, and the best of these averages."""
+
+    def __init__(self, network: nn.Module, settings: Settings, group: Group) -> None:
+        cuda = group.device.type == "cuda"
+        self.first = group.rank == 0
+        self.settings, self.half = settings, cuda if settings.half is None else settings.half
+        wanted = cuda if settings.channels_last is None else settings.channels_last
+        self.format = torch.channels_last if wanted else torch.contiguous_format
+        self.network = network.to(group.device, memory_format=self.format).train()
+        self.model = group.wrap(self.network)  # first: it gives all processes the same weights
+        self.ema = deepcopy(self.network).requires_grad_(False).eval()
+        self.best = Best()
+        learns = [weight.requires_grad for weight in self.network.parameters()]
+        if not any(learns):
+            raise ValueError("no weight of this network takes a gradient; call network.requires_grad_() to train it")
+        self.weights = [weight for weight in self.network.parameters() if weight.requires_grad]
+        self.averages = [x for x, learned in zip(self.ema.parameters(), learns, strict=True) if learned]
+        self.optimizer = torch.optim.AdamW(
+            self.weights, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=cuda or None
+        )
+        if settings.compile:
+            self.model = torch.compile(self.model)
+        self.step, self.seconds = 0, 0.0
+        self.count = 0  # steps since the last line of the log
+        self.sums = torch.zeros(2, dtype=torch.float64, device=group.device)
+
+    def update(self, loss: Loss, x: Tensor, sigma: Tensor, noise: Tensor, rate: float) -> None:
+        """One step of AdamW and of the moving average."""
+        x = x.contiguous(memory_format=self.format)
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.half):
+            value = loss(self.model, x, sigma, noise).mean()
+        self.optimizer.zero_grad(set_to_none=True)
+        value.backward()
+        norm = nn.utils.clip_grad_norm_(self.weights, self.settings.clip)
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = rate
+        self.optimizer.step()
+        decay = min(self.settings.ema, (1 + self.step) / (10 + self.step))  # a young average forgets the first weights
+        torch._foreach_lerp_(self.averages, [weight.detach() for weight in self.weights], 1 - decay)
+        self.sums += torch.stack([value.detach(), norm.detach()]).double()
+        self.step, self.count = self.step + 1, self.count + 1
+
+    def recent_loss(self) -> float | None:
+        """Mean loss of this process since the last line of the log; it waits for the device."""
+        return float(self.sums[0]) / self.count if self.count else None
+
+    def numbers(self, group: Group) -> dict[str, float]:
+        """Mean loss and gradient norm since the last call, over all processes."""
+        loss, norm = group.mean(self.sums / max(1, self.count)).tolist()
+        self.sums.zero_()
+        self.count = 0
+        return {"loss": loss, "gradient_norm": norm}
+
+    def kept(self) -> nn.Module:
+        """The best average where validation images chose one, else the newest."""
+        if self.best.weights:
+            self.ema.load_state_dict(self.best.weights)
+        return self.ema
+
+    def check(self, folder: str | Path | None) -> None:
+        """Stop a run that diverged, or that leaves weights as they were, before it replaces a good state."""
+        rates = f"the learning rate ({self.settings.learning_rate:g}) or the clip ({self.settings.clip:g})"
+        if not bool(torch.isfinite(torch.stack([weight.detach().abs().amax() for weight in self.weights])).all()):
+            kept = folder is not None and any(path.exists() for path in state_files(folder))
+            then = f"to go on from the last good state in {folder}" if kept else "and start anew; no state was saved"
+            raise FloatingPointError(f"the weights are no longer finite at step {self.step}: lower {rates} {then}")
+        if self.step < _AWAKE:
+            return
+        weights = {name: weight for name, weight in self.network.named_parameters() if weight.requires_grad}
+        moments = {name: self.optimizer.state.get(weight, {}).get("exp_avg_sq") for name, weight in weights.items()}
+        asleep = [name for name, moment in moments.items() if moment is None or not bool(moment.any())]
+        if asleep:
+            remedy = "train with compile = false" if self.settings.compile else f"change {rates}"
+            raise ValueError(
+                f"in {self.step} steps no gradient reached {len(asleep)} of {len(moments)} weights, {asleep[0]} among "
+                f"them: that part of the network does not learn; {remedy}, or freeze it on purpose"
+            )
+
+    def save(self, folder: Path, about: dict[str, Any]) -> None:
+        """Write the state into the folder of the run."""
+        meta = {"step": self.step, "seconds": self.seconds, "about": about, "best": self.best.about()}
+        save_state(folder, self.tensors(), meta)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors of a state, by name."""
+        state = {f"network/{name}": x for name, x in self.network.state_dict().items()}
+        state |= {f"ema/{name}": x for name, x in self.ema.state_dict().items()}
+        state |= {f"best/{name}": x for name, x in self.best.weights.items()}
+        for name, weight in self.network.named_parameters():
+            state |= {f"optimizer/{key}/{name}": x for key, x in self.optimizer.state.get(weight, {}).items()}
+        return state
+
+    def resume(self, folder: str | Path, about: dict[str, Any]) -> None:
+        """Take over the state of a folder, if there is one and it is of this very run."""
+        state = load_state(folder)
+        if state is None:
+            return
+        tensors, meta = state
+        self._compare(folder, meta, about)
+        for part, module in (("network/", self.network), ("ema/", self.ema)):
+            own = {name.removeprefix(part): x for name, x in tensors.items() if name.startswith(part)}
+            load_tensors(module, own, str(folder))
+        best = {name.removeprefix("best/"): x for name, x in tensors.items() if name.startswith("best/")}
+        like = self.ema.state_dict()
+        weights = {name: torch.empty_like(like[name]).copy_(x) for name, x in best.items()}
+        self.best = Best(**meta.get("best", {}), weights=weights)
+        for name, weight in self.network.named_parameters():
+            for key in ("step", "exp_avg", "exp_avg_sq"):
+                stored = tensors.get(f"optimizer/{key}/{name}")
+                if stored is not None:  # a weight that never had a gradient has no moments
+                    like_it = torch.empty((), device=weight.device) if key == "step" else torch.empty_like(weight)
+                    self.optimizer.state[weight][key] = like_it.detach().copy_(stored)
+        self.step, self.seconds = meta["step"], meta["seconds"]
+
+    def _compare(self, folder: str | Path, meta: dict[str, Any], about: dict[str, Any]) -> None:
+        """Refuse a state of another run, and say what was tuned since."""
+        before = meta["about"]
+        for name in before | about:
+            if name not in _TUNED and before.get(name) != about.get(name):
+                raise ValueError(
+                    f"the run in {folder} has {name} = {before.get(name)}, this call has {about.get(name)}; "
+                    "use the same to go on, or another folder to start anew"
+                )
+        changed = [
+            f"{name} was {before[name]:g} and is {about[name]:g}" for name in _TUNED if before[name] != about[name]
+        ]
+        if changed and self.first:
+            warnings.warn(f"going on from step {meta['step']} in {folder}: {', '.join(changed)} now", stacklevel=4)

@@ -1,0 +1,125 @@
+"""Runs from files that stop where they should: which images choose, what is drawn, what is refused, what is shown."""
+
+import os
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from sampling_world import SETTINGS, call, images, write  # noqa: E402
+
+from pixelbounds.cli.bars import in_words, training_bar  # noqa: E402
+from pixelbounds.diffusion.checkpoint import load_network, load_state  # noqa: E402
+from pixelbounds.diffusion.devices import let_threads_sleep  # noqa: E402
+from pixelbounds.diffusion.session import read_log  # noqa: E402
+from pixelbounds.workflows.curves import draw_curves  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+def settings(world, **changes):
+    """The settings of the tiny world, images named from elsewhere."""
+    text = SETTINGS.replace("x.npy", str(world / "x.npy"))
+    lines = {"data": "held_out = 0.25", "rate": "learning_rate = 1e-2", "steps": "steps = 80"}
+    for name, new in changes.items():
+        text = text.replace(lines[name], new)
+    return text
+
+
+def test_validation_images_neither_train_nor_are_held_out(world):
+    parts = [set(np.load(world / "run" / f"{part}.npy").tolist()) for part in ("validation", "held_out")]
+    assert list(map(len, parts)) == [2, 8]
+    assert not parts[0] & parts[1]
+    about = load_state(world / "run")[1]["about"]
+    assert (about["images"][0], about["validation"][0]) == (22, 2)
+    meta = load_network(world / "run" / "score.safetensors")[2]["extra"]
+    assert meta["loss"] < meta["trivial_loss"]
+    assert np.nanmin(read_log(world / "run")["validation"]) == meta["loss"]
+
+
+def test_units_of_validation_are_whole(world, tmp_path):
+    np.save(tmp_path / "units.npy", np.repeat(np.arange(8), 4))
+    text = settings(world, data=f'held_out = 0.25\nvalidation = 0.3\nunits = "{tmp_path}/units.npy"')
+    assert call("train", write(tmp_path, text), "--quiet").exit_code == 0
+    validation, held_out = (np.load(tmp_path / "run" / f"{part}.npy") // 4 for part in ("validation", "held_out"))
+    assert np.bincount(validation).max() == np.bincount(validation)[np.bincount(validation) > 0].min() == 4
+    assert not set(validation) & set(held_out)
+
+
+def test_validation_images_may_be_a_file_of_their_own(world, tmp_path):
+    np.save(tmp_path / "v.npy", images(6, 3))
+    text = settings(world, data=f'validation = "{tmp_path}/v.npy"')
+    assert call("train", write(tmp_path, text), "--quiet").exit_code == 0
+    about = load_state(tmp_path / "run")[1]["about"]
+    assert (about["images"][0], about["validation"][0]) == (32, 6)
+    np.save(tmp_path / "v.npy", np.zeros((4, 16, 16), np.float32))
+    result = call("train", write(tmp_path, text.replace('"run"', '"other"')), "--quiet")
+    assert result.exit_code == 2
+    assert "line 4: images have 1 channels of 16 x 16 pixels" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    "data, words",
+    [
+        ("validation = 1.5", "line 4: [data] validation is 1.5: a share lies in [0, 1)"),
+        ('validation = "no.npy"', "no.npy does not exist"),
+        ('units = "{}/one.npy"', "none is left to train on; set validation = 0.0"),
+    ],
+)
+def test_wrong_validation_is_said(world, tmp_path, data, words):
+    np.save(tmp_path / "one.npy", np.zeros(32, int))
+    result = call("train", write(tmp_path, settings(world, data=data.format(tmp_path))), "--quiet")
+    assert result.exit_code == 2
+    assert words in " ".join(result.output.split()), result.output
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_learned_nothing_is_an_error_and_a_longer_one_goes_on(world, tmp_path):
+    lazy = settings(world, data="validation = 0.5", steps="steps = 1", rate="learning_rate = 1e-12")
+    result = call("train", write(tmp_path, lazy), "--quiet")
+    said = " ".join(result.output.split())
+    assert result.exit_code == 2, said
+    assert "score.toml, line 19: after 1 steps the loss is" in said
+    assert "nothing was learned; give the run more steps" in said
+    assert not (tmp_path / "run" / "score.safetensors").exists()
+    more = lazy.replace("steps = 1", "steps = 80").replace("1e-12", "1e-2")
+    result = call("train", write(tmp_path, more), "--quiet")
+    assert result.exit_code == 0, result.output
+    assert "going on from step 1" in result.output
+
+
+def test_both_curves_are_drawn(world, tmp_path):
+    text = settings(world, steps="steps = 30\nlook_every = 5")
+    assert call("train", write(tmp_path, text), "--quiet").exit_code == 0
+    picture = tmp_path / "run" / "curves.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    before = picture.read_bytes()
+    lines = (tmp_path / "run" / "log.jsonl").read_text()
+    (tmp_path / "run" / "log.jsonl").write_text(lines.replace('"validation"', '"nothing"'))
+    assert draw_curves(tmp_path / "run") == picture
+    assert picture.read_bytes() != before  # the second curve is gone
+    assert draw_curves(tmp_path) is None
+
+
+def test_a_run_tells_how_it_goes_where_no_bar_can_be_drawn(world, tmp_path, capsys):
+    result = call("train", write(tmp_path, settings(world)))
+    assert result.exit_code == 0
+    assert "images/s, loss " in result.output
+    assert ", validation " in result.output
+    capsys.readouterr()
+    with training_bar() as show:
+        for second in range(100):
+            show({"step": second, "seconds": second, "images_per_second": 8.0, "done": (second + 1) / 100})
+    said = capsys.readouterr().err.splitlines()
+    assert [int(line.split()[1].strip(",")) for line in said] == [*range(0, 100, 10), 99]
+    assert "left" not in in_words({"step": 1, "images_per_second": 8.0})
+
+
+def test_threads_sleep_unless_told_otherwise(monkeypatch):
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    let_threads_sleep()
+    assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    let_threads_sleep()
+    assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"

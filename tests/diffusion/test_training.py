@@ -412,7 +412,9 @@ def test_the_folder_imports_what_it_says():
     for file in Path(batches.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and node.level:
-                assert node.level == 1 or node.module == "files", f"{file.name} imports {'.' * node.level}{node.module}"
+                assert node.level == 1 or node.module == "storage.files", (
+                    f"{file.name} imports {'.' * node.level}{node.module}"
+                )
             elif isinstance(node, ast.Import | ast.ImportFrom):
                 names = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
                 roots = {str(name).split(".")[0] for name in names}

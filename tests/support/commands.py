@@ -16,6 +16,7 @@ N, M, SIZE = 160, 19, 12
 TINY = """
 [data]
 path = "x.npy"
+validation = 0.25
 
 [network]
 name = "tiny"
@@ -28,8 +29,9 @@ sigma_max = 1.0
 sigma_0 = 0.3
 
 [training]
-steps = 4
+steps = 60
 batch = 8
+learning_rate = 1e-2
 device = "cpu"
 
 [output]

@@ -60,7 +60,7 @@ def test_another_configuration_is_refused_with_what_differs(world, score, whole)
         ({"observations": "far.npy"}, 2, "observation 5 spans"),
         ({"--sampler": "euler_maruyama", "--steps": 1}, 2, "1 steps over [0, 1] leave none below sigma_0 = 0.3"),
         ({"network": "truncated.safetensors"}, 2, "truncated"),
-        ({"network": "y.npy"}, 2, "no safetensors file"),
+        ({"network": "y.npy"}, 2, "is not a pixelbounds diffusion network"),
         ({"--out": "x.npy"}, 2, "no zarr store"),
     ],
 )

@@ -78,7 +78,7 @@ def seal(text: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> bytes:
     from safetensors.numpy import save
 
     written = json.dumps(text, sort_keys=True)
-    arrays = {name: np.ascontiguousarray(x) for name, x in tensors.items()}
+    arrays = {name: np.asarray(x, order="C") for name, x in tensors.items()}
     # one entry only: safetensors does not keep the order of several, and equal content must give equal bytes
     return save(arrays, {"pixelbounds": f"{checksum(written, arrays)} {written}"})
 
@@ -108,5 +108,5 @@ def checksum(text: str, tensors: Mapping[str, np.ndarray]) -> str:
     state = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         state.update(f"{name} {tensors[name].dtype.str} {tensors[name].shape}".encode())
-        state.update(np.ascontiguousarray(tensors[name]).tobytes())
+        state.update(tensors[name].tobytes())
     return state.hexdigest()

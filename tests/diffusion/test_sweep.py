@@ -10,7 +10,6 @@ torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.gpu import generalise, variants  # noqa: E402
-
 from pixelbounds.diffusion import denoise  # noqa: E402
 from pixelbounds.diffusion.splits import split_images  # noqa: E402
 

@@ -42,7 +42,7 @@ def in_words(known: Mapping[str, Any]) -> str:
     """One line about a run.
 
     >>> losses = {"loss": 0.31, "validation": 0.4, "least": 0.35}
-    >>> in_words({"step": 40, "images_per_second": 8.04, **losses, "remaining": 95})
+    >>> in_words({"step": 40, "images_per_second": 8.0, **losses, "remaining": 95})
     'step 40, 8 images/s, loss 0.31, validation 0.4 (least 0.35), 0:01:35 left'
     """
     parts = [f"step {known['step']:,}", f"{known['images_per_second']:.3g} images/s"]

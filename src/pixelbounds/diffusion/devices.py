@@ -10,7 +10,8 @@ def let_threads_sleep() -> None:
 
     Unless told, they wait by running in circles, at every one of the hundreds of layers of a step. Where another
     program has one of the cores, the thread that is waited for does not run, while the others keep busy the core that
-    it needs: a step then takes many times as long as with one thread (`python -m benchmarks.cpu_training`).
+    it needs: a step then takes longer than with one thread (`python -m benchmarks.cpu_training`). Threads that sleep
+    are a little slower where the machine is otherwise idle, and much faster where it is not.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 

@@ -95,7 +95,7 @@ class Settings:
 
         >>> looks = [step for step in range(1, 4000) if Settings(steps=4000).looks(step)]
         >>> looks[:3], looks[-3:], len(looks)
-        ([20, 40, 60], [3680, 3840, 4000], 87)
+        ([20, 40, 60], [3520, 3680, 3840], 84)
         """
         every = self.look_every or _LOOK * 2 ** max(0, (step // _DENSE).bit_length() - 1)
         return step > 0 and step % every == 0

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.gpu import generalise, variants  # noqa: E402
-from pixelbounds.diffusion import denoise  # noqa: E402
+from pixelbounds.diffusion import posterior_mean  # noqa: E402
 from pixelbounds.diffusion.splits import split_images  # noqa: E402
 
 
@@ -31,7 +31,7 @@ def test_a_preconditioned_network_starts_as_wieners_filter():
     network = variants.network_of(variants.variant("edm-network"), 16, (0.2, 0.5)).eval()
     y = torch.rand(2, 1, 16, 16)
     expected = 0.2 + (y - 0.2) * 0.5**2 / (0.5**2 + 0.3**2)
-    assert torch.allclose(denoise(network, y, 0.3), expected, atol=1e-5)
+    assert torch.allclose(posterior_mean(network, y, 0.3), expected, atol=1e-5)
 
 
 def test_variants_join():

@@ -1,9 +1,15 @@
 """From pairs of truth and band to a promise: the pipeline of the paper, in its order.
 
-families      how a band widens: set and score                     losses        what a miss costs
-confidence    upper bounds on a risk                               pairs         truth and band, and what is counted
-split         units: which fit, which certify                      groups/       which ends widen together
-paths/        groups to a monotone path of widenings               choice        which groups, on the fitting images
-certify       tables of losses, and how far the risk is certified  result        what a user keeps
-front_door    `calibrate`: all of it                               needs         how many images a promise takes
+families.py      how a band widens: set and score as a dual pair
+losses.py        what a miss costs
+confidence.py    upper bounds on a risk
+pairs.py         truth and band, block by block, and what is counted of them
+arrivals.py      arrival times along a path, and the tables of losses that they make
+groups/          which ends of which pixels widen together
+paths/           groups to a monotone path of widenings
+procedures.py    rcps, krcps, frontier: groups and path from the fitting images
+certify.py       how far along the path the risk is certified
+result.py        what a user keeps
+front_door.py    `calibrate`: checks, units and split, then all of the above
+needs.py         how many images a promise takes, before any is collected
 """

@@ -129,7 +129,7 @@ class Block:
 def all_entries(block: Block) -> tuple[Array, Array]:
     """Every end of a block: all lower ends, then all upper ends; flat index (2e,), end (2e,)."""
     if not isinstance(block, Block):
-        raise TypeError(f"block is a {type(block).__name__}; give a pixelbounds.pairs.Block")
+        raise TypeError(f"block is a {type(block).__name__}; give a pixelbounds.calibration.pairs.Block")
     size = len(block) * block.image_size
     entry = np.arange(size)
     side = np.repeat(np.array([LOWER, UPPER], np.uint8), size)
@@ -208,7 +208,9 @@ class Archive(ABC):
 def check_fitting(pairs: Any, images: Any) -> None:
     """Pairs, and the numbers of at least one of their images, ascending."""
     if not isinstance(pairs, Archive):
-        raise TypeError(f"pairs is a {type(pairs).__name__}; give pixelbounds.pairs.Pairs of truth and band")
+        raise TypeError(
+            f"pairs is a {type(pairs).__name__}; give pixelbounds.calibration.pairs.Pairs of truth and band"
+        )
     numbers = np.asarray(images)
     if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iu":
         raise ValueError(f"images is {images!r}; give the numbers of the fitting images, at least one")

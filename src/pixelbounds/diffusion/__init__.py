@@ -1,7 +1,7 @@
 """From an observation to posterior samples: the noise process, the score network, its training and its samplers.
 
-torch lives in this folder only. Every file imports torch, numpy, safetensors, its neighbours and `pixelbounds.files`,
-nothing else, so that both also run alone on a GPU machine.
+torch lives in this folder only. Every file imports torch, numpy, safetensors, its neighbours and
+`pixelbounds.storage.files`, nothing else, so that both also run alone on a GPU machine.
 """
 
 from .network import NCSNpp, NetworkConfig, configuration, from_diffusers

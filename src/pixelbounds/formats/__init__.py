@@ -9,7 +9,6 @@ pictures.py    folders and zips of pictures
 nifti.py       volumes as slices, and back
 dicom.py       series as slices; captures.py: maps as secondary captures
 runs.py        what `pixelbounds sample` wrote
-cache.py       a large array that is made once
 """
 
 from ..execution.progress import Progress

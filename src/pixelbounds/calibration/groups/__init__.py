@@ -6,7 +6,8 @@ path over its groups is a nested family and the guarantee holds whatever the gro
 belong to different groups (`sided`): a miss is at one end only, so risks add.
 
 positions.py    one label per pixel position: quantiles of the loss, multi-Otsu, a user's partition, a segmentation
-features.py     bins of band width, level and room to the limits, in products
+contract.py     what every grouping is
+band_bins.py    bins of band width, level and room to the limits, in products
 learned.py      bins of a predicted quantile of the shortfall, and of the room to the limits
 """
 

@@ -177,11 +177,17 @@ def split_units(units: Any, shares: Sequence[float], seed: int) -> list[Array]:
     parts = [check_number(share, "share") for share in shares]
     if not parts or min(parts) < 0 or sum(parts) > 1 + 1e-9:
         raise ValueError(f"shares are {tuple(shares)}; give shares of at least 0 that add up to at most 1")
-    names = np.unique(units)
-    shuffled = np.random.default_rng(check_count(seed, "seed", least=0)).permutation(names)
-    cuts = [round(share * len(names)) for share in np.cumsum([0.0, *parts])]
-    chosen = [shuffled[a:b] for a, b in pairwise(cuts)]
-    for share, part in zip(parts, chosen, strict=True):
-        if share > 0 and not len(part):
-            raise ValueError(f"a share of {share:g} of {len(names)} units is none; give more units, or a larger share")
-    return [np.flatnonzero(np.isin(units, part)) for part in chosen]
+    count = len(np.unique(units))
+    cuts = [round(share * count) for share in np.cumsum([0.0, *parts])]
+    counts = np.diff(cuts).tolist()
+    for share, part in zip(parts, counts, strict=True):
+        if share > 0 and not part:
+            raise ValueError(f"a share of {share:g} of {count} units is none; give more units, or a larger share")
+    return cut_units(units, counts, check_count(seed, "seed", least=0))
+
+
+def cut_units(units: Array, counts: Sequence[int], seed: int) -> list[Array]:
+    """Numbers of the images, ascending, of so many whole units for each part, drawn at random: units (n,)."""
+    shuffled = np.random.default_rng(seed).permutation(np.unique(units))
+    ends = np.cumsum([0, *counts])
+    return [np.flatnonzero(np.isin(units, shuffled[start:stop])) for start, stop in pairwise(ends)]

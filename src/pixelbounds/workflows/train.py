@@ -17,6 +17,7 @@ from ..execution import parse_memory
 from ..execution.progress import Tell
 from ..formats import Images, open_images
 from ..formats.arrays import Arrays
+from ..formats.scans import cut_units
 from ..images import Array
 from ..storage.files import replace_file
 from ..storage.version import VERSION
@@ -253,12 +254,11 @@ def split(units: Array, held_out: float, seed: int, *, validation: float = 0.0) 
     >>> {name: len(numbers) for name, numbers in parts.items()}
     {'train': 10, 'validation': 2, 'held_out': 8}
     """
-    names = np.random.default_rng(seed).permutation(np.unique(units))
-    out = round(held_out * len(names)) or int(held_out > 0)
-    rest = len(names) - out
-    looked = round(validation * rest) or int(validation > 0)
-    chosen = {"train": names[out + looked :], "validation": names[out : out + looked], "held_out": names[:out]}
-    return {part: np.flatnonzero(np.isin(units, some)) for part, some in chosen.items()}
+    count = len(np.unique(units))
+    out = round(held_out * count) or int(held_out > 0)
+    looked = round(validation * (count - out)) or int(validation > 0)
+    parts = cut_units(units, [out, looked, max(0, count - out - looked)], seed)
+    return {"train": parts[2], "validation": parts[1], "held_out": parts[0]}
 
 
 def _units(configuration: Configuration, images: Images) -> Array:

@@ -181,7 +181,7 @@ def test_the_digest_is_of_every_module_that_a_draw_needs():
     found = {path.relative_to(package) for path in ledger.sources()}
     assert loaded - found == {Path("__init__.py"), Path("experiments/__init__.py")}
     # opened where the packaged arrays are wanted
-    assert {path.parts[0] for path in found - loaded} <= {"demo", "formats", "images", "storage"}
+    assert {path.parts[0] for path in found - loaded} <= {"demo", "execution", "formats", "images", "storage"}
 
 
 def test_the_digest_changes_with_any_of_the_files(tmp_path, monkeypatch):

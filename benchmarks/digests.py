@@ -60,7 +60,9 @@ def content(value: Any) -> Iterator[bytes]:
     """The bytes that make up a value: of arrays their library, dtype, shape and elements."""
     if isinstance(value, bytes | str | int | None):
         yield value if isinstance(value, bytes) else str(value).encode()
-    elif isinstance(value, pb.Band | pb.Interval | dict):
+    elif isinstance(value, pb.Band):  # of which later versions know more
+        yield from content({name: getattr(value, name) for name in ("lower", "upper", "centre", "source")})
+    elif isinstance(value, pb.Interval | dict):
         for name, part in sorted((value if isinstance(value, dict) else vars(value)).items()):
             yield f"<{name}>".encode()
             yield from content(part)

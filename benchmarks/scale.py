@@ -30,7 +30,7 @@ import numpy as np
 import zarr
 
 from pixelbounds.calibration import certify
-from pixelbounds.kernels import count_arrivals
+from pixelbounds.kernels.knots import count_arrivals
 
 SAMPLES = 64
 SIZE = 256
@@ -97,7 +97,8 @@ def read_files(path: Path) -> None:
 
 def steps(folder: Path) -> dict[str, float]:
     """Seconds of every step through files."""
-    from pixelbounds.execution import bands_to, running
+    from pixelbounds.execution.blocks import bands_to
+    from pixelbounds.execution.runner import running
     from pixelbounds.workflows import Resources, apply_files, calibrate_files, evaluate_files
 
     truth = folder / "truth.zarr"
@@ -151,7 +152,8 @@ def with_workers(folder: Path, workers: int) -> dict[str, float]:
     """Seconds on a cluster of so many processes, the best of two: bands, and intervals with learned groups."""
     from distributed import Client, LocalCluster
 
-    from pixelbounds.execution import bands_to, running
+    from pixelbounds.execution.blocks import bands_to
+    from pixelbounds.execution.runner import running
     from pixelbounds.workflows import Resources, apply_files
 
     samples = zarr.open_array(folder / "samples.zarr", mode="r")

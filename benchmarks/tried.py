@@ -22,14 +22,16 @@ from scipy.ndimage import uniform_filter
 from benchmarks.__main__ import RESULTS, machine, show
 from benchmarks.readme import HERE, result, where, with_figures
 from pixelbounds.calibration.families import family_named
-from pixelbounds.calibration.groups import by_loss, fit_band_groups, fit_learned_groups
+from pixelbounds.calibration.groups.band_bins import fit_band_groups
+from pixelbounds.calibration.groups.learned import fit_learned_groups
+from pixelbounds.calibration.groups.positions import by_loss
 from pixelbounds.calibration.pairs import Pairs
-from pixelbounds.calibration.paths import frontier_of
+from pixelbounds.calibration.paths.frontier import frontier_of
 from pixelbounds.calibration.procedures import length_at_risk
 from pixelbounds.experiments.draws import LIMITS
 from pixelbounds.experiments.experiment import Experiment, load_experiment
 from pixelbounds.experiments.material import Material, load_material
-from pixelbounds.images import Array
+from pixelbounds.images.library import Array
 
 PAGE = "docs/tried.md"
 BEGIN = "<!-- figures: python -m benchmarks.tried -->"

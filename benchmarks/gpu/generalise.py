@@ -67,7 +67,7 @@ SETS = {
 
 def pack(path: str, sources: Path) -> None:
     """Pictures and the scan of each into an npz of 8 bits: a folder is a scan, faces stand alone."""
-    from pixelbounds.formats import open_images
+    from pixelbounds.formats.opener import open_images
 
     for name, file in (("ct64", "ct_64.zip"), ("faces64", "faces_64.zip")):
         images = open_images(str(sources / file))

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from .calibration.front_door import calibrate
     from .calibration.result import Calibration, load_calibration
     from .evaluation import Evaluation, evaluate
-    from .images import Band, Interval, NoGuarantee, Ragged
+    from .images.checks import NoGuarantee
+    from .images.ends import Band, Interval
+    from .images.ragged import Ragged
     from .storage.version import VERSION as __version__
 
 _HOMES = {  # where each name is defined
@@ -38,7 +40,9 @@ _HOMES = {  # where each name is defined
     "calibration.front_door": "calibrate",
     "calibration.result": "Calibration load_calibration",
     "evaluation": "Evaluation evaluate",
-    "images": "Band Interval NoGuarantee Ragged",
+    "images.checks": "NoGuarantee",
+    "images.ends": "Band Interval",
+    "images.ragged": "Ragged",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _ROOMS = {name: f"calibration.{name}" for name in ("confidence", "families", "groups", "losses")}

@@ -16,24 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from .images import (
-    Array,
-    Band,
+from .images.checks import (
     ImageError,
     NoGuarantee,
-    as_array,
     check_choice,
     check_count,
     check_number,
     check_open_unit,
     check_same_shape,
-    in_threads,
-    library_of,
-    like,
     numbered,
-    to_numpy,
 )
-from .kernels import tails
+from .images.ends import Band
+from .images.library import Array, as_array, in_threads, library_of, like, to_numpy
+from .kernels.selection import tails
 
 FLOOR = 0.01  # least deviation of a band that widens about its mean
 NARROW = 0.8  # deviations of the narrow base

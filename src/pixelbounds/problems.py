@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .images import Array, as_array, check_count, check_number, to_numpy
+from .images.checks import check_count, check_number
+from .images.library import Array, as_array, to_numpy
 
 Operator = Callable[[Array], Array]  # (n, *pixels) -> (n, *other pixels), linear, image by image
 

@@ -13,7 +13,7 @@ import pixelbounds as pb
 from pixelbounds import execution, federated
 from pixelbounds.calibration import arrivals, certify
 from pixelbounds.calibration.arrivals import Table
-from pixelbounds.images import Runner, set_runner
+from pixelbounds.images.library import Runner, set_runner
 from pixelbounds.images.ragged import Ragged
 
 N = 200

@@ -13,8 +13,8 @@ from worlds import heteroscedastic
 import pixelbounds as pb
 from pixelbounds import groups
 from pixelbounds.calibration.families import additive
-from pixelbounds.calibration.groups import all_entries, load_grouping
-from pixelbounds.calibration.pairs import Pairs
+from pixelbounds.calibration.groups.contract import load_grouping
+from pixelbounds.calibration.pairs import Pairs, all_entries
 
 PARTITION = np.arange(SIZE * SIZE).reshape(SIZE, SIZE) % 7 * 11
 

@@ -12,9 +12,9 @@ import pixelbounds as pb
 from pixelbounds import confidence, families
 from pixelbounds.calibration import arrivals, certify, paths
 from pixelbounds.calibration.arrivals import Table
-from pixelbounds.calibration.groups import Partition, Single
+from pixelbounds.calibration.groups.positions import Partition, Single
 from pixelbounds.calibration.pairs import Pairs
-from pixelbounds.kernels import lower_hull
+from pixelbounds.kernels.convex import lower_hull
 
 LIMITS = (0.0, 1.0)
 

@@ -7,7 +7,7 @@ from worlds import heteroscedastic
 
 from pixelbounds import families
 from pixelbounds.calibration import paths
-from pixelbounds.calibration.groups import Partition
+from pixelbounds.calibration.groups.positions import Partition
 from pixelbounds.calibration.pairs import Pairs
 from pixelbounds.calibration.paths.program import (
     add_to_cells,

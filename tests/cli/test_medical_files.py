@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from commands import call, done, flat, leftovers
 
-from pixelbounds.formats import open_images
+from pixelbounds.formats.opener import open_images
 
 nibabel = pytest.importorskip("nibabel")
 pydicom = pytest.importorskip("pydicom")

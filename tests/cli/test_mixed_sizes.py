@@ -10,7 +10,7 @@ from commands import call, done, flat, leftovers, spawn
 import pixelbounds as pb
 from pixelbounds import execution, families
 from pixelbounds.calibration.pairs import Pairs
-from pixelbounds.images import one_band
+from pixelbounds.images.ends import one_band
 from pixelbounds.images.ragged import growing_ragged, read_ragged, write_ragged
 
 pytest_plugins = ["clusters"]

@@ -9,9 +9,11 @@ import pytest
 import zarr
 
 import pixelbounds as pb
-from pixelbounds.evaluation import Evaluation, edge_strength, held_out
+from pixelbounds.evaluation import held_out
 from pixelbounds.evaluation.bootstrap import ratios
+from pixelbounds.evaluation.evaluation import Evaluation
 from pixelbounds.evaluation.held_out import evaluate
+from pixelbounds.evaluation.strata import edge_strength
 
 
 def example(rng, n=24, pixels=(12, 10), dtype=np.float32):

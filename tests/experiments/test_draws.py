@@ -9,8 +9,7 @@ import pixelbounds as pb
 from pixelbounds.calibration.confidence import greatest_loss
 from pixelbounds.calibration.families import additive
 from pixelbounds.calibration.front_door import frontier, groups_for
-from pixelbounds.calibration.groups import all_entries
-from pixelbounds.calibration.pairs import Pairs
+from pixelbounds.calibration.pairs import Pairs, all_entries
 from pixelbounds.experiments.draws import Draw, compute, schedule
 from pixelbounds.experiments.experiment import KRCPSSection
 from pixelbounds.experiments.fits import (

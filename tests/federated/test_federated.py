@@ -12,7 +12,8 @@ from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds import federated
-from pixelbounds.calibration.groups import fit_band_groups, partition
+from pixelbounds.calibration.groups.band_bins import fit_band_groups
+from pixelbounds.calibration.groups.positions import partition
 from pixelbounds.calibration.pairs import Pairs
 from pixelbounds.cli import app
 from pixelbounds.federated.messages import encode, message_of

@@ -10,9 +10,10 @@ from PIL import Image
 
 from pixelbounds.experiments.cache import cached
 from pixelbounds.experiments.celeba import celeba
-from pixelbounds.formats import Images, open_images, split_units
 from pixelbounds.formats.arrays import Arrays
+from pixelbounds.formats.opener import open_images
 from pixelbounds.formats.pictures import central
+from pixelbounds.formats.scans import Images, split_units
 
 
 def png(x, **options):

@@ -9,8 +9,9 @@ import zarr
 from medical import hounsfield, nibabel, pydicom, to_unit, write_dicom, write_nifti
 
 import pixelbounds as pb
-from pixelbounds.formats import Images, open_images, write_interval
-from pixelbounds.formats.maps import is_ours
+from pixelbounds.formats.maps import is_ours, write_interval
+from pixelbounds.formats.opener import open_images
+from pixelbounds.formats.scans import Images
 
 VALUES = hounsfield(5, 7, 6)
 PARTS = ("lower", "upper", "length")

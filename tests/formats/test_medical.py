@@ -11,7 +11,7 @@ import pytest
 from medical import LPS, edit, hounsfield, nibabel, to_unit, write_dicom, write_nifti
 
 from pixelbounds.experiments.abdomen import abdomen
-from pixelbounds.formats import open_images
+from pixelbounds.formats.opener import open_images
 
 VALUES = hounsfield()
 

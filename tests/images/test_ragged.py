@@ -10,7 +10,8 @@ import pixelbounds as pb
 from pixelbounds.calibration import pairs
 from pixelbounds.calibration.families import Family, additive
 from pixelbounds.calibration.losses import l01
-from pixelbounds.images import library, one_band
+from pixelbounds.images import library
+from pixelbounds.images.ends import one_band
 from pixelbounds.images.ragged import Ragged, flat_images, read_ragged, write_ragged
 
 SHAPES = ((6, 9), (11, 5), (8, 8), (3, 20))

@@ -14,7 +14,7 @@ from pixelbounds import execution
 from pixelbounds.calibration.families import FAMILIES
 from pixelbounds.cli import app
 from pixelbounds.execution import transport
-from pixelbounds.images import Runner, current_runner
+from pixelbounds.images.library import Runner, current_runner
 
 pytest_plugins = ["clusters"]
 CUTS = {  # images and samples in a chunk of samples, images in a chunk of truth, and how chunks are packed

@@ -11,9 +11,9 @@ from worlds import heteroscedastic
 import pixelbounds as pb
 from pixelbounds import confidence, families
 from pixelbounds.calibration import paths
-from pixelbounds.calibration.groups import Partition
+from pixelbounds.calibration.groups.positions import Partition
 from pixelbounds.calibration.pairs import Pairs
-from pixelbounds.kernels import LOWER, UPPER
+from pixelbounds.kernels.knots import LOWER, UPPER
 
 UCBS = {"hoeffding": hoeffding_ucb, "hoeffding_bentkus": hoeffding_bentkus_ucb}
 LIMITS = (0.0, 1.0)

@@ -19,7 +19,7 @@ from waiting import wait_until, whole_files
 import pixelbounds as pb
 from pixelbounds import execution
 from pixelbounds.cli import app
-from pixelbounds.execution import BadChunk
+from pixelbounds.storage.chunks import BadChunk
 from pixelbounds.storage.files import exclusive
 
 pytest_plugins = ["clusters"]

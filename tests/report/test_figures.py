@@ -4,7 +4,7 @@ import numpy as np
 from PIL import Image
 from report_world import pictures_of, world
 
-from pixelbounds.report import save_figures
+from pixelbounds.report.figures import save_figures
 
 
 def test_figures_are_vector_charts_and_pictures_and_repeat(tmp_path):

@@ -13,8 +13,8 @@ from matplotlib.colors import to_rgba
 from report_world import HOSTILE, pictures_of, world
 
 import pixelbounds as pb
-from pixelbounds.report import Example, examples_of
 from pixelbounds.report.charts import draw_units
+from pixelbounds.report.example import Example, examples_of
 from pixelbounds.report.style import BLUE, RED, house_style, new_figure
 
 

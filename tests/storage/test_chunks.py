@@ -6,9 +6,9 @@ import zarr
 from stores import N, store, world
 from zarr.codecs import Crc32cCodec
 
-from pixelbounds.execution import BadChunk, guarded, rows_at
-from pixelbounds.images import rows_of
+from pixelbounds.images.library import rows_of
 from pixelbounds.storage import chunks as plain
+from pixelbounds.storage.chunks import BadChunk, guarded, rows_at
 
 KINDS = {"bare": None, "checked": (Crc32cCodec(),)}
 

@@ -11,7 +11,8 @@ import numpy as np
 
 import pixelbounds as pb
 from pixelbounds.demo.synthetic import flawed_samples, synthetic_images
-from pixelbounds.report import Example, Row, examples_of, write_report
+from pixelbounds.report.example import Example, Row, examples_of
+from pixelbounds.report.page import write_report
 
 HOSTILE = "<img src=x onerror=alert(1)>.png"
 SIZE = 32

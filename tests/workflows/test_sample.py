@@ -16,7 +16,7 @@ import pixelbounds as pb  # noqa: E402
 from pixelbounds.formats import runs as store  # noqa: E402
 from pixelbounds.formats.arrays import Reading  # noqa: E402
 from pixelbounds.formats.runs import open_run  # noqa: E402
-from pixelbounds.images import library_of  # noqa: E402
+from pixelbounds.images.library import library_of  # noqa: E402
 from pixelbounds.workflows import SampleOptions, evaluate_files, sample_to  # noqa: E402
 from pixelbounds.workflows import sample as jobs  # noqa: E402
 

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from ..images import Array
-from ..kernels import KEY, arrivals, count_arrivals, knots_below
+from ..images.library import Array
+from ..kernels.knots import KEY, arrivals, count_arrivals, knots_below
 from .families import Family, additive
 from .pairs import ROWS, Archive, Block, Labels, Statistic, fingerprints
 

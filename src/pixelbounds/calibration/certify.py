@@ -16,7 +16,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ..images import Array, Interval, NoGuarantee
+from ..images.checks import NoGuarantee
+from ..images.ends import Interval
+from ..images.library import Array
 from .arrivals import Path, Table, arriving, tabulated
 from .confidence import ConfidenceBound, check_losses, least_images, rejects, rejects_mean, sees_mean_only
 from .losses import Loss

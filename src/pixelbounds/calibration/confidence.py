@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from ..images import Array, check_choice, check_count, check_number, check_open_unit, library_of, to_numpy
-from ..kernels import betting_wealth
+from ..images.checks import check_choice, check_count, check_number, check_open_unit
+from ..images.library import Array, library_of, to_numpy
+from ..kernels.wealth import betting_wealth
 
 _ROUNDING = 1e-9  # of a sum of losses
 

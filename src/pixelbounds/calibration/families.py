@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..images import Array, Band, as_array, check_choice, check_number, check_same_shape, to_numpy
+from ..images.checks import check_choice, check_number, check_same_shape
+from ..images.ends import Band
+from ..images.library import Array, as_array, to_numpy
 
 _ROUNDING = 2.0**-50
 _TINY = float(np.finfo(np.float64).tiny)

@@ -14,37 +14,28 @@ from typing import Any
 
 import numpy as np
 
-from ..images import (
-    Array,
-    Band,
+from ..images.checks import (
     NoGuarantee,
-    alike,
-    as_array,
     check_choice,
     check_count,
-    check_features,
     check_generator,
     check_limits,
     check_open_unit,
     check_same_shape,
     check_units,
-    current_runner,
-    differ_in_size,
-    library_of,
-    one_band,
-    singly,
-    to_numpy,
 )
+from ..images.ends import Band, check_features, one_band
+from ..images.library import Array, alike, as_array, current_runner, differ_in_size, library_of, singly, to_numpy
 from ..storage.version import VERSION
 from .arrivals import Path, tabulated
 from .certify import Task, certify_l01, certify_loss, curve_of
 from .confidence import ConfidenceBound, bound_named, least_images
 from .families import FAMILIES, check_nested, family_named
-from .groups import Grouping
+from .groups.contract import Grouping
 from .groups.positions import NO_GRID
 from .losses import Loss, l01
 from .pairs import Archive, Pairs, digest_of, fingerprints
-from .paths import GAMMAS
+from .paths.line import GAMMAS
 from .procedures import METHODS, frontier, groups_for, krcps, rcps
 from .result import Calibration, Record
 

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..images import Array, Interval, as_array, check_number, check_same_shape, check_values, to_numpy
+from ..images.checks import check_number, check_same_shape, check_values
+from ..images.ends import Interval
+from ..images.library import Array, as_array, to_numpy
 
 Loss = Callable[[Array, Interval], Array]  # truth (n, *pixels), interval -> losses (n,)
 

@@ -14,7 +14,8 @@ import numpy as np
 from scipy.stats import gamma
 
 from ..bands import least_samples
-from ..images import Array, check_choice, check_count, check_number, check_open_unit
+from ..images.checks import check_choice, check_count, check_number, check_open_unit
+from ..images.library import Array
 from .confidence import BOUNDS, ConfidenceBound, greatest_loss, least_images, rejects
 from .front_door import fitting_units
 from .procedures import METHODS

@@ -19,25 +19,22 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from ..images import (
+from ..images.checks import ImageError, Limits, check_values, own_limits
+from ..images.ends import Band, check_range
+from ..images.library import (
     Array,
-    Band,
-    ImageError,
-    Limits,
     Runner,
     alike,
     block_of,
-    check_range,
-    check_values,
     differ_in_size,
     in_memory,
     over_images,
-    own_limits,
     rows_of,
     sizes_of,
     to_numpy,
 )
-from ..kernels import LOWER, UPPER, collect_missed, fingerprint, survey
+from ..kernels.knots import LOWER, UPPER, collect_missed
+from ..kernels.values import fingerprint, survey
 from .families import Family, additive, check_fits
 
 T = TypeVar("T")

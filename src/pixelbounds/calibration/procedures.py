@@ -18,12 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from ..images import Array, check_choice, check_count, library_of, to_numpy
+from ..images.checks import check_choice, check_count
+from ..images.library import Array, library_of, to_numpy
 from . import groups as groupings
 from .arrivals import Path, loss_table, scalar_path
-from .groups import Grouping
+from .groups.contract import Grouping
 from .pairs import Archive, Block, Pairs
-from .paths import GAMMAS, frontier_of, line_path, solve_program, stratified_pixels
+from .paths.frontier import frontier_of
+from .paths.line import GAMMAS, line_path, solve_program, stratified_pixels
 
 Fit = Callable[[Pairs, Array, np.random.Generator], Grouping]  # pairs, fitting images, generator
 

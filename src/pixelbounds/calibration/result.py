@@ -13,26 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ..images import (
-    Array,
-    Band,
-    Interval,
-    Limits,
-    alike,
-    block_of,
-    check_features,
-    check_same_shape,
-    in_threads,
-    library_of,
-    like,
-    one_band,
-    outward,
-    places_for,
-    sizes_of,
-)
+from ..images.checks import Limits, check_same_shape
+from ..images.ends import Band, Interval, check_features, one_band, outward
+from ..images.library import Array, alike, block_of, in_threads, library_of, like, places_for, sizes_of
 from ..storage.files import replace_file, seal, unseal
 from .families import FAMILIES, Family, check_fits
-from .groups import Grouping, load_grouping
+from .groups.contract import Grouping, load_grouping
 from .pairs import read_block
 
 _FORMAT = 1

@@ -47,7 +47,7 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
-from ..images import NoGuarantee
+from ..images.checks import NoGuarantee
 from ..storage.files import size_in_words
 from ..storage.version import VERSION
 

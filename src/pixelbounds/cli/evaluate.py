@@ -28,7 +28,7 @@ from .command import (
 from .options import Features, LargeOptions, Organs, ReadOptions, Truth
 
 if TYPE_CHECKING:
-    from ..evaluation import Evaluation, Strata
+    from ..evaluation.evaluation import Evaluation, Strata
     from ..workflows.evaluate import Evaluated
 
 

@@ -123,7 +123,7 @@ def _images(
     truth: Path, bands: Path, reading: Reading, resources: Resources, bands_out: Path | None = None
 ) -> Iterator[tuple[tuple[Any, Any], dict[str, Any]]]:
     """Truth and band as they lie in files, and units and limits; rounds read them again, so bands must be bands."""
-    from ..execution import running
+    from ..execution.runner import running
     from ..formats.inputs import open_pair, open_units
     from ..formats.opener import check_target
 

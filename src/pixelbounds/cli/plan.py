@@ -36,7 +36,7 @@ def plan_command(
     Example: pixelbounds plan --risk-level 0.05 --failure-prob 0.1 --images 300
     """
     from ..calibration.needs import IMAGES, plan
-    from ..images import check_choice
+    from ..images.checks import check_choice
 
     found = plan(
         risk_level, failure_prob, method=method, images=images or IMAGES, miscoverage=miscoverage, spread=spread

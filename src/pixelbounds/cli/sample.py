@@ -46,7 +46,7 @@ def sample_command(
 
     Example: pixelbounds sample runs/ct/score.safetensors noisy.npy --out ct.zarr --sigma0 0.4 --samples 128
     """
-    from ..formats import open_images
+    from ..formats.opener import open_images
     from ..workflows import SampleOptions, sample_to
 
     options = SampleOptions(

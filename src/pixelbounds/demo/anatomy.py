@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..images import Array
+from ..images.library import Array
 from .canvas import EVERYWHERE, HEIGHT, Box, Canvas, Organ, Patient, section, uniforms
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..images import Array
+from ..images.library import Array
 
 Box = tuple[slice, slice]
 Wobble = Sequence[float] | Array

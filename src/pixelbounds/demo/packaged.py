@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ..images import Array, outward
+from ..images.ends import outward
+from ..images.library import Array
 from .phantom import Phantoms, phantoms
 
 SEED = 2023

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from ..formats.scans import ABDOMEN, windowed
-from ..images import Array, check_count
+from ..images.checks import check_count
+from ..images.library import Array
 from .anatomy import bowel, great_vessels, kidneys, left_organs, liver, lungs, spine, trunk
 from .canvas import BEND, GRAIN, ORGANS, PHASE_SHARE, PHASES, Canvas, Patient, blend, smooth_field, uniforms
 

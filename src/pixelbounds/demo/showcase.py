@@ -18,12 +18,15 @@ import numpy as np
 from ..bands import calibrated_quantiles
 from ..calibration.front_door import calibrate
 from ..calibration.result import Calibration
-from ..evaluation import Evaluation
+from ..evaluation.evaluation import Evaluation
 from ..evaluation.held_out import evaluate
 from ..execution.progress import Progress
-from ..formats import write_interval
-from ..images import Array, Band, Interval, check_count
-from ..report import Row, examples_of, write_report
+from ..formats.maps import write_interval
+from ..images.checks import check_count
+from ..images.ends import Band, Interval
+from ..images.library import Array
+from ..report.example import Row, examples_of
+from ..report.page import write_report
 from .packaged import NEW, figures, in_8_bits, material, network_file, observe, some_phantoms
 
 RISK_LEVEL = 0.05

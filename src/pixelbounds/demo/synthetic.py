@@ -10,7 +10,8 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from ..bands import calibrated_quantiles
-from ..images import Array, Band
+from ..images.ends import Band
+from ..images.library import Array
 
 _MISCOVERAGE = 0.2
 

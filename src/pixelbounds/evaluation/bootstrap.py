@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..images import Array
+from ..images.library import Array
 
 _DRAWN = 2**22  # units drawn at a time
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..images import Array, check_count
+from ..images.checks import check_count
+from ..images.library import Array
 
 
 class _Record:

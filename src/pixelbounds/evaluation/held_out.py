@@ -14,17 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ..images import (
+from ..images.checks import check_count, check_generator, check_open_unit, check_same_shape, check_units, check_values
+from ..images.ends import Interval
+from ..images.library import (
     Array,
-    Interval,
     as_array,
     block_of,
-    check_count,
-    check_generator,
-    check_open_unit,
-    check_same_shape,
-    check_units,
-    check_values,
     current_runner,
     differ_in_size,
     library_of,

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..images import Array, ImageError, check_values, spatial_axes
-from ..kernels import count_above
+from ..images.checks import ImageError, check_values
+from ..images.library import Array, spatial_axes
+from ..kernels.values import count_above
 
 LENGTH_CUTS = (0.2, 0.4, 0.6, 0.8)  # quantiles of the interval length between strata
 EDGE_CUTS = (0.5, 0.8, 0.95)  # quantiles of the edge strength

@@ -9,49 +9,8 @@ blocks.py       what is made block by block, into a store or into memory; sample
 progress.py     what is told while work goes on
 """
 
-from ..images import numbered
-from ..storage.chunks import BadChunk, first_missing, guarded, rows_at
-from ..storage.growth import BAD, DONE, MARKS, Blocks, growing, request_digest
-from .blocks import (
-    Maker,
-    band_at,
-    bands_to,
-    block_rows,
-    fill,
-    gather,
-    open_stored,
-    pick,
-    quantiles,
-    readable,
-    where,
-)
-from .runner import Execution, current, parse_memory, running
+from ..storage.chunks import BadChunk, guarded, rows_at
+from .blocks import bands_to
+from .runner import parse_memory, running
 
-__all__ = [
-    "BAD",
-    "DONE",
-    "MARKS",
-    "BadChunk",
-    "Blocks",
-    "Execution",
-    "Maker",
-    "band_at",
-    "bands_to",
-    "block_rows",
-    "current",
-    "fill",
-    "first_missing",
-    "gather",
-    "growing",
-    "guarded",
-    "numbered",
-    "open_stored",
-    "parse_memory",
-    "pick",
-    "quantiles",
-    "readable",
-    "request_digest",
-    "rows_at",
-    "running",
-    "where",
-]
+__all__ = ["BadChunk", "bands_to", "guarded", "parse_memory", "rows_at", "running"]

@@ -20,19 +20,10 @@ import numpy as np
 import zarr
 
 from ..bands import calibrated_miscoverage, calibrated_quantiles, calibrated_ranks, quantile_source
-from ..images import (
-    Array,
-    Band,
-    Ragged,
-    as_array,
-    cut_rows,
-    library_of,
-    numbered,
-    outward,
-    size_of,
-    trusted_band,
-)
-from ..images.ragged import growing_ragged, read_ragged
+from ..images.checks import numbered
+from ..images.ends import Band, outward, trusted_band
+from ..images.library import Array, as_array, cut_rows, library_of, size_of
+from ..images.ragged import Ragged, growing_ragged, read_ragged
 from ..storage.chunks import BadChunk, FileRows, chunk_rows, damaged, guarded, pieces
 from ..storage.growth import BAD, DONE, MARKS, Blocks, attributes_of, growing, request_digest
 from .runner import PER_PIXEL, Execution, current

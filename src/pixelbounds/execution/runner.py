@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..images import Runner, current_runner, cut_rows, in_file, in_threads, itemsize, set_runner, sizes_of
+from ..images.library import Runner, current_runner, cut_rows, in_file, in_threads, itemsize, set_runner, sizes_of
 from ..storage.chunks import chunk_rows
 from ..storage.files import size_in_words
 from ..storage.version import VERSION

@@ -15,7 +15,7 @@ import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 from zarr.storage import LocalStore
 
-from ..images import Array, in_file, library_of, size_of
+from ..images.library import Array, in_file, library_of, size_of
 from ..storage.chunks import is_mapped, offset_of
 
 MOST_IN_MEMORY = 2**24  # bytes of an array that may travel with a function

@@ -11,7 +11,7 @@ import zarr
 
 from ..execution.progress import Progress, silent
 from ..formats.scans import Told
-from ..images import Array
+from ..images.library import Array
 from ..storage.growth import DONE, growing
 
 _ATTRIBUTE = "pixelbounds"

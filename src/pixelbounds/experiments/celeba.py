@@ -11,7 +11,8 @@ import numpy as np
 from ..execution.progress import Progress, silent
 from ..formats.pictures import pages
 from ..formats.scans import Images, Told
-from ..images import Array, check_choice, check_count
+from ..images.checks import check_choice, check_count
+from ..images.library import Array
 from .cache import cached
 
 _PARTS = {"train": "0", "valid": "1", "test": "2"}

@@ -16,16 +16,16 @@ from zlib import crc32
 
 import numpy as np
 
-from ..calibration.arrivals import Table, loss_table
+from ..calibration.arrivals import Path, Table, loss_table
 from ..calibration.certify import Certificate, Task, certify_l01
 from ..calibration.confidence import bound_named, rejects
 from ..calibration.front_door import Split
-from ..calibration.groups import Grouping, by_loss
-from ..calibration.groups.contract import State
+from ..calibration.groups.contract import Grouping, State
+from ..calibration.groups.positions import by_loss
 from ..calibration.pairs import Block, Pairs
-from ..calibration.paths import Path
 from ..calibration.procedures import knot_at_risk, krcps, rcps
-from ..images import Array, outward
+from ..images.ends import outward
+from ..images.library import Array
 from .experiment import KRCPSSection
 
 Method = Callable[[Pairs, Array, np.random.Generator, float], tuple[Grouping, Path]]

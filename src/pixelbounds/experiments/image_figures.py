@@ -11,7 +11,7 @@ import numpy as np
 
 from ..calibration.front_door import calibrate
 from ..demo.packaged import SIGMA_0, network_file
-from ..images import Array
+from ..images.library import Array
 from ..report.style import TEXT_WIDTH, house_style, new_figure, save_figure, show_image
 from ..workflows import SampleOptions, sample_to
 from .draws import Draw

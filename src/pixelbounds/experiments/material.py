@@ -27,7 +27,9 @@ from typing import Any
 import numpy as np
 
 from ..bands import FLOOR, NARROW, conffusion, quantile_regression
-from ..images import Array, Band, check_values
+from ..images.checks import check_values
+from ..images.ends import Band
+from ..images.library import Array
 
 IMAGE_ARRAYS = (
     "truth", "observation", "lower", "upper", "naive_lower", "naive_upper", "mean", "deviation", "fresh", "qr_lower",

@@ -20,8 +20,10 @@ from ..demo.packaged import NOISE_SEED
 from ..demo.phantom import phantoms
 from ..diffusion.splits import split_images
 from ..execution.progress import Progress, silent
-from ..formats import Images, open_images
-from ..images import Array, outward
+from ..formats.opener import open_images
+from ..formats.scans import Images
+from ..images.ends import outward
+from ..images.library import Array
 from ..storage.files import replace_file
 from ..workflows import SampleOptions, sample_to, train_from
 from ..workflows.settings import Configuration

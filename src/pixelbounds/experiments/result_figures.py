@@ -12,7 +12,8 @@ import numpy as np
 from ..calibration.confidence import hoeffding_bentkus
 from ..calibration.families import additive
 from ..calibration.losses import l01, l_gamma
-from ..images import Array, Band, Interval
+from ..images.ends import Band, Interval
+from ..images.library import Array
 from ..report.style import BLACK, BLUE, GREEN, GREY, ORANGE, RED, SKY, TEXT_WIDTH, house_style, new_figure, save_figure
 from .rows import BAND_NAMES, BOUND_NAMES, REFERENCE, SHORTEST, TableRow
 from .summaries import Summary, summaries

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t
 
-from ..images import Array
+from ..images.library import Array
 from .rows import CELLS, REFERENCE, SHORTEST, TableRow, all_rows
 
 LEVEL = 0.95

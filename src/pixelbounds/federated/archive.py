@@ -14,7 +14,8 @@ import numpy as np
 from ..calibration.families import Family
 from ..calibration.front_door import Split
 from ..calibration.pairs import HERE, ROWS, Archive, Statistic
-from ..images import Array, Limits, Runner
+from ..images.checks import Limits
+from ..images.library import Array, Runner
 from .messages import Message, encode
 
 Tables = tuple[Array, ...]

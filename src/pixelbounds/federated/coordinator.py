@@ -15,15 +15,18 @@ from typing import Any
 
 import numpy as np
 
+from ..calibration.arrivals import Path
 from ..calibration.confidence import BOUNDS, bound_named
 from ..calibration.families import Family, family_named
 from ..calibration.front_door import Split, calibrate_archive, fitting_units, least_units
-from ..calibration.groups import Grouping
+from ..calibration.groups.contract import Grouping
 from ..calibration.pairs import ROWS, Archive, Statistic
-from ..calibration.paths import Path, frontier_of
+from ..calibration.paths.frontier import frontier_of
 from ..calibration.procedures import frontier, rcps
 from ..calibration.result import Calibration
-from ..images import Array, Band, check_choice, check_count, check_open_unit, current_runner
+from ..images.checks import check_choice, check_count, check_open_unit
+from ..images.ends import Band
+from ..images.library import Array, current_runner
 from .archive import Question, Sites, Tables, Unanswered, units_at
 from .messages import Message, decode, encode, expect
 from .site import STATISTICS, check_groups

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.groups import Grouping, load_grouping
-from ..calibration.paths import Path
-from ..images import Array
+from ..calibration.arrivals import Path
+from ..calibration.groups.contract import Grouping, load_grouping
+from ..images.library import Array
 from ..storage.files import replace_file, seal, unseal
 from ..storage.version import VERSION
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from ..calibration.arrivals import arriving, misses
 from ..calibration.front_door import pairs_of, unit_numbers
-from ..calibration.groups import Grouping
 from ..calibration.groups.band_bins import cells, extent, occupied
+from ..calibration.groups.contract import Grouping
 from ..calibration.pairs import ROWS, Pairs, Statistic, fingerprints
-from ..calibration.paths import farthest, longest, spend
-from ..images import Array
+from ..calibration.paths.frontier import farthest, longest, spend
+from ..images.library import Array
 from .messages import Message, decode, expect
 
 STATISTICS = {

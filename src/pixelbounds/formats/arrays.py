@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 import zarr
 
-from ..execution import MARKS, first_missing, guarded
-from ..images import Array, Limits, library_of
+from ..images.checks import Limits
+from ..images.library import Array, library_of
 from ..images.ragged import read_ragged
+from ..storage.chunks import first_missing, guarded
+from ..storage.growth import MARKS
 from .scans import ABDOMEN, Images, Told, Window, slice_name
 
 FilePath = str | os.PathLike[str]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..images import Array
+from ..images.library import Array
 from .scans import Scan, Window, needed
 
 _MOST = 2**16 - 1

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..execution.progress import Progress, silent
-from ..images import Array
+from ..images.library import Array
 from .nifti import resized_affine
 from .pictures import central
 from .scans import Geometry, Images, Scan, Told, Window, check_planes, needed, slice_name, windowed

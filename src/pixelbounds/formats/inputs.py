@@ -18,24 +18,13 @@ from typing import Any
 import numpy as np
 
 from ..bands import calibrated_miscoverage, calibrated_quantiles, quantile_source
-from ..execution import (
-    BAD,
-    DONE,
-    MARKS,
-    Execution,
-    band_at,
-    bands_to,
-    current,
-    gather,
-    guarded,
-    open_stored,
-    quantiles,
-    readable,
-    rows_at,
-)
-from ..execution.blocks import ragged_bands
-from ..images import Array, Band, Interval, Limits, check_limits, differ_in_size
-from ..storage.chunks import FileRows
+from ..execution.blocks import band_at, bands_to, gather, open_stored, quantiles, ragged_bands, readable
+from ..execution.runner import Execution, current
+from ..images.checks import Limits, check_limits
+from ..images.ends import Band, Interval
+from ..images.library import Array, differ_in_size
+from ..storage.chunks import FileRows, guarded, rows_at
+from ..storage.growth import BAD, DONE, MARKS
 from .arrays import (
     ARRAY_SUFFIXES,
     SHAPES,

@@ -16,7 +16,9 @@ import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from ..images import Array, Interval, check_same_shape, check_values, outward, rows_of, to_numpy
+from ..images.checks import check_same_shape, check_values
+from ..images.ends import Interval, outward
+from ..images.library import Array, rows_of, to_numpy
 from ..storage.folders import aside, swap_folder
 from .arrays import Arrays, FilePath, about_of
 from .captures import write_captures

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..execution.progress import Progress, silent
-from ..images import Array
+from ..images.library import Array
 from .pictures import central, square
 from .scans import Geometry, Images, Scan, Told, Window, check_planes, first_folders, needed, slice_name, windowed
 

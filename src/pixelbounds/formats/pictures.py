@@ -12,7 +12,8 @@ import numpy as np
 from PIL import Image, ImageOps, ImageSequence, UnidentifiedImageError
 
 from ..execution.progress import Progress, silent
-from ..images import Array, check_count
+from ..images.checks import check_count
+from ..images.library import Array
 from .scans import Images, Told, folder_units
 
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")

@@ -20,7 +20,9 @@ import numpy as np
 import zarr
 
 from ..bands import FLOOR, conffusion, quantile_regression, quantile_source
-from ..images import Array, Band, check_choice, outward
+from ..images.checks import check_choice
+from ..images.ends import Band, outward
+from ..images.library import Array
 from ..storage.chunks import FileRows
 from ..storage.growth import MARKS, add_array, add_marks
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ..images import Array, check_count, check_number
+from ..images.checks import check_count, check_number
+from ..images.library import Array
 
 Window = tuple[float, float]  # width and level (centre), in Hounsfield units or whatever the file measures
 ABDOMEN: Window = (400.0, 40.0)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels import count_above, extremes
+from ..kernels.values import count_above, extremes
 from .library import Array, differ_in_size, library_of, to_numpy
 
 Limits = tuple[float, float]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..calibration.result import Calibration
-from ..evaluation import Evaluation, Strata
+from ..evaluation.evaluation import Evaluation, Strata
 from .example import Row
 from .style import BLACK, BLUE, QUIET, RED
 from .words import each_of, level_text, strata_rows

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..calibration.result import Calibration
-from ..evaluation import Evaluation
-from ..images import Array, Band, Interval, as_array, check_count, check_same_shape, check_values, to_numpy
+from ..evaluation.evaluation import Evaluation
+from ..images.checks import check_count, check_same_shape, check_values
+from ..images.ends import Band, Interval
+from ..images.library import Array, as_array, to_numpy
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..calibration.result import Calibration
-from ..evaluation import Evaluation
+from ..evaluation.evaluation import Evaluation
 from .charts import draw_comparison, draw_path, draw_strata, draw_units
 from .example import Example, Row
 from .pack import is_colour, pictures_of, window_of

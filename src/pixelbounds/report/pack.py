@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ..images import Array, Limits, to_numpy
+from ..images.checks import Limits
+from ..images.library import Array, to_numpy
 from .example import Example
 
 SAMPLES = (32, 24, 16, 12, 8)  # kept per pixel, order statistics at even ranks: the first count that fits, or none

@@ -16,8 +16,8 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ..calibration.result import Calibration
-from ..evaluation import Evaluation, Strata
-from ..images import Limits
+from ..evaluation.evaluation import Evaluation, Strata
+from ..images.checks import Limits
 from ..storage.files import replace_file
 from .charts import draw_groups, draw_path, draw_units
 from .example import Example, Row

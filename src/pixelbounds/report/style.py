@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..images import Array
+from ..images.library import Array
 from ..storage.files import replace_file
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from math import isfinite
 
-from ..evaluation import Evaluation, Strata
+from ..evaluation.evaluation import Evaluation, Strata
 
 MOST_ROWS = 12  # of a table of groups; a chart shows the others
 _TINY = 1e-30  # lengths and slopes that are 0 but for rounding

@@ -18,29 +18,20 @@ import numpy as np
 
 from ..bands import calibrated_miscoverage
 from ..calibration.result import Calibration, load_calibration
-from ..execution import (
-    BAD,
-    DONE,
-    BadChunk,
-    Execution,
-    Maker,
-    block_rows,
-    fill,
-    gather,
-    growing,
-    numbered,
-    running,
-    where,
-)
-from ..execution.blocks import each_image, ragged_to
+from ..execution.blocks import Maker, block_rows, each_image, fill, gather, ragged_to, where
 from ..execution.progress import Progress, silent
+from ..execution.runner import Execution, running
 from ..formats.arrays import Arrays, FilePath, Reading
 from ..formats.inputs import Bands, open_bands, open_interval, open_labels
 from ..formats.maps import INTERVAL_SUFFIXES, write_interval
 from ..formats.opener import check_target, open_images
 from ..formats.scans import Images
-from ..images import Array, Interval
+from ..images.checks import numbered
+from ..images.ends import Interval
+from ..images.library import Array
+from ..storage.chunks import BadChunk
 from ..storage.folders import swap_folder
+from ..storage.growth import BAD, DONE, growing
 from ..storage.version import VERSION
 from .resources import Resources
 

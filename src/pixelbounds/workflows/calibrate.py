@@ -15,12 +15,14 @@ import numpy as np
 
 from ..calibration.front_door import calibrate
 from ..calibration.result import Calibration
-from ..execution import Execution, guarded, pick, readable, running
+from ..execution.blocks import pick, readable
 from ..execution.progress import Progress, silent
+from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading
 from ..formats.inputs import Bands, open_labels, open_pair, open_units
 from ..formats.opener import check_target, open_images
-from ..images import Array
+from ..images.library import Array
+from ..storage.chunks import guarded
 from .resources import Resources
 
 _NAMED_GROUPS = ("learned", "band", "loss", "squared", "otsu")

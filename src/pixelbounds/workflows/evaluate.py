@@ -10,14 +10,17 @@ from typing import Any
 import numpy as np
 
 from ..calibration.result import Calibration, load_calibration
-from ..evaluation import Evaluation
+from ..evaluation.evaluation import Evaluation
 from ..evaluation.held_out import evaluate
-from ..execution import Execution, pick, readable, running
+from ..execution.blocks import pick, readable
 from ..execution.progress import Progress, silent
+from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading, told
 from ..formats.inputs import Bands, check_pair, open_interval, open_labels, open_marks, open_truth, open_units
 from ..formats.scans import Images
-from ..images import Array, Interval, check_limits
+from ..images.checks import check_limits
+from ..images.ends import Interval
+from ..images.library import Array
 from .apply import Widening, bands_for, known_of
 from .resources import Resources
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..bands import calibrated_ranks
-from ..images import Array, check_choice, check_count, check_open_unit
+from ..images.checks import check_choice, check_count, check_open_unit
+from ..images.library import Array
 
 _ROWS_BYTES = 2**26  # observations read at a time
 _FOR_SAMPLERS = ("sampler", "steps", "miscoverage", "held_out", "keep_samples")  # options for score networks alone

@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ..evaluation import Evaluation
+from ..evaluation.evaluation import Evaluation
 from ..execution.progress import Progress, silent
 from ..formats.arrays import FilePath, Reading
 from ..formats.opener import check_target
-from ..images import Interval, check_count
-from ..report import Example, examples_of, save_figures, write_report
+from ..images.checks import check_count
+from ..images.ends import Interval
+from ..report.example import Example, examples_of
+from ..report.figures import save_figures
+from ..report.page import write_report
 from .evaluate import Evaluated, HeldOut, held_out
 from .resources import Resources
 

@@ -18,10 +18,10 @@ from threading import Lock
 from typing import Any
 
 from ..diffusion.devices import best_device, check_device
-from ..execution import Execution, running
 from ..execution.progress import Progress, Tell, silent
+from ..execution.runner import Execution, running
 from ..formats.runs import Run, create_run, open_run, run_differences, write_image
-from ..images import check_limits
+from ..images.checks import check_limits
 from ..storage.files import exclusive
 from ..storage.version import VERSION
 from .observations import Drawer, Observations, SampleOptions, check_sampling

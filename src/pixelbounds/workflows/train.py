@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..diffusion.devices import check_device, let_threads_sleep
-from ..execution import parse_memory
 from ..execution.progress import Tell
-from ..formats import Images, open_images
+from ..execution.runner import parse_memory
 from ..formats.arrays import Arrays
-from ..formats.scans import cut_units
-from ..images import Array
+from ..formats.opener import open_images
+from ..formats.scans import Images, cut_units
+from ..images.library import Array
 from ..storage.files import replace_file
 from ..storage.version import VERSION
 from .curves import draw_curves

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...images import Array, check_count
-from ...kernels import band_cells, band_labels
+from ...images.checks import check_count
+from ...images.library import Array
+from ...kernels.bins import band_cells, band_labels
 from ..families import Family
 from ..pairs import Archive, Block, Statistic, all_entries, check_fitting
 from .contract import Grouping, State

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...images import Array
+from ...images.library import Array
 from ..pairs import Block
 
 State = tuple[dict[str, Any], dict[str, Array]]  # JSON part, arrays

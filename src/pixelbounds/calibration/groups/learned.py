@@ -16,8 +16,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...images import Array, check_count, check_generator, check_open_unit, spatial_axes
-from ...kernels import LOWER, UPPER
+from ...images.checks import check_count, check_generator, check_open_unit
+from ...images.library import Array, spatial_axes
+from ...kernels.knots import LOWER, UPPER
 from ..families import Family
 from ..pairs import Block, Pairs, all_entries, check_fitting
 from .contract import Grouping, State

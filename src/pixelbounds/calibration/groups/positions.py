@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...images import Array, check_choice, check_count, library_of, to_numpy
+from ...images.checks import check_choice, check_count
+from ...images.library import Array, library_of, to_numpy
 from ..pairs import Block, Pairs, check_fitting
 from .contract import Grouping, State, consecutive
 

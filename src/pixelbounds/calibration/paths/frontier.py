@@ -16,11 +16,12 @@ from math import isfinite
 
 import numpy as np
 
-from ...images import Array
-from ...kernels import FIXED_POINT, add_counts, add_lengths, lower_hull
+from ...images.library import Array
+from ...kernels.convex import lower_hull
+from ...kernels.knots import FIXED_POINT, add_counts, add_lengths
 from ..arrivals import KNOTS, Path, grid_of, index_knots, widening_grid
 from ..families import Family, additive
-from ..groups import Grouping
+from ..groups.contract import Grouping
 from ..pairs import Archive, Block, Statistic, all_entries
 
 # ---------------------------------------------------------------- what widening buys

@@ -7,10 +7,12 @@ from math import isfinite
 
 import numpy as np
 
-from ...images import Array, NoGuarantee
+from ...images.checks import NoGuarantee
+from ...images.library import Array
 from ..arrivals import KNOTS, Path, grid_of
 from ..families import Family, additive
-from ..groups import Grouping, Partition
+from ..groups.contract import Grouping
+from ..groups.positions import Partition
 from ..pairs import Block, Pairs
 from .program import Points, Solution, add_to_cells, blank_cells, points_of, solve, sort_points
 

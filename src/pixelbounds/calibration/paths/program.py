@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...images import Array
-from ...kernels import FIXED_POINT, add_points, minimise_groups
+from ...images.library import Array
+from ...kernels.convex import minimise_groups
+from ...kernels.knots import FIXED_POINT, add_points
 
 Respond = Callable[[float, Array, float], tuple[Array, float]]
 

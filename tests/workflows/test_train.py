@@ -35,7 +35,7 @@ def test_train_saves_what_it_says(world, score):
 
 
 def test_training_killed_by_the_system_resumes_to_the_same_bits(world, tmp_path):
-    text = SETTINGS.replace("steps = 80", "steps = 120\ncheckpoint_every = 15").replace("x.npy", str(world / "x.npy"))
+    text = SETTINGS.replace("steps = 80", "steps = 80\ncheckpoint_every = 10").replace("x.npy", str(world / "x.npy"))
     process = start("train", write(tmp_path, text))
     kill_when(process, (tmp_path / "run" / "state.safetensors").exists)
     assert not (tmp_path / "run" / "score.safetensors").exists()

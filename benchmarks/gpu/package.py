@@ -30,9 +30,9 @@ def main() -> None:
     arrays = {name: x[:COUNT] for name, x in arrays.items()}
     made = packaged.some_phantoms(len(arrays["truth"]))
     if np.abs(made.images - arrays["truth"]).max() > 1e-6:
-        raise SystemExit(f"{folder} was made of other phantoms than the package's; see pixelbounds.data.packaged")
+        raise SystemExit(f"{folder} was made of other phantoms than the package's; see pixelbounds.demo.packaged")
     if np.abs(packaged.observe(made.images)[:COUNT] - arrays["observation"]).max() > 1e-5:
-        raise SystemExit(f"{folder} was made of other noise than the package's; see pixelbounds.data.packaged")
+        raise SystemExit(f"{folder} was made of other noise than the package's; see pixelbounds.demo.packaged")
     target = packaged.network_file().parent
     target.mkdir(exist_ok=True)
     data = packaged.pack_arrays(arrays, figures)

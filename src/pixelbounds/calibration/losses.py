@@ -56,7 +56,7 @@ def any_channel(axis: int = -1) -> Loss:
         x, lower, upper = _parts(truth, interval)
         if not -x.ndim < axis < x.ndim:
             raise ValueError(f"axis is {axis}, but images have shape {x.shape}; give the axis of the channels")
-        missed = ((x < lower) | (x > upper)).any(axis=axis)
+        missed = np.asarray(((x < lower) | (x > upper)).any(axis=axis))
         return missed.reshape(len(missed), -1).mean(axis=1)
 
     loss.__name__ = "pixels missed in any channel"

@@ -68,7 +68,7 @@ def test_text_of_a_user_never_becomes_markup(tmp_path):
 
     def page_with(text, name):
         row = replace(this.rows[0], name=text)
-        record = replace(this.calibration.record, source=text, settings={text: text})
+        record = replace(this.calibration.record, source=pb.Source(text), settings={text: text})
         evaluation = replace(this.evaluation, units=np.array([text] * len(this.evaluation.units)))
         return this.write(
             tmp_path / name, title=text, notes=[text], comparison=[row], evaluation=evaluation,
@@ -144,8 +144,8 @@ def test_one_unit_a_custom_loss_and_many_groups_are_reported(tmp_path):
     rng = np.random.default_rng(0)
     truth = rng.uniform(size=(3, 16, 16))
     interval = pb.Interval(truth - 0.1, truth + rng.uniform(-0.05, 0.1, truth.shape))
-    alone = pb.evaluate(truth, interval, units=["a"] * 3, groups=np.arange(256).reshape(16, 16) // 8, draws=100)
-    custom = replace(this.calibration, loss="my loss", curve=np.empty((0, 3)), confidence="conformal")
+    alone = pb.evaluate(truth, interval, units=["a"] * 3, groups=np.arange(256).reshape(16, 16) // 8)
+    custom = replace(this.calibration, loss="my loss", curve=np.empty((0, 3)), chosen=0, confidence="conformal")
     page = this.write(tmp_path / "a.html", evaluation=alone, calibration=custom, comparison=[], examples=[]).read_text()
     assert "my loss" in page
     assert "32 groups, riskiest first" in page
@@ -183,7 +183,7 @@ def test_charts_have_no_styles_of_their_own_and_colours_that_follow_the_page(tmp
     truth = rng.uniform(size=(20, 16, 16))
     interval = pb.Interval(truth - 0.1, truth + rng.uniform(-0.05, 0.1, truth.shape))
     groups = np.arange(256).reshape(16, 16) // 8
-    page = world().write(tmp_path / "a.html", evaluation=pb.evaluate(truth, interval, groups=groups, draws=100))
+    page = world().write(tmp_path / "a.html", evaluation=pb.evaluate(truth, interval, groups=groups))
     page = page.read_text()
     charts = charts_of(page)
     assert len(charts) == 3

@@ -305,7 +305,7 @@ def test_images_that_calibrated_are_refused_however_they_are_stored(rng):
         with pytest.raises(ValueError, match=r"2 of 12 images calibrated \(10, 11\).*leave them out"):
             evaluate(mixed, interval, calibration=cal)
     assert evaluate(truth[:5], cal.apply(band[:5])).apart_from is None  # nobody could know
-    with pytest.raises(TypeError, match="pixelbounds.calibrate"):
+    with pytest.raises(TypeError, match=r"pixelbounds\.calibrate"):
         evaluate(truth[40:], cal.apply(band[40:]), calibration=0.1)
 
 

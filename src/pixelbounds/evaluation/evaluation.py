@@ -197,7 +197,8 @@ class Evaluation(_Record):
         of = "" if self.unit_name is None else f" of {len(self.by_unit)} {plural(self.unit_name)}"
         sizes = f"shape {self.pixels}" if self.pixels else "different sizes"
         worst = ", ".join(f"{i} ({self.by_image[i]:.2%})" for i in self.worst())
-        lengths = f"{self.mean_length:.4g}{_bracket(*length_ends(*self.mean_length_interval))}, median {self.median_length:.4g}"
+        ends = _bracket(*length_ends(*self.mean_length_interval))
+        lengths = f"{self.mean_length:.4g}{ends}, median {self.median_length:.4g}"
         same = f", each {self.each} counting the same" if self.two_means else ""
         lines = [
             f"{n} images{of}, {sizes}; [{level_in_words(self.confidence_level)} intervals], each valid by itself",

@@ -25,8 +25,8 @@ class CalibrationImages(ValueError):
         few = ", ".join(str(names[i]) if names else str(i) for i in images[:_NAMED])
         more = f" and {len(images) - _NAMED} more" if len(images) > _NAMED else ""
         super().__init__(
-            f"{len(images)} of {total} images calibrated ({few}{more}); they cannot judge intervals that were fitted to "
-            f"them: leave them out, or give images that had no part in the calibration; see {VOIDS}"
+            f"{len(images)} of {total} images calibrated ({few}{more}); they cannot judge intervals that were fitted "
+            f"to them: leave them out, or give images that had no part in the calibration; see {VOIDS}"
         )
         self.images = tuple(images)
         self.total = total

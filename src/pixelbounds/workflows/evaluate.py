@@ -26,7 +26,6 @@ from ..images.library import Array
 from .apply import Widening, bands_for, known_of
 from .resources import Resources
 
-
 _OLD = "These intervals do not say which mean was promised: apply the calibration again to compare them."
 
 

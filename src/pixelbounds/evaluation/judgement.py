@@ -75,7 +75,7 @@ def claim_of(calibration: Calibration) -> Claim:
 class Judgement:
     """The mean that a claim is about, with its interval and the level; all None where they cannot be compared.
 
-    `apart` says whether none of the images calibrated, as far as digests tell; `notes` what cannot be compared or was
+    `of_units` says which mean it is, of units or of images; `apart` whether none of the images calibrated, as far as digests tell; `notes` what cannot be compared or was
     not checked, and what to do about it.
     """
 
@@ -84,6 +84,7 @@ class Judgement:
     level: float | None
     apart: bool
     notes: tuple[str, ...]
+    of_units: bool = False
 
     @property
     def broken(self) -> bool:
@@ -117,7 +118,7 @@ def judge(evaluation: Evaluation, against: Calibration | Claim) -> Judgement:
     if reasons:
         return Judgement(None, None, None, apart, notes)
     if claim.of_units:
-        return Judgement(evaluation.risk, evaluation.risk_interval, claim.level, apart, notes)
+        return Judgement(evaluation.risk, evaluation.risk_interval, claim.level, apart, notes, of_units=True)
     return Judgement(evaluation.image_risk, evaluation.image_risk_interval, claim.level, apart, notes)
 
 

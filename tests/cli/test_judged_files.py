@@ -120,7 +120,9 @@ def test_a_promise_of_something_else_is_not_seen_broken(files, tmp_path):
     cal = pb.load_calibration(files / "images.safetensors")
     for name, other in {"loss": replace(cal, loss="mine"), "mean": replace(cal, confidence="conformal")}.items():
         other.save(files / f"{name}.safetensors")
-        words = judged(files, "report", tmp_path, name, "--units", "each", "--force", truth=shifted(files, tmp_path, 60))
+        words = judged(
+            files, "report", tmp_path, name, "--units", "each", "--force", truth=shifted(files, tmp_path, 60)
+        )
         said = done(*words)
         assert said["verdict"] == "not compared with the level"
         assert any("compared" in note for note in said["cautions"])

@@ -58,15 +58,16 @@ def test_a_few_of_them_are_named(files, tmp_path):
 def test_others_are_said_not_to_have_calibrated_and_nobody_says_held_out(files, tmp_path):
     result = call(*judged(files, "evaluate", tmp_path, "images", "--units", "each"))
     assert result.exit_code == 0
-    assert "none of which calibrated" in flat(result.stdout)
+    assert "none of these images calibrated" in flat(result.stdout)
     done(*judged(files, "report", tmp_path, "images", "--units", "each"))
     page = (tmp_path / "page.html").read_text()
-    assert "none of which calibrated" in page
+    assert "None of these images calibrated" in page
     assert "held-out" not in flat(result.stdout) + page
+    assert "each image, as is assumed here (else give --units)" in flat(result.stdout)
     done("apply", files / "images.safetensors", files / "new_band.npz", "--out", tmp_path / "i.zarr")
     alone = call("evaluate", files / "new_truth.npy", tmp_path / "i.zarr")
     assert "was not checked" in flat(alone.stdout)
-    assert "calibrated," not in flat(alone.stdout)
+    assert "none of these images calibrated" not in flat(alone.stdout)
 
 
 @pytest.mark.parametrize("command", ["evaluate", "report"])

@@ -161,12 +161,12 @@ def test_the_page_claims_no_more_than_is_known(tmp_path):
     page = words_of(this.write(tmp_path / "a.html"))
     assert "only the level is" in page
     assert "valid one point at a time" in page
-    assert "none of which calibrated" in page
+    assert "None of these images calibrated" in page
     assert "took images as independent, and here they are of 20 units" in page
     for word in ("bootstrap", "held-out", "held out"):
         assert word not in page
     unchecked = words_of(this.write(tmp_path / "b.html", evaluation=replace(this.evaluation, apart_from=None)))
-    assert "none of which calibrated" not in unchecked
+    assert "None of these images calibrated" not in unchecked
     assert "Whether some of these images calibrated was not checked" in unchecked
     another = words_of(this.write(tmp_path / "c.html", evaluation=replace(this.evaluation, apart_from="0" * 64)))
     assert "was not checked" in another  # against another calibration, that is

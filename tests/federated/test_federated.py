@@ -16,7 +16,8 @@ from pixelbounds.calibration.groups.band_bins import fit_band_groups
 from pixelbounds.calibration.groups.positions import partition
 from pixelbounds.calibration.pairs import Pairs
 from pixelbounds.cli import app
-from pixelbounds.federated.messages import encode, message_of
+from pixelbounds.federated.messages import message_of
+from pixelbounds.federated.questions import encode
 from pixelbounds.images.ragged import Ragged
 
 NAMES, COUNTS = ("north", "east", "south"), (50, 7, 63)
@@ -33,11 +34,11 @@ def data(kind="plain", size=8):
     return truth, band
 
 
-def parts_of(truth, band, units=None):
-    """What each site has."""
+def parts_of(truth, band, units=None, **same):
+    """What each site has, and says of it."""
     cuts = [slice(a, b) for a, b in pairwise(CUTS)]
     return {
-        name: (truth[at], band[at], {"site": name} | ({} if units is None else {"units": units[at]}))
+        name: (truth[at], band[at], {"site": name, **same} | ({} if units is None else {"units": units[at]}))
         for name, at in zip(NAMES, cuts, strict=True)
     }
 
@@ -52,8 +53,8 @@ def rounds(sites, begun, through=lambda message: message_of(message.to_bytes()))
     return study, plans
 
 
-def announced(sites, **limits):
-    return [federated.announce(t, b, **how, **limits) for t, b, how in sites.values()]
+def announced(sites):
+    return [federated.announce(t, b, **how) for t, b, how in sites.values()]
 
 
 CASES = {
@@ -71,11 +72,11 @@ CASES = {
 @pytest.mark.parametrize("kind, how", CASES.values(), ids=CASES)
 def test_three_sites_equal_one_place_byte_for_byte(kind, how, limits):
     truth, band = data(kind)
-    sites = parts_of(truth, band)
+    sites = parts_of(truth, band, limits=limits)
     pooled = pb.calibrate(
         truth, band, risk_level=0.2, limits=limits, **({} if how.get("method") else {"groups": "band"}), **how
     )
-    found, _ = rounds(sites, federated.begin(announced(sites, limits=limits), risk_level=0.2, **how))
+    found, _ = rounds(sites, federated.begin(announced(sites), risk_level=0.2, **how))
     assert found.to_bytes() == pooled.to_bytes()
 
 
@@ -273,7 +274,7 @@ def test_a_damaged_or_foreign_file_is_refused_by_name(world, tmp_path):
     (tmp_path / "east.safetensors").write_bytes(content[:100])
     refuses(lambda: federated.merge(study, files), "east.safetensors", "cut short")
     federated.Message("answer", {"site": "east"}).save(tmp_path / "east.safetensors")
-    refuses(lambda: federated.merge(study, files), "east.safetensors", "lacks plan, round")
+    refuses(lambda: federated.merge(study, files), "east.safetensors", "lacks study, plan, round")
     pb.calibrate(*data(), risk_level=0.2, method="rcps").save(tmp_path / "east.safetensors")
     refuses(lambda: federated.merge(study, files), "east.safetensors", "calibration")
     refuses(lambda: federated.merge(study, [tmp_path / "none"]), "none", error=FileNotFoundError)
@@ -308,7 +309,7 @@ def test_a_site_that_changes_its_images_is_found_out(world):
     other = t.copy()
     other[0, 0, 0] = np.nextafter(other[0, 0, 0], np.float32(0.5))
     changed = {**sites, "east": (other, b, how)}
-    refuses(lambda: rounds(changed, study), "images of site 'east' are not those that it announced")
+    refuses(lambda: rounds(changed, study), "site 'east' is about other images than it announced")
 
 
 def test_sites_that_do_not_fit_together_are_refused_by_name():

@@ -27,7 +27,8 @@ coordinator.py    begin, merge
 """
 
 from .coordinator import Study, begin, load_study, merge
+from .keys import make_key, read_key, write_key
 from .messages import Message, load
 from .site import announce, answer
 
-__all__ = ["Message", "Study", "announce", "answer", "begin", "load", "load_study", "merge"]
+__all__ = ["Message", "Study", "announce", "answer", "begin", "load", "load_study", "make_key", "merge", "read_key", "write_key"]

@@ -2,97 +2,148 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from ..calibration.arrivals import arriving, misses
 from ..calibration.front_door import pairs_of, unit_numbers
-from ..calibration.groups.band_bins import cells, extent, occupied
-from ..calibration.groups.contract import Grouping
-from ..calibration.pairs import ROWS, Pairs, Statistic, fingerprints
-from ..calibration.paths.frontier import farthest, longest, spend
+from ..calibration.pairs import ROWS, Pairs, fingerprints
+from ..images.checks import Limits, check_count, check_limits, check_units
 from ..images.library import Array
-from .messages import Message, decode, expect
+from .contents import check_site_name
+from .keys import key_of, name_hashes
+from .messages import Message, expect
+from .questions import ALL, FITTING, Form, Question, form_of, opened
+from .suppression import suppressed
 
-STATISTICS = {
-    statistic.name: statistic for statistic in (extent, cells, occupied, farthest, longest, spend, misses, arriving)
-}  # all that a coordinator may ask for
-WITHOUT_POSITIONS = ("single", "band", "learned")  # groups that a plan may use: a map of pixels could single one out
+_MOST_LEAST = 2**20
 
 
-def announce(truth: Any, band: Any, *, site: str, units: Any = None, limits: Any = (0.0, 1.0)) -> Message:
+def announce(
+    truth: Any, band: Any, *, site: str, units: Any = None, limits: Any = (0.0, 1.0), least_count: int = 1,
+    key: Any = None,
+) -> Message:  # fmt: skip
     """How many images and units a site has, and how large; every value is read and checked, none is told.
 
     truth, band, units, limits    as in `pixelbounds.calibrate`; units are numbered, their names stay here
-    site                          a name by which the others know this site
+    site           a name by which the others know this site
+    least_count    counts of fewer pixels are not told: docs/federated.md says what becomes of them
+    key            that the sites share, 32 bytes or the path of its file: the message is authenticated, and units are
+                   told as keyed hashes of their names, so that one that is at two sites is found
     """
-    if not isinstance(site, str) or not site.strip() or len(site) > 80 or not site.isprintable():
-        raise ValueError(f"site is {site!r}; give a short name, such as 'north'")
+    site, key = check_site_name(site), key_of(key)
+    least_count = check_count(least_count, "least_count", most=_MOST_LEAST)
     pairs = pairs_of(truth, band, None, limits)
     unit_of = unit_numbers(units, len(pairs))
     (prints,) = pairs.ask(fingerprints)
     tables: dict[str, Array] = {"prints": prints}
     if units is not None:
         tables["unit_of"] = unit_of
+        if key is not None:
+            tables["names"] = name_hashes(key, np.unique(check_units(units, len(pairs))).tolist())
     if not pairs.pixels:
         tables["sizes"] = pairs.sizes
     text = {
         "site": site,
         "images": len(pairs),
         "units": None if units is None else int(unit_of.max()) + 1,
-        "pixels": pairs.pixels,
+        "pixels": [int(x) for x in pairs.pixels],
         "source": pairs.source,
         "centred": pairs.band.centre is not None,
-        "limits": [x if np.isfinite(x) else None for x in pairs.limits],
+        "limits": told_limits(pairs.limits),
+        "least_count": least_count,
     }
-    return Message("announcement", text, tables)
+    return expect(Message("announcement", text, tables).signed(key), "announcement", key)
 
 
-def answer(plan: Any, truth: Any, band: Any, *, site: str, units: Any = None) -> Message:
-    """The tables that a plan (a Message, or the path of one) asks of a site; images and units as announced."""
-    plan = expect(plan, "plan")
+def answer(
+    plan: Any, truth: Any, band: Any, *, site: str, units: Any = None, limits: Any = (0.0, 1.0), least_count: int = 1,
+    key: Any = None,
+) -> Message:  # fmt: skip
+    """The tables that a plan (a Message, or the path of one) asks of a site; everything else as it was announced."""
+    key = key_of(key)
+    plan = expect(plan, "plan", key)
+    at = _place(plan, site)
+    asked = plan.text["sites"][at]
+    own = told_limits(check_limits(limits))
+    if plan.text["limits"] != own:
+        raise ValueError(
+            f"the plan has limits {plan.text['limits']}, but this site has {own}; give the limits that {site!r} "
+            "announced, and if you did, do not answer: the plan is for other limits"
+        )
+    pairs = pairs_of(truth, band, plan.text["family"], limits)
+    if plan.text["source"] != pairs.source:
+        raise ValueError(
+            f"the plan is for bands made by {plan.text['source']!r}, but these were made by {pairs.source!r}; give "
+            "the bands that were announced"
+        )
+    unit_of = unit_numbers(units, len(pairs))
+    found = {
+        "images": len(pairs),
+        "units": None if units is None else int(unit_of.max()) + 1,
+        "least_count": check_count(least_count, "least_count", most=_MOST_LEAST),
+    }
+    for what, count in found.items():
+        if count != asked[what]:
+            raise ValueError(
+                f"{site} announced {asked[what]} {what}, but {count} were given now; give the same images again"
+                if what != "least_count"
+                else f"{site} announced a least count of {asked[what]}, but {count} is given now; give the same again"
+            )
+    question = question_of(plan)
+    form, given = form_of(question), opened(question, pairs.family)
+    fitting = _fitting(plan, at)[unit_of]
+    counted = _count(pairs, form, fitting, given, least_count)
+    text = {"site": site, "study": plan.text["study"], "plan": plan.digest, "round": plan.text["round"]}
+    return Message("answer", text, {str(i): x for i, x in enumerate(counted)}).signed(key)
+
+
+def told_limits(limits: Limits) -> list[float | None]:
+    """Limits as messages have them: None where there is none."""
+    return [float(x) if np.isfinite(x) else None for x in limits]
+
+
+def question_of(plan: Message) -> Question:
+    """What a plan asks."""
+    given = {name.removeprefix("given."): x for name, x in plan.tables.items() if name.startswith("given.")}
+    return Question(plan.text["statistic"], plan.text["scope"], plan.text["given"], given)
+
+
+def _place(plan: Message, site: str) -> int:
+    """Which of the plan's sites this one is."""
     names = [about["site"] for about in plan.text["sites"]]
+    if len(set(names)) < len(names):
+        raise ValueError(f"the plan is for {', '.join(names)}, one of them twice; ask the coordinator for another")
     if site not in names:
         raise ValueError(f"site is {site!r}, but the plan is for {', '.join(names)}; use the name that was announced")
-    at = names.index(site)
-    low, high = plan.text["limits"]
-    limits = (-np.inf if low is None else low, np.inf if high is None else high)
-    pairs = pairs_of(truth, band, plan.text["family"], limits)
-    unit_of = unit_numbers(units, len(pairs))
-    found = {"images": len(pairs), "units": None if units is None else int(unit_of.max()) + 1}
-    for what, count in found.items():
-        wanted = plan.text["sites"][at][what]
-        if count != wanted:
-            raise ValueError(
-                f"{site} announced {wanted} {what}, but {count} were given now; give the same images again"
-            )
-    fitting = plan.tables[f"fitting.{at}"].astype(bool)[unit_of]
-    given = decode(
-        plan.text["given"], {k.removeprefix("given."): x for k, x in plan.tables.items() if k.startswith("given.")}
-    )
-    for value in given.values():
-        check_groups(value)
-    if plan.text["statistic"] not in STATISTICS:
-        raise ValueError(f"the plan asks for {plan.text['statistic']!r}, which this version does not tell")
-    counted = _count(pairs, STATISTICS[plan.text["statistic"]], plan.text["scope"], fitting, given)
-    text = {"site": site, "plan": plan.digest, "round": plan.text["round"]}
-    return Message("answer", text, {str(i): x for i, x in enumerate(counted)})
+    return names.index(site)
 
 
-def check_groups(groups: Any) -> None:
-    """Refuse groups that follow the pixel grid: counts by group would be counts by position."""
-    if isinstance(groups, Grouping) and groups.kind not in WITHOUT_POSITIONS:
+def _fitting(plan: Message, at: int) -> Array:
+    """Whether each unit of a site fits, (units,)."""
+    tables: Mapping[str, Array] = plan.tables
+    known = {f"fitting.{i}" for i in range(len(plan.text["sites"]))}
+    others = {name for name in tables if not name.startswith("given.")}
+    if others != known:
+        raise ValueError("the plan does not say of each site which of its units fit; ask the coordinator for another")
+    asked = plan.text["sites"][at]
+    found = tables[f"fitting.{at}"]
+    units = asked["images"] if asked["units"] is None else asked["units"]
+    if found.dtype != np.bool_ or found.shape != (units,):
         raise ValueError(
-            f"groups of kind {groups.kind!r} follow the pixel grid, so that counts would tell where pixels lie; sites "
-            f"answer for groups of kind {', '.join(WITHOUT_POSITIONS)}"
+            f"the plan says of {found.dtype} {found.shape} units of {asked['site']!r} whether they fit; it has {units}"
         )
+    return found
 
 
-def _count(pairs: Pairs, statistic: Statistic, scope: str, fitting: Array, given: dict[str, Any]) -> tuple[Array, ...]:
+def _count(pairs: Pairs, form: Form, fitting: Array, given: dict[str, Any], least: int) -> tuple[Array, ...]:
     """A statistic of the fitting or certifying images; of all, with rows of the certifying images alone."""
-    if scope == "all":
+    if least > 1:
+        return suppressed(pairs, form, fitting, given, least)
+    statistic = form.statistic
+    if form.scope == ALL:
         found = pairs.ask(statistic, **given)
         return tuple(x[~fitting] if join is ROWS else x for x, join in zip(found, statistic.joins, strict=True))
-    images = np.flatnonzero(fitting if scope == "fitting" else ~fitting)
+    images = np.flatnonzero(fitting if form.scope == FITTING else ~fitting)
     return pairs.ask(statistic, images, **given) if len(images) else ()

@@ -105,11 +105,11 @@ def expect(message: Any, kind: str, key: bytes | None = None) -> Message:
 def _authenticate(message: Message, key: bytes | None, who: str) -> None:
     """Refuse what was not written with the key; without one, refuse what claims to be."""
     if key is None and message.mac:
-        raise ValueError(f"{who} is authenticated, and no key was given to check that; give the study's key (--key)")
+        raise ValueError(f"{who} is authenticated, and no key was given to check that; give the study's key (--study-key)")
     if key is None:
         return
     if not message.mac:
-        raise ValueError(f"{who} is not authenticated; who wrote it must use the study's key (--key), too")
+        raise ValueError(f"{who} is not authenticated; who wrote it must use the study's key (--study-key), too")
     if not same_mac(message.mac, message.signed(key).mac):
         raise ValueError(
             f"{who} was not written with this key, or was changed since: do not use it, and ask who sent it for another"

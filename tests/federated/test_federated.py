@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hospitals import COUNTS, CUTS, NAMES, announced, data, parts_of, refuses, rounds
 from typer.testing import CliRunner
 from worlds import heteroscedastic
 
@@ -16,46 +17,8 @@ from pixelbounds.calibration.groups.band_bins import fit_band_groups
 from pixelbounds.calibration.groups.positions import partition
 from pixelbounds.calibration.pairs import Pairs
 from pixelbounds.cli import app
-from pixelbounds.federated.messages import message_of
 from pixelbounds.federated.questions import encode
 from pixelbounds.images.ragged import Ragged
-
-NAMES, COUNTS = ("north", "east", "south"), (50, 7, 63)
-CUTS = np.cumsum((0, *COUNTS))
-
-
-def data(kind="plain", size=8):
-    """Images of all sites in one place."""
-    truth, band = heteroscedastic(sum(COUNTS), np.random.default_rng(3), size=size)
-    if kind == "centred":
-        band = pb.Band(band.lower, band.upper, (band.lower + band.upper) / 2, "test")
-    if kind == "positive":
-        band = pb.Band(np.maximum(band.lower, 0.05), np.maximum(band.upper, 0.06))
-    return truth, band
-
-
-def parts_of(truth, band, units=None, **same):
-    """What each site has, and says of it."""
-    cuts = [slice(a, b) for a, b in pairwise(CUTS)]
-    return {
-        name: (truth[at], band[at], {"site": name, **same} | ({} if units is None else {"units": units[at]}))
-        for name, at in zip(NAMES, cuts, strict=True)
-    }
-
-
-def rounds(sites, begun, through=lambda message: message_of(message.to_bytes())):
-    """Run a study to its end; every message travels as a file would. The calibration and the plans."""
-    study, plans = begun, []
-    while isinstance(study, federated.Study):
-        plans.append(through(study.plan))
-        answers = [through(federated.answer(plans[-1], t, b, **how)) for t, b, how in sites.values()]
-        study = federated.merge(study, answers[::-1])  # in whatever order they arrive
-    return study, plans
-
-
-def announced(sites):
-    return [federated.announce(t, b, **how) for t, b, how in sites.values()]
-
 
 CASES = {
     "band": ("plain", {}),
@@ -238,13 +201,6 @@ def world():
     sites = parts_of(*data())
     study = federated.begin(announced(sites), risk_level=0.2)
     return sites, study, {name: federated.answer(study.plan, t, b, **how) for name, (t, b, how) in sites.items()}
-
-
-def refuses(call, *words, error=ValueError):
-    with pytest.raises(error) as caught:
-        call()
-    for word in words:
-        assert word in str(caught.value)
 
 
 def test_answers_that_do_not_belong_are_refused_by_name(world):

@@ -98,7 +98,7 @@ class _Given(_Said):
     """A part of a question: `value` of a number; kind, meta and dtypes of a grouping."""
 
     is_: Annotated[Literal["number", "array", "path", "grouping"], Field(alias="is")]
-    value: float | int | None = None
+    value: Annotated[int, Field(ge=-(2**53), le=2**53)] | float | None = None
     kind: _Short | None = None
     meta: dict[str, Any] | None = None
     dtypes: dict[str, Annotated[str, Field(pattern="^[<>|=]?[biuf][1248]$")]] | None = None

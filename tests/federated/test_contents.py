@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hospitals import data, edited, parts_of, refuses, said
 
+import pixelbounds as pb
 from pixelbounds import federated
 
 KEY = bytes(32)
@@ -66,7 +67,7 @@ def test_a_wrong_announcement_is_refused_by_field_and_value(told, change, word):
 
 def test_sizes_of_a_ragged_site_are_checked(rng):
     images = [rng.uniform(0.4, 0.6, (4, n)).astype(np.float32) for n in (3, 4, 5)]
-    bands = [federated_band(x) for x in images]
+    bands = [pb.Band(x[None] - 0.1, x[None] + 0.1) for x in images]
     mixed = federated.announce(images, bands, site="west")
     for change, word in (
         (tables(sizes=np.zeros(3, int)), "sizes from 0"),
@@ -74,12 +75,6 @@ def test_sizes_of_a_ragged_site_are_checked(rng):
         (lambda text, tables: tables.pop("sizes"), "prints, sizes"),
     ):
         refuses(lambda given=edited(mixed, change): federated.begin([given], risk_level=0.2), "'west'", word)
-
-
-def federated_band(image):
-    import pixelbounds as pb
-
-    return pb.Band(image[None] - 0.1, image[None] + 0.1)
 
 
 def test_where_two_sites_disagree_neither_is_accused():

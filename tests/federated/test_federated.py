@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hospitals import COUNTS, CUTS, NAMES, announced, data, parts_of, refuses, rounds
+from hospitals import COUNTS, CUTS, NAMES, announced, data, in_one_place, parts_of, refuses, rounds
 from typer.testing import CliRunner
 from worlds import heteroscedastic
 
@@ -36,7 +36,7 @@ CASES = {
 def test_three_sites_equal_one_place_byte_for_byte(kind, how, limits):
     truth, band = data(kind)
     sites = parts_of(truth, band, limits=limits)
-    pooled = pb.calibrate(
+    pooled = in_one_place(
         truth, band, risk_level=0.2, limits=limits, **({} if how.get("method") else {"groups": "band"}), **how
     )
     found, _ = rounds(sites, federated.begin(announced(sites), risk_level=0.2, **how))
@@ -52,7 +52,7 @@ def test_the_order_of_the_sites_decides_the_split_and_nothing_else():
     assert first.to_bytes() != second.to_bytes()
     assert first.record.digest == second.record.digest
     turned = np.concatenate([np.arange(a, b) for a, b in list(pairwise(CUTS))[::-1]])
-    assert second.to_bytes() == pb.calibrate(truth[turned], band[turned], risk_level=0.2, groups="band").to_bytes()
+    assert second.to_bytes() == in_one_place(truth[turned], band[turned], risk_level=0.2, groups="band").to_bytes()
 
 
 def test_units_are_split_whole_and_averaged_as_in_one_place():
@@ -61,7 +61,7 @@ def test_units_are_split_whole_and_averaged_as_in_one_place():
     sites = parts_of(truth, band, local.astype(str))
     own = [local[a:b].astype(str) for a, b in pairwise(CUTS)]
     named = [f"{i} {unit}" for i, units in enumerate(own) for unit in units]
-    pooled = pb.calibrate(truth, band, risk_level=0.3, groups="band", units=named)
+    pooled = in_one_place(truth, band, risk_level=0.3, groups="band", units=named)
     found, plans = rounds(sites, federated.begin(announced(sites), risk_level=0.3))
     assert found.to_bytes() == pooled.to_bytes()
     assert pooled.record.units == 25 + 4 + 32 - 8  # of 61 units, an eighth fits
@@ -75,7 +75,7 @@ def test_sites_whose_images_differ_in_size_equal_a_ragged_set():
     sites = {name: (*pair, {"site": name}) for name, pair in made.items()}
     truth = [image for t, _ in made.values() for image in t]
     bands = [band for _, band in made.values()]
-    pooled = pb.calibrate(truth, bands, risk_level=0.2, groups="band")
+    pooled = in_one_place(truth, bands, risk_level=0.2, groups="band")
     found, _ = rounds(sites, federated.begin(announced(sites), risk_level=0.2))
     assert found.to_bytes() == pooled.to_bytes()
     lists = {name: (list(t), [b[i : i + 1] for i in range(len(t))], how) for name, (t, b, how) in sites.items()}
@@ -91,8 +91,46 @@ def test_groups_made_elsewhere_can_be_used():
     pairs = Pairs(fresh, its_band, pb.families.additive, (0.0, 1.0))
     grouping = fit_band_groups(pairs, np.arange(20), width=4, level=2)
     found, plans = rounds(sites, federated.begin(announced(sites), risk_level=0.2, groups=grouping))
-    assert found.to_bytes() == pb.calibrate(truth, band, risk_level=0.2, groups=grouping).to_bytes()
+    assert found.without_prints().to_bytes() == in_one_place(truth, band, risk_level=0.2, groups=grouping).to_bytes()
     assert [plan.text["statistic"] for plan in plans] == ["spend", "misses"]
+
+
+def test_groups_that_saw_the_certifying_images_of_a_site_are_refused_there():
+    truth, band = data()
+    sites = parts_of(truth, band)
+    t, b, how = sites["south"]
+    pairs = Pairs(t, b, pb.families.additive, (0.0, 1.0))
+    study = federated.begin(announced(sites), risk_level=0.2, groups=fit_band_groups(pairs, np.arange(20), width=4))
+    assert study.plan.text["statistic"] == "spend"
+    study = federated.merge(study, [federated.answer(study.plan, t, b, **how) for t, b, how in sites.values()])
+    refuses(lambda: federated.answer(study.plan, t, b, **how), "fitted on", "of this site's images", "voids")
+    assert federated.answer(study.plan, *sites["north"][:2], site="north").tables
+
+
+def test_units_have_a_name_and_may_count_by_their_images():
+    truth, band = data()
+    local = np.array([f"{unit // 2:02d}" for count in COUNTS for unit in range(count)])
+    sites = parts_of(truth, band, local)
+    named = [f"{i} {unit}" for i, (a, b) in enumerate(pairwise(CUTS)) for unit in local[a:b]]
+    for how in ({"unit_name": "patient"}, {"unit_name": "scan", "counting": "images", "most_images": 2}):
+        found, _ = rounds(sites, federated.begin(announced(sites), risk_level=0.3, **how))
+        pooled = in_one_place(truth, band, risk_level=0.3, groups="band", units=named, **how)
+        assert found.to_bytes() == pooled.to_bytes()
+        assert f"of a future {how['unit_name']}, averaged" in found.guarantee or "each image counts" in found.guarantee
+    refuses(lambda: federated.begin(announced(sites), risk_level=0.3, most_images=2), "most_images")
+    refuses(lambda: federated.begin(announced(sites), risk_level=0.3, counting="pixels"), "counting")
+
+
+def test_what_numbers_stand_for_is_the_same_at_all_sites_and_kept():
+    truth, band = data()
+    window = pb.Measure.of_window((400, 40))
+    sites = parts_of(truth, band, measure=window)
+    found, plans = rounds(sites, federated.begin(announced(sites), risk_level=0.2, method="rcps"))
+    assert found.measure == window
+    t, b, _ = sites["east"]
+    refuses(lambda: federated.answer(plans[0], t, b, site="east"), "measure", "None", "'east'")
+    raw = federated.announce(t, b, site="east")
+    refuses(lambda: federated.begin([announced(sites)[0], raw], risk_level=0.2), "measure", "None at 'east'")
 
 
 def test_a_site_without_fitting_images_takes_part():
@@ -102,7 +140,7 @@ def test_a_site_without_fitting_images_takes_part():
     alone = [int(study.plan.tables[f"fitting.{i}"].sum()) for i in range(3)]
     assert 0 in alone
     found, _ = rounds(sites, study)
-    assert found.to_bytes() == pb.calibrate(truth, band, risk_level=0.2, n_opt=2, seed=1, groups="band").to_bytes()
+    assert found.to_bytes() == in_one_place(truth, band, risk_level=0.2, n_opt=2, seed=1, groups="band").to_bytes()
 
 
 def test_a_study_survives_its_file(tmp_path):
@@ -120,7 +158,7 @@ def test_a_study_survives_its_file(tmp_path):
             federated.answer(tmp_path / "plan.safetensors", t, b, **how).save(file)
         assert federated.load_study(tmp_path / "study.safetensors").plan.digest == study.plan.digest
         study = federated.merge(tmp_path / "study.safetensors", files)
-    pooled = pb.calibrate(truth, band, risk_level=0.2, confidence="hoeffding_bentkus", groups="band")
+    pooled = in_one_place(truth, band, risk_level=0.2, confidence="hoeffding_bentkus", groups="band")
     assert study.to_bytes() == pooled.to_bytes()
 
 
@@ -279,8 +317,12 @@ def test_sites_that_do_not_fit_together_are_refused_by_name():
     refuses(begin(band=b, site="north"), "'north' announces itself twice")
     refuses(begin(band=b, site="east", limits=(0, 2)), "limits", "'east'")
     refuses(begin(band=b, site="east", units=np.arange(7)), "units", "'east'")
-    refuses(begin(band=pb.Band(b.lower, b.upper, source="other"), site="east"), "source", "'east'", "'other'")
+    refuses(begin(band=pb.Band(b.lower, b.upper, source="other"), site="east"), "source: kind unknown at 'north', other at 'east'")
     refuses(begin(band=pb.Band(b.lower, b.upper, b.upper), site="east"), "centred", "'east'")
+    made = [pb.Source("calibrated quantiles", samples=m, miscoverage=0.1, sampler="euler") for m in (19, 399)]
+    pair = [federated.announce(t, pb.Band(b.lower, b.upper, source=x), site=f"s{x.samples}") for x in made]
+    refuses(lambda: federated.begin(pair, risk_level=0.2), "source: samples 19 at 's19', 399 at 's399'",
+            "cannot be known", never=["miscoverage", "sampler"])  # fmt: skip
     refuses(begin(band=b, site=" "), "site is ' '")
     refuses(lambda: federated.begin([], risk_level=0.2), "no announcements")
     refuses(lambda: federated.begin([north], risk_level=0.2, method="krcps"), "krcps", "frontier, rcps")
@@ -318,7 +360,7 @@ def test_the_commands_reach_the_calibration_of_one_place(tmp_path):
         for name, out in zip(NAMES, sent, strict=True):
             run("answer", told["file"], *images(name), "--out", out)
         told = run("merge", tmp_path / "study", *sent, "--json")
-    pooled = pb.calibrate(truth, band, risk_level=0.2, groups="band")
+    pooled = in_one_place(truth, band, risk_level=0.2, groups="band")
     assert Path(told["file"]).read_bytes() == pooled.to_bytes()
     assert run("merge", tmp_path / "study", *sent, "--json") == told  # a merge can be done again
 
@@ -344,7 +386,7 @@ def test_samples_become_bands_once(tmp_path):
         "--out", tmp_path / "1.safetensors")  # fmt: skip
     told = run("merge", tmp_path / "study", tmp_path / "1.safetensors", "--json")
     band = pb.calibrated_quantiles(samples, 0.1)
-    assert Path(told["file"]).read_bytes() == pb.calibrate(truth, band, risk_level=0.3, method="rcps").to_bytes()
+    assert Path(told["file"]).read_bytes() == in_one_place(truth, band, risk_level=0.3, method="rcps").to_bytes()
 
 
 @pytest.mark.parametrize("name", ["announce", "begin", "answer", "merge"])

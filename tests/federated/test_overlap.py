@@ -1,9 +1,8 @@
 """A patient at two sites is one unit: under a key it is found, and refused or joined."""
 
 import numpy as np
-from hospitals import COUNTS, announced, data, parts_of, refuses, rounds
+from hospitals import COUNTS, announced, data, in_one_place, parts_of, refuses, rounds
 
-import pixelbounds as pb
 from pixelbounds import federated
 
 KEY = bytes(range(32))
@@ -28,7 +27,7 @@ def test_joined_patients_are_those_of_one_place():
     found, _ = rounds(sites, federated.begin(announced(sites), risk_level=0.3, shared_units="join", key=KEY))
     first = dict.fromkeys(NAMED)  # numbered as they first appear, so that the split is the same
     order = {name: f"{number:03d}" for number, name in enumerate(first)}
-    pooled = pb.calibrate(TRUTH, BAND, risk_level=0.3, groups="band", units=[order[name] for name in NAMED])
+    pooled = in_one_place(TRUTH, BAND, risk_level=0.3, groups="band", units=[order[name] for name in NAMED])
     assert found.to_bytes() == pooled.to_bytes()
     assert len(first) == 25 + 4 + 32 - 9
 

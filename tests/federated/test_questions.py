@@ -102,7 +102,11 @@ HOSTILE = {  # question, change, words of the refusal
     "a study that is none": ("cells", said(study="1"), ("study '1'",)),
     "a family that is none": ("cells", said(family="convex"), ("family 'convex'", "additive")),
     "another family": ("cells", said(family="scaled"), ("centre",)),
-    "another source": ("cells", said(source="someone else"), ("bands made by", "someone else")),
+    "another source": ("cells", said(source={"kind": "another"}), ("source of the bands", "another")),
+    "a source that is none": ("cells", said(source={"samples": -1}), ("source", "samples")),
+    "a source in words": ("cells", said(source="calibrated"), ("source 'calibrated'",)),
+    "another measure": ("cells", said(measure={"low": 0.0, "high": 1.0, "unit": "HU"}), ("measure", "None")),
+    "a measure that is none": ("cells", said(measure={"low": 1.0, "high": 0.0, "unit": "HU"}), ("measure", "low")),
     "a field that nobody knows": ("cells", said(more=1), ("more",)),
 }  # fmt: skip
 

@@ -32,10 +32,13 @@ def one_thread(monkeypatch):
     monkeypatch.setattr(library, "_THREADS", 1)
 
 
-def holds(risks):
-    """Whether the worlds whose true risk exceeds the level are as few as promised."""
+def holds(risks, alarm=1e-5):
+    """Whether the worlds whose true risk exceeds the level are as few as promised; `alarm` is the chance of a false no.
+
+    Wrong variants are few worlds, once drawn for good, so that a larger chance does for them.
+    """
     failures = int((np.array(risks) > RISK).sum())
-    return bool(binom.sf(failures - 1, len(risks), DELTA) >= 1e-5)
+    return bool(binom.sf(failures - 1, len(risks), DELTA) >= alarm)
 
 
 def calibrated(sites, limits, *, key=None, **settings):
@@ -88,4 +91,4 @@ def test_risk_is_controlled_where_patients_at_several_sites_are_joined():
 
 def test_patients_that_count_ten_times_are_caught():
     """Without a key nothing compares units, which is why it is said: twenty patients are certified as 200."""
-    assert not holds([risk_with_patients_at_ten_sites(seed, key=None) for seed in range(40)])
+    assert not holds([risk_with_patients_at_ten_sites(seed, key=None) for seed in range(30)], alarm=1e-3)

@@ -35,6 +35,11 @@ def parts_of(truth, band, units=None, **same):
     }
 
 
+def in_one_place(*images, **how):
+    """The calibration of pooled images, but for their prints: images of sites have none."""
+    return pb.calibrate(*images, **how).without_prints()
+
+
 def announced(sites):
     """What each site announces."""
     return [federated.announce(t, b, **how) for t, b, how in sites.values()]

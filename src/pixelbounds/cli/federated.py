@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..calibration.sentence import level_in_words
 from .command import Outcome, command, images_in_words, in_short, progress, reading_of, resources_of, written
 from .options import (
     WHERE,
@@ -232,7 +233,7 @@ def merge_command(
 
     Example: pixelbounds federated merge study north-1.safetensors south-1.safetensors
     """
-    from ..calibration.result import Calibration, level_in_words
+    from ..calibration.result import Calibration
     from ..federated import merge
 
     found = merge(study / "study.safetensors", answers, key=study_key)
@@ -241,7 +242,7 @@ def merge_command(
     target = study / "calibration.safetensors"
     found.save(target)
     facts = {"guarantee": found.guarantee, "risk": found.risk, "risk_level": found.risk_level}
-    facts |= {"authenticated": study_key is not None, "record": vars(found.record), "file": str(target)}
+    facts |= {"authenticated": study_key is not None, "record": found.record.state(), "file": str(target)}
     rows = {
         "certified": f"at most {level_in_words(found.risk_level)} outside, by {found.confidence}",
         "seen": f"{found.risk:.2%} outside on the certifying images, as the sites told it",

@@ -14,13 +14,17 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from ..calibration.confidence import BOUNDS
 from ..calibration.families import FAMILIES
+from ..calibration.result import COUNTINGS
 from ..images.library import Array
+from ..images.measure import Measure
+from ..images.source import Source
 from .keys import HASH_BYTES
 
 MOST_IMAGES = 10_000_000  # of a site
 MOST_PIXELS = 2**40  # of an image
 MOST_SITES = 1000
 MOST_ROUNDS = 64
+_MOST_TEXT = 2000  # characters
 _NOT_IN_NAMES = set("<>[]{}/\\\"`|")  # a name is shown on terminals and pages
 
 
@@ -37,6 +41,23 @@ def _ascending(limits: list[float | None]) -> list[float | None]:
     if low is not None and high is not None and not low < high:
         raise ValueError("the first limit must be below the second")
     return limits
+
+
+def _source(state: dict[str, Any]) -> dict[str, Any]:
+    """How bands were made, as `Source.state` gives it."""
+    if len(str(state)) > _MOST_TEXT:
+        raise ValueError(f"a source takes at most {_MOST_TEXT} characters")
+    try:
+        Source.from_state(state)
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+    return state
+
+
+def _measure(state: dict[str, Any]) -> dict[str, Any]:
+    """What numbers stand for, as `Measure.state` gives it."""
+    Measure.from_state(state)
+    return state
 
 
 def _one_of(*names: str) -> AfterValidator:
@@ -56,6 +77,8 @@ _Round = Annotated[int, Field(ge=1, le=MOST_ROUNDS)]
 _Level = Annotated[float, Field(gt=0, lt=1)]
 _Ends = Annotated[list[float | None], Field(min_length=2, max_length=2), AfterValidator(_ascending)]
 _FamilyWord = Annotated[str, _one_of(*FAMILIES)]
+_SourceState = Annotated[dict[str, Any], AfterValidator(_source)]
+_MeasureState = Annotated[dict[str, Any], AfterValidator(_measure)]
 _Short = Annotated[str, Field(max_length=200)]
 
 
@@ -68,7 +91,8 @@ class _Announcement(_Said):
     images: _Images
     units: _Images | None
     pixels: Annotated[list[Annotated[int, Field(ge=1, le=MOST_PIXELS)]], Field(max_length=8)]
-    source: _Short
+    source: _SourceState
+    measure: _MeasureState | None
     centred: bool
     limits: _Ends
     least_count: _Count
@@ -95,13 +119,14 @@ class _Asked(_Said):
 
 
 class _Given(_Said):
-    """A part of a question: `value` of a number; kind, meta and dtypes of a grouping."""
+    """A part of a question: `value` of a number; the rest of a grouping."""
 
     is_: Annotated[Literal["number", "array", "path", "grouping"], Field(alias="is")]
     value: Annotated[int, Field(ge=-(2**53), le=2**53)] | float | None = None
     kind: _Short | None = None
     meta: dict[str, Any] | None = None
     dtypes: dict[str, Annotated[str, Field(pattern="^[<>|=]?[biuf][1248]$")]] | None = None
+    fitted_on: bool = False  # whether a grouping brings the prints of the images that shaped it
 
 
 class _Plan(_Said):
@@ -112,7 +137,8 @@ class _Plan(_Said):
     given: Annotated[dict[str, _Given], Field(max_length=8)]
     family: _FamilyWord
     limits: _Ends
-    source: _Short
+    source: _SourceState
+    measure: _MeasureState | None
     sites: Annotated[list[_Asked], Field(min_length=1, max_length=MOST_SITES)]
 
 
@@ -134,6 +160,9 @@ class _Settings(_Said):
     n_opt: Annotated[int, Field(ge=0, le=MOST_IMAGES * MOST_SITES)] | None
     seed: Annotated[int, Field(ge=0, le=2**128)]
     shared_units: Annotated[str, _one_of("refuse", "join")]
+    unit_name: Annotated[str, Field(min_length=1, max_length=40)]
+    counting: Annotated[str, _one_of(*COUNTINGS)]
+    most_images: _Images | None
 
 
 class _Kept(_Said):

@@ -18,15 +18,17 @@ import numpy as np
 from ..calibration.arrivals import Path
 from ..calibration.confidence import BOUNDS, bound_named
 from ..calibration.families import Family, family_named
-from ..calibration.front_door import Split, calibrate_archive, fitting_units, least_units
+from ..calibration.front_door import Split, calibrate_archive, fitting_units, least_units, most_in_a_unit
 from ..calibration.groups.contract import Grouping
 from ..calibration.pairs import Archive
 from ..calibration.paths.frontier import frontier_of
 from ..calibration.procedures import frontier, rcps
-from ..calibration.result import Calibration
-from ..images.checks import check_choice, check_count, check_open_unit
+from ..calibration.result import COUNTINGS, Calibration
+from ..images.checks import check_choice, check_count, check_open_unit, check_unit_name
 from ..images.ends import Band
 from ..images.library import Array, current_runner
+from ..images.measure import Measure
+from ..images.source import UNKNOWN, Source
 from .answers import Tables, added, checked_tables
 from .archive import Sites, Unanswered
 from .contents import check_announced
@@ -69,7 +71,8 @@ class Study:
         text = {
             "study": self.id, "round": len(self.answered) + 1,
             "statistic": question.statistic, "scope": question.scope, "given": question.given,
-            "family": sites.family.name, "limits": first["limits"], "source": first["source"],
+            "family": sites.family.name, "limits": first["limits"],
+            "source": first["source"], "measure": first["measure"],
             "sites": [{key: site.text[key] for key in ("site", "images", "units", "least_count")} for site in self.sites],
         }  # fmt: skip
         fitting = {f"fitting.{i}": sites.fitting_units(i) for i in range(len(self.sites))}
@@ -146,6 +149,9 @@ def begin(
     k: int | None = None,
     n_opt: int | None = None,
     seed: int = 0,
+    unit_name: str = "unit",
+    counting: str = "units",
+    most_images: int | None = None,
     shared_units: str = "refuse",
     key: Any = None,
 ) -> Study:
@@ -156,6 +162,7 @@ def begin(
     groups         of the frontier: "band", or a Grouping made elsewhere, such as that of another calibration
     shared_units   "refuse" a unit (patient) that is at two sites, or "join" its images into one unit; both need a key,
                    without one such a unit is not found and counts twice
+    unit_name, counting, most_images    as in `pixelbounds.calibrate`
     key            that the sites share: announcements must be authenticated under it, and plans will be
     others         as in `pixelbounds.calibrate`
     """
@@ -184,7 +191,14 @@ def begin(
         "n_opt": None if n_opt is None else check_count(n_opt, "n_opt", least=0),
         "seed": check_count(seed, "seed", least=0, most=2**128),
         "shared_units": shared_units,
+        "unit_name": unit_name,
+        "counting": counting if sites[0].text["units"] is not None else "units",
+        "most_images": None if most_images is None else check_count(most_images, "most_images"),
     }
+    check_unit_name(unit_name)
+    check_choice(counting, COUNTINGS, "counting")
+    if most_images is not None and settings["counting"] != "images":
+        raise ValueError(f"most_images is {most_images!r}; it belongs to counting='images' with units: leave it out")
     study = Study(settings, sites, key=key)
     _ = study.plan  # what is wrong with the settings shows now
     return study
@@ -197,18 +211,26 @@ def _check_sites(sites: Sequence[Message], shared_units: str) -> None:
     for name, site in zip(names, sites, strict=True):
         if names.count(name) > 1:
             raise ValueError(f"site {name!r} announces itself twice; every site needs a name of its own")
-        for what in ("source", "limits", "centred"):
-            if site.text[what] != first.text[what]:
-                raise ValueError(
-                    f"the {what} of site {name!r} is {site.text[what]!r}, but that of {names[0]!r} is "
-                    f"{first.text[what]!r}: images of all sites must be made alike. Which of the two is wrong cannot "
-                    "be known here; agree, and announce again"
-                )
+        differences = _differences(first, site)
+        if differences:
+            raise ValueError(
+                f"the images of sites {names[0]!r} and {name!r} were not made alike ({'; '.join(differences)}). Which "
+                "of the two is wrong cannot be known here; agree, and announce again"
+            )
         if (site.text["units"] is None) != (first.text["units"] is None):
             raise ValueError(
                 f"only one of the sites {names[0]!r} and {name!r} gives units; all must, or none: announce again"
             )
     check_apart(sites, join=shared_units == "join")
+
+
+def _differences(one: Message, other: Message) -> list[str]:
+    """What two sites say differently of how their images were made, in words."""
+    first, second = one.text["site"], other.text["site"]
+    pairs = {what: (one.text[what], other.text[what]) for what in ("limits", "measure", "centred")}
+    mine, yours = Source.from_state(one.text["source"]).known, Source.from_state(other.text["source"]).known
+    pairs |= {f"source: {name}": (mine.get(name, UNKNOWN), yours.get(name, UNKNOWN)) for name in {**mine, **yours}}
+    return [f"{what} {a} at {first!r}, {b} at {second!r}" for what, (a, b) in pairs.items() if a != b]
 
 
 # ---------------------------------------------------------------- merge
@@ -301,10 +323,14 @@ def _calibrate(study: Study) -> Calibration:
     """The calibration, or the first question without an answer as an exception."""
     settings, sites = study.settings, _sites(study)
     words = {name: settings[name] for name in ("risk_level", "failure_prob", "method")}
-    return calibrate_archive(
+    first = study.sites[0].text
+    most = settings["most_images"]
+    found = calibrate_archive(
         sites, sites.split, partial(_fit_path, settings), BOUNDS[settings["confidence"]],
-        units=study.sites[0].text["units"] is not None, seed=str(settings["seed"]), **words,
+        units=None if first["units"] is None else settings["unit_name"], seed=str(settings["seed"]),
+        most_images=most_in_a_unit(sites.split, most) if settings["counting"] == "images" else 0, **words,
     )  # fmt: skip
+    return found if first["measure"] is None else replace(found, measure=Measure.from_state(first["measure"]))
 
 
 def _fit_path(settings: Mapping[str, Any], fit: Archive, images: Array) -> tuple[Grouping, Path]:

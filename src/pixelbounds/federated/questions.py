@@ -18,7 +18,7 @@ import numpy as np
 from ..calibration.arrivals import Path, arriving, misses
 from ..calibration.families import Family
 from ..calibration.groups.band_bins import BandGroups, cells, extent, occupied
-from ..calibration.groups.contract import Grouping, load_grouping
+from ..calibration.groups.contract import Grouping, load_grouping, on_images
 from ..calibration.pairs import Statistic
 from ..calibration.paths.frontier import farthest, longest, spend
 from ..images.library import Array
@@ -30,6 +30,7 @@ MOST_POINTS = 2**13  # of a path, or edges
 _MOST_CELLS = 2**26  # groups x edges, or groups x points
 _MOST_KEYS = 2**28  # groups x leading bits of knots, the index by which arrivals are found
 _KEYS_PER_OCTAVE = 128
+_PRINTS = "fitted_on"  # of the images that shaped a grouping; they must not certify
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +124,9 @@ def encode(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
             said[name] = {"is": "grouping", "kind": value.kind, "meta": meta}
             said[name]["dtypes"] = {key: x.dtype.str for key, x in arrays.items()}
             tables |= {f"{name}.{key}": x for key, x in arrays.items()}
+            if len(value.fitted_on):
+                said[name]["fitted_on"] = True
+                tables[f"{name}.{_PRINTS}"] = value.fitted_on.view(np.int64)
         elif isinstance(value, Path):
             said[name] = {"is": "path"}
             tables[name] = value.knots
@@ -141,7 +145,8 @@ def decode(said: Mapping[str, Any], tables: Mapping[str, Array]) -> dict[str, An
     for name, about in said.items():
         parts = {name} if about["is"] in ("array", "path") else set()
         if about["is"] == "grouping":
-            parts = {f"{name}.{key}" for key in about["dtypes"] or {}}
+            parts = {f"{name}.{key}" for key in about.get("dtypes") or {}}
+            parts |= {f"{name}.{_PRINTS}"} if about.get("fitted_on") else set()
         missing = sorted(parts - tables.keys())
         if missing:
             raise ValueError(f"the plan lacks the table {missing[0]!r}; send it again")
@@ -163,7 +168,12 @@ def _grouping(name: str, about: Mapping[str, Any], tables: Mapping[str, Array]) 
     check_groups(grouping)
     if not 1 <= grouping.count <= MOST_GROUPS:
         raise ValueError(f"the plan has {grouping.count} groups; there can be 1 to {MOST_GROUPS}")
-    return grouping
+    if not about.get("fitted_on"):
+        return grouping
+    shaped = tables[f"{name}.{_PRINTS}"]
+    if shaped.dtype != np.int64 or shaped.ndim != 1:
+        raise ValueError(f"the plan has prints of {shaped.dtype} {shaped.shape}; they must be whole, one per image")
+    return on_images(grouping, shaped.view(np.uint64))
 
 
 def _typed(name: str, x: Array, dtype: str) -> Array:

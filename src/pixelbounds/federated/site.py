@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 
 from ..calibration.front_door import pairs_of, unit_numbers
-from ..calibration.pairs import ROWS, Pairs, fingerprints
+from ..calibration.groups.contract import Grouping
+from ..calibration.pairs import ROWS, Pairs, fingerprints, known_again, prints
+from ..calibration.sentence import VOIDS
 from ..images.checks import Limits, check_count, check_limits, check_units
 from ..images.library import Array
+from ..images.measure import Measure
 from .contents import check_site_name
 from .keys import key_of, name_hashes
 from .messages import Message, expect
@@ -21,12 +24,12 @@ _MOST_LEAST = 2**20
 
 
 def announce(
-    truth: Any, band: Any, *, site: str, units: Any = None, limits: Any = (0.0, 1.0), least_count: int = 1,
-    key: Any = None,
+    truth: Any, band: Any, *, site: str, units: Any = None, limits: Any = (0.0, 1.0), measure: Measure | None = None,
+    least_count: int = 1, key: Any = None,
 ) -> Message:  # fmt: skip
     """How many images and units a site has, and how large; every value is read and checked, none is told.
 
-    truth, band, units, limits    as in `pixelbounds.calibrate`; units are numbered, their names stay here
+    truth, band, units, limits, measure    as in `pixelbounds.calibrate`; units are numbered, their names stay here
     site           a name by which the others know this site
     least_count    counts of fewer pixels are not told: docs/federated.md says what becomes of them
     key            that the sites share, 32 bytes or the path of its file: the message is authenticated, and units are
@@ -36,8 +39,8 @@ def announce(
     least_count = check_count(least_count, "least_count", most=_MOST_LEAST)
     pairs = pairs_of(truth, band, None, limits)
     unit_of = unit_numbers(units, len(pairs))
-    (prints,) = pairs.ask(fingerprints)
-    tables: dict[str, Array] = {"prints": prints}
+    (total,) = pairs.ask(fingerprints)
+    tables: dict[str, Array] = {"prints": total}
     if units is not None:
         tables["unit_of"] = unit_of
         if key is not None:
@@ -49,7 +52,8 @@ def announce(
         "images": len(pairs),
         "units": None if units is None else int(unit_of.max()) + 1,
         "pixels": [int(x) for x in pairs.pixels],
-        "source": pairs.source,
+        "source": pairs.source.state(),
+        "measure": told_measure(measure),
         "centred": pairs.band.centre is not None,
         "limits": told_limits(pairs.limits),
         "least_count": least_count,
@@ -58,42 +62,35 @@ def announce(
 
 
 def answer(
-    plan: Any, truth: Any, band: Any, *, site: str, units: Any = None, limits: Any = (0.0, 1.0), least_count: int = 1,
-    key: Any = None,
+    plan: Any, truth: Any, band: Any, *, site: str, units: Any = None, limits: Any = (0.0, 1.0),
+    measure: Measure | None = None, least_count: int = 1, key: Any = None,
 ) -> Message:  # fmt: skip
     """The tables that a plan (a Message, or the path of one) asks of a site; everything else as it was announced."""
     key = key_of(key)
     plan = expect(plan, "plan", key)
     at = _place(plan, site)
     asked = plan.text["sites"][at]
-    own = told_limits(check_limits(limits))
-    if plan.text["limits"] != own:
-        raise ValueError(
-            f"the plan has limits {plan.text['limits']}, but this site has {own}; give the limits that {site!r} "
-            "announced, and if you did, do not answer: the plan is for other limits"
-        )
+    _check_alike(site, "limits", plan.text["limits"], told_limits(check_limits(limits)))
+    _check_alike(site, "measure", plan.text["measure"], told_measure(measure))
     pairs = pairs_of(truth, band, plan.text["family"], limits)
-    if plan.text["source"] != pairs.source:
-        raise ValueError(
-            f"the plan is for bands made by {plan.text['source']!r}, but these were made by {pairs.source!r}; give "
-            "the bands that were announced"
-        )
+    _check_alike(site, "source of the bands", plan.text["source"], pairs.source.state())
     unit_of = unit_numbers(units, len(pairs))
-    found = {
-        "images": len(pairs),
-        "units": None if units is None else int(unit_of.max()) + 1,
-        "least_count": check_count(least_count, "least_count", most=_MOST_LEAST),
-    }
-    for what, count in found.items():
+    least_count = check_count(least_count, "least_count", most=_MOST_LEAST)
+    if least_count != asked["least_count"]:
+        raise ValueError(
+            f"{site} announced a least count of {asked['least_count']}, but {least_count} is given now; give the same "
+            "again"
+        )
+    for what, count in {"images": len(pairs), "units": None if units is None else int(unit_of.max()) + 1}.items():
         if count != asked[what]:
             raise ValueError(
                 f"{site} announced {asked[what]} {what}, but {count} were given now; give the same images again"
-                if what != "least_count"
-                else f"{site} announced a least count of {asked[what]}, but {count} is given now; give the same again"
             )
     question = question_of(plan)
     form, given = form_of(question), opened(question, pairs.family)
     fitting = _fitting(plan, at)[unit_of]
+    if form.scope == ALL:
+        _check_fresh(pairs, given["grouping"], ~fitting)
     counted = _count(pairs, form, fitting, given, least_count)
     text = {"site": site, "study": plan.text["study"], "plan": plan.digest, "round": plan.text["round"]}
     return Message("answer", text, {str(i): x for i, x in enumerate(counted)}).signed(key)
@@ -102,6 +99,35 @@ def answer(
 def told_limits(limits: Limits) -> list[float | None]:
     """Limits as messages have them: None where there is none."""
     return [float(x) if np.isfinite(x) else None for x in limits]
+
+
+def told_measure(measure: Measure | None) -> dict[str, Any] | None:
+    """What numbers stand for, as messages have it."""
+    if measure is not None and not isinstance(measure, Measure):
+        raise TypeError(f"measure is {measure!r}; give a pixelbounds.Measure, or leave it out")
+    return None if measure is None else measure.state()
+
+
+def _check_alike(site: str, what: str, asked: Any, own: Any) -> None:
+    """A plan is for what the site announced."""
+    if asked != own:
+        raise ValueError(
+            f"the plan has {what} {asked}, but this site has {own}; give what {site!r} announced, and if you did, do "
+            "not answer: the plan is for another kind of images"
+        )
+
+
+def _check_fresh(pairs: Pairs, grouping: Grouping, certifying: Array) -> None:
+    """Groups that were made elsewhere must not have seen the images that certify here."""
+    if not len(grouping.fitted_on):
+        return
+    _, own = pairs.ask(prints)
+    again = np.flatnonzero(known_again(own, grouping.fitted_on) & certifying)
+    if len(again):
+        raise ValueError(
+            f"the groups of this plan were fitted on {len(again)} of this site's images that would certify now (image "
+            f"{again[0]} is the first), which voids the promise; do not answer, and tell the coordinator ({VOIDS})"
+        )
 
 
 def question_of(plan: Message) -> Question:

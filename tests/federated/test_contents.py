@@ -74,7 +74,8 @@ def test_sizes_of_a_ragged_site_are_checked(rng):
         (tables(sizes=np.ones(2, int)), "sizes of int64 (2,)"),
         (lambda text, tables: tables.pop("sizes"), "prints, sizes"),
     ):
-        refuses(lambda given=edited(mixed, change): federated.begin([given], risk_level=0.2), "'west'", word)
+        wrong = edited(mixed, change)
+        refuses(lambda given=wrong: federated.begin([given], risk_level=0.2), "'west'", word)
 
 
 def test_where_two_sites_disagree_neither_is_accused():

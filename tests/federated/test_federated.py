@@ -317,7 +317,10 @@ def test_sites_that_do_not_fit_together_are_refused_by_name():
     refuses(begin(band=b, site="north"), "'north' announces itself twice")
     refuses(begin(band=b, site="east", limits=(0, 2)), "limits", "'east'")
     refuses(begin(band=b, site="east", units=np.arange(7)), "units", "'east'")
-    refuses(begin(band=pb.Band(b.lower, b.upper, source="other"), site="east"), "source: kind unknown at 'north', other at 'east'")
+    refuses(
+        begin(band=pb.Band(b.lower, b.upper, source="other"), site="east"),
+        "source: kind unknown at 'north', other at 'east'",
+    )
     refuses(begin(band=pb.Band(b.lower, b.upper, b.upper), site="east"), "centred", "'east'")
     made = [pb.Source("calibrated quantiles", samples=m, miscoverage=0.1, sampler="euler") for m in (19, 399)]
     pair = [federated.announce(t, pb.Band(b.lower, b.upper, source=x), site=f"s{x.samples}") for x in made]

@@ -1,4 +1,4 @@
-"""A site answers the eight questions of FORMS and nothing else; what a plan holds is checked before a kernel sees it."""
+"""A site answers the eight questions of FORMS and nothing else; a plan is checked before a kernel sees it."""
 
 import numpy as np
 import pytest
@@ -84,7 +84,7 @@ HOSTILE = {  # question, change, words of the refusal
     "an argument that is an object": ("cells", given("spans", **{"is": "object"}), ("given.spans.is", "'object'")),
     "an argument of another kind": ("cells", given("spans", **{"is": "number", "value": 1}), ("spans (array)",)),
     "groups of objects": (
-        "occupied", lambda text, tables: text["given"]["grouping"]["dtypes"].update(table="O"), ("dtypes.table", "'O'")),
+        "occupied", lambda text, tables: text["given"]["grouping"]["dtypes"].update(table="O"), ("dtypes.table",)),
     "groups in another precision": (
         "occupied", lambda text, tables: text["given"]["grouping"]["dtypes"].update(table="<f4"), ("float32",)),
     "labels that do not fit their type": (

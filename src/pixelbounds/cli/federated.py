@@ -1,4 +1,4 @@
-"""`pixelbounds federated key | announce | begin | answer | merge`: sites keep their images and exchange tables of counts."""
+"""`pixelbounds federated key | announce | begin | answer | merge`: sites keep their images and send counts."""
 
 from __future__ import annotations
 

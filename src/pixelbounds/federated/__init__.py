@@ -31,4 +31,16 @@ from .keys import make_key, read_key, write_key
 from .messages import Message, load
 from .site import announce, answer
 
-__all__ = ["Message", "Study", "announce", "answer", "begin", "load", "load_study", "make_key", "merge", "read_key", "write_key"]
+__all__ = [
+    "Message",
+    "Study",
+    "announce",
+    "answer",
+    "begin",
+    "load",
+    "load_study",
+    "make_key",
+    "merge",
+    "read_key",
+    "write_key",
+]

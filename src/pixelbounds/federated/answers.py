@@ -84,9 +84,7 @@ def _in_words(shape: tuple[int | None, ...]) -> str:
     return f"({', '.join('any' if size is None else str(size) for size in shape)})"
 
 
-def _shapes(
-    name: str, given: Mapping[str, Any], family: Family, rows: int
-) -> list[tuple[str, tuple[int | None, ...]]]:
+def _shapes(name: str, given: Mapping[str, Any], family: Family, rows: int) -> list[tuple[str, tuple[int | None, ...]]]:
     """Kind and shape of each table that a statistic has."""
     if name == "spend":
         groups, edges = given["grouping"].count, len(given["edges"])

@@ -25,7 +25,7 @@ MOST_PIXELS = 2**40  # of an image
 MOST_SITES = 1000
 MOST_ROUNDS = 64
 _MOST_TEXT = 2000  # characters
-_NOT_IN_NAMES = set("<>[]{}/\\\"`|")  # a name is shown on terminals and pages
+_NOT_IN_NAMES = set('<>[]{}/\\"`|')  # a name is shown on terminals and pages
 
 
 def check_site_name(site: Any) -> str:
@@ -204,7 +204,7 @@ def check_text(kind: str, text: Mapping[str, Any], who: str) -> None:
 def check_announced(text: Mapping[str, Any], tables: Mapping[str, Array], who: str) -> None:
     """Refuse tables of an announcement that do not fit what it says."""
     images, units = text["images"], text["units"]
-    wanted = {"prints": (8,)}
+    wanted: dict[str, tuple[int, ...]] = {"prints": (8,)}
     if units is not None:
         wanted["unit_of"] = (images,)
     if not text["pixels"]:

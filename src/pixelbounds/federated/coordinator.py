@@ -37,6 +37,8 @@ from .messages import Message, expect
 from .overlap import check_apart, joint_units
 from .questions import FITTING, Question, check_groups, decode, encode, form_of, opened
 
+_TOLD = ("site", "images", "units", "least_count")  # what a plan says of each site
+
 
 @dataclass(frozen=True, eq=False)
 class Study:
@@ -73,7 +75,7 @@ class Study:
             "statistic": question.statistic, "scope": question.scope, "given": question.given,
             "family": sites.family.name, "limits": first["limits"],
             "source": first["source"], "measure": first["measure"],
-            "sites": [{key: site.text[key] for key in ("site", "images", "units", "least_count")} for site in self.sites],
+            "sites": [{name: site.text[name] for name in _TOLD} for site in self.sites],
         }  # fmt: skip
         fitting = {f"fitting.{i}": sites.fitting_units(i) for i in range(len(self.sites))}
         tables = fitting | {f"given.{name}": x for name, x in question.tables.items()}

@@ -63,7 +63,7 @@ class Message:
         """Write the file, aside first and then in place."""
         replace_file(path, self.to_bytes())
 
-    def _content(self, more: Mapping[str, str] = {}) -> bytes:  # noqa: B006 - never written to
+    def _content(self, more: Mapping[str, str] = {}) -> bytes:
         tables = {name: _small(x) for name, x in self.tables.items()}
         return seal({**self.text, "kind": self.kind, "format": _FORMAT, "version": VERSION, **more}, tables)
 
@@ -105,7 +105,9 @@ def expect(message: Any, kind: str, key: bytes | None = None) -> Message:
 def _authenticate(message: Message, key: bytes | None, who: str) -> None:
     """Refuse what was not written with the key; without one, refuse what claims to be."""
     if key is None and message.mac:
-        raise ValueError(f"{who} is authenticated, and no key was given to check that; give the study's key (--study-key)")
+        raise ValueError(
+            f"{who} is authenticated, and no key was given to check that; give the study's key (--study-key)"
+        )
     if key is None:
         return
     if not message.mac:

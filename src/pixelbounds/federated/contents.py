@@ -197,8 +197,8 @@ def check_text(kind: str, text: Mapping[str, Any], who: str) -> None:
         field = ".".join(map(str, first["loc"])) or kind
         value = repr(first["input"])
         shown = value if len(value) <= 80 else f"{value[:77]}..."
-        why = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-        raise ValueError(f"{who} has {field} {shown}; it should be {why}: send it again") from error
+        why = first["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+        raise ValueError(f"{who} has {field} {shown}: {why}; send it again") from error
 
 
 def check_announced(text: Mapping[str, Any], tables: Mapping[str, Array], who: str) -> None:

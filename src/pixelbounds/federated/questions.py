@@ -30,6 +30,7 @@ MOST_POINTS = 2**13  # of a path, or edges
 _MOST_CELLS = 2**26  # groups x edges, or groups x points
 _MOST_KEYS = 2**28  # groups x leading bits of knots, the index by which arrivals are found
 _KEYS_PER_OCTAVE = 128
+_LEAST_UNIT = 1e-300
 _PRINTS = "fitted_on"  # of the images that shaped a grouping; they must not certify
 
 
@@ -234,7 +235,7 @@ def _check_edges(x: Any, family: Family) -> None:
 
 def _check_units(x: Any, family: Family) -> None:
     units = _floats("units", x, (2,))
-    if (units <= 0).any():
+    if (units < _LEAST_UNIT).any():
         raise ValueError(f"the plan has units of length {units.tolist()}; they must be above 0")
 
 

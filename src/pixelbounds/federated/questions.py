@@ -221,7 +221,8 @@ def _floats(name: str, x: Any, shape: tuple[int | None, ...]) -> Array:
 
 def _check_spans(x: Any, family: Family) -> None:
     spans = _floats("spans", x, (3, 2))
-    if (spans[:, 0] > spans[:, 1]).any():
+    width = spans[:, 1] - spans[:, 0]
+    if (width < 0).any() or ((width > 0) & (width < _LEAST_UNIT)).any() or not np.isfinite(width).all():
         raise ValueError(f"the plan has spans {spans.tolist()}; each must ascend")
 
 

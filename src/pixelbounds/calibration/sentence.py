@@ -15,7 +15,7 @@ VOIDS = "docs/what_voids_the_promise.md"
 _DIGITS = 6
 
 
-class Certified(Protocol):
+class Promised(Protocol):
     """What a sentence needs to know of a calibration (`result.Calibration`)."""
 
     @property
@@ -75,7 +75,7 @@ def _percent(share: Decimal) -> str:
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text}%"
 
 
-def guarantee_of(calibration: Certified) -> str:
+def guarantee_of(calibration: Promised) -> str:
     """The sentence of a calibration."""
     record = calibration.record
     n = f"{record.certifying} {plural(record.unit_name) if record.units else 'images'}"
@@ -90,7 +90,7 @@ def guarantee_of(calibration: Certified) -> str:
     return f"With probability at least {sure} over the draw of {n} for certification, on average {what}."
 
 
-def _what(calibration: Certified) -> str:
+def _what(calibration: Promised) -> str:
     """What is at most the level: of whose pixels, and how they are averaged."""
     record = calibration.record
     whose = "a future image"
@@ -111,7 +111,7 @@ def _what(calibration: Certified) -> str:
     return what
 
 
-def _provided(calibration: Certified) -> str:
+def _provided(calibration: Promised) -> str:
     """On which conditions."""
     record = calibration.record
     units = " and units" if record.units else ""

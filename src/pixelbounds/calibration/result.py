@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..images.checks import Limits, check_same_shape
-from ..images.ends import Band, Interval, check_features, one_band, outward
+from ..images.ends import Band, Interval, check_features, one_band
 from ..images.library import Array, alike, block_of, in_threads, library_of, like, places_for, sizes_of
 from ..storage.files import replace_file, seal, unseal
 from .families import FAMILIES, Family, check_fits
@@ -113,7 +113,10 @@ class Calibration:
             for run in alike(band.lower, range(start, stop)):
                 a, b = run[0], run[-1] + 1
                 block = read_block(band, a, b, self.limits, features, groups)
-                lower[a:b], upper[a:b] = outward(*block.widen(self.family, self.grouping, self.widening), dtype)
+                ends = (lower[a:b], upper[a:b]) if isinstance(lower, np.ndarray) else (np.empty(block.band.shape, dtype), np.empty(block.band.shape, dtype))
+                block.widen_into(ends, self.family, self.grouping, self.widening)
+                if not isinstance(lower, np.ndarray):
+                    lower[a:b], upper[a:b] = ends
 
         if threads:
             for _ in in_threads(work, len(band), block_of(int(sizes_of(band.lower).mean()), len(band))):

@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 import numpy as np
 import zarr
 
-from ..bands import calibrated_miscoverage, calibrated_quantiles, calibrated_ranks, quantile_source
+from ..bands import calibrated_quantiles, calibrated_ranks, quantile_source
 from ..images.checks import numbered
 from ..images.ends import Band, outward, trusted_band
 from ..images.library import Array, as_array, cut_rows, library_of, size_of
 from ..images.ragged import Ragged, growing_ragged, read_ragged
+from ..images.source import Source
 from ..storage.chunks import BadChunk, FileRows, chunk_rows, damaged, guarded, pieces
 from ..storage.growth import BAD, DONE, MARKS, Blocks, attributes_of, growing, request_digest
 from .runner import PER_PIXEL, Execution, current
@@ -205,7 +206,7 @@ def bands_to(
     samples = guarded(as_array(samples, "samples"))
     n, m, *pixels = (int(x) for x in samples.shape)
     calibrated_ranks(m, miscoverage)  # m must suffice
-    source = quantile_source("calibrated", miscoverage)
+    source = quantile_source("calibrated", m, miscoverage).state()
     dtype = np.dtype("float16" if half else str(samples.dtype))
     request = {"samples": where(samples), "shape": samples.shape, "dtype": str(dtype), "source": source}
     ends = dict.fromkeys(("lower", "upper"), ((n, *pixels), dtype))
@@ -225,10 +226,10 @@ def bands_to(
 def open_stored(path: Path) -> tuple[Band, Array]:
     """A band that `bands_to` wrote, and which of its images are there, (n,) bool."""
     group = zarr.open_group(path, mode="r")
-    source = str(group.attrs["source"])
+    source = Source.from_state(group.attrs["source"])
     lower = guarded(group["lower"])
     upper = guarded(group["upper"])
-    band = Band(lower, upper, source=source, miscoverage=calibrated_miscoverage(source))
+    band = Band(lower, upper, source=source)
     return band, np.asarray(group[MARKS][:]) != BAD
 
 
@@ -252,7 +253,7 @@ def band_at(samples: Any, miscoverage: float | Fraction, start: int, stop: int) 
             bands.append(calibrated_quantiles(part, miscoverage, threads=False))
     lower = np.concatenate([band.lower for band in bands])
     upper = np.concatenate([band.upper for band in bands])
-    return trusted_band(lower, upper, None, bands[0].source, bands[0].miscoverage)
+    return trusted_band(lower, upper, None, bands[0].source)
 
 
 def ragged_bands(execution: Execution, samples: Ragged, out: Path | None, miscoverage: float | Fraction = 0.1) -> Band:
@@ -263,22 +264,29 @@ def ragged_bands(execution: Execution, samples: Ragged, out: Path | None, miscov
             band = calibrated_quantiles(samples[image][None], miscoverage, threads=False)
         return {"lower": band.lower[0], "upper": band.upper[0]}
 
+    counts = sorted({int(shape[0]) for shape in samples.shapes})
+    if len(counts) > 1:
+        raise ValueError(
+            f"images have from {counts[0]} to {counts[-1]} samples; a band of another number of samples is another "
+            "band: give as many of each image"
+        )
     shapes = [shape[1:] for shape in samples.shapes]
     pixels = np.array([np.prod(shape, dtype=np.int64) for shape in shapes])
     first = calibrated_quantiles(samples[0][None], miscoverage)
+    source = first.source.state()
     if out is None:
         parts = list(each_image(execution, make, [samples], pixels))
         lower = Ragged([part["lower"] for part in parts])
         upper = Ragged([part["upper"] for part in parts])
-        return Band(lower, upper, source=first.source, miscoverage=first.miscoverage)
-    request = {"samples": where(getattr(samples.images, "values", None)), "shapes": shapes, "source": first.source}
-    about = {"source": first.source, "request": request_digest(request)}
+        return Band(lower, upper, source=first.source)
+    request = {"samples": where(getattr(samples.images, "values", None)), "shapes": shapes, "source": source}
+    about = {"source": source, "request": request_digest(request)}
     if not out.exists():
         ragged_to(out, shapes, first.lower.dtype, each_image(execution, make, [samples], pixels), about)
     elif attributes_of(out).get("request") != about["request"]:
         raise FileExistsError(f"{out} exists and holds something else; choose another name")
     found = read_ragged(out, guarded)
-    return Band(found["lower"], found["upper"], source=first.source, miscoverage=first.miscoverage)
+    return Band(found["lower"], found["upper"], source=first.source)
 
 
 def where(x: Any) -> str:

@@ -20,6 +20,7 @@ import zarr
 from ..images.checks import Limits
 from ..images.library import Array, library_of
 from ..images.ragged import read_ragged
+from ..images.source import Source
 from ..storage.chunks import first_missing, guarded
 from ..storage.growth import MARKS
 from .scans import ABDOMEN, Images, Told, Window, slice_name
@@ -236,6 +237,7 @@ def told(path: FilePath) -> dict[str, Any]:
     return about_of(store_at(Path(path))) if is_store(Path(path)) else {}
 
 
-def source_of(path: Path) -> str:
+def source_of(path: Path) -> Source:
     """How a band was made, where its store says so."""
-    return str(store_at(path).attributes.get("source", "")) if is_store(path) else ""
+    stated = store_at(path).attributes.get("source") if is_store(path) else None
+    return Source() if stated is None else Source.from_state(stated)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..bands import calibrated_miscoverage, calibrated_quantiles, quantile_source
+from ..bands import calibrated_quantiles, quantile_source
 from ..execution.blocks import band_at, bands_to, gather, open_stored, quantiles, ragged_bands, readable
 from ..execution.runner import Execution, current
 from ..images.checks import Limits, check_limits
@@ -200,8 +200,8 @@ class Bands:
         make = quantiles(self.samples, self.miscoverage)
         pixels = prod(self.shape[1:])
         parts, marks = gather(execution, make, [self.samples], len(self), pixels, skip_bad=self.skip_bad)
-        source = quantile_source("calibrated", self.miscoverage)
-        band = Band(parts["lower"], parts["upper"], source=source, miscoverage=calibrated_miscoverage(source))
+        source = quantile_source("calibrated", int(self.samples.shape[1]), self.miscoverage)
+        band = Band(parts["lower"], parts["upper"], source=source)
         return band, marks == DONE
 
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from ..bands import calibrated_miscoverage
 from ..calibration.result import Calibration, load_calibration
 from ..execution.blocks import Maker, block_rows, each_image, fill, gather, ragged_to, where
 from ..execution.progress import Progress, silent
@@ -108,7 +107,8 @@ def _space(target: Path, bands: Bands, like: FilePath | None, reading: Reading) 
 
 def bands_for(calibration: Calibration, path: FilePath, reading: Reading, execution: Execution) -> Bands:
     """Bands of the kind that was calibrated: samples get the miscoverage that they had then."""
-    level = calibrated_miscoverage(calibration.record.source)
+    source = calibration.record.source
+    level = source.miscoverage if source.kind == "calibrated quantiles" else None
     usual: dict[str, Any] = {} if level is None else {"miscoverage": level}
     return open_bands(path, reading, execution=execution, **usual)
 

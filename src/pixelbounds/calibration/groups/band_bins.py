@@ -18,7 +18,7 @@ from ...images.library import Array
 from ...kernels.bins import all_band_labels, band_cells, band_labels
 from ..families import Family
 from ..pairs import Archive, Block, Statistic, check_fitting
-from .contract import Grouping, State
+from .contract import Grouping, State, remembered
 from .state_checks import ascending, real_numbers, refuse, whole_numbers, without_gaps, yes_or_no
 
 FEATURES = ("width", "room", "level")
@@ -124,6 +124,7 @@ cells = Statistic("cells", _cells, (np.add,))  # ends per cell of width, room an
 occupied = Statistic("occupied", _occupied, (np.logical_or,))  # whether a combination occurs: (combinations,)
 
 
+@remembered
 def fit_band_groups(
     pairs: Archive, images: Array, *, width: int = 12, room: int = 8, level: int = 1, side: bool = True
 ) -> BandGroups:
@@ -152,9 +153,9 @@ def _per_cell(spans: Array) -> Array:
 def _cut(cumulative: Array, bins: int) -> Array:
     """First cells of the second to last bin, at quantiles; ties merge, and no bin is empty."""
     if cumulative[-1] == 0:
-        return np.empty(0, np.int64)
+        return np.empty(0, np.int32)
     at = np.searchsorted(cumulative, cumulative[-1] * np.arange(1, bins) / bins) + 1
-    return np.unique(at[cumulative[np.minimum(at, _CELLS) - 1] < cumulative[-1]])
+    return np.unique(at[cumulative[np.minimum(at, _CELLS) - 1] < cumulative[-1]]).astype(np.int32)
 
 
 def _spans(pairs: Archive, images: Array) -> Array:

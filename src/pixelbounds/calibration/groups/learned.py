@@ -24,7 +24,7 @@ from ...kernels.neighbours import add_squared_slope, width_and_level, window_mea
 from ...kernels.trees import predict_all, predict_some
 from ..families import Family
 from ..pairs import Block, Pairs, all_entries, check_fitting
-from .contract import Grouping, State
+from .contract import Grouping, State, remembered
 from .forest import Forest
 from .model_text import forest_of
 from .state_checks import ascending, real_numbers, refuse, whole_number
@@ -260,6 +260,7 @@ def end_shortfalls(family: Family, truth: Array, block: Block) -> Array:
     return np.clip(np.where(np.isnan(both), family.start, both), -_LARGE, _LARGE)
 
 
+@remembered
 def fit_learned_groups(
     pairs: Pairs,
     images: Array,

@@ -115,17 +115,20 @@ class Block:
         side = np.where(truth.reshape(-1)[entry] < np.reshape(lower, -1)[entry], LOWER, UPPER).astype(np.uint8)
         return entry, side, need[entry]
 
-    def widen(self, family: Family, grouping: Labels, widening: Array) -> tuple[Array, Array]:
+    def widen(
+        self, family: Family, grouping: Labels, widening: Array, label: Array | None = None
+    ) -> tuple[Array, Array]:
         """Both ends of every pixel at the widening of its group, clipped to the limits: float64 (n, *pixels) each."""
         out = np.empty(self.band.shape), np.empty(self.band.shape)
-        self.widen_into(out, family, grouping, widening)
+        self.widen_into(out, family, grouping, widening, label)
         return out
 
     def widen_into(
         self, out: tuple[Array, Array], family: Family, grouping: Labels, widening: Array, label: Array | None = None
     ) -> None:
         """The same into two arrays (n, *pixels), rounded outward to their precision; `label` as `every` gives it."""
-        grouping.check(self)
+        if label is None:
+            grouping.check(self)
         step = max(1, _AT_ONCE // self.image_size)
         whole = step >= len(self)
         for start in range(0, len(self), step):
@@ -174,6 +177,35 @@ class Block:
         if len(side) != len(entry) or (len(entry) and not 0 <= entry.min() <= entry.max() < size):
             raise IndexError(f"entries must lie in 0..{size - 1}, each with its side")
         return entry, side
+
+
+class KeptLabels:
+    """The groups of all ends of a set's blocks, found once and kept up to `most` bytes; of further blocks every time.
+
+    What travels to another process is the grouping alone.
+    """
+
+    def __init__(self, grouping: Labels, most: int) -> None:
+        self.grouping = grouping
+        self._most = most
+        self._kept: dict[tuple[int, int], Array] = {}
+        self._size = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"grouping": self.grouping, "_most": 0, "_kept": {}, "_size": 0}
+
+    def of(self, block: Block) -> Array:
+        """Groups of all ends, as `Labels.every` gives them, in few bytes."""
+        key = block.start, len(block)
+        if key in self._kept:
+            return self._kept[key]
+        self.grouping.check(block)
+        label = self.grouping.every(block)
+        label = label.astype(np.int16) if 0 <= label.min() <= label.max() < 2**15 else label
+        if self._size + label.nbytes <= self._most:
+            self._size += label.nbytes
+            self._kept[key] = label
+        return label
 
 
 def all_entries(block: Block) -> tuple[Array, Array]:
@@ -297,7 +329,7 @@ def _words_of(image: Array) -> Array:
 
 
 def _digest(image: Array, state: Array) -> bytes:
-    return hashlib.sha256(f"{image.dtype} {image.shape}".encode() + state.tobytes()).digest()
+    return hashlib.sha256(f"{image.dtype.name} {image.shape}".encode() + state.tobytes()).digest()
 
 
 def _print_of(image: Array, state: Array | None = None) -> int:

@@ -38,10 +38,7 @@ def all_band_labels(
     lower: np.ndarray, upper: np.ndarray, least: float, most: float, low: np.ndarray, per_cell: np.ndarray,
     step_of: np.ndarray, bins: np.ndarray, by_side: bool, table: np.ndarray, out: np.ndarray,
 ) -> None:  # fmt: skip
-    """Groups of both ends of every pixel, (2, e): as `band_labels`, tile by tile.
-
-    `step_of` (3, cells) says how far in the table a cell's bin of width, room or level lies behind the first one.
-    """
+    """Groups of both ends of every pixel, (2, e), as `band_labels` finds them."""
     last = step_of.shape[1] - 1
     cell = np.empty((4, _PIXELS), np.int32)  # of width, of the rooms of both ends, and of level
     place = np.empty(_PIXELS, np.int32)
@@ -100,23 +97,31 @@ def _bounded(x: float, last: int) -> int:
 @njit(nogil=True, cache=True)
 def band_labels(
     lower: np.ndarray, upper: np.ndarray, least: float, most: float, low: np.ndarray, per_cell: np.ndarray,
-    bin_of: np.ndarray, bins: np.ndarray, by_side: bool, table: np.ndarray, entry: np.ndarray, side: np.ndarray,
+    step_of: np.ndarray, bins: np.ndarray, by_side: bool, table: np.ndarray, entry: np.ndarray, side: np.ndarray,
 ) -> np.ndarray:  # fmt: skip
-    """Group of some ends: bins of width, room and level, (3, cells), combined and looked up in `table`: (e,)."""
-    cells = bin_of.shape[1]
+    """Groups of some ends: the bins of width, room and level of the clipped band, looked up in `table`: (e,).
+
+    `step_of` (3, cells) says how far in the table a cell's bin lies behind the first one.
+    """
+    last = step_of.shape[1] - 1
     out = np.empty(len(entry), np.int32)
-    for i in range(len(entry)):
-        a = min(max(np.float64(lower[entry[i]]), least), most)
-        b = min(max(np.float64(upper[entry[i]]), least), most)
-        at = min(np.int64(side[i]), 1) if by_side else 0
-        if bins[0] > 1:
-            at = at * bins[0] + bin_of[0, _cell(b - a, low[0], per_cell[0], cells)]
-        if bins[1] > 1:
-            room = most - b if side[i] else a - least
-            at = at * bins[1] + bin_of[1, _cell(room, low[1], per_cell[1], cells)]
-        if bins[2] > 1:
-            at = at * bins[2] + bin_of[2, _cell((a + b) / 2, low[2], per_cell[2], cells)]
-        out[i] = table[at]
+    cell = np.empty((4, _PIXELS), np.int32)  # of width, of the rooms of both ends, and of level
+    low_end, high_end = np.empty(_PIXELS, lower.dtype), np.empty(_PIXELS, upper.dtype)
+    other_side = len(table) // 2 if by_side else 0
+    for start in range(0, len(entry), _PIXELS):
+        size = min(_PIXELS, len(entry) - start)
+        for j in range(size):
+            low_end[j] = lower[entry[start + j]]
+            high_end[j] = upper[entry[start + j]]
+        _tile_cells(low_end[:size], high_end[:size], least, most, low, per_cell, bins, last, cell)
+        for j in range(size):
+            above = min(side[start + j], 1)
+            at = above * other_side + step_of[0, cell[0, j]]
+            if bins[1] > 1:
+                at += step_of[1, cell[1 + above, j]]
+            if bins[2] > 1:
+                at += step_of[2, cell[3, j]]
+            out[start + j] = table[at]
     return out
 
 

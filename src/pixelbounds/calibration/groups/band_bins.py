@@ -47,16 +47,13 @@ class BandGroups(Grouping):
 
     @cached_property
     def _lookup(self) -> tuple[Array, Array, Array, Array]:
+        """Least value and cells per unit of every feature; how far in the table the bin of each cell lies behind the
+        first bin, (3, cells), in few bytes; and bins.
+        """
         bin_of = np.stack([np.searchsorted(cuts, np.arange(_CELLS), side="right") for cuts in self.cuts])
         bins = np.array([len(cuts) + 1 for cuts in self.cuts])
-        return self.spans[:, 0].copy(), _per_cell(self.spans), bin_of.astype(np.int32), bins
-
-    @cached_property
-    def _steps(self) -> Array:
-        """How far in the table the bin of each cell lies behind the first bin: (3, cells), in few bytes."""
-        _, _, bin_of, bins = self._lookup
         stride = np.array([bins[1] * bins[2], bins[2], 1])
-        return (bin_of * stride[:, None]).astype(np.uint16)
+        return self.spans[:, 0].copy(), _per_cell(self.spans), (bin_of * stride[:, None]).astype(np.uint16), bins
 
     def edges(self, name: str) -> Array:
         """Values at which the bins of a feature are cut."""
@@ -74,8 +71,7 @@ class BandGroups(Grouping):
         """The same for all ends."""
         ends = block.flat_ends()
         out = np.empty((2, len(ends[0])), np.int32)
-        low, per_cell, _, bins = self._lookup
-        all_band_labels(*ends, *block.limits, low, per_cell, self._steps, bins, self.by_side, self.table, out)
+        all_band_labels(*ends, *block.limits, *self._lookup, self.by_side, self.table, out)
         return out
 
     def check(self, block: Block) -> None:

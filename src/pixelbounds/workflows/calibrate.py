@@ -52,7 +52,7 @@ def calibrate_files(
         images, made, limits = open_pair(truth, bands, reading, execution)
         labels = groups if groups is None or groups in _NAMED_GROUPS else open_labels(groups)
         known = None if features is None else guarded(open_images(features, window=None).pixels)
-        band, good = made.whole(execution, _bands_store(bands_out, made, execution, stack))
+        band, good = made.whole(execution, _bands_store(bands_out, made, execution, stack), replace=replace)
         if reading.skip_bad:
             good = good & readable(execution, images.pixels, band.lower, band.upper)
         units = open_units(images, reading)

@@ -68,7 +68,7 @@ def test_the_file_equals_what_python_writes_byte_for_byte(files, tmp_path, name)
     wanted = pb.calibrate(truth, band, risk_level=0.1, failure_prob=0.2, groups="band")
     assert out.read_bytes() == wanted.to_bytes()
     assert said["guarantee"] == wanted.guarantee
-    assert said["bound"] == wanted.bound < 0.1
+    assert said["risk"] == wanted.risk < 0.1
 
 
 def test_every_choice_reaches_python(files, tmp_path):

@@ -42,6 +42,11 @@ def parts_of(truth, band, units=None):
     }
 
 
+def in_one_place(*images, **how):
+    """The calibration of pooled images, but for their prints: images of sites have none."""
+    return pb.calibrate(*images, **how).without_prints()
+
+
 def rounds(sites, begun, through=lambda message: message_of(message.to_bytes())):
     """Run a study to its end; every message travels as a file would. The calibration and the plans."""
     study, plans = begun, []
@@ -72,7 +77,7 @@ CASES = {
 def test_three_sites_equal_one_place_byte_for_byte(kind, how, limits):
     truth, band = data(kind)
     sites = parts_of(truth, band)
-    pooled = pb.calibrate(
+    pooled = in_one_place(
         truth, band, risk_level=0.2, limits=limits, **({} if how.get("method") else {"groups": "band"}), **how
     )
     found, _ = rounds(sites, federated.begin(announced(sites, limits=limits), risk_level=0.2, **how))
@@ -88,7 +93,7 @@ def test_the_order_of_the_sites_decides_the_split_and_nothing_else():
     assert first.to_bytes() != second.to_bytes()
     assert first.record.digest == second.record.digest
     turned = np.concatenate([np.arange(a, b) for a, b in list(pairwise(CUTS))[::-1]])
-    assert second.to_bytes() == pb.calibrate(truth[turned], band[turned], risk_level=0.2, groups="band").to_bytes()
+    assert second.to_bytes() == in_one_place(truth[turned], band[turned], risk_level=0.2, groups="band").to_bytes()
 
 
 def test_units_are_split_whole_and_averaged_as_in_one_place():
@@ -97,7 +102,7 @@ def test_units_are_split_whole_and_averaged_as_in_one_place():
     sites = parts_of(truth, band, local.astype(str))
     own = [local[a:b].astype(str) for a, b in pairwise(CUTS)]
     named = [f"{i} {unit}" for i, units in enumerate(own) for unit in units]
-    pooled = pb.calibrate(truth, band, risk_level=0.3, groups="band", units=named)
+    pooled = in_one_place(truth, band, risk_level=0.3, groups="band", units=named)
     found, plans = rounds(sites, federated.begin(announced(sites), risk_level=0.3))
     assert found.to_bytes() == pooled.to_bytes()
     assert pooled.record.units == 25 + 4 + 32 - 8  # of 61 units, an eighth fits
@@ -111,7 +116,7 @@ def test_sites_whose_images_differ_in_size_equal_a_ragged_set():
     sites = {name: (*pair, {"site": name}) for name, pair in made.items()}
     truth = [image for t, _ in made.values() for image in t]
     bands = [band for _, band in made.values()]
-    pooled = pb.calibrate(truth, bands, risk_level=0.2, groups="band")
+    pooled = in_one_place(truth, bands, risk_level=0.2, groups="band")
     found, _ = rounds(sites, federated.begin(announced(sites), risk_level=0.2))
     assert found.to_bytes() == pooled.to_bytes()
     lists = {name: (list(t), [b[i : i + 1] for i in range(len(t))], how) for name, (t, b, how) in sites.items()}
@@ -127,7 +132,7 @@ def test_groups_made_elsewhere_can_be_used():
     pairs = Pairs(fresh, its_band, pb.families.additive, (0.0, 1.0))
     grouping = fit_band_groups(pairs, np.arange(20), width=4, level=2)
     found, plans = rounds(sites, federated.begin(announced(sites), risk_level=0.2, groups=grouping))
-    assert found.to_bytes() == pb.calibrate(truth, band, risk_level=0.2, groups=grouping).to_bytes()
+    assert found.without_prints().to_bytes() == in_one_place(truth, band, risk_level=0.2, groups=grouping).to_bytes()
     assert [plan.text["statistic"] for plan in plans] == ["spend", "misses"]
 
 
@@ -138,7 +143,7 @@ def test_a_site_without_fitting_images_takes_part():
     alone = [int(study.plan.tables[f"fitting.{i}"].sum()) for i in range(3)]
     assert 0 in alone
     found, _ = rounds(sites, study)
-    assert found.to_bytes() == pb.calibrate(truth, band, risk_level=0.2, n_opt=2, seed=1, groups="band").to_bytes()
+    assert found.to_bytes() == in_one_place(truth, band, risk_level=0.2, n_opt=2, seed=1, groups="band").to_bytes()
 
 
 def test_a_study_survives_its_file(tmp_path):
@@ -156,7 +161,7 @@ def test_a_study_survives_its_file(tmp_path):
             federated.answer(tmp_path / "plan.safetensors", t, b, **how).save(file)
         assert federated.load_study(tmp_path / "study.safetensors").plan.digest == study.plan.digest
         study = federated.merge(tmp_path / "study.safetensors", files)
-    pooled = pb.calibrate(truth, band, risk_level=0.2, confidence="hoeffding_bentkus", groups="band")
+    pooled = in_one_place(truth, band, risk_level=0.2, confidence="hoeffding_bentkus", groups="band")
     assert study.to_bytes() == pooled.to_bytes()
 
 
@@ -361,7 +366,7 @@ def test_the_commands_reach_the_calibration_of_one_place(tmp_path):
         for name, out in zip(NAMES, sent, strict=True):
             run("answer", told["file"], *images(name), "--out", out)
         told = run("merge", tmp_path / "study", *sent, "--json")
-    pooled = pb.calibrate(truth, band, risk_level=0.2, groups="band")
+    pooled = in_one_place(truth, band, risk_level=0.2, groups="band")
     assert Path(told["file"]).read_bytes() == pooled.to_bytes()
     assert run("merge", tmp_path / "study", *sent, "--json") == told  # a merge can be done again
 
@@ -387,7 +392,7 @@ def test_samples_become_bands_once(tmp_path):
         "--out", tmp_path / "1.safetensors")  # fmt: skip
     told = run("merge", tmp_path / "study", tmp_path / "1.safetensors", "--json")
     band = pb.calibrated_quantiles(samples, 0.1)
-    assert Path(told["file"]).read_bytes() == pb.calibrate(truth, band, risk_level=0.3, method="rcps").to_bytes()
+    assert Path(told["file"]).read_bytes() == in_one_place(truth, band, risk_level=0.3, method="rcps").to_bytes()
 
 
 @pytest.mark.parametrize("name", ["announce", "begin", "answer", "merge"])

@@ -26,7 +26,7 @@ import numpy as np
 from ..images.library import Array
 from ..kernels.knots import KEY, arrivals, count_arrivals, knots_below
 from .families import Family, additive
-from .pairs import ROWS, Archive, Block, Labels, Statistic, fingerprints
+from .pairs import ROWS, Archive, Block, Labels, Pairs, Statistic, fingerprints, prints
 
 KNOTS = 2048
 _TILE = 2**24  # bytes of a table that are turned over at a time
@@ -108,11 +108,19 @@ def scalar_path(pairs: Archive) -> Path:
 
 
 def _misses(truth: Array, block: Block, family: Family, grouping: Labels, path: Path) -> tuple[Array, ...]:
+    return _table(truth, block, family, grouping, path), *fingerprints.count(truth, block, family)
+
+
+def _printed_misses(truth: Array, block: Block, family: Family, grouping: Labels, path: Path) -> tuple[Array, ...]:
+    return _table(truth, block, family, grouping, path), *prints.count(truth, block, family)
+
+
+def _table(truth: Array, block: Block, family: Family, grouping: Labels, path: Path) -> Array:
+    """Missed ends of each image at each path point, (images, T)."""
     grouping.check(block)
     entry, side, need = block.missed(truth, family)
     arrival = path.arrivals(grouping.at(block, entry, side), need)
-    table = count_arrivals(entry // block.image_size, arrival, len(block), len(path))
-    return table, *fingerprints.count(truth, block, family)
+    return count_arrivals(entry // block.image_size, arrival, len(block), len(path))
 
 
 def _arriving(truth: Array, block: Block, family: Family, grouping: Labels, path: Path, knot: int) -> tuple[Array, ...]:
@@ -128,6 +136,8 @@ def _arriving(truth: Array, block: Block, family: Family, grouping: Labels, path
 
 # missed ends per image and path point, and the sum of fingerprints
 misses = Statistic("misses", _misses, (ROWS, np.add))
+# the same with a print of each image, for images that are here
+printed_misses = Statistic("printed_misses", _printed_misses, (ROWS, np.add, ROWS))
 # ends that are covered at a knot: how many per image, and their share of the way from the knot before
 arriving = Statistic("arriving", _arriving, (ROWS, ROWS))
 
@@ -138,14 +148,20 @@ def loss_table(pairs: Archive, grouping: Labels, path: Path) -> Array:
 
 
 @contextmanager
-def tabulated(pairs: Archive, grouping: Labels, path: Path) -> Iterator[tuple[Table, Array]]:
-    """The same as a `Table`, however many images there are, and the sum of their fingerprints."""
-    prints = np.zeros(8, np.int64)
+def tabulated(pairs: Archive, grouping: Labels, path: Path) -> Iterator[tuple[Table, Array, Array]]:
+    """The same as a `Table`, however many images there are, the sum of their fingerprints, and a print of each.
+
+    Images that stay elsewhere have no prints: an array of none.
+    """
+    total = np.zeros(8, np.int64)
+    own = [np.empty(0, np.uint64)]
+    statistic = printed_misses if isinstance(pairs, Pairs) else misses
     with Table(pairs.runner.table_bytes, pairs.runner.scratch) as table:
-        for rows, part in pairs.parts(misses, grouping=grouping, path=path):
+        for rows, part, *printed in pairs.parts(statistic, grouping=grouping, path=path):
             table.append(rows)
-            prints += part
-        yield table, prints
+            total += part
+            own += printed
+        yield table, total, np.concatenate(own)
 
 
 class Table:

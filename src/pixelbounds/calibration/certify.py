@@ -23,6 +23,7 @@ from .arrivals import Path, Table, arriving, tabulated
 from .confidence import ConfidenceBound, check_losses, least_images, rejects, rejects_mean, sees_mean_only
 from .losses import Loss
 from .pairs import Archive, Block, Labels, Pairs
+from .sentence import second_try
 
 _ENTRIES = 2**20  # of the table, read at a time
 _MOST_ENDS = 2**21  # that are held in memory to find the exact place between two knots
@@ -41,7 +42,13 @@ class Certificate:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What must be certified, on which images (bool (n,)), averaged over which units (n,)."""
+    """What must be certified, on which images (bool (n,)), averaged over which units (n,).
+
+    Each unit counts the same, unless `most_images`, B, is given: then each image does. With S images in a unit of mean
+    loss L the mean over images is at most the level exactly if E[min(S, B) (L - level)] <= 0, that is, if the mean over
+    units of Z = level + min(S, B) / B (L - level), which lies in [0, 1] as L does, is at most the level. So Z takes the
+    place of L, whatever the bound; a unit of more than B images counts as one of B.
+    """
 
     pairs: Archive
     certifying: Array
@@ -50,6 +57,7 @@ class Task:
     bound: ConfidenceBound
     risk_level: float
     failure_prob: float
+    most_images: int = 0
 
     @property
     def size(self) -> int:
@@ -57,6 +65,32 @@ class Task:
         return len(self.order)
 
     def per_unit(self, losses: Array) -> Array:
+        """What is bounded of each unit, units in the order of certification: (..., n) -> (..., units)."""
+        means = self._means(losses)
+        if not self.most_images:
+            return means
+        return self.risk_level + self.weights * (means - self.risk_level)
+
+    def per_unit_more(self, losses: Array) -> Array:
+        """What further losses of images add to `per_unit`: (..., n) -> (..., units)."""
+        return self._means(losses) * self.weights if self.most_images else self._means(losses)
+
+    def risk_of(self, losses: Array) -> float:
+        """The mean loss over units, or over images where each of them counts, from what `per_unit` gave."""
+        mean = float(losses.mean())
+        if not self.most_images:
+            return mean
+        return max(0.0, self.risk_level + (mean - self.risk_level) / float(self.weights.mean()))
+
+    @cached_property
+    def weights(self) -> Array:
+        """How much each unit counts, in the order of certification: (units,)."""
+        if not self.most_images:
+            return np.ones(self.size)
+        counts = np.bincount(self.unit_of, minlength=int(self.unit_of.max()) + 1)[self.order]
+        return np.minimum(counts, self.most_images) / self.most_images
+
+    def _means(self, losses: Array) -> Array:
         """Mean over the images of each unit, units in the order of certification: (..., n) -> (..., units)."""
         if len(self.unit_of) == self.unit_of.max() + 1:  # every image is its own unit
             return np.take(losses, self._image_of, axis=-1)
@@ -130,13 +164,13 @@ def certify_l01(task: Task, grouping: Labels, path: Path, table: Table, *, refin
     if not refine:  # so many ends arrive together that nothing is gained
         return Certificate(knot, 1.0, at_knot)
     fine = path.between(knot, _STEPS)
-    with tabulated(task.pairs, grouping, fine) as (finer, _):
+    with tabulated(task.pairs, grouping, fine) as (finer, _, _):
         found = certify_l01(task, grouping, fine, finer, refine=False)
     return Certificate(knot, (found.knot - 1 + found.part) / _STEPS, found.losses)
 
 
 def curve_of(task: Task, path: Path, table: Table, certified: int) -> tuple[Array, int]:
-    """Mean widening, risk and bound at some knots, the certified one among them, for the report."""
+    """Mean widening, mean of what is bounded, and its bound at some knots, the certified one among them."""
     losses = Losses(task, table, len(path))
     risks = losses.means()
     wanted = np.searchsorted(-risks, -np.linspace(min(1.0, 4 * task.risk_level), 0, _CURVE))
@@ -217,8 +251,8 @@ def _cannot(task: Task, losses: Array) -> str:
     )
     return (
         f"a risk level of {task.risk_level:g} cannot be certified: with {task.size} certifying images (units) the "
-        f"least {name} bound reached is {reached:.4g}{more}{stuck}. "
-        "More images, a higher risk level or a higher failure probability help"
+        f"least {name} bound reached is {reached:.4g}{more}{stuck}. {second_try(task.failure_prob)}. With fresh "
+        "images, more of them, a higher risk level or a higher failure probability help"
     )
 
 
@@ -230,7 +264,9 @@ def _between_knots(task: Task, grouping: Labels, path: Path, knot: int, at_knot:
     if not len(part):
         return Certificate(knot, 1.0, at_knot)
     counts = np.bincount(task.unit_of[task.certifying], minlength=int(task.unit_of.max()) + 1)
-    weight = 1.0 / (counts[task.unit_of[image]] * sizes[image] * task.size)
+    counted = np.zeros(len(counts))
+    counted[task.order] = task.weights
+    weight = counted[task.unit_of[image]] / (counts[task.unit_of[image]] * sizes[image] * task.size)
     order = np.lexsort((image, part))
     image, part, weight = image[order], part[order], weight[order]
     left = np.concatenate([np.cumsum(weight[::-1])[::-1][1:], [0.0]])  # mean loss of the ends after this one
@@ -247,4 +283,4 @@ def _between_knots(task: Task, grouping: Labels, path: Path, knot: int, at_knot:
     missed = part > part[good]
     extra = np.zeros((len(task.certifying),))
     np.add.at(extra, image[missed], 1.0 / sizes[image[missed]])
-    return Certificate(knot, min(1.0, float(part[good])), at_knot + task.per_unit(extra))
+    return Certificate(knot, min(1.0, float(part[good])), at_knot + task.per_unit_more(extra))

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..calibration.result import level_in_words
+from ..calibration.sentence import level_in_words
 from .command import (
     NO_GUARANTEE,
     OK,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..calibration.sentence import level_in_words
 from .command import Outcome, command, images_in_words, in_short, progress, reading_of, resources_of, written
 from .options import (
     WHERE,
@@ -192,9 +193,9 @@ def merge_command(
         return _asked(found, study)
     target = study / "calibration.safetensors"
     found.save(target)
-    facts = {"guarantee": found.guarantee, "risk": found.risk, "bound": found.bound, "record": vars(found.record)}
+    facts = {"guarantee": found.guarantee, "risk": found.risk, "record": found.record.state()}
     rows = {
-        "certified": f"{found.risk:.2%} outside, at most {found.bound:.2%} by {found.confidence}",
+        "certified": f"at most {level_in_words(found.risk_level)}; {found.risk:.2%} seen on the certifying images",
         "written": written(target),
     }
     return in_short({**facts, "file": str(target)}, found.guarantee, rows)

@@ -124,7 +124,9 @@ def load_network(
     """The network in evaluation mode, in float32, its process and all that was kept with it; checks `kind` if given."""
     tensors, meta = read(path, _NETWORK)
     if meta.get("kind") not in _KINDS or not isinstance(meta.get("extra"), dict):
-        raise ValueError(f"{path} says of itself kind {meta.get('kind')!r} and extra {meta.get('extra')!r}; use another copy")
+        raise ValueError(
+            f"{path} says of itself kind {meta.get('kind')!r} and extra {meta.get('extra')!r}; use another copy"
+        )
     if kind is not None and meta["kind"] != kind:
         raise ValueError(f"{path} holds a {meta['kind']} network, not a {kind} network")
     for name, tensor in tensors.items():
@@ -155,13 +157,13 @@ def _built(config: NetworkConfig, meta: dict[str, Any]) -> nn.Module:
 
 def _check_size(config: NetworkConfig, tensors: dict[str, Tensor]) -> None:
     """A configuration describes no more layers, and no wider ones, than a file has tensors for."""
-    layers = config.blocks * len(config.multipliers)
+    layers = 20 * config.blocks * len(config.multipliers)  # each block comes twice, with ten tensors at least
     widest = max(4 * config.base, config.base * max(config.multipliers), config.channels, config.out_channels or 1)
     most = max((extent for tensor in tensors.values() for extent in tensor.shape), default=0)
     if layers > len(tensors) or widest > most:
         raise ValueError(
-            f"it describes {layers} blocks, up to {widest} wide, but does not fit the network that the file holds: "
-            f"{len(tensors)} tensors, up to {most} wide"
+            f"it describes {layers} tensors and more, up to {widest} wide, but does not fit the network that the file "
+            f"holds: {len(tensors)} tensors, up to {most} wide"
         )
 
 

@@ -16,6 +16,7 @@ from ..calibration.front_door import Split
 from ..calibration.pairs import HERE, ROWS, Archive, Statistic
 from ..images.checks import Limits
 from ..images.library import Array, Runner
+from ..images.source import Source
 from .messages import Message, encode
 
 Tables = tuple[Array, ...]
@@ -72,9 +73,9 @@ class Sites(Archive):
         return shapes.pop() if len(shapes) == 1 else ()
 
     @property
-    def source(self) -> str:
+    def source(self) -> Source:
         """How the bands were made."""
-        return str(self.announced[0].text["source"])
+        return Source.from_state(self.announced[0].text["source"])
 
     def take(self, images: Array) -> Sites:
         """The fitting images."""

@@ -262,7 +262,7 @@ def _calibrate(study: Study) -> Calibration:
     words = {name: settings[name] for name in ("risk_level", "failure_prob", "method")}
     return calibrate_archive(
         sites, sites.split, partial(_fit_path, settings), BOUNDS[settings["confidence"]],
-        units=study.sites[0].text["units"] is not None, seed=str(settings["seed"]), **words,
+        units=None if study.sites[0].text["units"] is None else "unit", seed=str(settings["seed"]), **words,
     )  # fmt: skip
 
 

@@ -42,7 +42,7 @@ def announce(truth: Any, band: Any, *, site: str, units: Any = None, limits: Any
         "images": len(pairs),
         "units": None if units is None else int(unit_of.max()) + 1,
         "pixels": pairs.pixels,
-        "source": pairs.source,
+        "source": pairs.source.state(),
         "centred": pairs.band.centre is not None,
         "limits": [x if np.isfinite(x) else None for x in pairs.limits],
     }

@@ -36,5 +36,7 @@ def check_declared(x: Any, name: str) -> Any:
     if not all(chunk):
         raise Told(f"{name} has chunks of shape {tuple(chunk)}; write it again")
     check_allowed(prod(chunk) * int(x.dtype.itemsize), f"each chunk of {name} unpacks")
-    check_allowed(_PER_CHUNK * prod(-(-n // c) for n, c in zip(x.shape, chunk, strict=True)), f"the chunks of {name} add up")
+    check_allowed(
+        _PER_CHUNK * prod(-(-n // c) for n, c in zip(x.shape, chunk, strict=True)), f"the chunks of {name} add up"
+    )
     return x

@@ -22,6 +22,7 @@ import zarr
 from ..images.checks import Limits
 from ..images.library import Array, library_of
 from ..images.ragged import read_ragged
+from ..images.source import Source
 from ..storage.chunks import first_missing, guarded
 from ..storage.growth import MARKS, SEEN
 from .allowance import check_allowed, check_declared
@@ -89,7 +90,9 @@ class Arrays(Mapping[str, Any]):
         if dtype.hasobject:
             raise Told(f"{name} in {self.path} holds Python objects, and nothing is ever unpickled; save it as numbers")
         if prod(shape) * dtype.itemsize != held:
-            raise Told(f"{name} in {self.path} declares {dtype} of shape {shape}, but holds {held} bytes; write it again")
+            raise Told(
+                f"{name} in {self.path} declares {dtype} of shape {shape}, but holds {held} bytes; write it again"
+            )
         check_allowed(held, f"{name} in {self.path} unpacks")
 
     def __contains__(self, name: object) -> bool:
@@ -231,8 +234,8 @@ def check_not_half(arrays: Mapping[str, Any], path: Path) -> None:
     if held and not {"lower", "upper"} <= arrays.keys():
         lacking = " and ".join(name for name in ("lower", "upper") if name not in arrays)
         raise ValueError(
-            f"{path} holds {' and '.join(held)}, but no {lacking}: half a band, and no samples; write it again, or, where "
-            f"{held[0]} does hold samples (n, m, *pixels), say --key {held[0]}"
+            f"{path} holds {' and '.join(held)}, but no {lacking}: half a band, and no samples; write it again, or, "
+            f"where {held[0]} does hold samples (n, m, *pixels), say --key {held[0]}"
         )
 
 
@@ -275,6 +278,7 @@ def told(path: FilePath) -> dict[str, Any]:
     return about_of(store_at(Path(path))) if is_store(Path(path)) else {}
 
 
-def source_of(path: Path) -> str:
+def source_of(path: Path) -> Source:
     """How a band was made, where its store says so."""
-    return str(store_at(path).attributes.get("source", "")) if is_store(path) else ""
+    stated = store_at(path).attributes.get("source") if is_store(path) else None
+    return Source() if stated is None else Source.from_state(stated)

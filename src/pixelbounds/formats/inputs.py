@@ -17,18 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from ..bands import calibrated_miscoverage, calibrated_quantiles, quantile_source
-from ..execution.blocks import (
+from ..bands import calibrated_quantiles, quantile_source
+from ..execution.blocks import gather, readable
+from ..execution.runner import Execution, current
+from ..execution.sample_bands import (
     band_and_digests,
     bands_to,
-    gather,
     open_stored,
     quantiles,
     ragged_bands,
-    readable,
     sample_digests,
 )
-from ..execution.runner import Execution, current
 from ..images.checks import Limits, check_limits
 from ..images.ends import Band, Interval
 from ..images.library import Array, differ_in_size
@@ -233,8 +232,8 @@ class Bands:
         make = quantiles(self.samples, self.miscoverage)
         pixels = prod(self.shape[1:])
         parts, marks = gather(execution, make, [self.samples], len(self), pixels, skip_bad=self.skip_bad)
-        source = quantile_source("calibrated", self.miscoverage)
-        band = Band(parts["lower"], parts["upper"], source=source, miscoverage=calibrated_miscoverage(source))
+        source = quantile_source("calibrated", int(self.samples.shape[1]), self.miscoverage)
+        band = Band(parts["lower"], parts["upper"], source=source)
         return band, marks == DONE
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 import zarr
 
-from ..bands import FLOOR, conffusion, quantile_regression, quantile_source
+from ..bands import FLOOR, conffusion, quantile_regression
 from ..images.checks import check_choice
 from ..images.ends import Band, outward
 from ..images.library import Array
+from ..images.source import Source
 from ..storage.chunks import FileRows
 from ..storage.folders import aside
 from ..storage.growth import MARKS, add_array, add_marks
@@ -175,16 +176,33 @@ class Run:
         if check:
             self.check(_MADE_OF[kind])
         parts = [self[name] for name in _MADE_OF[kind]]
+        source = self.source(kind)
         if kind in ("calibrated", "naive"):
-            level = Fraction(repr(self.about["miscoverage"]))
-            return Band(parts[0], parts[1], source=quantile_source(kind, level), miscoverage=level)
+            return Band(parts[0], parts[1], source=source)
         first, *rest = (_singles(part, there) for part in parts)
         if kind == "regressor":
-            return quantile_regression(first, *rest)
+            return replace(quantile_regression(first, *rest), source=source)
         if kind == "conffusion":
-            return conffusion(first, *rest)
+            return replace(conffusion(first, *rest), source=source)
         deviation = np.maximum(rest[0], np.float32(FLOOR))
-        return Band(first - deviation, first + deviation, first, source=f"mean and deviation, floor {FLOOR:g}")
+        return Band(first - deviation, first + deviation, first, source=source)
+
+    def source(self, kind: str | None = None) -> Source:
+        """How the band of a kind was made: by which network, at which noise level, of how many draws."""
+        kind = self._kind(kind)
+        named = {"regressor": "quantile regression, distance form", "conffusion": "quantile pair"}
+        named |= dict.fromkeys(("mean", "dropout"), f"mean and deviation, floor {FLOOR:g}")
+        about = self.about
+        drawn = about["kind"] == "score"
+        return Source(
+            named.get(kind, f"{kind} quantiles"),
+            samples=about["samples"] if drawn else about["passes"] if kind == "dropout" else None,
+            miscoverage=about["miscoverage"] if kind in ("calibrated", "naive") else None,
+            sampler=about["sampler"] if drawn else None,
+            steps=about["steps"] if drawn else None,
+            sigma_0=about["sigma_0"],
+            network=about["network"],
+        )
 
     def _kind(self, kind: str | None) -> str:
         return self.kinds[0] if kind is None else check_choice(kind, self.kinds, "kind")
@@ -289,4 +307,6 @@ def _check_whole(path: Path, group: Any, about: Mapping[str, Any]) -> None:
             raise ValueError(f"{path} lacks the array {name}; {again}")
         check_declared(arrays[name], f"{path}/{name}")
         if arrays[name].shape[:1] != arrays[MARKS].shape:
-            raise ValueError(f"{path}/{name} has shape {arrays[name].shape} for marks of {arrays[MARKS].shape}; {again}")
+            raise ValueError(
+                f"{path}/{name} has shape {arrays[name].shape} for marks of {arrays[MARKS].shape}; {again}"
+            )

@@ -39,7 +39,6 @@ def draw_path(axes: Axes, calibration: Calibration, evaluation: Evaluation | Non
     axes.plot(widening, risk, color=BLUE, label="observed risk")
     axes.axvline(chosen, color=QUIET, linewidth=0.6, linestyle=":")
     _note(axes, "chosen", (chosen, 1), ("data", "axes fraction"), (3, -2), va="top")
-    axes.plot(chosen, calibration.bound, "o", color=RED)
     axes.plot(chosen, calibration.risk, "o", color=BLUE)
     if evaluation is not None:
         _draw_held_out(axes, chosen, evaluation)

@@ -1,9 +1,9 @@
 """Stores that grow aside and get their name when they are whole.
 
-A store grows as NAME.part, held by one process from before it is made. A block's arrays are written first and its marks
-last, each chunk aside and then renamed, so whenever a process dies a block is finished and whole, or is made again. When
-all are finished the store gets its name. Chunks carry a checksum. Beside its images a store may keep a digest of what
-each was made of (`SEEN`): that, and no file's name, decides whether a finished block is gone on with.
+A store grows as NAME.part, held by one process from before it is made. A block's arrays are written first and its
+marks last, each chunk aside and then renamed, so whenever a process dies a block is finished and whole, or is made
+again. When all are finished the store gets its name. Chunks carry a checksum. Beside its images a store may keep a
+digest of what each was made of (`SEEN`): that, and no file's name, decides whether a finished block is gone on with.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def staged(
     keep: Callable[[Path], bool],
     replace: bool = False,
 ) -> Iterator[Path]:
-    """The folder NAME.part, held alone: where `go_on` says so as it is, else made by `make`; in the end it gets its name.
+    """The folder NAME.part, held alone: as it is where `go_on` says so, else made by `make`; in the end it is renamed.
 
     The lock comes first, so that of two processes that start together one makes the folder and the other is told. After
     an error the folder is removed, unless `keep` says that it is worth going on with. What has the name already is

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from ..bands import calibrated_miscoverage
 from ..calibration.result import Calibration, load_calibration
 from ..execution.blocks import Maker, Witness, block_rows, each_image, fill, gather, ragged_to
 from ..execution.progress import Progress, silent
@@ -108,7 +107,8 @@ def _space(target: Path, bands: Bands, like: FilePath | None, reading: Reading) 
 
 def bands_for(calibration: Calibration, path: FilePath, reading: Reading, execution: Execution) -> Bands:
     """Bands of the kind that was calibrated: samples get the miscoverage that they had then."""
-    level = calibrated_miscoverage(calibration.record.source)
+    source = calibration.record.source
+    level = source.miscoverage if source.kind == "calibrated quantiles" else None
     usual: dict[str, Any] = {} if level is None else {"miscoverage": level}
     return open_bands(path, reading, execution=execution, **usual)
 
@@ -132,7 +132,7 @@ class Widening:
     skip_bad: bool = False
 
     def maker(self, *, witness: bool = False) -> Maker:
-        """What makes the intervals of images start..stop, with the mean length of each; a witness tells what it read."""
+        """What makes the intervals of images start..stop, with the mean length of each; a witness says what it read."""
         calibration, known = self.calibration, self.known
         read, there = self.bands.reader(witness=witness), self.bands.there
 
@@ -166,7 +166,13 @@ class Widening:
         return Interval(parts["lower"], parts["upper"]), parts["length"], marks
 
     def into(
-        self, execution: Execution, path: Path, about: dict[str, Any], digest: str | None = None, *, replace: bool = False
+        self,
+        execution: Execution,
+        path: Path,
+        about: dict[str, Any],
+        digest: str | None = None,
+        *,
+        replace: bool = False,
     ) -> tuple[Array, Array]:
         """Write the intervals of all images into a store; mean length and mark of each image.
 

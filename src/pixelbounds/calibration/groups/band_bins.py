@@ -18,7 +18,7 @@ from ...images.library import Array
 from ...kernels.bins import band_cells, band_labels
 from ..families import Family
 from ..pairs import Archive, Block, Statistic, all_entries, check_fitting
-from .contract import Grouping, State
+from .contract import Grouping, State, remembered
 
 FEATURES = ("width", "room", "level")
 _MOST = 2**16  # combinations
@@ -99,6 +99,7 @@ cells = Statistic("cells", _cells, (np.add,))  # ends per cell of width, room an
 occupied = Statistic("occupied", _occupied, (np.logical_or,))  # whether a combination occurs: (combinations,)
 
 
+@remembered
 def fit_band_groups(
     pairs: Archive, images: Array, *, width: int = 12, room: int = 8, level: int = 1, side: bool = True
 ) -> BandGroups:

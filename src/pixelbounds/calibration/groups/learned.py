@@ -21,7 +21,7 @@ from ...images.library import Array, spatial_axes
 from ...kernels.knots import LOWER, UPPER
 from ..families import Family
 from ..pairs import Block, Pairs, all_entries, check_fitting
-from .contract import Grouping, State
+from .contract import Grouping, State, remembered
 
 _ROWS = 300_000  # ends used to fit the model
 _ENDS = 2**21  # ends used to cut bins
@@ -176,6 +176,7 @@ def end_shortfalls(family: Family, truth: Array, block: Block) -> Array:
     return np.clip(np.where(np.isnan(both), family.start, both), -_LARGE, _LARGE)
 
 
+@remembered
 def fit_learned_groups(
     pairs: Pairs,
     images: Array,

@@ -14,7 +14,7 @@ import numpy as np
 from ...images.checks import check_choice, check_count
 from ...images.library import Array, library_of, to_numpy
 from ..pairs import Block, Pairs, check_fitting
-from .contract import Grouping, State, consecutive
+from .contract import Grouping, State, consecutive, remembered
 
 _MOST = 2**16  # groups
 _CELLS = 256  # of the histogram that multi-Otsu cuts
@@ -145,6 +145,7 @@ def loss_map(pairs: Pairs, images: Array, loss: str = "l01") -> Array:
     return np.asarray(total, np.float64) / len(images)
 
 
+@remembered
 def by_loss(pairs: Pairs, images: Array, k: int = 8, loss: str = "l01") -> Partition:
     """K quantiles of the entrywise loss on the fitting images; tied quantiles merge."""
     check_count(k, "k", most=_MOST)
@@ -153,6 +154,7 @@ def by_loss(pairs: Pairs, images: Array, k: int = 8, loss: str = "l01") -> Parti
     return Partition(consecutive(np.searchsorted(np.unique(inner), values, side="left"))[0])
 
 
+@remembered
 def by_otsu(pairs: Pairs, images: Array, k: int = 4, loss: str = "l01") -> Partition:
     """K classes of the entrywise loss with the greatest variance between classes."""
     check_count(k, "k", most=_CELLS)

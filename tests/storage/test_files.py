@@ -142,7 +142,7 @@ ODD = {
         bytes(4),
     ),
     "shape beyond the data": with_header(
-        b'{"__metadata__": {"pixelbounds": "a b"}, "x": {"dtype": "F32", "shape": [1073741824], "data_offsets": [0, 4]}}',
+        b'{"__metadata__": {"pixelbounds": "a b"}, "x": {"dtype": "F32", "shape": [1048576], "data_offsets": [0, 4]}}',
         bytes(4),
     ),
     "overflow": with_header(

@@ -69,12 +69,15 @@ def bands_to(
     path = Path(out)
     see = partial(sample_digests, samples)
     if path.exists():
-        known = attributes_of(path).get("request") == request_digest(request)
+        told = attributes_of(path)
+        ours = isinstance(told.get("pixelbounds"), dict) and told["pixelbounds"].get("kind") == "bands"
+        known = ours and told.get("request") == request_digest(request)
         if known and not _made_of_others(execution, path, see, samples, skip_bad):
             return open_stored(path)
-        if not replace:
+        if not replace or not ours:
             what = "the bands of other samples" if known else "something else"
-            raise FileExistsError(f"{path} exists and holds {what}; choose another name, or replace it with --force")
+            remedy = "choose another name" + (", or replace it with --force" if ours else "")
+            raise FileExistsError(f"{path} exists and holds {what}; {remedy}")
     with growing(
         path, arrays, rows=rows, about=about, request=request, pack=False, anew=replace, replace=replace
     ) as blocks:
@@ -86,7 +89,7 @@ def bands_to(
 def _made_of_others(execution: Execution, path: Path, see: Witness, samples: Any, skip_bad: bool) -> bool:
     """Whether a finished store was made of other samples than these: one read of them."""
     group = zarr.open_group(path, mode="r")
-    if SEEN not in group:
+    if any(name not in group or group[name].shape != samples.shape[:1] for name in (SEEN, MARKS)):
         return True
     seen = np.asarray(group[SEEN][:])
     marks = np.asarray(group[MARKS][:])
@@ -187,11 +190,10 @@ def ragged_bands(
         known = attributes_of(out)
         same = known.get("request") == request and SEEN in known
         same = same and known[SEEN] == digest_of_all(list(each_image(execution, see, [samples], pixels)))
-        if not same and not replace:
-            raise FileExistsError(
-                f"{out} exists and holds something else, or bands of other samples; choose another name, or replace it "
-                "with --force"
-            )
+        ours = "ragged" in known and "request" in known
+        if not same and not (replace and ours):
+            remedy = "choose another name" + (", or replace it with --force" if ours else "")
+            raise FileExistsError(f"{out} exists and holds something else, or bands of other samples; {remedy}")
     if not same:
         about = {"source": source, "request": request}
         made = each_image(execution, make, [samples], pixels)

@@ -64,7 +64,8 @@ def apply_files(
 
     like           a NIfTI file or DICOM folder whose geometry the intervals get; by default that of the bands
     """
-    target = check_target(out, INTERVAL_SUFFIXES, replace=replace, folder=True)
+    reads = (calibration, bands, like, groups, features)
+    target = check_target(out, INTERVAL_SUFFIXES, replace=replace, folder=True, inputs=reads)
     found = load_calibration(calibration)
     with running(**vars(resources), progress=progress) as execution:
         made = bands_for(found, bands, reading, execution)

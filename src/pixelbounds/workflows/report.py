@@ -42,7 +42,7 @@ def report_files(
 
     examples       how many images to show, from the best covered to the worst, or which
     """
-    target = check_target(out, (".html",), replace=replace)
+    target = check_target(out, (".html",), replace=replace, inputs=(truth, bands, calibration, groups, features))
     with held_out(truth, bands, calibration, reading, groups, features, resources, progress) as found:
         pictures = _examples(found, shown(found.result.evaluation, examples))
     about: dict[str, Any] = {

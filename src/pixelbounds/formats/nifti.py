@@ -24,6 +24,7 @@ from .pictures import central, square
 from .scans import Geometry, Images, Scan, Told, Window, check_planes, first_folders, needed, slice_name, windowed
 
 NIFTI_SUFFIXES = (".nii", ".nii.gz")
+_FREE_TEXT = ("descrip", "aux_file", "db_name", "intent_name", "data_type")
 _MOST_HEADER = 2**26  # bytes of a header with its extensions
 
 
@@ -146,8 +147,11 @@ def resized_affine(affine: Array, height: int, width: int, size: int | None) -> 
 # ---------------------------------------------------------------- back
 
 
-def write_volume(file: Path, slices: Array, scan: Scan) -> None:
-    """Write slices (n, h, w) as a float32 volume in the axes, and with the header, that the scan's file had."""
+def write_volume(file: Path, slices: Array, scan: Scan, *, who: bool = False) -> None:
+    """Write slices (n, h, w) as a float32 volume in the axes, and with the header, that the scan's file had.
+
+    who            whether the header's free text and extensions go along
+    """
     nibabel = needed("nibabel")
     volume = slices.transpose(2, 1, 0)  # axes L, P, S
     affine = scan.affine[:, [2, 1, 0, 3]]
@@ -163,6 +167,10 @@ def write_volume(file: Path, slices: Array, scan: Scan) -> None:
         if slices.shape[1:] == scan.plane:
             affine = own
             volume = volume.reshape(header.get_data_shape())
+        if not who:
+            header.extensions[:] = []
+            for name in (x for x in _FREE_TEXT if x in header):
+                header[name] = b""
         header.set_data_dtype(np.float32)
         header["cal_min"] = 0  # the old range of display
         header["cal_max"] = 0

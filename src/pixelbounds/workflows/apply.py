@@ -21,6 +21,7 @@ from ..execution.blocks import Maker, Witness, block_rows, each_image, fill, gat
 from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import Arrays, FilePath, Reading
+from ..formats.identifiers import keeps
 from ..formats.inputs import Bands, open_bands, open_interval, open_labels
 from ..formats.maps import INTERVAL_SUFFIXES, write_interval
 from ..formats.opener import check_target, open_images
@@ -55,6 +56,7 @@ def apply_files(
     like: FilePath | None = None,
     groups: FilePath | None = None,
     features: FilePath | None = None,
+    identifiers: str = "drop",
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
@@ -63,7 +65,9 @@ def apply_files(
     NIfTI and DICOM through memory.
 
     like           a NIfTI file or DICOM folder whose geometry the intervals get; by default that of the bands
+    identifiers    `keep` what the files say of patients, and their names, or `drop` it
     """
+    keeps(identifiers)
     reads = (calibration, bands, like, groups, features)
     target = check_target(out, INTERVAL_SUFFIXES, replace=replace, folder=True, inputs=reads)
     found = load_calibration(calibration)
@@ -89,7 +93,7 @@ def apply_files(
                 raise ValueError(
                     f"{bad} images cannot be read, and only a .zarr store can leave some out: end --out so"
                 )
-            target = write_interval(target, interval, like=space)
+            target = write_interval(target, interval, like=space, identifiers=identifiers)
     skipped = tuple(np.flatnonzero(marks == BAD).tolist())
     return Applied(target, made.shape, float(length[marks == DONE].mean()), found, skipped)
 

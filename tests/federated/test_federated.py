@@ -392,6 +392,64 @@ def test_samples_become_bands_once(tmp_path):
     assert Path(told["file"]).read_bytes() == in_one_place(truth, band, risk_level=0.3, method="rcps").to_bytes()
 
 
-@pytest.mark.parametrize("name", ["announce", "begin", "answer", "merge"])
+def files_of(folder, truth, band, units):
+    """Two sites as files: truth, bands and units of each, by name."""
+    for name, at in {"north": slice(0, 50), "south": slice(57, 120)}.items():
+        (folder / name).mkdir()
+        np.save(folder / name / "truth.npy", truth[at])
+        np.savez(folder / name / "bands.npz", lower=band.lower[at], upper=band.upper[at])
+        (folder / name / "units.txt").write_text("\n".join(units[at]))
+        yield name, (folder / name / "truth.npy", folder / name / "bands.npz", "--site", name,
+                     "--units", folder / name / "units.txt", "--least-count", 2)  # fmt: skip
+
+
+def test_the_commands_of_a_study_with_a_key_small_counts_and_shared_patients(tmp_path):
+    units = np.array([f"patient {unit // 2 % 30:02d}" for unit in range(sum(COUNTS))])
+    sites = dict(files_of(tmp_path, *data(), units))
+    key = ("--study-key", tmp_path / "study.key")
+    assert "Give every site a copy" in run("key", "--out", key[1])
+    assert "exists" in run("key", "--out", key[1], code=2)
+    sent = [tmp_path / name / "0.safetensors" for name in sites]
+    for out, words in zip(sent, sites.values(), strict=True):
+        assert "authenticated under" in run("announce", *words, "--out", out, *key)
+    begin = ("begin", *sent, "--risk-level", "0.3", "--method", "rcps", "--unit-name", "patient")
+    assert "no key was given" in run(*begin, "--out", tmp_path / "no", code=2)
+    refused = run(*begin, "--out", tmp_path / "no", *key, code=2)
+    assert "25 units are at more than one site" in refused
+    assert not (tmp_path / "no").exists()
+    told = run(*begin, "--out", tmp_path / "study", "--shared-units", "join", *key, "--json")
+    assert told["authenticated"]
+    for name, words in sites.items():
+        answer = ("answer", told["file"], *words, "--out", tmp_path / name / "1.safetensors")
+        assert "no key was given" in run(*answer, code=2)
+        assert "misses rounded up to multiples of 2" in run(*answer, *key)
+        assert "limits" in run(*answer, "--limits", "0", "2", *key, "--force", code=2)
+    merge = ("merge", tmp_path / "study", *(tmp_path / name / "1.safetensors" for name in sites))
+    assert "no key was given" in run(*merge, code=2)
+    said = run(*merge, *key)
+    for words in (
+        "of a future patient, averaged over its images",
+        "at most 30% outside, by betting",
+        "as the sites told",
+    ):
+        assert words in " ".join(said.split())
+    assert run(*merge, *key, "--json")["record"]["settings"] == {"least_count": {"north": 2, "south": 2}}
+
+
+def test_without_a_key_every_command_says_so(tmp_path):
+    units = np.array([f"patient {unit // 2:02d}" for unit in range(sum(COUNTS))])
+    sites = dict(files_of(tmp_path, *data(), units))
+    sent = [tmp_path / name / "0.safetensors" for name in sites]
+    said = [run("announce", *words, "--out", out) for out, words in zip(sent, sites.values(), strict=True)]
+    begun = run("begin", *sent, "--risk-level", "0.3", "--method", "rcps", "--out", tmp_path / "study")
+    assert "a patient at two sites counts twice" in begun
+    plan = tmp_path / "study" / "plan-1.safetensors"
+    answers = [tmp_path / name / "1.safetensors" for name in sites]
+    said += [run("answer", plan, *words, "--out", out) for out, words in zip(answers, sites.values(), strict=True)]
+    for text in (*said, begun, run("merge", tmp_path / "study", *answers)):
+        assert "not authenticated" in text
+
+
+@pytest.mark.parametrize("name", ["key", "announce", "begin", "answer", "merge"])
 def test_help_shows_an_example(name):
     assert f"Example: pixelbounds federated {name}" in " ".join(run(name, "--help").replace("│", " ").split())

@@ -332,6 +332,9 @@ def _calibrate(study: Study) -> Calibration:
         units=None if first["units"] is None else settings["unit_name"], seed=str(settings["seed"]),
         most_images=most_in_a_unit(sites.split, most) if settings["counting"] == "images" else 0, **words,
     )  # fmt: skip
+    rounded = {site.text["site"]: site.text["least_count"] for site in study.sites if site.text["least_count"] > 1}
+    if rounded:  # what was seen is what these sites told, rounded up
+        found = replace(found, record=replace(found.record, settings={"least_count": rounded}))
     return found if first["measure"] is None else replace(found, measure=Measure.from_state(first["measure"]))
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .calibration.front_door import calibrate
     from .calibration.result import Calibration, load_calibration
     from .evaluation import Evaluation, evaluate
+    from .images import regions
     from .images.checks import NoGuarantee
     from .images.ends import Band, Interval
     from .images.measure import Measure
@@ -50,7 +51,7 @@ _HOMES = {  # where each name is defined
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _ROOMS = {name: f"calibration.{name}" for name in ("confidence", "families", "groups", "losses")}
-_ROOMS["federated"] = "federated"
+_ROOMS |= {"federated": "federated", "regions": "images.regions"}
 
 
 def __getattr__(name: str) -> Any:
@@ -95,4 +96,5 @@ __all__ = [
     "naive_quantiles",
     "narrow",
     "quantile_regression",
+    "regions",
 ]

@@ -12,7 +12,7 @@ import pixelbounds as pb
 from pixelbounds.evaluation import held_out
 from pixelbounds.evaluation.evaluation import Evaluation
 from pixelbounds.evaluation.held_out import evaluate
-from pixelbounds.evaluation.strata import edge_strength
+from pixelbounds.images.regions import edge_strength
 
 
 def example(rng, n=24, pixels=(12, 10), dtype=np.float32):

@@ -8,9 +8,9 @@ evaluation.py   what a user keeps: Evaluation, its strata, the coverage of fresh
 judgement.py    `judge`: an Evaluation against what a calibration claims
 """
 
+from ..images.regions import edge_strength
 from .evaluation import Evaluation, SampleCoverage, Strata
 from .held_out import evaluate
 from .judgement import Judgement, judge
-from .strata import edge_strength
 
 __all__ = ["Evaluation", "Judgement", "SampleCoverage", "Strata", "edge_strength", "evaluate", "judge"]

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..images.checks import ImageError, check_values
-from ..images.library import Array, spatial_axes
+from ..images.library import Array
+from ..images.regions import edge_strength
 from ..kernels.values import count_above
 
 LENGTH_CUTS = (0.2, 0.4, 0.6, 0.8)  # quantiles of the interval length between strata
@@ -32,12 +33,6 @@ class Rows(NamedTuple):
     lower: Array
     upper: Array
     labels: Array | None
-
-
-def edge_strength(images: Array) -> Array:
-    """Length of the gradient over the spatial axes: (n, *pixels) -> (n, *pixels); axes of at most 4 are channels."""
-    slopes = (np.gradient(images, axis=axis) ** 2 for axis in spatial_axes(images))
-    return np.sqrt(sum(slopes, np.zeros_like(images)))
 
 
 def _bits_of(rows: Rows) -> list[Array]:

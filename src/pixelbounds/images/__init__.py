@@ -7,4 +7,5 @@ ragged.py     images of different sizes, in memory and on disk
 library.py    arrays of any library, of one size or many, in blocks; how passes over blocks run
 checks.py     checks at the door: numbers, names and limits; shapes and values of images
 ends.py       Band and Interval, whose values are checked as they are read
+regions.py    regions that a promise can be about: body, edges, labels, and what lies near them
 """

@@ -1,0 +1,177 @@
+"""Regions of images that a promise can be about: bool arrays (n, *pixels), or a list where images differ in size.
+
+A promise needs its region on the calibration images only, where the truth is known, so a region may come from the truth
+(an organ, its edges) and nothing need be segmented later. Axes of at most 4 hold channels (`spatial_axes`): a region is
+found on the mean of the channels and is the same in all of them. Volumes are images with one axis more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import ndimage
+
+from .checks import check_number, check_open_unit, check_values
+from .library import Array, as_array, differ_in_size, library_of, rows_of, spatial_axes
+from .ragged import Ragged
+
+_LEVELS = 256  # of the histogram that Otsu's threshold cuts
+
+
+def body(images: Any, threshold: float | None = None) -> Any:
+    """The body in each image: the largest connected part above a threshold, its holes filled: (n, *pixels) -> bool.
+
+    Parts are connected along the spatial axes, not over corners. The threshold is Otsu's of each image unless told, in
+    the images' own values; an image of one value has no body.
+
+    >>> image = np.zeros((1, 6, 6))
+    >>> image[0, 1:5, 1:5] = 0.8
+    >>> image[0, 2, 2] = 0.0
+    >>> body(image).sum(), body(image)[0, 2, 2]
+    (np.int64(16), np.True_)
+    """
+    if threshold is not None:
+        threshold = check_number(threshold, "threshold")
+
+    def of(image: Array) -> Array:
+        least = otsu_threshold(image) if threshold is None else threshold
+        parts, count = ndimage.label(image > least)
+        if not count:
+            return np.zeros(image.shape, bool)
+        largest = 1 + int(np.argmax(np.bincount(parts.reshape(-1))[1:]))
+        return np.asarray(ndimage.binary_fill_holes(parts == largest), bool)
+
+    return _each(as_array(images, "images"), lambda image: _over_channels(of, image))
+
+
+def edges(truth: Any, top: float = 0.05) -> Any:
+    """The sharpest share `top` of the pixels of each image, by the length of the gradient: (n, *pixels) -> bool.
+
+    Of pixels that are equally sharp at the cut all belong, unless they are flat: an image of one value has no edges.
+
+    >>> ramp = np.zeros((1, 8, 8))
+    >>> ramp[0, :, 4:] = 1.0
+    >>> edges(ramp, top=0.25).sum(axis=1)
+    array([[0, 0, 0, 8, 8, 0, 0, 0]])
+    """
+    top = check_open_unit(top, "top")
+
+    def of(image: Array) -> Array:
+        strength = edge_strength(image[None])[0]
+        count = max(1, int(top * strength.size))
+        least = np.partition(strength.reshape(-1), strength.size - count)[strength.size - count]
+        return (strength >= least) & (strength > 0)
+
+    return _each(as_array(truth, "truth"), of)
+
+
+def label(labels: Any, value: int | Sequence[int]) -> Any:
+    """Where a segmentation has one of some labels: whole numbers (n, *pixels) -> bool.
+
+    >>> label(np.array([[0, 1, 2, 2]]), 2), label(np.array([[0, 1, 2, 2]]), [1, 2])
+    (array([[False, False,  True,  True]]), array([[False,  True,  True,  True]]))
+    """
+    values = np.atleast_1d(np.asarray(value))
+    if values.ndim != 1 or not len(values) or values.dtype.kind not in "iu":
+        raise ValueError(f"value is {value!r}; give a label, or several, as whole numbers")
+    images = _plain(labels, "labels")
+    if np.dtype(str(images.dtype).removeprefix("torch.")).kind not in "iu":
+        raise TypeError(f"labels have dtype {images.dtype}; a segmentation holds whole numbers")
+    return _each(images, lambda image: np.isin(image, values))
+
+
+def dilate(region: Any, pixels: float) -> Any:
+    """A region and all that lies within some pixels of it, in a straight line: bool (n, *pixels) -> bool.
+
+    >>> spot = np.zeros((1, 5, 5), bool)
+    >>> spot[0, 2, 2] = True
+    >>> dilate(spot, 1).sum(), dilate(spot, 1.5).sum()
+    (np.int64(5), np.int64(9))
+    """
+    reach = check_number(pixels, "pixels")
+    if reach < 0:
+        raise ValueError(f"pixels is {reach:g}; a region grows by 0 pixels or more")
+    images = _plain(region, "region")
+    if str(images.dtype).removeprefix("torch.") != "bool":
+        raise TypeError(f"region has dtype {images.dtype}; give a mask of bool, for example labels == 2")
+
+    def of(image: Array) -> Array:
+        if not image.any():
+            return np.zeros(image.shape, bool)
+        return np.asarray(ndimage.distance_transform_edt(~image) <= reach)
+
+    return _each(images, lambda image: _in_each_channel(of, image))
+
+
+def edge_strength(images: Array) -> Array:
+    """Length of the gradient over the spatial axes: (n, *pixels) -> (n, *pixels); axes of at most 4 are channels."""
+    slopes = (np.gradient(images, axis=axis) ** 2 for axis in spatial_axes(images))
+    return np.sqrt(sum(slopes, np.zeros_like(images)))
+
+
+def otsu_threshold(image: Array) -> float:
+    """The value that parts an image into two of least variance within: (*pixels) -> float.
+
+    >>> 0.1 < otsu_threshold(np.array([0.0, 0.1, 0.8, 0.9])) < 0.8
+    True
+    """
+    low, high = float(image.min()), float(image.max())
+    if low == high:
+        return high
+    counts, cuts = np.histogram(image, bins=_LEVELS, range=(low, high))
+    middles = (cuts[1:] + cuts[:-1]) / 2
+    below = np.cumsum(counts)[:-1]
+    above = image.size - below
+    sums = np.cumsum(counts * middles)
+    apart = sums[:-1] / np.maximum(below, 1) - (sums[-1] - sums[:-1]) / np.maximum(above, 1)
+    between = below * above * apart**2
+    best = np.flatnonzero(between == between.max())  # a gap in the histogram gives many: take its middle
+    return float(cuts[1 + best[len(best) // 2]])
+
+
+# ---------------------------------------------------------------- image by image
+
+
+def _plain(x: Any, name: str) -> Any:
+    """An array (n, *pixels) of any dtype and library, or a Ragged of a list of arrays."""
+    if differ_in_size(x) or (library_of(x) and x.ndim > 1):
+        return x
+    if isinstance(x, list | tuple) and x and all(library_of(image) for image in x):
+        return Ragged(list(x)) if len({tuple(image.shape) for image in x}) > 1 else np.stack([np.asarray(i) for i in x])
+    raise TypeError(f"{name} is a {type(x).__name__}; give an array (n, *pixels), or a list of arrays, one per image")
+
+
+def _each(images: Any, of: Callable[[Array], Array]) -> Any:
+    """A region of every image, read one at a time: bool (n, *pixels), or a list where images differ in size."""
+    found = []
+    for i in range(int(images.shape[0])):
+        rows = rows_of(images, i, i + 1)
+        if rows.dtype.kind == "f":
+            check_values("images", rows, i)
+        found.append(of(rows[0]))
+    return found if differ_in_size(images) else np.stack(found)
+
+
+def _channels(image: Array) -> tuple[int, ...]:
+    spatial = [axis - 1 for axis in spatial_axes(image[None])]
+    return tuple(axis for axis in range(image.ndim) if axis not in spatial) if spatial else ()
+
+
+def _over_channels(of: Callable[[Array], Array], image: Array) -> Array:
+    """A region of the mean over the channels, in every channel."""
+    channels = _channels(image)
+    region = of(image.mean(axis=channels)) if channels else of(image)
+    return np.broadcast_to(np.expand_dims(region, channels), image.shape).copy() if channels else region
+
+
+def _in_each_channel(of: Callable[[Array], Array], image: Array) -> Array:
+    """A region found in each channel by itself."""
+    channels = _channels(image)
+    if not channels:
+        return of(image)
+    front = np.moveaxis(image, channels, range(len(channels)))
+    shape = front.shape
+    pieces = [of(piece) for piece in front.reshape(-1, *shape[len(channels) :])]
+    return np.moveaxis(np.stack(pieces).reshape(shape), range(len(channels)), channels)

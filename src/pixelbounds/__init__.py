@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .calibration.confidence import least_images
     from .calibration.families import Family
     from .calibration.front_door import calibrate
+    from .calibration.promises import Promise, share, tail
     from .calibration.result import Calibration, load_calibration
     from .evaluation import Evaluation, evaluate
     from .images import regions
@@ -41,6 +42,7 @@ _HOMES = {  # where each name is defined
     "calibration.confidence": "least_images",
     "calibration.families": "Family",
     "calibration.front_door": "calibrate",
+    "calibration.promises": "Promise share tail",
     "calibration.result": "Calibration load_calibration",
     "evaluation": "Evaluation evaluate",
     "images.checks": "NoGuarantee",
@@ -76,6 +78,7 @@ __all__ = [
     "Interval",
     "Measure",
     "NoGuarantee",
+    "Promise",
     "Ragged",
     "Source",
     "__version__",
@@ -97,4 +100,6 @@ __all__ = [
     "narrow",
     "quantile_regression",
     "regions",
+    "share",
+    "tail",
 ]

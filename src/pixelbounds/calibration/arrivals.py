@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ..images.library import Array
-from ..kernels.knots import KEY, arrivals, count_arrivals, knots_below
+from ..kernels.knots import KEY, arrivals, count_arrivals, knots_below, weigh_arrivals
 from .families import Family, additive
 from .pairs import ROWS, Archive, Block, Labels, Pairs, Statistic
 from .prints import fingerprints, prints
@@ -145,6 +145,30 @@ def _table(truth: Array, block: Block, family: Family, grouping: Labels, path: P
     return count_arrivals(entry // block.image_size, arrival, len(block), len(path))
 
 
+def _regional_misses(truth: Array, block: Block, family: Family, grouping: Labels, path: Path) -> tuple[Array, ...]:
+    grouping.check(block)
+    entry, side, need = block.missed(truth, family)
+    arrival = path.arrivals(grouping.at(block, entry, side), need)
+    image = entry // block.image_size
+    tables = [count_arrivals(image, arrival, len(block), len(path))]
+    for region in block.regions:
+        inside = region.reshape(-1)[entry]
+        if inside.dtype == bool:
+            tables.append(count_arrivals(image[inside], arrival[inside], len(block), len(path)))
+        else:
+            tables.append(weigh_arrivals(image, arrival, inside, len(block), len(path)))
+    return np.concatenate(tables, axis=1), region_sizes(block), *prints.count(truth, block, family)
+
+
+def region_sizes(block: Block) -> Array:
+    """Pixels of each image, and pixels or weight of each of its regions: (images, 1 + regions) float64."""
+    sizes = np.empty((len(block), 1 + len(block.regions)))
+    sizes[:, 0] = block.image_size
+    for r, region in enumerate(block.regions, 1):
+        sizes[:, r] = [np.sum(image) for image in region.reshape(len(block), -1)]
+    return sizes
+
+
 def _arriving(truth: Array, block: Block, family: Family, grouping: Labels, path: Path, knot: int) -> tuple[Array, ...]:
     entry, side, need = block.missed(truth, family)
     label = grouping.at(block, entry, side)
@@ -160,6 +184,8 @@ def _arriving(truth: Array, block: Block, family: Family, grouping: Labels, path
 misses = Statistic("misses", _misses, (ROWS, np.add))
 # the same with a print of each image, for images that are here
 printed_misses = Statistic("printed_misses", _printed_misses, (ROWS, np.add, ROWS))
+# missed ends of all pixels and of each region, (1 + regions) * T columns, with the sizes of regions
+regional_misses = Statistic("regional_misses", _regional_misses, (ROWS, ROWS, np.add, ROWS))
 # ends that are covered at a knot: how many per image, and their share of the way from the knot before
 arriving = Statistic("arriving", _arriving, (ROWS, ROWS))
 
@@ -186,9 +212,25 @@ def tabulated(pairs: Archive, grouping: Labels, path: Path) -> Iterator[tuple[Ta
         yield table, total, np.concatenate(own)
 
 
+@contextmanager
+def tabulated_regions(pairs: Archive, grouping: Labels, path: Path) -> Iterator[tuple[Table, Array, Array, Array]]:
+    """The same with all regions side by side, region r from column r * T on, and their sizes (n, 1 + regions)."""
+    total = np.zeros(8, np.int64)
+    sizes = []
+    own = []
+    with Table(pairs.runner.table_bytes, pairs.runner.scratch) as table:
+        for rows, size, part, printed in pairs.parts(regional_misses, grouping=grouping, path=path):
+            table.append(rows)
+            total += part
+            sizes.append(size)
+            own.append(printed)
+        yield table, np.concatenate(sizes), total, np.concatenate(own)
+
+
 class Table:
     """Counts (n, columns), int32, that are appended as rows and read as columns; a context that frees what it took.
 
+    Sums of weights are float64.
     Beyond `most` bytes it lies in a temporary file, in a folder or where the system puts them.
 
     >>> with Table() as table:
@@ -204,6 +246,7 @@ class Table:
         self._waiting: list[Array] = []  # rows that are in no tile yet
         self._tiles: list[Array | tuple[int, int]] = []  # (columns, rows) each, or where in the file, and rows
         self._file: Any = None  # unbuffered
+        self._dtype = np.dtype(np.int32)  # that of the rows
         self._rows = 0
         self._coming = 0  # bytes that wait
         self._held = 0  # bytes that lie in tiles
@@ -227,16 +270,18 @@ class Table:
 
     def append(self, rows: Array) -> None:
         """Add rows (r, columns)."""
+        if rows.dtype == np.float64:
+            self._dtype = rows.dtype
         self._waiting.append(rows)
         self._rows += len(rows)
-        self._coming += 4 * rows.size
+        self._coming += self._dtype.itemsize * rows.size
         if self._coming >= min(_TILE, self._most // 4):
             self._turn()
 
     def columns(self, start: int, stop: int) -> Array:
         """Columns start..stop: (stop - start, n)."""
         self._turn()
-        out = np.empty((stop - start, len(self)), np.int32)
+        out = np.empty((stop - start, len(self)), self._dtype)
         first = 0
         for tile in self._tiles:
             part = self._read(*tile, start, stop) if isinstance(tile, tuple) else tile[start:stop]
@@ -248,7 +293,7 @@ class Table:
         """Make a tile of the rows that wait; all tiles go to the file once they are too many."""
         if not self._waiting:
             return
-        tile = np.empty((self._waiting[0].shape[1], sum(len(x) for x in self._waiting)), np.int32)
+        tile = np.empty((self._waiting[0].shape[1], sum(len(x) for x in self._waiting)), self._dtype)
         first = 0
         for x in self._waiting:
             tile[:, first : first + len(x)] = x.T
@@ -273,8 +318,8 @@ class Table:
         return at, tile.shape[1]
 
     def _read(self, at: int, rows: int, start: int, stop: int) -> Array:
-        out = np.empty((stop - start, rows), np.int32)
-        self._file.seek(at + 4 * rows * start)
+        out = np.empty((stop - start, rows), self._dtype)
+        self._file.seek(at + self._dtype.itemsize * rows * start)
         left = out.data.cast("B")
         while left:
             got = self._file.readinto(left)

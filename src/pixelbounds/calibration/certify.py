@@ -47,7 +47,9 @@ class Task:
     Each unit counts the same, unless `most_images`, B, is given: then each image does. With S images in a unit of mean
     loss L the mean over images is at most the level exactly if E[min(S, B) (L - level)] <= 0, that is, if the mean over
     units of Z = level + min(S, B) / B (L - level), which lies in [0, 1] as L does, is at most the level. So Z takes the
-    place of L, whatever the bound; a unit of more than B images counts as one of B.
+    place of L, whatever the bound; a unit of more than B images counts as one of B. With `image_weights` (n,), such as
+    the pixels of a region, S is their sum over the unit and L the mean loss so weighted: pixels are pooled.
+    `promise` says what is certified, for messages.
     """
 
     pairs: Archive
@@ -57,7 +59,9 @@ class Task:
     bound: ConfidenceBound
     risk_level: float
     failure_prob: float
-    most_images: int = 0
+    most_images: float = 0
+    image_weights: Array | None = None
+    promise: str = ""
 
     @property
     def size(self) -> int:
@@ -87,14 +91,15 @@ class Task:
         """How much each unit counts, in the order of certification: (units,)."""
         if not self.most_images:
             return np.ones(self.size)
-        counts = np.bincount(self.unit_of, minlength=int(self.unit_of.max()) + 1)[self.order]
-        return np.minimum(counts, self.most_images) / self.most_images
+        return np.minimum(self._counts[1][self.order], self.most_images) / self.most_images
 
     def _means(self, losses: Array) -> Array:
         """Mean over the images of each unit, units in the order of certification: (..., n) -> (..., units)."""
         if len(self.unit_of) == self.unit_of.max() + 1:  # every image is its own unit
             return np.take(losses, self._image_of, axis=-1)
         units, counts = self._counts
+        if self.image_weights is not None:
+            losses = losses * self.image_weights
         rows = [np.bincount(units, x[self.certifying], len(counts)) for x in losses.reshape(-1, losses.shape[-1])]
         means = (np.stack(rows) / counts)[:, self.order]
         return np.ascontiguousarray(means).reshape(*losses.shape[:-1], self.size)
@@ -110,9 +115,11 @@ class Task:
 
     @cached_property
     def _counts(self) -> tuple[Array, Array]:
-        """Unit of each certifying image, and certifying images of each unit (1 where there are none)."""
+        """Unit of each certifying image, and how many, or which weight, each unit has (1 where there is none)."""
         units = self.unit_of[self.certifying]
-        return units, np.maximum(np.bincount(units, minlength=int(self.unit_of.max()) + 1), 1)
+        weights = None if self.image_weights is None else self.image_weights[self.certifying]
+        counts = np.bincount(units, weights, minlength=int(self.unit_of.max()) + 1)
+        return units, np.where(counts > 0, counts, 1)
 
     def passes(self, losses: Array) -> bool:
         """Whether the bound on the unit losses is below the risk level."""
@@ -121,11 +128,16 @@ class Task:
 
 @dataclass(eq=False)
 class Losses:
-    """Losses of the units at the path points, (units,) each, read from the table a few points at a time."""
+    """Losses of the units at the path points, (units,) each, read from the table a few points at a time.
+
+    Columns begin at `first`; `loss_of` makes losses of what images miss, (..., n), by default the share of all pixels.
+    """
 
     task: Task
     table: Table
     points: int
+    first: int = 0
+    loss_of: Callable[[Array], Array] | None = None
 
     def __post_init__(self) -> None:
         self._step = max(1, _ENTRIES // len(self.table))
@@ -147,14 +159,14 @@ class Losses:
 
     def _read(self, at: int) -> Array:
         start = at * self._step
-        missed = self.table.columns(start, min(self.points, start + self._step))
-        return self.task.per_unit(missed / self.task.sizes)
+        missed = self.table.columns(self.first + start, self.first + min(self.points, start + self._step))
+        return self.task.per_unit(missed / self.task.sizes if self.loss_of is None else self.loss_of(missed))
 
 
 def certify_l01(task: Task, grouping: Labels, path: Path, table: Table, *, refine: bool = True) -> Certificate:
     """The least certified position on the path for the share of missed pixels."""
     losses = Losses(task, table, len(path))
-    knot = _walk(task, losses, len(path))
+    knot = walk(task, losses, len(path))
     at_knot = losses(knot).copy()
     if knot == 0 or not sees_mean_only(task.bound):
         return Certificate(knot, 1.0, at_knot)
@@ -169,9 +181,9 @@ def certify_l01(task: Task, grouping: Labels, path: Path, table: Table, *, refin
     return Certificate(knot, (found.knot - 1 + found.part) / _STEPS, found.losses)
 
 
-def curve_of(task: Task, path: Path, table: Table, certified: int) -> tuple[Array, int]:
+def curve_of(losses: Losses, path: Path, certified: int) -> tuple[Array, int]:
     """Mean widening, mean of what is bounded, and its bound at some knots, the certified one among them."""
-    losses = Losses(task, table, len(path))
+    task = losses.task
     risks = losses.means()
     wanted = np.searchsorted(-risks, -np.linspace(min(1.0, 4 * task.risk_level), 0, _CURVE))
     kept = np.unique(np.append(np.minimum(wanted, len(path) - 1), certified))
@@ -202,7 +214,7 @@ def certify_loss(task: Task, grouping: Labels, path: Path, loss: Loss) -> Certif
 
     column(0), column(len(path) - 1)
     check_falling()
-    knot = _walk(task, column, len(path))
+    knot = walk(task, column, len(path))
     check_falling()
     return Certificate(knot, 1.0, seen[knot])
 
@@ -220,18 +232,18 @@ def losses_at(pairs: Pairs, kept: KeptLabels, widening: Array, loss: Loss) -> Ar
     return np.concatenate(list(pairs.over_blocks(work)))
 
 
-def _walk(task: Task, column: Callable[[int], Array], points: int) -> int:
-    """The least knot such that it and all wider ones pass."""
+def walk(task: Task, column: Callable[[int], Array], points: int, least: int = 0) -> int:
+    """The least knot, from `least` on, such that it and all wider ones pass."""
     if not task.passes(column(points - 1)):
         raise NoGuarantee(_cannot(task, column(points - 1)))
     if sees_mean_only(task.bound):
-        low, high = -1, points - 1
+        low, high = least - 1, points - 1
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if task.passes(column(middle)) else (middle, high)
         return high
     knot = points - 1
-    while knot > 0 and task.passes(column(knot - 1)):
+    while knot > least and task.passes(column(knot - 1)):
         knot -= 1
     return knot
 
@@ -245,15 +257,18 @@ def _cannot(task: Task, losses: Array) -> str:
     except ValueError:
         more = ""
     if task.most_images and task.risk_of(losses) == 0:
-        more += f"; units of fewer than {task.most_images} images count for less, as counting='images' asks"
+        counted = "images" if task.image_weights is None else "pixels"
+        more += f"; units of fewer than {task.most_images:g} {counted} count for less, as counting={counted!r} asks"
     stuck = (
         ""
         if task.risk_of(losses) == 0
         else f"; even the widest intervals miss {task.risk_of(losses):.4g} on average, more than any widening of the "
         f"{task.pairs.family.name} family mends: use the additive family or wider limits"
     )
+    what = task.promise or f"a risk level of {task.risk_level:g}"
+    region = " that have the region" if task.promise else ""
     return (
-        f"a risk level of {task.risk_level:g} cannot be certified: with {task.size} certifying images (units) the "
+        f"{what} cannot be certified: with {task.size} certifying images (units){region} the "
         f"least {name} bound reached is {reached:.4g}{more}{stuck}. {second_try(task.failure_prob)}. With fresh "
         "images, more of them, a higher risk level or a higher failure probability help"
     )

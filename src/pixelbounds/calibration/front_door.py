@@ -29,17 +29,20 @@ from ..images.ends import Band, check_features, one_band
 from ..images.library import Array, alike, as_array, current_runner, differ_in_size, library_of, singly, to_numpy
 from ..images.measure import Measure
 from ..storage.version import VERSION
-from .arrivals import Path, tabulated
-from .certify import Task, certify_l01, certify_loss, curve_of
+from .arrivals import Path, tabulated, tabulated_regions
+from .certify import Losses, Task, certify_l01, certify_loss, curve_of
 from .confidence import ConfidenceBound, bound_named, least_images
 from .families import FAMILIES, check_nested, family_named
 from .groups.contract import Grouping
 from .groups.positions import NO_GRID
+from .joint_walk import Jury, certify_jointly
 from .losses import Loss, l01
 from .pairs import Archive, Pairs
 from .paths.line import GAMMAS
+from .paths.mixture import Goal
 from .prints import digest_of, known_again, prints
 from .procedures import METHODS, frontier, groups_for, krcps, rcps
+from .promises import Aim, CertifiedPromise, Promise, aims_of, check_promises, path_level
 from .result import COUNTINGS, Calibration, Record
 from .sentence import VOIDS
 
@@ -51,7 +54,8 @@ def calibrate(
     truth: Any,
     band: Band,
     *,
-    risk_level: float,
+    risk_level: float | None = None,
+    promises: Sequence[Promise] | None = None,
     failure_prob: float = 0.1,
     method: str = "frontier",
     confidence: Any = "betting",
@@ -80,6 +84,9 @@ def calibrate(
     truth          true images, (n, *pixels), within the limits
     band           their band, of the same shape; images of different sizes are lists, of truths and of bands, and
                    each counts the same
+    risk_level     the share of all pixels that may be missed: the short form of promises=[pb.share(risk_level)]
+    promises       what must hold, all of it together, made by `pb.share` and `pb.tail`: about all pixels, regions of
+                   them or subgroups of images; several need no correction (docs/guarantee.md)
     method         "frontier" (shortest; like rcps where units are hardly enough to certify), "krcps" (the paper's),
                    "rcps" (one widening for all pixels)
     confidence     name of a function of `pixelbounds.confidence`, or a function (losses, failure_prob) -> bound
@@ -110,8 +117,12 @@ def calibrate(
     >>> cal = calibrate(truth, Band(centre - 0.05, centre + 0.05), risk_level=0.1, groups="band")
     >>> cal.risk < cal.risk_level
     True
+    >>> bright = share(0.15, within=centre > 0.6, name="bright pixels")
+    >>> cal = calibrate(truth, Band(centre - 0.05, centre + 0.05), promises=[share(0.1), bright], groups="band")
+    >>> [(promise.name, promise.risk < promise.at_most) for promise in cal.promises]
+    [('all pixels', True), ('bright pixels', True)]
     """
-    risk_level = check_open_unit(risk_level, "risk_level")
+    asked_for = _what_is_promised(risk_level, promises, loss)
     failure_prob = check_open_unit(failure_prob, "failure_prob")
     check_choice(method, METHODS, "method")
     bound = bound_named(confidence)
@@ -126,8 +137,18 @@ def calibrate(
         counting = "units"  # every image is its own: the two are one
     if most_images is not None and counting != "images":
         raise ValueError(f"most_images is {most_images!r}; it belongs to counting='images' with units: leave it out")
+    if most_images is not None:
+        check_count(most_images, "most_images")
     if measure is not None and not isinstance(measure, Measure):
         raise TypeError(f"measure is {measure!r}; give a pixelbounds.Measure, or leave it out")
+    aims: tuple[Aim, ...] = ()
+    if isinstance(asked_for, float):
+        risk_level, least = asked_for, least_units(asked_for, failure_prob, bound)
+    else:
+        aims, regions = aims_of(asked_for, pairs.band.lower, counting, units is not None, most_images or 0)
+        pairs = replace(pairs, regions=regions)
+        risk_level = path_level(aims)
+        least = max(int(least_units(aim.level, failure_prob, bound) / max(aim.subgroup.mean(), 1e-9)) for aim in aims)
     if method == "rcps" and (groups is not None or k is not None):
         raise ValueError("rcps has one group only: leave groups and k out, or use method='krcps' or 'frontier'")
     if features is not None and (
@@ -142,7 +163,7 @@ def calibrate(
         raise ValueError(f"direction belongs to method='krcps', not to {method!r}; leave it out")
     count = int(unit_of.max()) + 1
     asked = groups is not None or k is not None or features is not None
-    fits = fitting_units(n_opt, method, count, least_units(risk_level, failure_prob, bound), asked)
+    fits = fitting_units(n_opt, method, count, least, asked)
     if method == "frontier" and not asked:
         groups = groups_for(fits)
     split = Split.draw(unit_of, fits, rng)
@@ -152,16 +173,43 @@ def calibrate(
             krcps, rng=rng, risk_level=risk_level, groups=groups, k=k, d_opt=d_opt, direction=direction, gammas=gammas
         ),
         "frontier": partial(
-            frontier, rng=rng, risk_level=risk_level, groups=groups, k=k, unit_of=unit_of[split.fitting]
+            frontier,
+            rng=rng,
+            risk_level=risk_level,
+            groups=groups,
+            k=k,
+            unit_of=unit_of[split.fitting],
+            goal=_goal_of(aims, split, bound, failure_prob) if aims else None,
         ),
     }
     _check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))
     found = calibrate_archive(
         pairs, split, fit_path[method], bound, risk_level=risk_level, failure_prob=failure_prob, method=method,
         loss=loss, units=unit_name if units is not None else None, seed="generator" if seed is rng else str(seed),
-        most_images=most_in_a_unit(split, most_images) if counting == "images" else 0,
+        most_images=most_in_a_unit(split, most_images) if counting == "images" else 0, aims=aims,
     )  # fmt: skip
     return replace(found, measure=measure)
+
+
+def _goal_of(aims: tuple[Aim, ...], split: Split, bound: ConfidenceBound, failure_prob: float) -> Goal:
+    """What the path for several promises aims at, on the fitting images."""
+    here = tuple(aim.take(np.flatnonzero(split.fitting)) for aim in aims)
+    return Goal(here, split.unit_of[split.fitting], len(split.order), bound, failure_prob)
+
+
+def _what_is_promised(risk_level: float | None, promises: Any, loss: Loss) -> float | list[Promise]:
+    """The level of one share of all pixels, or promises where they say more than that."""
+    if (risk_level is None) == (promises is None):
+        raise ValueError(
+            "give either risk_level, the share of all pixels that may be missed, such as 0.1, or promises, such as "
+            "[pixelbounds.share(0.1)]"
+        )
+    if risk_level is not None:
+        return check_open_unit(risk_level, "risk_level")
+    asked = check_promises(promises)
+    if loss is not l01:
+        raise ValueError("loss= belongs to risk_level=, and promises count missed pixels; leave one of them out")
+    return float(asked[0].at_most) if len(asked) == 1 and asked[0].plain else asked
 
 
 def calibrate_archive(
@@ -177,36 +225,47 @@ def calibrate_archive(
     units: str | None,
     seed: str,
     most_images: int = 0,
+    aims: Sequence[Aim] = (),
 ) -> Calibration:
     """Fit groups and path on the fitting images, certify on the others; images may lie elsewhere.
 
-    `units` is what a unit is called, None where images are independent.
+    `units` is what a unit is called, None where images are independent. With `aims`, promises that say more than the
+    risk level, all of them are certified together.
     """
     images = np.flatnonzero(split.fitting)
     fit = pairs.take(images) if len(images) else pairs  # read once; there are few
     grouping, path = fit_path(fit, np.arange(len(images)))
     task = Task(pairs, ~split.fitting, split.unit_of, split.order, bound, risk_level, failure_prob, most_images)
-    if loss is l01:
+    kept: tuple[CertifiedPromise, ...] = ()
+    if aims:
+        jury = Jury(~split.fitting, split.unit_of, split.order, bound, failure_prob)
+        with tabulated_regions(pairs, grouping, path) as (table, sizes, total, own):
+            knot, kept, curve, chosen = certify_jointly(aims, pairs, path, table, sizes, jury)
+        widening, risk, risk_level = path.at(knot), kept[0].risk, kept[0].at_most
+    elif loss is l01:
         with tabulated(pairs, grouping, path) as (table, total, own):
             certificate = certify_l01(task, grouping, path, table)
-            curve, chosen = curve_of(task, path, table, certificate.knot)
+            curve, chosen = curve_of(Losses(task, table, len(path)), path, certificate.knot)
     else:
         total, own = pairs.ask(prints)
         every = np.unique(np.linspace(0, len(path) - 1, min(_USER_KNOTS, len(path))).round().astype(int))
         path = Path(np.ascontiguousarray(path.knots[:, every]))
         certificate = certify_loss(task, grouping, path, loss)
         curve, chosen = np.empty((0, 3)), 0
+    if not aims:
+        widening, risk = path.at(certificate.knot, certificate.part), task.risk_of(certificate.losses)
     _check_not_certifying(grouping, own, ~split.fitting)
     return Calibration(
-        method, getattr(bound, "__name__", "custom"), pairs.family, getattr(loss, "__name__", "custom"), risk_level,
-        failure_prob, pairs.limits, grouping, path.at(certificate.knot, certificate.part),
-        task.risk_of(certificate.losses), curve, chosen,
+        method, getattr(bound, "__name__", "custom"), pairs.family,
+        "promises" if aims else getattr(loss, "__name__", "custom"), risk_level, failure_prob, pairs.limits, grouping,
+        widening, risk, curve, chosen,
         Record(
             images=len(pairs), fitting=len(images), certifying=task.size, units=0 if units is None else task.size,
             pixels=pairs.pixels, source=pairs.source, seed=seed, digest=digest_of(total), version=VERSION,
             unit_name=units or "unit", counting="images" if most_images else "units", most_images=most_images,
             prints=own,
         ),
+        certified=kept,
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from ..images.library import (
     sizes_of,
     to_numpy,
 )
+from ..images.regions import region_rows
 from ..images.source import Source
 from ..kernels.intervals import widen_to_double, widen_to_single
 from ..kernels.knots import LOWER, UPPER, collect_missed
@@ -64,7 +65,10 @@ class Labels(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Images start..stop: the band (NumPy), and further images (n, f, *pixels) or a segmentation known at test time."""
+    """Images start..stop: the band (NumPy), and further images (n, f, *pixels) or a segmentation known at test time.
+
+    `regions` are masks or weights (n, *pixels) that promises are about; they are known of calibration images only.
+    """
 
     start: int
     band: Band
@@ -72,6 +76,7 @@ class Block:
     features: Array | None = None
     segmentation: Array | None = None
     outside: int | None = None  # entries outside the clipped band, where that was counted already
+    regions: tuple[Array, ...] = ()
 
     def __len__(self) -> int:
         return len(self.band)
@@ -313,6 +318,7 @@ class Pairs(Archive):
     features: Any = None
     segmentation: Any = None
     runner: Runner = HERE
+    regions: tuple[tuple[str, Any], ...] = ()  # name and mask or weights of each
 
     def __post_init__(self) -> None:
         check_fits(self.family, self.band)
@@ -347,7 +353,8 @@ class Pairs(Archive):
     @property
     def reads(self) -> list[Any]:
         """The arrays that a block is read from."""
-        return [x for x in (self.truth, *self.band.arrays, self.features, self.segmentation) if x is not None]
+        known = (self.features, self.segmentation, *(values for _, values in self.regions))
+        return [x for x in (self.truth, *self.band.arrays, *known) if x is not None]
 
     def parts(self, statistic: Statistic, images: Array | None = None, **given: Any) -> Iterator[tuple[Array, ...]]:
         """A statistic of the blocks of all images, or of some (ascending), in order."""
@@ -368,7 +375,8 @@ class Pairs(Archive):
             check_values("truth", truth, start, self.limits)
             check_range(self.band.rows(start, stop), start, self.limits)
         features, segmentation = _known(self.features, self.segmentation, start, stop)
-        return truth, Block(start, band, self.limits, features, segmentation, outside)
+        regions = tuple(region_rows(values, name, start, stop) for name, values in self.regions)
+        return truth, Block(start, band, self.limits, features, segmentation, outside, regions)
 
     def over_blocks(self, work: Callable[[Array, Block], T], images: Array | None = None) -> Iterator[T]:
         """`work(truth, block)` over all images in order, or over some (ascending), in blocks."""
@@ -384,9 +392,15 @@ class Pairs(Archive):
     def take(self, images: Array) -> Pairs:
         """Some images (ascending) as pairs in memory, checked; images of different sizes stay where they are."""
         if differ_in_size(self.band.lower):
-            return replace(self, truth=self.truth[images], band=self.band.map(lambda x: x[images], checked=True))
+            band = self.band.map(lambda x: x[images], checked=True)
+            regions = tuple((name, values[images]) for name, values in self.regions)
+            return replace(self, truth=self.truth[images], band=band, regions=regions)
         truth, block = self.gather(images)
-        return replace(self, truth=truth, band=block.band, features=block.features, segmentation=block.segmentation)
+        regions = tuple((name, x) for (name, _), x in zip(self.regions, block.regions, strict=True))
+        return replace(
+            self, truth=truth, band=block.band, features=block.features, segmentation=block.segmentation,
+            regions=regions,
+        )  # fmt: skip
 
     def gather(self, images: Array) -> tuple[Array, Block]:
         """Truth and block of some images (ascending), of one size."""
@@ -397,6 +411,7 @@ class Pairs(Archive):
                 band=self.band.map(lambda x: x[images], checked=True),
                 features=None if self.features is None else self.features[images],
                 segmentation=None if self.segmentation is None else self.segmentation[images],
+                regions=tuple((name, _some_rows(values, images)) for name, values in self.regions),
             )
             try:
                 return part.read(0, len(images))
@@ -406,6 +421,13 @@ class Pairs(Archive):
         rows = [self.read(int(run[0]), int(run[-1]) + 1) for run in runs]
         truth = np.concatenate([x for x, _ in rows])
         return truth, stack_blocks([block for _, block in rows])
+
+
+def _some_rows(values: Any, images: Array) -> Array:
+    """Some images (ascending) of one size, from any library."""
+    if in_memory(values):
+        return values[images]
+    return np.concatenate([rows_of(values, int(i), int(i) + 1) for i in images])
 
 
 def read_block(
@@ -446,4 +468,6 @@ def stack_blocks(blocks: list[Block]) -> Block:
         first.band.source,
     )
     features = stack([block.features for block in blocks])
-    return Block(first.start, band, first.limits, features, stack([block.segmentation for block in blocks]))
+    segmentation = stack([block.segmentation for block in blocks])
+    regions = tuple(np.concatenate(parts) for parts in zip(*(block.regions for block in blocks), strict=True))
+    return Block(first.start, band, first.limits, features, segmentation, regions=regions)

@@ -26,6 +26,7 @@ from .groups.contract import Grouping
 from .pairs import Archive, Block, Pairs
 from .paths.frontier import frontier_of
 from .paths.line import GAMMAS, line_path, solve_program, stratified_pixels
+from .paths.mixture import Goal, joint_frontier, joint_knot
 
 Fit = Callable[[Pairs, Array, np.random.Generator], Grouping]  # pairs, fitting images, generator
 
@@ -89,19 +90,31 @@ def frontier(
     groups: Any = None,
     k: int | None = None,
     unit_of: Array | None = None,
+    goal: Goal | None = None,
 ) -> tuple[Grouping, Path]:
-    """The path of shortest intervals on the fitting images, each its own unit unless told; one group where none fit."""
+    """The path of shortest intervals on the fitting images, each its own unit unless told; one group where none fit.
+
+    With a goal (of as many images as the pairs have) it is the path for several promises.
+    """
     if not len(images):
         return rcps(pairs)
     if groups is None and k is None:
         tried: list[Fit] = [partial(grouping_of, "band"), partial(grouping_of, "learned")]
         if pairs.features is not None:  # with much to learn from, the shortfall's tail can be told apart too
             tried = [partial(groupings.fit_learned_groups, quantile=q) for q in (0.75, 0.9)]
+        if goal is not None:  # a rare region tells many groups apart badly
+            tried.insert(0, partial(grouping_of, partial(groupings.fit_band_groups, width=8, room=1)))
         own = images if unit_of is None else unit_of
-        grouping = shortest(pairs, images, rng, risk_level, tried, own)(pairs, images, rng)
+        grouping = shortest(pairs, images, rng, risk_level, tried, own, goal)(pairs, images, rng)
     else:
         grouping = grouping_of("learned" if groups is None else groups, pairs, images, rng, k)
-    return grouping, frontier_of(pairs, images, grouping, risk_level)
+    return grouping, _path_of(pairs, images, grouping, risk_level, goal)
+
+
+def _path_of(pairs: Any, images: Array, grouping: Grouping, risk_level: float, goal: Goal | None) -> Path:
+    if goal is None:
+        return frontier_of(pairs, images, grouping, risk_level)
+    return joint_frontier(pairs, images, grouping, risk_level, goal.take(images))
 
 
 # ---------------------------------------------------------------- which groups
@@ -151,7 +164,13 @@ def grouping_of(groups: Any, pairs: Pairs, images: Array, rng: np.random.Generat
 
 
 def shortest(
-    pairs: Pairs, images: Array, rng: np.random.Generator, risk_level: float, fits: Sequence[Fit], unit_of: Array
+    pairs: Pairs,
+    images: Array,
+    rng: np.random.Generator,
+    risk_level: float,
+    fits: Sequence[Fit],
+    unit_of: Array,
+    goal: Goal | None = None,
 ) -> Fit:
     """The first candidate with about the shortest intervals on units that it was not fitted on; candidates are given
     with the cheapest first, which is taken where units are few. `unit_of` says the unit of each of the images.
@@ -165,8 +184,11 @@ def shortest(
 
     def length(fit: Fit) -> float:
         grouping = fit(pairs, taught, np.random.default_rng(seed))
-        path = frontier_of(pairs, taught, grouping, risk_level)
-        return length_at_risk(untouched, grouping, path, risk_level)
+        path = _path_of(pairs, taught, grouping, risk_level, goal)
+        if goal is None:
+            return length_at_risk(untouched, grouping, path, risk_level)
+        knot = joint_knot(untouched, grouping, path, goal.take(images[~first]))
+        return mean_length(untouched, grouping, path.knots[:, knot])
 
     lengths = [length(fit) for fit in fits]
     return next(fit for fit, found in zip(fits, lengths, strict=True) if found <= min(lengths) * _ABOUT)
@@ -180,7 +202,11 @@ def knot_at_risk(pairs: Pairs, grouping: Grouping, path: Path, risk_level: float
 
 def length_at_risk(pairs: Pairs, grouping: Grouping, path: Path, risk_level: float) -> float:
     """Mean clipped length where the risk on these very images is just the risk level."""
-    widening = path.knots[:, knot_at_risk(pairs, grouping, path, risk_level)]
+    return mean_length(pairs, grouping, path.knots[:, knot_at_risk(pairs, grouping, path, risk_level)])
+
+
+def mean_length(pairs: Pairs, grouping: Grouping, widening: Array) -> float:
+    """Mean clipped length at one widening of each group."""
 
     def work(truth: Array, block: Block) -> Array:
         lower, upper = block.widen(pairs.family, grouping, widening)

@@ -32,6 +32,7 @@ from .families import FAMILIES, Family, check_fits
 from .groups.contract import Grouping, load_grouping, on_images
 from .pairs import read_block
 from .procedures import METHODS
+from .promises import CertifiedPromise
 from .sentence import VOIDS, guarantee_of
 
 _FORMAT = 2
@@ -104,7 +105,8 @@ class Calibration:
     The level is all that is certified. `risk` is the mean loss that was seen on the certifying images. `curve` holds
     mean widening, mean loss and confidence bound along the path, (points, 3), with the certified point at row `chosen`:
     each bound is valid for a point chosen beforehand, not for one that the data chose. `measure` says what the numbers
-    stand for, where that is known.
+    stand for, where that is known. Where `promises` say more than one level for all pixels, they are kept in
+    `certified`; `risk_level`, `risk` and `curve` are then those of the first, and the `loss` is "promises".
     """
 
     method: str
@@ -121,6 +123,7 @@ class Calibration:
     chosen: int
     record: Record
     measure: Measure | None = None
+    certified: tuple[CertifiedPromise, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice(self.method, METHODS, "method")
@@ -145,9 +148,29 @@ class Calibration:
         if not np.isfinite(self.curve).all():
             raise ValueError("curve holds values that are not finite")
         check_count(self.chosen, "chosen", least=0, most=max(0, len(self.curve) - 1))
+        if (self.loss == "promises") != bool(self.certified):
+            raise ValueError(f"a calibration of {len(self.certified)} promises cannot have the loss {self.loss!r}")
+        for promise in self.certified:
+            if not isinstance(promise, CertifiedPromise) or promise.certifying > self.record.certifying:
+                raise ValueError(f"{promise!r} cannot be of {self.record.certifying} certifying images (units)")
+        if self.certified and (self.certified[0].at_most, self.certified[0].risk) != (self.risk_level, self.risk):
+            raise ValueError("risk_level and risk are not those of the first promise")
 
     def __repr__(self) -> str:
         return f"Calibration({self.method}, {self.confidence}, {self.grouping.count} groups): {self.guarantee}"
+
+    @property
+    def promises(self) -> tuple[CertifiedPromise, ...]:
+        """What is promised, each with its level, the risk that was seen and how many images (units) certified it."""
+        record = self.record
+        kind = "share" if self.loss == "l01" else "loss"
+        most = float(record.most_images)
+        name = "all pixels" if kind == "share" else self.loss
+        return self.certified or (
+            CertifiedPromise(
+                kind, name, "all", self.risk_level, 0.0, 1.0, record.counting, most, self.risk, record.certifying
+            ),
+        )
 
     @property
     def guarantee(self) -> str:
@@ -246,6 +269,8 @@ class Calibration:
             "risk": self.risk, "chosen": self.chosen,
             "groups": {"kind": self.grouping.kind, **meta}, "record": self.record.state(),
         }  # fmt: skip
+        if self.certified:
+            text["promises"] = [promise.state() for promise in self.certified]
         return seal(text, tensors)
 
 
@@ -297,6 +322,7 @@ def _calibration_of(text: dict[str, Any], tensors: dict[str, Array], name: str, 
         on_images(grouping, tensors.get("fitted_on", _NO_PRINTS)), tensors["widening"], text["risk"],
         tensors["curve"], text["chosen"], _record_of(text["record"], tensors),
         None if measure is None else Measure.from_state(measure),
+        tuple(CertifiedPromise.from_state(state) for state in text.get("promises", ())),
     )  # fmt: skip
 
 

@@ -42,6 +42,10 @@ class Promised(Protocol):
     def measure(self) -> Measure | None:
         """What the numbers stand for, where that is known."""
 
+    @property
+    def certified(self) -> tuple[Any, ...]:
+        """The promises (`promises.CertifiedPromise`), where they say more than the level."""
+
 
 def level_in_words(share: float) -> str:
     """A level that is not exceeded, as it was asked for; what is cut off is rounded up, never down.
@@ -79,6 +83,8 @@ def guarantee_of(calibration: Promised) -> str:
     """The sentence of a calibration."""
     record = calibration.record
     n = f"{record.certifying} {plural(record.unit_name) if record.units else 'images'}"
+    if calibration.certified:
+        return _jointly(calibration, n)
     what = f"{_what(calibration)}{_provided(calibration)}"
     if calibration.confidence == "conformal":
         future = plural(record.unit_name) if record.units and record.counting == "units" else "images"
@@ -88,6 +94,74 @@ def guarantee_of(calibration: Promised) -> str:
         )
     sure = confidence_in_words(calibration.failure_prob)
     return f"With probability at least {sure} over the draw of {n} for certification, on average {what}."
+
+
+def _jointly(calibration: Promised, n: str) -> str:
+    """The sentence of several promises, or of one about less than all pixels."""
+    record = calibration.record
+    several = len(calibration.certified) > 1
+    clauses = [_clause(promise, record) for promise in calibration.certified]
+    if several:
+        clauses = [f"({i}) {clause}" for i, clause in enumerate(clauses, 1)]
+    whole = f"{'; '.join(clauses)}{';' if several else ','}{_provided(calibration).removeprefix(',')}"
+    if calibration.confidence == "conformal":
+        each = "each of these holds: " if several else ""
+        return (
+            f"On average over calibration sets of {n}, {each}{whole}; this holds in expectation only, not with high "
+            "probability for the calibration set at hand."
+        )
+    jointly = "all of these hold jointly: " if several else ""
+    sure = confidence_in_words(calibration.failure_prob)
+    return f"With probability at least {sure} over the draw of {n} for certification, {jointly}{whole}."
+
+
+def _clause(promise: Any, record: Any) -> str:
+    """One promise: what is at most its level, of whose pixels, how they are averaged, and how many certified it."""
+    entries = "values (each channel of a pixel is one)" if in_channels(record.pixels) else "pixels"
+    by_unit = bool(record.units) and promise.counting == "units"
+    noun = record.unit_name if record.units else "image"
+    named = f'"{promise.name}"'
+    that_have = ""
+    if promise.place == "subgroup":
+        that_have = f" in {named}"
+        of_what = f"the {entries}"
+    elif promise.place == "all":
+        of_what = f"the {entries}"
+    else:
+        that_have = f" that {'have' if by_unit else 'has'} {named}"
+        of_what = f"the {entries} of {named}" if promise.place == "region" else f"the weights of {named}"
+    level = level_in_words(promise.at_most)
+    if promise.kind == "tail":
+        own = of_what if promise.place in ("region", "weights") else f"their {entries}"
+        missed = f"miss more than {level_in_words(promise.above)} of {own}"
+        if by_unit:
+            words = f"on average at most {level} of the images of a future {noun}{that_have} {missed}"
+        else:
+            words = f"at most {level} of future images{that_have.replace(' has ', ' have ')} {missed}"
+    elif promise.counting == "pixels":
+        words = f"at most {level} of {of_what} of all future images{that_have if promise.place == 'subgroup' else ''}, "
+        words += "pooled, lie outside their intervals"
+    else:
+        whose = f"a future {noun}, averaged over its images{that_have}," if by_unit else f"a future image{that_have}"
+        words = f"on average at most {level} of {of_what} of {whose} lie outside their intervals"
+    return words + _terms(promise, record, noun, by_unit)
+
+
+def _terms(promise: Any, record: Any, noun: str, by_unit: bool) -> str:
+    """How much an image and a unit count for, and how many certified."""
+    terms = []
+    if promise.cap < 1:
+        cap = _percent(Context(_DIGITS, ROUND_FLOOR).create_decimal(repr(float(promise.cap))))  # says less, never more
+        terms.append(f"an image that misses more than {cap} counting as one that misses {cap}")
+    if by_unit:
+        terms.append(f"each {noun} counting the same, however many images it has")
+    if promise.most:
+        what = "pixels" if promise.counting == "pixels" else "images"
+        one = f"{article(noun)} {noun}"
+        terms.append(f"{one} of more than {promise.most:.12g} such {what} counting as one of {promise.most:.12g}")
+    if promise.certifying < record.certifying:
+        terms.append(f"certified by {promise.certifying} of them")
+    return f" ({', '.join(terms)})" if terms else ""
 
 
 def _what(calibration: Promised) -> str:
@@ -136,6 +210,15 @@ def in_channels(pixels: tuple[int, ...]) -> bool:
     (True, True, False, False)
     """
     return len(pixels) > 2 and (2 <= pixels[0] <= 4 or 2 <= pixels[-1] <= 4)
+
+
+def article(noun: str) -> str:
+    """The indefinite article.
+
+    >>> article("image"), article("scan")
+    ('an', 'a')
+    """
+    return "an" if noun[:1].lower() in "aeio" else "a"
 
 
 def plural(noun: str) -> str:

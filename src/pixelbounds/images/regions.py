@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import ndimage
 
-from .checks import check_number, check_open_unit, check_values
+from .checks import ImageError, check_number, check_open_unit, check_values
 from .library import Array, as_array, differ_in_size, library_of, rows_of, spatial_axes
 from .ragged import Ragged
 
@@ -175,3 +175,21 @@ def _in_each_channel(of: Callable[[Array], Array], image: Array) -> Array:
     shape = front.shape
     pieces = [of(piece) for piece in front.reshape(-1, *shape[len(channels) :])]
     return np.moveaxis(np.stack(pieces).reshape(shape), range(len(channels)), channels)
+
+
+def region_rows(values: Any, name: str, start: int, stop: int) -> Array:
+    """Images start..stop of a region, checked: a mask of bool, or weights of at least 0 in float64."""
+    rows = rows_of(values, start, stop)
+    if rows.dtype == bool:
+        return rows
+    images = rows.reshape(len(rows), -1)
+    if rows.dtype.kind in "iu":
+        strange = ((images < 0) | (images > 1)).any(axis=1)
+        why = "whole numbers other than 0 and 1; for a segmentation write labels == 2, or give weights as floats"
+    else:
+        check_values(name, rows, start)
+        strange = (images < 0).any(axis=1)
+        why = "weights below 0; they must be at least 0"
+    if strange.any():
+        raise ImageError(f"{name} has {why}, see {{image}}", start + int(np.argmax(strange)))
+    return rows.astype(bool if rows.dtype.kind in "iu" else np.float64)

@@ -130,6 +130,18 @@ def count_arrivals(image: np.ndarray, arrival: np.ndarray, n: int, points: int) 
     return out[:, 1:]
 
 
+@njit(nogil=True, cache=True)
+def weigh_arrivals(image: np.ndarray, arrival: np.ndarray, weight: np.ndarray, n: int, points: int) -> np.ndarray:
+    """Weight of the entries still missed at each path point, summed in their order: (e,), (e,), (e,) -> (n, points)."""
+    out = np.zeros((n, points + 1), np.float64)
+    for i in range(len(image)):
+        out[image[i], arrival[i]] += weight[i]
+    for i in range(n):
+        for j in range(points - 1, -1, -1):
+            out[i, j] += out[i, j + 1]
+    return out[:, 1:]
+
+
 # ---------------------------------------------------------------- fitting images
 
 

@@ -147,6 +147,26 @@ def frontier_path(found: Trades, risk_level: float, widest: float) -> Path:
 
     Beyond what the fitting images needed, all groups grow by one factor, up to the `widest` widening.
     """
+    reached = traversal(found, risk_level)
+    if not reached.shape[1]:  # nothing was missed on the fitting images: widen all groups alike
+        alike = np.append(
+            found.edges[0], found.edges[1] * 2.0 ** np.linspace(0, np.log2(widest / found.edges[1]), KNOTS)
+        )
+        return Path(np.tile(np.minimum(alike, widest), (len(found.missed), 1)))
+    knots, start = found.edges[reached], found.edges[0]
+    ended = knots[:, -1:] - start
+    base = np.maximum(ended, ended.mean() / 4)  # a group without a miss widens too
+    octaves = np.log2((widest - start) / base.min())
+    factors = 2.0 ** np.linspace(0, octaves, 2 + int(24 * max(octaves, 0)))
+    tail = np.minimum(start + base * factors, widest)
+    return Path(np.maximum.accumulate(np.concatenate([knots, tail], axis=1), axis=1))
+
+
+def traversal(found: Trades, risk_level: float) -> Array:
+    """Edge that each group has reached at each knot, (K, knots), from no widening on; no knots where nothing is missed.
+
+    Knots are dense where the risk on the fitting images is about the level.
+    """
     first = [0]
     steps = []
     price = []
@@ -158,28 +178,19 @@ def frontier_path(found: Trades, risk_level: float, widest: float) -> Path:
         first.append(first[-1] + len(steps[-1]))
     group = np.repeat(np.arange(len(steps)), np.diff(first))
     edge = np.concatenate(steps)
-    if not len(edge):  # nothing was missed on the fitting images: widen all groups alike
-        alike = np.append(
-            found.edges[0], found.edges[1] * 2.0 ** np.linspace(0, np.log2(widest / found.edges[1]), KNOTS)
-        )
-        return Path(np.tile(np.minimum(alike, widest), (len(found.missed), 1)))
+    if not len(edge):
+        return np.empty((len(found.missed), 0), np.int64)
     order = np.argsort(np.concatenate(price), kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     gain = found.missed[group, edge - 1] - found.missed[group, edge]
     risk = (found.missed[:, 0].sum() - np.cumsum(gain[order])) / found.entries
     chosen = _knots_by_risk(risk, risk_level)
-    reached = np.zeros((len(found.missed), len(chosen) + 1), np.int64)  # edge index of each group at each knot
+    reached = np.zeros((len(found.missed), len(chosen) + 1), np.int64)
     for k, (a, b) in enumerate(pairwise(first)):
         done = np.searchsorted(place[a:b], chosen, side="right")  # within a group the order is along its hull
         reached[k, 1:] = np.concatenate([[0], edge[a:b]])[done]
-    knots, start = found.edges[reached], found.edges[0]
-    ended = knots[:, -1:] - start
-    base = np.maximum(ended, ended.mean() / 4)
-    octaves = np.log2((widest - start) / base.min())
-    factors = 2.0 ** np.linspace(0, octaves, 2 + int(24 * max(octaves, 0)))
-    tail = np.minimum(start + base * factors, widest)
-    return Path(np.maximum.accumulate(np.concatenate([knots, tail], axis=1), axis=1))
+    return reached
 
 
 def frontier_of(pairs: Archive, images: Array, grouping: Grouping, risk_level: float) -> Path:

@@ -1,0 +1,240 @@
+"""The frontier for several promises: misses weighted by what they cost each promise.
+
+On the fitting images each missed end costs promise j the share that it is of its region in its image. The path is the
+frontier of a mixture, sum_j mu_j * (what promise j misses), with mu >= 0: for one budget of length it goes to the ends
+that the promises need most. Any mu gives a valid path, as all of them are settled on the fitting images; good ones are
+short. They are found by multiplicative updates: along the path of some mu, see where each promise alone would be
+certified by as many units as will certify it, if these were like the fitting units; the walk stops at the widest of
+these places. A promise that could have stopped earlier is lowered by how much less than it may it misses there. The mu
+that was shortest where the walk would stop is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ...images.checks import NoGuarantee
+from ...images.library import Array
+from ...kernels.knots import weigh_arrivals
+from ..arrivals import Path, region_sizes, regional_misses, widening_grid
+from ..certify import Task
+from ..confidence import ConfidenceBound, rejects
+from ..families import Family
+from ..groups.contract import Grouping
+from ..joint_walk import Jury, task_of
+from ..pairs import ROWS, Archive, Block, Statistic
+from ..promises import Aim
+from .frontier import Ladder, Trades, frontier_path, trades, traversal
+
+_ROUNDS = 16  # of updates
+_LEAST = 0.2  # factor by which a promise is lowered in one round
+_FINE = 1e-6  # risk below which knots need not be dense
+_FLOOR = 1e-3  # no promise is forgotten: relative to the greatest multiplier
+
+
+@dataclass(frozen=True, eq=False)
+class Goal:
+    """What a path for several promises aims at: their aims on n images at hand, the unit of each image (n,), how many
+    units will certify, and by which bound.
+    """
+
+    aims: tuple[Aim, ...]
+    unit_of: Array
+    certifying: int
+    bound: ConfidenceBound
+    failure_prob: float
+
+    def take(self, images: Array) -> Goal:
+        """The goal of some of the images."""
+        aims = tuple(aim.take(images) for aim in self.aims)
+        return replace(self, aims=aims, unit_of=self.unit_of[images])
+
+
+# ---------------------------------------------------------------- what is missed, by cell
+
+
+def _cells(truth: Array, block: Block, family: Family, grouping: Grouping, edges: Array) -> tuple[Array, ...]:
+    """Missed ends of each image by group and edge that covers them: how many cells it has, which, and their weights."""
+    entry, side, need = block.missed(truth, family)
+    key = grouping.at(block, entry, side).astype(np.int64) * (len(edges) + 1) + Ladder(edges).cells(need)
+    image = entry // block.image_size
+    inside = [np.ones(len(entry)), *(region.reshape(-1)[entry].astype(np.float64) for region in block.regions)]
+    found, number = np.unique(image * (np.int64(grouping.count) * (len(edges) + 1)) + key, return_inverse=True)
+    weights = np.stack([np.bincount(number, x, minlength=len(found)) for x in inside], axis=1)
+    image, key = np.divmod(found, grouping.count * (len(edges) + 1))
+    return np.bincount(image, minlength=len(block)), key, weights, region_sizes(block)
+
+
+missed_cells = Statistic("missed_cells", _cells, (ROWS, ROWS, ROWS, ROWS))
+
+
+class Cells(NamedTuple):
+    """Image, group and edge of each cell (c,), weights of what is missed in each region (c, R), sizes (n, R)."""
+
+    image: Array
+    group: Array
+    edge: Array
+    weights: Array
+    sizes: Array
+
+
+def cells_of(pairs: Archive, images: Array, grouping: Grouping, edges: Array) -> Cells:
+    """What the narrowest intervals miss on some images, by image, group and the edge that would cover it."""
+    counts, key, weights, sizes = pairs.ask(missed_cells, images, grouping=grouping, edges=edges)
+    group, edge = np.divmod(key, len(edges) + 1)
+    return Cells(np.repeat(np.arange(len(counts)), counts), group, edge, weights, sizes)
+
+
+def missed_by(aim: Aim, cells: Cells, shape: tuple[int, int]) -> Array:
+    """What a promise misses at each widening of each group, as a mean over the images that have its region: (K, E)."""
+    counts = aim.counts(cells.sizes)
+    size = np.where(counts, cells.sizes[:, aim.region], 1.0)
+    per_image = counts / (size * max(1, counts.sum()))
+    if aim.counting == "pixels":
+        per_image = counts / max(1.0, float(size[counts].sum()))
+    weight = cells.weights[:, aim.region] * per_image[cells.image]
+    groups, edges = shape
+    sums = np.bincount(cells.group * (edges + 1) + cells.edge, weight, minlength=groups * (edges + 1))
+    return np.cumsum(sums.reshape(groups, edges + 1)[:, ::-1], axis=1)[:, ::-1][:, 1:]
+
+
+# ---------------------------------------------------------------- where the walk would stop
+
+
+@dataclass(frozen=True, eq=False)
+class _Rehearsal:
+    """A promise on the fitting images: its task there, and how many units will certify it."""
+
+    aim: Aim
+    task: Task
+    units: int
+
+    def losses(self, missed: Array, size: Array, knot: int) -> Array:
+        return self.task.per_unit(self.aim.losses(missed[:, knot], size))
+
+    def passes(self, losses: Array) -> bool:
+        return rejects(self.task.bound, np.resize(losses, self.units), self.task.failure_prob, self.task.risk_level)
+
+    def stop(self, missed: Array, size: Array) -> tuple[int, float]:
+        """The first knot that as many units like these would certify, or the last, and the loss there."""
+        low, high = -1, missed.shape[1] - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.passes(self.losses(missed, size, middle)):
+                high = middle
+            else:
+                low = middle
+        return high, float(self.losses(missed, size, high).mean())
+
+
+def _rehearsals(goal: Goal, pairs: Archive, sizes: Array) -> list[_Rehearsal | None]:
+    """One for each promise whose region some fitting image has."""
+    unit_of = np.unique(goal.unit_of, return_inverse=True)[1]
+    everyone = np.arange(int(unit_of.max()) + 1)
+    jury = Jury(np.ones(len(unit_of), bool), unit_of, everyone, goal.bound, goal.failure_prob)
+    found: list[_Rehearsal | None] = []
+    for aim in goal.aims:
+        try:
+            task = task_of(replace(aim, counting="units"), pairs, sizes, jury)  # how units count shapes no path
+        except NoGuarantee:
+            found.append(None)
+            continue
+        found.append(_Rehearsal(aim, task, max(1, round(goal.certifying * task.size / len(everyone)))))
+    return found
+
+
+# ---------------------------------------------------------------- the path
+
+
+def joint_frontier(pairs: Archive, images: Array, grouping: Grouping, risk_level: float, goal: Goal) -> Path:
+    """The path of a mixture of promises, fitted on some images, which the goal is about."""
+    found = trades(pairs, images, grouping)
+    cells = cells_of(pairs, images, grouping, found.edges)
+    rehearsals = _rehearsals(goal, pairs, cells.sizes)
+    live = [r for r in rehearsals if r is not None]
+    widest = float(widening_grid(pairs, per_octave=1)[-1])
+    if not live:
+        return frontier_path(found, risk_level, widest)
+    parts = np.stack([missed_by(r.aim, cells, found.missed.shape) for r in live])
+    level, mu = _multipliers(live, parts, found, cells, risk_level)
+    return frontier_path(_mixed(found, parts, mu), level, widest)
+
+
+def _mixed(found: Trades, parts: Array, mu: Array) -> Trades:
+    return replace(found, missed=np.tensordot(mu, parts, axes=1), entries=1)
+
+
+def _multipliers(
+    live: Sequence[_Rehearsal], parts: Array, found: Trades, cells: Cells, risk_level: float
+) -> tuple[float, Array]:
+    """Mixed risk where the walk would stop, and the multipliers (promises,) with which it is shortest there."""
+    mu = np.full(len(live), 1.0 / len(live))
+    level = risk_level
+    best = (np.inf, level, mu)
+    groups = np.arange(len(found.missed))
+    for number in range(_ROUNDS):
+        reached = traversal(_mixed(found, parts, mu), level)
+        if not reached.shape[1]:
+            break
+        arrival = _arrivals_at(reached, cells)
+        missed = {r: _missed_along(cells, arrival, r, reached.shape[1]) for r in {x.aim.region for x in live}}
+        stops = [x.stop(missed[x.aim.region], cells.sizes[:, x.aim.region]) for x in live]
+        knot = max(stop for stop, _ in stops)
+        at = groups, reached[:, knot]
+        length = float(found.length[at].sum())
+        left = parts[:, at[0], at[1]].sum(axis=1)  # what each promise misses there
+        if length < best[0]:
+            best = (length, max(float(mu @ left), _FINE), mu)
+        if len(live) == 1:
+            break
+        used = [
+            _used(x, missed[x.aim.region], cells.sizes[:, x.aim.region], knot, *stop)
+            for x, stop in zip(live, stops, strict=True)
+        ]
+        mu = mu * np.array(used) ** (1.0 if number < _ROUNDS // 4 else 0.5)
+        mu = np.maximum(mu, _FLOOR * mu.max())
+        mu = mu / mu.sum()
+        level = max(float(mu @ left), _FINE)
+    return best[1], best[2]
+
+
+def _used(x: _Rehearsal, missed: Array, size: Array, knot: int, stop: int, loss_there: float) -> float:
+    """What a promise misses at a knot, of what it may miss where it alone would stop."""
+    if knot == stop:
+        return 1.0
+    here = float(x.losses(missed, size, knot).mean())
+    return max(_LEAST, here / loss_there) if loss_there > 0 else _LEAST
+
+
+def _arrivals_at(reached: Array, cells: Cells) -> Array:
+    """First knot at which each cell is covered, as many as there are knots if none: (c,)."""
+    out = np.empty(len(cells.edge), np.int64)
+    order = np.argsort(cells.group, kind="stable")
+    bounds = np.searchsorted(cells.group[order], np.arange(len(reached) + 1))
+    for k in range(len(reached)):
+        mine = order[bounds[k] : bounds[k + 1]]
+        out[mine] = np.searchsorted(reached[k], cells.edge[mine])
+    return out
+
+
+def _missed_along(cells: Cells, arrival: Array, region: int, points: int) -> Array:
+    """What each image misses of a region at each knot: (n, points)."""
+    weight = np.ascontiguousarray(cells.weights[:, region])
+    return weigh_arrivals(cells.image, arrival, weight, len(cells.sizes), points)
+
+
+def joint_knot(pairs: Archive, grouping: Grouping, path: Path, goal: Goal) -> int:
+    """The first knot at which every promise is kept on these very images, or the last; the goal is about them."""
+    table, sizes, *_ = pairs.ask(regional_misses, grouping=grouping, path=path)
+    knot = 0
+    for x in _rehearsals(goal, pairs, sizes):
+        if x is not None:
+            first = x.aim.region * len(path)
+            missed = table[:, first : first + len(path)].T
+            means = x.task.per_unit(x.aim.losses(missed, sizes[:, x.aim.region])).mean(axis=1)
+            knot = max(knot, min(int(np.argmax(np.append(means, 0.0) <= x.task.risk_level)), len(path) - 1))
+    return knot

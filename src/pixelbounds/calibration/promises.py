@@ -1,0 +1,284 @@
+"""What is promised: a risk, where it is counted, and its level.
+
+share    the mean over images of the share of missed pixels, of all pixels or within a region
+tail     the share of images that miss more than a given share of their pixels
+cap      an image counts for at most so much: losses in [0, cap] need cap times the slack of losses in [0, 1]
+
+A region is needed on the calibration images only: it enters the loss, not the path. Images without it do not count for
+its promise. A `Promise` is what a user asks for; an `Aim` is the same in numbers, as it is counted; what a calibration
+keeps of it is a `CertifiedPromise`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from ..images.checks import check_choice, check_number, check_open_unit, check_same_shape
+from ..images.library import Array, differ_in_size, library_of, singly, to_numpy
+from ..images.ragged import Ragged
+
+PROMISE_KINDS = ("share", "tail", "loss")
+WAYS_TO_COUNT = ("units", "images", "pixels")
+PLACES = ("all", "region", "weights", "subgroup")  # where a promise is counted
+_MOST = 64  # promises of one calibration
+
+
+@dataclass(frozen=True, eq=False)
+class Promise:
+    """What must hold, made by `share` or `tail`."""
+
+    kind: str
+    at_most: float
+    above: float | None = None
+    within: Any = None
+    cap: float | None = None
+    name: str | None = None
+    counting: str | None = None
+
+    def __post_init__(self) -> None:
+        check_open_unit(self.at_most, "at_most")
+        if self.name is not None:
+            check_name(self.name)
+        if self.cap is not None and not self.at_most < check_number(self.cap, "cap") <= 1:
+            raise ValueError(
+                f"cap is {self.cap!r}; an image may count for more than at_most ({self.at_most:g}) and for 1 at most"
+            )
+        if self.above is not None and not 0 <= check_number(self.above, "above") < 1:
+            raise ValueError(f"above is {self.above!r}; give a share of an image's pixels of at least 0 and below 1")
+        if self.counting is not None:
+            check_choice(self.counting, WAYS_TO_COUNT, "counting")
+        if self.counting == "pixels" and self.cap is not None:
+            raise ValueError("cap bounds what an image counts for, and with counting='pixels' pixels count: leave one")
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is what `risk_level` alone says."""
+        return self.kind == "share" and self.cap is None and self.within is self.name is self.counting is None
+
+
+def share(
+    at_most: float,
+    within: Any = None,
+    cap: float | None = None,
+    name: str | None = None,
+    counting: str | None = None,
+) -> Promise:
+    """At most this share of pixels is missed: the mean over future images of the share within a region.
+
+    at_most     level of the promise
+    within      a mask (n, *pixels) of the calibration images, or weights of at least 0, or a list where images differ
+                in size; (n,) of bool for a subgroup of whole images; None for all pixels
+    cap         an image counts for at most this share; with few patients that allows much shorter intervals
+    name        of the region, for the sentence
+    counting    "units": each unit counts the same, averaged over its images with the region; "images": each image does;
+                "pixels": the region's pixels of all images are pooled; by default as `calibrate` counts
+
+    >>> share(0.1, within=np.ones((3, 8, 8), bool), name="heart").at_most
+    0.1
+    """
+    return Promise("share", at_most, None, within, cap, name, counting)
+
+
+def tail(at_most: float, above: float, within: Any = None, name: str | None = None) -> Promise:
+    """At most this share of images is bad: the share of future images that miss more than `above` of their pixels.
+
+    >>> tail(0.05, above=0.1).above
+    0.1
+    """
+    if above is None:
+        raise TypeError("above is None; give the share of missed pixels above which an image is bad, such as 0.1")
+    return Promise("tail", at_most, above, within, None, name)
+
+
+def check_name(name: Any) -> str:
+    """A few printable words."""
+    if not isinstance(name, str) or not 0 < len(name.strip()) <= 80 or not name.isprintable() or '"' in name:
+        raise ValueError(f"the name of a promise is {name!r}; give a few words of at most 80 characters, such as heart")
+    return name
+
+
+def check_promises(promises: Any) -> list[Promise]:
+    """A list of promises, at least one."""
+    if isinstance(promises, Promise):
+        promises = [promises]
+    if not isinstance(promises, list | tuple) or not promises or len(promises) > _MOST:
+        raise ValueError(
+            f"promises is {type(promises).__name__}; give a list of 1 to {_MOST}, such as [pb.share(0.05)]"
+        )
+    for i, promise in enumerate(promises):
+        if not isinstance(promise, Promise):
+            raise TypeError(f"promise {i + 1} is a {type(promise).__name__}; make it with pb.share or pb.tail")
+    return list(promises)
+
+
+# ---------------------------------------------------------------- as they are counted
+
+
+@dataclass(frozen=True, eq=False)
+class Aim:
+    """A promise as it is counted: in which region (0: all pixels, r: the r-th), of which images (n,), and how.
+
+    Losses lie in [0, 1]: with a cap they are shares of the cap, and so is their `level`.
+    """
+
+    kind: str
+    name: str
+    place: str
+    at_most: float
+    above: float
+    cap: float
+    counting: str
+    region: int
+    subgroup: Array
+    most_images: int = 0  # that a unit counts for, where that was told
+
+    @property
+    def level(self) -> float:
+        """What the mean loss must not exceed."""
+        return self.at_most / self.cap
+
+    def losses(self, missed: Array, size: Array) -> Array:
+        """Loss of each image from what it misses of its region and the region's size: (..., n), (n,) -> (..., n)."""
+        part = np.minimum(missed / np.where(size > 0, size, 1), 1.0)
+        if self.kind == "tail":
+            return (part > self.above).astype(np.float64)
+        return part if self.cap == 1 else np.minimum(part, self.cap) / self.cap
+
+    def counts(self, sizes: Array) -> Array:
+        """Which images count, from the sizes of all regions: (n, R) -> bool (n,)."""
+        return (sizes[:, self.region] > 0) & self.subgroup
+
+    def take(self, images: Array) -> Aim:
+        """The aim for some of the images."""
+        return replace(self, subgroup=self.subgroup[images])
+
+    @property
+    def words(self) -> str:
+        """For messages."""
+        more = f" above {self.above:g}" if self.kind == "tail" else ""
+        return f"the promise {self.kind} {self.at_most:g}{more} of {self.name!r}"
+
+
+Regions = tuple[tuple[str, Any], ...]  # name and mask or weights (n, *pixels) of each distinct region
+
+
+def aims_of(
+    promises: Sequence[Promise], band: Any, counting: str, units: bool, most_images: int = 0
+) -> tuple[tuple[Aim, ...], Regions]:
+    """Promises about images of a band's shape (n, *pixels) as aims, and the distinct regions that they are counted in.
+
+    `counting` is that of promises which say none; without `units` each image is its own, and the two are one.
+    """
+    n = int(band.shape[0])
+    regions: list[tuple[str, Any]] = []
+    seen: dict[int, int] = {}
+    aims = []
+    for i, promise in enumerate(promises, 1):
+        within, place, number = promise.within, "all", 0
+        subgroup = np.ones(n, bool)
+        name = promise.name or ("all pixels" if within is None else f"region {i}")
+        if within is not None:
+            values = region_array(within, band, f"within of promise {i}")
+            if len(values.shape) == 1 and not differ_in_size(values):
+                subgroup, place = _subgroup(values, name), "subgroup"
+            else:
+                place = "weights" if np.dtype(str(values.dtype).removeprefix("torch.")).kind == "f" else "region"
+                if id(within) not in seen:
+                    regions.append((f"within of {name!r}", values))
+                    seen[id(within)] = len(regions)
+                number = seen[id(within)]
+        way = promise.counting or counting
+        way = "units" if way == "images" and not units else way
+        level, above, cap = promise.at_most, promise.above or 0.0, promise.cap or 1.0
+        aims.append(Aim(promise.kind, name, place, level, above, cap, way, number, subgroup, most_images))
+    return tuple(aims), tuple(regions)
+
+
+def region_array(within: Any, band: Any, name: str) -> Any:
+    """A region of the images of a band: bool, 0 and 1, or weights, of their shape, or (n,) for whole images."""
+    if isinstance(within, list | tuple) and within and all(library_of(image) for image in within):
+        sizes = {tuple(image.shape) for image in within}
+        within = Ragged([to_numpy(x) for x in within]) if len(sizes) > 1 else np.stack([to_numpy(x) for x in within])
+    elif not library_of(within) and not differ_in_size(within):
+        within = np.asarray(within)
+    dtype = str(within.dtype).removeprefix("torch.").replace("bfloat16", "float32")
+    if dtype == "object" or np.dtype(dtype).kind not in "biuf":
+        raise TypeError(f"{name} has dtype {within.dtype}; give a mask of bool, or weights of at least 0")
+    if not differ_in_size(within) and tuple(within.shape) == (int(band.shape[0]),):
+        return within
+    if differ_in_size(band):
+        within = singly(within)
+    if not differ_in_size(within) and tuple(within.shape) != tuple(band.shape):
+        raise ValueError(
+            f"{name} has shape {tuple(within.shape)}; give {tuple(band.shape)}, one value per image and pixel, or "
+            f"({int(band.shape[0])},), one per image"
+        )
+    check_same_shape(band=band, **{name: within})
+    return within
+
+
+def _subgroup(values: Any, name: str) -> Array:
+    mask = to_numpy(values)
+    if mask.dtype != bool and not np.isin(mask, (0, 1)).all():
+        raise ValueError(f"within of {name!r} holds one value per image: give bool, True for images of the subgroup")
+    return mask.astype(bool)
+
+
+def path_level(aims: Sequence[Aim]) -> float:
+    """The share of missed pixels about which a path that knows one level should be finest: the least asked for."""
+    shares = [aim.at_most for aim in aims if aim.kind == "share"]
+    return min(shares or [min(max(aim.above, aim.at_most / 10), 0.9) for aim in aims])
+
+
+# ---------------------------------------------------------------- what a calibration keeps
+
+
+@dataclass(frozen=True)
+class CertifiedPromise:
+    """A promise that was certified, jointly with the others of its calibration.
+
+    kind, at_most, above, cap, counting    as asked; `above` 0 for a share, `cap` 1 where there is none
+    name, place    of what: "all" pixels, a "region" of them or "weights", or a "subgroup" of whole images
+    most           where images or pixels are counted in units: for how many a unit counts at most; else 0
+    risk           what was seen on the images that certified
+    certifying     images (or units) with the region that certified it
+    """
+
+    kind: str
+    name: str
+    place: str
+    at_most: float
+    above: float
+    cap: float
+    counting: str
+    most: float
+    risk: float
+    certifying: int
+
+    def __post_init__(self) -> None:
+        check_choice(self.kind, PROMISE_KINDS, "kind of a promise")
+        check_name(self.name)
+        check_choice(self.place, PLACES, "place of a promise")
+        check_choice(self.counting, WAYS_TO_COUNT, "counting of a promise")
+        check_open_unit(self.at_most, "at_most")
+        numbers = {name: check_number(getattr(self, name), name) for name in ("above", "cap", "most", "risk")}
+        if not (0 <= numbers["above"] < 1 and self.at_most < numbers["cap"] <= 1 and 0 <= numbers["risk"] <= 1):
+            raise ValueError(f"a promise above {self.above!r}, with cap {self.cap!r} and risk {self.risk!r} cannot be")
+        whole = isinstance(self.certifying, int) and not isinstance(self.certifying, bool)
+        if numbers["most"] < 0 or not whole or self.certifying < 1:
+            raise ValueError(f"a promise certified by {self.certifying!r} units of at most {self.most!r} cannot be")
+
+    def state(self) -> dict[str, Any]:
+        """Plain values, for the file."""
+        return asdict(self)
+
+    @classmethod
+    def from_state(cls, state: Any) -> CertifiedPromise:
+        """What a file says of a promise, checked."""
+        if not isinstance(state, dict) or state.keys() != {field.name for field in fields(cls)}:
+            raise ValueError(f"{state!r} is no promise")
+        return cls(**state)

@@ -1,0 +1,313 @@
+"""Several promises along one path: the walk is the literal one, however regions are stored, cut or weighted."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from refusals import refuses
+from worlds import heteroscedastic
+
+import pixelbounds as pb
+from pixelbounds.calibration import arrivals
+from pixelbounds.calibration.arrivals import scalar_path
+from pixelbounds.calibration.front_door import Split, pairs_of
+from pixelbounds.calibration.pairs import Pairs
+from pixelbounds.calibration.promises import CertifiedPromise
+from pixelbounds.calibration.result import calibration_from_bytes
+
+N, SIZE, DELTA = 90, 8, 0.1
+
+
+def data(n=N, size=SIZE):
+    """Truth, band, an overlapping mask that a third of the images lacks, weights, and a subgroup."""
+    rng = np.random.default_rng(3)
+    truth, band = heteroscedastic(n, rng, size=size, dtype=np.float64)
+    mask = (band.upper + band.lower) / 2 > 0.6
+    mask[::3] = False
+    weights = rng.uniform(size=truth.shape) * (rng.random((n, 1, 1)) < 0.9)
+    return truth, band, mask, weights, rng.random(n) < 0.7
+
+
+def promises_of(mask, weights, subgroup):
+    return [
+        pb.share(0.25),
+        pb.share(0.3, within=mask, name="mask"),
+        pb.share(0.3, within=weights, name="weights"),
+        pb.share(0.25, within=subgroup, name="subgroup"),
+        pb.share(0.2, cap=0.5),
+        pb.tail(0.3, above=0.2),
+        pb.tail(0.3, above=0.3, within=mask),
+        pb.share(0.3, within=mask, counting="pixels", name="pooled"),
+    ]
+
+
+# ---------------------------------------------------------------- the literal walk
+
+
+def literal_risks(truth, interval, promise, unit_of, order, most):
+    """What is bounded of each unit that has the region, in order, and its level: written out."""
+    missed = ~interval.contains(truth)
+    within = np.ones(truth.shape) if promise.within is None else np.asarray(promise.within, float)
+    if within.ndim == 1:
+        within = within[:, None, None] * np.ones(truth.shape)
+    cap = promise.cap or 1.0
+    level = promise.at_most / cap
+    values = []
+    for unit in order:
+        losses, sizes = [], []
+        for i in np.flatnonzero(unit_of == unit):
+            size = within[i].sum()
+            if size > 0:
+                part = (within[i] * missed[i]).sum() / size
+                losses.append(float(part > promise.above) if promise.kind == "tail" else min(part, cap) / cap)
+                sizes.append(size)
+        if not losses:
+            continue
+        if promise.counting == "pixels":
+            pooled = np.dot(losses, sizes) / sum(sizes)
+            values.append(level + min(sum(sizes), most) / most * (pooled - level))
+        else:
+            values.append(np.mean(losses))
+    return np.array(values), level
+
+
+@pytest.mark.parametrize("confidence", ["betting", "hoeffding"])
+@pytest.mark.parametrize("per_unit", [1, 2])
+def test_the_walk_is_the_literal_one(confidence, per_unit):
+    truth, band, mask, weights, subgroup = data(360 if confidence == "hoeffding" else N * per_unit)
+    unit_of = np.arange(len(truth)) // per_unit
+    promises = promises_of(mask, weights, subgroup)
+    cal = pb.calibrate(
+        truth, band, promises=promises, method="rcps", n_opt=10, confidence=confidence, seed=1,
+        units=unit_of + 1000 if per_unit > 1 else None,
+    )  # fmt: skip
+    split = Split.draw(unit_of, 10, np.random.default_rng(1))
+    path = scalar_path(pairs_of(truth, band, None, (0.0, 1.0)))
+    bound = getattr(pb.confidence, confidence)
+    fitted = np.isin(unit_of, np.setdiff1d(unit_of, split.order))
+    most = max(mask[fitted & (unit_of == unit)].sum() for unit in np.unique(unit_of[fitted]))
+
+    def at(knot):
+        interval = replace(cal, widening=path.at(knot)).apply(band)
+        return [literal_risks(truth, interval, promise, unit_of, split.order, most) for promise in promises]
+
+    def passes(knot):
+        return all(bound(values, DELTA) < level for values, level in at(knot))
+
+    (knot,) = np.flatnonzero(path.knots[0] == cal.widening[0])
+    assert passes(knot)
+    assert not passes(knot - 1)
+    for wider in np.linspace(knot, len(path) - 1, 5).astype(int):
+        assert passes(wider)
+    for found, promise, (values, _) in zip(cal.promises, promises, at(knot), strict=True):
+        assert found.certifying == len(values)
+        if promise.counting != "pixels":
+            assert found.risk == pytest.approx(values.mean() * (promise.cap or 1.0), abs=1e-12)
+    pooled = (mask & ~cal.apply(band).contains(truth))[~fitted].sum() / mask[~fitted].sum()
+    assert cal.promises[-1].risk == pytest.approx(pooled, abs=0.02)  # units larger than any that fitted count for less
+    assert cal.promises[-1].most == most
+
+
+def test_counting_images_weighs_units_by_their_images_with_the_region():
+    truth, band, mask, *_ = data(200)
+    units = np.repeat(np.arange(80), np.where(np.arange(80) % 2, 4, 1))
+    promise = pb.share(0.3, within=mask, name="mask", counting="images")
+    cal = pb.calibrate(truth, band, promises=[promise], units=units + 1000, method="rcps", n_opt=20)
+    has = mask.any(axis=(1, 2))
+    split = Split.draw(units, 20, np.random.default_rng(0))
+    certifying = has & ~split.fitting
+    missed = (mask & ~cal.apply(band).contains(truth)).sum(axis=(1, 2))[certifying] / mask.sum(axis=(1, 2))[certifying]
+    assert cal.promises[0].most == np.bincount(units[has & split.fitting]).max()
+    assert cal.promises[0].risk == pytest.approx(missed.mean(), abs=1e-9)
+    assert "a unit of more than 3 such images counting as one of 3" in cal.guarantee
+
+
+# ---------------------------------------------------------------- the same bytes
+
+
+@pytest.mark.parametrize("settings", [{"method": "rcps"}, {"groups": "band"}, {"method": "krcps", "k": 3}])
+def test_one_share_of_all_pixels_is_the_short_form(settings):
+    truth, band, *_ = data()
+    for confidence in ("betting", "hoeffding_bentkus"):
+        how = {"confidence": confidence, **settings}
+        short = pb.calibrate(truth, band, risk_level=0.3, **how)
+        assert pb.calibrate(truth, band, promises=[pb.share(0.3)], **how).to_bytes() == short.to_bytes()
+        assert b'"promises"' not in short.to_bytes()
+        (promise,) = short.promises
+        assert (promise.name, promise.at_most, promise.risk) == ("all pixels", 0.3, short.risk)
+
+
+def test_regions_may_lie_anywhere_and_blocks_be_cut_anyhow(tmp_path, monkeypatch):
+    import dask.array as da
+    import zarr
+
+    truth, band, mask, weights, subgroup = data()
+    how = {"groups": partial(pb.groups.fit_band_groups, width=3, room=1), "n_opt": 20}
+    whole = pb.calibrate(truth, band, promises=promises_of(mask, weights, subgroup), **how).to_bytes()
+    lazy = da.from_array(mask, chunks=(7, 8, 8)), zarr.create_array(tmp_path / "w.zarr", data=weights), subgroup
+    assert pb.calibrate(truth, band, promises=promises_of(*lazy), **how).to_bytes() == whole
+    stored = [zarr.create_array(tmp_path / f"{i}.zarr", data=x) for i, x in enumerate((truth, band.lower, band.upper))]
+    found = pb.calibrate(stored[0], pb.Band(*stored[1:]), promises=promises_of(mask.astype(np.uint8), *lazy[1:]), **how)
+    assert found.to_bytes() == whole
+    monkeypatch.setattr(arrivals, "_TILE", 2**12)
+    monkeypatch.setattr("pixelbounds.images.library.block_of", lambda size, rows: 4)
+    monkeypatch.setattr("pixelbounds.images.library.Runner.table_bytes", 2**14)  # to a file
+    assert pb.calibrate(truth, band, promises=promises_of(mask, weights, subgroup), **how).to_bytes() == whole
+
+
+def test_images_of_many_sizes_have_regions_too():
+    truth, band, mask, *_ = data()
+    rows = np.where(np.arange(N) % 2, 8, 6)
+
+    def cut(x):
+        return [image[:k] for image, k in zip(x, rows, strict=True)]
+
+    promises = [pb.share(0.3), pb.share(0.35, within=cut(mask), name="mask")]
+    cal = pb.calibrate(cut(truth), pb.Band(cut(band.lower), cut(band.upper)), promises=promises, method="rcps")
+    has = np.array([x.any() for x in cut(mask)])
+    assert cal.promises[1].certifying == has.sum()
+    inside = cal.apply(pb.Band(cut(band.lower), cut(band.upper))).contains(cut(truth))
+    shares = [(m & ~x).sum() / m.sum() for m, x in zip(cut(mask), inside, strict=True) if m.any()]
+    assert cal.promises[1].risk == pytest.approx(np.mean(shares), abs=1e-12)
+
+
+# ---------------------------------------------------------------- the path for several promises
+
+
+def test_the_path_for_several_promises_is_shorter_and_groups_without_a_miss_widen():
+    rng = np.random.default_rng(0)
+    place = np.zeros((12, 12), int)
+    place[:3, :3] = 1  # a hard organ
+    place[6:, 6:] = 2  # covered by the band as it is
+
+    def draw(n):
+        centre = rng.uniform(0.3, 0.7, (n, 12, 12))
+        deviation = np.array([0.03, 0.08, 0.001])[place]
+        truth = centre + deviation * rng.standard_normal(centre.shape)
+        return np.clip(truth, 0, 1), pb.Band(centre - 0.03, centre + 0.03)
+
+    truth, band = draw(300)
+    organ = np.broadcast_to(place == 1, truth.shape)
+    how = {"groups": place, "failure_prob": 0.1}
+    both = pb.calibrate(truth, band, promises=[pb.share(0.1), pb.share(0.1, within=organ, name="organ")], **how)
+    for promise in both.promises:
+        assert 0.06 < promise.risk < 0.1  # neither is far from its level
+    from pixelbounds.calibration import procedures
+
+    with pytest.MonkeyPatch.context() as patch:  # the frontier that does not know of the organ, walked until both hold
+        patch.setattr(procedures, "_path_of", lambda p, i, g, level, goal: procedures.frontier_of(p, i, g, level))
+        blind = pb.calibrate(truth, band, promises=[pb.share(0.1), pb.share(0.1, within=organ, name="organ")], **how)
+    assert both.apply(band).length.mean() < 0.95 * blind.apply(band).length.mean()
+    tight = pb.calibrate(truth, band, promises=[pb.tail(0.02, above=0.0), pb.share(0.05, within=organ)], **how)
+    assert (tight.widening > 0).all()
+    assert tight.apply(band).length.max() < 0.999
+
+
+def test_the_joint_path_of_learned_and_chosen_groups_and_few_units():
+    truth, band, mask, weights, subgroup = data(160, 12)
+    promises = promises_of(mask, weights, subgroup)
+    cal = pb.calibrate(truth, band, promises=promises[:3])
+    assert cal.grouping.count > 1
+    few = pb.calibrate(truth, band, promises=promises[:2], units=np.arange(160) // 4, unit_name="scan")
+    assert few.record.units
+
+
+# ---------------------------------------------------------------- file and sentence
+
+
+def test_a_file_keeps_its_promises_and_refuses_strange_ones():
+    truth, band, mask, weights, subgroup = data()
+    cal = pb.calibrate(truth, band, promises=promises_of(mask, weights, subgroup), method="rcps", n_opt=9)
+    again = calibration_from_bytes(cal.to_bytes())
+    assert again.promises == cal.promises
+    assert again.guarantee == cal.guarantee
+    assert again.to_bytes() == cal.to_bytes()
+    good = cal.promises[0].state()
+    for change in (
+        {"kind": "hope"}, {"name": "two\nlines"}, {"place": "moon"}, {"at_most": 1.5}, {"cap": 0.01}, {"above": -1.0},
+        {"risk": 7.0}, {"certifying": 0}, {"certifying": 1.5}, {"most": -1.0}, {"counting": "stars"}, {"extra": 1},
+        {"risk": "low"}, {"cap": float("nan")},
+    ):  # fmt: skip
+        refuses(lambda change=change: CertifiedPromise.from_state({**good, **change}), error=(ValueError, TypeError))
+    many = replace(cal.certified[0], certifying=1000)
+    refuses(lambda: replace(cal, certified=(many,)), "certifying")
+    refuses(lambda: replace(cal, certified=()), "promises")
+    refuses(lambda: replace(cal, certified=cal.certified[::-1]), "first promise")
+
+
+def test_the_sentence_says_each_promise():
+    truth, band, mask, weights, subgroup = data()
+    said = pb.calibrate(truth, band, promises=promises_of(mask, weights, subgroup), method="rcps", n_opt=9).guarantee
+    assert said.startswith(
+        "With probability at least 90% over the draw of 81 images for certification, all of these hold"
+    )
+    for words in (
+        "jointly: (1) on average at most 25% of the pixels of a future image lie outside their intervals;",
+        '(2) on average at most 30% of the pixels of "mask" of a future image that has "mask" lie outside',
+        'of the weights of "weights"',
+        'of the pixels of a future image in "subgroup" lie outside',
+        "(an image that misses more than 50% counting as one that misses 50%)",
+        "(6) at most 30% of future images miss more than 20% of their pixels;",
+        '(7) at most 30% of future images that have "region 7" miss more than 30% of the pixels of "region 7"',
+        '(8) at most 30% of the pixels of "pooled" of all future images, pooled, lie outside',
+        "; provided future images come from the same source",
+    ):
+        assert words in said
+    one = pb.calibrate(truth, band, promises=[pb.tail(0.3, above=0.2)], units=np.arange(N), unit_name="patient")
+    assert "jointly" not in one.guarantee
+    assert (
+        "on average at most 30% of the images of a future patient miss more than 20% of their pixels" in one.guarantee
+    )
+    expected = pb.calibrate(truth, band, promises=[pb.share(0.3), pb.tail(0.3, 0.2)], confidence="conformal")
+    assert "in expectation only" in expected.guarantee
+
+
+# ---------------------------------------------------------------- at the door
+
+
+def test_what_cannot_be_promised_is_refused_at_the_door():
+    truth, band, mask, weights, _ = data()
+
+    def tried(*promises, **how):
+        return lambda: pb.calibrate(truth, band, promises=list(promises), **{"method": "rcps", **how})
+
+    refuses(lambda: pb.calibrate(truth, band), "risk_level", "promises")
+    refuses(lambda: pb.calibrate(truth, band, risk_level=0.1, promises=[pb.share(0.1)]), "either")
+    refuses(tried(), "promises", "share")
+    refuses(tried("share 0.1"), "promise 1", "pb.share", error=TypeError)
+    refuses(tried(pb.share(0.1), loss=pb.losses.any_channel()), "loss")
+    refuses(lambda: pb.share(0), "at_most", "0")
+    refuses(lambda: pb.share(0.1, cap=0.05), "cap", "0.05")
+    refuses(lambda: pb.share(0.1, cap=1.5), "cap", "1.5")
+    refuses(lambda: pb.share(0.1, cap=0.5, counting="pixels"), "cap", "pixels")
+    refuses(lambda: pb.share(0.1, counting="voxels"), "counting", "pixels")
+    refuses(lambda: pb.share(0.1, name="a\nb"), "name")
+    refuses(lambda: pb.tail(0.1, above=1.0), "above", "1.0")
+    refuses(lambda: pb.tail(0.1, above=None), "above", error=TypeError)
+    refuses(tried(pb.share(0.3, within=mask[:, :4])), "within of promise 1", "(90, 4, 8)", "(90, 8, 8)")
+    refuses(tried(pb.share(0.3, within=mask.astype(str))), "dtype", error=TypeError)
+    refuses(tried(pb.share(0.3, within=mask * 2, name="organ")), "'organ'", "labels == 2", "image 1")
+    refuses(tried(pb.share(0.3, within=np.arange(N))), "one value per image")
+    for value, words in ((-0.1, "below 0"), (np.nan, "NaN")):
+        bad = weights.copy()
+        bad[41, 2, 2] = value
+        refuses(tried(pb.share(0.3, within=bad, name="w")), "'w'", words, "image 41")
+    refuses(tried(pb.share(0.3, within=mask, counting="pixels")), "fitting images", "n_opt")
+    none = np.zeros_like(mask)
+    refuses(tried(pb.share(0.3, within=none, name="spleen")), "'spleen'", "none", error=pb.NoGuarantee)
+    none[:12] = True
+    refuses(
+        tried(pb.share(0.3), pb.share(0.1, within=none, name="spleen")), "'spleen'", "12 certifying", "at least 23",
+        error=pb.NoGuarantee,
+    )  # fmt: skip
+
+
+def test_pairs_read_regions_with_their_images():
+    truth, band, mask, weights, _ = data()
+    pairs = Pairs(truth, band, pb.families.additive, (0.0, 1.0), regions=(("m", mask), ("w", weights)))
+    some = np.array([1, 4, 5, 80])
+    taken = pairs.take(some)
+    np.testing.assert_array_equal(taken.regions[0][1], mask[some])
+    _, block = pairs.gather(some)
+    np.testing.assert_array_equal(block.regions[1], weights[some])

@@ -14,8 +14,8 @@ import pytest
 from scipy.stats import binom
 
 import pixelbounds as pb
-from pixelbounds.evaluation.intervals import mean_interval, ratio_interval
 from pixelbounds.evaluation.judgement import judge
+from pixelbounds.evaluation.unit_means import mean_interval, ratio_interval
 
 pytestmark = pytest.mark.guarantees
 

@@ -55,7 +55,7 @@ def generator(*names, seed):
 @pytest.mark.parametrize("law", LAWS)
 def test_each_end_errs_as_rarely_as_it_says(law, n, record_property):
     draw, mean = LAWS[law]
-    worlds = 15 * WORLDS
+    worlds = 15 * WORLDS if n <= 100 else max(100, 3 * WORLDS)
     low, high = errors(lambda seed: mean_interval(draw(generator(law, n, seed=seed), n), LEVEL), mean, worlds)
     record_property("errors", f"low {low}, high {high} of {worlds}")
     assert valid(low, worlds)

@@ -142,7 +142,7 @@ def test_bands_may_be_nifti_too(files, tmp_path):
     np.testing.assert_allclose(nibabel.load(tmp_path / "map_upper.nii.gz").affine, LPS)
     said = done("evaluate", files / "new.nii.gz", folder, "--calibration", files / "cal.safetensors")
     assert said["risk"] == 0
-    assert said["evaluation"]["risk_interval"] == [None, None]  # one unit
+    assert said["evaluation"]["risk_interval"] == [0, 1]  # one unit
 
 
 def test_several_scans_go_into_several_maps_and_back(files, tmp_path):
@@ -168,7 +168,7 @@ def test_values_may_stay_as_they_are(files, tmp_path):
     np.savez(tmp_path / "raw.npz", lower=centre - 20, upper=centre + 20)
     words = files / "nifti", tmp_path / "raw.npz", *RISK, "--raw", "--limits", -1024, 3071
     said = done("calibrate", *words, "--out", tmp_path / "cal.safetensors")
-    assert said["bound"] < 0.2
+    assert said["risk"] < 0.2 == said["risk_level"]
     result = call("calibrate", *words[:-3], "--out", tmp_path / "other.safetensors")  # limits 0 and 1
     assert result.exit_code == 2
     assert "set limits" in flat(result.stderr)

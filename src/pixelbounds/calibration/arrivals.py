@@ -25,8 +25,9 @@ import numpy as np
 
 from ..images.library import Array
 from ..kernels.knots import KEY, arrivals, count_arrivals, knots_below
+from .block import Block, Labels
 from .families import Family, additive
-from .pairs import ROWS, Archive, Block, Labels, Pairs, Statistic, fingerprints, prints
+from .pairs import ROWS, Archive, Pairs, Statistic, fingerprints, prints
 
 KNOTS = 2048
 _TILE = 2**24  # bytes of a table that are turned over at a time
@@ -42,6 +43,13 @@ class Path:
     knots: Array
 
     def __post_init__(self) -> None:
+        knots = np.asarray(self.knots)
+        if knots.ndim != 2 or not knots.size or knots.dtype.kind != "f" or not np.isfinite(knots).all():
+            raise ValueError(
+                f"the knots of a path have shape {knots.shape} and dtype {knots.dtype}; they must be finite widenings, "
+                "groups by points"
+            )
+        object.__setattr__(self, "knots", np.ascontiguousarray(knots, np.float64))
         if (np.diff(self.knots, axis=1) < 0).any():
             raise ValueError("a path must be nondecreasing in every group")
 

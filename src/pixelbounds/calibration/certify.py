@@ -20,9 +20,10 @@ from ..images.checks import NoGuarantee
 from ..images.ends import Interval
 from ..images.library import Array
 from .arrivals import Path, Table, arriving, tabulated
+from .block import Block, KeptLabels, Labels
 from .confidence import ConfidenceBound, check_losses, least_images, rejects, rejects_mean, sees_mean_only
 from .losses import Loss
-from .pairs import Archive, Block, KeptLabels, Labels, Pairs
+from .pairs import Archive, Pairs
 from .sentence import second_try
 
 _ENTRIES = 2**20  # of the table, read at a time
@@ -241,13 +242,15 @@ def _cannot(task: Task, losses: Array) -> str:
     reached = float(task.bound(losses, task.failure_prob))
     try:
         needed = least_images(task.risk_level, task.failure_prob, confidence=task.bound)
-        more = f"; with this bound at least {needed} are needed" if needed > task.size else ""
+        more = f"; with this bound at least {needed} must certify, beside those that fit" if needed > task.size else ""
     except ValueError:
         more = ""
+    if task.most_images and task.risk_of(losses) == 0:
+        more += f"; units of fewer than {task.most_images} images count for less, as counting='images' asks"
     stuck = (
         ""
-        if losses.mean() == 0
-        else f"; even the widest intervals miss {losses.mean():.4g} on average, more than any widening of the "
+        if task.risk_of(losses) == 0
+        else f"; even the widest intervals miss {task.risk_of(losses):.4g} on average, more than any widening of the "
         f"{task.pairs.family.name} family mends: use the additive family or wider limits"
     )
     return (

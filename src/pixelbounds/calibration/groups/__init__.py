@@ -11,7 +11,7 @@ band_bins.py    bins of band width, level and room to the limits, in products
 learned.py      bins of a predicted quantile of the shortfall, and of the room to the limits
 """
 
-from ..pairs import all_entries
+from ..block import all_entries
 from .band_bins import BandGroups, fit_band_groups
 from .contract import Grouping, load_grouping
 from .learned import LearnedGroups, fit_learned_groups

@@ -12,7 +12,8 @@ import numpy as np
 
 from ...images.library import Array
 from ..block import Block, all_entries
-from ..pairs import Pairs, prints
+from ..pairs import Pairs
+from ..prints import prints
 
 State = tuple[dict[str, Any], dict[str, Array]]  # JSON part, arrays
 

@@ -12,7 +12,7 @@ _PIXELS = 512  # of a tile
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _bounded(x: float, last: int) -> int:
+def _bounded(x: float, last: int) -> np.int32:
     """The whole part within 0..last."""
     x = x if x > 0.0 else 0.0
     return np.int32(x if x < last else last)

@@ -93,7 +93,7 @@ def collect_missed(
         count = 0
         for j in range(size):
             found[count] = start + j
-            count += miss[j]
+            count += int(miss[j])
         for i in range(min(count, len(entry) - 1 - missed)):
             j = found[i]
             x = np.float64(truth[j])

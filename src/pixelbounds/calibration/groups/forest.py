@@ -175,8 +175,15 @@ def forest_of(text: str) -> Forest:
     found = [_tree(part, number) for number, part in enumerate(trees)]
     feature, threshold, left, right, leaf = zip(*found, strict=True)
     root = np.cumsum([0, *(len(x) for x in feature)])
-    joined = [np.concatenate(part) for part in (feature, threshold, left, right)]
-    return Forest(columns, *joined, root, np.concatenate(leaf))
+    return Forest(
+        columns,
+        feature=np.concatenate(feature),
+        threshold=np.concatenate(threshold),
+        left=np.concatenate(left),
+        right=np.concatenate(right),
+        root=root,
+        leaf=np.concatenate(leaf),
+    )
 
 
 def _columns(head: dict[str, str]) -> int:

@@ -74,11 +74,12 @@ def feature_maps(block: Block) -> tuple[Array, int]:
     maps[8].reshape(len(block), -1)[:] = mean.astype(np.float32)[:, None]
     np.subtract(level, near, out=maps[alike])
     np.subtract(level, far, out=maps[alike + 1])
-    for i in range(further):
-        extra = maps[9 + 2 * i]
-        extra[:] = block.features[:, i].reshape(-1)
-        smooth(extra, 3, maps[10 + 2 * i])
-        np.subtract(extra, level, out=maps[alike + 2 + i])
+    if block.features is not None:
+        for i in range(further):
+            extra = maps[9 + 2 * i]
+            extra[:] = block.features[:, i].reshape(-1)
+            smooth(extra, 3, maps[10 + 2 * i])
+            np.subtract(extra, level, out=maps[alike + 2 + i])
     return maps, alike
 
 

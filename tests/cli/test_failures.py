@@ -67,7 +67,7 @@ def files(tmp_path_factory):
         ("few.npy", "band.npz", (), 2, "the bands have shape (160, 12, 12), but the truth has shape (50, 12, 12)"),
         ("truth.npy", "few.npy", (), 2, "made of samples of shape (50, 12, 12)"),
         ("truth.npy", "flat.npy", (), 2, "holds an array of shape (160, 12)"),
-        ("truth.npy", "lower.npz", (), 2, "holds the arrays lower, mean"),
+        ("truth.npy", "lower.npz", (), 2, "but no upper: half a band"),
         ("truth.npy", "other.npz", (), 2, "holds the arrays a, b"),
         ("other.npz", "band.npz", (), 2, "name one of them"),
         ("truth.npy", "crossed.npz", (), 2, "lower above upper"),

@@ -42,9 +42,11 @@ def read_nifti(path: Path, *, window: Window | None, size: int | None = None, pr
     for number, file in enumerate(files):
         parts.append(read_slices(file, window=window, size=size))
         progress(number + 1, len(files))
-    units = np.repeat([stem(x) for x in first_folders(shown)], [len(x) for x in parts])
+    owners = [stem(x) for x in first_folders(shown)]
+    units = np.repeat(owners, [len(x) for x in parts])
     names = tuple(slice_name(scan.name, k) for scan in scans for k in range(scan.stop - scan.start))
-    return Images(np.concatenate(parts), names, units, Geometry(scans, window))
+    unit_name = "scan" if len(set(owners)) == len(owners) else "folder"
+    return Images(np.concatenate(parts), names, units, Geometry(scans, window), unit_name)
 
 
 def find_scans(files: Sequence[Path], names: Sequence[str], size: int | None) -> tuple[Scan, ...]:
@@ -58,7 +60,9 @@ def find_scans(files: Sequence[Path], names: Sequence[str], size: int | None) ->
         affine = image.affine @ needed("nibabel").orientations.inv_ornt_aff(to_lps, extent)
         affine = resized_affine(affine[:, [2, 1, 0, 3]], height, width, size)
         start = scans[-1].stop if scans else 0
-        scans.append(Scan(name, start, start + depth, affine, "nifti", image.header.copy(), (height, width)))
+        plane = height, width
+        header = image.header.copy()
+        scans.append(Scan(name, start, start + depth, affine, "nifti", header, plane, reach=_reach(image)))
     check_planes(scans, size)
     return tuple(scans)
 
@@ -77,6 +81,16 @@ def read_slices(file: Path, *, window: Window | None, size: int | None = None) -
         x = windowed(plane, window)
         slices.append(x if size is None else central(x, size))
     return np.stack(slices)
+
+
+def _reach(image: Any) -> tuple[float, float] | None:
+    """The least and greatest value that a file of whole numbers can hold; of floating ones there are none."""
+    dtype = image.header.get_data_dtype()
+    if dtype.kind not in "iu":
+        return None
+    held = np.iinfo(dtype)
+    ends = [image.dataobj.inter + image.dataobj.slope * end for end in (float(held.min), float(held.max))]
+    return min(ends), max(ends)
 
 
 def _loaded(file: Path) -> Any:
@@ -122,9 +136,13 @@ def resized_affine(affine: Array, height: int, width: int, size: int | None) -> 
 # ---------------------------------------------------------------- back
 
 
-def write_volume(file: Path, slices: Array, scan: Scan) -> None:
-    """Write slices (n, h, w) as a float32 volume in the axes, and with the header, that the scan's file had."""
+def write_volume(file: Path, slices: Array, scan: Scan, shown: tuple[float, float] = (0.0, 0.0)) -> None:
+    """Write slices (n, h, w) as a volume of their dtype in the axes, and with the header, that the scan's file had.
+
+    A viewer shows the values `shown` from black to white; whole numbers are labels.
+    """
     nibabel = needed("nibabel")
+    labels = slices.dtype.kind == "u"
     volume = slices.transpose(2, 1, 0)  # axes L, P, S
     affine = scan.affine[:, [2, 1, 0, 3]]
     header = None
@@ -139,11 +157,12 @@ def write_volume(file: Path, slices: Array, scan: Scan) -> None:
         if slices.shape[1:] == scan.plane:
             affine = own
             volume = volume.reshape(header.get_data_shape())
-        header.set_data_dtype(np.float32)
-        header["cal_min"] = 0  # the old range of display
-        header["cal_max"] = 0
+        header.set_data_dtype(slices.dtype)
     kind = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
-    image = kind(np.asarray(volume, np.float32), affine, header)
+    image = kind(np.ascontiguousarray(volume), affine, header)
+    image.header["cal_min"], image.header["cal_max"] = shown
+    if labels:
+        image.header.set_intent("label", name="open ends")
     if header is None or slices.shape[1:] != scan.plane:
         image.set_sform(affine, code="scanner")
         image.set_qform(affine, code="scanner")

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 method_option = partial(typer.Option, rich_help_panel="Method")
+units_option = partial(typer.Option, rich_help_panel="Units: what is independent")
 _read = partial(typer.Option, rich_help_panel="How files are read")
 _large = partial(typer.Option, rich_help_panel="Large data")
 

@@ -34,6 +34,7 @@ FilePath = str | os.PathLike[str]
 ARRAY_SUFFIXES = (".npy", ".npz", ".zarr")
 SHAPES = "lower and upper of shape (n, *pixels), or samples of shape (n, m, *pixels)"
 SOURCE = "source"  # how a band was made, as JSON, beside its ends
+ABOUT = "about"  # what intervals in an .npz say of themselves, as JSON
 _PER_IMAGE = ("names", "units")  # one entry per image, beside the images themselves
 
 
@@ -200,7 +201,7 @@ def _chosen(arrays: Arrays, key: str | None) -> str:
     """The name of the images among other arrays."""
     is_zip = arrays.path.suffix == ".npz"
     names = [name for name in arrays if is_zip or arrays[name].ndim > 1]
-    images = [name for name in names if name not in (*_PER_IMAGE, SOURCE)]
+    images = [name for name in names if name not in (*_PER_IMAGE, SOURCE, ABOUT)]
     if key is None and len(images) == 1:
         return images[0]
     if key not in names:
@@ -324,7 +325,16 @@ def about_of(store: Arrays) -> dict[str, Any]:
 
 def told(path: FilePath) -> dict[str, Any]:
     """The same of whatever lies at a path."""
-    return about_of(store_at(Path(path))) if is_store(Path(path)) else {}
+    path = Path(path)
+    if is_store(path):
+        return about_of(store_at(path))
+    if path.suffix != ".npz" or not zipfile.is_zipfile(path) or ABOUT not in (arrays := Arrays(path)):
+        return {}
+    try:
+        about = json.loads(str(arrays[ABOUT]))
+    except ValueError:
+        return {}
+    return about if isinstance(about, dict) and about.get("kind") == "interval" else {}
 
 
 def source_of(path: Path) -> Source:

@@ -31,9 +31,7 @@ _REMOVED = "pixelbounds: patient, study and institution left out; UIDs of study,
 _PLACE = ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "SliceThickness", "SliceLocation")
 
 
-def write_captures(
-    folder: Path, maps: dict[str, Array], scan: Scan, geometry: Geometry, *, who: bool = False
-) -> None:
+def write_captures(folder: Path, maps: dict[str, Array], scan: Scan, geometry: Geometry, *, who: bool = False) -> None:
     """Write lower and upper ends (n, h, w), in the measure of the scan, and which are open, as the series of a folder.
 
     Series are folder/lower, folder/upper, folder/length and, where values were seen through a window, folder/open.

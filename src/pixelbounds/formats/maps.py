@@ -11,7 +11,9 @@ viewers of medical images fail on values that are not.
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from ..images.checks import check_same_shape, check_values
 from ..images.ends import Interval, outward
 from ..images.library import Array, rows_of, to_numpy
 from ..storage.folders import aside, swap_folder
-from .arrays import Arrays, FilePath, about_of
+from .arrays import ABOUT, Arrays, FilePath, about_of
 from .captures import write_captures
 from .identifiers import keeps, unit_numbers
 from .nifti import NIFTI_SUFFIXES, stem, write_volume
@@ -38,12 +40,18 @@ _BLOCK_BYTES = 2**26
 
 
 def write_interval(
-    path: FilePath, interval: Interval, *, like: Images | None = None, identifiers: str = "drop"
+    path: FilePath,
+    interval: Interval,
+    *,
+    like: Images | None = None,
+    identifiers: str = "drop",
+    about: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write an interval under a name whose suffix says the kind: .zarr, .npz, .nii, .nii.gz, or a folder for DICOM.
 
     NIfTI and DICOM need `like`, the images that the interval is about: its maps lie where they lie, in their measure.
-    With identifiers="keep" what the images' files say of people and names goes along, see `identifiers.py`.
+    With identifiers="keep" what the images' files say of people and names goes along, see `identifiers.py`. An .npz
+    keeps what the interval is `about` (plain values by name, such as its guarantee).
     Returns what was written; for .nii.gz and .dcm, which become NAME_lower, NAME_upper, NAME_length and, where values
     were seen through a window, NAME_open, the first.
     """
@@ -58,7 +66,7 @@ def write_interval(
     if path.suffix == ".zarr":
         return _write_zarr(path, interval, _labels(like, who))
     if path.suffix == ".npz":
-        return _write_npz(path, interval, _labels(like, who))
+        return _write_npz(path, interval, _labels(like, who), about)
     if path.name.endswith(NIFTI_SUFFIXES):
         return _write_nifti(path, interval, _space(path, like), who)
     if path.suffix == ".dcm" or path.is_dir() or not path.suffix:
@@ -147,10 +155,12 @@ def _write_zarr(path: Path, interval: Interval, labels: dict[str, Array]) -> Pat
     return path
 
 
-def _write_npz(path: Path, interval: Interval, labels: dict[str, Array]) -> Path:
+def _write_npz(path: Path, interval: Interval, labels: dict[str, Array], about: Mapping[str, Any] | None) -> Path:
     arrays = {name: to_numpy(getattr(interval, name)) for name in ("lower", "upper")}
     for name, x in arrays.items():
         check_values(f"interval.{name}", x, 0)
+    if about is not None:
+        arrays[ABOUT] = np.array(json.dumps({"kind": "interval", **about}))
     with aside(path) as folder:
         np.savez(folder / "new.npz", allow_pickle=False, **arrays, **labels)
         _replace(folder / "new.npz", path)

@@ -71,8 +71,8 @@ def _lengths(done: Applied) -> dict[str, str]:
     unit = f" {measure.unit}" if measure.unit else ""
     width = measure.value(1.0) - measure.value(0.0)
     length = f"{done.closed_length:.4f} ({done.closed_length * width:.4g}{unit}) of the intervals within the window"
-    beyond = f"below {measure.low:g} or above {measure.high:g}{unit} the value may lie anywhere"
     return {
         "mean length": "no interval lies within the window" if done.open_share == 1 else length,
-        "open": f"{done.open_share:.1%} of the pixels have an end at the edge of the window: {beyond}",
+        "open": f"{done.open_share:.1%} of the pixels have an end at the edge of the window, {measure.low:g} or "
+        f"{measure.high:g}{unit}: beyond it the value may lie anywhere",
     }

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..images.library import Array
+from ..images.measure import Measure
 from .scans import Geometry, Scan, needed
 
 _MOST = 2**16 - 1
@@ -108,6 +109,18 @@ def _comments(geometry: Geometry, least: float, most: float) -> dict[str, str]:
         "length": "of intervals whose ends both lie within the window; where one is open, far longer",
         "open": f"0: both ends within the window; 1: open {below}; 2: open {above}; 3: both, nothing is known",
     }
+
+
+def captured_measure(file: Path) -> Measure | None:
+    """The window within which a map of ends that we wrote is shown, or values as stored; None for another file."""
+    header = needed("pydicom").dcmread(file, stop_before_pixels=True)
+    if header.get("SeriesDescription") not in ("pixelbounds lower", "pixelbounds upper"):
+        return None
+    if "ImageComments" not in header:
+        return Measure()
+    return Measure.of_window(
+        (float(header.WindowWidth), float(header.WindowCenter)), str(header.get("RescaleType", ""))
+    )
 
 
 def scale(least: float, most: float) -> tuple[float, int]:

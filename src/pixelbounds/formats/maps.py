@@ -24,11 +24,13 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from ..images.checks import check_same_shape, check_values
 from ..images.ends import Interval, outward
 from ..images.library import Array, rows_of, to_numpy
+from ..images.measure import Measure
 from ..storage.folders import aside, swap_folder
 from .arrays import ABOUT, Arrays, FilePath, about_of
-from .captures import write_captures
+from .captures import captured_measure, write_captures
+from .dicom import dicom_files
 from .identifiers import keeps, unit_numbers
-from .nifti import NIFTI_SUFFIXES, stem, write_volume
+from .nifti import NIFTI_SUFFIXES, stem, write_volume, written_measure
 from .scans import Geometry, Images, Scan, Window
 
 INTERVAL_SUFFIXES = (".zarr", ".npz", ".nii.gz", ".nii", ".dcm")
@@ -170,6 +172,17 @@ def _write_npz(path: Path, interval: Interval, labels: dict[str, Array], about: 
 # ---------------------------------------------------------------- maps in the space of the images
 
 
+def measure_of_maps(path: Path) -> Measure | None:
+    """What the values of maps stood for between 0 and 1 when we wrote them; None for anything else."""
+    if path.name.endswith(NIFTI_SUFFIXES) and not path.exists():
+        found = [written_measure(file) for file in maps_of(path, "lower")]
+    elif path.is_dir() and (path / "lower").is_dir():
+        found = [captured_measure(file) for file in dicom_files(path / "lower")]
+    else:
+        return None
+    return found[0] if found and None not in found and len(set(found)) == 1 else None
+
+
 def measured(lower: Array, upper: Array, window: Window | None, inverted: bool = False) -> tuple[Array, Array]:
     """Ends in the measure of the file, float64, a hair wider than given so that windowing loses nothing."""
     lower = lower.astype(np.float64)
@@ -229,7 +242,7 @@ def _write_nifti(path: Path, interval: Interval, geometry: Geometry, who: bool) 
             own = f"_{called}" if len(geometry.scans) > 1 else ""
             for part, x in maps.items():
                 name = f"{stem(path.name)}{own}_{part}{suffix}"
-                write_volume(folder / name, x, scan, shown.get(part, (0.0, 0.0)), who=who)
+                write_volume(folder / name, x, scan, part, shown.get(part, (0.0, 0.0)), who=who)
                 finished[part].append(name)
         names = [name for part in MAP_PARTS for name in finished[part]]
         for name in names:

@@ -19,11 +19,13 @@ import numpy as np
 
 from ..execution.progress import Progress, silent
 from ..images.library import Array
+from ..images.measure import Measure
 from .allowance import check_allowed
 from .pictures import central, square
 from .scans import Geometry, Images, Scan, Told, Window, check_planes, first_folders, needed, slice_name, windowed
 
 NIFTI_SUFFIXES = (".nii", ".nii.gz")
+_OURS = "interval: "  # begins the intent of a part of an interval
 _FREE_TEXT = ("descrip", "aux_file", "db_name", "intent_name", "data_type")
 _MOST_HEADER = 2**26  # bytes of a header with its extensions
 
@@ -162,16 +164,16 @@ def resized_affine(affine: Array, height: int, width: int, size: int | None) -> 
 
 
 def write_volume(
-    file: Path, slices: Array, scan: Scan, shown: tuple[float, float] = (0.0, 0.0), *, who: bool = False
+    file: Path, slices: Array, scan: Scan, part: str, shown: tuple[float, float], *, who: bool = False
 ) -> None:
     """Write slices (n, h, w) as a volume of their dtype in the axes, and with the header, that the scan's file had.
 
-    A viewer shows the values `shown` from black to white; whole numbers are labels.
+    The header says which `part` of an interval it is. A viewer shows the values `shown` from black to white, of ends
+    those of the window; whole numbers are labels.
 
     who            whether the header's free text and extensions go along
     """
     nibabel = needed("nibabel")
-    labels = slices.dtype.kind == "u"
     volume = slices.transpose(2, 1, 0)  # axes L, P, S
     affine = scan.affine[:, [2, 1, 0, 3]]
     header = None
@@ -194,10 +196,20 @@ def write_volume(
     kind = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
     image = kind(np.ascontiguousarray(volume), affine, header)
     image.header["cal_min"], image.header["cal_max"] = shown
-    if labels:
-        image.header.set_intent("label", name="open ends")
+    if slices.dtype.kind == "u":
+        image.header.set_intent("label")
+    image.header["intent_name"] = f"{_OURS}{part}".encode()
     if header is None or slices.shape[1:] != scan.plane:
         image.set_sform(affine, code="scanner")
         image.set_qform(affine, code="scanner")
         image.header.set_xyzt_units("mm")
     nibabel.save(image, file)
+
+
+def written_measure(file: Path) -> Measure | None:
+    """The window within which a map of ends that we wrote is shown, or values as stored; None for another file."""
+    header = _loaded(file).header
+    if header["intent_name"].item().decode("latin-1") not in (f"{_OURS}lower", f"{_OURS}upper"):
+        return None
+    low, high = float(header["cal_min"]), float(header["cal_max"])
+    return Measure(low, high) if low < high else Measure()

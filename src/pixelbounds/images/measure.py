@@ -74,7 +74,7 @@ class Measure:
             return False
         if self.low is None or self.high is None or other.low is None or other.high is None:
             return self.low is other.low
-        hair = 1e-9 * (self.high - self.low)
+        hair = 1e-6 * (self.high - self.low)  # some files hold single precision
         return isclose(self.low, other.low, abs_tol=hair) and isclose(self.high, other.high, abs_tol=hair)
 
     def value(self, x: float) -> float:

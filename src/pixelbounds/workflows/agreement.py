@@ -7,11 +7,13 @@ files are read in the same way, without being told; whatever says otherwise is r
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ..calibration.result import Calibration
 from ..formats.arrays import FilePath, Reading
 from ..formats.inputs import Bands
+from ..formats.maps import measure_of_maps
 from ..formats.scans import Images
 from ..images.checks import check_limits
 from ..images.measure import Measure
@@ -23,10 +25,10 @@ def reading_for(calibration: Calibration, reading: Reading) -> Reading:
 
 
 def reading_by(path: FilePath, about: Mapping[str, Any], reading: Reading) -> Reading:
-    """How truth is read for intervals that say of themselves what they are `about`; of some that is not known."""
+    """How truth is read for intervals that say what they are `about`, as maps do too; of some it is not known."""
     measure = about.get("measure")
     limits = about.get("limits")
-    known = None if measure is None else Measure.from_state(measure)
+    known = measure_of_maps(Path(path)) if measure is None else Measure.from_state(measure)
     return reading.as_in(str(path), known, None if limits is None else check_limits(limits))
 
 

@@ -28,7 +28,7 @@ _WHO = """
 PatientName PatientID IssuerOfPatientID PatientBirthDate PatientSex PatientAge StudyDate StudyTime StudyID
 StudyDescription AccessionNumber ReferringPhysicianName PositionReferenceIndicator
 """.split()  # noqa: SIM905
-_REMOVED = "pixelbounds: patient, study and institution left out; UIDs of study, frame and source images kept"
+_REMOVED = "pixelbounds: identifiers left out, UIDs kept"
 _PLACE = ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "SliceThickness", "SliceLocation")
 
 

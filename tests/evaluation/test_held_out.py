@@ -213,34 +213,7 @@ def test_any_pixel_shape_and_dtype(rng, pixels, dtype):
     assert np.array_equal(truth, before)
 
 
-# ---------------------------------------------------------------- intervals and words
-
-
-def uneven(rng):
-    """Patients of 20 images that miss half, and of 2 that miss nothing: truth, interval, patients."""
-    patients = np.repeat(np.arange(20), [20, 2] * 10)
-    hard = (patients % 2 == 0)[:, None]
-    truth = rng.uniform(size=(len(patients), 16))
-    upper = np.where(hard, 0.5, 1.0) * np.ones_like(truth)
-    return truth, pb.Interval(np.zeros_like(truth), upper), [f"p{x}" for x in patients]
-
-
-def test_both_means_are_shown_where_units_differ_in_size(rng):
-    truth, interval, patients = uneven(rng)
-    ev = evaluate(truth, interval, units=patients, unit_name="patient")
-    assert ev.image_risk == pytest.approx(ev.by_image.mean())
-    assert ev.image_risk > 1.7 * ev.risk
-    assert ev.image_risk_interval[0] < ev.image_risk < ev.image_risk_interval[1]
-    shown = str(ev)
-    assert f"{ev.risk:.2%}" in shown
-    assert "each patient counting the same" in shown
-    assert f"{ev.image_risk:.2%}" in shown
-    assert "each image counting the same in patients of at most 20" in shown
-    assert "220 images of 20 patients" in shown
-    alike = evaluate(truth, interval, units=np.arange(len(truth)) // 2)
-    assert alike.image_risk == pytest.approx(alike.risk)
-    assert "counting the same" not in str(alike)
-    assert "110 units" in str(alike)
+# ---------------------------------------------------------------- intervals
 
 
 def test_no_miss_is_not_taken_for_no_risk():
@@ -283,46 +256,6 @@ def test_one_unit_says_little_about_how_units_vary(rng):
     rare = evaluate(truth, interval, groups=labels).by_group
     assert rare.units.tolist() == [23, 1]
     assert rare.high[0] < rare.high[1] == 1
-
-
-# ---------------------------------------------------------------- images that calibrated
-
-
-def calibrated(rng, n=60, **settings):
-    """Images and bands, of which the first 40 calibrated."""
-    truth = rng.uniform(size=(n, 6, 6))
-    band = pb.Band(np.full_like(truth, 0.1), np.full_like(truth, 0.9))
-    return truth, band, pb.calibrate(truth[:40], band[:40], risk_level=0.2, **settings)
-
-
-def test_images_that_calibrated_are_refused_however_they_are_stored(rng):
-    truth, band, cal = calibrated(rng)
-    apart = evaluate(truth[40:], cal.apply(band[40:]), calibration=cal)
-    assert apart.apart_from == cal.record.digest
-    for kind in (np.float32, np.float64):
-        mixed = np.concatenate([truth[40:50], truth[7:9]]).astype(kind)
-        interval = cal.apply(band[: len(mixed)])
-        with pytest.raises(ValueError, match=r"2 of 12 images calibrated \(10, 11\).*leave them out"):
-            evaluate(mixed, interval, calibration=cal)
-    assert evaluate(truth[:5], cal.apply(band[:5])).apart_from is None  # nobody could know
-    with pytest.raises(TypeError, match=r"pixelbounds\.calibrate"):
-        evaluate(truth[40:], cal.apply(band[40:]), calibration=0.1)
-
-
-def test_images_of_one_value_are_not_compared(rng):
-    truth, band, cal = calibrated(rng)
-    air = np.zeros((2, 6, 6))
-    cal = pb.calibrate(np.concatenate([air, truth[:40]]), band[:42], risk_level=0.2)
-    assert evaluate(np.concatenate([air, truth[42:]]), cal.apply(band[40:]), calibration=cal).apart_from is not None
-
-
-def test_the_calibration_knows_limits_and_the_name_of_a_unit(rng):
-    truth, band, cal = calibrated(rng, units=np.arange(40) // 2, unit_name="scan")
-    ev = evaluate(truth[40:], cal.apply(band[40:]), units=np.arange(20) // 2, calibration=cal)
-    assert ev.unit_name == "scan"
-    assert ev.mean_length < ev.mean_length_interval[1] <= 1
-    assert "20 images of 10 scans" in str(ev)
-    assert evaluate(truth[40:], cal.apply(band[40:]), units=np.arange(20), unit_name="eye").unit_name == "eye"
 
 
 # ---------------------------------------------------------------- samples

@@ -152,6 +152,47 @@ def test_one_unit_a_custom_loss_and_many_groups_are_reported(tmp_path):
     assert not re.search(r"\bnan\b", page)
 
 
+def words_of(path):
+    return " ".join(" ".join(Elements(path.read_text()).words).split())
+
+
+def test_the_page_claims_no_more_than_is_known(tmp_path):
+    this = world()
+    page = words_of(this.write(tmp_path / "a.html"))
+    assert "only the level is" in page
+    assert "valid one point at a time" in page
+    assert "None of these images calibrated" in page
+    assert "took images as independent, and here they are of 20 units" in page
+    for word in ("bootstrap", "held-out", "held out"):
+        assert word not in page
+    unchecked = words_of(this.write(tmp_path / "b.html", evaluation=replace(this.evaluation, apart_from=None)))
+    assert "None of these images calibrated" not in unchecked
+    assert "Whether some of these images calibrated was not checked" in unchecked
+    another = words_of(this.write(tmp_path / "c.html", evaluation=replace(this.evaluation, apart_from="0" * 64)))
+    assert "was not checked" in another  # against another calibration, that is
+
+
+def test_the_page_shows_both_means_where_units_differ_in_size(tmp_path):
+    this = world()
+    rng = np.random.default_rng(0)
+    truth = rng.uniform(size=(60, 16, 16))
+    upper = np.where((np.arange(60) < 50)[:, None, None], 0.8, np.ones_like(truth))
+    ev = pb.evaluate(
+        truth, pb.Interval(np.zeros_like(truth), upper), units=np.r_[np.arange(50) // 10, 10:20], unit_name="patient"
+    )
+    page = words_of(this.write(tmp_path / "a.html", evaluation=ev, comparison=[], examples=[]))
+    assert ev.image_risk > 1.5 * ev.risk
+    for words in (
+        "each patient counting the same",
+        "each image counting the same",
+        f"{ev.risk:.2%}",
+        f"{ev.image_risk:.2%}",
+        "no patient has more than 10 images",
+        "Mean length has none",
+    ):
+        assert words in page
+
+
 def test_bad_parts_are_refused_with_their_name(tmp_path):
     ends = np.zeros((4, 4)), np.ones((4, 4))
     with pytest.raises(ValueError, match=r"'x' has shape \(4,\)"):

@@ -138,8 +138,8 @@ class Calibration:
             )
         if not (np.isfinite(self.widening) & (self.widening >= self.family.start)).all():
             raise ValueError(f"a widening is below {self.family.start:g} or not finite; calibrate again")
-        if not 0 <= check_number(self.risk, "risk") <= self.risk_level:
-            raise ValueError(f"risk is {self.risk:g}; it must lie between 0 and the level {self.risk_level:g}")
+        if not 0 <= check_number(self.risk, "risk") <= 1:
+            raise ValueError(f"risk is {self.risk:g}; it must lie between 0 and 1")
         if self.curve.dtype != np.float64 or self.curve.ndim != 2 or self.curve.shape[1] != 3:
             raise ValueError(f"curve is {self.curve.dtype} {self.curve.shape}; it must be float64 of shape (points, 3)")
         if not np.isfinite(self.curve).all():

@@ -82,6 +82,12 @@ def evaluated(result: Evaluated, more: Mapping[str, str] | None = None) -> Outco
     rows = {"mean length": length}
     if ev.coverage is not None:
         rows["samples held"] = f"{ev.coverage.share:.2%}{_within(*share_ends(*ev.coverage.interval))}"
+    rows["independent"] = f"each {ev.each}, as is assumed here" + (
+        " (else give --units)" if ev.unit_name is None else ""
+    )
+    if ev.apart_from is not None:
+        others = "" if ev.unit_name is None else f"; whether others of these {plural(ev.unit_name)} did cannot be told"
+        rows["apart"] = f"none of these images calibrated{others}"
     rows["worst images"] = ", ".join(f"{i} ({ev.by_image[i]:.1%})" for i in ev.worst())
     facts: dict[str, Any] = {
         "evaluation": ev.to_dict(),
@@ -106,11 +112,10 @@ def _risk_in_words(ev: Evaluation) -> str:
     """What share lies outside, in one mean, or in both where they differ."""
     from ..evaluation.evaluation import share_ends
 
-    apart = ", none of which calibrated," if ev.apart_from is not None else ""
     whose = images_in_words(len(ev.by_image))
     if ev.unit_name is not None:
         whose += f" of {len(ev.units)} {plural(ev.unit_name)}" if len(ev.units) > 1 else f" of one {ev.unit_name}"
-    said = f"{ev.risk:.2%} of the {ev.entries} of {whose}{apart} lie outside their intervals"
+    said = f"{ev.risk:.2%} of the {ev.entries} of {whose} lie outside their intervals"
     said += _within(*share_ends(*ev.risk_interval))
     if not ev.two_means:
         return f"{said}."

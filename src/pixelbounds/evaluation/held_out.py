@@ -40,8 +40,8 @@ from ..images.library import (
     to_numpy,
 )
 from .evaluation import Evaluation, SampleCoverage, Strata
-from .intervals import Ends
-from .overlap import check_apart
+from .intervals import UnitEnds
+from .known_images import check_apart
 from .strata import Cuts, Rows, cuts_of, median_length, merge_surveys, survey_rows, tally
 
 _ENTRIES = 2**23  # sample pixels read at a time
@@ -128,7 +128,7 @@ def evaluate(
         rows *= (sizes.mean() / sizes)[:, None, None]  # images weigh the same
     most = 0 if calibration is None else calibration.record.most_images
     return summarise(
-        rows, cuts, inside, units, Ends(level, rng.permutation(len(units[0])), span, most),
+        rows, cuts, inside, units, UnitEnds(level, rng.permutation(len(units[0])), span, most),
         unit_name=name, median_length=median_length(cuts, endings), pixels=tuple(pixels), apart_from=apart,
     )  # fmt: skip
 
@@ -214,7 +214,7 @@ def count_inside(start: int, lower: Array, upper: Array, read_samples: Callable[
 
 
 def summarise(
-    sums: Array, cuts: Cuts, inside: Array | None, units: tuple[Array, Array], ends: Ends, **known: Any
+    sums: Array, cuts: Cuts, inside: Array | None, units: tuple[Array, Array], ends: UnitEnds, **known: Any
 ) -> Evaluation:
     """The evaluation that the sums of all images amount to, given names and numbers of the units."""
     names, unit_of = units
@@ -249,7 +249,7 @@ def summarise(
     )  # fmt: skip
 
 
-def _coverage(inside: Array, unit_of: Array, ends: Ends) -> SampleCoverage:
+def _coverage(inside: Array, unit_of: Array, ends: UnitEnds) -> SampleCoverage:
     """How many samples lie inside, from pixels that hold 0..m of them: (n, m + 1)."""
     m = inside.shape[1] - 1
     held = _per_unit(inside, unit_of)

@@ -69,7 +69,7 @@ def _least_beaten(top: Array, bottom: Array, failure_prob: float, steady: Array)
     return high
 
 
-class Ends(NamedTuple):
+class UnitEnds(NamedTuple):
     """How confidence intervals are found: their level, the order of units, the longest interval, the largest unit."""
 
     level: float
@@ -78,12 +78,12 @@ class Ends(NamedTuple):
     most: int
 
     def of(self, shares: Array) -> tuple[float, float]:
-        """Ends for the mean of shares in [0, 1] of some units, NaN for those that do not count: (units,)."""
+        """UnitEnds for the mean of shares in [0, 1] of some units, NaN for those that do not count: (units,)."""
         shares = shares[self.order]
         return mean_interval(np.clip(shares[~np.isnan(shares)], 0, 1), self.level)
 
     def of_length(self, lengths: Array) -> tuple[float, float]:
-        """Ends for a mean length, (units,); unknown where lengths have no bound."""
+        """UnitEnds for a mean length, (units,); unknown where lengths have no bound."""
         if not isfinite(self.span) or not self.span:
             return nan, nan
         if lengths.max() > self.span * (1 + 1e-3):  # ends are rounded outward

@@ -75,8 +75,8 @@ def claim_of(calibration: Calibration) -> Claim:
 class Judgement:
     """The mean that a claim is about, with its interval and the level; all None where they cannot be compared.
 
-    `of_units` says which mean it is, of units or of images; `apart` whether none of the images calibrated, as far as digests tell; `notes` what cannot be compared or was
-    not checked, and what to do about it.
+    `of_units` says which mean it is, of units or of images; `apart` whether none of the images calibrated, as far as
+    digests tell; `notes` what cannot be compared or was not checked, and what to do about it.
     """
 
     risk: float | None

@@ -55,7 +55,7 @@ def test_every_option_of_reading_reaches_the_reader():
     assert reading_of(ReadOptions(raw=True)).mapping is None
     assert reading_of(ReadOptions()).mapping == Reading().mapping == (400, 40)
     assert reading_of(ReadOptions()).measure is None  # nothing was told: a calibration's own window is taken
-    with pytest.raises(ValueError, match="--window 350 33.3 maps values and --raw leaves them"):
+    with pytest.raises(ValueError, match=r"--window 350 33\.3 maps values and --raw leaves them"):
         reading_of(ReadOptions(window=(350.0, 33.3), raw=True))
     resources = resources_of(LargeOptions(scheduler="tcp://x", memory="1G", scratch="here"))
     assert (resources.scheduler, resources.memory, resources.scratch) == ("tcp://x", "1G", "here")

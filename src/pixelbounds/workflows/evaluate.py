@@ -137,7 +137,7 @@ def held_out(
         claim = Claim.from_state(about.get("claim")) if cal is None else claim_of(cal)
         named = None if units is None or claim is None else claim.unit_name
         known: dict[str, Any] = {"calibration": cal, "unit_name": named}
-        known["limits"] = about.get("limits") or reading.limits
+        known["limits"] = about.get("limits") or asked.limits
         try:
             evaluation = _evaluate(
                 execution, images.pixels, interval, good, groups=labels, samples=fresh, units=units, **known

@@ -30,9 +30,8 @@ from ..execution.sample_bands import (
     sample_digests,
 )
 from ..images.checks import Limits, check_limits
-from ..images.eight_bit import spanning
 from ..images.ends import Band, Interval
-from ..images.library import Array, differ_in_size
+from ..images.library import Array, differ_in_size, spanning
 from ..images.measure import Measure
 from ..storage.chunks import guarded, rows_at
 from ..storage.digests import row_digests

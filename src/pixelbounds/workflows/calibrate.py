@@ -22,12 +22,23 @@ from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading
 from ..formats.inputs import Bands, open_labels, open_pair, open_units
 from ..formats.opener import check_apart, check_target, open_images
-from ..images.library import Array
+from ..images.ends import Band, Interval
+from ..images.library import Array, rows_of, sizes_of
 from ..storage.chunks import guarded
-from .lengths import Lengths, lengths_of
 from .resources import Resources
 
+_MOST_IMAGES = 32  # whose lengths are told
+_MOST_PIXELS = 2**24
 _NAMED_GROUPS = ("learned", "band", "loss", "squared", "otsu")
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Mean length of the bands and of their intervals on some calibration images, (`images` of them): no promise."""
+
+    band: float
+    interval: float
+    images: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +103,7 @@ def calibrate_files(
             measure=images.measure or made.measure,
             **choices,
         )
-        lengths = lengths_of(calibration, band, known, labels)
+        lengths = _lengths(calibration, band, known, labels)
     if not good.all():
         calibration = _without(calibration, good)
     calibration.save(target)
@@ -120,3 +131,25 @@ def _without(calibration: Calibration, good: Array) -> Calibration:
     settings = {**record.settings, "skipped": bad}
     record = dataclasses.replace(record, settings=settings, skipped=len(bad))
     return dataclasses.replace(calibration, record=record)
+
+
+def _lengths(calibration: Calibration, band: Band, features: Any, labels: Any) -> Lengths:
+    """Lengths on a few of the images of a band, evenly among them; `labels` where the groups are a segmentation."""
+    sizes = sizes_of(band.lower)
+    count = int(np.clip(_MOST_PIXELS // max(1, int(sizes.mean())), 1, min(_MOST_IMAGES, len(band))))
+    numbers = np.unique(np.linspace(0, len(band) - 1, count).round().astype(int)).tolist()
+    kind = calibration.grouping.kind
+    known = {"features": features if kind == "learned" else None, "groups": labels if kind == "segmentation" else None}
+    before: list[float] = []
+    after: list[float] = []
+    for i in numbers:
+        one = band.map(lambda x, i=i: rows_of(x, i, i + 1), checked=True)  # type: ignore[misc]
+        now = {name: None if x is None else np.asarray(x[i : i + 1]) for name, x in known.items()}
+        interval = calibration.apply(one, threads=False, **now)
+        before.append(_mean(one.map(lambda x: np.clip(x, *calibration.limits), checked=True)))
+        after.append(_mean(interval))
+    return Lengths(float(np.mean(before)), float(np.mean(after)), len(numbers))
+
+
+def _mean(ends: Band | Interval) -> float:
+    return float(np.mean(ends.upper, dtype=np.float64) - np.mean(ends.lower, dtype=np.float64))

@@ -1,14 +1,11 @@
 """Sites that keep their images reach, byte for byte, the calibration of all images in one place."""
 
 import dataclasses
-import json
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hospitals import COUNTS, CUTS, NAMES, announced, data, in_one_place, parts_of, refuses, rounds
-from typer.testing import CliRunner
 from worlds import heteroscedastic
 
 import pixelbounds as pb
@@ -16,7 +13,6 @@ from pixelbounds import federated
 from pixelbounds.calibration.groups.band_bins import fit_band_groups
 from pixelbounds.calibration.groups.positions import partition
 from pixelbounds.calibration.pairs import Pairs
-from pixelbounds.cli import app
 from pixelbounds.federated.questions import encode
 from pixelbounds.images.ragged import Ragged
 
@@ -332,66 +328,3 @@ def test_sites_that_do_not_fit_together_are_refused_by_name():
     refuses(lambda: federated.begin([north], risk_level=0.2, groups="learned"), "learned", "band")
     refuses(lambda: federated.begin([north], risk_level=2.0), "risk_level is 2.0")
     refuses(lambda: federated.begin([north], risk_level=0.2, n_opt=50), "n_opt is 50")
-
-
-# ---------------------------------------------------------------- on the command line
-
-
-def run(*words, code=0):
-    result = CliRunner().invoke(app, ["federated", *map(str, words)], terminal_width=200)
-    assert result.exit_code == code, result.output
-    return json.loads(result.stdout) if "--json" in words else result.output
-
-
-def test_the_commands_reach_the_calibration_of_one_place(tmp_path):
-    truth, band = data()
-    at = {name: tmp_path / name for name in NAMES}
-    for name, (t, b, _) in parts_of(truth, band).items():
-        at[name].mkdir()
-        np.save(at[name] / "truth.npy", t)
-        np.savez(at[name] / "bands.npz", lower=b.lower, upper=b.upper)
-
-    def images(name):
-        return at[name] / "truth.npy", at[name] / "bands.npz", "--site", name
-
-    sent = [at[name] / "0.safetensors" for name in NAMES]
-    for name, out in zip(NAMES, sent, strict=True):
-        assert run("announce", *images(name), "--out", out, "--json")["images"] == len(np.load(at[name] / "truth.npy"))
-    told = run("begin", *sent, "--risk-level", "0.2", "--out", tmp_path / "study", "--json")
-    while "guarantee" not in told:
-        sent = [at[name] / f"{told['round']}.safetensors" for name in NAMES]
-        for name, out in zip(NAMES, sent, strict=True):
-            run("answer", told["file"], *images(name), "--out", out)
-        told = run("merge", tmp_path / "study", *sent, "--json")
-    pooled = in_one_place(truth, band, risk_level=0.2, groups="band")
-    assert Path(told["file"]).read_bytes() == pooled.to_bytes()
-    assert run("merge", tmp_path / "study", *sent, "--json") == told  # a merge can be done again
-
-    assert "answers another plan" in run("merge", tmp_path / "study", *sent[:2], at["south"] / "1.safetensors", code=2)
-    assert "exists" in run("begin", *sent, "--risk-level", "0.2", "--out", tmp_path / "study", code=2)
-    other = run("answer", tmp_path / "study/plan-1.safetensors", *images("east")[:2], "--site", "north", "--out",
-                tmp_path / "x.safetensors", code=2)  # fmt: skip
-    assert "north announced 50 images, but 7" in other
-    assert not (tmp_path / "x.safetensors").exists()
-
-
-def test_samples_become_bands_once(tmp_path):
-    rng = np.random.default_rng(0)
-    truth = rng.uniform(0.3, 0.7, (40, 6, 6)).astype(np.float32)
-    samples = (truth[:, None] + 0.1 * rng.standard_normal((40, 19, 6, 6))).astype(np.float32)
-    np.save(tmp_path / "truth.npy", truth)
-    np.save(tmp_path / "samples.npy", samples)
-    words = tmp_path / "truth.npy", tmp_path / "samples.npy", "--site", "north", "--out", tmp_path / "0.safetensors"
-    assert "--bands-out" in run("announce", *words, code=2)
-    run("announce", *words, "--bands-out", tmp_path / "bands.zarr")
-    run("begin", tmp_path / "0.safetensors", "--method", "rcps", "--risk-level", "0.3", "--out", tmp_path / "study")
-    run("answer", tmp_path / "study/plan-1.safetensors", words[0], tmp_path / "bands.zarr", "--site", "north",
-        "--out", tmp_path / "1.safetensors")  # fmt: skip
-    told = run("merge", tmp_path / "study", tmp_path / "1.safetensors", "--json")
-    band = pb.calibrated_quantiles(samples, 0.1)
-    assert Path(told["file"]).read_bytes() == in_one_place(truth, band, risk_level=0.3, method="rcps").to_bytes()
-
-
-@pytest.mark.parametrize("name", ["announce", "begin", "answer", "merge"])
-def test_help_shows_an_example(name):
-    assert f"Example: pixelbounds federated {name}" in " ".join(run(name, "--help").replace("│", " ").split())

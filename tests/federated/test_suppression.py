@@ -60,6 +60,8 @@ def test_what_is_certified_only_becomes_wider(world, confidence):
     mixed = {**exact, "south": coarse["south"]}
     between, _ = rounds(mixed, federated.begin(announced(mixed), **how))
     assert true.widening < between.widening < told.widening
+    assert between.record.settings == {"least_count": {"south": LEAST}}
+    assert not true.record.settings
     truth, band = data()
     interval = told.apply(band)
     assert ((truth < interval.lower) | (truth > interval.upper)).mean() <= told.risk

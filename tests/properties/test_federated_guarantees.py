@@ -5,11 +5,9 @@ are at most Binomial(worlds, delta) in law, and wrong variants must be caught by
 PIXELBOUNDS_WORLDS worlds.
 """
 
-import os
-
 import numpy as np
 import pytest
-from scipy.stats import binom
+from trials import FALSE_ALARM, WORLDS, consistent
 from worlds import BoundedWorld
 
 import pixelbounds as pb
@@ -19,7 +17,6 @@ from pixelbounds.images import library
 
 pytestmark = pytest.mark.guarantees
 
-WORLDS = int(os.environ.get("PIXELBOUNDS_WORLDS", "15"))
 RISK, DELTA = 0.2, 0.1
 KEY = bytes(32)
 LEAST = 6
@@ -32,13 +29,12 @@ def one_thread(monkeypatch):
     monkeypatch.setattr(library, "_THREADS", 1)
 
 
-def holds(risks, alarm=1e-5):
+def holds(risks, alarm=FALSE_ALARM):
     """Whether the worlds whose true risk exceeds the level are as few as promised; `alarm` is the chance of a false no.
 
     Wrong variants are few worlds, once drawn for good, so that a larger chance does for them.
     """
-    failures = int((np.array(risks) > RISK).sum())
-    return bool(binom.sf(failures - 1, len(risks), DELTA) >= alarm)
+    return consistent(int((np.array(risks) > RISK).sum()), len(risks), DELTA, alarm)
 
 
 def calibrated(sites, limits, *, key=None, **settings):

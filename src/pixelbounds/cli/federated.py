@@ -200,6 +200,11 @@ def begin_command(
     k: Annotated[int | None, method_option("--k", help="Bins of the band's width.")] = None,
     n_opt: FittingCount = None,
     seed: Annotated[int, method_option(help="Of the split.")] = 0,
+    unit_name: Annotated[str, method_option(help="What a unit is: patient, scan.")] = "unit",
+    counting: Annotated[str, method_option(help="units or images: which of them count the same.")] = "units",
+    most_images: Annotated[
+        int | None, method_option(help="With --counting images: a unit of more counts as one of so many.")
+    ] = None,
     shared_units: Annotated[
         str, method_option(help="A unit (patient) at two sites: refuse, or join its images into one.")
     ] = "refuse",
@@ -217,7 +222,8 @@ def begin_command(
     study = begin(
         announcements, risk_level=risk_level, failure_prob=failure_prob, method=method, confidence=confidence,
         groups=groups if groups == "band" else load_calibration(groups).grouping, family=family, k=k, n_opt=n_opt,
-        seed=seed, shared_units=shared_units, key=study_key,
+        seed=seed, unit_name=unit_name, counting=counting, most_images=most_images, shared_units=shared_units,
+        key=study_key,
     )  # fmt: skip
     out.mkdir()
     return _asked(study, out, study_key)

@@ -38,10 +38,11 @@ class Respondent:
     prints: Array
     exact: bool = True
     before: Array | None = None
+    remedy: str = "ask it again"
 
     def refuse(self, why: str) -> None:
         """The error that names whose tables are at fault."""
-        raise ValueError(f"{self.who} {why}; ask it again")
+        raise ValueError(f"{self.who} {why}; {self.remedy}")
 
 
 def checked_tables(
@@ -54,7 +55,7 @@ def checked_tables(
     found = tuple(tables[str(j)] for j in range(len(wanted)))
     for x, (kind, shape) in zip(found, wanted, strict=True):
         if x.ndim != len(shape) or any(size not in (None, held) for held, size in zip(x.shape, shape, strict=True)):
-            rows = f" ({len(by.rows)} of its images certify)" if "path" in given else ""
+            rows = f" ({len(by.rows)} of its images certify)" if "path" in given and x is found[0] else ""
             by.refuse(f"has a table of shape {x.shape}, but {_in_words(shape)} was asked for{rows}")
         if x.dtype.kind.replace("u", "i") != kind:
             by.refuse(f"has a table of {x.dtype}, but {_WORDS[kind]} were asked for")

@@ -86,7 +86,10 @@ class Sites(Archive):
         rows = every[~self.split.fitting] if scope == "certifying" else every
         prints = sum(site.tables["prints"] for site in self.announced)
         exact = all(site.text["least_count"] == 1 for site in self.announced)
-        return Respondent("the study", rows, int(every[self.split.fitting].sum()), np.asarray(prints), exact)
+        return Respondent(
+            "the study's file", rows, int(every[self.split.fitting].sum()), np.asarray(prints), exact,
+            remedy="it was damaged or edited: begin again",
+        )  # fmt: skip
 
     def _scope(self, images: Array | None, wanted: Array) -> None:
         if images is not None and not np.array_equal(images, np.flatnonzero(wanted)):

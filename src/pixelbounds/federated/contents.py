@@ -6,6 +6,7 @@ file (or site), the field and its value.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -195,8 +196,7 @@ def check_text(kind: str, text: Mapping[str, Any], who: str) -> None:
             raise ValueError(f"{who} lacks {', '.join(missing)}; send it again") from error
         first = found[0]
         field = ".".join(map(str, first["loc"])) or kind
-        value = repr(first["input"])
-        shown = value if len(value) <= 80 else f"{value[:77]}..."
+        shown = reprlib.repr(first["input"])
         why = first["msg"].removeprefix("Value error, ").replace("Input should", "it should")
         raise ValueError(f"{who} has {field} {shown}: {why}; send it again") from error
 

@@ -30,7 +30,7 @@ from ..formats.scans import Images
 from ..images.checks import numbered
 from ..images.ends import Interval
 from ..images.library import Array
-from ..storage.chunks import BadChunk
+from ..storage.chunks import BadChunk, guarded
 from ..storage.digests import joined_digests, row_digests
 from ..storage.growth import BAD, DONE, SEEN, growing
 from ..storage.version import VERSION
@@ -137,7 +137,7 @@ def bands_for(calibration: Calibration, path: FilePath, reading: Reading, execut
 
 def known_of(features: FilePath | None, groups: FilePath | None) -> dict[str, Any]:
     """What else is known of the images at test time."""
-    images = None if features is None else open_images(features, window=None).pixels
+    images = None if features is None else guarded(open_images(features, window=None).pixels)
     return {"features": images, "groups": None if groups is None else open_labels(groups)}
 
 

@@ -262,9 +262,13 @@
     low -= pad; high += pad;
     const x = (v) => 4 + (width - 8) * (v - low) / (high - low);
     list.forEach((c, k) => {
-      const i = entry(c), y = k * each + room, a = x(value(layers.lower, i)), b = x(value(layers.upper, i));
+      const i = entry(c), y = k * each + room, ends = open(i); // an open end goes on to the edge, as an arrow
+      const a = ends & 1 ? 4 : x(value(layers.lower, i)), b = ends & 2 ? width - 4 : x(value(layers.upper, i));
       parts.push(svg("rect", { class: "s-interval", x: a, y, width: Math.max(b - a, 1), height: 20 }));
-      for (const end of [a, b]) parts.push(svg("line", { class: "s-end", x1: end, x2: end, y1: y - 3, y2: y + 23 }));
+      for (const [end, gone, way] of [[a, ends & 1, -4], [b, ends & 2, 4]]) {
+        if (gone) parts.push(svg("path", { class: "s-end", fill: "none", d: `M${end - way} ${y - 1}l${way} 11l${-way} 11` }));
+        else parts.push(svg("line", { class: "s-end", x1: end, x2: end, y1: y - 3, y2: y + 23 }));
+      }
       if (layers.band_lower) {
         const from = x(value(layers.band_lower, i)), to = x(value(layers.band_upper, i));
         parts.push(svg("rect", { class: "s-band", x: from, y: y + 8, width: Math.max(to - from, 1), height: 4 }));

@@ -362,7 +362,8 @@ def _check_scales(pairs: Pairs, images: Array) -> None:
             kept.append(flat[:, :: -(-flat.shape[1] // _TRIED_VALUES)].reshape(-1))
     least, most = np.quantile(np.concatenate(truths), (0.01, 0.99)).tolist()
     low, high = np.quantile(np.concatenate(ends), (0.001, 0.999)).tolist()
-    if high - low < _SLIVER * (most - least):
+    flat_band = all((x == ends[i % 2][0]).all() for i, x in enumerate(ends))  # it knows nothing, on any scale
+    if high - low < _SLIVER * (most - least) and not flat_band:
         warnings.warn(
             f"the band's values lie between {low:.4g} and {high:.4g}, a sliver of the truth's, {least:.4g} to "
             f"{most:.4g}: are they on one scale? Intervals are valid, but far longer than they need be: bring band and "

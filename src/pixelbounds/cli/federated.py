@@ -166,7 +166,7 @@ def answer_command(
 def _images(
     truth: Path, bands: Path, reading: Reading, resources: Resources, bands_out: Path | None = None
 ) -> Iterator[tuple[tuple[Any, Any], dict[str, Any]]]:
-    """Truth and band as they lie in files, and units, limits and measure; rounds read them again, so bands must be bands."""
+    """Truth and band as they lie in files, units, limits, measure; rounds read them again, so bands must be bands."""
     from ..execution.runner import running
     from ..formats.inputs import open_pair, open_units
     from ..formats.opener import check_target

@@ -29,7 +29,7 @@ from ..storage.folders import aside, swap_folder
 from .arrays import ABOUT, Arrays, FilePath, about_of
 from .captures import captured_measure, write_captures
 from .dicom import dicom_files
-from .identifiers import keeps, unit_numbers
+from .identifiers import keeps, numbered_units
 from .nifti import NIFTI_SUFFIXES, stem, write_volume, written_measure
 from .scans import Geometry, Images, Scan, Window
 
@@ -89,7 +89,7 @@ def _labels(like: Images | None, who: bool) -> dict[str, Array]:
     """Names and units of images; without identifiers numbers of the units alone."""
     labels = {"names": np.array(like.names)} if like is not None and who else {}
     if like is not None and like.units is not None:
-        labels["units"] = np.asarray(like.units) if who else unit_numbers(like.units)
+        labels["units"] = np.asarray(like.units) if who else numbered_units(like.units)
     return labels
 
 

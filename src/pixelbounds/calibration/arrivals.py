@@ -26,7 +26,8 @@ import numpy as np
 from ..images.library import Array
 from ..kernels.knots import KEY, arrivals, count_arrivals, knots_below
 from .families import Family, additive
-from .pairs import ROWS, Archive, Block, Labels, Pairs, Statistic, fingerprints, prints
+from .pairs import ROWS, Archive, Block, Labels, Pairs, Statistic
+from .prints import fingerprints, prints
 
 KNOTS = 2048
 _TILE = 2**24  # bytes of a table that are turned over at a time

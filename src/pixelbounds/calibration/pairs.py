@@ -9,7 +9,6 @@ blocks become one. Counts are exact in any order, so images may as well answer w
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -35,7 +34,7 @@ from ..images.library import (
 )
 from ..images.source import Source
 from ..kernels.knots import LOWER, UPPER, collect_missed
-from ..kernels.values import fingerprint, survey
+from ..kernels.values import survey
 from .families import Family, additive, check_fits
 
 T = TypeVar("T")
@@ -214,72 +213,6 @@ def check_fitting(pairs: Any, images: Any) -> None:
         raise ValueError(f"images is {images!r}; give the numbers of the fitting images, at least one")
     if numbers.min() < 0 or numbers.max() >= len(pairs) or (np.diff(numbers) <= 0).any():
         raise ValueError(f"images is {images!r}; the numbers must ascend within 0..{len(pairs) - 1}")
-
-
-def _fingerprints(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
-    return _all_prints(truth, block, family)[:1]
-
-
-def _all_prints(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
-    """The sum of the digests of truth and band, and one print of each truth."""
-    total = np.zeros(8, np.int64)
-    own = np.zeros(len(block), np.uint64)
-    kind = _kind_of(truth)
-    single = _kind_of(truth, np.dtype(np.float32))
-    for i in range(len(block)):
-        state = _words_of(truth[i])
-        own[i] = _print_of(truth[i], single, state if truth.dtype == np.float32 else None)
-        for part in block.band.arrays:
-            fingerprint(part[i].reshape(-1).view(np.uint32), state)
-        total += np.frombuffer(hashlib.sha256(kind + state.tobytes()).digest(), "<u4")
-    return total, own
-
-
-# the sum of digests, in which no image can be told; the same with a print of each truth, which stays where it is made
-fingerprints = Statistic("fingerprints", _fingerprints, (np.add,))
-prints = Statistic("prints", _all_prints, (np.add, ROWS))
-
-
-def _words_of(image: Array) -> Array:
-    state = np.full(256, 2166136261, np.uint32)
-    fingerprint(np.ascontiguousarray(image).reshape(-1).view(np.uint32), state)
-    return state
-
-
-def _kind_of(images: Array, dtype: Any = None) -> bytes:
-    """What a digest says of images beside their values."""
-    return f"{images.dtype if dtype is None else dtype} {images.shape[1:]}".encode()
-
-
-def _print_of(image: Array, kind: bytes, state: Array | None = None) -> int:
-    """Digest of one true image in single precision; 0 where all of its values are one, as in many slices of air."""
-    first = image.reshape(-1)[0]
-    if first == image.reshape(-1)[-1] and (image == first).all():
-        return 0
-    if state is None:
-        state = _words_of(image.astype(np.float32))
-    return int.from_bytes(hashlib.sha256(kind + state.tobytes()).digest()[:8], "little")
-
-
-def prints_of(truth: Any, runner: Runner = HERE) -> Array:
-    """A print of each true image, by which it is known again: (n, *pixels) -> (n,) uint64."""
-
-    def work(start: int, stop: int) -> Array:
-        images = rows_of(truth, start, stop)
-        kind = _kind_of(images, np.dtype(np.float32))
-        return np.array([_print_of(x, kind) for x in images], np.uint64)
-
-    return np.concatenate(list(over_images(work, truth, runner, [truth])))
-
-
-def known_again(prints: Array, known: Array) -> Array:
-    """Which images, (n,) bool, are among those of some other prints."""
-    return np.isin(prints, known) & (prints != 0)
-
-
-def digest_of(total: Array) -> str:
-    """Digest of a set from the sum of its images' digests: neither cuts nor order matter, and no image can be told."""
-    return f"{sum(int(word) << (32 * i) for i, word in enumerate(total)) % 2**256:064x}"
 
 
 # ---------------------------------------------------------------- images at hand

@@ -13,7 +13,7 @@ from ..calibration.result import Calibration, load_calibration
 from ..evaluation.evaluation import Evaluation
 from ..evaluation.held_out import evaluate
 from ..evaluation.judgement import Claim, Judgement, claim_of, judge
-from ..evaluation.overlap import CalibrationImages
+from ..evaluation.known_images import CalibrationImages
 from ..execution.blocks import pick, readable
 from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running

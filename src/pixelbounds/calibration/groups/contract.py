@@ -11,7 +11,8 @@ from typing import Any, ClassVar, ParamSpec, TypeVar
 import numpy as np
 
 from ...images.library import Array
-from ..pairs import Block, Pairs, prints
+from ..pairs import Block, Pairs
+from ..prints import prints
 
 State = tuple[dict[str, Any], dict[str, Array]]  # JSON part, arrays
 

@@ -107,17 +107,19 @@ def test_units_stay_apart_without_their_names(tmp_path):
     assert found["units"].tolist() == [0, 0, 0, 1, 1, 1]
     write_interval(tmp_path / "m.nii.gz", around(images), like=images)
     assert sorted(x.name for x in tmp_path.glob("m_*")) == sorted(
-        f"m_{number}_{part}.nii.gz" for number in (0, 1) for part in ("lower", "upper", "length")
+        f"m_{number}_{part}.nii.gz" for number in (0, 1) for part in ("lower", "upper", "length", "open")
     )
 
 
 def test_commands_drop_and_keep(tmp_path):
     rng = np.random.default_rng(0)
-    for i in range(24):
-        write_nifti(tmp_path / "scans" / f"secret_{i:02}.nii.gz", rng.integers(-200, 300, (2, 8, 8)).astype(np.int16))
-    truth = open_images(tmp_path / "scans").pixels
-    centre = truth + rng.normal(0, 0.05, truth.shape).astype(np.float32)
-    np.savez(tmp_path / "bands.npz", lower=centre - np.float32(0.05), upper=centre + np.float32(0.05))
+    for folder, bands in (("scans", "bands.npz"), ("fresh", "new.npz")):
+        for i in range(24):
+            values = rng.integers(-200, 300, (2, 8, 8)).astype(np.int16)
+            write_nifti(tmp_path / folder / f"secret_{i:02}.nii.gz", values)
+        truth = open_images(tmp_path / folder).pixels
+        centre = truth + rng.normal(0, 0.05, truth.shape).astype(np.float32)
+        np.savez(tmp_path / bands, lower=centre - np.float32(0.05), upper=centre + np.float32(0.05))
     cal = tmp_path / "cal.safetensors"
     words = "--risk-level", 0.2, "--failure-prob", 0.2, "--groups", "band"
     done("calibrate", tmp_path / "scans", tmp_path / "bands.npz", *words, "--out", cal)
@@ -128,7 +130,7 @@ def test_commands_drop_and_keep(tmp_path):
         like = "--like", tmp_path / "scans", *identifiers
         done("apply", cal, tmp_path / "bands.npz", *like, "--out", out / "maps.npz")
         done("apply", cal, tmp_path / "bands.npz", *like, "--out", out / "maps")
-        words = tmp_path / "scans", tmp_path / "bands.npz", "--calibration", cal, "--examples", 2, *identifiers
+        words = tmp_path / "fresh", tmp_path / "new.npz", "--calibration", cal, "--examples", 2, *identifiers
         result = call("report", *words, "--out", out / "page.html")
         assert result.exit_code in (0, 1), result.output
     assert not tells(tmp_path / "dropped")

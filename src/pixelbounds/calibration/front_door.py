@@ -25,6 +25,7 @@ from ..images.checks import (
     check_unit_name,
     check_units,
 )
+from ..images.eight_bit import spanning
 from ..images.ends import Band, check_features, one_band
 from ..images.library import Array, alike, as_array, current_runner, differ_in_size, library_of, singly, to_numpy
 from ..images.measure import Measure
@@ -41,6 +42,7 @@ from .paths.line import GAMMAS
 from .prints import digest_of, known_again, prints
 from .procedures import METHODS, frontier, groups_for, krcps, rcps
 from .result import COUNTINGS, Calibration, Record
+from .scales import check_scales
 from .sentence import VOIDS
 
 FitPath = Callable[[Any, Array], tuple[Grouping, Path]]  # images, the numbers of those that fit -> groups and path
@@ -77,7 +79,7 @@ def calibrate(
     That holds for one calibration. Choosing among several on the same images (seeds, methods, bounds, looks at a
     growing set) voids it: docs/what_voids_the_promise.md says what is valid.
 
-    truth          true images, (n, *pixels), within the limits
+    truth          true images, (n, *pixels), within the limits; 8-bit ones span them, 0 the least and 255 the greatest
     band           their band, of the same shape; images of different sizes are lists, of truths and of bands, and
                    each counts the same
     method         "frontier" (shortest; like rcps where units are hardly enough to certify), "krcps" (the paper's),
@@ -156,6 +158,7 @@ def calibrate(
         ),
     }
     _check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))
+    check_scales(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(len(pairs)))
     found = calibrate_archive(
         pairs, split, fit_path[method], bound, risk_level=risk_level, failure_prob=failure_prob, method=method,
         loss=loss, units=unit_name if units is not None else None, seed="generator" if seed is rng else str(seed),
@@ -297,7 +300,9 @@ class Split:
 
 def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = None, groups: Any = None) -> Pairs:
     """Truth and band, checked, as pairs."""
-    band, truth = one_band(band), as_array(truth, "truth")
+    limits = check_limits(limits)
+    band = one_band(band)
+    truth = as_array(spanning(truth, limits), "truth")
     if differ_in_size(truth) != differ_in_size(band.lower):
         truth = singly(truth)
         band = band.map(singly, checked=True)
@@ -310,7 +315,7 @@ def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = No
         if not np.issubdtype(segmentation.dtype, np.integer):
             raise ValueError(f"groups have dtype {segmentation.dtype}; a segmentation needs whole numbers")
     return Pairs(
-        truth, band, family_named(family, band), check_limits(limits), check_features(features, band), segmentation,
+        truth, band, family_named(family, band), limits, check_features(features, band), segmentation,
         current_runner(),
     )  # fmt: skip
 

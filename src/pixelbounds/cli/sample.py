@@ -54,7 +54,7 @@ def sample_command(
         batch=batch, held_out=held_out, keep_samples=keep_samples, limits=limits, device=device,
         compile=compile_, repair=repair,
     )  # fmt: skip
-    noisy = open_images(observations, key=key, window=reading_of(read).window, clip=False)
+    noisy = open_images(observations, key=key, window=reading_of(read).mapping, clip=False)
     with progress("sampling", of="images") as advance:
         run = sample_to(
             network,
@@ -62,6 +62,7 @@ def sample_command(
             out,
             options,
             images=_range(images, len(noisy)),
+            measure=noisy.measure,
             scheduler=large.scheduler,
             tell=tell,
             progress=advance,

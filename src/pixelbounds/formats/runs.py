@@ -22,6 +22,7 @@ from ..bands import FLOOR, conffusion, quantile_regression
 from ..images.checks import check_choice
 from ..images.ends import Band, outward
 from ..images.library import Array
+from ..images.measure import Measure
 from ..images.source import Source
 from ..storage.chunks import FileRows
 from ..storage.folders import aside
@@ -203,6 +204,12 @@ class Run:
             sigma_0=told("sigma_0"),
             network=told("network"),
         )
+
+    @property
+    def measure(self) -> Measure | None:
+        """What the numbers stand for, where the observations said it."""
+        told = self.about.get("measure")
+        return None if told is None else Measure.from_state(told)
 
     def _kind(self, kind: str | None) -> str:
         return self.kinds[0] if kind is None else check_choice(kind, self.kinds, "kind")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,18 @@ from ..formats.inputs import Bands, open_labels, open_pair, open_units
 from ..formats.opener import check_apart, check_target, open_images
 from ..images.library import Array
 from ..storage.chunks import guarded
+from .lengths import Lengths, lengths_of
 from .resources import Resources
 
 _NAMED_GROUPS = ("learned", "band", "loss", "squared", "otsu")
+
+
+@dataclass(frozen=True, eq=False)
+class Calibrated:
+    """A calibration, and the lengths of bands and intervals that were seen on some of its images."""
+
+    calibration: Calibration
+    lengths: Lengths
 
 
 def calibrate_files(
@@ -38,13 +48,15 @@ def calibrate_files(
     groups: str | None = None,
     features: FilePath | None = None,
     bands_out: FilePath | None = None,
+    unit_name: str | None = None,
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
     **choices: Any,
-) -> Calibration:
+) -> Calibrated:
     """Calibrate on files and write the calibration file; `choices` are those of `pixelbounds.calibrate`.
 
+    unit_name      what a unit is called; by default what the files call it, a scan, a patient
     bands_out      a .zarr store for the bands of samples, kept for later; an unfinished one is gone on with
     """
     reads = (truth, bands, groups, features, reading.units)
@@ -59,22 +71,32 @@ def calibrate_files(
         if reading.skip_bad:
             good = good & readable(execution, images.pixels, band.lower, band.upper)
         units = open_units(images, reading)
+        if units is None and unit_name is not None:
+            raise ValueError(
+                f"units are called {unit_name!r}, but nobody says which images belong to one: give --units"
+            )
+        own = images.unit_name if reading.units is None else None
         if isinstance(labels, np.ndarray) and labels.shape == band.shape:
             labels = pick(execution, labels, good)
+        band = band.map(lambda x: pick(execution, x, good))
+        known = pick(execution, known, good)
         calibration = calibrate(
             pick(execution, images.pixels, good),
-            band.map(lambda x: pick(execution, x, good)),
+            band,
             risk_level=risk_level,
             groups=labels,
-            features=pick(execution, known, good),
+            features=known,
             units=pick(execution, units, good),
+            unit_name=unit_name or own or "unit",
             limits=limits,
+            measure=images.measure or made.measure,
             **choices,
         )
+        lengths = lengths_of(calibration, band, known, labels)
     if not good.all():
         calibration = _without(calibration, good)
     calibration.save(target)
-    return calibration
+    return Calibrated(calibration, lengths)
 
 
 def _bands_store(wanted: FilePath | None, bands: Bands, execution: Execution, stack: ExitStack) -> Path | None:
@@ -94,5 +116,7 @@ def _bands_store(wanted: FilePath | None, bands: Bands, execution: Execution, st
 def _without(calibration: Calibration, good: Array) -> Calibration:
     """A calibration that remembers which images were skipped."""
     record = calibration.record
-    settings = {**record.settings, "skipped": np.flatnonzero(~good).tolist()}
-    return dataclasses.replace(calibration, record=dataclasses.replace(record, settings=settings))
+    bad = np.flatnonzero(~good).tolist()
+    settings = {**record.settings, "skipped": bad}
+    record = dataclasses.replace(record, settings=settings, skipped=len(bad))
+    return dataclasses.replace(calibration, record=record)

@@ -22,6 +22,7 @@ from ..execution.progress import Progress, Tell, silent
 from ..execution.runner import Execution, running
 from ..formats.runs import Run, create_run, open_run, run_differences, write_image
 from ..images.checks import check_limits
+from ..images.measure import Measure
 from ..storage.files import exclusive
 from ..storage.version import VERSION
 from .observations import Drawer, Observations, SampleOptions, check_sampling
@@ -35,6 +36,7 @@ def sample_to(
     *,
     ids: Any = None,
     images: range | None = None,
+    measure: Measure | None = None,
     scheduler: Any = None,
     tell: Tell = lambda line: None,
     progress: Progress = silent,
@@ -43,7 +45,8 @@ def sample_to(
 
     A network that is no score network gives its quantiles, and a regressor with dropout its mean and deviation over
     `samples` passes; options of the sampler are refused there. `images` chooses a range of the observations, all unless
-    told; ids are the numbers that seed these images, their numbers among the observations unless told. With a
+    told; ids are the numbers that seed these images, their numbers among the observations unless told. `measure` says
+    what the numbers stand for, and a calibration of the run's bands takes it from there. With a
     `scheduler` (a `distributed.Client` or an address) the workers of a Dask cluster draw, each with the network on its
     own device; network, observations and store must be files that all of them see.
     """
@@ -74,6 +77,7 @@ def sample_to(
         "sigma_0": sigma_0,
         "sde": [sde.sigma_min, sde.sigma_max],
         "limits": list(limits),
+        "measure": None if measure is None else measure.state(),
         "seed": options.seed,
         "compile": options.compile,
         **drawer.about(),

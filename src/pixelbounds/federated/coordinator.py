@@ -34,7 +34,7 @@ from .archive import Sites, Unanswered
 from .contents import check_announced
 from .keys import key_of
 from .messages import Message, expect
-from .questions import FITTING, Question, check_groups, decode, encode, form_of, opened
+from .questions import FITTING, Question, arguments_of, check_groups, decode, encode, form_of
 from .shared_units import check_shared, joint_units
 from .site import same_measure
 
@@ -253,7 +253,7 @@ def merge(study: Study | str | os.PathLike[str], answers: Sequence[Any], *, key:
     question, sites = study._next, _sites(study)
     assert isinstance(question, Question)  # else there was no plan to answer
     statistic = form_of(question).statistic
-    given = opened(question, sites.family)
+    given = arguments_of(question, sites.family)
     before = study.answered[-1][1] if study.answered else None
     parts: list[Tables] = []
     for i, site in enumerate(study.sites):

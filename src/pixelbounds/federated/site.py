@@ -18,7 +18,7 @@ from ..images.measure import Measure
 from .contents import check_site_name
 from .keys import key_of, name_hashes
 from .messages import Message, expect
-from .questions import ALL, FITTING, Form, Question, form_of, opened
+from .questions import ALL, FITTING, Form, Question, arguments_of, form_of
 from .suppression import suppressed
 
 _MOST_LEAST = 2**20
@@ -90,7 +90,7 @@ def answer(
                 f"{site} announced {asked[what]} {what}, but {count} were given now; give the same images again"
             )
     question = question_of(plan)
-    form, given = form_of(question), opened(question, pairs.family)
+    form, given = form_of(question), arguments_of(question, pairs.family)
     fitting = _fitting(plan, at)[unit_of]
     if form.scope == ALL:
         _check_fresh(pairs, given["grouping"], ~fitting)

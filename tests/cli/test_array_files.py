@@ -177,7 +177,7 @@ def test_samples_keep_the_miscoverage_of_the_calibration(files, tmp_path):
     np.testing.assert_array_equal(zarr.open(tmp_path / "i.zarr")["lower"][:], wanted.lower)
     result = call("apply", cal, files / "new_samples.npy", "--miscoverage", 0.2, "--out", tmp_path / "j.zarr")
     assert result.exit_code == 2
-    assert "miscoverage 3/10" in flat(result.stderr)
+    assert "miscoverage: 3/10 at calibration, 1/5 here" in flat(result.stderr)
     assert not (tmp_path / "j.zarr").exists()
 
 

@@ -168,7 +168,7 @@ def test_values_may_stay_as_they_are(files, tmp_path):
     np.savez(tmp_path / "raw.npz", lower=centre - 20, upper=centre + 20)
     words = files / "nifti", tmp_path / "raw.npz", *RISK, "--raw", "--limits", -1024, 3071
     said = done("calibrate", *words, "--out", tmp_path / "cal.safetensors")
-    assert said["bound"] < 0.2
+    assert said["risk"] < 0.2 == said["risk_level"]
     result = call("calibrate", *words[:-3], "--out", tmp_path / "other.safetensors")  # limits 0 and 1
     assert result.exit_code == 2
     assert "set limits" in flat(result.stderr)

@@ -7,6 +7,7 @@ silently a fill value. What a store of ours says of itself is an attribute.
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,7 @@ from .scans import ABDOMEN, Images, Told, Window, slice_name
 FilePath = str | os.PathLike[str]
 ARRAY_SUFFIXES = (".npy", ".npz", ".zarr")
 SHAPES = "lower and upper of shape (n, *pixels), or samples of shape (n, m, *pixels)"
+SOURCE = "source"  # how a band was made, as JSON, beside its ends
 _PER_IMAGE = ("names", "units")  # one entry per image, beside the images themselves
 
 
@@ -129,7 +131,7 @@ def _chosen(arrays: Arrays, key: str | None) -> str:
     """The name of the images among other arrays."""
     is_zip = arrays.path.suffix == ".npz"
     names = [name for name in arrays if is_zip or arrays[name].ndim > 1]
-    images = [name for name in names if name not in _PER_IMAGE]
+    images = [name for name in names if name not in (*_PER_IMAGE, SOURCE)]
     if key is None and len(images) == 1:
         return images[0]
     if key not in names:
@@ -238,6 +240,15 @@ def told(path: FilePath) -> dict[str, Any]:
 
 
 def source_of(path: Path) -> Source:
-    """How a band was made, where its store says so."""
-    stated = store_at(path).attributes.get("source") if is_store(path) else None
+    """How a band was made, where its file says so: the attribute `source` of a store, the entry `source` of an .npz."""
+    stated: Any = None
+    if is_store(path):
+        stated = store_at(path).attributes.get("source")
+    elif path.suffix == ".npz" and SOURCE in (arrays := Arrays(path)):
+        try:
+            stated = json.loads(str(arrays[SOURCE]))
+        except ValueError as error:
+            raise ValueError(
+                f"{path} says in {SOURCE!r} how its band was made, but not in JSON; write json.dumps(source.state())"
+            ) from error
     return Source() if stated is None else Source.from_state(stated)

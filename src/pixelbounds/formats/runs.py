@@ -191,16 +191,16 @@ class Run:
         kind = self._kind(kind)
         named = {"regressor": "quantile regression, distance form", "conffusion": "quantile pair"}
         named |= dict.fromkeys(("mean", "dropout"), f"mean and deviation, floor {FLOOR:g}")
-        about = self.about
-        drawn = about["kind"] == "score"
+        told = self.about.get
+        drawn = told("kind") == "score"
         return Source(
             named.get(kind, f"{kind} quantiles"),
-            samples=about["samples"] if drawn else about["passes"] if kind == "dropout" else None,
-            miscoverage=about["miscoverage"] if kind in ("calibrated", "naive") else None,
-            sampler=about["sampler"] if drawn else None,
-            steps=about["steps"] if drawn else None,
-            sigma_0=about["sigma_0"],
-            network=about["network"],
+            samples=told("samples" if drawn else "passes") if drawn or kind == "dropout" else None,
+            miscoverage=told("miscoverage") if kind in ("calibrated", "naive") else None,
+            sampler=told("sampler") if drawn else None,
+            steps=told("steps") if drawn else None,
+            sigma_0=told("sigma_0"),
+            network=told("network"),
         )
 
     def _kind(self, kind: str | None) -> str:

@@ -14,13 +14,14 @@ from safetensors.numpy import load, save
 
 from pixelbounds.storage.files import checksum, seal
 
-DEEP = "@deep@"  # where nested lists stand in the written text: json.dumps would not write so many
+DEEP = re.compile(r'"@deep (\d+)@"')  # where nested lists stand in the written text: json.dumps would not write them
 ODD = [
     None, True, False, "", "x", "l01", "band", "single", "partition", "learned", "segmentation", "scaled", "additive",
     "multiplicative", "<script>", "a\0b", "\ud83d", "ü" * 50, "1e400", "1/10", "1/0", "-1/2", "1e999999999", "9" * 5000,
     -1, 0, 1, 2, 3, 7, 0.5, -0.5, 1e-320, 1e308, -1e308, 255, 2**31, -(2**31), 2**53, 2**63, 2**64, 10**30, 10**400,
     float("nan"), float("inf"), float("-inf"), [], {}, [[]], [None], [0, 1], [1, 0], [-1, -1], [0.0, None],
-    ["a"], [2**40, 2**40], [1] * 300, {"is": "number"}, {"kind": "band"}, {"low": 1, "high": 0, "unit": "HU"}, DEEP,
+    ["a"], [2**40, 2**40], [1] * 300, {"is": "number"}, {"kind": "band"}, {"low": 1, "high": 0, "unit": "HU"}, "@deep 100@",
+    "@deep 900@", "@deep 970@", "@deep 990@", "@deep 100000@",
 ]  # fmt: skip
 NUMBERS = [np.nan, np.inf, -np.inf, -1, 0, 1, 2, 1e300, -1e300, 1e-310, 2**31 - 1, -(2**31), 2**62, -(2**62), 100, -100]
 DTYPES = ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?")
@@ -36,9 +37,9 @@ def contents(data):
 
 def resealed(text, tensors):
     """The file of an edited text and edited tensors, with a checksum that fits."""
-    if DEEP not in json.dumps(text):
+    written = DEEP.sub(lambda found: "[" * int(found[1]) + "]" * int(found[1]), json.dumps(text, sort_keys=True))
+    if written == json.dumps(text, sort_keys=True):
         return seal(text, tensors)
-    written = json.dumps(text, sort_keys=True).replace(f'"{DEEP}"', "[" * 100_000 + "]" * 100_000)
     arrays = {name: np.asarray(x, order="C") for name, x in tensors.items()}
     return save(arrays, {"pixelbounds": f"{checksum(written, arrays)} {written}"})
 

@@ -6,7 +6,7 @@ The file is safetensors with one JSON string: no code runs when it is read, and 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from math import isfinite, log, log1p
 from pathlib import Path as FilePath
 from typing import Any
@@ -36,7 +36,7 @@ from .groups.contract import Grouping, load_grouping, on_images
 from .groups.positions import Partition
 from .pairs import read_block
 from .procedures import METHODS
-from .sentence import VOIDS, guarantee_of
+from .sentence import EARLIER, VOIDS, guarantee_of
 
 _FORMAT = 2
 COUNTINGS = ("units", "images")
@@ -347,21 +347,27 @@ def _calibration_of(text: dict[str, Any], tensors: dict[str, Array], name: str, 
     arrays = {key.removeprefix("groups."): x for key, x in tensors.items() if key.startswith("groups.")}
     grouping = load_grouping(groups.pop("kind"), groups, arrays)
     low, high = (None if x is None else check_number(x, "a limit") for x in text["limits"])
-    measure = text.get("measure")
+    if text["format"] == 1:  # knows less of its bands, and nothing of its images and of what its numbers stand for
+        text = {"measure": None, **text}
+        tensors = {"prints": _NO_PRINTS, "fitted_on": _NO_PRINTS, **tensors}
+        text["record"] = {**text["record"], "settings": {**text["record"]["settings"], EARLIER: 1}}
+    elif not text["record"].keys() >= {field.name for field in fields(Record)} - {"prints"}:
+        raise ValueError("its record is not complete")
+    measure = text["measure"]
     return Calibration(
         text["method"], text["confidence"], family or FAMILIES[named], text["loss"], text["risk_level"],
         text["failure_prob"], (-np.inf if low is None else low, np.inf if high is None else high),
-        on_images(grouping, tensors.get("fitted_on", _NO_PRINTS)), tensors["widening"], text["risk"],
+        on_images(grouping, tensors["fitted_on"]), tensors["widening"], text["risk"],
         tensors["curve"], text["chosen"], _record_of(text["record"], tensors),
         None if measure is None else Measure.from_state(measure),
     )  # fmt: skip
 
 
 def _record_of(state: dict[str, Any], tensors: dict[str, Array]) -> Record:
-    """The record of a file; one of format 1 knows less of its bands, and nothing of its images."""
+    """The record of a file."""
     state = dict(state)
     state["pixels"] = tuple(state["pixels"])
     state["source"] = Source.from_state(state["source"])
     if "skipped" in state["settings"] and "skipped" not in state:
         state["skipped"] = len(state["settings"]["skipped"])
-    return Record(**state, prints=tensors.get("prints", _NO_PRINTS))
+    return Record(**state, prints=tensors["prints"])

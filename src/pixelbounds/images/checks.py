@@ -124,7 +124,7 @@ def check_line(value: Any, name: str, *, most: int = 200) -> str:
 
 def is_name(value: Any) -> bool:
     """Whether text may name a function in a sentence: letters, digits, spaces, nothing that ends a quotation."""
-    return isinstance(value, str) and bool(re.fullmatch(r"[\w<][\w <>.-]{0,79}", value))
+    return isinstance(value, str) and bool(re.fullmatch(r"<lambda>|[^\W\d][\w .-]{0,79}", value))
 
 
 def check_generator(seed: Any, name: str = "seed") -> np.random.Generator:

@@ -240,13 +240,15 @@ def _cannot(task: Task, losses: Array) -> str:
     reached = float(task.bound(losses, task.failure_prob))
     try:
         needed = least_images(task.risk_level, task.failure_prob, confidence=task.bound)
-        more = f"; with this bound at least {needed} are needed" if needed > task.size else ""
+        more = f"; with this bound at least {needed} must certify, beside those that fit" if needed > task.size else ""
     except ValueError:
         more = ""
+    if task.most_images and task.risk_of(losses) == 0:
+        more += f"; units of fewer than {task.most_images} images count for less, as counting='images' asks"
     stuck = (
         ""
-        if losses.mean() == 0
-        else f"; even the widest intervals miss {losses.mean():.4g} on average, more than any widening of the "
+        if task.risk_of(losses) == 0
+        else f"; even the widest intervals miss {task.risk_of(losses):.4g} on average, more than any widening of the "
         f"{task.pairs.family.name} family mends: use the additive family or wider limits"
     )
     return (

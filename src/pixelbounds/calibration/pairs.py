@@ -224,12 +224,14 @@ def _all_prints(truth: Array, block: Block, family: Family) -> tuple[Array, ...]
     """The sum of the digests of truth and band, and one print of each truth."""
     total = np.zeros(8, np.int64)
     own = np.zeros(len(block), np.uint64)
+    kind = _kind_of(truth)
+    single = _kind_of(truth, np.dtype(np.float32))
     for i in range(len(block)):
         state = _words_of(truth[i])
-        own[i] = _print_of(truth[i], state if truth.dtype == np.float32 else None)
+        own[i] = _print_of(truth[i], single, state if truth.dtype == np.float32 else None)
         for part in block.band.arrays:
             fingerprint(part[i].reshape(-1).view(np.uint32), state)
-        total += np.frombuffer(_digest(truth[i], state), "<u4")
+        total += np.frombuffer(hashlib.sha256(kind + state.tobytes()).digest(), "<u4")
     return total, own
 
 
@@ -244,26 +246,28 @@ def _words_of(image: Array) -> Array:
     return state
 
 
-def _digest(image: Array, state: Array) -> bytes:
-    return hashlib.sha256(f"{image.dtype} {image.shape}".encode() + state.tobytes()).digest()
+def _kind_of(images: Array, dtype: Any = None) -> bytes:
+    """What a digest says of images beside their values."""
+    return f"{images.dtype if dtype is None else dtype} {images.shape[1:]}".encode()
 
 
-def _print_of(image: Array, state: Array | None = None) -> int:
+def _print_of(image: Array, kind: bytes, state: Array | None = None) -> int:
     """Digest of one true image in single precision; 0 where all of its values are one, as in many slices of air."""
     first = image.reshape(-1)[0]
     if first == image.reshape(-1)[-1] and (image == first).all():
         return 0
     if state is None:
-        image = image.astype(np.float32)
-        state = _words_of(image)
-    return int.from_bytes(_digest(image, state)[:8], "little")
+        state = _words_of(image.astype(np.float32))
+    return int.from_bytes(hashlib.sha256(kind + state.tobytes()).digest()[:8], "little")
 
 
 def prints_of(truth: Any, runner: Runner = HERE) -> Array:
     """A print of each true image, by which it is known again: (n, *pixels) -> (n,) uint64."""
 
     def work(start: int, stop: int) -> Array:
-        return np.array([_print_of(x) for x in rows_of(truth, start, stop)], np.uint64)
+        images = rows_of(truth, start, stop)
+        kind = _kind_of(images, np.dtype(np.float32))
+        return np.array([_print_of(x, kind) for x in images], np.uint64)
 
     return np.concatenate(list(over_images(work, truth, runner, [truth])))
 

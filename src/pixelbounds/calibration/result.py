@@ -152,7 +152,7 @@ class Calibration:
                 f"widening is {self.widening.dtype} {self.widening.shape}; it must hold {count} float64, one per group"
             )
         if not (np.isfinite(self.widening) & (self.widening >= self.family.start)).all():
-            raise ValueError(f"a widening is below {self.family.start:g} or not finite; calibrate again")
+            raise ValueError(f"a widening is below {self.family.start:g} or not finite, so intervals could be crossed")
         if not 0 <= check_number(self.risk, "risk") <= 1:
             raise ValueError(f"risk is {self.risk:g}; it must lie between 0 and 1")
         if self.curve.dtype != np.float64 or self.curve.ndim != 2 or self.curve.shape[1] != 3:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hospitals import COUNTS, CUTS, NAMES, announced, data, in_one_place, parts_of, refuses, rounds
 from typer.testing import CliRunner
 from worlds import heteroscedastic
 
@@ -16,50 +17,8 @@ from pixelbounds.calibration.groups.band_bins import fit_band_groups
 from pixelbounds.calibration.groups.positions import partition
 from pixelbounds.calibration.pairs import Pairs
 from pixelbounds.cli import app
-from pixelbounds.federated.messages import encode, message_of
+from pixelbounds.federated.questions import encode
 from pixelbounds.images.ragged import Ragged
-
-NAMES, COUNTS = ("north", "east", "south"), (50, 7, 63)
-CUTS = np.cumsum((0, *COUNTS))
-
-
-def data(kind="plain", size=8):
-    """Images of all sites in one place."""
-    truth, band = heteroscedastic(sum(COUNTS), np.random.default_rng(3), size=size)
-    if kind == "centred":
-        band = pb.Band(band.lower, band.upper, (band.lower + band.upper) / 2, "test")
-    if kind == "positive":
-        band = pb.Band(np.maximum(band.lower, 0.05), np.maximum(band.upper, 0.06))
-    return truth, band
-
-
-def parts_of(truth, band, units=None):
-    """What each site has."""
-    cuts = [slice(a, b) for a, b in pairwise(CUTS)]
-    return {
-        name: (truth[at], band[at], {"site": name} | ({} if units is None else {"units": units[at]}))
-        for name, at in zip(NAMES, cuts, strict=True)
-    }
-
-
-def in_one_place(*images, **how):
-    """The calibration of pooled images, but for their prints: images of sites have none."""
-    return pb.calibrate(*images, **how).without_prints()
-
-
-def rounds(sites, begun, through=lambda message: message_of(message.to_bytes())):
-    """Run a study to its end; every message travels as a file would. The calibration and the plans."""
-    study, plans = begun, []
-    while isinstance(study, federated.Study):
-        plans.append(through(study.plan))
-        answers = [through(federated.answer(plans[-1], t, b, **how)) for t, b, how in sites.values()]
-        study = federated.merge(study, answers[::-1])  # in whatever order they arrive
-    return study, plans
-
-
-def announced(sites, **limits):
-    return [federated.announce(t, b, **how, **limits) for t, b, how in sites.values()]
-
 
 CASES = {
     "band": ("plain", {}),
@@ -76,11 +35,11 @@ CASES = {
 @pytest.mark.parametrize("kind, how", CASES.values(), ids=CASES)
 def test_three_sites_equal_one_place_byte_for_byte(kind, how, limits):
     truth, band = data(kind)
-    sites = parts_of(truth, band)
+    sites = parts_of(truth, band, limits=limits)
     pooled = in_one_place(
         truth, band, risk_level=0.2, limits=limits, **({} if how.get("method") else {"groups": "band"}), **how
     )
-    found, _ = rounds(sites, federated.begin(announced(sites, limits=limits), risk_level=0.2, **how))
+    found, _ = rounds(sites, federated.begin(announced(sites), risk_level=0.2, **how))
     assert found.to_bytes() == pooled.to_bytes()
 
 
@@ -134,6 +93,44 @@ def test_groups_made_elsewhere_can_be_used():
     found, plans = rounds(sites, federated.begin(announced(sites), risk_level=0.2, groups=grouping))
     assert found.without_prints().to_bytes() == in_one_place(truth, band, risk_level=0.2, groups=grouping).to_bytes()
     assert [plan.text["statistic"] for plan in plans] == ["spend", "misses"]
+
+
+def test_groups_that_saw_the_certifying_images_of_a_site_are_refused_there():
+    truth, band = data()
+    sites = parts_of(truth, band)
+    t, b, how = sites["south"]
+    pairs = Pairs(t, b, pb.families.additive, (0.0, 1.0))
+    study = federated.begin(announced(sites), risk_level=0.2, groups=fit_band_groups(pairs, np.arange(20), width=4))
+    assert study.plan.text["statistic"] == "spend"
+    study = federated.merge(study, [federated.answer(study.plan, t, b, **how) for t, b, how in sites.values()])
+    refuses(lambda: federated.answer(study.plan, t, b, **how), "fitted on", "of this site's images", "voids")
+    assert federated.answer(study.plan, *sites["north"][:2], site="north").tables
+
+
+def test_units_have_a_name_and_may_count_by_their_images():
+    truth, band = data()
+    local = np.array([f"{unit // 2:02d}" for count in COUNTS for unit in range(count)])
+    sites = parts_of(truth, band, local)
+    named = [f"{i} {unit}" for i, (a, b) in enumerate(pairwise(CUTS)) for unit in local[a:b]]
+    for how in ({"unit_name": "patient"}, {"unit_name": "scan", "counting": "images", "most_images": 2}):
+        found, _ = rounds(sites, federated.begin(announced(sites), risk_level=0.3, **how))
+        pooled = in_one_place(truth, band, risk_level=0.3, groups="band", units=named, **how)
+        assert found.to_bytes() == pooled.to_bytes()
+        assert f"of a future {how['unit_name']}, averaged" in found.guarantee or "each image counts" in found.guarantee
+    refuses(lambda: federated.begin(announced(sites), risk_level=0.3, most_images=2), "most_images")
+    refuses(lambda: federated.begin(announced(sites), risk_level=0.3, counting="pixels"), "counting")
+
+
+def test_what_numbers_stand_for_is_the_same_at_all_sites_and_kept():
+    truth, band = data()
+    window = pb.Measure.of_window((400, 40))
+    sites = parts_of(truth, band, measure=window)
+    found, plans = rounds(sites, federated.begin(announced(sites), risk_level=0.2, method="rcps"))
+    assert found.measure == window
+    t, b, _ = sites["east"]
+    refuses(lambda: federated.answer(plans[0], t, b, site="east"), "measure", "None", "'east'")
+    raw = federated.announce(t, b, site="east")
+    refuses(lambda: federated.begin([announced(sites)[0], raw], risk_level=0.2), "measure", "None at 'east'")
 
 
 def test_a_site_without_fitting_images_takes_part():
@@ -244,13 +241,6 @@ def world():
     return sites, study, {name: federated.answer(study.plan, t, b, **how) for name, (t, b, how) in sites.items()}
 
 
-def refuses(call, *words, error=ValueError):
-    with pytest.raises(error) as caught:
-        call()
-    for word in words:
-        assert word in str(caught.value)
-
-
 def test_answers_that_do_not_belong_are_refused_by_name(world):
     sites, study, answers = world
     refuses(lambda: federated.merge(study, [answers["north"], answers["south"]]), "east", "missing")
@@ -278,7 +268,7 @@ def test_a_damaged_or_foreign_file_is_refused_by_name(world, tmp_path):
     (tmp_path / "east.safetensors").write_bytes(content[:100])
     refuses(lambda: federated.merge(study, files), "east.safetensors", "cut short")
     federated.Message("answer", {"site": "east"}).save(tmp_path / "east.safetensors")
-    refuses(lambda: federated.merge(study, files), "east.safetensors", "lacks plan, round")
+    refuses(lambda: federated.merge(study, files), "east.safetensors", "lacks study, plan, round")
     pb.calibrate(*data(), risk_level=0.2, method="rcps").save(tmp_path / "east.safetensors")
     refuses(lambda: federated.merge(study, files), "east.safetensors", "calibration")
     refuses(lambda: federated.merge(study, [tmp_path / "none"]), "none", error=FileNotFoundError)
@@ -313,7 +303,7 @@ def test_a_site_that_changes_its_images_is_found_out(world):
     other = t.copy()
     other[0, 0, 0] = np.nextafter(other[0, 0, 0], np.float32(0.5))
     changed = {**sites, "east": (other, b, how)}
-    refuses(lambda: rounds(changed, study), "images of site 'east' are not those that it announced")
+    refuses(lambda: rounds(changed, study), "site 'east' is about other images than it announced")
 
 
 def test_sites_that_do_not_fit_together_are_refused_by_name():
@@ -327,8 +317,15 @@ def test_sites_that_do_not_fit_together_are_refused_by_name():
     refuses(begin(band=b, site="north"), "'north' announces itself twice")
     refuses(begin(band=b, site="east", limits=(0, 2)), "limits", "'east'")
     refuses(begin(band=b, site="east", units=np.arange(7)), "units", "'east'")
-    refuses(begin(band=pb.Band(b.lower, b.upper, source="other"), site="east"), "source", "'east'", "'other'")
+    refuses(
+        begin(band=pb.Band(b.lower, b.upper, source="other"), site="east"),
+        "source: kind unknown at 'north', other at 'east'",
+    )
     refuses(begin(band=pb.Band(b.lower, b.upper, b.upper), site="east"), "centred", "'east'")
+    made = [pb.Source("calibrated quantiles", samples=m, miscoverage=0.1, sampler="euler") for m in (19, 399)]
+    pair = [federated.announce(t, pb.Band(b.lower, b.upper, source=x), site=f"s{x.samples}") for x in made]
+    refuses(lambda: federated.begin(pair, risk_level=0.2), "source: samples 19 at 's19', 399 at 's399'",
+            "cannot be known", never=["miscoverage", "sampler"])  # fmt: skip
     refuses(begin(band=b, site=" "), "site is ' '")
     refuses(lambda: federated.begin([], risk_level=0.2), "no announcements")
     refuses(lambda: federated.begin([north], risk_level=0.2, method="krcps"), "krcps", "frontier, rcps")
@@ -395,6 +392,64 @@ def test_samples_become_bands_once(tmp_path):
     assert Path(told["file"]).read_bytes() == in_one_place(truth, band, risk_level=0.3, method="rcps").to_bytes()
 
 
-@pytest.mark.parametrize("name", ["announce", "begin", "answer", "merge"])
+def files_of(folder, truth, band, units):
+    """Two sites as files: truth, bands and units of each, by name."""
+    for name, at in {"north": slice(0, 50), "south": slice(57, 120)}.items():
+        (folder / name).mkdir()
+        np.save(folder / name / "truth.npy", truth[at])
+        np.savez(folder / name / "bands.npz", lower=band.lower[at], upper=band.upper[at])
+        (folder / name / "units.txt").write_text("\n".join(units[at]))
+        yield name, (folder / name / "truth.npy", folder / name / "bands.npz", "--site", name,
+                     "--units", folder / name / "units.txt", "--least-count", 2)  # fmt: skip
+
+
+def test_the_commands_of_a_study_with_a_key_small_counts_and_shared_patients(tmp_path):
+    units = np.array([f"patient {unit // 2 % 30:02d}" for unit in range(sum(COUNTS))])
+    sites = dict(files_of(tmp_path, *data(), units))
+    key = ("--study-key", tmp_path / "study.key")
+    assert "Give every site a copy" in run("key", "--out", key[1])
+    assert "exists" in run("key", "--out", key[1], code=2)
+    sent = [tmp_path / name / "0.safetensors" for name in sites]
+    for out, words in zip(sent, sites.values(), strict=True):
+        assert "authenticated under" in run("announce", *words, "--out", out, *key)
+    begin = ("begin", *sent, "--risk-level", "0.3", "--method", "rcps", "--unit-name", "patient")
+    assert "no key was given" in run(*begin, "--out", tmp_path / "no", code=2)
+    refused = run(*begin, "--out", tmp_path / "no", *key, code=2)
+    assert "25 units are at more than one site" in refused
+    assert not (tmp_path / "no").exists()
+    told = run(*begin, "--out", tmp_path / "study", "--shared-units", "join", *key, "--json")
+    assert told["authenticated"]
+    for name, words in sites.items():
+        answer = ("answer", told["file"], *words, "--out", tmp_path / name / "1.safetensors")
+        assert "no key was given" in run(*answer, code=2)
+        assert "misses rounded up to multiples of 2" in run(*answer, *key)
+        assert "limits" in run(*answer, "--limits", "0", "2", *key, "--force", code=2)
+    merge = ("merge", tmp_path / "study", *(tmp_path / name / "1.safetensors" for name in sites))
+    assert "no key was given" in run(*merge, code=2)
+    said = run(*merge, *key)
+    for words in (
+        "of a future patient, averaged over its images",
+        "at most 30% outside, by betting",
+        "as the sites told",
+    ):
+        assert words in " ".join(said.split())
+    assert run(*merge, *key, "--json")["record"]["settings"] == {"least_count": {"north": 2, "south": 2}}
+
+
+def test_without_a_key_every_command_says_so(tmp_path):
+    units = np.array([f"patient {unit // 2:02d}" for unit in range(sum(COUNTS))])
+    sites = dict(files_of(tmp_path, *data(), units))
+    sent = [tmp_path / name / "0.safetensors" for name in sites]
+    said = [run("announce", *words, "--out", out) for out, words in zip(sent, sites.values(), strict=True)]
+    begun = run("begin", *sent, "--risk-level", "0.3", "--method", "rcps", "--out", tmp_path / "study")
+    assert "a patient at two sites counts twice" in begun
+    plan = tmp_path / "study" / "plan-1.safetensors"
+    answers = [tmp_path / name / "1.safetensors" for name in sites]
+    said += [run("answer", plan, *words, "--out", out) for out, words in zip(answers, sites.values(), strict=True)]
+    for text in (*said, begun, run("merge", tmp_path / "study", *answers)):
+        assert "not authenticated" in text
+
+
+@pytest.mark.parametrize("name", ["key", "announce", "begin", "answer", "merge"])
 def test_help_shows_an_example(name):
     assert f"Example: pixelbounds federated {name}" in " ".join(run(name, "--help").replace("│", " ").split())

@@ -1,4 +1,4 @@
-"""`pixelbounds report`: what held-out images say, as a page."""
+"""`pixelbounds report`: what images with a known truth say, as a page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def report_command(
     groups: Organs = None,
     features: Features = None,
 ) -> Outcome:
-    """Evaluate on held-out images and write one page that shows the promise and every pixel.
+    """Evaluate on images that had no part in the calibration and write one page: the promise, and every pixel.
 
     Example: pixelbounds report truth.npy new.zarr --calibration cal.safetensors --out report.html --figures figures
     """
@@ -46,7 +46,7 @@ def report_command(
     rows = {"page": written(page)} | ({"figures": f"{len(drawn)} in {figures}"} if drawn else {})
     said = evaluated(result, rows)
     facts = {**said.facts, "page": str(page), "figures": [str(x) for x in drawn]}
-    return Outcome(facts, said.text[:2], said.code)  # the page has the rest
+    return Outcome(facts, said.text[:-2], said.code)  # the page has the rest
 
 
 def _numbers(text: str) -> list[int]:

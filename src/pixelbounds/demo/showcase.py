@@ -89,7 +89,7 @@ def run(folder: Path, *, new: int = 4, seed: int = 0, step: Step = print, progre
         new_band = samples_band(samples)
     with clock("turn them into intervals and write everything"):
         interval = shown.apply(new_band)
-        found = evaluate(made.images, interval)
+        found = evaluate(made.images, interval, calibration=shown)
         shown.save(folder / "calibration.safetensors")
         write_interval(folder / "intervals.npz", interval)
         page = _report(folder / "report.html", rows, made.images, noisy, samples, new_band, interval)
@@ -103,7 +103,8 @@ def _row(name: str, choices: dict[str, Any], truth: Array, band: Band, fresh: Ar
     )
     seconds = perf_counter() - begin
     others = slice(CALIBRATION, None)
-    return Row(name, cal, evaluate(truth[others], cal.apply(band[others]), samples=fresh[others]), seconds)
+    found = evaluate(truth[others], cal.apply(band[others]), samples=fresh[others], calibration=cal)
+    return Row(name, cal, found, seconds)
 
 
 def draw(noisy: Array, seed: int, progress: Progress | None = None) -> Array:

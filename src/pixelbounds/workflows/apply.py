@@ -10,13 +10,14 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import prod
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..calibration.result import Calibration, load_calibration
+from ..evaluation.judgement import claim_of
 from ..execution.blocks import Maker, block_rows, each_image, fill, gather, ragged_to, where
 from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
@@ -74,6 +75,8 @@ def apply_files(
         about = {
             "guarantee": found.guarantee,
             "risk_level": found.risk_level,
+            "claim": claim_of(found).state(),
+            "limits": found.limits if all(isfinite(x) for x in found.limits) else None,
             "calibration": digest,
             "version": VERSION,
         }

@@ -1,4 +1,4 @@
-"""Evaluate on held-out images and write one page that shows the promise and every pixel."""
+"""Evaluate on images whose truth is known and write one page that shows the promise and every pixel."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def report_files(
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
 ) -> tuple[Evaluated, list[Path]]:
-    """Evaluate on held-out images and write the page, and figures where a folder for them is given; all their paths.
+    """Evaluate, and write the page, and figures where a folder for them is given; all their paths.
+
+    Images that calibrated are refused.
 
     examples       how many images to show, from the best covered to the worst, or which
     """

@@ -12,7 +12,7 @@ import struct
 import numpy as np
 from safetensors.numpy import load, save
 
-from pixelbounds.storage.files import checksum, seal
+from pixelbounds.storage.files import checksum
 
 DEEP = re.compile(r'"@deep (\d+)@"')  # where nested lists stand in the written text: json.dumps would not write them
 ODD = [
@@ -36,10 +36,8 @@ def contents(data):
 
 
 def resealed(text, tensors):
-    """The file of an edited text and edited tensors, with a checksum that fits."""
+    """The file of an edited text and edited tensors, with a checksum that fits; `seal` itself writes no such text."""
     written = DEEP.sub(lambda found: "[" * int(found[1]) + "]" * int(found[1]), json.dumps(text, sort_keys=True))
-    if written == json.dumps(text, sort_keys=True):
-        return seal(text, tensors)
     arrays = {name: np.asarray(x, order="C") for name, x in tensors.items()}
     return save(arrays, {"pixelbounds": f"{checksum(written, arrays)} {written}"})
 
@@ -140,7 +138,8 @@ def bent(value, rng):
     if isinstance(value, bool) or value is None:
         return not value
     if isinstance(value, int | float):
-        return any_of([-value, value + 1, value - 1, value * 1000, value / 3, float(value), str(value), [value]], rng)
+        near = [-value, value + 1, value - 1, value * 1000, str(value), [value]]
+        return any_of(near if abs(value) > 2**60 else [*near, value / 3, float(value)], rng)
     if isinstance(value, str):
         return any_of([value + "x", value[:-1], value.upper(), [value], value * 3, list(value[:9]), "\n" + value], rng)
     if isinstance(value, list):

@@ -29,8 +29,8 @@ START = 240.0  # seconds that a child may take to load what it needs
 ROOM = 2 * 2**30  # bytes of address space beyond those of a child that has tried every kind
 BATCH = 100
 SHARES = {
-    "calibration": 0.5, "command": 0.03, "plan": 0.16, "answer": 0.11, "announcement": 0.06, "study": 0.05,
-    "network": 0.06, "state": 0.03,
+    "calibration": 0.54, "apply": 0.02, "plan": 0.18, "answer": 0.1, "announcement": 0.06, "study": 0.04,
+    "network": 0.03, "state": 0.03,
 }  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def unedited(world, kinds):
 
     for kind in kinds:
         for name, data in world.files[kind].items():
-            if kind == "command" and name != "rcps":  # the bands of the command fit this one
+            if kind == "apply" and name != "rcps":  # the bands in the file fit this one
                 continue
             try:
                 USES[kind](data, name, np.random.default_rng(1), world)

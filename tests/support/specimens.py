@@ -5,6 +5,8 @@ user would, and returns nothing; `Insane` is raised where it succeeded and the r
 """
 
 import shutil
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ from pixelbounds.images.checks import own_limits
 
 SIZE, N, FEW = 6, 40, 3
 FORMAT_1 = Path(__file__).parent.parent / "calibration" / "format_1"
+KEY = bytes(range(32))
 SITES = {"north": slice(0, 24), "south": slice(24, N)}
 
 
@@ -92,41 +95,68 @@ def make_calibrations(folder):
         shutil.copy(path, folder / f"format 1 {path.name}")
 
 
-def studies():
-    """Federated studies, by name: settings, and images without limits or with units."""
+@dataclass(frozen=True)
+class Trial:
+    """A federated study: settings of the coordinator, and what every site says of its images."""
+
+    asked: dict
+    said: dict = field(default_factory=dict)
+    units: bool = False
+
+    @property
+    def key(self):
+        """The key that sites and coordinator share."""
+        return {"key": KEY} if self.units else {}
+
+    def site(self, where):
+        """Truth and band of a site, and what else it gives to `announce` and `answer`."""
+        units = {"units": UNITS[SITES[where]]} if self.units else {}
+        return (TRUTH[SITES[where]], BAND[SITES[where]]), {"site": where, **self.said, **units, **self.key}
+
+    def begin(self, told):
+        """Open the study."""
+        return pb.federated.begin(told, **{"risk_level": 0.3, **self.asked, **self.key})
+
+    def read(self, data, name):
+        """A message, signed again where messages are signed: someone who has the key has edited it."""
+        message = message_of(data, name)
+        return message.signed(KEY) if self.units else message
+
+
+@cache
+def trials():
+    """Federated studies, by name."""
+    truth, band = heteroscedastic(N, np.random.default_rng(7), size=SIZE, dtype=np.float64)
+    learned = pb.calibrate(truth, band, risk_level=0.3, groups="learned", k=2).grouping
     return {
-        "frontier": ({"k": 3}, {}, {}),
-        "rcps": ({"method": "rcps"}, {}, {}),
-        "no limits": ({"k": 3}, {"limits": None}, {}),
-        "units": ({"k": 3, "risk_level": 0.5}, {}, {"units": True}),
+        "band": Trial({"k": 3}),
+        "rcps": Trial({"method": "rcps", "confidence": "hoeffding_bentkus"}),
+        "no limits": Trial({"k": 3}, {"limits": None}),
+        "few": Trial({"k": 3}, {"least_count": 3}),
+        "learned": Trial({"groups": learned}),
+        "units": Trial({"k": 3, "risk_level": 0.5, "unit_name": "patient"}, units=True),
     }
 
 
-def site_of(where, given):
-    """Images and units of a site."""
-    more = {"units": UNITS[SITES[where]]} if given.get("units") else {}
-    return TRUTH[SITES[where]], BAND[SITES[where]], more
-
-
 def make_messages(folder):
-    """Announcements, and of every round the study, the plan and the answers; a case's number of rounds is its own."""
-    for name, (how, announced, given) in studies().items():
+    """Announcements, and of every round the study, the plan and the answers."""
+    for name, trial in trials().items():
         told = []
         for where in SITES:
-            truth, band, more = site_of(where, given)
-            told.append(pb.federated.announce(truth, band, site=where, **announced, **more))
+            images, given = trial.site(where)
+            told.append(pb.federated.announce(*images, **given))
             told[-1].save(folder / "announcement" / f"{name} {where}.safetensors")
-        study = pb.federated.begin(told, **{"risk_level": 0.3, **how})
+        study = trial.begin(told)
         at = 0
         while isinstance(study, pb.federated.Study):
             study.save(folder / "study" / f"{name} {at}.safetensors")
             study.plan.save(folder / "plan" / f"{name} {at}.safetensors")
             answers = []
             for where in SITES:
-                truth, band, more = site_of(where, given)
-                answers.append(pb.federated.answer(study.plan, truth, band, site=where, **more))
+                images, given = trial.site(where)
+                answers.append(pb.federated.answer(study.plan, *images, **given))
                 answers[-1].save(folder / "answer" / f"{name} {at} {where}.safetensors")
-            study = pb.federated.merge(study, answers)
+            study = pb.federated.merge(study, answers, **trial.key)
             at += 1
 
 
@@ -139,7 +169,7 @@ def make_networks(folder):
     from pixelbounds.diffusion.regression import n_conffusion, regressor
     from pixelbounds.diffusion.sde import VESDE
 
-    small = {"base": 8, "multipliers": (1, 1), "blocks": 1}
+    small = {"base": 8, "multipliers": (1,), "blocks": 1}
     sde = VESDE(sigma_min=0.01, sigma_max=1.0)
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
@@ -154,14 +184,14 @@ def make_networks(folder):
     save_state(folder / "state", state, {"step": 3, "seconds": 1.5, "config": made["score"].config.to_dict()})
 
 
-KINDS = ("calibration", "command", "plan", "answer", "announcement", "study", "network", "state")
+KINDS = ("calibration", "apply", "plan", "answer", "announcement", "study", "network", "state")
 
 
 def make(folder, kinds=KINDS):
     """Write the valid files of some kinds into folders of a folder."""
     for kind in KINDS:
         (folder / kind).mkdir(parents=True, exist_ok=True)
-    if {"calibration", "command"} & set(kinds):
+    if {"calibration", "apply"} & set(kinds):
         make_calibrations(folder / "calibration")
         np.savez(folder / "bands.npz", lower=BAND.lower[:FEW], upper=BAND.upper[:FEW])
     if {"plan", "answer", "announcement", "study"} & set(kinds):
@@ -208,68 +238,63 @@ def check_interval(cal, low, high, centre, lower, upper):
     insist(np.all(upper >= np.clip(high, least, most)), "an upper end lies below the band's")
 
 
-def use_command(data, name, rng, world):
-    """`pixelbounds apply` on files; the exit code is 0, 1 or 2."""
-    from typer.testing import CliRunner
-
-    from pixelbounds.cli import app
+def use_apply(data, name, rng, world):
+    """What `pixelbounds apply` does, on files."""
+    from pixelbounds.workflows.apply import apply_files
 
     file, out = world.scratch / "case.safetensors", world.scratch / "out.npz"
     file.write_bytes(data)
-    command = ["apply", str(file), str(world.folder / "bands.npz"), "--out", str(out), "--force"]
-    result = CliRunner().invoke(app, command)
-    insist(result.exit_code in (0, 1, 2), f"exit code {result.exit_code}: {result.output[-300:]}")
-    if result.exit_code:
-        raise ValueError(result.output)
+    apply_files(file, world.folder / "bands.npz", out, replace=True)
     with np.load(out) as found:
         insist(np.all(found["lower"] <= found["upper"]), "an interval is crossed, or NaN")
 
 
 def use_plan(data, name, rng, world):
     """Answer it at a site."""
-    plan = message_of(data, "case")
-    where = str(rng.choice(sorted(SITES)))
-    truth, band, more = site_of(where, {"units": name.startswith("units")})
-    message_of(pb.federated.answer(plan, truth, band, site=where, **more).to_bytes(), "answer")
+    trial = trials()[name.rsplit(" ", 1)[0]]
+    images, given = trial.site(str(rng.choice(sorted(SITES))))
+    answer = pb.federated.answer(trial.read(data, "case"), *images, **given)
+    message_of(answer.to_bytes(), "answer")
 
 
 def use_answer(data, name, rng, world):
     """Merge it with the honest answer of the other site, and go on."""
     study, at, where = name.rsplit(" ", 2)
+    trial = trials()[study]
     other = next(site for site in SITES if site != where)
-    honest = message_of(world.read("answer", f"{study} {at} {other}"), "honest")
-    answers = [message_of(data, "case"), honest]
-    done = pb.federated.merge(world.folder / "study" / f"{study} {at}.safetensors", answers)
-    go_on(done, study, world)
+    answers = [trial.read(data, "case"), trial.read(world.read("answer", f"{study} {at} {other}"), "honest")]
+    file = world.folder / "study" / f"{study} {at}.safetensors"
+    go_on(pb.federated.merge(file, answers, **trial.key), trial, world)
 
 
-def go_on(study, name, world):
+def go_on(study, trial, world):
     """The next plan and its answers, or the calibration."""
     if not isinstance(study, pb.federated.Study):
         use_calibration(study.to_bytes(), "merged", np.random.default_rng(0), world)
         return
     plan = message_of(study.plan.to_bytes(), "plan")
     for where in SITES:
-        truth, band, more = site_of(where, {"units": name.startswith("units")})
-        pb.federated.answer(plan, truth, band, site=where, **more)
+        images, given = trial.site(where)
+        pb.federated.answer(plan, *images, **given)
 
 
 def use_announcement(data, name, rng, world):
     """Begin a study with it and the honest announcement of the other site."""
     study, where = name.rsplit(" ", 1)
-    parts = [message_of(world.read("announcement", f"{study} {site}"), site) for site in SITES if site != where]
-    parts.insert(int(rng.integers(2)), message_of(data, "case"))
-    how = studies()[study][0]
-    go_on(pb.federated.begin(parts, **{"risk_level": 0.3, **how}), study, world)
+    trial = trials()[study]
+    told = [trial.read(world.read("announcement", f"{study} {site}"), site) for site in SITES if site != where]
+    told.insert(int(rng.integers(2)), trial.read(data, "case"))
+    go_on(trial.begin(told), trial, world)
 
 
 def use_study(data, name, rng, world):
     """Load it at the coordinator, and merge the honest answers."""
-    file = world.scratch / "study.safetensors"
-    file.write_bytes(data)
     study, at = name.rsplit(" ", 1)
-    answers = [message_of(world.read("answer", f"{study} {at} {site}"), site) for site in SITES]
-    go_on(pb.federated.merge(file, answers), study, world)
+    trial = trials()[study]
+    file = world.scratch / "study.safetensors"
+    file.write_bytes(trial.read(data, "case").to_bytes())
+    answers = [trial.read(world.read("answer", f"{study} {at} {site}"), site) for site in SITES]
+    go_on(pb.federated.merge(file, answers, **trial.key), trial, world)
 
 
 def use_network(data, name, rng, world):
@@ -297,7 +322,7 @@ def use_state(data, name, rng, world):
 
 
 USES = {
-    "calibration": use_calibration, "command": use_command, "plan": use_plan, "answer": use_answer,
+    "calibration": use_calibration, "apply": use_apply, "plan": use_plan, "answer": use_answer,
     "announcement": use_announcement, "study": use_study, "network": use_network, "state": use_state,
 }  # fmt: skip
 
@@ -312,7 +337,7 @@ class World:
         self.bands = bands()
         self.files = {}
         for kind in KINDS:
-            source = "calibration" if kind == "command" else kind
+            source = "calibration" if kind == "apply" else kind
             found = sorted((self.folder / source).glob("*.safetensors"))
             self.files[kind] = {path.stem: path.read_bytes() for path in found}
         self.all = [data for files in self.files.values() for data in files.values()]

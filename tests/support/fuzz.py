@@ -96,7 +96,16 @@ def unedited(world, kinds):
                     raise RuntimeError(f"the valid {kind} {name!r} is refused: {error}") from error
 
 
-def child(folder, kinds):
+def planted(fault):
+    """A fault of a kind, to see that it is found."""
+    if fault == "signal":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if fault == "hang":
+        time.sleep(3600)
+    raise RuntimeError("a fault was planted")
+
+
+def child(folder, kinds, faults):
     """Take batches "kind seed first count" from standard input, tell of each case that it begins and how it ended."""
     import faulthandler
 
@@ -129,6 +138,8 @@ def child(folder, kinds):
             for number in range(int(first), int(first) + int(count)):
                 tell("begin", kind, int(seed), number)
                 try:
+                    if number in faults:
+                        planted(faults[number])
                     outcome = run_case(world, kind, int(seed), number)
                 except Exception:
                     outcome = "fault", traceback.format_exc()[-3000:]
@@ -139,9 +150,10 @@ def child(folder, kinds):
 class Child:
     """A child process, and what it told last."""
 
-    def __init__(self, folder, kinds):
+    def __init__(self, folder, kinds, faults):
         self.errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - lives as long as the child
         command = [sys.executable, __file__, "--child", str(folder), "--kinds", ",".join(kinds)]
+        command += ["--planted", json.dumps(faults)]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True
         )
@@ -194,7 +206,7 @@ def batches(cases, seed, kinds):
             first[kind] += count
 
 
-def work(folder, kinds, todo, found, lock, stop):
+def work(start, todo, found, lock, stop, hang):
     """Keep one child busy until nothing is left to do; a child that died or hangs is replaced."""
     running = None
     batch = None
@@ -206,13 +218,13 @@ def work(folder, kinds, todo, found, lock, stop):
                 if batch is None:
                     return
             if running is None:
-                running = Child(folder, kinds)
+                running = start()
                 if running.told(START) != ["ready"]:
                     code, said = running.end()
                     running = None
                     raise RuntimeError(f"a child did not start (exit code {code}): {said}")
             running.ask(*batch)
-            batch, lived = follow(running, batch, found, lock)
+            batch, lived = follow(running, batch, found, lock, hang)
             if not lived:
                 running = None
     finally:
@@ -220,12 +232,12 @@ def work(folder, kinds, todo, found, lock, stop):
             running.end()
 
 
-def follow(running, batch, found, lock):
+def follow(running, batch, found, lock, hang):
     """Listen until a batch ends or breaks off: what is left of it, and whether the child lives."""
     kind, seed, first, count = batch
     now, began = None, time.monotonic()
     while True:
-        told = running.told(HANG)
+        told = running.told(hang)
         if told == ["ready"]:
             return None, True
         if isinstance(told, list) and told[0] == "begin":
@@ -235,7 +247,7 @@ def follow(running, batch, found, lock):
         if not isinstance(told, list):
             code, said = running.end()
             ended = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-            detail = f"no answer within {HANG:g} s" if told == "hang" else f"the process ended with {ended}\n{said}"
+            detail = f"no answer within {hang:g} s" if told == "hang" else f"the process ended with {ended}\n{said}"
         with lock:
             found.outcomes[kind, outcome] += 1
             found.seconds[kind] += time.monotonic() - began
@@ -246,35 +258,34 @@ def follow(running, batch, found, lock):
             return ((kind, seed, after, first + count - after) if after < first + count else None), False
 
 
-def run(cases, seed=0, seconds=float("inf"), kinds=tuple(SHARES), children=2, progress=None):
-    """Run cases in children, at most so many seconds: what was found."""
-    from specimens import make
+def run(folder, cases, seed=0, seconds=float("inf"), kinds=tuple(SHARES), *, children=2, hang=HANG, faults=None,
+        progress=None):  # fmt: skip
+    """Run cases of the valid files in a folder in children, at most so many seconds: what was found.
 
+    `faults` are planted: what happens at which number.
+    """
     found, lock, began = Found(), threading.Lock(), time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        make(Path(folder), kinds)
-        todo = batches(cases, seed, list(kinds))
+    todo = batches(cases, seed, list(kinds))
+    failures = []
 
-        def stop():
-            if progress is not None:
-                progress(found, time.monotonic() - began)
-            return time.monotonic() - began > seconds
+    def stop():
+        if progress is not None:
+            progress(found, time.monotonic() - began)
+        return bool(failures) or time.monotonic() - began > seconds
 
-        failures = []
+    def guarded():
+        try:
+            work(lambda: Child(folder, kinds, faults or {}), todo, found, lock, stop, hang)
+        except Exception as error:
+            failures.append(error)
 
-        def guarded():
-            try:
-                work(folder, kinds, todo, found, lock, stop)
-            except Exception as error:
-                failures.append(error)
-
-        threads = [threading.Thread(target=guarded) for _ in range(children)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if failures:
-            raise failures[0]
+    threads = [threading.Thread(target=guarded) for _ in range(children)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
     return found
 
 
@@ -298,14 +309,17 @@ def main():
     parser.add_argument("--kinds", default=",".join(SHARES))
     parser.add_argument("--only", metavar="KIND:SEED:NUMBER", help="show one case, in this process")
     parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--planted", default="{}", help=argparse.SUPPRESS)
     given = parser.parse_args()
     kinds = tuple(given.kinds.split(","))
     if given.child:
-        child(given.child, kinds)
+        child(given.child, kinds, {int(number): fault for number, fault in json.loads(given.planted).items()})
         return 0
     if given.only:
         show_one(given.only)
         return 0
+    from specimens import make
+
     last = [0.0]
 
     def progress(found, seconds):
@@ -314,7 +328,11 @@ def main():
             print(f"{seconds:6.0f} s: {found.cases} cases, {len(found.faults)} faults", flush=True)
 
     began = time.monotonic()
-    found = run(given.cases, given.seed, given.seconds, kinds, given.children, progress)
+    with tempfile.TemporaryDirectory() as folder:
+        make(Path(folder), kinds)
+        found = run(
+            folder, given.cases, given.seed, given.seconds, kinds, children=given.children, progress=progress
+        )
     for case, detail in found.faults[:200]:
         print(f"--- {case}\n{detail}")
     print(found.table())

@@ -22,7 +22,7 @@ from ..images.library import Array
 from .arrivals import Path, Table, arriving, tabulated
 from .confidence import ConfidenceBound, check_losses, least_images, rejects, rejects_mean, sees_mean_only
 from .losses import Loss
-from .pairs import Archive, Block, Labels, Pairs
+from .pairs import Archive, Block, KeptLabels, Labels, Pairs
 from .sentence import second_try
 
 _ENTRIES = 2**20  # of the table, read at a time
@@ -184,12 +184,13 @@ def certify_loss(task: Task, grouping: Labels, path: Path, loss: Loss) -> Certif
     """The least certified knot for any loss, which is evaluated on the intervals of the knots that the walk visits."""
     seen: dict[int, Array] = {}
     pairs = task.pairs
+    kept = KeptLabels(grouping, pairs.runner.table_bytes)
     if not isinstance(pairs, Pairs):
         raise TypeError("a loss of your own is evaluated on the images themselves, and these are elsewhere")
 
     def column(j: int) -> Array:
         if j not in seen:
-            seen[j] = task.per_unit(losses_at(pairs, grouping, path.knots[:, j], loss))
+            seen[j] = task.per_unit(losses_at(pairs, kept, path.knots[:, j], loss))
         return seen[j]
 
     def check_falling() -> None:
@@ -206,11 +207,11 @@ def certify_loss(task: Task, grouping: Labels, path: Path, loss: Loss) -> Certif
     return Certificate(knot, 1.0, seen[knot])
 
 
-def losses_at(pairs: Pairs, grouping: Labels, widening: Array, loss: Loss) -> Array:
+def losses_at(pairs: Pairs, kept: KeptLabels, widening: Array, loss: Loss) -> Array:
     """Loss of every image at one widening: (n,)."""
 
     def work(truth: Array, block: Block) -> Array:
-        lower, upper = block.widen(pairs.family, grouping, widening)
+        lower, upper = block.widen(pairs.family, kept.grouping, widening, kept.of(block))
         value = np.asarray(loss(truth, Interval(lower, upper)))
         if value.shape != (len(truth),):
             raise ValueError(f"the loss returned shape {value.shape} for {len(truth)} images; it must be one per image")

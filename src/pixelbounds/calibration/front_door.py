@@ -37,8 +37,9 @@ from .families import FAMILIES, check_nested, family_named
 from .groups.contract import Grouping
 from .groups.positions import NO_GRID
 from .losses import Loss, l01
-from .pairs import Archive, Pairs, digest_of, known_again, prints
+from .pairs import Archive, Pairs
 from .paths.line import GAMMAS
+from .prints import digest_of, known_again, prints
 from .procedures import METHODS, frontier, groups_for, krcps, rcps
 from .result import COUNTINGS, Calibration, Record
 from .sentence import VOIDS

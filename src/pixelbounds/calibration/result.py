@@ -25,7 +25,7 @@ from ..images.checks import (
     check_unit_name,
     is_name,
 )
-from ..images.ends import Band, Interval, check_features, one_band, outward
+from ..images.ends import Band, Interval, check_features, one_band
 from ..images.library import Array, alike, block_of, in_threads, library_of, like, places_for, sizes_of
 from ..images.measure import Measure
 from ..images.source import Source
@@ -242,7 +242,12 @@ class Calibration:
             for run in alike(band.lower, range(start, stop)):
                 a, b = run[0], run[-1] + 1
                 block = read_block(band, a, b, self.limits, features, groups)
-                lower[a:b], upper[a:b] = outward(*block.widen(self.family, self.grouping, self.widening), dtype)
+                if isinstance(lower, np.ndarray):
+                    block.widen_into((lower[a:b], upper[a:b]), self.family, self.grouping, self.widening)
+                else:
+                    ends = np.empty((2, *block.band.shape), dtype)
+                    block.widen_into((ends[0], ends[1]), self.family, self.grouping, self.widening)
+                    lower[a:b], upper[a:b] = ends
 
         if threads:
             for _ in in_threads(work, len(band), block_of(int(sizes_of(band.lower).mean()), len(band))):

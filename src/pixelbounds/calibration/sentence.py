@@ -7,15 +7,42 @@ for which images (readable ones, of the same source), and for which bands (made 
 from __future__ import annotations
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from ..images.source import Source
-    from .result import Calibration
+from ..images.measure import Measure
+from ..images.source import Source
 
 VOIDS = "docs/what_voids_the_promise.md"
 EARLIER = "format"  # by this setting a record knows that an earlier format kept less
 _DIGITS = 6
+
+
+class Promised(Protocol):
+    """What a sentence needs to know of a calibration (`result.Calibration`)."""
+
+    @property
+    def record(self) -> Any:
+        """How it was reached (`result.Record`)."""
+
+    @property
+    def confidence(self) -> str:
+        """Name of the bound."""
+
+    @property
+    def loss(self) -> str:
+        """Name of the loss."""
+
+    @property
+    def risk_level(self) -> float:
+        """The level that was certified."""
+
+    @property
+    def failure_prob(self) -> float:
+        """The probability with which it may fail."""
+
+    @property
+    def measure(self) -> Measure | None:
+        """What the numbers stand for, where that is known."""
 
 
 def level_in_words(share: float) -> str:
@@ -50,7 +77,7 @@ def _percent(share: Decimal) -> str:
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text}%"
 
 
-def guarantee_of(calibration: Calibration) -> str:
+def guarantee_of(calibration: Promised) -> str:
     """The sentence of a calibration."""
     record = calibration.record
     n = f"{record.certifying} {plural(record.unit_name) if record.units else 'images'}"
@@ -65,7 +92,7 @@ def guarantee_of(calibration: Calibration) -> str:
     return f"With probability at least {sure} over the draw of {n} for certification, on average {what}."
 
 
-def _what(calibration: Calibration) -> str:
+def _what(calibration: Promised) -> str:
     """What is at most the level: of whose pixels, and how they are averaged."""
     record = calibration.record
     whose = "a future image"
@@ -86,7 +113,7 @@ def _what(calibration: Calibration) -> str:
     return what
 
 
-def _provided(calibration: Calibration) -> str:
+def _provided(calibration: Promised) -> str:
     """On which conditions."""
     record = calibration.record
     units = " and units" if record.units else ""

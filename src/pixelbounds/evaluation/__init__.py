@@ -1,7 +1,7 @@
 """What intervals are worth on images whose truth is known.
 
 held_out.py     `evaluate`: truth and intervals -> Evaluation
-overlap.py      whether images calibrated
+known_images.py whether images calibrated
 strata.py       two passes over blocks of images: what cuts the strata, then sums per image and stratum
 intervals.py    means over units, with confidence intervals that are valid
 evaluation.py   what a user keeps: Evaluation, its strata, the coverage of fresh samples

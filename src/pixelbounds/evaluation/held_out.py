@@ -41,7 +41,7 @@ from ..images.library import (
 )
 from .evaluation import Evaluation, SampleCoverage, Strata
 from .intervals import UnitEnds
-from .overlap import check_apart
+from .known_images import check_apart
 from .strata import Cuts, Rows, cuts_of, median_length, merge_surveys, survey_rows, tally
 
 _ENTRIES = 2**23  # sample pixels read at a time

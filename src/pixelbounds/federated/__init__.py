@@ -30,7 +30,7 @@ answers.py        the tables that a question calls for, and what can be counted 
 suppression.py    small counts that a site does not tell
 site.py           announce, answer
 archive.py        sites in place of images
-overlap.py        units and images that are at two sites
+shared_units.py   units and images that are at two sites
 coordinator.py    begin, merge
 """
 

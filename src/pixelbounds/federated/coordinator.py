@@ -34,8 +34,8 @@ from .archive import Sites, Unanswered
 from .contents import check_announced
 from .keys import key_of
 from .messages import Message, expect
-from .overlap import check_apart, joint_units
 from .questions import FITTING, Question, check_groups, decode, encode, form_of, opened
+from .shared_units import check_shared, joint_units
 
 _TOLD = ("site", "images", "units", "least_count")  # what a plan says of each site
 
@@ -223,7 +223,7 @@ def _check_sites(sites: Sequence[Message], shared_units: str) -> None:
             raise ValueError(
                 f"only one of the sites {names[0]!r} and {name!r} gives units; all must, or none: announce again"
             )
-    check_apart(sites, join=shared_units == "join")
+    check_shared(sites, join=shared_units == "join")
 
 
 def _differences(one: Message, other: Message) -> list[str]:

@@ -9,7 +9,8 @@ import numpy as np
 
 from ..calibration.front_door import pairs_of, unit_numbers
 from ..calibration.groups.contract import Grouping
-from ..calibration.pairs import ROWS, Pairs, fingerprints, known_again, prints
+from ..calibration.pairs import ROWS, Pairs
+from ..calibration.prints import fingerprints, known_again, prints
 from ..calibration.sentence import VOIDS
 from ..images.checks import Limits, check_count, check_limits, check_units
 from ..images.library import Array

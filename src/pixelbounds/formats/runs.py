@@ -9,7 +9,6 @@ that a stored band holds whatever the band in memory held.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import prod
@@ -25,7 +24,9 @@ from ..images.ends import Band, outward
 from ..images.library import Array
 from ..images.source import Source
 from ..storage.chunks import FileRows
+from ..storage.folders import aside
 from ..storage.growth import MARKS, add_array, add_marks
+from .allowance import check_declared
 
 _FORMAT = 1
 _PAIRS = (("lower", "upper"), ("naive_lower", "naive_upper"))
@@ -56,11 +57,11 @@ def create_run(
 ) -> None:
     """Make an empty run, all or nothing: `names` are its arrays and the axes that each has before its pixels."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f"{path.name}.", suffix=".part", dir=path.parent) as folder:
-        aside = Path(folder) / path.name  # the folder itself lets nobody else read
-        _create(aside, about, pixels, ids, names)
+    with aside(path) as folder:
+        new = folder / path.name  # the folder itself lets nobody else read
+        _create(new, about, pixels, ids, names)
         try:
-            os.rename(aside, path)
+            os.rename(new, path)
         except OSError as error:
             if not path.exists():
                 raise
@@ -280,4 +281,32 @@ def open_run(path: str | os.PathLike[str], *, mode: str = "r") -> Run:
         raise ValueError(f"{path} is a zarr store, but no run of pixelbounds sample; give a run, or another --out")
     if about.get("format") != _FORMAT:
         raise ValueError(f"{path} has format {about.get('format')}, this version reads {_FORMAT}; update pixelbounds")
+    _check_whole(path, group, about)
     return Run(path, group)
+
+
+def _check_whole(path: Path, group: Any, about: Mapping[str, Any]) -> None:
+    """A run has what its kind says: attributes, and arrays of as many images as it has marks."""
+    again = "draw it again, or give another"
+    kind = about.get("kind")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise ValueError(f"{path} is a run of kind {kind!r}, which is none of {', '.join(_KINDS)}; {again}")
+    limits = about.get("limits")
+    if not isinstance(limits, list) or len(limits) != 2 or not all(isinstance(x, int | float) for x in limits):
+        raise ValueError(f"{path} has limits {limits!r} instead of two numbers; {again}")
+    batch = about.get("batch", 1)
+    if not isinstance(batch, int) or batch < 1:
+        raise ValueError(f"{path} has a batch of {batch!r} instead of a count; {again}")
+    level = about.get("miscoverage")
+    if kind == "score" and not (isinstance(level, float) and 0 < level < 1):
+        raise ValueError(f"{path} has miscoverage {level!r}, which is no share; {again}")
+    arrays = dict(group.arrays())
+    needed = {MARKS, "ids", "observation", *_MADE_OF[_KINDS[kind][0]]}
+    for name in sorted(needed | arrays.keys()):
+        if name not in arrays:
+            raise ValueError(f"{path} lacks the array {name}; {again}")
+        check_declared(arrays[name], f"{path}/{name}")
+        if arrays[name].shape[:1] != arrays[MARKS].shape:
+            raise ValueError(
+                f"{path}/{name} has shape {arrays[name].shape} for marks of {arrays[MARKS].shape}; {again}"
+            )

@@ -13,11 +13,12 @@ from ..calibration.result import Calibration, load_calibration
 from ..evaluation.evaluation import Evaluation
 from ..evaluation.held_out import evaluate
 from ..evaluation.judgement import Claim, Judgement, claim_of, judge
-from ..evaluation.overlap import CalibrationImages
+from ..evaluation.known_images import CalibrationImages
 from ..execution.blocks import pick, readable
 from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading, told
+from ..formats.identifiers import unit_numbers
 from ..formats.inputs import Bands, check_pair, open_interval, open_labels, open_marks, open_truth, open_units
 from ..formats.scans import Images
 from ..images.checks import check_limits
@@ -98,8 +99,13 @@ def held_out(
     features: FilePath | None,
     resources: Resources,
     progress: Progress,
+    *,
+    names: bool = True,
 ) -> Iterator[HeldOut]:
-    """Images and what they say; the intervals may lie in a temporary store, which is there until the end."""
+    """Images and what they say; the intervals may lie in a temporary store, which is there until the end.
+
+    Without `names` units are numbered.
+    """
     cal = None if calibration is None else load_calibration(calibration)
     limits = cal.limits if cal else check_limits(reading.limits or (0.0, 1.0))
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
@@ -107,6 +113,7 @@ def held_out(
         images = open_truth(truth, reading, limits)
         labels = None if groups is None else open_labels(groups)
         units = open_units(images, reading)
+        units = units if names or units is None else unit_numbers(units)
         about = told(intervals)
         fresh = None
         if cal is None or bands is None:

@@ -11,7 +11,8 @@ from typing import Any, ClassVar, ParamSpec, TypeVar
 import numpy as np
 
 from ...images.library import Array
-from ..pairs import Block, Pairs, prints
+from ..pairs import Block, Pairs, all_entries
+from ..prints import prints
 
 State = tuple[dict[str, Any], dict[str, Array]]  # JSON part, arrays
 
@@ -40,6 +41,13 @@ class Grouping(ABC):
     def at(self, block: Block, entry: Array, side: Array) -> Array:
         """Groups of some ends: flat index within the block (e,), end (e,) -> (e,) int32."""
 
+    def every(self, block: Block) -> Array:
+        """Groups of all ends: (2, n * pixels) int32, lower ends first; (1, n * pixels) where both ends are alike."""
+        if self.sided:
+            return self.at(block, *all_entries(block)).reshape(2, -1)
+        entry = np.arange(len(block) * block.image_size)
+        return self.at(block, entry, np.zeros(len(entry), np.uint8)).reshape(1, -1)
+
     @abstractmethod
     def state(self) -> State:
         """What a file must hold."""
@@ -55,7 +63,7 @@ class Grouping(ABC):
 
 def load_grouping(kind: str, meta: dict[str, Any], arrays: dict[str, Array]) -> Grouping:
     """The grouping of a kind from its state."""
-    if kind not in Grouping._kinds:
+    if not isinstance(kind, str) or kind not in Grouping._kinds:
         raise ValueError(f"groups of kind {kind!r} are unknown to this version; it knows {', '.join(Grouping._kinds)}")
     try:
         return Grouping._kinds[kind].from_state(meta, arrays)

@@ -19,7 +19,7 @@ from .messages import Message
 _SHOWN = 5
 
 
-def check_apart(sites: Sequence[Message], *, join: bool) -> None:
+def check_shared(sites: Sequence[Message], *, join: bool) -> None:
     """Refuse sites that announce the very same images, and units at two sites unless these are joined."""
     for one, other in combinations(sites, 2):
         if np.array_equal(one.tables["prints"], other.tables["prints"]):

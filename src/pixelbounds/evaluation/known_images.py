@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..calibration.pairs import known_again, prints_of
+from ..calibration.prints import known_again, prints_of
 from ..calibration.result import Calibration
 from ..calibration.sentence import VOIDS
 from ..images.library import Array, Runner

@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from edits import contents, resealed  # noqa: E402
-from fuzz import SHARES, batches, run  # noqa: E402
-from specimens import make  # noqa: E402
+from edits import contents, resealed
+from fuzz import SHARES, batches, run
+from specimens import make
 
 CASES = 500
 
@@ -52,6 +52,8 @@ def test_a_file_that_is_taken_apart_and_sealed_again_is_the_same(valid):
 
 
 def test_batches_hold_every_case_once():
-    seen = [(kind, at) for kind, _, first, count in batches(5000, 0, list(SHARES)) for at in range(first, first + count)]
+    seen = [
+        (kind, at) for kind, _, first, count in batches(5000, 0, list(SHARES)) for at in range(first, first + count)
+    ]
     assert len(seen) == len(set(seen)) == 5000
     assert {kind for kind, _ in seen} == set(SHARES)

@@ -31,7 +31,9 @@ def made():
     truth, band = data()
     band = pb.Band(band.lower, band.upper, source=HOW)
     measure = Measure.of_window((400, 40))
-    return {name: pb.calibrate(truth, band, measure=measure, **{"risk_level": RISK, **how}) for name, how in MADE.items()}
+    return {
+        name: pb.calibrate(truth, band, measure=measure, **{"risk_level": RISK, **how}) for name, how in MADE.items()
+    }
 
 
 def edited(calibration, edit):

@@ -330,9 +330,7 @@ def main():
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         make(Path(folder), kinds)
-        found = run(
-            folder, given.cases, given.seed, given.seconds, kinds, children=given.children, progress=progress
-        )
+        found = run(folder, given.cases, given.seed, given.seconds, kinds, children=given.children, progress=progress)
     for case, detail in found.faults[:200]:
         print(f"--- {case}\n{detail}")
     print(found.table())

@@ -85,7 +85,9 @@ class Record:
                 f"a calibration of {self.images} images, of which {self.fitting} fit, cannot have {self.certifying} "
                 f"certifying images and {self.units} units"
             )
-        if not isinstance(self.pixels, tuple) or not all(isinstance(x, int) and not isinstance(x, bool) and x > 0 for x in self.pixels):
+        if not isinstance(self.pixels, tuple) or not all(
+            isinstance(x, int) and not isinstance(x, bool) and x > 0 for x in self.pixels
+        ):
             raise ValueError(f"pixels of a calibration are {self.pixels!r}; they must be sizes of at least 1")
         for name in ("seed", "digest", "version"):
             check_line(getattr(self, name), f"{name} of a calibration")

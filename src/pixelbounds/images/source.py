@@ -48,7 +48,7 @@ class Source:
             value = getattr(self, name)
             if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= value < 2**53:
+            if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) < 2**53:
                 raise ValueError(f"{name} of a source is {value!r}; it must be a whole number of at least 1")
             object.__setattr__(self, name, int(value))
         if self.miscoverage is not None:

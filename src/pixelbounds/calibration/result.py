@@ -30,11 +30,11 @@ from ..images.library import Array, alike, block_of, in_threads, library_of, lik
 from ..images.measure import Measure
 from ..images.source import Source
 from ..storage.files import replace_file, seal, unseal
+from .block import read_block
 from .confidence import BOUNDS
 from .families import FAMILIES, Family, check_fits
 from .groups.contract import Grouping, load_grouping, on_images
 from .groups.positions import Partition
-from .pairs import read_block
 from .procedures import METHODS
 from .sentence import EARLIER, VOIDS, guarantee_of
 

@@ -8,7 +8,7 @@ front door: it checks, turns names into functions, splits, and calls a procedure
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -25,6 +25,7 @@ from ..images.checks import (
     check_same_shape,
     check_unit_name,
     check_units,
+    is_name,
 )
 from ..images.ends import Band, check_features, one_band
 from ..images.library import (
@@ -42,7 +43,7 @@ from ..images.measure import Measure
 from ..storage.version import VERSION
 from .arrivals import Path, tabulated
 from .certify import Task, certify_l01, certify_loss, curve_of
-from .confidence import ConfidenceBound, bound_named, least_images
+from .confidence import BOUNDS, ConfidenceBound, bound_named, least_images
 from .families import FAMILIES, check_nested, family_named
 from .groups.contract import Grouping
 from .groups.positions import NO_GRID
@@ -214,7 +215,7 @@ def calibrate_archive(
         curve, chosen = np.empty((0, 3)), 0
     _check_not_certifying(grouping, own, ~split.fitting)
     return Calibration(
-        method, getattr(bound, "__name__", "custom"), pairs.family, getattr(loss, "__name__", "custom"), risk_level,
+        method, name_of(bound, BOUNDS), pairs.family, name_of(loss, {"l01": l01}), risk_level,
         failure_prob, pairs.limits, grouping, path.at(certificate.knot, certificate.part),
         task.risk_of(certificate.losses), curve, chosen,
         Record(
@@ -224,6 +225,12 @@ def calibrate_archive(
             prints=own,
         ),
     )  # fmt: skip
+
+
+def name_of(function: Any, ours: Mapping[str, Any]) -> str:
+    """The name of a bound or loss; "custom" for one of the user's without a name, or with that of one of ours."""
+    name = getattr(function, "__name__", "custom")
+    return name if is_name(name) and ours.get(name, function) is function else "custom"
 
 
 def _check_not_certifying(grouping: Grouping, prints: Array, certifying: Array) -> None:

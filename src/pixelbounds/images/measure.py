@@ -40,7 +40,7 @@ class Measure:
             if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(value):
                 raise ValueError(f"{name} of a measure is {value!r}; it must be a finite number")
             object.__setattr__(self, name, float(value))
-        if not self.low < self.high:
+        if not self.low < self.high or not isfinite(self.high - self.low):
             raise ValueError(f"a measure has low {self.low:g} and high {self.high:g}; low must be below high")
 
     def __repr__(self) -> str:

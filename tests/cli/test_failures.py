@@ -33,6 +33,7 @@ def files(tmp_path_factory):
     np.savez(folder / "other.npz", a=truth, b=truth)
     np.save(folder / "flat.npy", truth[:, 0])
     np.save(folder / "few.npy", truth[:50])
+    np.save(folder / "others.npy", truth[:, ::-1])
     np.save(folder / "wide.npy", truth * 255)
     np.save(folder / "whole.npy", (truth * 255).astype(np.int32))
     np.save(folder / "objects.npy", np.array([{"a": 1}], object))
@@ -239,7 +240,7 @@ def test_a_full_disk_leaves_nothing_behind(files, small_disk, name):
     before = set(small_disk.rglob("*"))
     words = {
         "cal.safetensors": ("calibrate", files / "truth.npy", files / "samples.npy", *RISK[:4], "--groups", "learned"),
-        "report.html": ("report", files / "truth.npy", files / "band.npz", "--calibration", files / "cal.safetensors"),
+        "report.html": ("report", files / "others.npy", files / "band.npz", "--calibration", files / "cal.safetensors"),
     }.get(name, ("apply", files / "cal.safetensors", files / "band.npz"))
     result = call(*words, "--out", small_disk / name)
     assert result.exit_code == 3, result.output

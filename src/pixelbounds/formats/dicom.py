@@ -51,7 +51,7 @@ def read_dicom(path: Path, *, window: Window | None, size: int | None = None, pr
         series.setdefault(str(header.get("SeriesInstanceUID", file)), []).append((file, header))
     scans: list[Scan] = []
     ordered: list[Path] = []
-    for uid in sorted(series):
+    for uid in series if _is_ours(series) else sorted(series):
         slices = _sorted(series[uid])
         start = len(ordered)
         ordered += [file for file, _ in slices]
@@ -74,6 +74,11 @@ def read_dicom(path: Path, *, window: Window | None, size: int | None = None, pr
     names = tuple(slice_name(scan.name, k) for scan in scans for k in range(scan.stop - scan.start))
     units = [str(scan.header[0].get("PatientID", "") or scan.name) for scan in scans for _ in scan.header]
     return Images(np.stack(pixels), names, np.array(units), Geometry(tuple(scans), window))
+
+
+def _is_ours(series: dict[str, list[tuple[Path, Any]]]) -> bool:
+    """Whether all series are maps that were written here: their files have the order of the scans they are of."""
+    return all(header.get("Manufacturer") == "pixelbounds" for slices in series.values() for _, header in slices)
 
 
 def _header(file: Path) -> Any:

@@ -215,6 +215,20 @@ def test_what_lies_beyond_the_window_does_not_look_certain(tmp_path):
     assert codes.RescaleType == "US"
 
 
+@pytest.mark.parametrize("identifiers", ["drop", "keep"])
+def test_maps_of_several_series_come_back_in_the_order_of_the_scans(tmp_path, identifiers):
+    """Series of maps have identifiers of their own, whose order is that of chance."""
+    for i in range(6):
+        values = np.full((2, 4, 4), 40 * i - 100, np.int16)
+        write_dicom(tmp_path / "in" / str(i), values, series=f"1.2.{i + 10}", patient=f"P{i}")
+    images = open_images(tmp_path / "in")
+    interval = around(images)
+    write_interval(tmp_path / "out", interval, like=images, identifiers=identifiers)
+    for part in PARTS[:2]:
+        back = open_images(tmp_path / "out" / part).pixels
+        np.testing.assert_allclose(back, getattr(interval, part), atol=1e-4)
+
+
 def test_one_slice_becomes_four_files(tmp_path):
     (file,) = write_dicom(tmp_path / "in", VALUES[:1])
     images = open_images(file)

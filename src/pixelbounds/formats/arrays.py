@@ -189,7 +189,8 @@ def open_arrays(path: Path, key: str | None = None) -> Images:
     name = "" if list(arrays) == [""] else _chosen(arrays, key)
     pixels = guarded(_supported(arrays[name], path), fill=True)
     n = int(pixels.shape[0])
-    extra = {part: np.asarray(arrays[part][:]) for part in _PER_IMAGE if part in arrays}
+    beside = {part: arrays[part] for part in _PER_IMAGE if part in arrays}
+    extra = {part: np.asarray(x[:]) for part, x in beside.items() if x.shape == (n,)}
     extra |= _kept(about_of(arrays))
     extra = {part: x for part, x in extra.items() if x.shape == (n,)}
     labels = tuple(str(x) for x in extra.get("names", range(n)))

@@ -51,7 +51,7 @@ def read_dicom(path: Path, *, window: Window | None, size: int | None = None, pr
         series.setdefault(str(header.get("SeriesInstanceUID", file)), []).append((file, header))
     scans: list[Scan] = []
     ordered: list[Path] = []
-    for uid in sorted(series):
+    for uid in series if _is_ours(series) else sorted(series):
         slices = _sorted(series[uid])
         start = len(ordered)
         ordered += [file for file, _ in slices]
@@ -103,6 +103,11 @@ def _reach(headers: tuple[Any, ...]) -> tuple[float, float] | None:
         intercept = float(header.get("RescaleIntercept") or 0)
         ends += [intercept + slope * least, intercept + slope * (least + 2**bits - 1)]
     return min(ends), max(ends)
+
+
+def _is_ours(series: dict[str, list[tuple[Path, Any]]]) -> bool:
+    """Whether all series are maps that were written here: their files have the order of the scans they are of."""
+    return all(header.get("Manufacturer") == "pixelbounds" for slices in series.values() for _, header in slices)
 
 
 def _header(file: Path) -> Any:

@@ -139,9 +139,7 @@ def check_allowed(size: int, what: str) -> None:
 
 
 def check_declared(x: Any, name: str) -> Any:
-    """A zarr array of numbers whose chunks, and whose list of chunks, may be held in memory."""
-    if np.dtype(x.dtype).kind not in "fiub":
-        raise Told(f"{name} holds {x.dtype}; images are numbers, such as float32")
+    """A zarr array whose chunks, and whose list of chunks, may be held in memory."""
     chunk = x.shards or x.chunks
     if not all(chunk):
         raise Told(f"{name} has chunks of shape {tuple(chunk)}; write it again")

@@ -24,7 +24,7 @@ format: $(STAMP)  ## rewrite in house style
 	$(BIN)/ruff check --fix .
 
 guarantees: $(STAMP)  ## the statistical tests at full size: at least 1,000 worlds each
-	PIXELBOUNDS_WORLDS=1000 $(BIN)/pytest tests/properties/test_guarantees.py -q -n 2
+	PIXELBOUNDS_WORLDS=1000 $(BIN)/pytest tests/properties -m guarantees -q -n 2
 
 bench: $(STAMP)  ## measure, print tables, write benchmarks/results/*.json
 	$(BIN)/python -m benchmarks

@@ -222,7 +222,7 @@ def specials(book: Book, truth: Array, samples: Array) -> None:
     made = loaded.apply(data[3])
     book.note("saved and loaded", lambda: [loaded.to_bytes(), made])
     for by in (PARTITION, segmentation(samples)[N:]):
-        full = pb.evaluate(data[2], made, samples=samples[N:], groups=by, units=NEW_UNITS, draws=200, seed=3)
+        full = pb.evaluate(data[2], made, samples=samples[N:], groups=by, units=NEW_UNITS, seed=3)
         book.note(f"evaluation by groups of {by.ndim} axes", lambda full=full: [as_json(full), str(full)])
     book.note("texts", lambda: list(map(repr, (cal, band, made, full, pb.Ragged(cropped(truth))))))
     book.note("least images and samples", lambda: [pb.least_images(0.05), pb.least_samples(0.1)])

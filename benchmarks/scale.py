@@ -97,8 +97,8 @@ def read_files(path: Path) -> None:
 
 def steps(folder: Path) -> dict[str, float]:
     """Seconds of every step through files."""
-    from pixelbounds.execution.blocks import bands_to
     from pixelbounds.execution.runner import running
+    from pixelbounds.execution.sample_bands import bands_to
     from pixelbounds.workflows import Resources, apply_files, calibrate_files, evaluate_files
 
     truth = folder / "truth.zarr"
@@ -152,8 +152,8 @@ def with_workers(folder: Path, workers: int) -> dict[str, float]:
     """Seconds on a cluster of so many processes, the best of two: bands, and intervals with learned groups."""
     from distributed import Client, LocalCluster
 
-    from pixelbounds.execution.blocks import bands_to
     from pixelbounds.execution.runner import running
+    from pixelbounds.execution.sample_bands import bands_to
     from pixelbounds.workflows import Resources, apply_files
 
     samples = zarr.open_array(folder / "samples.zarr", mode="r")

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from .evaluation import Evaluation, evaluate
     from .images.checks import NoGuarantee
     from .images.ends import Band, Interval
+    from .images.measure import Measure
     from .images.ragged import Ragged
+    from .images.source import Source
     from .storage.version import VERSION as __version__
 
 _HOMES = {  # where each name is defined
@@ -42,7 +44,9 @@ _HOMES = {  # where each name is defined
     "evaluation": "Evaluation evaluate",
     "images.checks": "NoGuarantee",
     "images.ends": "Band Interval",
+    "images.measure": "Measure",
     "images.ragged": "Ragged",
+    "images.source": "Source",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _ROOMS = {name: f"calibration.{name}" for name in ("confidence", "families", "groups", "losses")}
@@ -69,8 +73,10 @@ __all__ = [
     "Evaluation",
     "Family",
     "Interval",
+    "Measure",
     "NoGuarantee",
     "Ragged",
+    "Source",
     "__version__",
     "calibrate",
     "calibrated_quantiles",

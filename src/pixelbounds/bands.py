@@ -28,6 +28,7 @@ from .images.checks import (
 )
 from .images.ends import Band
 from .images.library import Array, as_array, in_threads, library_of, like, to_numpy
+from .images.source import Source
 from .kernels.selection import tails
 
 FLOOR = 0.01  # least deviation of a band that widens about its mean
@@ -70,19 +71,13 @@ def calibrated_ranks(m: int, miscoverage: float | Fraction) -> tuple[int, int]:
     return low, high
 
 
-def quantile_source(kind: str, miscoverage: float | Fraction) -> str:
-    """How a band of quantiles says that it was made, in calibration files too.
+def quantile_source(kind: str, samples: int, miscoverage: float | Fraction) -> Source:
+    """How a band of quantiles says that it was made.
 
-    >>> quantile_source("calibrated", 0.1)
-    'calibrated quantiles, miscoverage 1/10'
+    >>> quantile_source("calibrated", 19, 0.1)
+    calibrated quantiles, samples 19, miscoverage 1/10
     """
-    return f"{kind} quantiles, miscoverage {_exact(miscoverage, 'miscoverage')}"
-
-
-def calibrated_miscoverage(source: str) -> Fraction | None:
-    """The inverse of `quantile_source`, for what a file says: None where a band is of another kind."""
-    words = quantile_source("calibrated", Fraction(1, 2)).removesuffix("1/2")
-    return Fraction(source.removeprefix(words)) if source.startswith(words) else None
+    return Source(f"{kind} quantiles", samples=samples, miscoverage=_exact(miscoverage, "miscoverage"))
 
 
 # ---------------------------------------------------------------- reductions over the sample axis
@@ -221,13 +216,13 @@ def calibrated_quantiles(samples: Any, miscoverage: float | Fraction, *, axis: i
 
     >>> samples = np.random.default_rng(0).normal(size=(2, 19, 4, 4))
     >>> calibrated_quantiles(samples, 0.1)
-    Band of 2 images of shape (4, 4), float64, calibrated quantiles, miscoverage 1/10
+    Band of 2 images of shape (4, 4), float64, calibrated quantiles, samples 19, miscoverage 1/10
     """
     a = _exact(miscoverage, "miscoverage")
     samples, axis = _checked(samples, axis)
     rank, _ = calibrated_ranks(samples.shape[axis], a)  # by symmetry the upper rank is m + 1 - rank
     lower, upper = _reduce(samples, axis, lambda x: order_statistics(x, rank, threads=threads))
-    return Band(lower, upper, source=quantile_source("calibrated", a), miscoverage=a)
+    return Band(lower, upper, source=quantile_source("calibrated", samples.shape[axis], a))
 
 
 def naive_quantiles(samples: Any, miscoverage: float | Fraction, *, axis: int = 1) -> Band:
@@ -251,7 +246,7 @@ def naive_quantiles(samples: Any, miscoverage: float | Fraction, *, axis: int = 
         return low, high
 
     lower, upper = _reduce(samples, axis, reduction)
-    return Band(lower, upper, source=quantile_source("naive", a), miscoverage=a)
+    return Band(lower, upper, source=quantile_source("naive", samples.shape[axis], a))
 
 
 def _moments(samples: Any, axis: int) -> tuple[Any, Any]:
@@ -273,19 +268,28 @@ def _moments(samples: Any, axis: int) -> tuple[Any, Any]:
     return _reduce(samples, axis, reduction)
 
 
+def _of_moments(samples: Any, axis: int, kind: str) -> Source:
+    return Source(kind, samples=as_array(samples, "samples").shape[axis])
+
+
 def mean_and_std(samples: Any, *, axis: int = 1, floor: float = FLOOR) -> Band:
     """Mean and deviation, as MC-Dropout uses them: a band that widens about its centre in units of the deviation.
 
     The deviation is kept at least at `floor`, without which a pixel that never varies could never be covered.
 
     >>> mean_and_std(np.random.default_rng(0).normal(size=(2, 8, 3)))
-    Band of 2 images of shape (3,), float64, mean and deviation, floor 0.01
+    Band of 2 images of shape (3,), float64, mean and deviation, floor 0.01, samples 8
     """
     if check_number(floor, "floor") <= 0:
         raise ValueError(f"floor is {floor}; it must be positive, or a pixel that never varies cannot be covered")
     mean, deviation = _moments(samples, axis)
     deviation = deviation.clip(min=floor)
-    return Band(mean - deviation, mean + deviation, mean, source=f"mean and deviation, floor {floor:g}")
+    return Band(
+        mean - deviation,
+        mean + deviation,
+        mean,
+        source=_of_moments(samples, axis, f"mean and deviation, floor {floor:g}"),
+    )
 
 
 def narrow(samples: Any, *, axis: int = 1, deviations: float = NARROW) -> Band:
@@ -297,7 +301,11 @@ def narrow(samples: Any, *, axis: int = 1, deviations: float = NARROW) -> Band:
         raise ValueError(f"deviations is {deviations}; it must be at least 0")
     mean, deviation = _moments(samples, axis)
     half = deviation * deviations
-    return Band(mean - half, mean + half, source=f"mean and {deviations:g} deviations, no entrywise coverage")
+    return Band(
+        mean - half,
+        mean + half,
+        source=_of_moments(samples, axis, f"mean and {deviations:g} deviations, no entrywise coverage"),
+    )
 
 
 # ---------------------------------------------------------------- bands of a regressor

@@ -93,7 +93,8 @@ def test_a_calibration_comes_back_as_it_was(tmp_path, kind, how, apply):
             assert type(ours) is type(theirs)
             assert ours.count == theirs.count
         elif field.name == "record":
-            assert vars(ours) == vars(theirs)
+            assert ours.state() == theirs.state()
+            np.testing.assert_array_equal(ours.prints, theirs.prints)
         else:
             np.testing.assert_array_equal(ours, theirs)
     first, second = cal.apply(band, **apply), again.apply(band, **apply)
@@ -200,7 +201,8 @@ def test_the_metadata_say_how_the_calibration_was_reached(tmp_path):
     assert text["loss"] == "l01"
     assert (text["risk_level"], text["failure_prob"]) == (0.3, 0.05)
     assert text["limits"] == [0.0, 1.0]
-    assert text["risk"] == cal.risk < text["bound"] == cal.bound < 0.3
+    assert text["risk"] == cal.risk < 0.3
+    assert "bound" not in text  # at the point that the data chose, a bound is none
     assert text["groups"]["kind"] == "band"
     record = text["record"]
     assert (record["images"], record["fitting"], record["certifying"], record["units"]) == (N, 18, 41, 41)
@@ -252,7 +254,7 @@ def test_units_and_own_losses_are_named_in_the_guarantee():
 
     truth, band = data()
     cal = pb.calibrate(truth, band, risk_level=0.5, method="rcps", loss=worst_row)
-    assert "loss worst_row" in cal.guarantee
+    assert 'loss "worst_row"' in cal.guarantee
     assert "pixels" not in cal.guarantee
 
 
@@ -263,5 +265,5 @@ def test_no_code_is_stored(tmp_path):
         size = struct.unpack("<Q", content[:8])[0]
         header = json.loads(content[8 : 8 + size])
         dtypes = {value["dtype"] for name, value in header.items() if name != "__metadata__"}
-        assert dtypes <= {"F64", "F32", "I64", "I32", "I8", "U8"}
+        assert dtypes <= {"F64", "F32", "I64", "I32", "I8", "U8", "U64"}
         assert not content[8 + size :].startswith(b"\x80\x04")

@@ -35,9 +35,10 @@ def files(tmp_path_factory):
         np.save(folder / f"{name}band" / "lower.npy", band.lower)
         np.save(folder / f"{name}band" / "upper.npy", band.upper)
     done("calibrate", folder / "truth.npy", folder / "band.zarr", *RISK, *BAND, "--out", folder / "cal.safetensors")
-    truth, samples = world(RUN)
-    np.save(folder / "run_truth.npy", truth)
-    write_run(folder / "run.zarr", samples)
+    for name, seed in {"": 0, "new_": 1}.items():
+        truth, samples = world(RUN, seed=seed)
+        np.save(folder / f"{name}run_truth.npy", truth)
+        write_run(folder / f"{name}run.zarr", samples)
     return folder
 
 
@@ -68,7 +69,7 @@ def test_the_file_equals_what_python_writes_byte_for_byte(files, tmp_path, name)
     wanted = pb.calibrate(truth, band, risk_level=0.1, failure_prob=0.2, groups="band")
     assert out.read_bytes() == wanted.to_bytes()
     assert said["guarantee"] == wanted.guarantee
-    assert said["bound"] == wanted.bound < 0.1
+    assert said["risk"] == wanted.risk < 0.1
 
 
 def test_every_choice_reaches_python(files, tmp_path):
@@ -132,9 +133,10 @@ def test_a_segmentation_is_given_again_when_it_is_applied(files, tmp_path):
     assert result.exit_code == 2
     assert "segmentation" in flat(result.stderr)
     assert not (tmp_path / "i.npz").exists()
-    said = done(
-        "evaluate", files / "truth.npy", files / "band.zarr", "--calibration", out, "--groups", tmp_path / "labels.npy"
-    )
+    new = files / "new_truth.npy"
+    np.save(tmp_path / "labels.npy", (np.load(new) > 0.5).astype(np.uint8))
+    words = "--calibration", out, "--groups", tmp_path / "labels.npy"
+    said = done("evaluate", new, files / "new_band.zarr", *words)
     assert said["evaluation"]["by_group"]["label"] == [0, 1]
 
 
@@ -177,7 +179,7 @@ def test_samples_keep_the_miscoverage_of_the_calibration(files, tmp_path):
     np.testing.assert_array_equal(zarr.open(tmp_path / "i.zarr")["lower"][:], wanted.lower)
     result = call("apply", cal, files / "new_samples.npy", "--miscoverage", 0.2, "--out", tmp_path / "j.zarr")
     assert result.exit_code == 2
-    assert "miscoverage 3/10" in flat(result.stderr)
+    assert "miscoverage: 3/10 at calibration, 1/5 here" in flat(result.stderr)
     assert not (tmp_path / "j.zarr").exists()
 
 
@@ -189,17 +191,22 @@ def test_evaluation_of_intervals_and_of_bands_agree(files, tmp_path, monkeypatch
     assert stored["risk_level"] == 0.1  # the store says what was promised
     bands = done("evaluate", truth, files / "new_band.zarr", "--calibration", cal)
     monkeypatch.setattr("pixelbounds.formats.inputs._IN_MEMORY", 0)
-    assert done("evaluate", truth, files / "new_band.zarr", "--calibration", cal) == bands == stored
-    assert done("evaluate", truth, tmp_path / "i.npz")["evaluation"] == bands["evaluation"]
+    assert done("evaluate", truth, files / "new_band.zarr", "--calibration", cal) == bands
+    assert stored["evaluation"] == bands["evaluation"] | {"apart_from": None}  # only a calibration knows its images
+    assert stored["cautions"][-1].startswith("Whether some of these images calibrated was not checked")
+    assert done("evaluate", truth, tmp_path / "i.npz")["risk"] == bands["risk"]
     found = zarr.open(tmp_path / "i.zarr")
-    wanted = pb.evaluate(np.load(truth), pb.Interval(found["lower"][:], found["upper"][:]))
+    made = pb.Interval(found["lower"][:], found["upper"][:])
+    wanted = pb.evaluate(np.load(truth), made, calibration=pb.load_calibration(cal))
     assert bands["evaluation"] == json.loads(json.dumps(wanted.to_dict()))
+    assert bands["verdict"] == "within the level"
     assert not bands["contradicted"]
 
 
 def test_fresh_samples_of_a_run_are_counted(files, tmp_path):
     cal, truth, run = tmp_path / "cal.safetensors", files / "run_truth.npy", files / "run.zarr"
     done("calibrate", truth, run, *RISK, *BAND, "--out", cal)
+    truth, run = files / "new_run_truth.npy", files / "new_run.zarr"
     held = done("evaluate", truth, run, "--calibration", cal)["evaluation"]["coverage"]
     assert len(held["inside"]) == 3
     assert held["share"] > 0.9
@@ -244,6 +251,7 @@ def test_a_report_of_samples_with_figures(files, tmp_path):
 def test_a_report_of_a_run(files, tmp_path):
     cal, truth, run = tmp_path / "cal.safetensors", files / "run_truth.npy", files / "run.zarr"
     done("calibrate", truth, run, *RISK, *BAND, "--out", cal)
+    truth, run = files / "new_run_truth.npy", files / "new_run.zarr"
     said = done("report", truth, run, "--calibration", cal, "--out", tmp_path / "report.html", "--examples", 2)
     assert said["evaluation"]["coverage"]["share"] > 0.9
 

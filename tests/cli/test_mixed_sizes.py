@@ -45,6 +45,8 @@ def files(tmp_path_factory):
         write_ragged(folder / f"{name}truth.zarr", {"truth": truth})
         write_ragged(folder / f"{name}samples.zarr", {"samples": samples})
         write_ragged(folder / f"{name}set.zarr", {"truth": truth, "lower": band.lower, "upper": band.upper})
+        write_ragged(folder / f"{name}band.zarr", {"lower": band.lower, "upper": band.upper})
+        zarr.open_group(folder / f"{name}band.zarr").attrs["source"] = band.source.state()
     return folder
 
 
@@ -54,7 +56,7 @@ def wanted():
     (truth, samples), (new_truth, new_samples) = mixed(0), mixed(1)
     cal = pb.calibrate(truth, band_of(samples), risk_level=0.1, failure_prob=0.2, groups="band")
     interval = cal.apply(band_of(new_samples))
-    return cal, interval, pb.evaluate(new_truth, interval)
+    return cal, interval, pb.evaluate(new_truth, interval, calibration=cal)
 
 
 def same(path, interval):
@@ -79,8 +81,8 @@ def test_samples_to_evaluation(files, tmp_path, wanted):
     assert about["guarantee"] == cal.guarantee
     stored = done("evaluate", files / "new_truth.zarr", intervals)
     made = done("evaluate", files / "new_truth.zarr", files / "new_samples.zarr", "--calibration", out)
-    assert stored == made
-    assert stored["evaluation"] == ev.to_dict()
+    assert stored["evaluation"] == made["evaluation"] | {"apart_from": None}
+    assert made["evaluation"] == ev.to_dict()
     assert stored["risk_level"] == 0.1
     text = call("apply", out, files / "new_samples.zarr", "--out", intervals, "--force")
     assert f"{N} of different sizes" in flat(text.output)
@@ -103,7 +105,9 @@ def test_truth_and_bands_in_one_store(files, tmp_path, wanted):
 
 def test_report_and_rounds_between_sites(files, tmp_path, wanted):
     wanted[0].save(tmp_path / "cal.safetensors")
-    words = "report", files / "new_set.zarr", files / "new_set.zarr", "--calibration", tmp_path / "cal.safetensors"
+    refused = call("apply", tmp_path / "cal.safetensors", files / "new_set.zarr", "--out", tmp_path / "no.zarr")
+    assert "samples: 19 at calibration, unknown here" in flat(refused.stderr)
+    words = "report", files / "new_set.zarr", files / "new_band.zarr", "--calibration", tmp_path / "cal.safetensors"
     said = done(*words, "--out", tmp_path / "page.html", "--images", "0,1,2")
     assert said["evaluation"] == wanted[2].to_dict()
     sites, study = {"north": "", "south": "new_"}, tmp_path / "study"
@@ -123,7 +127,7 @@ def test_report_and_rounds_between_sites(files, tmp_path, wanted):
     both = [[*a, *b] for a, b in zip(mixed(0), mixed(1), strict=True)]
     band = band_of(both[1])
     cal = pb.calibrate(both[0], pb.Band(band.lower, band.upper), risk_level=0.1, failure_prob=0.2, groups="band")
-    assert (study / "calibration.safetensors").read_bytes() == cal.to_bytes()
+    assert (study / "calibration.safetensors").read_bytes() == cal.without_prints().to_bytes()
 
 
 def test_units_default_groups_and_kept_bands(files, tmp_path):

@@ -121,7 +121,7 @@ def altered(path, change):
 
 
 def test_a_mismatching_configuration_is_refused(saved):
-    altered(saved, lambda meta: meta["config"].update(base=32))
+    altered(saved, lambda meta: meta["config"].update(blocks=2))
     with pytest.raises(ValueError, match=r"does not fit the network: .* in the file and .* in the network"):
         load_network(saved)
     altered(saved, lambda meta: meta["config"].update(wings=2))
@@ -129,6 +129,49 @@ def test_a_mismatching_configuration_is_refused(saved):
         load_network(saved)
     altered(saved, lambda meta: meta.update(format=99))
     with pytest.raises(ValueError, match="format 99"):
+        load_network(saved)
+
+
+HOSTILE = {  # edited and sealed again
+    "wide": lambda meta: meta["config"].update(base=2**20),
+    "deep": lambda meta: meta["config"].update(blocks=10**9),
+    "many levels": lambda meta: meta["config"].update(multipliers=[1] * 60, size=2**60),
+    "many channels": lambda meta: meta["config"].update(channels=2**30),
+    "many outputs": lambda meta: meta["config"].update(out_channels=2**31),
+    "words": lambda meta: meta["config"].update(dropout="much", fourier_scale="wide"),
+    "no dictionary": lambda meta: meta.update(config=[1, 2]),
+    "no configuration": lambda meta: meta.pop("config"),
+    "no kind": lambda meta: meta.pop("kind"),
+    "kind of a list": lambda meta: meta.update(kind=["score"]),
+    "another kind": lambda meta: meta.update(kind="regressor"),
+    "heads": lambda meta: meta.update(kind="regressor", heads=2**40, data_deviation=1.0),
+    "no extra": lambda meta: meta.pop("extra"),
+    "extra of a list": lambda meta: meta.update(extra=[0.4]),
+    "no process": lambda meta: meta.pop("sde"),
+    "process of words": lambda meta: meta.update(sde={"sigma_min": "small", "sigma_max": []}),
+}
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["sealed", "version 0.1"])
+@pytest.mark.parametrize("change", HOSTILE)
+def test_an_edited_file_is_refused_before_anything_is_built(saved, change, earlier, monkeypatch):
+    """A file of version 0.1 has meta that no checksum covers; nothing of the size that they declare is ever made."""
+    if earlier:
+        _as_version_0_1(saved, HOSTILE[change])
+    else:
+        altered(saved, HOSTILE[change])
+    monkeypatch.setattr(checkpoint, "load_tensors", lambda *_: pytest.fail("a network was built"))
+    with pytest.raises(ValueError, match=r"net\.safetensors"):
+        load_network(saved)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 3])
+def test_weights_are_finite_numbers(saved, value):
+    tensors, meta = checkpoint.read(saved, "diffusion network")
+    name = "last.bias"
+    tensors[name] = torch.full_like(tensors[name], value, dtype=torch.int32 if value == 3 else torch.float32)
+    saved.write_bytes(seal(meta, {name: x.numpy() for name, x in tensors.items()}))
+    with pytest.raises(ValueError, match="NaN or infinite"):
         load_network(saved)
 
 
@@ -166,15 +209,21 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(saved, monkeypatch)
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
 
 
-def test_a_network_of_version_0_1_is_still_read_and_a_damaged_one_refused(saved):
-    """Its meta stood beside the tensors as plain JSON, with a checksum of the tensors alone."""
-    tensors, meta = checkpoint.read(saved, "diffusion network")
+def _as_version_0_1(path, change=lambda meta: None):
+    """Write a file again as version 0.1 did: meta beside the tensors, with a checksum of the tensors alone."""
+    tensors, meta = checkpoint.read(path, "diffusion network")
     total = 0
     for name in sorted(tensors):
         total = zlib.crc32(tensors[name].numpy().tobytes(), zlib.crc32(name.encode(), total))
+    change(meta)
     earlier = json.dumps({**meta, "format": 1, "checksum": total})
+    save_file(tensors, path, metadata={"pixelbounds": earlier})
+    return tensors, earlier
+
+
+def test_a_network_of_version_0_1_is_still_read_and_a_damaged_one_refused(saved):
     wanted = load_network(saved)[0].state_dict()
-    save_file(tensors, saved, metadata={"pixelbounds": earlier})
+    tensors, earlier = _as_version_0_1(saved)
     found = load_network(saved)[0].state_dict()
     assert all(torch.equal(found[name], x) for name, x in wanted.items())
     save_file({**tensors, "last.bias": tensors["last.bias"] + 1}, saved, metadata={"pixelbounds": earlier})

@@ -10,7 +10,6 @@ import zarr
 
 import pixelbounds as pb
 from pixelbounds.evaluation import held_out
-from pixelbounds.evaluation.bootstrap import ratios
 from pixelbounds.evaluation.evaluation import Evaluation
 from pixelbounds.evaluation.held_out import evaluate
 from pixelbounds.evaluation.strata import edge_strength
@@ -77,7 +76,10 @@ def test_every_unit_weighs_the_same():
     assert ev.by_unit.tolist() == [1.0, 0.0]
     assert ev.unit_of.tolist() == [0, 1, 1, 1]
     assert (ev.risk, ev.mean_length) == (0.5, 0.75)
-    assert evaluate(truth, pb.Interval(lower, upper)).risk == 0.25
+    assert (ev.image_risk, ev.most_images) == (0.25, 3)
+    plain = evaluate(truth, pb.Interval(lower, upper))
+    assert (plain.risk, plain.image_risk, plain.unit_name) == (0.25, 0.25, None)
+    assert plain.risk_interval == plain.image_risk_interval
     assert ev.size_stratified.risk.tolist() == [1.0, 0.0]
     assert ev.size_stratified.share.tolist() == [0.5, 0.5]
 
@@ -91,10 +93,11 @@ def test_strata_add_up_to_the_whole(rng, units):
     ev = evaluate(truth, interval, groups=more["groups"][0], units=units)
     for strata in (ev.size_stratified, ev.by_edge, ev.by_group):
         assert strata.share.sum() == pytest.approx(1)
-        assert strata.share @ strata.risk == pytest.approx(ev.risk)
+        assert strata.share @ strata.pooled == pytest.approx(ev.risk)
         assert strata.share @ strata.mean_length == pytest.approx(ev.mean_length)
         assert (strata.low <= strata.risk).all()
         assert (strata.risk <= strata.high).all()
+        assert (strata.units == len(ev.units)).all()
     sizes = ev.size_stratified
     assert np.allclose(sizes.share, 0.2, atol=0.03)
     assert (np.diff(sizes.edges) > 0).all()
@@ -109,7 +112,10 @@ def test_risk_of_a_length_stratum_is_that_of_its_pixels(rng):
     for i in range(len(sizes)):
         here = (length >= sizes.edges[i]) & (length < sizes.edges[i + 1])
         assert sizes.share[i] == pytest.approx(here.mean())
-        assert sizes.risk[i] == pytest.approx(missed[here].mean())
+        assert sizes.pooled[i] == pytest.approx(missed[here].mean())
+        own = [m[h].mean() for m, h in zip(missed, here, strict=True) if h.any()]
+        assert sizes.risk[i] == pytest.approx(np.mean(own))
+        assert sizes.units[i] == len(own)
 
 
 def test_groups_of_ends_count_ends(rng):
@@ -120,9 +126,9 @@ def test_groups_of_ends_count_ends(rng):
         lower, upper = labels == label
         ends = lower.sum() + upper.sum()
         missed = (truth < interval.lower)[lower].sum() + (truth > interval.upper)[upper].sum()
-        assert by.risk[i] == pytest.approx(missed / ends)
+        assert by.pooled[i] == pytest.approx(missed / ends)
         assert by.share[i] == pytest.approx(ends / labels.size)
-    assert 2 * by.share @ by.risk == pytest.approx(np.mean(~interval.contains(truth)))
+    assert 2 * by.share @ by.pooled == pytest.approx(np.mean(~interval.contains(truth)))
 
 
 def test_equal_lengths_and_flat_images_are_one_stratum():
@@ -207,45 +213,31 @@ def test_any_pixel_shape_and_dtype(rng, pixels, dtype):
     assert np.array_equal(truth, before)
 
 
-# ---------------------------------------------------------------- bootstrap
+# ---------------------------------------------------------------- intervals
 
 
-def correlated_world(rng, units=20, per_unit=5):
-    """Risk 0.1 on average over units, between which it varies: images of one unit share their chance of a miss."""
-    chance = np.repeat(rng.beta(2, 18, units), per_unit)[:, None]
-    truth = rng.uniform(size=(units * per_unit, 16))
-    interval = pb.Interval(np.zeros_like(truth), np.broadcast_to(1 - chance, truth.shape).copy())
-    return truth, interval, np.repeat(np.arange(units), per_unit)
+def test_no_miss_is_not_taken_for_no_risk():
+    truth = np.full((15, 4, 4), 0.5)
+    ev = evaluate(truth, pb.Interval(truth - 0.1, truth + 0.1))
+    assert ev.risk_interval[0] == 0
+    assert 0.18 < ev.risk_interval[1] < 0.25  # of losses that are 0 or 1, 1 - 0.025 ** (1 / 15) is the least
+    assert "[0.00%, 0.00%]" not in str(ev)
 
 
-def test_intervals_hold_the_risk_at_their_level_and_only_if_units_are_drawn():
-    rng, worlds = np.random.default_rng(0), 250
-    held = {"units": 0, "images": 0, "length": 0}
-    for seed in range(worlds):
-        truth, interval, units = correlated_world(rng)
-        right = evaluate(truth, interval, units=units, draws=300, confidence_level=0.9, seed=seed)
-        wrong = evaluate(truth, interval, draws=300, confidence_level=0.9, seed=seed)
-        held["units"] += right.risk_interval[0] <= 0.1 <= right.risk_interval[1]
-        held["length"] += right.mean_length_interval[0] <= 0.9 <= right.mean_length_interval[1]
-        held["images"] += wrong.risk_interval[0] <= 0.1 <= wrong.risk_interval[1]
-    assert 0.84 < held["units"] / worlds < 0.95  # a standard error is 0.019
-    assert 0.84 < held["length"] / worlds < 0.95
-    assert held["images"] / worlds < 0.8
-
-
-def test_intervals_of_few_units_are_not_too_short():
-    rng = np.random.default_rng(1)
-    held = 0
-    for _ in range(400):
-        losses = rng.beta(2, 38, (8, 1))
-        _, low, high = ratios(losses, np.ones((8, 1)), 300, 0.9, rng)
-        held += low[0] <= 0.05 <= high[0]
-    assert held / 400 > 0.84  # plain percentiles reach 0.80
+def test_mean_length_has_an_interval_where_lengths_have_a_limit(rng):
+    truth, interval, _ = example(rng)
+    bare = evaluate(truth, interval)
+    assert np.isnan(bare.mean_length_interval).all()
+    assert bare.to_dict()["mean_length_interval"] == [None, None]
+    low, high = evaluate(truth, interval, limits=(-1, 3)).mean_length_interval
+    assert 0 < low < bare.mean_length < high < 4
+    with pytest.raises(ValueError, match=r"limits are 0\.1 apart"):
+        evaluate(truth, interval, limits=(0.4, 0.5))
 
 
 def test_the_same_seed_gives_the_same_bits_and_a_higher_level_wider_intervals(rng):
     truth, interval, more = example(rng)
-    del more["units"]  # five units leave few different draws
+    del more["units"]
     first, again, other = (evaluate(truth, interval, **more, seed=seed) for seed in (1, 1, 2))
     assert text(first) == text(again)
     assert first.risk_interval != other.risk_interval
@@ -254,16 +246,16 @@ def test_the_same_seed_gives_the_same_bits_and_a_higher_level_wider_intervals(rn
     assert wide.risk_interval[0] < first.risk_interval[0] < first.risk < first.risk_interval[1] < wide.risk_interval[1]
 
 
-def test_one_unit_says_nothing_about_how_units_vary(rng):
+def test_one_unit_says_little_about_how_units_vary(rng):
     truth, interval, _ = example(rng)
     labels = np.zeros(truth.shape, int)
     labels[3] = 1  # a group that one image alone has
     ev = evaluate(truth, interval, units=["one"] * len(truth))
-    assert np.isnan(ev.risk_interval).all()
-    assert ev.to_dict()["risk_interval"] == [None, None]
-    assert "unknown" in str(ev)
+    assert ev.risk_interval[0] < ev.risk / 40
+    assert ev.risk_interval[1] == 1
     rare = evaluate(truth, interval, groups=labels).by_group
-    assert np.isnan(rare.low).tolist() == [False, True]
+    assert rare.units.tolist() == [23, 1]
+    assert rare.high[0] < rare.high[1] == 1
 
 
 # ---------------------------------------------------------------- samples
@@ -345,7 +337,8 @@ def spoiled(x, value, image=2):
         (lambda a: a | {"samples": np.full((24, 5, 12, 10), np.nan)}, "samples of image 0"),
         (lambda a: a | {"samples": np.zeros((24, 5, 12, 10)), "sample_axis": "m"}, "sample_axis"),
         (lambda a: a | {"confidence_level": 95}, "strictly between 0 and 1"),
-        (lambda a: a | {"draws": 3}, "at least 100"),
+        (lambda a: a | {"unit_name": "a\nb", "units": np.arange(24)}, "unit_name"),
+        (lambda a: a | {"limits": (1, 0)}, "limits"),
         (lambda a: a | {"seed": -1}, "seed"),
     ],
 )

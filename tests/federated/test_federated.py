@@ -1,13 +1,11 @@
 """Sites that keep their images reach, byte for byte, the calibration of all images in one place."""
 
 import dataclasses
-import json
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from hospitals import COUNTS, CUTS, NAMES, announced, data, in_one_place, parts_of, refuses, rounds
 from worlds import heteroscedastic
 
 import pixelbounds as pb
@@ -15,46 +13,8 @@ from pixelbounds import federated
 from pixelbounds.calibration.groups.band_bins import fit_band_groups
 from pixelbounds.calibration.groups.positions import partition
 from pixelbounds.calibration.pairs import Pairs
-from pixelbounds.cli import app
-from pixelbounds.federated.messages import encode, message_of
+from pixelbounds.federated.questions import encode
 from pixelbounds.images.ragged import Ragged
-
-NAMES, COUNTS = ("north", "east", "south"), (50, 7, 63)
-CUTS = np.cumsum((0, *COUNTS))
-
-
-def data(kind="plain", size=8):
-    """Images of all sites in one place."""
-    truth, band = heteroscedastic(sum(COUNTS), np.random.default_rng(3), size=size)
-    if kind == "centred":
-        band = pb.Band(band.lower, band.upper, (band.lower + band.upper) / 2, "test")
-    if kind == "positive":
-        band = pb.Band(np.maximum(band.lower, 0.05), np.maximum(band.upper, 0.06))
-    return truth, band
-
-
-def parts_of(truth, band, units=None):
-    """What each site has."""
-    cuts = [slice(a, b) for a, b in pairwise(CUTS)]
-    return {
-        name: (truth[at], band[at], {"site": name} | ({} if units is None else {"units": units[at]}))
-        for name, at in zip(NAMES, cuts, strict=True)
-    }
-
-
-def rounds(sites, begun, through=lambda message: message_of(message.to_bytes())):
-    """Run a study to its end; every message travels as a file would. The calibration and the plans."""
-    study, plans = begun, []
-    while isinstance(study, federated.Study):
-        plans.append(through(study.plan))
-        answers = [through(federated.answer(plans[-1], t, b, **how)) for t, b, how in sites.values()]
-        study = federated.merge(study, answers[::-1])  # in whatever order they arrive
-    return study, plans
-
-
-def announced(sites, **limits):
-    return [federated.announce(t, b, **how, **limits) for t, b, how in sites.values()]
-
 
 CASES = {
     "band": ("plain", {}),
@@ -71,11 +31,11 @@ CASES = {
 @pytest.mark.parametrize("kind, how", CASES.values(), ids=CASES)
 def test_three_sites_equal_one_place_byte_for_byte(kind, how, limits):
     truth, band = data(kind)
-    sites = parts_of(truth, band)
-    pooled = pb.calibrate(
+    sites = parts_of(truth, band, limits=limits)
+    pooled = in_one_place(
         truth, band, risk_level=0.2, limits=limits, **({} if how.get("method") else {"groups": "band"}), **how
     )
-    found, _ = rounds(sites, federated.begin(announced(sites, limits=limits), risk_level=0.2, **how))
+    found, _ = rounds(sites, federated.begin(announced(sites), risk_level=0.2, **how))
     assert found.to_bytes() == pooled.to_bytes()
 
 
@@ -88,7 +48,7 @@ def test_the_order_of_the_sites_decides_the_split_and_nothing_else():
     assert first.to_bytes() != second.to_bytes()
     assert first.record.digest == second.record.digest
     turned = np.concatenate([np.arange(a, b) for a, b in list(pairwise(CUTS))[::-1]])
-    assert second.to_bytes() == pb.calibrate(truth[turned], band[turned], risk_level=0.2, groups="band").to_bytes()
+    assert second.to_bytes() == in_one_place(truth[turned], band[turned], risk_level=0.2, groups="band").to_bytes()
 
 
 def test_units_are_split_whole_and_averaged_as_in_one_place():
@@ -97,7 +57,7 @@ def test_units_are_split_whole_and_averaged_as_in_one_place():
     sites = parts_of(truth, band, local.astype(str))
     own = [local[a:b].astype(str) for a, b in pairwise(CUTS)]
     named = [f"{i} {unit}" for i, units in enumerate(own) for unit in units]
-    pooled = pb.calibrate(truth, band, risk_level=0.3, groups="band", units=named)
+    pooled = in_one_place(truth, band, risk_level=0.3, groups="band", units=named)
     found, plans = rounds(sites, federated.begin(announced(sites), risk_level=0.3))
     assert found.to_bytes() == pooled.to_bytes()
     assert pooled.record.units == 25 + 4 + 32 - 8  # of 61 units, an eighth fits
@@ -111,7 +71,7 @@ def test_sites_whose_images_differ_in_size_equal_a_ragged_set():
     sites = {name: (*pair, {"site": name}) for name, pair in made.items()}
     truth = [image for t, _ in made.values() for image in t]
     bands = [band for _, band in made.values()]
-    pooled = pb.calibrate(truth, bands, risk_level=0.2, groups="band")
+    pooled = in_one_place(truth, bands, risk_level=0.2, groups="band")
     found, _ = rounds(sites, federated.begin(announced(sites), risk_level=0.2))
     assert found.to_bytes() == pooled.to_bytes()
     lists = {name: (list(t), [b[i : i + 1] for i in range(len(t))], how) for name, (t, b, how) in sites.items()}
@@ -127,8 +87,46 @@ def test_groups_made_elsewhere_can_be_used():
     pairs = Pairs(fresh, its_band, pb.families.additive, (0.0, 1.0))
     grouping = fit_band_groups(pairs, np.arange(20), width=4, level=2)
     found, plans = rounds(sites, federated.begin(announced(sites), risk_level=0.2, groups=grouping))
-    assert found.to_bytes() == pb.calibrate(truth, band, risk_level=0.2, groups=grouping).to_bytes()
+    assert found.without_prints().to_bytes() == in_one_place(truth, band, risk_level=0.2, groups=grouping).to_bytes()
     assert [plan.text["statistic"] for plan in plans] == ["spend", "misses"]
+
+
+def test_groups_that_saw_the_certifying_images_of_a_site_are_refused_there():
+    truth, band = data()
+    sites = parts_of(truth, band)
+    t, b, how = sites["south"]
+    pairs = Pairs(t, b, pb.families.additive, (0.0, 1.0))
+    study = federated.begin(announced(sites), risk_level=0.2, groups=fit_band_groups(pairs, np.arange(20), width=4))
+    assert study.plan.text["statistic"] == "spend"
+    study = federated.merge(study, [federated.answer(study.plan, t, b, **how) for t, b, how in sites.values()])
+    refuses(lambda: federated.answer(study.plan, t, b, **how), "fitted on", "of this site's images", "voids")
+    assert federated.answer(study.plan, *sites["north"][:2], site="north").tables
+
+
+def test_units_have_a_name_and_may_count_by_their_images():
+    truth, band = data()
+    local = np.array([f"{unit // 2:02d}" for count in COUNTS for unit in range(count)])
+    sites = parts_of(truth, band, local)
+    named = [f"{i} {unit}" for i, (a, b) in enumerate(pairwise(CUTS)) for unit in local[a:b]]
+    for how in ({"unit_name": "patient"}, {"unit_name": "scan", "counting": "images", "most_images": 2}):
+        found, _ = rounds(sites, federated.begin(announced(sites), risk_level=0.3, **how))
+        pooled = in_one_place(truth, band, risk_level=0.3, groups="band", units=named, **how)
+        assert found.to_bytes() == pooled.to_bytes()
+        assert f"of a future {how['unit_name']}, averaged" in found.guarantee or "each image counts" in found.guarantee
+    refuses(lambda: federated.begin(announced(sites), risk_level=0.3, most_images=2), "most_images")
+    refuses(lambda: federated.begin(announced(sites), risk_level=0.3, counting="pixels"), "counting")
+
+
+def test_what_numbers_stand_for_is_the_same_at_all_sites_and_kept():
+    truth, band = data()
+    window = pb.Measure.of_window((400, 40))
+    sites = parts_of(truth, band, measure=window)
+    found, plans = rounds(sites, federated.begin(announced(sites), risk_level=0.2, method="rcps"))
+    assert found.measure == window
+    t, b, _ = sites["east"]
+    refuses(lambda: federated.answer(plans[0], t, b, site="east"), "measure", "None", "'east'")
+    raw = federated.announce(t, b, site="east")
+    refuses(lambda: federated.begin([announced(sites)[0], raw], risk_level=0.2), "measure", "None at 'east'")
 
 
 def test_a_site_without_fitting_images_takes_part():
@@ -138,7 +136,7 @@ def test_a_site_without_fitting_images_takes_part():
     alone = [int(study.plan.tables[f"fitting.{i}"].sum()) for i in range(3)]
     assert 0 in alone
     found, _ = rounds(sites, study)
-    assert found.to_bytes() == pb.calibrate(truth, band, risk_level=0.2, n_opt=2, seed=1, groups="band").to_bytes()
+    assert found.to_bytes() == in_one_place(truth, band, risk_level=0.2, n_opt=2, seed=1, groups="band").to_bytes()
 
 
 def test_a_study_survives_its_file(tmp_path):
@@ -156,7 +154,7 @@ def test_a_study_survives_its_file(tmp_path):
             federated.answer(tmp_path / "plan.safetensors", t, b, **how).save(file)
         assert federated.load_study(tmp_path / "study.safetensors").plan.digest == study.plan.digest
         study = federated.merge(tmp_path / "study.safetensors", files)
-    pooled = pb.calibrate(truth, band, risk_level=0.2, confidence="hoeffding_bentkus", groups="band")
+    pooled = in_one_place(truth, band, risk_level=0.2, confidence="hoeffding_bentkus", groups="band")
     assert study.to_bytes() == pooled.to_bytes()
 
 
@@ -239,13 +237,6 @@ def world():
     return sites, study, {name: federated.answer(study.plan, t, b, **how) for name, (t, b, how) in sites.items()}
 
 
-def refuses(call, *words, error=ValueError):
-    with pytest.raises(error) as caught:
-        call()
-    for word in words:
-        assert word in str(caught.value)
-
-
 def test_answers_that_do_not_belong_are_refused_by_name(world):
     sites, study, answers = world
     refuses(lambda: federated.merge(study, [answers["north"], answers["south"]]), "east", "missing")
@@ -273,7 +264,7 @@ def test_a_damaged_or_foreign_file_is_refused_by_name(world, tmp_path):
     (tmp_path / "east.safetensors").write_bytes(content[:100])
     refuses(lambda: federated.merge(study, files), "east.safetensors", "cut short")
     federated.Message("answer", {"site": "east"}).save(tmp_path / "east.safetensors")
-    refuses(lambda: federated.merge(study, files), "east.safetensors", "lacks plan, round")
+    refuses(lambda: federated.merge(study, files), "east.safetensors", "lacks study, plan, round")
     pb.calibrate(*data(), risk_level=0.2, method="rcps").save(tmp_path / "east.safetensors")
     refuses(lambda: federated.merge(study, files), "east.safetensors", "calibration")
     refuses(lambda: federated.merge(study, [tmp_path / "none"]), "none", error=FileNotFoundError)
@@ -308,7 +299,7 @@ def test_a_site_that_changes_its_images_is_found_out(world):
     other = t.copy()
     other[0, 0, 0] = np.nextafter(other[0, 0, 0], np.float32(0.5))
     changed = {**sites, "east": (other, b, how)}
-    refuses(lambda: rounds(changed, study), "images of site 'east' are not those that it announced")
+    refuses(lambda: rounds(changed, study), "site 'east' is about other images than it announced")
 
 
 def test_sites_that_do_not_fit_together_are_refused_by_name():
@@ -322,74 +313,18 @@ def test_sites_that_do_not_fit_together_are_refused_by_name():
     refuses(begin(band=b, site="north"), "'north' announces itself twice")
     refuses(begin(band=b, site="east", limits=(0, 2)), "limits", "'east'")
     refuses(begin(band=b, site="east", units=np.arange(7)), "units", "'east'")
-    refuses(begin(band=pb.Band(b.lower, b.upper, source="other"), site="east"), "source", "'east'", "'other'")
+    refuses(
+        begin(band=pb.Band(b.lower, b.upper, source="other"), site="east"),
+        "source: kind unknown at 'north', other at 'east'",
+    )
     refuses(begin(band=pb.Band(b.lower, b.upper, b.upper), site="east"), "centred", "'east'")
+    made = [pb.Source("calibrated quantiles", samples=m, miscoverage=0.1, sampler="euler") for m in (19, 399)]
+    pair = [federated.announce(t, pb.Band(b.lower, b.upper, source=x), site=f"s{x.samples}") for x in made]
+    refuses(lambda: federated.begin(pair, risk_level=0.2), "source: samples 19 at 's19', 399 at 's399'",
+            "cannot be known", never=["miscoverage", "sampler"])  # fmt: skip
     refuses(begin(band=b, site=" "), "site is ' '")
     refuses(lambda: federated.begin([], risk_level=0.2), "no announcements")
     refuses(lambda: federated.begin([north], risk_level=0.2, method="krcps"), "krcps", "frontier, rcps")
     refuses(lambda: federated.begin([north], risk_level=0.2, groups="learned"), "learned", "band")
     refuses(lambda: federated.begin([north], risk_level=2.0), "risk_level is 2.0")
     refuses(lambda: federated.begin([north], risk_level=0.2, n_opt=50), "n_opt is 50")
-
-
-# ---------------------------------------------------------------- on the command line
-
-
-def run(*words, code=0):
-    result = CliRunner().invoke(app, ["federated", *map(str, words)], terminal_width=200)
-    assert result.exit_code == code, result.output
-    return json.loads(result.stdout) if "--json" in words else result.output
-
-
-def test_the_commands_reach_the_calibration_of_one_place(tmp_path):
-    truth, band = data()
-    at = {name: tmp_path / name for name in NAMES}
-    for name, (t, b, _) in parts_of(truth, band).items():
-        at[name].mkdir()
-        np.save(at[name] / "truth.npy", t)
-        np.savez(at[name] / "bands.npz", lower=b.lower, upper=b.upper)
-
-    def images(name):
-        return at[name] / "truth.npy", at[name] / "bands.npz", "--site", name
-
-    sent = [at[name] / "0.safetensors" for name in NAMES]
-    for name, out in zip(NAMES, sent, strict=True):
-        assert run("announce", *images(name), "--out", out, "--json")["images"] == len(np.load(at[name] / "truth.npy"))
-    told = run("begin", *sent, "--risk-level", "0.2", "--out", tmp_path / "study", "--json")
-    while "guarantee" not in told:
-        sent = [at[name] / f"{told['round']}.safetensors" for name in NAMES]
-        for name, out in zip(NAMES, sent, strict=True):
-            run("answer", told["file"], *images(name), "--out", out)
-        told = run("merge", tmp_path / "study", *sent, "--json")
-    pooled = pb.calibrate(truth, band, risk_level=0.2, groups="band")
-    assert Path(told["file"]).read_bytes() == pooled.to_bytes()
-    assert run("merge", tmp_path / "study", *sent, "--json") == told  # a merge can be done again
-
-    assert "answers another plan" in run("merge", tmp_path / "study", *sent[:2], at["south"] / "1.safetensors", code=2)
-    assert "exists" in run("begin", *sent, "--risk-level", "0.2", "--out", tmp_path / "study", code=2)
-    other = run("answer", tmp_path / "study/plan-1.safetensors", *images("east")[:2], "--site", "north", "--out",
-                tmp_path / "x.safetensors", code=2)  # fmt: skip
-    assert "north announced 50 images, but 7" in other
-    assert not (tmp_path / "x.safetensors").exists()
-
-
-def test_samples_become_bands_once(tmp_path):
-    rng = np.random.default_rng(0)
-    truth = rng.uniform(0.3, 0.7, (40, 6, 6)).astype(np.float32)
-    samples = (truth[:, None] + 0.1 * rng.standard_normal((40, 19, 6, 6))).astype(np.float32)
-    np.save(tmp_path / "truth.npy", truth)
-    np.save(tmp_path / "samples.npy", samples)
-    words = tmp_path / "truth.npy", tmp_path / "samples.npy", "--site", "north", "--out", tmp_path / "0.safetensors"
-    assert "--bands-out" in run("announce", *words, code=2)
-    run("announce", *words, "--bands-out", tmp_path / "bands.zarr")
-    run("begin", tmp_path / "0.safetensors", "--method", "rcps", "--risk-level", "0.3", "--out", tmp_path / "study")
-    run("answer", tmp_path / "study/plan-1.safetensors", words[0], tmp_path / "bands.zarr", "--site", "north",
-        "--out", tmp_path / "1.safetensors")  # fmt: skip
-    told = run("merge", tmp_path / "study", tmp_path / "1.safetensors", "--json")
-    band = pb.calibrated_quantiles(samples, 0.1)
-    assert Path(told["file"]).read_bytes() == pb.calibrate(truth, band, risk_level=0.3, method="rcps").to_bytes()
-
-
-@pytest.mark.parametrize("name", ["announce", "begin", "answer", "merge"])
-def test_help_shows_an_example(name):
-    assert f"Example: pixelbounds federated {name}" in " ".join(run(name, "--help").replace("│", " ").split())

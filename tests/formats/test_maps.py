@@ -46,7 +46,7 @@ def test_arrays_come_back_bit_for_bit(tmp_path, plain, name, dtype):
     ends = around(plain)
     interval = pb.Interval(ends.lower.astype(dtype), ends.upper.astype(dtype))
     for _ in range(2):  # an earlier output is replaced
-        assert write_interval(tmp_path / name, interval, like=plain) == tmp_path / name
+        assert write_interval(tmp_path / name, interval, like=plain, identifiers="keep") == tmp_path / name
     for part in ("lower", "upper"):
         back = open_images(tmp_path / name, key=part)
         np.testing.assert_array_equal(back.pixels[:], getattr(interval, part))
@@ -74,7 +74,7 @@ def test_nifti_maps_lie_on_the_file_and_hold_its_values(tmp_path, axes, suffix):
     source = tmp_path / f"scan{suffix}"
     write_nifti(source, VALUES, axes, slope=0.5, intercept=-1024)
     images, original = open_images(source), nibabel.load(source)
-    out = write_interval(tmp_path / f"out{suffix}", around(images), like=images)
+    out = write_interval(tmp_path / f"out{suffix}", around(images), like=images, identifiers="keep")
     assert out == tmp_path / f"out_lower{suffix}"
     maps = {part: nibabel.load(tmp_path / f"out_{part}{suffix}") for part in PARTS}
     for image in maps.values():
@@ -104,7 +104,7 @@ def test_several_scans_become_several_maps(tmp_path):
     write_nifti(tmp_path / "in" / "deep" / "b.nii.gz", VALUES[:3], "LPS")
     images = open_images(tmp_path / "in")
     (tmp_path / "out").mkdir()
-    write_interval(tmp_path / "out" / "x.nii.gz", around(images), like=images)
+    write_interval(tmp_path / "out" / "x.nii.gz", around(images), like=images, identifiers="keep")
     assert left_behind(tmp_path / "out") == sorted(f"x_{s}_{p}.nii.gz" for s in ("a", "deep_b") for p in PARTS)
     assert nibabel.load(tmp_path / "out" / "x_deep_b_length.nii.gz").shape == (6, 7, 3)
 
@@ -133,9 +133,9 @@ def test_dicom_maps_keep_patient_study_and_place(tmp_path):
     files = write_dicom(tmp_path / "ct", VALUES)
     images = open_images(tmp_path / "ct")
     for _ in range(2):  # an earlier output is replaced, and the same interval gives the same bytes
-        assert write_interval(tmp_path / "out", around(images), like=images) == tmp_path / "out"
+        assert write_interval(tmp_path / "out", around(images), like=images, identifiers="keep") == tmp_path / "out"
         content = [x.read_bytes() for x in sorted((tmp_path / "out").rglob("*.dcm"))]
-    write_interval(tmp_path / "again", around(images), like=images)
+    write_interval(tmp_path / "again", around(images), like=images, identifiers="keep")
     assert content == [x.read_bytes() for x in sorted((tmp_path / "again").rglob("*.dcm"))]
     seen = {}
     for part in PARTS:
@@ -191,7 +191,7 @@ def test_from_one_format_to_the_other(tmp_path):
     write_nifti(tmp_path / "scan.nii.gz", VALUES, "PIR")
     write_dicom(tmp_path / "ct", VALUES)
     nifti, dicom = open_images(tmp_path / "scan.nii.gz"), open_images(tmp_path / "ct")
-    write_interval(tmp_path / "maps", around(nifti), like=nifti)
+    write_interval(tmp_path / "maps", around(nifti), like=nifti, identifiers="keep")
     write_interval(tmp_path / "maps.nii.gz", around(dicom), like=dicom)
     crossed = open_images(tmp_path / "maps" / "lower"), open_images(tmp_path / "maps_lower.nii.gz")
     for back in crossed:

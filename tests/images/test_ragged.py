@@ -54,7 +54,7 @@ def test_images_that_happen_to_agree_in_size_give_what_one_array_gives(how):
     truth, band = heteroscedastic(N, np.random.default_rng(1), size=8)
     words = {"risk_level": 0.2, **how}
     one, several = pb.calibrate(truth, band, **words), pb.calibrate(*as_ragged(truth, band), **words)
-    for name in ("widening", "risk", "bound", "curve", "chosen", "limits"):
+    for name in ("widening", "risk", "curve", "chosen", "limits"):
         np.testing.assert_array_equal(getattr(one, name), getattr(several, name), err_msg=name)
     for name, x in one.grouping.state()[1].items():
         np.testing.assert_array_equal(x, several.grouping.state()[1][name])

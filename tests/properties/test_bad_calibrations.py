@@ -40,10 +40,11 @@ def test_apply_refuses_a_band_of_another_family_or_source():
     scaled = pb.calibrate(truth, centred, method="rcps", **HERE)
     refuses(lambda: plain.apply(centred), "additive", "scaled")
     refuses(lambda: scaled.apply(band), "centre", "mean_and_std")
-    made = pb.Band(band.lower, band.upper, source="calibrated quantiles, miscoverage 1/10")
+    made = pb.Band(band.lower, band.upper, source=pb.Source("calibrated quantiles", samples=19, miscoverage=0.1))
     cal = pb.calibrate(truth, made, method="rcps", **HERE)
-    other = pb.Band(band.lower, band.upper, source="calibrated quantiles, miscoverage 1/5")
-    refuses(lambda: cal.apply(other), "1/10", "1/5", "calibrate again")
+    other = pb.Band(band.lower, band.upper, source=pb.Source("calibrated quantiles", samples=39, miscoverage=0.2))
+    refuses(lambda: cal.apply(other), "1/10", "1/5", "samples: 19 at calibration, 39 here", "calibrate again")
+    refuses(lambda: cal.apply(band), "samples: 19 at calibration, unknown here", "source=")
 
 
 def test_apply_refuses_nan_and_names_the_image():
@@ -206,4 +207,4 @@ def test_an_edit_of_the_risk_level_is_noticed(content):
 def test_a_newer_format_says_so(content):
     size = struct.unpack("<Q", content[:8])[0]
     text = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["pixelbounds"].split(" ", 1)[1])
-    refuses(lambda: calibration_from_bytes(signed({**text, "format": 2}, {}), "new"), "format 2", "update pixelbounds")
+    refuses(lambda: calibration_from_bytes(signed({**text, "format": 3}, {}), "new"), "format 3", "update pixelbounds")

@@ -10,8 +10,6 @@ not at every run.) That the checks can fail at all is shown by wrong variants, w
 family meets twice that number of worlds, 400 of each of the five kinds.
 """
 
-import os
-import zlib
 from functools import lru_cache
 from math import ceil, e, floor
 
@@ -19,6 +17,7 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
+from trials import FALSE_ALARM, WORLDS, consistent, generator
 from worlds import KINDS, BoundedWorld, world_of
 
 import pixelbounds as pb
@@ -26,8 +25,6 @@ from pixelbounds.images import library
 
 pytestmark = pytest.mark.guarantees
 
-WORLDS = int(os.environ.get("PIXELBOUNDS_WORLDS", "15"))
-FALSE_ALARM = 1e-5
 RISK, DELTA = 0.2, 0.1
 IMAGES = 80  # enough for every bound to certify the risk level: Hoeffding needs a margin of 0.14 on krcps' 60
 
@@ -47,17 +44,6 @@ def one_thread(monkeypatch):
 
 
 # ---------------------------------------------------------------- the harness
-
-
-def consistent(failures, trials, probability):
-    """Whether a count of failures is believable if each trial fails with at most this probability."""
-    return bool(binom.sf(failures - 1, trials, probability) >= FALSE_ALARM)
-
-
-def generator(*names, seed):
-    """A generator of its own for every world of every test, the same in every run."""
-    text = " ".join(getattr(name, "__name__", str(name)) for name in names)
-    return np.random.default_rng([zlib.crc32(text.encode()), seed])
 
 
 def calibrate(world, rng, *, method="rcps", images=IMAGES, slices=1, units=True, risk=RISK, **settings):

@@ -68,7 +68,7 @@ def test_text_of_a_user_never_becomes_markup(tmp_path):
 
     def page_with(text, name):
         row = replace(this.rows[0], name=text)
-        record = replace(this.calibration.record, source=text, settings={text: text})
+        record = replace(this.calibration.record, source=pb.Source(text), settings={text: text})
         evaluation = replace(this.evaluation, units=np.array([text] * len(this.evaluation.units)))
         return this.write(
             tmp_path / name, title=text, notes=[text], comparison=[row], evaluation=evaluation,
@@ -144,12 +144,53 @@ def test_one_unit_a_custom_loss_and_many_groups_are_reported(tmp_path):
     rng = np.random.default_rng(0)
     truth = rng.uniform(size=(3, 16, 16))
     interval = pb.Interval(truth - 0.1, truth + rng.uniform(-0.05, 0.1, truth.shape))
-    alone = pb.evaluate(truth, interval, units=["a"] * 3, groups=np.arange(256).reshape(16, 16) // 8, draws=100)
-    custom = replace(this.calibration, loss="my loss", curve=np.empty((0, 3)), confidence="conformal")
+    alone = pb.evaluate(truth, interval, units=["a"] * 3, groups=np.arange(256).reshape(16, 16) // 8)
+    custom = replace(this.calibration, loss="my loss", curve=np.empty((0, 3)), chosen=0, confidence="conformal")
     page = this.write(tmp_path / "a.html", evaluation=alone, calibration=custom, comparison=[], examples=[]).read_text()
     assert "my loss" in page
     assert "32 groups, riskiest first" in page
     assert not re.search(r"\bnan\b", page)
+
+
+def words_of(path):
+    return " ".join(" ".join(Elements(path.read_text()).words).split())
+
+
+def test_the_page_claims_no_more_than_is_known(tmp_path):
+    this = world()
+    page = words_of(this.write(tmp_path / "a.html"))
+    assert "only the level is" in page
+    assert "valid one point at a time" in page
+    assert "None of these images calibrated" in page
+    assert "took images as independent, and here they are of 20 units" in page
+    for word in ("bootstrap", "held-out", "held out"):
+        assert word not in page
+    unchecked = words_of(this.write(tmp_path / "b.html", evaluation=replace(this.evaluation, apart_from=None)))
+    assert "None of these images calibrated" not in unchecked
+    assert "Whether some of these images calibrated was not checked" in unchecked
+    another = words_of(this.write(tmp_path / "c.html", evaluation=replace(this.evaluation, apart_from="0" * 64)))
+    assert "was not checked" in another  # against another calibration, that is
+
+
+def test_the_page_shows_both_means_where_units_differ_in_size(tmp_path):
+    this = world()
+    rng = np.random.default_rng(0)
+    truth = rng.uniform(size=(60, 16, 16))
+    upper = np.where((np.arange(60) < 50)[:, None, None], 0.8, np.ones_like(truth))
+    ev = pb.evaluate(
+        truth, pb.Interval(np.zeros_like(truth), upper), units=np.r_[np.arange(50) // 10, 10:20], unit_name="patient"
+    )
+    page = words_of(this.write(tmp_path / "a.html", evaluation=ev, comparison=[], examples=[]))
+    assert ev.image_risk > 1.5 * ev.risk
+    for words in (
+        "each patient counting the same",
+        "each image counting the same",
+        f"{ev.risk:.2%}",
+        f"{ev.image_risk:.2%}",
+        "no patient has more than 10 images",
+        "Mean length has none",
+    ):
+        assert words in page
 
 
 def test_bad_parts_are_refused_with_their_name(tmp_path):
@@ -183,7 +224,7 @@ def test_charts_have_no_styles_of_their_own_and_colours_that_follow_the_page(tmp
     truth = rng.uniform(size=(20, 16, 16))
     interval = pb.Interval(truth - 0.1, truth + rng.uniform(-0.05, 0.1, truth.shape))
     groups = np.arange(256).reshape(16, 16) // 8
-    page = world().write(tmp_path / "a.html", evaluation=pb.evaluate(truth, interval, groups=groups, draws=100))
+    page = world().write(tmp_path / "a.html", evaluation=pb.evaluate(truth, interval, groups=groups))
     page = page.read_text()
     charts = charts_of(page)
     assert len(charts) == 3

@@ -40,7 +40,13 @@ def world() -> World:
         calibration = pb.calibrate(truth[:100], band[:100], risk_level=0.1, **choices)
         interval = calibration.apply(band[100:])
         groups, units = (truth[100:] * 5).astype(int), [f"patient {i // 2}" for i in range(40)]
-        rows.append(Row(name, calibration, pb.evaluate(truth[100:], interval, groups=groups, units=units, draws=100)))
+        rows.append(
+            Row(
+                name,
+                calibration,
+                pb.evaluate(truth[100:], interval, groups=groups, units=units, calibration=calibration),
+            )
+        )
     examples = examples_of(
         interval, [0, 1, 2], names=["first", HOSTILE, *map(str, range(38))], band=band[100:],
         estimate=samples[100:].mean(axis=1), truth=truth[100:], samples=samples[100:], observation=samples[100:, 0],

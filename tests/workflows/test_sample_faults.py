@@ -255,7 +255,7 @@ def test_what_a_killed_process_left_of_a_store_does_no_harm(world, score, whole,
 
 def test_two_processes_that_make_one_store_leave_one_whole(tmp_path, monkeypatch):
     path, make, turns = tmp_path / "run.zarr", store.zarr.create_group, []
-    empty = {"kind": "conffusion"}, (8, 8), np.arange(3), {"lower": (), "upper": ()}
+    empty = {"kind": "conffusion", "limits": [0.0, 1.0]}, (8, 8), np.arange(3), {"lower": (), "upper": ()}
 
     def overtaken(*words, **more):
         group = make(*words, **more)

@@ -26,7 +26,8 @@ import numpy as np
 from ..images.library import Array
 from ..kernels.knots import KEY, arrivals, count_arrivals, knots_below
 from .families import Family, additive
-from .pairs import ROWS, Archive, Block, Labels, Statistic, fingerprints
+from .pairs import ROWS, Archive, Block, Labels, Pairs, Statistic
+from .prints import fingerprints, prints
 
 KNOTS = 2048
 _TILE = 2**24  # bytes of a table that are turned over at a time
@@ -67,21 +68,42 @@ class Path:
     def arrivals(self, label: Array, shortfall: Array) -> Array:
         """First knot that covers each end, T if none: (e,), (e,) -> (e,)."""
         value = np.ascontiguousarray(shortfall, np.float64)
-        return arrivals(self.knots, *self._index, label, value, value.view(np.int64))
+        if len(label) and not 0 <= label.min() <= label.max() < len(self.knots):
+            raise IndexError(f"groups reach from {label.min()} to {label.max()}, but the path has {len(self.knots)}")
+        return arrivals(*self._steps, *self._index, label, value, value.view(np.int64))
+
+    @cached_property
+    def _steps(self) -> tuple[Array, Array]:
+        """Different knots of each group, (K, S + 1), filled up with infinity, and where each is first reached."""
+        fresh = np.ones(self.knots.shape, bool)
+        fresh[:, 1:] = self.knots[:, 1:] > self.knots[:, :-1]
+        group, knot = np.nonzero(fresh)
+        number = (np.cumsum(fresh, axis=1) - 1)[group, knot]
+        steps = np.full((len(self.knots), int(number.max()) + 2), np.inf)
+        place = np.full(steps.shape, len(self), np.int32)
+        steps[group, number] = self.knots[group, knot]
+        place[group, number] = knot
+        return steps, place
 
     @cached_property
     def _index(self) -> tuple[int, Array]:
-        return index_knots(self.knots)
+        return index_knots(self._steps[0])
 
 
 def index_knots(knots: Array) -> tuple[int, Array]:
-    """Index of rows of nondecreasing knots (K, T) by a value's leading bits: first key, and starts (K, keys + 1)."""
-    positive = knots[knots > 0]
+    """Index of rows of ascending knots (K, S), filled up with infinity, by a value's leading bits.
+
+    The first key, and how many knots lie below each key, (K, keys + 2), after a 0 and before the number of all.
+    """
+    finite = np.isfinite(knots)
+    positive = knots[finite & (knots > 0)]
+    ends = [np.zeros((len(knots), 1), np.int32), finite.sum(axis=1, dtype=np.int32)[:, None]]
     if not len(positive):
-        return 0, np.zeros((len(knots), 1), np.int32)
+        return 0, np.concatenate(ends, axis=1)
     keys = np.array([positive.min(), positive.max()]).view(np.int64) >> KEY
     edges = (np.arange(keys[0], keys[1] + 2, dtype=np.int64) << KEY).view(np.float64)
-    return int(keys[0]), knots_below(np.ascontiguousarray(knots), edges)
+    below = knots_below(np.ascontiguousarray(knots), edges)
+    return int(keys[0]), np.concatenate([ends[0], below, ends[1]], axis=1)
 
 
 def grid_of(pairs: Archive) -> tuple[float, int, int]:
@@ -108,11 +130,19 @@ def scalar_path(pairs: Archive) -> Path:
 
 
 def _misses(truth: Array, block: Block, family: Family, grouping: Labels, path: Path) -> tuple[Array, ...]:
+    return _table(truth, block, family, grouping, path), *fingerprints.count(truth, block, family)
+
+
+def _printed_misses(truth: Array, block: Block, family: Family, grouping: Labels, path: Path) -> tuple[Array, ...]:
+    return _table(truth, block, family, grouping, path), *prints.count(truth, block, family)
+
+
+def _table(truth: Array, block: Block, family: Family, grouping: Labels, path: Path) -> Array:
+    """Missed ends of each image at each path point, (images, T)."""
     grouping.check(block)
     entry, side, need = block.missed(truth, family)
     arrival = path.arrivals(grouping.at(block, entry, side), need)
-    table = count_arrivals(entry // block.image_size, arrival, len(block), len(path))
-    return table, *fingerprints.count(truth, block, family)
+    return count_arrivals(entry // block.image_size, arrival, len(block), len(path))
 
 
 def _arriving(truth: Array, block: Block, family: Family, grouping: Labels, path: Path, knot: int) -> tuple[Array, ...]:
@@ -128,6 +158,8 @@ def _arriving(truth: Array, block: Block, family: Family, grouping: Labels, path
 
 # missed ends per image and path point, and the sum of fingerprints
 misses = Statistic("misses", _misses, (ROWS, np.add))
+# the same with a print of each image, for images that are here
+printed_misses = Statistic("printed_misses", _printed_misses, (ROWS, np.add, ROWS))
 # ends that are covered at a knot: how many per image, and their share of the way from the knot before
 arriving = Statistic("arriving", _arriving, (ROWS, ROWS))
 
@@ -138,14 +170,20 @@ def loss_table(pairs: Archive, grouping: Labels, path: Path) -> Array:
 
 
 @contextmanager
-def tabulated(pairs: Archive, grouping: Labels, path: Path) -> Iterator[tuple[Table, Array]]:
-    """The same as a `Table`, however many images there are, and the sum of their fingerprints."""
-    prints = np.zeros(8, np.int64)
+def tabulated(pairs: Archive, grouping: Labels, path: Path) -> Iterator[tuple[Table, Array, Array]]:
+    """The same as a `Table`, however many images there are, the sum of their fingerprints, and a print of each.
+
+    Images that stay elsewhere have no prints: an array of none.
+    """
+    total = np.zeros(8, np.int64)
+    own = [np.empty(0, np.uint64)]
+    statistic = printed_misses if isinstance(pairs, Pairs) else misses
     with Table(pairs.runner.table_bytes, pairs.runner.scratch) as table:
-        for rows, part in pairs.parts(misses, grouping=grouping, path=path):
+        for rows, part, *printed in pairs.parts(statistic, grouping=grouping, path=path):
             table.append(rows)
-            prints += part
-        yield table, prints
+            total += part
+            own += printed
+        yield table, total, np.concatenate(own)
 
 
 class Table:

@@ -22,7 +22,8 @@ from ..images.library import Array
 from .arrivals import Path, Table, arriving, tabulated
 from .confidence import ConfidenceBound, check_losses, least_images, rejects, rejects_mean, sees_mean_only
 from .losses import Loss
-from .pairs import Archive, Block, Labels, Pairs
+from .pairs import Archive, Block, KeptLabels, Labels, Pairs
+from .sentence import second_try
 
 _ENTRIES = 2**20  # of the table, read at a time
 _MOST_ENDS = 2**21  # that are held in memory to find the exact place between two knots
@@ -41,7 +42,13 @@ class Certificate:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What must be certified, on which images (bool (n,)), averaged over which units (n,)."""
+    """What must be certified, on which images (bool (n,)), averaged over which units (n,).
+
+    Each unit counts the same, unless `most_images`, B, is given: then each image does. With S images in a unit of mean
+    loss L the mean over images is at most the level exactly if E[min(S, B) (L - level)] <= 0, that is, if the mean over
+    units of Z = level + min(S, B) / B (L - level), which lies in [0, 1] as L does, is at most the level. So Z takes the
+    place of L, whatever the bound; a unit of more than B images counts as one of B.
+    """
 
     pairs: Archive
     certifying: Array
@@ -50,6 +57,7 @@ class Task:
     bound: ConfidenceBound
     risk_level: float
     failure_prob: float
+    most_images: int = 0
 
     @property
     def size(self) -> int:
@@ -57,6 +65,32 @@ class Task:
         return len(self.order)
 
     def per_unit(self, losses: Array) -> Array:
+        """What is bounded of each unit, units in the order of certification: (..., n) -> (..., units)."""
+        means = self._means(losses)
+        if not self.most_images:
+            return means
+        return self.risk_level + self.weights * (means - self.risk_level)
+
+    def per_unit_more(self, losses: Array) -> Array:
+        """What further losses of images add to `per_unit`: (..., n) -> (..., units)."""
+        return self._means(losses) * self.weights if self.most_images else self._means(losses)
+
+    def risk_of(self, losses: Array) -> float:
+        """The mean loss over units, or over images where each of them counts, from what `per_unit` gave."""
+        mean = float(losses.mean())
+        if not self.most_images:
+            return mean
+        return max(0.0, self.risk_level + (mean - self.risk_level) / float(self.weights.mean()))
+
+    @cached_property
+    def weights(self) -> Array:
+        """How much each unit counts, in the order of certification: (units,)."""
+        if not self.most_images:
+            return np.ones(self.size)
+        counts = np.bincount(self.unit_of, minlength=int(self.unit_of.max()) + 1)[self.order]
+        return np.minimum(counts, self.most_images) / self.most_images
+
+    def _means(self, losses: Array) -> Array:
         """Mean over the images of each unit, units in the order of certification: (..., n) -> (..., units)."""
         if len(self.unit_of) == self.unit_of.max() + 1:  # every image is its own unit
             return np.take(losses, self._image_of, axis=-1)
@@ -130,13 +164,13 @@ def certify_l01(task: Task, grouping: Labels, path: Path, table: Table, *, refin
     if not refine:  # so many ends arrive together that nothing is gained
         return Certificate(knot, 1.0, at_knot)
     fine = path.between(knot, _STEPS)
-    with tabulated(task.pairs, grouping, fine) as (finer, _):
+    with tabulated(task.pairs, grouping, fine) as (finer, _, _):
         found = certify_l01(task, grouping, fine, finer, refine=False)
     return Certificate(knot, (found.knot - 1 + found.part) / _STEPS, found.losses)
 
 
 def curve_of(task: Task, path: Path, table: Table, certified: int) -> tuple[Array, int]:
-    """Mean widening, risk and bound at some knots, the certified one among them, for the report."""
+    """Mean widening, mean of what is bounded, and its bound at some knots, the certified one among them."""
     losses = Losses(task, table, len(path))
     risks = losses.means()
     wanted = np.searchsorted(-risks, -np.linspace(min(1.0, 4 * task.risk_level), 0, _CURVE))
@@ -150,12 +184,13 @@ def certify_loss(task: Task, grouping: Labels, path: Path, loss: Loss) -> Certif
     """The least certified knot for any loss, which is evaluated on the intervals of the knots that the walk visits."""
     seen: dict[int, Array] = {}
     pairs = task.pairs
+    kept = KeptLabels(grouping, pairs.runner.table_bytes)
     if not isinstance(pairs, Pairs):
         raise TypeError("a loss of your own is evaluated on the images themselves, and these are elsewhere")
 
     def column(j: int) -> Array:
         if j not in seen:
-            seen[j] = task.per_unit(losses_at(pairs, grouping, path.knots[:, j], loss))
+            seen[j] = task.per_unit(losses_at(pairs, kept, path.knots[:, j], loss))
         return seen[j]
 
     def check_falling() -> None:
@@ -172,11 +207,11 @@ def certify_loss(task: Task, grouping: Labels, path: Path, loss: Loss) -> Certif
     return Certificate(knot, 1.0, seen[knot])
 
 
-def losses_at(pairs: Pairs, grouping: Labels, widening: Array, loss: Loss) -> Array:
+def losses_at(pairs: Pairs, kept: KeptLabels, widening: Array, loss: Loss) -> Array:
     """Loss of every image at one widening: (n,)."""
 
     def work(truth: Array, block: Block) -> Array:
-        lower, upper = block.widen(pairs.family, grouping, widening)
+        lower, upper = block.widen(pairs.family, kept.grouping, widening, kept.of(block))
         value = np.asarray(loss(truth, Interval(lower, upper)))
         if value.shape != (len(truth),):
             raise ValueError(f"the loss returned shape {value.shape} for {len(truth)} images; it must be one per image")
@@ -206,19 +241,21 @@ def _cannot(task: Task, losses: Array) -> str:
     reached = float(task.bound(losses, task.failure_prob))
     try:
         needed = least_images(task.risk_level, task.failure_prob, confidence=task.bound)
-        more = f"; with this bound at least {needed} are needed" if needed > task.size else ""
+        more = f"; with this bound at least {needed} must certify, beside those that fit" if needed > task.size else ""
     except ValueError:
         more = ""
+    if task.most_images and task.risk_of(losses) == 0:
+        more += f"; units of fewer than {task.most_images} images count for less, as counting='images' asks"
     stuck = (
         ""
-        if losses.mean() == 0
-        else f"; even the widest intervals miss {losses.mean():.4g} on average, more than any widening of the "
+        if task.risk_of(losses) == 0
+        else f"; even the widest intervals miss {task.risk_of(losses):.4g} on average, more than any widening of the "
         f"{task.pairs.family.name} family mends: use the additive family or wider limits"
     )
     return (
         f"a risk level of {task.risk_level:g} cannot be certified: with {task.size} certifying images (units) the "
-        f"least {name} bound reached is {reached:.4g}{more}{stuck}. "
-        "More images, a higher risk level or a higher failure probability help"
+        f"least {name} bound reached is {reached:.4g}{more}{stuck}. {second_try(task.failure_prob)}. With fresh "
+        "images, more of them, a higher risk level or a higher failure probability help"
     )
 
 
@@ -230,7 +267,9 @@ def _between_knots(task: Task, grouping: Labels, path: Path, knot: int, at_knot:
     if not len(part):
         return Certificate(knot, 1.0, at_knot)
     counts = np.bincount(task.unit_of[task.certifying], minlength=int(task.unit_of.max()) + 1)
-    weight = 1.0 / (counts[task.unit_of[image]] * sizes[image] * task.size)
+    counted = np.zeros(len(counts))
+    counted[task.order] = task.weights
+    weight = counted[task.unit_of[image]] / (counts[task.unit_of[image]] * sizes[image] * task.size)
     order = np.lexsort((image, part))
     image, part, weight = image[order], part[order], weight[order]
     left = np.concatenate([np.cumsum(weight[::-1])[::-1][1:], [0.0]])  # mean loss of the ends after this one
@@ -247,4 +286,4 @@ def _between_knots(task: Task, grouping: Labels, path: Path, knot: int, at_knot:
     missed = part > part[good]
     extra = np.zeros((len(task.certifying),))
     np.add.at(extra, image[missed], 1.0 / sizes[image[missed]])
-    return Certificate(knot, min(1.0, float(part[good])), at_knot + task.per_unit(extra))
+    return Certificate(knot, min(1.0, float(part[good])), at_knot + task.per_unit_more(extra))

@@ -8,7 +8,7 @@ front door: it checks, turns names into functions, splits, and calls a procedure
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,10 +22,12 @@ from ..images.checks import (
     check_limits,
     check_open_unit,
     check_same_shape,
+    check_unit_name,
     check_units,
 )
 from ..images.ends import Band, check_features, one_band
 from ..images.library import Array, alike, as_array, current_runner, differ_in_size, library_of, singly, to_numpy
+from ..images.measure import Measure
 from ..storage.version import VERSION
 from .arrivals import Path, tabulated
 from .certify import Task, certify_l01, certify_loss, curve_of
@@ -34,10 +36,12 @@ from .families import FAMILIES, check_nested, family_named
 from .groups.contract import Grouping
 from .groups.positions import NO_GRID
 from .losses import Loss, l01
-from .pairs import Archive, Pairs, digest_of, fingerprints
+from .pairs import Archive, Pairs
 from .paths.line import GAMMAS
+from .prints import digest_of, known_again, prints
 from .procedures import METHODS, frontier, groups_for, krcps, rcps
-from .result import Calibration, Record
+from .result import COUNTINGS, Calibration, Record
+from .sentence import VOIDS
 
 FitPath = Callable[[Any, Array], tuple[Grouping, Path]]  # images, the numbers of those that fit -> groups and path
 _USER_KNOTS = 256  # knots at which a user's loss may be evaluated
@@ -61,10 +65,17 @@ def calibrate(
     direction: Any = None,
     gammas: Sequence[float] = GAMMAS,
     units: Any = None,
+    unit_name: str = "unit",
+    counting: str = "units",
+    most_images: int | None = None,
     limits: Any = (0.0, 1.0),
+    measure: Measure | None = None,
     seed: Any = 0,
 ) -> Calibration:
     """Widenings such that, with probability 1 - failure_prob, the mean loss of a future image is at most risk_level.
+
+    That holds for one calibration. Choosing among several on the same images (seeds, methods, bounds, looks at a
+    growing set) voids it: docs/what_voids_the_promise.md says what is valid.
 
     truth          true images, (n, *pixels), within the limits
     band           their band, of the same shape; images of different sizes are lists, of truths and of bands, and
@@ -84,15 +95,20 @@ def calibrate(
     n_opt          fitting images (units, where given); the rest certify
     d_opt          krcps: pixels per image in (P_K), stratified by group; by default all
     direction      krcps: direction of the line, one value of at least 0 per group; by default ones
-    units          unit (patient, scan) of each image, (n,): losses are averaged per unit before they are bounded
+    units          unit (patient, scan) of each image, (n,): losses are averaged per unit before they are bounded, and
+                   the promise is about a future unit, averaged over its images
+    unit_name      what a unit is, in the singular: "patient", "scan"
+    counting       "units": each unit counts the same; "images": each image does, a unit of more than `most_images`
+                   as one of so many (unless told, the most that a fitting unit has)
     limits         least and greatest possible value, to which intervals are clipped; None for none
+    measure        what the numbers stand for, such as Measure.of_window((400, 40)); kept in the file
     seed           of the split and of all fitting; the same seed gives the same bits
 
     >>> rng = np.random.default_rng(0)
     >>> centre = rng.uniform(0.3, 0.7, (200, 8, 8))
     >>> truth = centre + 0.05 * rng.standard_normal(centre.shape)
     >>> cal = calibrate(truth, Band(centre - 0.05, centre + 0.05), risk_level=0.1, groups="band")
-    >>> cal.risk < cal.bound < 0.1
+    >>> cal.risk < cal.risk_level
     True
     """
     risk_level = check_open_unit(risk_level, "risk_level")
@@ -104,6 +120,14 @@ def calibrate(
     rng = check_generator(seed)
     pairs = pairs_of(truth, band, family, limits, features, groups)
     unit_of = unit_numbers(units, len(pairs))
+    check_unit_name(unit_name)
+    check_choice(counting, COUNTINGS, "counting")
+    if counting == "images" and units is None:
+        counting = "units"  # every image is its own: the two are one
+    if most_images is not None and counting != "images":
+        raise ValueError(f"most_images is {most_images!r}; it belongs to counting='images' with units: leave it out")
+    if measure is not None and not isinstance(measure, Measure):
+        raise TypeError(f"measure is {measure!r}; give a pixelbounds.Measure, or leave it out")
     if method == "rcps" and (groups is not None or k is not None):
         raise ValueError("rcps has one group only: leave groups and k out, or use method='krcps' or 'frontier'")
     if features is not None and (
@@ -132,10 +156,12 @@ def calibrate(
         ),
     }
     _check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))
-    return calibrate_archive(
+    found = calibrate_archive(
         pairs, split, fit_path[method], bound, risk_level=risk_level, failure_prob=failure_prob, method=method,
-        loss=loss, units=units is not None, seed="generator" if seed is rng else str(seed),
+        loss=loss, units=unit_name if units is not None else None, seed="generator" if seed is rng else str(seed),
+        most_images=most_in_a_unit(split, most_images) if counting == "images" else 0,
     )  # fmt: skip
+    return replace(found, measure=measure)
 
 
 def calibrate_archive(
@@ -148,33 +174,53 @@ def calibrate_archive(
     failure_prob: float,
     method: str,
     loss: Loss = l01,
-    units: bool,
+    units: str | None,
     seed: str,
+    most_images: int = 0,
 ) -> Calibration:
-    """Fit groups and path on the fitting images, certify on the others; images may lie elsewhere."""
+    """Fit groups and path on the fitting images, certify on the others; images may lie elsewhere.
+
+    `units` is what a unit is called, None where images are independent.
+    """
     images = np.flatnonzero(split.fitting)
     fit = pairs.take(images) if len(images) else pairs  # read once; there are few
     grouping, path = fit_path(fit, np.arange(len(images)))
-    task = Task(pairs, ~split.fitting, split.unit_of, split.order, bound, risk_level, failure_prob)
+    task = Task(pairs, ~split.fitting, split.unit_of, split.order, bound, risk_level, failure_prob, most_images)
     if loss is l01:
-        with tabulated(pairs, grouping, path) as (table, prints):
+        with tabulated(pairs, grouping, path) as (table, total, own):
             certificate = certify_l01(task, grouping, path, table)
             curve, chosen = curve_of(task, path, table, certificate.knot)
     else:
-        (prints,) = pairs.ask(fingerprints)
+        total, own = pairs.ask(prints)
         every = np.unique(np.linspace(0, len(path) - 1, min(_USER_KNOTS, len(path))).round().astype(int))
         path = Path(np.ascontiguousarray(path.knots[:, every]))
         certificate = certify_loss(task, grouping, path, loss)
         curve, chosen = np.empty((0, 3)), 0
+    _check_not_certifying(grouping, own, ~split.fitting)
     return Calibration(
         method, getattr(bound, "__name__", "custom"), pairs.family, getattr(loss, "__name__", "custom"), risk_level,
         failure_prob, pairs.limits, grouping, path.at(certificate.knot, certificate.part),
-        float(certificate.losses.mean()), float(bound(certificate.losses, failure_prob)), curve, chosen,
+        task.risk_of(certificate.losses), curve, chosen,
         Record(
-            images=len(pairs), fitting=len(images), certifying=task.size, units=task.size if units else 0,
-            pixels=pairs.pixels, source=pairs.source, seed=seed, digest=digest_of(prints), version=VERSION,
+            images=len(pairs), fitting=len(images), certifying=task.size, units=0 if units is None else task.size,
+            pixels=pairs.pixels, source=pairs.source, seed=seed, digest=digest_of(total), version=VERSION,
+            unit_name=units or "unit", counting="images" if most_images else "units", most_images=most_images,
+            prints=own,
         ),
     )  # fmt: skip
+
+
+def _check_not_certifying(grouping: Grouping, prints: Array, certifying: Array) -> None:
+    """Groups that were shaped by images which now certify make the certificate worthless."""
+    if not len(prints) or not len(grouping.fitted_on):
+        return
+    again = np.flatnonzero(known_again(prints, grouping.fitted_on) & certifying)
+    if len(again):
+        raise ValueError(
+            f"the groups were fitted on {len(again)} of the images that would certify now (image {again[0]} is the "
+            "first), and a promise made so fails far more often than asked: give other images, or let calibrate fit "
+            f"groups on the fitting images ({VOIDS})"
+        )
 
 
 # ---------------------------------------------------------------- units and split
@@ -183,6 +229,21 @@ def calibrate_archive(
 def unit_numbers(units: Any, n: int) -> Array:
     """Number of each image's unit, (n,); without units every image is its own."""
     return np.unique(check_units(units, n), return_inverse=True)[1]
+
+
+def most_in_a_unit(split: Split, most_images: int | None) -> int:
+    """The images that a unit counts for at most: as told, or the most that a fitting unit has, fixed before any bound.
+
+    The certifying units must not say it: their number would then depend on what is bounded.
+    """
+    if most_images is not None:
+        return check_count(most_images, "most_images")
+    if not split.fitting.any():
+        raise ValueError(
+            "counting='images' needs to know the most images that a unit has, and no unit fits here to tell it; give "
+            "most_images"
+        )
+    return int(np.bincount(split.unit_of[split.fitting]).max())
 
 
 def fitting_units(n_opt: int | None, method: str, units: int, least: int, asked: bool = False) -> int:

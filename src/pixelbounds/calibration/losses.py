@@ -42,6 +42,27 @@ def l01(truth: Any, interval: Interval) -> Array:
     return missed.reshape(len(missed), -1).mean(axis=1)
 
 
+def any_channel(axis: int = -1) -> Loss:
+    """The loss for images with channels on an axis: the share of pixels of which any channel lies outside.
+
+    >>> interval = Interval(np.zeros((1, 2, 3)), np.full((1, 2, 3), 0.5))
+    >>> any_channel()(np.array([[[0.1, 0.1, 0.9], [0.2, 0.3, 0.4]]]), interval)
+    array([0.5])
+    """
+    if isinstance(axis, bool) or not isinstance(axis, int) or axis == 0:
+        raise ValueError(f"axis is {axis!r}; give the axis of (n, *pixels) that holds the channels, such as -1 or 1")
+
+    def loss(truth: Any, interval: Interval) -> Array:
+        x, lower, upper = _parts(truth, interval)
+        if not -x.ndim < axis < x.ndim:
+            raise ValueError(f"axis is {axis}, but images have shape {x.shape}; give the axis of the channels")
+        missed = np.asarray(((x < lower) | (x > upper)).any(axis=axis))
+        return missed.reshape(len(missed), -1).mean(axis=1)
+
+    loss.__name__ = "pixels missed in any channel"
+    return loss
+
+
 def l_gamma(truth: Any, interval: Interval, gamma: float) -> Array:
     """Convex surrogate of `l01`, 0 within the inner share gamma of the interval, 1 at its ends: (n, *pixels) -> (n,).
 

@@ -53,12 +53,15 @@ def plan(
     failure_prob: float = 0.1,
     *,
     method: str = "frontier",
+    groups: bool = False,
     images: Sequence[int] = IMAGES,
     miscoverage: float | None = None,
     spread: float = SPREAD,
     seed: int = 0,
 ) -> Needs:
     """Least images and slack of every bound; the images count in all, of which a method fits on some.
+
+    `groups`: whether `calibrate` will be given groups, k or features; then some images fit however few there are.
 
     >>> found = plan(0.1, 0.1, method="rcps", images=(100,), miscoverage=0.1)
     >>> best = found.bounds[0]
@@ -67,6 +70,8 @@ def plan(
     """
     risk_level, failure_prob = check_open_unit(risk_level, "risk_level"), check_open_unit(failure_prob, "failure_prob")
     check_choice(method, METHODS, "method")
+    if not isinstance(groups, bool):
+        raise TypeError(f"groups is {groups!r}; say True where calibrate will be given groups, k or features")
     numbers = tuple(check_count(n, "images") for n in images)
     if check_number(spread, "spread") < 0:
         raise ValueError(f"spread is {spread}; it must be at least 0, for example 0.5")
@@ -81,24 +86,26 @@ def plan(
     rows = []
     for name in sorted(BOUNDS, key=lambda name: (name == "conformal", name != "betting")):
         least = least_images(risk_level, failure_prob, confidence=name)
-        left = [certifying(n, method, least) for n in numbers]
+        left = [certifying(n, method, least, groups) for n in numbers]
         slack = tuple(_slack(BOUNDS[name], losses(n), risk_level, failure_prob) if n >= least else None for n in left)
-        rows.append(BoundNeeds(name, least, _in_all(least, method), slack))
+        rows.append(BoundNeeds(name, least, _in_all(least, method, groups), slack))
     rows.sort(key=lambda row: (row.confidence == "conformal", row.confidence != "betting", row.images))
-    left = [certifying(n, method, rows[0].certifying) for n in numbers]
+    left = [certifying(n, method, rows[0].certifying, groups) for n in numbers]
     most = [greatest_loss(n, risk_level, failure_prob) for n in left]
     limit = tuple(risk_level - loss if loss else None for loss in most)
     samples = None if miscoverage is None else least_samples(miscoverage)
     return Needs(risk_level, failure_prob, method, numbers, tuple(rows), limit, miscoverage, samples)
 
 
-def certifying(images: int, method: str, least: int) -> int:
+def certifying(images: int, method: str, least: int, groups: bool = False) -> int:
     """Images left to certify, of which a bound needs `least`, when a method has taken those that it fits on."""
-    return images - fitting_units(None, method, images, least)
+    return images - fitting_units(None, method, images, least, groups and method == "frontier")
 
 
-def _in_all(least: int, method: str) -> int:
-    return next(n for n in range(least, 2 * least + 2) if certifying(n, method, least) >= least)
+def _in_all(least: int, method: str, groups: bool) -> int:
+    """The fewest images such that they and all larger numbers leave enough to certify."""
+    numbers = range(2 * least + 2, least - 1, -1)
+    return 1 + next((n for n in numbers if certifying(n, method, least, groups) < least), least - 1)
 
 
 def _unit_losses(n: int, spread: float, rng: np.random.Generator) -> Array:

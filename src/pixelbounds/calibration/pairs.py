@@ -9,7 +9,6 @@ blocks become one. Counts are exact in any order, so images may as well answer w
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from ..images.checks import ImageError, Limits, check_values, own_limits
-from ..images.ends import Band, check_range
+from ..images.ends import Band, check_range, outward
 from ..images.library import (
     Array,
     Runner,
@@ -33,12 +32,16 @@ from ..images.library import (
     sizes_of,
     to_numpy,
 )
+from ..images.source import Source
+from ..kernels.intervals import widen_to_double, widen_to_single
 from ..kernels.knots import LOWER, UPPER, collect_missed
-from ..kernels.values import fingerprint, survey
+from ..kernels.values import survey, survey_band
 from .families import Family, additive, check_fits
 
 T = TypeVar("T")
 HERE = Runner()  # threads of this process
+_AT_ONCE = 2**15  # pixels that are labelled and widened at a time: what lies between stays in the cache
+_WIDENED = {np.dtype(np.float32): widen_to_single, np.dtype(np.float64): widen_to_double}
 Entries = tuple[Array, Array, Array]  # flat index within the block, end (LOWER or UPPER), shortfall: (e,) each
 
 
@@ -51,6 +54,9 @@ class Labels(Protocol):
 
     def at(self, block: Block, entry: Array, side: Array) -> Array:
         """Groups of some ends: flat index within the block (e,), end (e,) -> (e,)."""
+
+    def every(self, block: Block) -> Array:
+        """Groups of all ends: (2, n * pixels), lower ends first; (1, n * pixels) where both ends are alike."""
 
     def check(self, block: Block) -> None:
         """Refuse a band that cannot be labelled."""
@@ -108,19 +114,97 @@ class Block:
         side = np.where(truth.reshape(-1)[entry] < np.reshape(lower, -1)[entry], LOWER, UPPER).astype(np.uint8)
         return entry, side, need[entry]
 
-    def widen(self, family: Family, grouping: Labels, widening: Array) -> tuple[Array, Array]:
+    def widen(
+        self, family: Family, grouping: Labels, widening: Array, label: Array | None = None
+    ) -> tuple[Array, Array]:
         """Both ends of every pixel at the widening of its group, clipped to the limits: float64 (n, *pixels) each."""
-        grouping.check(self)
+        out = np.empty(self.band.shape), np.empty(self.band.shape)
+        self.widen_into(out, family, grouping, widening, label)
+        return out
+
+    def widen_into(
+        self, out: tuple[Array, Array], family: Family, grouping: Labels, widening: Array, label: Array | None = None
+    ) -> None:
+        """The same into two arrays (n, *pixels), rounded outward to their precision; `label` as `every` gives it."""
+        if label is None:
+            grouping.check(self)
+        step = max(1, _AT_ONCE // self.image_size)
+        whole = step >= len(self)
+        for start in range(0, len(self), step):
+            part = self if whole else self.rows(start, start + step)
+            ends = out[0][start : start + step], out[1][start : start + step]
+            if label is None:
+                groups = grouping.every(part)
+            else:
+                first = start * self.image_size
+                groups = label[:, first : first + len(part) * self.image_size]
+            part._widen_groups(ends, family, groups, widening)
+
+    def _widen_groups(self, out: tuple[Array, Array], family: Family, label: Array, widening: Array) -> None:
+        below, above = label[0], label[-1]
+        if family is additive and out[0].dtype in _WIDENED and self.band.lower.dtype.kind == "f":
+            flat = [x.reshape(-1) for x in out]
+            kernel = _WIDENED[out[0].dtype]
+            strange = kernel(*self.flat_ends(), *self.limits, below, above, np.asarray(widening, np.float64), *flat)
+            if strange:
+                raise IndexError(f"{strange} ends are in a group without a widening; there are {len(widening)}")
+            return
         band = self.band_for(family)
-        if grouping.sided:
-            below, above = widening[grouping.at(self, *all_entries(self))].reshape(2, *band.shape)
-            lower = family.widen(band, below)[0]
-            upper = family.widen(band, above)[1]
-        else:
-            entry = np.arange(len(self) * self.image_size)
-            label = grouping.at(self, entry, np.zeros(len(entry), np.uint8))
-            lower, upper = family.widen(band, widening[label].reshape(band.shape))
-        return np.clip(lower, *self.limits), np.clip(upper, *self.limits)
+        lower, upper = family.widen(band, widening[below].reshape(band.shape))
+        if len(label) > 1:
+            upper = family.widen(band, widening[above].reshape(band.shape))[1]
+        ends = np.clip(lower, *self.limits), np.clip(upper, *self.limits)
+        out[0][...], out[1][...] = ends if out[0].dtype == np.float64 else outward(*ends, out[0].dtype)
+
+    def rows(self, start: int, stop: int) -> Block:
+        """Some images of the block."""
+
+        def part(x: Array | None) -> Array | None:
+            return None if x is None else x[start:stop]
+
+        band = self.band.map(lambda x: x[start:stop], checked=True)
+        return Block(self.start + start, band, self.limits, part(self.features), part(self.segmentation))
+
+    def flat_ends(self) -> tuple[Array, Array]:
+        """Lower and upper ends, (n * pixels,) each."""
+        return self.band.lower.reshape(-1), self.band.upper.reshape(-1)
+
+    def ends_within(self, entry: Array, side: Array) -> tuple[Array, Array]:
+        """Pixels and sides of some ends as compiled loops take them: within the block."""
+        entry, side = np.ascontiguousarray(entry, np.int64), np.ascontiguousarray(side, np.uint8)
+        size = len(self) * self.image_size
+        if len(side) != len(entry) or (len(entry) and not 0 <= entry.min() <= entry.max() < size):
+            raise IndexError(f"entries must lie in 0..{size - 1}, each with its side")
+        return entry, side
+
+
+class KeptLabels:
+    """The groups of all ends of a set's blocks, found once and kept up to `most` bytes; of further blocks every time.
+
+    What travels to another process is the grouping alone.
+    """
+
+    def __init__(self, grouping: Labels, most: int) -> None:
+        self.grouping = grouping
+        self._most = most
+        self._kept: dict[tuple[int, int], Array] = {}
+        self._size = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"grouping": self.grouping, "_most": 0, "_kept": {}, "_size": 0}
+
+    def of(self, block: Block) -> Array:
+        """Groups of all ends, as `Labels.every` gives them, in few bytes."""
+        key = block.start, len(block)
+        if key in self._kept:
+            return self._kept[key]
+        self.grouping.check(block)
+        label = self.grouping.every(block)
+        label = label.astype(np.int16) if 0 <= label.min() <= label.max() < 2**15 else label
+        if self._size + label.nbytes <= self._most:
+            self._size += label.nbytes
+            self._kept[key] = label
+        return label
 
 
 def all_entries(block: Block) -> tuple[Array, Array]:
@@ -183,7 +267,7 @@ class Archive(ABC):
 
     @property
     @abstractmethod
-    def source(self) -> str:
+    def source(self) -> Source:
         """How the band was made."""
 
     @abstractmethod
@@ -213,26 +297,6 @@ def check_fitting(pairs: Any, images: Any) -> None:
         raise ValueError(f"images is {images!r}; give the numbers of the fitting images, at least one")
     if numbers.min() < 0 or numbers.max() >= len(pairs) or (np.diff(numbers) <= 0).any():
         raise ValueError(f"images is {images!r}; the numbers must ascend within 0..{len(pairs) - 1}")
-
-
-def _fingerprints(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
-    parts = [truth, *block.band.arrays]
-    total = np.zeros(8, np.int64)
-    for i in range(len(block)):
-        state = np.full(256, 2166136261, np.uint32)
-        for part in parts:
-            fingerprint(part[i].reshape(-1).view(np.uint32), state)
-        digest = hashlib.sha256(f"{truth.dtype} {truth.shape[1:]}".encode() + state.tobytes()).digest()
-        total += np.frombuffer(digest, "<u4")
-    return (total,)
-
-
-fingerprints = Statistic("fingerprints", _fingerprints, (np.add,))
-
-
-def digest_of(total: Array) -> str:
-    """Digest of a set from the sum of its images' digests: neither cuts nor order matter, and no image can be told."""
-    return f"{sum(int(word) << (32 * i) for i, word in enumerate(total)) % 2**256:064x}"
 
 
 # ---------------------------------------------------------------- images at hand
@@ -268,7 +332,7 @@ class Pairs(Archive):
         return self.band.pixels
 
     @property
-    def source(self) -> str:
+    def source(self) -> Source:
         """How the band was made."""
         return self.band.source
 
@@ -348,8 +412,12 @@ def read_block(
     band: Band, start: int, stop: int, limits: Limits, features: Any = None, segmentation: Any = None
 ) -> Block:
     """Images start..stop of a band with what else is known of them, checked."""
-    rows = band.rows(start, stop)
-    check_range(rows, start, limits)
+    rows = band.map(lambda x: rows_of(x, start, stop), checked=True)
+    half = (limits[1] - limits[0]) / 2
+    good, outside = survey_band(rows.lower.reshape(-1), rows.upper.reshape(-1), limits[0] - half, limits[1] + half)
+    if good < rows.lower.size or outside > 0 or rows.centre is not None:  # the slow road finds out what and where
+        rows = band.rows(start, stop)
+        check_range(rows, start, limits)
     return Block(start, rows, limits, *_known(features, segmentation, start, stop))
 
 
@@ -376,7 +444,6 @@ def stack_blocks(blocks: list[Block]) -> Block:
         stack([band.upper for band in bands]),
         stack([band.centre for band in bands]),
         first.band.source,
-        first.band.miscoverage,
     )
     features = stack([block.features for block in blocks])
     return Block(first.start, band, first.limits, features, stack([block.segmentation for block in blocks]))

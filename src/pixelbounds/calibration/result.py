@@ -6,46 +6,105 @@ The file is safetensors with one JSON string: no code runs when it is read, and 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
 
-from ..images.checks import Limits, check_same_shape
-from ..images.ends import Band, Interval, check_features, one_band, outward
+from ..images.checks import (
+    Limits,
+    check_choice,
+    check_count,
+    check_limits,
+    check_number,
+    check_open_unit,
+    check_same_shape,
+    check_unit_name,
+)
+from ..images.ends import Band, Interval, check_features, one_band
 from ..images.library import Array, alike, block_of, in_threads, library_of, like, places_for, sizes_of
+from ..images.measure import Measure
+from ..images.source import Source
 from ..storage.files import replace_file, seal, unseal
 from .families import FAMILIES, Family, check_fits
-from .groups.contract import Grouping, load_grouping
+from .groups.contract import Grouping, load_grouping, on_images
 from .pairs import read_block
+from .procedures import METHODS
+from .sentence import VOIDS, guarantee_of
 
-_FORMAT = 1
+_FORMAT = 2
+COUNTINGS = ("units", "images")
+_NO_PRINTS = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """How a calibration was reached: counts, seed, data and version, for the file and the report."""
+    """How a calibration was reached: counts, source of the bands, seed, data and version, for the file and the report.
+
+    images, fitting, certifying    how many images there were and fitted, how many images (or units) certified
+    units          0 where images are independent, else how many units certified, each called `unit_name`
+    counting       "units" where each unit counts the same, "images" where each image does, in units of at most
+                   `most_images`
+    skipped        images that could not be read and were left out
+    prints         one digest per image, (n,), by which a calibration image is known again; 0 for an image of one value;
+                   empty where images stayed at their sites
+    """
 
     images: int
     fitting: int
     certifying: int
     units: int
     pixels: tuple[int, ...]
-    source: str
+    source: Source
     seed: str
     digest: str
     version: str
+    unit_name: str = "unit"
+    counting: str = "units"
+    most_images: int = 0
+    skipped: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
+    prints: Array = field(default_factory=lambda: _NO_PRINTS)
+
+    def __post_init__(self) -> None:
+        for name in ("images", "fitting", "certifying", "units", "most_images", "skipped"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
+                raise ValueError(f"{name} of a calibration is {value!r}; it must be a whole number of at least 0")
+        if not 1 <= self.certifying <= self.images - self.fitting or self.units not in (0, self.certifying):
+            raise ValueError(
+                f"a calibration of {self.images} images, of which {self.fitting} fit, cannot have {self.certifying} "
+                f"certifying images and {self.units} units"
+            )
+        if not all(isinstance(x, int) and not isinstance(x, bool) and x > 0 for x in self.pixels):
+            raise ValueError(f"pixels of a calibration are {self.pixels!r}; they must be sizes of at least 1")
+        for name in ("seed", "digest", "version"):
+            if not isinstance(getattr(self, name), str):
+                raise ValueError(f"{name} of a calibration is {getattr(self, name)!r}; it must be a string")
+        if not isinstance(self.source, Source) or not isinstance(self.settings, dict):
+            raise ValueError("a record needs a Source and settings by name")
+        check_unit_name(self.unit_name)
+        check_choice(self.counting, COUNTINGS, "counting")
+        if self.counting == "images" and not (self.units and self.most_images):
+            raise ValueError("counting='images' needs units and the most images that a unit counts for")
+        if self.prints.dtype != np.uint64 or self.prints.shape not in ((0,), (self.images,)):
+            raise ValueError(f"prints have shape {self.prints.shape}; there must be one per image, or none")
+
+    def state(self) -> dict[str, Any]:
+        """What a file holds beside the prints."""
+        return {name: x for name, x in vars(self).items() if name != "prints"} | {"source": self.source.state()}
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
     """Widening of each group, certified at `risk_level` with failure probability `failure_prob`.
 
-    `risk` is the mean loss on the certifying images and `bound` its confidence bound, below the risk level. `curve`
-    holds mean widening, risk and bound along the path, (points, 3), with the certified point at row `chosen`.
+    The level is all that is certified. `risk` is the mean loss that was seen on the certifying images. `curve` holds
+    mean widening, mean loss and confidence bound along the path, (points, 3), with the certified point at row `chosen`:
+    each bound is valid for a point chosen beforehand, not for one that the data chose. `measure` says what the numbers
+    stand for, where that is known.
     """
 
     method: str
@@ -58,10 +117,34 @@ class Calibration:
     grouping: Grouping
     widening: Array
     risk: float
-    bound: float
     curve: Array
     chosen: int
     record: Record
+    measure: Measure | None = None
+
+    def __post_init__(self) -> None:
+        check_choice(self.method, METHODS, "method")
+        for name in ("confidence", "loss"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or not 0 < len(value) <= 200 or not value.isprintable():
+                raise ValueError(f"{name} of a calibration is {value!r}; it must be a name")
+        check_open_unit(self.risk_level, "risk_level")
+        check_open_unit(self.failure_prob, "failure_prob")
+        check_limits(self.limits)
+        count = self.grouping.count
+        if self.widening.dtype != np.float64 or self.widening.shape != (count,):
+            raise ValueError(
+                f"widening is {self.widening.dtype} {self.widening.shape}; it must hold {count} float64, one per group"
+            )
+        if not (np.isfinite(self.widening) & (self.widening >= self.family.start)).all():
+            raise ValueError(f"a widening is below {self.family.start:g} or not finite; calibrate again")
+        if not 0 <= check_number(self.risk, "risk") <= 1:
+            raise ValueError(f"risk is {self.risk:g}; it must lie between 0 and 1")
+        if self.curve.dtype != np.float64 or self.curve.ndim != 2 or self.curve.shape[1] != 3:
+            raise ValueError(f"curve is {self.curve.dtype} {self.curve.shape}; it must be float64 of shape (points, 3)")
+        if not np.isfinite(self.curve).all():
+            raise ValueError("curve holds values that are not finite")
+        check_count(self.chosen, "chosen", least=0, most=max(0, len(self.curve) - 1))
 
     def __repr__(self) -> str:
         return f"Calibration({self.method}, {self.confidence}, {self.grouping.count} groups): {self.guarantee}"
@@ -69,22 +152,7 @@ class Calibration:
     @property
     def guarantee(self) -> str:
         """What is promised, as one plain sentence."""
-        what = (
-            f"at most {level_in_words(self.risk_level)} of the pixels of a future image lie outside their intervals"
-            if self.loss == "l01"
-            else f"the loss {self.loss} of a future image is at most {self.risk_level:g}"
-        )
-        n = f"{self.record.certifying} {'units' if self.record.units else 'images'}"
-        given = "provided future images come from the same source as the calibration images"
-        if self.confidence == "conformal":
-            return (
-                f"On average over future images and over calibration sets of {n}, {what}, {given}; this holds in "
-                "expectation only, not with high probability for the calibration set at hand."
-            )
-        return (
-            f"With probability at least {level_in_words(1 - self.failure_prob)} over the draw of {n} for "
-            f"certification, on average {what}, {given}."
-        )
+        return guarantee_of(self)
 
     def apply(self, band: Band, *, features: Any = None, groups: Any = None, threads: bool = True) -> Interval:
         """Intervals for new observations, clipped to the limits and rounded outward: Band (n, *pixels) -> Interval.
@@ -113,7 +181,12 @@ class Calibration:
             for run in alike(band.lower, range(start, stop)):
                 a, b = run[0], run[-1] + 1
                 block = read_block(band, a, b, self.limits, features, groups)
-                lower[a:b], upper[a:b] = outward(*block.widen(self.family, self.grouping, self.widening), dtype)
+                if isinstance(lower, np.ndarray):
+                    block.widen_into((lower[a:b], upper[a:b]), self.family, self.grouping, self.widening)
+                else:
+                    ends = np.empty((2, *block.band.shape), dtype)
+                    block.widen_into((ends[0], ends[1]), self.family, self.grouping, self.widening)
+                    lower[a:b], upper[a:b] = ends
 
         if threads:
             for _ in in_threads(work, len(band), block_of(int(sizes_of(band.lower).mean()), len(band))):
@@ -125,13 +198,22 @@ class Calibration:
     def _check(self, band: Any) -> Band:
         band = one_band(band)
         check_fits(self.family, band)
-        made, given = self.record.source, band.source
-        if made and given and made != given:
+        differences = self.record.source.differences(band.source)
+        if differences:
             raise ValueError(
-                f"this band was made by {given!r}, but the calibration is for {made!r}; its guarantee does not hold "
-                "for another kind of band: calibrate again with this one"
+                f"this band was made in another way than those of the calibration ({'; '.join(differences)}), and the "
+                "guarantee does not hold for it: calibrate again with bands made in this way, or say how this one was "
+                f"made, pixelbounds.Band(lower, upper, source=...); see {VOIDS}"
             )
         return band
+
+    def without_prints(self) -> Calibration:
+        """The calibration without the digests of its images, for who must not hand these on.
+
+        Nobody can tell then whether an image that it is judged by is one of those that calibrated.
+        """
+        record = replace(self.record, prints=_NO_PRINTS)
+        return replace(self, record=record, grouping=on_images(self.grouping, _NO_PRINTS))
 
     # ------------------------------------------------------------ files
 
@@ -153,25 +235,18 @@ class Calibration:
         """The content of the calibration file; equal calibrations give equal bytes."""
         meta, arrays = self.grouping.state()
         tensors = {f"groups.{name}": x for name, x in arrays.items()}
-        tensors |= {"widening": self.widening, "curve": self.curve}
+        tensors |= {"widening": self.widening, "curve": self.curve, "prints": self.record.prints}
+        tensors |= {"fitted_on": self.grouping.fitted_on}
         text = {
             "format": _FORMAT, "package": "pixelbounds", "guarantee": self.guarantee,
             "method": self.method, "confidence": self.confidence, "family": self.family.name, "loss": self.loss,
             "risk_level": self.risk_level, "failure_prob": self.failure_prob,
             "limits": [x if isfinite(x) else None for x in self.limits],
-            "risk": self.risk, "bound": self.bound, "chosen": self.chosen,
-            "groups": {"kind": self.grouping.kind, **meta}, "record": vars(self.record),
+            "measure": None if self.measure is None else self.measure.state(),
+            "risk": self.risk, "chosen": self.chosen,
+            "groups": {"kind": self.grouping.kind, **meta}, "record": self.record.state(),
         }  # fmt: skip
         return seal(text, tensors)
-
-
-def level_in_words(share: float) -> str:
-    """A level as it was asked for.
-
-    >>> level_in_words(0.1), level_in_words(0.025)
-    ('10%', '2.5%')
-    """
-    return f"{100 * share:.6g}%"
 
 
 def load_calibration(path: str | os.PathLike[str], *, family: Family | None = None) -> Calibration:
@@ -190,30 +265,46 @@ def calibration_from_bytes(data: bytes, name: str = "file", family: Family | Non
     """The calibration that the content of a file holds."""
     remedy = "write it again with Calibration.save"
     text, tensors = unseal(data, name, what="calibration file", remedy=remedy, again="calibrate again")
-    if text["format"] != _FORMAT:
-        raise ValueError(f"{name!r} has format {text['format']}, this version reads {_FORMAT}; update pixelbounds")
+    if text["format"] not in (1, _FORMAT):
+        raise ValueError(
+            f"{name!r} has format {text['format']!r}, this version reads 1 and {_FORMAT}; update pixelbounds"
+        )
     try:
         return _calibration_of(text, tensors, name, family)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         if name in str(error):
             raise
-        raise ValueError(f"{name!r} lacks a part or has a wrong one ({error!r}); calibrate again") from error
+        why = f"{error!r} is missing" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"{name!r} holds no calibration that could be: {why}; calibrate again") from error
 
 
 def _calibration_of(text: dict[str, Any], tensors: dict[str, Array], name: str, family: Family | None) -> Calibration:
-    if family is None and text["family"] not in FAMILIES:
-        raise ValueError(
-            f"{name!r} uses your own family {text['family']!r}; pass it: load_calibration(path, family=...)"
-        )
-    if family is not None and family.name != text["family"]:
-        raise ValueError(f"{name!r} was calibrated with family {text['family']!r}, not {family.name!r}")
+    named = text["family"]
+    if not isinstance(named, str):
+        raise ValueError(f"the family is {named!r}, not a name")
+    if family is None and named not in FAMILIES:
+        raise ValueError(f"{name!r} uses your own family {named!r}; pass it: load_calibration(path, family=...)")
+    if family is not None and family.name != named:
+        raise ValueError(f"{name!r} was calibrated with family {named!r}, not {family.name!r}")
     groups = dict(text["groups"])
     arrays = {key.removeprefix("groups."): x for key, x in tensors.items() if key.startswith("groups.")}
-    record = Record(**{**text["record"], "pixels": tuple(text["record"]["pixels"])})
-    low, high = text["limits"]
+    grouping = load_grouping(groups.pop("kind"), groups, arrays)
+    low, high = (None if x is None else check_number(x, "a limit") for x in text["limits"])
+    measure = text.get("measure")
     return Calibration(
-        text["method"], text["confidence"], family or FAMILIES[text["family"]], text["loss"], text["risk_level"],
+        text["method"], text["confidence"], family or FAMILIES[named], text["loss"], text["risk_level"],
         text["failure_prob"], (-np.inf if low is None else low, np.inf if high is None else high),
-        load_grouping(groups.pop("kind"), groups, arrays), tensors["widening"], text["risk"], text["bound"],
-        tensors["curve"], text["chosen"], record,
+        on_images(grouping, tensors.get("fitted_on", _NO_PRINTS)), tensors["widening"], text["risk"],
+        tensors["curve"], text["chosen"], _record_of(text["record"], tensors),
+        None if measure is None else Measure.from_state(measure),
     )  # fmt: skip
+
+
+def _record_of(state: dict[str, Any], tensors: dict[str, Array]) -> Record:
+    """The record of a file; one of format 1 knows less of its bands, and nothing of its images."""
+    state = dict(state)
+    state["pixels"] = tuple(state["pixels"])
+    state["source"] = Source.from_state(state["source"])
+    if "skipped" in state["settings"] and "skipped" not in state:
+        state["skipped"] = len(state["settings"]["skipped"])
+    return Record(**state, prints=tensors.get("prints", _NO_PRINTS))

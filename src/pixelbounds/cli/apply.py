@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .command import Outcome, command, in_short, progress, reading_of, resources_of, skipped_in_words, written
-from .options import BandPath, Features, Force, LargeOptions, ReadOptions, method_option
+from .options import BandPath, Features, Force, Identifiers, LargeOptions, ReadOptions, method_option
 
 _KEPT = "blocks of a .zarr that were written are kept as .part: run the same command to go on"
 
@@ -23,6 +23,7 @@ def apply_command(
     like: Annotated[
         Path | None, typer.Option(help="A NIfTI file or DICOM folder whose geometry the intervals get.")
     ] = None,
+    identifiers: Identifiers = "drop",
     force: Force = False,
     groups: Annotated[
         Path | None, method_option(help="Labels of these images, where the calibration used some.")
@@ -38,7 +39,7 @@ def apply_command(
     with progress("widening") as advance:
         done = apply_files(
             calibration, bands, out, like=like, groups=groups, features=features, replace=force, progress=advance,
-            reading=reading_of(read, large), resources=resources_of(large),
+            identifiers=identifiers, reading=reading_of(read, large), resources=resources_of(large),
         )  # fmt: skip
     n, *pixels = done.shape
     rows = {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..calibration.sentence import level_in_words, plural
 from .command import (
     Outcome,
     command,
@@ -88,16 +89,19 @@ def calibrate_command(
 
 def _rows(found: Calibration) -> dict[str, str]:
     record, groups = found.record, found.grouping
-    certified = f"{found.risk:.2%} outside, at most {found.bound:.2%} by {found.confidence}"
+    who = f"{record.certifying} {plural(record.unit_name) if record.units else 'images'}"
     grouped = f"{groups.count} {groups.kind} group{'s' * (groups.count > 1)}"
     fitted = f" fitted on {images_in_words(record.fitting)}" if record.fitting else ""
     return {
-        "certified": f"{certified}, on {record.certifying} {'units' if record.units else 'images'}",
+        "certified": f"at most {level_in_words(found.risk_level)}; {found.risk:.2%} seen on {who} that certified",
         "method": f"{found.method}, {grouped}{fitted}",
     }
 
 
 def _facts(calibration: Calibration) -> dict[str, Any]:
-    names = "guarantee", "method", "confidence", "risk_level", "failure_prob", "risk", "bound"
+    names = "guarantee", "method", "confidence", "risk_level", "failure_prob", "risk"
     groups = {"kind": calibration.grouping.kind, "count": calibration.grouping.count}
-    return {name: getattr(calibration, name) for name in names} | {"groups": groups, "record": vars(calibration.record)}
+    return {name: getattr(calibration, name) for name in names} | {
+        "groups": groups,
+        "record": calibration.record.state(),
+    }

@@ -6,7 +6,7 @@ The result goes to standard output, as text or as one JSON object; notes, progre
 error is a message, and its kind is the exit code:
 
   0  done
-  1  no guarantee can be given, or held-out images contradict one
+  1  no guarantee can be given, or images contradict one
   2  wrong usage or input: a path, a shape, a value
   3  this machine cannot do it: disk full, no permission, out of memory, a package that is not installed
   4  a fault of pixelbounds

@@ -34,7 +34,7 @@ def demo_command(
 
 
 def _table(found: Demo) -> Table:
-    table = Table(title="On held-out phantoms", title_justify="left")
+    table = Table(title="On phantoms that did not calibrate", title_justify="left")
     for heading in ("method", "mean length", "", "outside", "samples held", "seconds"):
         table.add_column(heading, justify="left" if heading == "method" else "right")
     lengths = [row.evaluation.mean_length for row in found.rows]

@@ -1,4 +1,4 @@
-"""`pixelbounds evaluate`: what held-out images say of intervals, in a few numbers."""
+"""`pixelbounds evaluate`: what images with a known truth say of intervals, in a few numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..calibration.result import level_in_words
+from ..calibration.sentence import level_in_words, plural
 from .command import (
     NO_GUARANTEE,
     OK,
@@ -46,9 +46,10 @@ def evaluate_command(
     groups: Organs = None,
     features: Features = None,
 ) -> Outcome:
-    """Check intervals against the truth of held-out images.
+    """Check intervals against the truth of images that had no part in their calibration.
 
-    Exit code 1: the images contradict the calibration, even at the low end of the risk's 95% interval.
+    With --calibration images that calibrated are refused. Exit code 1: the images contradict the calibration, even at
+    the low end of the risk's 95% interval, which is valid at any number of images.
 
     Example: pixelbounds evaluate truth.npy new.zarr --calibration cal.safetensors
     """
@@ -67,37 +68,72 @@ def evaluate_command(
 
 def evaluated(result: Evaluated, more: Mapping[str, str] | None = None) -> Outcome:
     """The risk in a sentence; length and worst images, and what more there is to say; then the strata."""
+    from ..evaluation.evaluation import length_ends, share_ends
+
     ev = result.evaluation
-    promised = result.risk_level
-    over = images_in_words(len(ev.by_image)) if len(ev.units) == len(ev.by_image) else f"{len(ev.units)} units"
-    said = f"{ev.risk:.2%} of the pixels of {over} lie outside their intervals ({_span(ev.risk_interval, '.2%')})"
-    said += "." if promised is None else f"; at most {level_in_words(promised)} on average was promised."
-    if result.contradicted:
+    judgement = result.judgement
+    said = _risk_in_words(ev)
+    if judgement.level is not None:
+        mean = " in the mean over images" if ev.two_means and judgement.risk != ev.risk else ""
+        said += f" At most {level_in_words(judgement.level)}{mean} was promised."
+    if judgement.broken:
         said += " They contradict it: they come from another source, or the calibration was unlucky."
-    rows = {
-        "mean length": f"{ev.mean_length:.4f} ({_span(ev.mean_length_interval, '.4f')}), median {ev.median_length:.4f}"
-    }
+    length = f"{ev.mean_length:.4f}{_within(*length_ends(*ev.mean_length_interval))}, median {ev.median_length:.4f}"
+    rows = {"mean length": length}
     if ev.coverage is not None:
-        rows["samples held"] = f"{ev.coverage.share:.2%} ({_span(ev.coverage.interval, '.2%')})"
+        rows["samples held"] = f"{ev.coverage.share:.2%}{_within(*share_ends(*ev.coverage.interval))}"
+    rows["independent"] = f"each {ev.each}, as is assumed here" + (
+        " (else give --units)" if ev.unit_name is None else ""
+    )
+    if ev.apart_from is not None:
+        others = "" if ev.unit_name is None else f"; whether others of these {plural(ev.unit_name)} did cannot be told"
+        rows["apart"] = f"none of these images calibrated{others}"
     rows["worst images"] = ", ".join(f"{i} ({ev.by_image[i]:.1%})" for i in ev.worst())
     facts: dict[str, Any] = {
         "evaluation": ev.to_dict(),
         "risk": ev.risk,
+        "image_risk": ev.image_risk,
         "mean_length": ev.mean_length,
-        "risk_level": promised,
+        "risk_level": result.risk_level,
         "guarantee": result.guarantee,
-        "contradicted": result.contradicted,
+        "verdict": judgement.verdict,
+        "contradicted": judgement.broken,
+        "cautions": judgement.notes,
         "skipped": result.skipped,
     }
     rows |= skipped_in_words(result.skipped)
-    style = "bold red" if result.contradicted else "bold"
-    text: tuple[RenderableType, ...] = (sentence(said, style), numbers({**rows, **(more or {})}), Text(""), _strata(ev))
-    return Outcome(facts, text, NO_GUARANTEE if result.contradicted else OK)
+    style = "bold red" if judgement.broken else "bold"
+    first = (sentence(said, style), *(Text(f"{note}\n") for note in judgement.notes))
+    text: tuple[RenderableType, ...] = (*first, numbers({**rows, **(more or {})}), Text(""), _strata(ev))
+    return Outcome(facts, text, NO_GUARANTEE if judgement.broken else OK)
+
+
+def _risk_in_words(ev: Evaluation) -> str:
+    """What share lies outside, in one mean, or in both where they differ."""
+    from ..evaluation.evaluation import share_ends
+
+    whose = images_in_words(len(ev.by_image))
+    if ev.unit_name is not None:
+        whose += f" of {len(ev.units)} {plural(ev.unit_name)}" if len(ev.units) > 1 else f" of one {ev.unit_name}"
+    said = f"{ev.risk:.2%} of the {ev.entries} of {whose} lie outside their intervals"
+    said += _within(*share_ends(*ev.risk_interval))
+    if not ev.two_means:
+        return f"{said}."
+    return (
+        f"{said}, each {ev.each} counting the same; {ev.image_risk:.2%}"
+        f"{_within(*share_ends(*ev.image_risk_interval))}, each image counting the same, in {plural(ev.each)} of at "
+        f"most {images_in_words(ev.most_images)}."
+    )
 
 
 def _strata(ev: Evaluation) -> Table:
     """Where intervals miss: by length, by edge strength, and in the riskiest groups."""
-    table = Table(box=None, padding=(0, 2), header_style="dim")
+    from ..evaluation.evaluation import share_ends
+
+    one = (
+        f"each {ev.each} that has such {ev.entries} counts the same; each interval is valid by itself, not all at once"
+    )
+    table = Table(box=None, padding=(0, 2), header_style="dim", caption=one, caption_justify="left")
     table.add_column("pixels by")
     for heading in ("share", "outside", f"{level_in_words(ev.confidence_level)} interval", "length"):
         table.add_column(heading, justify="right")
@@ -107,7 +143,7 @@ def _strata(ev: Evaluation) -> Table:
         for i in rows:
             edges = strata.edges
             name = str(strata.label[i]) if edges is None else f"{edges[i]:.3g} to {edges[i + 1]:.3g}"
-            span = _span((strata.low[i], strata.high[i]), ".2%")
+            span = " to ".join(share_ends(strata.low[i], strata.high[i]))
             length = f"{strata.mean_length[i]:.4f}"
             table.add_row(f"  {name}", f"{strata.share[i]:.1%}", f"{strata.risk[i]:.2%}", span, length)
 
@@ -118,6 +154,5 @@ def _strata(ev: Evaluation) -> Table:
     return table
 
 
-def _span(ends: tuple[float, float], form: str) -> str:
-    low, high = ends
-    return "interval unknown" if low != low else f"{low:{form}} to {high:{form}}"
+def _within(low: str, high: str) -> str:
+    return f" ({low} to {high})" if low else ""

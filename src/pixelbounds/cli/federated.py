@@ -1,15 +1,15 @@
-"""`pixelbounds federated announce | begin | answer | merge`: sites keep their images and exchange tables of counts."""
+"""`pixelbounds federated key | announce | begin | answer | merge`: sites keep their images and send counts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..calibration.sentence import level_in_words
 from .command import Outcome, command, images_in_words, in_short, progress, reading_of, resources_of, written
 from .options import (
     WHERE,
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 
 _Site = Annotated[str, typer.Option(help="Name by which the others know this site.")]
 _Sent = Annotated[Path, typer.Option(help="The file to send, .safetensors.")]
+_Key = Annotated[
+    Path | None,
+    typer.Option(help="The key that all sites share, of `federated key`: messages are authenticated under it."),
+]
+_LeastCount = Annotated[int, typer.Option(help="Counts of fewer pixels are not told; docs/federated.md says more.")]
 _ASKED = {
     "extent": "least and greatest width and level of the fitting images",
     "cells": "histograms of width, room and level of the fitting images",
@@ -42,6 +47,29 @@ _ASKED = {
     "misses": "misses of each certifying image along the path",
     "arriving": "where between two points of the path pixels are covered",
 }
+
+
+# ---------------------------------------------------------------- the key
+
+
+@command("key")
+def key_command(out: Annotated[Path, typer.Option(help="A new file, which its owner alone can read.")]) -> Outcome:
+    """Make the key that the sites of a study share; it never travels with the messages.
+
+    Example: pixelbounds federated key --out study.key
+    """
+    from ..federated import make_key, write_key
+
+    write_key(out, make_key())
+    text = f"Give every site a copy of {out} in a safe way, and the option --study-key {out} to every command."
+    return in_short({"file": str(out)}, text, {"written": written(out)})
+
+
+def _messages(key: Path | None) -> dict[str, str]:
+    """The row that says whether messages are authenticated."""
+    if key is None:
+        return {"messages": "not authenticated: whoever handles them can change them (--study-key)"}
+    return {"messages": f"authenticated under {key}"}
 
 
 # ---------------------------------------------------------------- a site
@@ -58,6 +86,8 @@ def announce_command(
     bands_out: Annotated[
         Path | None, typer.Option(help="A .zarr for the bands of samples, to be given in later rounds.")
     ] = None,
+    least_count: _LeastCount = 1,
+    study_key: _Key = None,
     force: Force = False,
 ) -> Outcome:
     """Say how many images this site has; every value is read and checked, none is told.
@@ -69,15 +99,24 @@ def announce_command(
 
     target = check_target(out, (".safetensors",), replace=force)
     with _images(truth, bands, reading_of(read), resources_of(large), bands_out) as (given, known):
-        message = announce(*given, site=site, **known)
+        message = announce(*given, site=site, **known, least_count=least_count, key=study_key)
     message.save(target)
     said = message.text
-    facts = {"site": site, "images": said["images"], "units": said["units"], "file": str(out)}
+    facts = {"site": site, "images": said["images"], "units": said["units"], "least_count": least_count}
+    facts |= {"authenticated": study_key is not None, "file": str(out)}
     rows = {"images": str(said["images"]), "units": str(said["units"] or "every image is its own")}
+    rows |= _suppressed(least_count)
     if bands_out is not None:
         rows["bands"] = f"{bands_out}; give them to `federated answer`"
     text = f"Site {site} has {images_in_words(said['images'])}; send {out} to the coordinator."
-    return in_short(facts, text, {**rows, "written": written(out)})
+    return in_short(facts, text, {**rows, **_messages(study_key), "written": written(out)})
+
+
+def _suppressed(least_count: int) -> dict[str, str]:
+    """The row that says which counts are not told, where some are not."""
+    if least_count == 1:
+        return {}
+    return {"small counts": f"below {least_count} pixels told as 0, misses rounded up to multiples of {least_count}"}
 
 
 @command("answer")
@@ -87,31 +126,36 @@ def answer_command(
     bands: BandPath,
     site: _Site,
     out: _Sent,
-    read: Annotated[ReadOptions, ("units", "kind", "truth_key", "window", "raw")],
+    read: Annotated[ReadOptions, ("units", "kind", "truth_key", "window", "raw", "limits")],
     large: Annotated[LargeOptions, WHERE],
+    least_count: _LeastCount = 1,
+    study_key: _Key = None,
     force: Force = False,
 ) -> Outcome:
-    """Count what a plan asks for on this site's images, and write the tables.
+    """Count what a plan asks for on this site's images, and write the tables; options as they were announced.
 
     Example: pixelbounds federated answer plan-1.safetensors truth.npy bands.zarr --site north --out north-1.safetensors
     """
     from ..federated import answer
+    from ..federated.keys import key_of
     from ..federated.messages import expect
     from ..formats.opener import check_target
 
     target = check_target(out, (".safetensors",), replace=force)
-    asked = expect(plan, "plan")
-    low, high = asked.text["limits"]
-    limits = (-inf if low is None else low, inf if high is None else high)
-    with _images(truth, bands, reading_of(read, limits=limits), resources_of(large)) as (given, known):
-        message = answer(asked, *given, site=site, units=known["units"])
+    key = key_of(study_key)
+    asked = expect(plan, "plan", key)
+    with _images(truth, bands, reading_of(read), resources_of(large)) as (given, known):
+        message = answer(asked, *given, site=site, **known, least_count=least_count, key=key)
     message.save(target)
     what = asked.text["statistic"]
     tables = [{"shape": x.shape, "dtype": str(x.dtype)} for x in message.tables.values()]
-    facts = {"site": site, "round": asked.text["round"], "statistic": what, "tables": tables, "file": str(out)}
+    facts = {"site": site, "round": asked.text["round"], "statistic": what, "tables": tables}
+    facts |= {"least_count": least_count, "authenticated": key is not None, "file": str(out)}
     rows = {
         "tells": _ASKED[what],
         "tables": "; ".join(f"{' x '.join(map(str, x['shape']))} {x['dtype']}" for x in tables) or "none",
+        **_suppressed(least_count),
+        **_messages(study_key),
         "written": written(out),
     }
     text = f"Site {site} answers round {asked.text['round']}; send {out} to the coordinator."
@@ -156,6 +200,15 @@ def begin_command(
     k: Annotated[int | None, method_option("--k", help="Bins of the band's width.")] = None,
     n_opt: FittingCount = None,
     seed: Annotated[int, method_option(help="Of the split.")] = 0,
+    unit_name: Annotated[str, method_option(help="What a unit is: patient, scan.")] = "unit",
+    counting: Annotated[str, method_option(help="units or images: which of them count the same.")] = "units",
+    most_images: Annotated[
+        int | None, method_option(help="With --counting images: a unit of more counts as one of so many.")
+    ] = None,
+    shared_units: Annotated[
+        str, method_option(help="A unit (patient) at two sites: refuse, or join its images into one.")
+    ] = "refuse",
+    study_key: _Key = None,
 ) -> Outcome:
     """Open a study of all sites and write the first plan, which every site must answer.
 
@@ -169,16 +222,18 @@ def begin_command(
     study = begin(
         announcements, risk_level=risk_level, failure_prob=failure_prob, method=method, confidence=confidence,
         groups=groups if groups == "band" else load_calibration(groups).grouping, family=family, k=k, n_opt=n_opt,
-        seed=seed,
+        seed=seed, unit_name=unit_name, counting=counting, most_images=most_images, shared_units=shared_units,
+        key=study_key,
     )  # fmt: skip
     out.mkdir()
-    return _asked(study, out)
+    return _asked(study, out, study_key)
 
 
 @command("merge")
 def merge_command(
     study: Annotated[Path, typer.Argument(metavar="STUDY", help="The folder that `federated begin` made.")],
     answers: Annotated[list[Path], typer.Argument(metavar="ANSWERS...", help="One of each site, to the last plan.")],
+    study_key: _Key = None,
 ) -> Outcome:
     """Add the answers of all sites: the next plan, or in the end the calibration file.
 
@@ -187,35 +242,48 @@ def merge_command(
     from ..calibration.result import Calibration
     from ..federated import merge
 
-    found = merge(study / "study.safetensors", answers)
+    found = merge(study / "study.safetensors", answers, key=study_key)
     if not isinstance(found, Calibration):
-        return _asked(found, study)
+        return _asked(found, study, study_key)
     target = study / "calibration.safetensors"
     found.save(target)
-    facts = {"guarantee": found.guarantee, "risk": found.risk, "bound": found.bound, "record": vars(found.record)}
+    facts = {"guarantee": found.guarantee, "risk": found.risk, "risk_level": found.risk_level}
+    facts |= {"authenticated": study_key is not None, "record": found.record.state(), "file": str(target)}
     rows = {
-        "certified": f"{found.risk:.2%} outside, at most {found.bound:.2%} by {found.confidence}",
+        "certified": f"at most {level_in_words(found.risk_level)} outside, by {found.confidence}",
+        "seen": f"{found.risk:.2%} outside on the certifying images, as the sites told it",
+        **_messages(study_key),
         "written": written(target),
     }
-    return in_short({**facts, "file": str(target)}, found.guarantee, rows)
+    return in_short(facts, found.guarantee, rows)
 
 
-def _asked(study: Study, folder: Path) -> Outcome:
+def _asked(study: Study, folder: Path, key: Path | None) -> Outcome:
     """Write the plan and then the study: a merge that is stopped between the two can be done again."""
     plan = study.plan
     target = folder / f"plan-{plan.text['round']}.safetensors"
     plan.save(target)
     study.save(folder / "study.safetensors")
     names = [site.text["site"] for site in study.sites]
-    facts = {"round": plan.text["round"], "statistic": plan.text["statistic"], "sites": names, "file": str(target)}
-    rows = {"asks for": _ASKED[plan.text["statistic"]], "written": written(target)}
+    facts = {"round": plan.text["round"], "statistic": plan.text["statistic"], "sites": names}
+    facts |= {"authenticated": key is not None, "file": str(target)}
+    rows = {"asks for": _ASKED[plan.text["statistic"]], **_messages(key), **_units(study, key)}
     text = f"Round {plan.text['round']}: send {target} to {', '.join(names)}."
-    return in_short(facts, text, rows)
+    return in_short(facts, text, {**rows, "written": written(target)})
+
+
+def _units(study: Study, key: Path | None) -> dict[str, str]:
+    """The row that says whether a unit at two sites would be found."""
+    if study.sites[0].text["units"] is None:
+        return {"units": "every image is its own; a patient at two sites is not found"}
+    if key is None:
+        return {"units": "not compared between sites: a patient at two sites counts twice (--study-key)"}
+    return {"units": "compared by keyed hashes of their names; those at two sites are joined or refused"}
 
 
 def federated_commands() -> typer.Typer:
     """The commands of sites and coordinator."""
     group = typer.Typer(no_args_is_help=True, help="Calibrate across sites that keep their images.")
-    for function in (announce_command, begin_command, answer_command, merge_command):
+    for function in (key_command, announce_command, begin_command, answer_command, merge_command):
         group.command()(function)
     return group

@@ -68,6 +68,10 @@ WHERE = ("scheduler", "memory", "scratch")
 
 Truth = Annotated[Path, typer.Argument(metavar="TRUTH", help=_TRUTH)]
 BandPath = Annotated[Path, typer.Argument(metavar="BANDS", help=_BANDS)]
+Identifiers = Annotated[
+    str,
+    typer.Option(metavar="drop|keep", help="What the files say of patients, and names of files, in what is written."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 RiskLevel = Annotated[float, typer.Option(help="Share of the pixels of an image that may lie outside.")]
 FailureProb = Annotated[float, typer.Option(help="Share of calibrations that may be unlucky.")]

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..calibration.result import level_in_words
+from ..calibration.sentence import confidence_in_words, level_in_words
 from .command import NO_GUARANTEE, OK, Outcome, command, sentence
 from .options import FailureProb, RiskLevel
 
@@ -28,6 +28,10 @@ def plan_command(
     ] = None,
     samples: Annotated[int | None, typer.Option(help="Samples per image that you have.")] = None,
     method: Annotated[str, typer.Option(help="frontier, krcps or rcps.")] = "frontier",
+    groups: Annotated[
+        bool,
+        typer.Option("--groups", help="You will give calibrate --groups, --k or --features; then some images fit."),
+    ] = False,
     confidence: Annotated[str, typer.Option(help="The bound that you mean to use.")] = "betting",
     spread: Annotated[float, typer.Option(help="How much images differ: deviation of their loss over its mean.")] = 0.5,
 ) -> Outcome:
@@ -39,16 +43,17 @@ def plan_command(
     from ..images.checks import check_choice
 
     found = plan(
-        risk_level, failure_prob, method=method, images=images or IMAGES, miscoverage=miscoverage, spread=spread
-    )
+        risk_level, failure_prob, method=method, groups=groups, images=images or IMAGES, miscoverage=miscoverage,
+        spread=spread,
+    )  # fmt: skip
     chosen = {row.confidence: row for row in found.bounds}[
         check_choice(confidence, [row.confidence for row in found.bounds], "confidence")
     ]
     missing = _missing(found, chosen, max(images) if images else None, samples)
     promise = (
         f"To promise at most {level_in_words(risk_level)} of the pixels outside, with probability "
-        f"{level_in_words(1 - failure_prob)}, {method} with {confidence} needs at least {chosen.images} images "
-        "(patients, where slices are not independent). Bands that hold "
+        f"{confidence_in_words(failure_prob)}, {method} with {confidence} needs at least {chosen.images} images "
+        f"(patients, where slices are not independent), {chosen.certifying} of which certify. Bands that hold "
         f"{level_in_words(1 - miscoverage)} of future samples need {found.samples} samples per image."
     )
     slack = Text(

@@ -1,4 +1,4 @@
-"""`pixelbounds report`: what held-out images say, as a page."""
+"""`pixelbounds report`: what images with a known truth say, as a page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from .command import Outcome, command, progress, reading_of, written
 from .evaluate import evaluated
-from .options import BandPath, Features, Force, Organs, ReadOptions, Truth
+from .options import BandPath, Features, Force, Identifiers, Organs, ReadOptions, Truth
 
 _READ = ("miscoverage", "units", "kind", "key", "truth_key", "window", "raw")
 
@@ -26,11 +26,12 @@ def report_command(
     examples: Annotated[int, typer.Option(min=1, help="Images to show, from the best covered to the worst.")] = 12,
     images: Annotated[str | None, typer.Option(help="Which images to show, such as 0,3,17.")] = None,
     note: Annotated[list[str] | None, typer.Option(help="A paragraph for the page; several are possible.")] = None,
+    identifiers: Identifiers = "drop",
     force: Force = False,
     groups: Organs = None,
     features: Features = None,
 ) -> Outcome:
-    """Evaluate on held-out images and write one page that shows the promise and every pixel.
+    """Evaluate on images that had no part in the calibration and write one page: the promise, and every pixel.
 
     Example: pixelbounds report truth.npy new.zarr --calibration cal.safetensors --out report.html --figures figures
     """
@@ -40,13 +41,13 @@ def report_command(
         result, files = report_files(
             truth, bands, calibration, out, title=title, figures=figures, notes=note or (), replace=force,
             examples=examples if images is None else _numbers(images), groups=groups, features=features,
-            progress=advance, reading=reading_of(read),
+            identifiers=identifiers, progress=advance, reading=reading_of(read),
         )  # fmt: skip
     page, *drawn = files
     rows = {"page": written(page)} | ({"figures": f"{len(drawn)} in {figures}"} if drawn else {})
     said = evaluated(result, rows)
     facts = {**said.facts, "page": str(page), "figures": [str(x) for x in drawn]}
-    return Outcome(facts, said.text[:2], said.code)  # the page has the rest
+    return Outcome(facts, said.text[:-2], said.code)  # the page has the rest
 
 
 def _numbers(text: str) -> list[int]:

@@ -8,7 +8,7 @@ into intervals.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -25,6 +25,7 @@ from ..formats.maps import write_interval
 from ..images.checks import check_count
 from ..images.ends import Band, Interval
 from ..images.library import Array
+from ..images.source import Source
 from ..report.example import Row, examples_of
 from ..report.page import write_report
 from .packaged import NEW, figures, in_8_bits, material, network_file, observe, some_phantoms
@@ -32,7 +33,6 @@ from .packaged import NEW, figures, in_8_bits, material, network_file, observe, 
 RISK_LEVEL = 0.05
 FAILURE_PROB = 0.1
 CALIBRATION = 512  # phantoms; the others are held out
-SOURCE = "calibrated quantiles of the demo's samples, in 8 bits"
 DEMO_METHODS: dict[str, dict[str, Any]] = {
     "RCPS, Hoeffding-Bentkus": {"method": "rcps", "confidence": "hoeffding_bentkus"},
     "K-RCPS, Hoeffding-Bentkus (the paper)": {"method": "krcps", "confidence": "hoeffding_bentkus"},
@@ -63,7 +63,7 @@ class Demo:
 
 def packaged_band(arrays: dict[str, Any]) -> Band:
     """Calibrated quantiles of the packaged samples."""
-    return Band(arrays["lower"], arrays["upper"], source=SOURCE)
+    return Band(arrays["lower"], arrays["upper"], source=_demo_source())
 
 
 def run(folder: Path, *, new: int = 4, seed: int = 0, step: Step = print, progress: Progress | None = None) -> Demo:
@@ -89,7 +89,7 @@ def run(folder: Path, *, new: int = 4, seed: int = 0, step: Step = print, progre
         new_band = samples_band(samples)
     with clock("turn them into intervals and write everything"):
         interval = shown.apply(new_band)
-        found = evaluate(made.images, interval)
+        found = evaluate(made.images, interval, calibration=shown)
         shown.save(folder / "calibration.safetensors")
         write_interval(folder / "intervals.npz", interval)
         page = _report(folder / "report.html", rows, made.images, noisy, samples, new_band, interval)
@@ -103,7 +103,8 @@ def _row(name: str, choices: dict[str, Any], truth: Array, band: Band, fresh: Ar
     )
     seconds = perf_counter() - begin
     others = slice(CALIBRATION, None)
-    return Row(name, cal, evaluate(truth[others], cal.apply(band[others]), samples=fresh[others]), seconds)
+    found = evaluate(truth[others], cal.apply(band[others]), samples=fresh[others], calibration=cal)
+    return Row(name, cal, found, seconds)
 
 
 def draw(noisy: Array, seed: int, progress: Progress | None = None) -> Array:
@@ -125,7 +126,16 @@ def draw(noisy: Array, seed: int, progress: Progress | None = None) -> Array:
 def samples_band(samples: Array) -> Band:
     """The band of new samples, made and rounded exactly as the packaged ones are."""
     band = calibrated_quantiles(samples, figures()["miscoverage"])
-    return Band(*in_8_bits(band.lower, band.upper), source=SOURCE)
+    source = replace(_demo_source(), samples=band.source.samples)
+    return Band(*in_8_bits(band.lower, band.upper), source=source)
+
+
+def _demo_source() -> Source:
+    about = figures()
+    return Source(
+        "calibrated quantiles in 8 bits of the demo's network",
+        samples=about["samples"], miscoverage=about["miscoverage"], steps=about["steps"], sigma_0=about["sigma_0"],
+    )  # fmt: skip
 
 
 def _report(

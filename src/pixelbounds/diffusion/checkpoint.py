@@ -6,11 +6,10 @@ because training is a function of its state, a few steps are repeated and nothin
 
 from __future__ import annotations
 
-import json
 import os
-import struct
 import warnings
 import zlib
+from collections.abc import Mapping
 from dataclasses import asdict
 from math import inf
 from pathlib import Path
@@ -20,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..storage.files import replace_file, seal, unseal
+from ..storage.files import opened, replace_file, seal, strict_json, unseal
 from .network import NCSNpp, NetworkConfig
 from .regression import QuantileNetwork
 from .sde import VESDE
@@ -38,7 +37,8 @@ def write(path: str | Path, tensors: dict[str, Tensor], meta: dict[str, Any]) ->
     path = Path(path)
     arrays = {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, seal({**meta, "format": _FORMAT}, arrays))
+    finite = meta.get("what") != _STATE  # the least loss of a run without a look is infinite
+    replace_file(path, seal({**meta, "format": _FORMAT}, arrays, finite=finite))
 
 
 def read(path: str | Path, what: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -50,8 +50,9 @@ def read(path: str | Path, what: str) -> tuple[dict[str, Tensor], dict[str, Any]
         raise FileNotFoundError(f"{path} does not exist; give the path of a {what} that was saved")
     data = path.read_bytes()
     again = f"use another copy of the {len(data)} bytes"
+    remedy = f"give a saved {what}, or another copy"
     meta, arrays = _of_format_1(data) or unseal(
-        data, str(path), what=what, remedy=f"give a saved {what}, or another copy", again=again
+        data, str(path), what=what, remedy=remedy, again=again, finite=what != _STATE
     )
     if meta["format"] not in (1, _FORMAT):
         raise ValueError(f"{path} has format {meta['format']}, this version reads {_FORMAT}; update pixelbounds")
@@ -61,15 +62,14 @@ def read(path: str | Path, what: str) -> tuple[dict[str, Tensor], dict[str, Any]
 
 
 def _of_format_1(data: bytes) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Meta and arrays of a file of version 0.1, whose checksum is over the tensors alone; None where it is none."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
+    """Meta and arrays of a file of version 0.1, whose checksum is over the tensors alone; None where it is none.
 
+    Its meta may have been edited: what they say is compared with the tensors before anything is built.
+    """
     try:
-        size = struct.unpack("<Q", data[:8])[0]
-        meta = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["pixelbounds"])
-        arrays = load(data)
-    except (SafetensorError, ValueError, KeyError, TypeError, struct.error):
+        entry, arrays = opened(data)
+        meta = strict_json(entry, finite=False)
+    except ValueError:
         return None
     total = 0
     for name in sorted(arrays):
@@ -123,23 +123,52 @@ def load_network(
 ) -> tuple[nn.Module, VESDE, dict[str, Any]]:
     """The network in evaluation mode, in float32, its process and all that was kept with it; checks `kind` if given."""
     tensors, meta = read(path, _NETWORK)
+    if meta.get("kind") not in _KINDS or not isinstance(meta.get("extra"), dict):
+        raise ValueError(
+            f"{path} says of itself kind {meta.get('kind')!r} and extra {meta.get('extra')!r}; use another copy"
+        )
     if kind is not None and meta["kind"] != kind:
         raise ValueError(f"{path} holds a {meta['kind']} network, not a {kind} network")
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"{path}: {name} holds {tensor.dtype}, NaN or infinite values; use another copy")
     try:
-        network: nn.Module = NCSNpp(NetworkConfig.from_dict(meta["config"]))
-        if meta["kind"] != "score":
-            deviation = inf if meta["data_deviation"] is None else meta["data_deviation"]
-            network = QuantileNetwork(network, meta["heads"], data_deviation=deviation)
+        config = NetworkConfig.from_dict(meta["config"])
+        _check_size(config, tensors)
+        with torch.device("meta"):  # shapes alone, which take no memory
+            shapes = _built(config, meta).state_dict()
         sde = VESDE(**meta["sde"])
-    except (TypeError, KeyError, ValueError) as error:
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError, RuntimeError) as error:
         raise ValueError(f"{path} has a configuration that this version cannot build: {error}") from error
+    check_tensors(shapes, tensors, str(path))
+    network = _built(config, meta)
     load_tensors(network, tensors, str(path))
     return network.to(device, memory_format=torch.channels_last).eval(), sde, meta
 
 
-def load_tensors(network: nn.Module, tensors: dict[str, Tensor], source: str) -> None:
-    """Put tensors into a network of the same names and shapes; anything else is a ValueError that names the first."""
-    own = network.state_dict()
+def _built(config: NetworkConfig, meta: dict[str, Any]) -> nn.Module:
+    """A network as a file describes it, untrained."""
+    network = NCSNpp(config)
+    if meta["kind"] == "score":
+        return network
+    deviation = inf if meta["data_deviation"] is None else meta["data_deviation"]
+    return QuantileNetwork(network, meta["heads"], data_deviation=deviation)
+
+
+def _check_size(config: NetworkConfig, tensors: dict[str, Tensor]) -> None:
+    """A configuration describes no more layers, and no wider ones, than a file has tensors for."""
+    layers = 20 * config.blocks * len(config.multipliers)  # each block comes twice, with ten tensors at least
+    widest = max(4 * config.base, config.base * max(config.multipliers), config.channels, config.out_channels or 1)
+    most = max((extent for tensor in tensors.values() for extent in tensor.shape), default=0)
+    if layers > len(tensors) or widest > most:
+        raise ValueError(
+            f"it describes {layers} tensors and more, up to {widest} wide, but does not fit the network that the file "
+            f"holds: {len(tensors)} tensors, up to {most} wide"
+        )
+
+
+def check_tensors(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], source: str) -> None:
+    """Tensors have the names and shapes of a network's own; anything else is a ValueError that names the first."""
     for name in [*own, *tensors]:
         here, there = own.get(name), tensors.get(name)
         if here is None or there is None or here.shape != there.shape:
@@ -148,6 +177,11 @@ def load_tensors(network: nn.Module, tensors: dict[str, Tensor], source: str) ->
                 f"{source} does not fit the network: {name} is {shapes[0] or 'missing'} in the file and "
                 f"{shapes[1] or 'missing'} in the network; use the configuration it was saved with"
             )
+
+
+def load_tensors(network: nn.Module, tensors: dict[str, Tensor], source: str) -> None:
+    """Put tensors into a network of the same names and shapes; anything else is a ValueError."""
+    check_tensors(network.state_dict(), tensors, source)
     network.load_state_dict(tensors)
 
 

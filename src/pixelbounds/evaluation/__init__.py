@@ -1,13 +1,16 @@
-"""What intervals are worth on held-out images.
+"""What intervals are worth on images whose truth is known.
 
-held_out.py     `evaluate`: held-out truth and intervals -> Evaluation
-evaluation.py   what a user keeps: Evaluation, its strata, the coverage of fresh samples
+held_out.py     `evaluate`: truth and intervals -> Evaluation
+known_images.py whether images calibrated
 strata.py       two passes over blocks of images: what cuts the strata, then sums per image and stratum
-bootstrap.py    ratios of sums over units, with confidence intervals
+intervals.py    means over units, with confidence intervals that are valid
+evaluation.py   what a user keeps: Evaluation, its strata, the coverage of fresh samples
+judgement.py    `judge`: an Evaluation against what a calibration claims
 """
 
 from .evaluation import Evaluation, SampleCoverage, Strata
 from .held_out import evaluate
+from .judgement import Judgement, judge
 from .strata import edge_strength
 
-__all__ = ["Evaluation", "SampleCoverage", "Strata", "edge_strength", "evaluate"]
+__all__ = ["Evaluation", "Judgement", "SampleCoverage", "Strata", "edge_strength", "evaluate", "judge"]

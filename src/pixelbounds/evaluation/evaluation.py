@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from math import ceil, floor
 from typing import Any
 
 import numpy as np
 
+from ..calibration.sentence import in_channels, level_in_words, plural
 from ..images.checks import check_count
 from ..images.library import Array
 
@@ -25,14 +28,35 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-def _span(low: float, high: float, form: str = ".2%") -> str:
-    return "[unknown]" if np.isnan(low) else f"[{low:{form}}, {high:{form}}]"
+def share_ends(low: float, high: float) -> tuple[str, str]:
+    """Both ends of an interval of a share in words, rounded outward: what is not 0 does not become 0.
+
+    >>> share_ends(0.0, 0.00001), share_ends(0.12345, 0.54321)
+    (('0.00%', '0.01%'), ('12.34%', '54.33%'))
+    """
+    return f"{floor(1e4 * low) / 1e4:.2%}", f"{ceil(1e4 * high) / 1e4:.2%}"
+
+
+def length_ends(low: float, high: float) -> tuple[str, str]:
+    """The same of a length, to four digits; none where they are not known."""
+    if np.isnan(low):
+        return "", ""
+    down = Context(4, ROUND_FLOOR).create_decimal(repr(float(low)))
+    up = Context(4, ROUND_CEILING).create_decimal(repr(float(high)))
+    return f"{float(down):.4g}", f"{float(up):.4g}"
+
+
+def _bracket(low: str, high: str) -> str:
+    return f" [{low}, {high}]" if low else ""
 
 
 @dataclass(frozen=True, eq=False)
 class Strata(_Record):
     """Risk in parts of the pixels, one row each: share of all pixels, risk with its interval low..high, mean length.
 
+    `risk` is the mean over the `units` that have such pixels of the share of them that is missed, each unit counting
+    the same; `pooled` is the share missed of all such pixels, and `share @ pooled` the risk of all. Each interval is
+    valid by itself, not all at once, with the strata taken as given: cuts between them are quantiles of these images.
     `label` (rows,) numbers the strata or holds the groups' labels; strata between `edges` (rows + 1,) are ordered.
     """
 
@@ -43,6 +67,8 @@ class Strata(_Record):
     risk: Array
     low: Array
     high: Array
+    units: Array
+    pooled: Array
     mean_length: Array
 
     def __len__(self) -> int:
@@ -53,12 +79,12 @@ class Strata(_Record):
 
     def table(self, rows: Any = slice(None)) -> str:
         """Some rows, by default all, as text for a terminal."""
-        lines = [f"{self.of:<25}{'share':>9}{'outside':>9}{'interval':>19}{'length':>10}"]
+        lines = [f"{self.of:<25}{'share':>9}{'outside':>9}{'interval':>20}{'length':>10}"]
         ends = self.edge_texts(4)
         for i in np.arange(len(self))[rows]:
             name = f"{ends[i]} to {ends[i + 1]}" if ends else str(self.label[i])
-            within = _span(self.low[i], self.high[i])
-            numbers = f"{self.share[i]:>9.2%}{self.risk[i]:>9.2%}{within:>19}{self.mean_length[i]:>10.4g}"
+            within = _bracket(*share_ends(self.low[i], self.high[i]))
+            numbers = f"{self.share[i]:>9.2%}{self.risk[i]:>9.2%}{within:>20}{self.mean_length[i]:>10.4g}"
             lines.append(f"  {name:<23}{numbers}")
         return "\n".join(lines)
 
@@ -96,15 +122,25 @@ class SampleCoverage(_Record):
 
 @dataclass(frozen=True, eq=False)
 class Evaluation(_Record):
-    """What intervals are worth on held-out images.
+    """What intervals are worth on images whose truth is known.
 
-    `risk` is the mean share of missed pixels, every unit weighing the same; `by_image` (n,) and `by_unit` (units,) hold
-    the shares, `unit_of` (n,) the row of each image in `units` and `by_unit`, `length_by_image` the mean lengths.
-    `median_length` is over all pixels. Intervals have level `confidence_level` over `units`, and are NaN for one unit.
+    `risk` is the mean share of missed pixels, each unit counting the same; `image_risk` the same with each image
+    counting the same, in units of at most `most_images` (a larger one counts as that many): where units differ in size
+    the two differ. `by_image` (n,) and `by_unit` (units,) hold the shares, `unit_of` (n,) the row of each image in
+    `units` and `by_unit`, `length_by_image` the mean lengths. `median_length` is over all pixels. `unit_name` is what a
+    unit is called, None where each image is one.
+
+    Intervals hold the mean of which they are with probability `confidence_level`, each by itself, at any number of
+    independent units; that of `image_risk` where no unit has more than `most_images`. Mean length has one where limits
+    are known, else NaN. `apart_from` is the digest of the calibration images, of which none is among these; None where
+    that was not compared.
     """
 
     risk: float
     risk_interval: tuple[float, float]
+    image_risk: float
+    image_risk_interval: tuple[float, float]
+    most_images: int
     mean_length: float
     mean_length_interval: tuple[float, float]
     median_length: float
@@ -113,12 +149,35 @@ class Evaluation(_Record):
     by_unit: Array
     units: Array
     unit_of: Array
+    unit_name: str | None
     size_stratified: Strata
     by_edge: Strata
     by_group: Strata | None
     coverage: SampleCoverage | None
     confidence_level: float
     pixels: tuple[int, ...]
+    apart_from: str | None = None
+
+    @property
+    def each(self) -> str:
+        """What is independent: the name of a unit, or image."""
+        return self.unit_name or "image"
+
+    @property
+    def unit_sizes(self) -> Array:
+        """Images of each unit, (units,)."""
+        return np.bincount(self.unit_of)
+
+    @property
+    def entries(self) -> str:
+        """What is inside or outside: pixels, or values where images may have channels."""
+        return "values" if in_channels(self.pixels) else "pixels"
+
+    @property
+    def two_means(self) -> bool:
+        """Whether it matters that units or that images count the same: units differ in size."""
+        sizes = self.unit_sizes
+        return bool((sizes != sizes[0]).any())
 
     @property
     def strata(self) -> dict[str, Strata]:
@@ -135,21 +194,25 @@ class Evaluation(_Record):
 
     def __str__(self) -> str:
         n = len(self.by_image)
-        drawn = len(self.by_unit)
-        over = f"{drawn} images" if drawn == n else f"{drawn} units"
+        of = "" if self.unit_name is None else f" of {len(self.by_unit)} {plural(self.unit_name)}"
         sizes = f"shape {self.pixels}" if self.pixels else "different sizes"
         worst = ", ".join(f"{i} ({self.by_image[i]:.2%})" for i in self.worst())
-        lengths = f"{self.mean_length:.4g} {_span(*self.mean_length_interval, '.4g')}, median {self.median_length:.4g}"
+        ends = _bracket(*length_ends(*self.mean_length_interval))
+        lengths = f"{self.mean_length:.4g}{ends}, median {self.median_length:.4g}"
+        same = f", each {self.each} counting the same" if self.two_means else ""
         lines = [
-            f"{n} images of {sizes}; [{self.confidence_level:.6g} bootstrap intervals] over {over}",
-            f"pixels outside   {self.risk:.2%} {_span(*self.risk_interval)}",
-            f"mean length      {lengths}",
-            f"worst images     {worst}",
+            f"{n} images{of}, {sizes}; [{level_in_words(self.confidence_level)} intervals], each valid by itself",
+            f"{self.entries} outside  {self.risk:7.2%}{_bracket(*share_ends(*self.risk_interval))}{same}",
         ]
+        if self.two_means:
+            capped = f" in {plural(self.each)} of at most {self.most_images}"
+            ends = _bracket(*share_ends(*self.image_risk_interval))
+            lines.append(f"{self.entries} outside  {self.image_risk:7.2%}{ends}, each image counting the same{capped}")
+        lines += [f"mean length      {lengths}", f"worst images     {worst}"]
         if self.coverage is not None:
             sampled = self.coverage
             few = f"{sampled.share_below(0.5):.2%} of the pixels hold fewer than half of {sampled.samples}"
-            lines.append(f"samples inside   {sampled.share:.2%} {_span(*sampled.interval)}; {few}")
+            lines.append(f"samples inside   {sampled.share:.2%}{_bracket(*share_ends(*sampled.interval))}; {few}")
         lines += [self.size_stratified.table(), self.by_edge.table()]
         if self.by_group is not None:
             risky = self.by_group.riskiest(4)

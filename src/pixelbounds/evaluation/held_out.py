@@ -1,20 +1,31 @@
-"""Held-out truth and intervals to an `Evaluation`: how often, where and for whom the intervals miss, and their length.
+"""Truth and intervals to an `Evaluation`: how often, where and for whom the intervals miss, and their length.
 
-All that is reported is a ratio of sums over units (patients; images where no units are given), each unit weighing the
-same. Where images differ in size, pixels are weighed so that every image counts the same: risk and mean length are
-means over images of the image's own share and mean.
+All that has an interval is a mean over independent units (patients; images where no units are given) of a share of the
+unit's own, each unit counting the same; beside it stands the mean over images, which differs where units differ in
+size. Where images differ in size, pixels are weighed so that every image counts the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
 
-from ..images.checks import check_count, check_generator, check_open_unit, check_same_shape, check_units, check_values
+from ..calibration.result import Calibration
+from ..images.checks import (
+    Limits,
+    check_count,
+    check_generator,
+    check_limits,
+    check_open_unit,
+    check_same_shape,
+    check_unit_name,
+    check_units,
+    check_values,
+)
 from ..images.ends import Interval
 from ..images.library import (
     Array,
@@ -28,8 +39,9 @@ from ..images.library import (
     sizes_of,
     to_numpy,
 )
-from .bootstrap import ratios
 from .evaluation import Evaluation, SampleCoverage, Strata
+from .intervals import UnitEnds
+from .known_images import check_apart
 from .strata import Cuts, Rows, cuts_of, median_length, merge_surveys, survey_rows, tally
 
 _ENTRIES = 2**23  # sample pixels read at a time
@@ -43,19 +55,24 @@ def evaluate(
     sample_axis: int = 1,
     groups: Any = None,
     units: Any = None,
-    draws: int = 1000,
+    unit_name: str | None = None,
+    calibration: Calibration | None = None,
+    limits: Any = None,
     confidence_level: float = 0.95,
     seed: Any = 0,
 ) -> Evaluation:
-    """Risk and length of intervals on held-out images: truth (n, *pixels), Interval of the same shape -> Evaluation.
+    """Risk and length of intervals on images: truth (n, *pixels), Interval of the same shape -> Evaluation.
 
     Images of different sizes are lists of arrays; groups and samples are for images of one size.
 
     samples        fresh draws of the sampler, (n, m, *pixels) with m on `sample_axis`: their entrywise coverage
     groups         whole numbers, (*pixels), (n, *pixels), or (2, n, *pixels) for lower and upper ends; in the last case
                    shares and risks count ends, of which each pixel has two and misses one at most
-    units          unit (patient, scan) of each image, (n,); units weigh the same and the bootstrap draws them whole
-    draws, seed    of the bootstrap
+    units          unit (patient, scan) of each image, (n,): what is independent; without it each image is
+    unit_name      what a unit is called in words: "patient", "scan"; "unit" unless the calibration has a name for it
+    calibration    that made the intervals: refuses images that calibrated, and knows limits and the name of a unit
+    limits         between which all ends lie, (low, high): only then mean length has an interval
+    seed           of the order of units, on which confidence intervals depend
 
     >>> truth = np.random.default_rng(0).uniform(size=(100, 8, 8))
     >>> ev = evaluate(truth, Interval(np.zeros_like(truth), np.full_like(truth, 0.9)))
@@ -71,9 +88,12 @@ def evaluate(
         )
     check_same_shape(interval=interval.lower, truth=truth)
     level = check_open_unit(confidence_level, "confidence_level")
-    draws = check_count(draws, "draws", least=100, most=10**6)
     rng = check_generator(seed)
     n, *pixels = (int(x) for x in truth.shape)
+    if calibration is not None and not isinstance(calibration, Calibration):
+        raise TypeError(f"calibration is a {type(calibration).__name__}; give what pixelbounds.calibrate returns")
+    span = _span_of(limits, calibration)
+    name = _unit_name(units, unit_name, calibration)
     units = _units(units, n)
     if differ_in_size(truth) and not (groups is None and samples is None):
         raise ValueError("groups and samples are for images of one size, and these differ: leave them out")
@@ -87,6 +107,7 @@ def evaluate(
         return Rows(start, rows_of(truth, start, stop), *ends(start, stop), read_labels(start, stop))
 
     runner = current_runner()
+    apart = None if calibration is None else check_apart(truth, calibration, runner)
     reads = [x for x in (truth, interval.lower, interval.upper, groups) if library_of(x) or differ_in_size(x)]
     cuts = cuts_of(reduce(merge_surveys, over_images(lambda a, b: survey_rows(read(a, b)), truth, runner, reads)))
     sums = []
@@ -105,10 +126,10 @@ def evaluate(
     sums.clear()  # of many images it takes its share of memory
     if (sizes != sizes[0]).any():
         rows *= (sizes.mean() / sizes)[:, None, None]  # images weigh the same
+    most = 0 if calibration is None else calibration.record.most_images
     return summarise(
-        rows, cuts, inside, units,
-        lambda top, bottom: ratios(top, bottom, draws, level, rng),
-        median_length=median_length(cuts, endings), confidence_level=level, pixels=tuple(pixels),
+        rows, cuts, inside, units, UnitEnds(level, rng.permutation(len(units[0])), span, most),
+        unit_name=name, median_length=median_length(cuts, endings), pixels=tuple(pixels), apart_from=apart,
     )  # fmt: skip
 
 
@@ -120,6 +141,25 @@ def _units(units: Any, n: int) -> tuple[Array, Array]:
     names, first, unit_of = np.unique(check_units(units, n).astype(str), return_index=True, return_inverse=True)
     order = np.argsort(first)
     return names[order], np.argsort(order)[unit_of]
+
+
+def _unit_name(units: Any, given: str | None, calibration: Calibration | None) -> str | None:
+    """What a unit is called; None where each image is one."""
+    if given is not None:
+        check_unit_name(given)
+    if units is None:
+        return None
+    if given is None and calibration is not None and calibration.record.units:
+        return calibration.record.unit_name
+    return given or "unit"
+
+
+def _span_of(limits: Any, calibration: Calibration | None) -> float:
+    """The most that an interval can be long; infinite where nothing says so."""
+    known: list[Limits] = [] if limits is None else [check_limits(limits)]
+    if calibration is not None:
+        known.append(calibration.limits)
+    return min((high - low for low, high in known), default=inf)
 
 
 def _label_reader(groups: Any, shape: tuple[int, ...]) -> Callable[[int, int], Array | None]:
@@ -174,45 +214,48 @@ def count_inside(start: int, lower: Array, upper: Array, read_samples: Callable[
 
 
 def summarise(
-    sums: Array,
-    cuts: Cuts,
-    inside: Array | None,
-    units: tuple[Array, Array],
-    ratios_of: Callable[[Array, Array], tuple[Array, Array, Array]],
-    **known: Any,
+    sums: Array, cuts: Cuts, inside: Array | None, units: tuple[Array, Array], ends: UnitEnds, **known: Any
 ) -> Evaluation:
     """The evaluation that the sums of all images amount to, given names and numbers of the units."""
     names, unit_of = units
     count, missed, length = np.moveaxis(_per_unit(sums, unit_of), -1, 0)
-    top, bottom = [missed, length[:, :1]], [count, count[:, :1]]
-    if inside is not None:
-        top.append(_per_unit(inside @ np.arange(inside.shape[1]), unit_of)[:, None])
-        bottom.append(count[:, :1] * (inside.shape[1] - 1))
-    value, low, high = ratios_of(np.hstack(top), np.hstack(bottom))
-    mean_length = length.sum(axis=0) / count.sum(axis=0)
-
-    def ends(column: int) -> tuple[float, float]:
-        return float(low[column]), float(high[column])
+    with np.errstate(invalid="ignore"):
+        shares = missed / count  # NaN where a unit has nothing of a stratum
+    total = count.sum(axis=0)
+    having = (count > 0).sum(axis=0)
+    lengths = length[:, 0] / count[:, 0]
+    image_risk, image_ends, most = ends.of_images(shares[:, 0], np.bincount(unit_of))
 
     def strata(of: str, first: int, label: Array, edges: Array | None = None) -> Strata:
         at = slice(first, first + len(label))
-        share = count[:, at].sum(axis=0) / count[:, at].sum()
-        return Strata(of, label, edges, share, value[at], low[at], high[at], mean_length[at])
+        columns = shares[:, at].T
+        low, high = np.array([ends.of(column) for column in columns]).T
+        return Strata(
+            of, label, edges, total[at] / total[at].sum(), np.nanmean(columns, axis=1), low, high, having[at],
+            missed[:, at].sum(axis=0) / total[at], length[:, at].sum(axis=0) / total[at],
+        )  # fmt: skip
 
     a, b = (len(edges) - 1 for edges in cuts.edges)
-    c, sampled = sums.shape[1], None  # after the columns of risks come length and samples
-    if inside is not None:
-        held = _per_unit(inside, unit_of).sum(axis=0)
-        sampled = SampleCoverage(float(value[c + 1]), ends(c + 1), held / held.sum())
     return Evaluation(
-        risk=float(value[0]), risk_interval=ends(0), mean_length=float(value[c]), mean_length_interval=ends(c),
+        risk=float(shares[:, 0].mean()), risk_interval=ends.of(shares[:, 0]),
+        image_risk=image_risk, image_risk_interval=image_ends, most_images=most,
+        mean_length=float(lengths.mean()), mean_length_interval=ends.of_length(lengths),
         by_image=sums[:, 0, 1] / sums[:, 0, 0], length_by_image=sums[:, 0, 2] / sums[:, 0, 0],
-        by_unit=missed[:, 0] / count[:, 0], units=names, unit_of=unit_of,
+        by_unit=shares[:, 0], units=names, unit_of=unit_of,
         size_stratified=strata("interval length", 1, np.arange(a), cuts.edges[0]),
         by_edge=strata("edge strength of truth", 1 + a, np.arange(b), cuts.edges[1]),
         by_group=strata("group", 1 + a + b, cuts.labels) if len(cuts.labels) else None,
-        coverage=sampled, **known,
+        coverage=None if inside is None else _coverage(inside, unit_of, ends), confidence_level=ends.level, **known,
     )  # fmt: skip
+
+
+def _coverage(inside: Array, unit_of: Array, ends: UnitEnds) -> SampleCoverage:
+    """How many samples lie inside, from pixels that hold 0..m of them: (n, m + 1)."""
+    m = inside.shape[1] - 1
+    held = _per_unit(inside, unit_of)
+    shares = held @ np.arange(m + 1) / (m * held.sum(axis=1))
+    total = held.sum(axis=0)
+    return SampleCoverage(float(shares.mean()), ends.of(shares), total / total.sum())
 
 
 def _per_unit(x: Array, unit_of: Array) -> Array:

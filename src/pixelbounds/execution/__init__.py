@@ -5,12 +5,13 @@ store of bands of a store of samples. Both give the same bits as arrays in memor
 
 runner.py       passes in threads, within bounds of memory, or on the workers of a cluster
 transport.py    how a pass travels to a worker
-blocks.py       what is made block by block, into a store or into memory; samples to bands
+blocks.py       what is made block by block, into a store or into memory
+sample_bands.py samples to bands
 progress.py     what is told while work goes on
 """
 
 from ..storage.chunks import BadChunk, guarded, rows_at
-from .blocks import bands_to
 from .runner import parse_memory, running
+from .sample_bands import bands_to
 
 __all__ = ["BadChunk", "bands_to", "guarded", "parse_memory", "rows_at", "running"]

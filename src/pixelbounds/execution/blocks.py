@@ -2,35 +2,31 @@
 
 The same loop serves whatever maps a range of images to arrays of as many images. An image whose chunks are missing or
 damaged stops it, or is marked and left out where that is allowed. Images of different sizes are made one by one, and
-put in a store in order by this process. Samples become bands here.
+put in a store in order by this process.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
 from functools import partial
+from hashlib import sha256
 from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import zarr
 
-from ..bands import calibrated_miscoverage, calibrated_quantiles, calibrated_ranks, quantile_source
-from ..images.checks import numbered
-from ..images.ends import Band, outward, trusted_band
-from ..images.library import Array, as_array, cut_rows, library_of, size_of
-from ..images.ragged import Ragged, growing_ragged, read_ragged
-from ..storage.chunks import BadChunk, FileRows, chunk_rows, damaged, guarded, pieces
-from ..storage.growth import BAD, DONE, MARKS, Blocks, attributes_of, growing, request_digest
-from .runner import PER_PIXEL, Execution, current
+from ..images.library import Array, cut_rows, library_of, size_of
+from ..images.ragged import Ragged, growing_ragged
+from ..storage.chunks import BadChunk, FileRows, chunk_rows, damaged
+from ..storage.growth import BAD, DONE, SEEN, Blocks
+from .runner import PER_PIXEL, Execution
 
 T = TypeVar("T")
 Parts = Mapping[str, Array]
 Maker = Callable[[int, int], Parts]  # images start..stop -> arrays of as many images
+Witness = Callable[[int, int], Array]  # images start..stop -> digests (n,) of all that a maker reads of them
 _READ_BYTES = 2**26  # of a block, so that many images of few pixels do not become as many files
 _CHUNK_BYTES = 2**24  # of an array of a block, and read at a time of images that differ in size
 
@@ -54,19 +50,63 @@ def _cost(reads: Sequence[Any], pixels: int, rows: int) -> int:
 
 
 def fill(
-    execution: Execution, blocks: Blocks, make: Maker, reads: Sequence[Any], pixels: int, *, skip_bad: bool = False
+    execution: Execution,
+    blocks: Blocks,
+    make: Maker,
+    see: Witness,
+    reads: Sequence[Any],
+    pixels: int,
+    *,
+    skip_bad: bool = False,
 ) -> Array:
-    """Make every block of a store that is not finished; the marks of all images, (n,)."""
+    """Make every block of a store that is not finished, or was made of something else; the marks of all images, (n,).
+
+    `make` gives beside the arrays the digests of what it read (`SEEN`), as `see` does alone.
+    """
 
     def job(block: int) -> None:
         parts, marks = _attempt(make, skip_bad, *blocks.cut(block))
         blocks.write(block, parts, marks)
 
-    todo = [(block,) for block in blocks.unfinished()]
+    todo = blocks.unfinished()
+    finished = sorted(set(range(len(blocks))) - set(todo))
+    if finished:
+        cuts = [blocks.cut(block) for block in finished]
+        other = other_images(execution, cuts, blocks.seen(), blocks.marks(), see, reads, pixels, skip_bad=skip_bad)
+        todo = sorted({*todo, *(block for block in finished if other[slice(*blocks.cut(block))].any())})
     size = blocks.rows * sum(size_of(x) // int(x.shape[0]) for x in reads)
-    for _ in execution.each(job, todo, _cost(reads, pixels, blocks.rows), size, reads):
+    jobs = [(block,) for block in todo]
+    for _ in execution.each(job, jobs, _cost(reads, pixels, blocks.rows), size, reads):
         pass
     return blocks.marks()
+
+
+def other_images(
+    execution: Execution,
+    cuts: Sequence[tuple[int, int]],
+    seen: Array,
+    marks: Array,
+    see: Witness,
+    reads: Sequence[Any],
+    pixels: int,
+    *,
+    skip_bad: bool,
+) -> Array:
+    """Which of the images within some cuts were made of something else than lies there now, (n,) bool: one read."""
+    rows = max(stop - start for start, stop in cuts)
+    size = rows * sum(size_of(x) // int(x.shape[0]) for x in reads)
+    found = execution.each(partial(_seen_now, see, skip_bad), cuts, _cost(reads, pixels, rows), size, reads)
+    other = np.zeros(len(marks), bool)
+    for (start, stop), now in zip(cuts, found, strict=True):
+        before = np.where(marks[start:stop] == DONE, seen[start:stop], 0)
+        other[start:stop] = before != now
+    return other
+
+
+def _seen_now(see: Witness, skip_bad: bool, start: int, stop: int) -> Array:
+    """Digests of images start..stop; 0 of one that cannot be read, where such are left out."""
+    parts, _ = _attempt(lambda first, last: {SEEN: see(first, last)}, skip_bad, start, stop)
+    return parts.get(SEEN, np.zeros(stop - start, np.uint64))
 
 
 def gather(
@@ -106,7 +146,7 @@ def _attempt(make: Maker, skip_bad: bool, start: int, stop: int) -> tuple[Parts,
     whole = next((row for row in rows if row is not None), None)
     if whole is None:
         return {}, marks
-    blank = {name: np.full_like(x, np.nan) for name, x in whole.items()}
+    blank = {name: np.full_like(x, 0 if x.dtype.kind == "u" else np.nan) for name, x in whole.items()}
     return {name: np.concatenate([(row or blank)[name] for row in rows]) for name in whole}, marks
 
 
@@ -133,15 +173,30 @@ def ragged_to(
     dtype: Any,
     made: Iterable[Mapping[str, Array]],
     about: Mapping[str, Any],
-    settle: Callable[[Path, Path], None] | None = None,
+    *,
+    replace: bool = False,
 ) -> None:
-    """Put the lower and upper ends of images, as they are made, in a store that `read_ragged` reads."""
+    """Put the lower and upper ends of images, as they are made, in a store that `read_ragged` reads.
+
+    Where images come with digests of what they were made of, the store keeps one of all.
+    """
     ends = "lower", "upper"
     sets = dict.fromkeys(ends, (np.array(shapes, np.int64), dtype))
-    with growing_ragged(path, sets, about, **({} if settle is None else {"settle": settle})) as put:
+    seen: list[Array] = []
+
+    def told() -> dict[str, str]:
+        return {SEEN: digest_of_all(seen)} if seen else {}
+
+    with growing_ragged(path, sets, about, replace=replace, finally_about=told) as put:
         for part in made:
             for name in ends:
                 put(name, part[name])
+            seen += [part[SEEN]] if SEEN in part else []
+
+
+def digest_of_all(seen: Sequence[Array]) -> str:
+    """One digest of the digests of all images, in order."""
+    return sha256(np.array(seen, np.uint64).tobytes()).hexdigest()
 
 
 # ---------------------------------------------------------------- images that can be read
@@ -183,106 +238,3 @@ def pick(execution: Execution, x: Any, good: Array) -> Any:
         x.rechunk({0: sizes}) if library_of(x) == "dask" else da.from_array(FileRows(x), chunks=(sizes, *x.shape[1:]))
     )
     return lazy.blocks[np.flatnonzero(good[starts])]
-
-
-# ---------------------------------------------------------------- samples to bands
-
-
-def bands_to(
-    samples: Any,
-    out: str | os.PathLike[str],
-    miscoverage: float | Fraction = 0.1,
-    *,
-    half: bool = False,
-    skip_bad: bool = False,
-    execution: Execution | None = None,
-) -> tuple[Band, Array]:
-    """Calibrated quantiles of samples (n, m, *pixels) into a zarr store, going on where an earlier call stopped.
-
-    The band, of zarr arrays, and for each image whether it is there: with `skip_bad` images whose chunks are missing or
-    damaged are left out. `half` rounds outward to float16.
-    """
-    samples = guarded(as_array(samples, "samples"))
-    n, m, *pixels = (int(x) for x in samples.shape)
-    calibrated_ranks(m, miscoverage)  # m must suffice
-    source = quantile_source("calibrated", miscoverage)
-    dtype = np.dtype("float16" if half else str(samples.dtype))
-    request = {"samples": where(samples), "shape": samples.shape, "dtype": str(dtype), "source": source}
-    ends = dict.fromkeys(("lower", "upper"), ((n, *pixels), dtype))
-    execution = execution or current()
-    rows = block_rows(execution, [samples], prod(pixels))
-    about = {"pixelbounds": {"kind": "bands"}, "source": source}
-    path = Path(out)
-    if not path.exists():
-        with growing(path, ends, rows=rows, about=about, request=request, pack=False) as blocks:
-            make = quantiles(samples, miscoverage, half=half)
-            fill(execution, blocks, make, [samples], prod(pixels), skip_bad=skip_bad)
-    elif attributes_of(path).get("request") != request_digest(request):
-        raise FileExistsError(f"{path} exists and holds something else; choose another name")
-    return open_stored(path)
-
-
-def open_stored(path: Path) -> tuple[Band, Array]:
-    """A band that `bands_to` wrote, and which of its images are there, (n,) bool."""
-    group = zarr.open_group(path, mode="r")
-    source = str(group.attrs["source"])
-    lower = guarded(group["lower"])
-    upper = guarded(group["upper"])
-    band = Band(lower, upper, source=source, miscoverage=calibrated_miscoverage(source))
-    return band, np.asarray(group[MARKS][:]) != BAD
-
-
-def quantiles(samples: Any, miscoverage: float | Fraction, *, half: bool = False) -> Maker:
-    """What makes the calibrated quantiles of images start..stop."""
-
-    def make(start: int, stop: int) -> Parts:
-        with numbered(start):
-            band = band_at(samples, miscoverage, start, stop)
-        lower, upper = outward(band.lower, band.upper, np.float16) if half else (band.lower, band.upper)
-        return {"lower": lower, "upper": upper}
-
-    return make
-
-
-def band_at(samples: Any, miscoverage: float | Fraction, start: int, stop: int) -> Band:
-    """Calibrated quantiles of the samples of images start..stop, in NumPy."""
-    bands = []
-    for first, part in pieces(samples, start, stop):
-        with numbered(first - start):
-            bands.append(calibrated_quantiles(part, miscoverage, threads=False))
-    lower = np.concatenate([band.lower for band in bands])
-    upper = np.concatenate([band.upper for band in bands])
-    return trusted_band(lower, upper, None, bands[0].source, bands[0].miscoverage)
-
-
-def ragged_bands(execution: Execution, samples: Ragged, out: Path | None, miscoverage: float | Fraction = 0.1) -> Band:
-    """Calibrated quantiles of the samples (m, *pixels) of each image: in a store, or in memory where `out` is None."""
-
-    def make(image: int) -> dict[str, Array]:
-        with numbered(image):
-            band = calibrated_quantiles(samples[image][None], miscoverage, threads=False)
-        return {"lower": band.lower[0], "upper": band.upper[0]}
-
-    shapes = [shape[1:] for shape in samples.shapes]
-    pixels = np.array([np.prod(shape, dtype=np.int64) for shape in shapes])
-    first = calibrated_quantiles(samples[0][None], miscoverage)
-    if out is None:
-        parts = list(each_image(execution, make, [samples], pixels))
-        lower = Ragged([part["lower"] for part in parts])
-        upper = Ragged([part["upper"] for part in parts])
-        return Band(lower, upper, source=first.source, miscoverage=first.miscoverage)
-    request = {"samples": where(getattr(samples.images, "values", None)), "shapes": shapes, "source": first.source}
-    about = {"source": first.source, "request": request_digest(request)}
-    if not out.exists():
-        ragged_to(out, shapes, first.lower.dtype, each_image(execution, make, [samples], pixels), about)
-    elif attributes_of(out).get("request") != about["request"]:
-        raise FileExistsError(f"{out} exists and holds something else; choose another name")
-    found = read_ragged(out, guarded)
-    return Band(found["lower"], found["upper"], source=first.source, miscoverage=first.miscoverage)
-
-
-def where(x: Any) -> str:
-    """What an array in a file is called, for telling whether a run is the same."""
-    if library_of(x) == "zarr":
-        return f"{x.store} {x.path}"
-    return str(getattr(x, "filename", "memory"))

@@ -5,7 +5,8 @@
     site          answer(plan, truth, band, site="north")  the tables that the plan wants  -> coordinator
     coordinator   study = merge(study, answers)            study.plan again, at last a Calibration
 
-The calibration equals, byte for byte, that of all images in one place. docs/federated.md says what tables reveal.
+The calibration equals, byte for byte, that of all images in one place, but for the prints of single images, which no
+site tells. docs/federated.md says what tables reveal, and what a malicious site can still do.
 
 >>> import numpy as np
 >>> import pixelbounds as pb
@@ -18,16 +19,36 @@ The calibration equals, byte for byte, that of all images in one place. docs/fed
 >>> while isinstance(study, pb.federated.Study):
 ...     answers = [pb.federated.answer(study.plan, truth[at], band[at], site=site) for site, at in sites.items()]
 ...     study = pb.federated.merge(study, answers)
->>> study.to_bytes() == pb.calibrate(truth, band, risk_level=0.1, groups="band").to_bytes()
+>>> study.to_bytes() == pb.calibrate(truth, band, risk_level=0.1, groups="band").without_prints().to_bytes()
 True
 
-messages.py       files that are sent: sealed, told apart by kind and digest
+keys.py           the key that sites share: HMAC of messages, keyed hashes of units' names
+contents.py       what each kind of message may say, field by field
+messages.py       files that are sent: sealed, authenticated, told apart by kind and digest
+questions.py      the eight questions, and what each may be given
+answers.py        the tables that a question calls for, and what can be counted at all
+suppression.py    small counts that a site does not tell
 site.py           announce, answer
+archive.py        sites in place of images
+shared_units.py   units and images that are at two sites
 coordinator.py    begin, merge
 """
 
 from .coordinator import Study, begin, load_study, merge
+from .keys import make_key, read_key, write_key
 from .messages import Message, load
 from .site import announce, answer
 
-__all__ = ["Message", "Study", "announce", "answer", "begin", "load", "load_study", "merge"]
+__all__ = [
+    "Message",
+    "Study",
+    "announce",
+    "answer",
+    "begin",
+    "load",
+    "load_study",
+    "make_key",
+    "merge",
+    "read_key",
+    "write_key",
+]

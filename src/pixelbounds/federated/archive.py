@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ..calibration.arrivals import arriving
 from ..calibration.families import Family
 from ..calibration.front_door import Split
 from ..calibration.pairs import HERE, ROWS, Archive, Statistic
 from ..images.checks import Limits
 from ..images.library import Array, Runner
-from .messages import Message, encode
-
-Tables = tuple[Array, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """A statistic of the "fitting", the "certifying" or "all" images, and what it is given."""
-
-    statistic: str
-    scope: str
-    given: Mapping[str, Any]
-    tables: Mapping[str, Array]
-
-    @property
-    def digest(self) -> str:
-        """By which an answer is known to belong to this question."""
-        state = hashlib.sha256(json.dumps([self.statistic, self.scope, self.given], sort_keys=True).encode())
-        for name in sorted(self.tables):
-            state.update(f"{name} {self.tables[name].shape}".encode() + self.tables[name].tobytes())
-        return state.hexdigest()
+from ..images.source import Source
+from .answers import Respondent, Tables, checked_tables
+from .messages import Message
+from .questions import Question, encode
 
 
 class Unanswered(Exception):
@@ -72,9 +54,9 @@ class Sites(Archive):
         return shapes.pop() if len(shapes) == 1 else ()
 
     @property
-    def source(self) -> str:
+    def source(self) -> Source:
         """How the bands were made."""
-        return str(self.announced[0].text["source"])
+        return Source.from_state(self.announced[0].text["source"])
 
     def take(self, images: Array) -> Sites:
         """The fitting images."""
@@ -94,8 +76,20 @@ class Sites(Archive):
         if not digest:
             raise Unanswered(question)
         if digest != question.digest:
-            raise RuntimeError("this machine arrives at other questions than were asked; merge where the study began")
-        return [found]
+            raise ValueError("this machine arrives at other questions than were asked; merge where the study began")
+        tables = {str(j): x for j, x in enumerate(found)}
+        return [checked_tables(question, given, self.family, tables, self._together(scope))]
+
+    def _together(self, scope: str) -> Respondent:
+        """All sites as one, whose sums a study keeps."""
+        every = np.concatenate([_sizes(site) for site in self.announced])
+        rows = every[~self.split.fitting] if scope == "certifying" else every
+        prints = sum(site.tables["prints"] for site in self.announced)
+        exact = all(site.text["least_count"] == 1 for site in self.announced)
+        return Respondent(
+            "the study's file", rows, int(every[self.split.fitting].sum()), np.asarray(prints), exact,
+            remedy="it was damaged or edited: begin again",
+        )  # fmt: skip
 
     def _scope(self, images: Array | None, wanted: Array) -> None:
         if images is not None and not np.array_equal(images, np.flatnonzero(wanted)):
@@ -111,9 +105,16 @@ class Sites(Archive):
         """Whether each image of a site fits."""
         return self.split.fitting[self._first[at] : self._first[at + 1]]
 
-    def sizes_of(self, at: int, scope: str) -> Array:
-        """Pixels of a site's fitting or certifying images."""
-        return _sizes(self.announced[at])[self.fitting(at) == (scope == "fitting")]
+    def respondent(self, at: int, statistic: Statistic, before: Tables | None) -> Respondent:
+        """What a site can answer: by name, its certifying images, and what it told in the round before."""
+        site, fitting = self.announced[at], self.fitting(at)
+        sizes = _sizes(site)
+        earlier = None
+        if statistic is arriving and before is not None:
+            earlier = before[0][self._first[at] : self._first[at + 1]][~fitting]
+        who = f"the answer of site {site.text['site']!r}"
+        exact = site.text["least_count"] == 1
+        return Respondent(who, sizes[~fitting], int(sizes[fitting].sum()), site.tables["prints"], exact, earlier)
 
     def fitting_units(self, at: int) -> Array:
         """Whether each unit of a site fits."""

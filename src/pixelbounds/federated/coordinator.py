@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import inf
 from typing import Any
@@ -18,44 +18,68 @@ import numpy as np
 from ..calibration.arrivals import Path
 from ..calibration.confidence import BOUNDS, bound_named
 from ..calibration.families import Family, family_named
-from ..calibration.front_door import Split, calibrate_archive, fitting_units, least_units
+from ..calibration.front_door import Split, calibrate_archive, fitting_units, least_units, most_in_a_unit
 from ..calibration.groups.contract import Grouping
-from ..calibration.pairs import ROWS, Archive, Statistic
+from ..calibration.pairs import Archive
 from ..calibration.paths.frontier import frontier_of
 from ..calibration.procedures import frontier, rcps
-from ..calibration.result import Calibration
-from ..images.checks import check_choice, check_count, check_open_unit
+from ..calibration.result import COUNTINGS, Calibration
+from ..images.checks import check_choice, check_count, check_open_unit, check_unit_name
 from ..images.ends import Band
 from ..images.library import Array, current_runner
-from .archive import Question, Sites, Tables, Unanswered, units_at
-from .messages import Message, decode, encode, expect
-from .site import STATISTICS, check_groups
+from ..images.measure import Measure
+from ..images.source import UNKNOWN, Source
+from .answers import Tables, added, checked_tables
+from .archive import Sites, Unanswered
+from .contents import check_announced
+from .keys import key_of
+from .messages import Message, expect
+from .questions import FITTING, Question, check_groups, decode, encode, form_of, opened
+from .shared_units import check_shared, joint_units
+
+_TOLD = ("site", "images", "units", "least_count")  # what a plan says of each site
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
     """A calibration under way, kept by the coordinator: settings, announcements, and the sums of all answers so far.
 
-    `plan` is what every site must answer next; nothing else of a study needs to be sent.
+    `plan` is what every site must answer next; nothing else of a study needs to be sent. With a `key`, which is not
+    kept in the file, plans are authenticated and answers must be.
     """
 
     settings: Mapping[str, Any]
     sites: Sequence[Message]
     answered: Sequence[tuple[str, Tables]] = ()  # digest of the question, tables
+    key: bytes | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        names = ", ".join(site.text["site"] for site in self.sites)
+        signed = "authenticated" if self.key else "not authenticated; units at two sites are not found"
+        return f"Study of {names}, round {len(self.answered) + 1}, {signed}"
+
+    @cached_property
+    def id(self) -> str:
+        """Digest of settings and announcements: messages of another study are not taken for those of this one."""
+        settings, tables = _said(self.settings)
+        return Message("study", {"settings": settings, "sites": [site.digest for site in self.sites]}, tables).digest
 
     @property
     def plan(self) -> Message:
         """The question of this round."""
         if not isinstance(self._next, Question):
             raise ValueError("every question was answered; there is no further plan")
-        question, sites = self._next, _sites(self)
+        question, sites, first = self._next, _sites(self), self.sites[0].text
         text = {
+            "study": self.id, "round": len(self.answered) + 1,
             "statistic": question.statistic, "scope": question.scope, "given": question.given,
-            "round": len(self.answered) + 1, "family": sites.family.name, "limits": self.sites[0].text["limits"],
-            "sites": [{key: site.text[key] for key in ("site", "images", "units")} for site in self.sites],
+            "family": sites.family.name, "limits": first["limits"],
+            "source": first["source"], "measure": first["measure"],
+            "sites": [{name: site.text[name] for name in _TOLD} for site in self.sites],
         }  # fmt: skip
         fitting = {f"fitting.{i}": sites.fitting_units(i) for i in range(len(self.sites))}
-        return Message("plan", text, fitting | {f"given.{name}": x for name, x in question.tables.items()})
+        tables = fitting | {f"given.{name}": x for name, x in question.tables.items()}
+        return Message("plan", text, tables).signed(self.key)
 
     @cached_property
     def _next(self) -> Question | Calibration:
@@ -66,31 +90,50 @@ class Study:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the coordinator's file."""
-        said, tables = encode({"groups": self.settings["groups"]})
+        settings, tables = _said(self.settings)
         text = {
-            "settings": {**self.settings, "groups": said["groups"]},
+            "settings": settings,
             "sites": [{"text": dict(site.text), "tables": list(site.tables)} for site in self.sites],
             "answered": [{"question": question, "tables": len(found)} for question, found in self.answered],
         }
         tables |= {f"site.{i}.{name}": x for i, site in enumerate(self.sites) for name, x in site.tables.items()}
         tables |= {f"round.{i}.{j}": x for i, (_, found) in enumerate(self.answered) for j, x in enumerate(found)}
-        Message("study", text, tables).save(path)
+        Message("study", text, tables).signed(self.key).save(path)
 
 
-def load_study(path: str | os.PathLike[str]) -> Study:
+def _said(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Settings as JSON and arrays; groups by their name, or as a grouping made elsewhere."""
+    if isinstance(settings["groups"], str):
+        return dict(settings), {}
+    said, tables = encode({"groups": settings["groups"]})
+    return {**settings, "groups": said["groups"]}, tables
+
+
+def load_study(path: str | os.PathLike[str], *, key: Any = None) -> Study:
     """Read a coordinator's file."""
-    found = expect(path, "study")
-    text, tables = found.text, found.tables
-    settings = {**text["settings"], **decode({"groups": text["settings"]["groups"]}, tables)}
-    sites = [
-        Message("announcement", site["text"], {name: tables[f"site.{i}.{name}"] for name in site["tables"]})
-        for i, site in enumerate(text["sites"])
-    ]
+    key = key_of(key)
+    found = expect(path, "study", key)
+    text, tables = found.text, dict(found.tables)
+
+    def taken(name: str) -> Array:
+        if name not in tables:
+            raise ValueError(f"{str(path)!r}, a study, lacks the table {name!r}; begin again")
+        return tables.pop(name)
+
+    sites = []
+    for i, kept in enumerate(text["sites"]):
+        own = {name: taken(f"site.{i}.{name}") for name in kept["tables"]}
+        check_announced(kept["text"], own, f"the announcement of site {kept['text']['site']!r} in {str(path)!r}")
+        sites.append(Message("announcement", kept["text"], own))
     answered = [
-        (about["question"], tuple(tables[f"round.{i}.{j}"] for j in range(about["tables"])))
+        (about["question"], tuple(taken(f"round.{i}.{j}") for j in range(about["tables"])))
         for i, about in enumerate(text["answered"])
     ]
-    return Study(settings, sites, answered)
+    settings = dict(text["settings"])
+    if not isinstance(settings["groups"], str):
+        settings |= decode({"groups": settings["groups"]}, tables)
+    _check_sites(sites, settings["shared_units"])
+    return Study(settings, sites, answered, key)
 
 
 # ---------------------------------------------------------------- begin
@@ -108,18 +151,29 @@ def begin(
     k: int | None = None,
     n_opt: int | None = None,
     seed: int = 0,
+    unit_name: str = "unit",
+    counting: str = "units",
+    most_images: int | None = None,
+    shared_units: str = "refuse",
+    key: Any = None,
 ) -> Study:
     """Open a study of some sites, in this order; `study.plan` is what each of them must answer.
 
     announcements  Messages of `announce`, or their paths
     method         "frontier" or "rcps"; krcps needs single pixels, which do not travel
     groups         of the frontier: "band", or a Grouping made elsewhere, such as that of another calibration
+    shared_units   "refuse" a unit (patient) that is at two sites, or "join" its images into one unit; both need a key,
+                   without one such a unit is not found and counts twice
+    unit_name, counting, most_images    as in `pixelbounds.calibrate`
+    key            that the sites share: announcements must be authenticated under it, and plans will be
     others         as in `pixelbounds.calibrate`
     """
-    sites = [expect(message, "announcement") for message in announcements]
+    key = key_of(key)
+    sites = [expect(message, "announcement", key) for message in announcements]
     if not sites:
         raise ValueError("there are no announcements; give one of each site")
-    _check_sites(sites)
+    check_choice(shared_units, ("refuse", "join"), "shared_units")
+    _check_sites(sites, shared_units)
     check_choice(method, ("frontier", "rcps"), "method of a federated calibration")
     if isinstance(groups, str):
         check_choice(groups, ("band",), "groups of a federated calibration")
@@ -136,64 +190,98 @@ def begin(
         "groups": groups,
         "family": _family(family, sites).name,
         "k": None if k is None else check_count(k, "k", most=4096),
-        "n_opt": n_opt,
-        "seed": check_count(seed, "seed", least=0),
+        "n_opt": None if n_opt is None else check_count(n_opt, "n_opt", least=0),
+        "seed": check_count(seed, "seed", least=0, most=2**128),
+        "shared_units": shared_units,
+        "unit_name": unit_name,
+        "counting": counting if sites[0].text["units"] is not None else "units",
+        "most_images": None if most_images is None else check_count(most_images, "most_images"),
     }
-    study = Study(settings, sites)
+    check_unit_name(unit_name)
+    check_choice(counting, COUNTINGS, "counting")
+    if most_images is not None and settings["counting"] != "images":
+        raise ValueError(f"most_images is {most_images!r}; it belongs to counting='images' with units: leave it out")
+    study = Study(settings, sites, key=key)
     _ = study.plan  # what is wrong with the settings shows now
     return study
 
 
-def _check_sites(sites: Sequence[Message]) -> None:
-    """Sites have names of their own, and one kind of band, limits and units."""
+def _check_sites(sites: Sequence[Message], shared_units: str) -> None:
+    """Sites have names, images and units of their own, and one kind of band, limits and units."""
     names = [site.text["site"] for site in sites]
+    first = sites[0]
     for name, site in zip(names, sites, strict=True):
         if names.count(name) > 1:
             raise ValueError(f"site {name!r} announces itself twice; every site needs a name of its own")
-        for what in ("source", "limits", "centred"):
-            if site.text[what] != sites[0].text[what]:
-                raise ValueError(
-                    f"the {what} of site {name!r} is {site.text[what]!r}, but that of {names[0]!r} is "
-                    f"{sites[0].text[what]!r}; images of all sites must be made alike"
-                )
-        if (site.text["units"] is None) != (sites[0].text["units"] is None):
-            raise ValueError(f"only one of the sites {names[0]!r} and {name!r} gives units; all must, or none")
+        differences = _differences(first, site)
+        if differences:
+            raise ValueError(
+                f"the images of sites {names[0]!r} and {name!r} were not made alike ({'; '.join(differences)}). Which "
+                "of the two is wrong cannot be known here; agree, and announce again"
+            )
+        if (site.text["units"] is None) != (first.text["units"] is None):
+            raise ValueError(
+                f"only one of the sites {names[0]!r} and {name!r} gives units; all must, or none: announce again"
+            )
+    check_shared(sites, join=shared_units == "join")
+
+
+def _differences(one: Message, other: Message) -> list[str]:
+    """What two sites say differently of how their images were made, in words."""
+    first, second = one.text["site"], other.text["site"]
+    pairs = {what: (one.text[what], other.text[what]) for what in ("limits", "measure", "centred")}
+    mine, yours = Source.from_state(one.text["source"]).known, Source.from_state(other.text["source"]).known
+    pairs |= {f"source: {name}": (mine.get(name, UNKNOWN), yours.get(name, UNKNOWN)) for name in {**mine, **yours}}
+    return [f"{what} {a} at {first!r}, {b} at {second!r}" for what, (a, b) in pairs.items() if a != b]
 
 
 # ---------------------------------------------------------------- merge
 
 
-def merge(study: Study | str | os.PathLike[str], answers: Sequence[Any]) -> Study | Calibration:
+def merge(study: Study | str | os.PathLike[str], answers: Sequence[Any], *, key: Any = None) -> Study | Calibration:
     """Add the answers of all sites (Messages, or their paths): the study of the next round, or the calibration."""
-    study = study if isinstance(study, Study) else load_study(study)
+    key = key_of(key)
+    if not isinstance(study, Study):
+        study = load_study(study, key=key)
+    elif key not in (None, study.key):
+        raise ValueError("this study began with another key, or without one; give the key that it began with")
     by_site = _by_site(study, answers)
     question, sites = study._next, _sites(study)
     assert isinstance(question, Question)  # else there was no plan to answer
-    statistic = STATISTICS[question.statistic]
+    statistic = form_of(question).statistic
+    given = opened(question, sites.family)
+    before = study.answered[-1][1] if study.answered else None
     parts: list[Tables] = []
     for i, site in enumerate(study.sites):
         tables = by_site[site.text["site"]].tables
-        if not tables and question.scope != "all" and not len(sites.sizes_of(i, question.scope)):
-            continue  # none of its images fits
-        found = _checked(site, tables, statistic, sites.sizes_of(i, "certifying"), parts)
+        by = sites.respondent(i, statistic, before)
+        asked = by.fitting if question.scope == FITTING else len(by.rows)
+        if question.scope != "all" and not asked:
+            if tables:
+                by.refuse(f"has {len(tables)} tables, but none of its images is asked for")
+            continue
+        found = checked_tables(question, given, sites.family, tables, by)
         parts.append(sites.expand(i, found, statistic) if question.scope == "all" else found)
-    done = replace(study, answered=[*study.answered, (question.digest, statistic.merge(parts))])
+    done = replace(study, answered=[*study.answered, (question.digest, added(statistic, parts))])
     return done._next if isinstance(done._next, Calibration) else done
 
 
 def _by_site(study: Study, answers: Sequence[Any]) -> dict[str, Message]:
-    """One answer of every site, each to the plan of this round."""
-    names, plan, out = [site.text["site"] for site in study.sites], study.plan, {}
+    """One answer of every site, each to the plan of this round of this study."""
+    names = [site.text["site"] for site in study.sites]
+    plan = study.plan
+    out: dict[str, Message] = {}
     for message in answers:
-        found = expect(message, "answer")
+        found = expect(message, "answer", study.key)
         name = found.text["site"]
         if name not in names:
             raise ValueError(f"site {name!r} is not part of this study, which is of {', '.join(names)}")
         if name in out:
             raise ValueError(f"site {name!r} answers twice; give one answer of each site")
-        if found.text["plan"] != plan.digest:
+        if any(found.text[what] != wanted for what, wanted in _belongs(plan).items()):
+            other = "" if found.text["study"] == study.id else " of another study"
             raise ValueError(
-                f"site {name!r} answers another plan (of round {found.text['round']}) than that of round "
+                f"site {name!r} answers another plan (of round {found.text['round']}{other}) than that of round "
                 f"{plan.text['round']} of this study; send it this plan and ask again"
             )
         out[name] = found
@@ -203,30 +291,9 @@ def _by_site(study: Study, answers: Sequence[Any]) -> dict[str, Message]:
     return out
 
 
-def _checked(
-    site: Message, tables: Mapping[str, Array], statistic: Statistic, certifying: Array, before: Sequence[Tables]
-) -> Tables:
-    """The tables of an answer where they fit the question, the announcement, and those of the sites before."""
-    who = f"the answer of site {site.text['site']!r}"
-    if set(tables) != {str(j) for j in range(len(statistic.joins))}:
-        raise ValueError(f"{who} has {len(tables)} tables, but {len(statistic.joins)} were asked for; ask it again")
-    found = tuple(tables[str(j)] for j in range(len(statistic.joins)))
-    for j, (x, join) in enumerate(zip(found, statistic.joins, strict=True)):
-        if not np.isfinite(x).all() or (x.dtype.kind == "i" and (x < 0).any()):
-            raise ValueError(f"{who} has a table with impossible values; ask it again")
-        kind, shape = x.dtype.kind, x.shape[join is ROWS :]
-        if before and (kind, shape) != (before[0][j].dtype.kind, before[0][j].shape[join is ROWS :]):
-            raise ValueError(f"{who} has a table of shape {x.shape}, which does not fit those of other sites")
-    if statistic.joins[0] is ROWS and len(found[0]) != len(certifying):
-        raise ValueError(f"{who} counts {len(found[0])} images, but {len(certifying)} of its images certify")
-    if statistic.name == "misses":
-        if (found[0] > certifying[:, None]).any():
-            raise ValueError(f"{who} counts more misses than its images have pixels; ask it again")
-        if not np.array_equal(found[1], site.tables["prints"]):
-            raise ValueError(f"the images of site {site.text['site']!r} are not those that it announced; begin again")
-    if statistic.name == "arriving" and found[0].sum() != len(found[1]):
-        raise ValueError(f"{who} lists {len(found[1])} ends but counts {found[0].sum()}; ask it again")
-    return found
+def _belongs(plan: Message) -> dict[str, Any]:
+    """What an answer must say to be one to this plan."""
+    return {"study": plan.text["study"], "round": plan.text["round"], "plan": plan.digest}
 
 
 # ---------------------------------------------------------------- from answers to the next question
@@ -234,14 +301,12 @@ def _checked(
 
 def _sites(study: Study) -> Sites:
     """The study's sites, with all units in one random order."""
-    parts, units = [], 0
-    for site in study.sites:
-        parts.append(units_at(site) + units)
-        units = int(parts[-1].max()) + 1
     asked = study.settings
+    unit_of = joint_units(study.sites, join=asked["shared_units"] == "join")
+    units = int(unit_of.max()) + 1
     least = least_units(asked["risk_level"], asked["failure_prob"], bound_named(asked["confidence"]))
     fit = fitting_units(asked["n_opt"], asked["method"], units, least, asked["groups"] is not None)
-    split = Split.draw(np.concatenate(parts), fit, np.random.default_rng(study.settings["seed"]))
+    split = Split.draw(unit_of, fit, np.random.default_rng(study.settings["seed"]))
     low, high = study.sites[0].text["limits"]
     limits = (-inf if low is None else low, inf if high is None else high)
     return Sites(
@@ -260,10 +325,17 @@ def _calibrate(study: Study) -> Calibration:
     """The calibration, or the first question without an answer as an exception."""
     settings, sites = study.settings, _sites(study)
     words = {name: settings[name] for name in ("risk_level", "failure_prob", "method")}
-    return calibrate_archive(
+    first = study.sites[0].text
+    most = settings["most_images"]
+    found = calibrate_archive(
         sites, sites.split, partial(_fit_path, settings), BOUNDS[settings["confidence"]],
-        units=study.sites[0].text["units"] is not None, seed=str(settings["seed"]), **words,
+        units=None if first["units"] is None else settings["unit_name"], seed=str(settings["seed"]),
+        most_images=most_in_a_unit(sites.split, most) if settings["counting"] == "images" else 0, **words,
     )  # fmt: skip
+    rounded = {site.text["site"]: site.text["least_count"] for site in study.sites if site.text["least_count"] > 1}
+    if rounded:  # what was seen is what these sites told, rounded up
+        found = replace(found, record=replace(found.record, settings={"least_count": rounded}))
+    return found if first["measure"] is None else replace(found, measure=Measure.from_state(first["measure"]))
 
 
 def _fit_path(settings: Mapping[str, Any], fit: Archive, images: Array) -> tuple[Grouping, Path]:

@@ -1,23 +1,28 @@
-"""What travels between sites and coordinator: text and arrays in a sealed file, told apart by kind and by digest."""
+"""What travels between sites and coordinator: text and arrays in a sealed file, told apart by kind and by digest.
+
+A message may carry an HMAC under the key that the sites share (`keys.py`). It covers everything that the message holds:
+kind, study, round, the digest of the plan that is answered, and all tables. Whoever has the key checks it first, then
+every field (`contents.py`), and uses nothing before.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
 
-from ..calibration.arrivals import Path
-from ..calibration.groups.contract import Grouping, load_grouping
 from ..images.library import Array
 from ..storage.files import replace_file, seal, unseal
 from ..storage.version import VERSION
+from .contents import check_announced, check_text
+from .keys import mac_of, same_mac
 
-_FORMAT = 1
+_FORMAT = 2
 _KINDS = {
     "announcement": "announcement of a site (federated.announce)",
     "plan": "plan (federated.begin, federated.merge)",
@@ -25,40 +30,42 @@ _KINDS = {
     "study": "study of a coordinator (federated.begin, federated.merge)",
 }
 
-_PARTS = {  # what each kind must say, and the tables it must have
-    "announcement": {"site", "images", "units", "pixels", "source", "centred", "limits", "prints"},
-    "plan": {"statistic", "scope", "given", "round", "family", "limits", "sites"},
-    "answer": {"site", "plan", "round"},
-    "study": {"settings", "sites", "answered"},
-}
-
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """A file that is sent: its kind, what it says, its tables, and the name by which errors call it."""
+    """A file that is sent: its kind, what it says, its tables, the name by which errors call it, and its HMAC."""
 
     kind: str
     text: Mapping[str, Any]
     tables: Mapping[str, Array] = field(default_factory=dict)
     name: str = ""
+    mac: str = ""
 
     def __repr__(self) -> str:
         said = ", ".join(f"{key} {self.text[key]}" for key in ("site", "round") if key in self.text)
-        return f"{self.kind} ({said}), {len(self.to_bytes())} bytes"
+        signed = "authenticated" if self.mac else "not authenticated"
+        return f"{self.kind} ({said}), {len(self.to_bytes())} bytes, {signed}"
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the file."""
-        return hashlib.sha256(self.to_bytes()).hexdigest()
+        """SHA-256 of all that the message holds; its HMAC is no part of that."""
+        return hashlib.sha256(self._content()).hexdigest()
+
+    def signed(self, key: bytes | None) -> Message:
+        """The message with its HMAC under a key; as it is without one."""
+        return self if key is None else replace(self, mac=mac_of(key, self._content()))
 
     def to_bytes(self) -> bytes:
         """The content of the file; equal messages give equal bytes."""
-        tables = {name: _small(x) for name, x in self.tables.items()}
-        return seal({**self.text, "kind": self.kind, "format": _FORMAT, "version": VERSION}, tables)
+        return self._content({"mac": self.mac} if self.mac else {})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the file, aside first and then in place."""
         replace_file(path, self.to_bytes())
+
+    def _content(self, more: Mapping[str, str] = {}) -> bytes:
+        tables = {name: _small(x) for name, x in self.tables.items()}
+        return seal({**self.text, "kind": self.kind, "format": _FORMAT, "version": VERSION, **more}, tables)
 
 
 def load(path: str | os.PathLike[str]) -> Message:
@@ -69,25 +76,46 @@ def load(path: str | os.PathLike[str]) -> Message:
 
 
 def message_of(data: bytes, name: str = "message") -> Message:
-    """The message that the content of a file holds."""
+    """The message that the content of a file holds; `expect` checks what it says."""
     text, tables = unseal(data, name, what="message between sites", remedy="send it again", again="send it again")
     kind = text.pop("kind", None)
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(f"{name!r} is not a message between sites but a {kind or 'calibration file'}")
-    if (text.pop("format"), text.pop("version", "")) != (_FORMAT, VERSION):
+    if [text.pop("format"), text.pop("version", "")] != [_FORMAT, VERSION]:
         raise ValueError(f"{name!r} was written by another version than {VERSION}; all sites must use the same one")
-    missing = sorted(_PARTS[kind] - text.keys() - tables.keys())
-    if missing:
-        raise ValueError(f"{name!r} is the {_KINDS[kind]}, but lacks {', '.join(missing)}; send it again")
-    return Message(kind, text, {key: _wide(x) for key, x in tables.items()}, name)
+    mac = text.pop("mac", "")
+    if not isinstance(mac, str) or not mac.isascii() or len(mac) not in (0, 64):
+        raise ValueError(f"{name!r} has an HMAC that is none; send it again")
+    return Message(kind, text, {key: _wide(x, name) for key, x in tables.items()}, name, mac)
 
 
-def expect(message: Any, kind: str) -> Message:
-    """A message of one kind, or the file that holds it."""
+def expect(message: Any, kind: str, key: bytes | None = None) -> Message:
+    """A message of one kind, or the file that holds it, authenticated under the key and checked field by field."""
     found = message if isinstance(message, Message) else load(message)
+    who = repr(found.name) if found.name else f"this {found.kind}"
     if found.kind != kind:
-        raise ValueError(f"{found.name or 'this'} is the {_KINDS[found.kind]}; what is needed is the {_KINDS[kind]}")
+        raise ValueError(f"{who} is the {_KINDS[found.kind]}; what is needed is the {_KINDS[kind]}")
+    _authenticate(found, key, who)
+    check_text(kind, found.text, f"{who}, the {_KINDS[kind]},")
+    if kind == "announcement":
+        check_announced(found.text, found.tables, f"the announcement of site {found.text['site']!r}")
     return found
+
+
+def _authenticate(message: Message, key: bytes | None, who: str) -> None:
+    """Refuse what was not written with the key; without one, refuse what claims to be."""
+    if key is None and message.mac:
+        raise ValueError(
+            f"{who} is authenticated, and no key was given to check that; give the study's key (--study-key)"
+        )
+    if key is None:
+        return
+    if not message.mac:
+        raise ValueError(f"{who} is not authenticated; who wrote it must use the study's key (--study-key), too")
+    if not same_mac(message.mac, message.signed(key).mac):
+        raise ValueError(
+            f"{who} was not written with this key, or was changed since: do not use it, and ask who sent it for another"
+        )
 
 
 def _small(x: Array) -> Array:
@@ -97,43 +125,9 @@ def _small(x: Array) -> Array:
     return x.astype(np.min_scalar_type(int(x.max(initial=0))) if x.min(initial=0) >= 0 else np.int64)
 
 
-def _wide(x: Array) -> Array:
-    return x.astype(np.int64) if x.dtype.kind in "iu" else x
-
-
-# ---------------------------------------------------------------- what a question gives to a statistic
-
-
-def encode(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Numbers, arrays, groupings and paths as JSON and arrays."""
-    said: dict[str, Any] = {}
-    tables: dict[str, Array] = {}
-    for name, value in given.items():
-        if isinstance(value, Grouping):
-            meta, arrays = value.state()
-            said[name] = {"is": "grouping", "kind": value.kind, "meta": meta}
-            said[name]["dtypes"] = {key: x.dtype.str for key, x in arrays.items()}
-            tables |= {f"{name}.{key}": x for key, x in arrays.items()}
-        elif isinstance(value, Path):
-            said[name] = {"is": "path"}
-            tables[name] = value.knots
-        elif isinstance(value, np.ndarray):
-            said[name] = {"is": "array"}
-            tables[name] = value
-        else:
-            said[name] = {"is": "number", "value": value}
-    return said, tables
-
-
-def decode(said: Mapping[str, Any], tables: Mapping[str, Array]) -> dict[str, Any]:
-    """What `encode` was given."""
-    out: dict[str, Any] = {}
-    for name, about in said.items():
-        if about["is"] == "grouping":
-            arrays = {key: tables[f"{name}.{key}"].astype(dtype) for key, dtype in about["dtypes"].items()}
-            out[name] = load_grouping(about["kind"], about["meta"], arrays)
-        elif about["is"] == "path":
-            out[name] = Path(tables[name])
-        else:
-            out[name] = tables[name] if about["is"] == "array" else about["value"]
-    return out
+def _wide(x: Array, name: str) -> Array:
+    if x.dtype.kind not in "iu":
+        return x
+    if x.dtype == np.uint64 and x.max(initial=0) >= 2**63:
+        raise ValueError(f"{name!r} holds a count of {x.max()}, more than anyone can count; send it again")
+    return x.astype(np.int64)

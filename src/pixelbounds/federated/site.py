@@ -2,97 +2,175 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from ..calibration.arrivals import arriving, misses
 from ..calibration.front_door import pairs_of, unit_numbers
-from ..calibration.groups.band_bins import cells, extent, occupied
 from ..calibration.groups.contract import Grouping
-from ..calibration.pairs import ROWS, Pairs, Statistic, fingerprints
-from ..calibration.paths.frontier import farthest, longest, spend
+from ..calibration.pairs import ROWS, Pairs
+from ..calibration.prints import fingerprints, known_again, prints
+from ..calibration.sentence import VOIDS
+from ..images.checks import Limits, check_count, check_limits, check_units
 from ..images.library import Array
-from .messages import Message, decode, expect
+from ..images.measure import Measure
+from .contents import check_site_name
+from .keys import key_of, name_hashes
+from .messages import Message, expect
+from .questions import ALL, FITTING, Form, Question, form_of, opened
+from .suppression import suppressed
 
-STATISTICS = {
-    statistic.name: statistic for statistic in (extent, cells, occupied, farthest, longest, spend, misses, arriving)
-}  # all that a coordinator may ask for
-WITHOUT_POSITIONS = ("single", "band", "learned")  # groups that a plan may use: a map of pixels could single one out
+_MOST_LEAST = 2**20
 
 
-def announce(truth: Any, band: Any, *, site: str, units: Any = None, limits: Any = (0.0, 1.0)) -> Message:
+def announce(
+    truth: Any, band: Any, *, site: str, units: Any = None, limits: Any = (0.0, 1.0), measure: Measure | None = None,
+    least_count: int = 1, key: Any = None,
+) -> Message:  # fmt: skip
     """How many images and units a site has, and how large; every value is read and checked, none is told.
 
-    truth, band, units, limits    as in `pixelbounds.calibrate`; units are numbered, their names stay here
-    site                          a name by which the others know this site
+    truth, band, units, limits, measure    as in `pixelbounds.calibrate`; units are numbered, their names stay here
+    site           a name by which the others know this site
+    least_count    counts of fewer pixels are not told: docs/federated.md says what becomes of them
+    key            that the sites share, 32 bytes or the path of its file: the message is authenticated, and units are
+                   told as keyed hashes of their names, so that one that is at two sites is found
     """
-    if not isinstance(site, str) or not site.strip() or len(site) > 80 or not site.isprintable():
-        raise ValueError(f"site is {site!r}; give a short name, such as 'north'")
+    site, key = check_site_name(site), key_of(key)
+    least_count = check_count(least_count, "least_count", most=_MOST_LEAST)
     pairs = pairs_of(truth, band, None, limits)
     unit_of = unit_numbers(units, len(pairs))
-    (prints,) = pairs.ask(fingerprints)
-    tables: dict[str, Array] = {"prints": prints}
+    (total,) = pairs.ask(fingerprints)
+    tables: dict[str, Array] = {"prints": total}
     if units is not None:
         tables["unit_of"] = unit_of
+        if key is not None:
+            tables["names"] = name_hashes(key, np.unique(check_units(units, len(pairs))).tolist())
     if not pairs.pixels:
         tables["sizes"] = pairs.sizes
     text = {
         "site": site,
         "images": len(pairs),
         "units": None if units is None else int(unit_of.max()) + 1,
-        "pixels": pairs.pixels,
-        "source": pairs.source,
+        "pixels": [int(x) for x in pairs.pixels],
+        "source": pairs.source.state(),
+        "measure": told_measure(measure),
         "centred": pairs.band.centre is not None,
-        "limits": [x if np.isfinite(x) else None for x in pairs.limits],
+        "limits": told_limits(pairs.limits),
+        "least_count": least_count,
     }
-    return Message("announcement", text, tables)
+    return expect(Message("announcement", text, tables).signed(key), "announcement", key)
 
 
-def answer(plan: Any, truth: Any, band: Any, *, site: str, units: Any = None) -> Message:
-    """The tables that a plan (a Message, or the path of one) asks of a site; images and units as announced."""
-    plan = expect(plan, "plan")
-    names = [about["site"] for about in plan.text["sites"]]
-    if site not in names:
-        raise ValueError(f"site is {site!r}, but the plan is for {', '.join(names)}; use the name that was announced")
-    at = names.index(site)
-    low, high = plan.text["limits"]
-    limits = (-np.inf if low is None else low, np.inf if high is None else high)
+def answer(
+    plan: Any, truth: Any, band: Any, *, site: str, units: Any = None, limits: Any = (0.0, 1.0),
+    measure: Measure | None = None, least_count: int = 1, key: Any = None,
+) -> Message:  # fmt: skip
+    """The tables that a plan (a Message, or the path of one) asks of a site; everything else as it was announced."""
+    key = key_of(key)
+    plan = expect(plan, "plan", key)
+    at = _place(plan, site)
+    asked = plan.text["sites"][at]
+    _check_alike(site, "limits", plan.text["limits"], told_limits(check_limits(limits)))
+    _check_alike(site, "measure", plan.text["measure"], told_measure(measure))
     pairs = pairs_of(truth, band, plan.text["family"], limits)
+    _check_alike(site, "source of the bands", plan.text["source"], pairs.source.state())
     unit_of = unit_numbers(units, len(pairs))
-    found = {"images": len(pairs), "units": None if units is None else int(unit_of.max()) + 1}
-    for what, count in found.items():
-        wanted = plan.text["sites"][at][what]
-        if count != wanted:
-            raise ValueError(
-                f"{site} announced {wanted} {what}, but {count} were given now; give the same images again"
-            )
-    fitting = plan.tables[f"fitting.{at}"].astype(bool)[unit_of]
-    given = decode(
-        plan.text["given"], {k.removeprefix("given."): x for k, x in plan.tables.items() if k.startswith("given.")}
-    )
-    for value in given.values():
-        check_groups(value)
-    if plan.text["statistic"] not in STATISTICS:
-        raise ValueError(f"the plan asks for {plan.text['statistic']!r}, which this version does not tell")
-    counted = _count(pairs, STATISTICS[plan.text["statistic"]], plan.text["scope"], fitting, given)
-    text = {"site": site, "plan": plan.digest, "round": plan.text["round"]}
-    return Message("answer", text, {str(i): x for i, x in enumerate(counted)})
-
-
-def check_groups(groups: Any) -> None:
-    """Refuse groups that follow the pixel grid: counts by group would be counts by position."""
-    if isinstance(groups, Grouping) and groups.kind not in WITHOUT_POSITIONS:
+    least_count = check_count(least_count, "least_count", most=_MOST_LEAST)
+    if least_count != asked["least_count"]:
         raise ValueError(
-            f"groups of kind {groups.kind!r} follow the pixel grid, so that counts would tell where pixels lie; sites "
-            f"answer for groups of kind {', '.join(WITHOUT_POSITIONS)}"
+            f"{site} announced a least count of {asked['least_count']}, but {least_count} is given now; give the same "
+            "again"
+        )
+    for what, count in {"images": len(pairs), "units": None if units is None else int(unit_of.max()) + 1}.items():
+        if count != asked[what]:
+            raise ValueError(
+                f"{site} announced {asked[what]} {what}, but {count} were given now; give the same images again"
+            )
+    question = question_of(plan)
+    form, given = form_of(question), opened(question, pairs.family)
+    fitting = _fitting(plan, at)[unit_of]
+    if form.scope == ALL:
+        _check_fresh(pairs, given["grouping"], ~fitting)
+    counted = _count(pairs, form, fitting, given, least_count)
+    text = {"site": site, "study": plan.text["study"], "plan": plan.digest, "round": plan.text["round"]}
+    return Message("answer", text, {str(i): x for i, x in enumerate(counted)}).signed(key)
+
+
+def told_limits(limits: Limits) -> list[float | None]:
+    """Limits as messages have them: None where there is none."""
+    return [float(x) if np.isfinite(x) else None for x in limits]
+
+
+def told_measure(measure: Measure | None) -> dict[str, Any] | None:
+    """What numbers stand for, as messages have it."""
+    if measure is not None and not isinstance(measure, Measure):
+        raise TypeError(f"measure is {measure!r}; give a pixelbounds.Measure, or leave it out")
+    return None if measure is None else measure.state()
+
+
+def _check_alike(site: str, what: str, asked: Any, own: Any) -> None:
+    """A plan is for what the site announced."""
+    if asked != own:
+        raise ValueError(
+            f"the plan has {what} {asked}, but this site has {own}; give what {site!r} announced, and if you did, do "
+            "not answer: the plan is for another kind of images"
         )
 
 
-def _count(pairs: Pairs, statistic: Statistic, scope: str, fitting: Array, given: dict[str, Any]) -> tuple[Array, ...]:
+def _check_fresh(pairs: Pairs, grouping: Grouping, certifying: Array) -> None:
+    """Groups that were made elsewhere must not have seen the images that certify here."""
+    if not len(grouping.fitted_on):
+        return
+    _, own = pairs.ask(prints)
+    again = np.flatnonzero(known_again(own, grouping.fitted_on) & certifying)
+    if len(again):
+        raise ValueError(
+            f"the groups of this plan were fitted on {len(again)} of this site's images that would certify now (image "
+            f"{again[0]} is the first), which voids the promise; do not answer, and tell the coordinator ({VOIDS})"
+        )
+
+
+def question_of(plan: Message) -> Question:
+    """What a plan asks."""
+    given = {name.removeprefix("given."): x for name, x in plan.tables.items() if name.startswith("given.")}
+    return Question(plan.text["statistic"], plan.text["scope"], plan.text["given"], given)
+
+
+def _place(plan: Message, site: str) -> int:
+    """Which of the plan's sites this one is."""
+    names = [about["site"] for about in plan.text["sites"]]
+    if len(set(names)) < len(names):
+        raise ValueError(f"the plan is for {', '.join(names)}, one of them twice; ask the coordinator for another")
+    if site not in names:
+        raise ValueError(f"site is {site!r}, but the plan is for {', '.join(names)}; use the name that was announced")
+    return names.index(site)
+
+
+def _fitting(plan: Message, at: int) -> Array:
+    """Whether each unit of a site fits, (units,)."""
+    tables: Mapping[str, Array] = plan.tables
+    known = {f"fitting.{i}" for i in range(len(plan.text["sites"]))}
+    others = {name for name in tables if not name.startswith("given.")}
+    if others != known:
+        raise ValueError("the plan does not say of each site which of its units fit; ask the coordinator for another")
+    asked = plan.text["sites"][at]
+    found = tables[f"fitting.{at}"]
+    units = asked["images"] if asked["units"] is None else asked["units"]
+    if found.dtype != np.bool_ or found.shape != (units,):
+        raise ValueError(
+            f"the plan says of {found.dtype} {found.shape} units of {asked['site']!r} whether they fit; it has {units}"
+        )
+    return found
+
+
+def _count(pairs: Pairs, form: Form, fitting: Array, given: dict[str, Any], least: int) -> tuple[Array, ...]:
     """A statistic of the fitting or certifying images; of all, with rows of the certifying images alone."""
-    if scope == "all":
+    if least > 1:
+        return suppressed(pairs, form, fitting, given, least)
+    statistic = form.statistic
+    if form.scope == ALL:
         found = pairs.ask(statistic, **given)
         return tuple(x[~fitting] if join is ROWS else x for x, join in zip(found, statistic.joins, strict=True))
-    images = np.flatnonzero(fitting if scope == "fitting" else ~fitting)
+    images = np.flatnonzero(fitting if form.scope == FITTING else ~fitting)
     return pairs.ask(statistic, images, **given) if len(images) else ()

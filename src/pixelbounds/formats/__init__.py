@@ -8,6 +8,8 @@ scans.py       what every reader returns and every writer takes: images, units, 
 pictures.py    folders and zips of pictures
 nifti.py       volumes as slices, and back
 dicom.py       series as slices; captures.py: maps as secondary captures
+identifiers.py what of the people behind images goes along into outputs
+allowance.py   how much a file may unpack to
 runs.py        what `pixelbounds sample` wrote
 """
 

@@ -7,10 +7,13 @@ silently a fill value. What a store of ours says of itself is an attribute.
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +23,16 @@ import zarr
 from ..images.checks import Limits
 from ..images.library import Array, library_of
 from ..images.ragged import read_ragged
+from ..images.source import Source
 from ..storage.chunks import first_missing, guarded
-from ..storage.growth import MARKS
+from ..storage.growth import MARKS, SEEN
+from .allowance import check_allowed, check_declared
 from .scans import ABDOMEN, Images, Told, Window, slice_name
 
 FilePath = str | os.PathLike[str]
 ARRAY_SUFFIXES = (".npy", ".npz", ".zarr")
 SHAPES = "lower and upper of shape (n, *pixels), or samples of shape (n, m, *pixels)"
+SOURCE = "source"  # how a band was made, as JSON, beside its ends
 _PER_IMAGE = ("names", "units")  # one entry per image, beside the images themselves
 
 
@@ -60,17 +66,36 @@ class Arrays(Mapping[str, Any]):
             self._names = sorted(self._node.array_keys()) if hasattr(self._node, "array_keys") else [""]
             self.attributes = dict(self._node.attrs)
         elif self.path.suffix == ".npz":
-            with np.load(self.path, allow_pickle=False) as file:
-                self._names = list(file.files)
+            with zipfile.ZipFile(self.path) as file:
+                self._names = [name.removesuffix(".npy") for name in file.namelist() if name.endswith(".npy")]
         else:
             self._node = np.load(self.path, mmap_mode="r", allow_pickle=False)
             self._names = [""]
 
     def __getitem__(self, name: str) -> Any:
         if self._node is not None:
-            return self._node[name] if name else self._node
+            found = self._node[name] if name else self._node
+            return check_declared(found, f"{self.path}/{name}".rstrip("/")) if library_of(found) == "zarr" else found
+        self.check_member(name)
         with np.load(self.path, allow_pickle=False) as file:
             return file[name]
+
+    def check_member(self, name: str) -> None:
+        """What an array of an .npz declares is what it holds, and no more than is allowed."""
+        with zipfile.ZipFile(self.path) as archive:
+            member = archive.getinfo(f"{name}.npy")
+            with archive.open(member) as file:
+                version = np.lib.format.read_magic(file)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                shape, _, dtype = read(file)
+                held = member.file_size - file.tell()
+        if dtype.hasobject:
+            raise Told(f"{name} in {self.path} holds Python objects, and nothing is ever unpickled; save it as numbers")
+        if prod(shape) * dtype.itemsize != held:
+            raise Told(
+                f"{name} in {self.path} declares {dtype} of shape {shape}, but holds {held} bytes; write it again"
+            )
+        check_allowed(held, f"{name} in {self.path} unpacks")
 
     def __contains__(self, name: object) -> bool:
         return name in self._names
@@ -115,7 +140,7 @@ def open_arrays(path: Path, key: str | None = None) -> Images:
     """Images (n, *pixels) of an .npy, .npz or .zarr file; `names` and `units` (n,) beside them are taken along."""
     arrays = Arrays(path)
     name = "" if list(arrays) == [""] else _chosen(arrays, key)
-    pixels = _supported(arrays[name], path)
+    pixels = guarded(_supported(arrays[name], path), fill=True)
     n = int(pixels.shape[0])
     extra = {part: np.asarray(arrays[part][:]) for part in _PER_IMAGE if part in arrays}
     extra |= _kept(about_of(arrays))
@@ -128,7 +153,7 @@ def _chosen(arrays: Arrays, key: str | None) -> str:
     """The name of the images among other arrays."""
     is_zip = arrays.path.suffix == ".npz"
     names = [name for name in arrays if is_zip or arrays[name].ndim > 1]
-    images = [name for name in names if name not in _PER_IMAGE]
+    images = [name for name in names if name not in (*_PER_IMAGE, SOURCE)]
     if key is None and len(images) == 1:
         return images[0]
     if key not in names:
@@ -165,12 +190,14 @@ def parts_at(path: Path, reading: Reading, key: str | None = None) -> dict[str, 
 def arrays_at(path: Path, reading: Reading = Reading()) -> dict[str, Any]:  # noqa: B008 - frozen
     """The arrays of a file by name, without marks; a single one has the name ''."""
     if is_store(path):
-        arrays = {name: x for name, x in store_at(path).items() if name != MARKS}
+        arrays = {name: x for name, x in store_at(path).items() if name not in (MARKS, SEEN)}
         return {name: checked(x, f"{path}/{name}".rstrip("/"), reading) for name, x in arrays.items()}
     if path.suffix not in (".npy", ".npz"):
         raise ValueError(f"{path} is of no known kind; give an .npy, .npz or .zarr file, or a folder, with {SHAPES}")
     try:
         return dict(Arrays(path))
+    except Told:
+        raise
     except Exception as error:  # a cut zip, a cut header, an object array
         raise ValueError(f"{path} cannot be read as {path.suffix}: {error}; write it again") from error
 
@@ -198,8 +225,20 @@ def checked(x: Any, name: str, reading: Reading) -> Any:
         )
     if missing:
         warnings.warn(f"{name}: {missing} of {x.nchunks} chunks are not there and read as {x.fill_value}", stacklevel=2)
-        return x
+        return guarded(x, fill=True)
     return guarded(x)
+
+
+def check_not_half(arrays: Mapping[str, Any], path: Path) -> None:
+    """One end of a band, or a set of marks, is never taken for samples."""
+    parts = {"lower", "upper", "centre", "length"}
+    held = sorted(parts & arrays.keys())
+    if held and not {"lower", "upper"} <= arrays.keys():
+        lacking = " and ".join(name for name in ("lower", "upper") if name not in arrays)
+        raise ValueError(
+            f"{path} holds {' and '.join(held)}, but no {lacking}: half a band, and no samples; write it again, or, "
+            f"where {held[0]} does hold samples (n, m, *pixels), say --key {held[0]}"
+        )
 
 
 def only(arrays: Mapping[str, Any], path: Path, names: tuple[str, ...]) -> Any:
@@ -216,7 +255,12 @@ def sets_at(path: FilePath, reading: Reading, key: str | None = None) -> dict[st
     """The sets of images of different sizes in a store; a `key` must be among them."""
     if reading.skip_bad:
         raise ValueError(f"{path} holds images of different sizes, of which none can be skipped; leave --skip-bad out")
-    sets = dict(read_ragged(path, guarded))
+    try:
+        sets = dict(read_ragged(path, lambda x: guarded(check_declared(x, f"{path}/{x.path}"))))
+    except ValueError:
+        raise
+    except Exception as error:  # zarr raises what it likes
+        raise ValueError(f"{path} is no whole set of images ({error}); write it again") from error
     if key is not None and key not in sets:
         raise ValueError(f"{path} holds the sets {', '.join(sets)}, and no {key!r}; name one of them")
     return sets
@@ -236,6 +280,16 @@ def told(path: FilePath) -> dict[str, Any]:
     return about_of(store_at(Path(path))) if is_store(Path(path)) else {}
 
 
-def source_of(path: Path) -> str:
-    """How a band was made, where its store says so."""
-    return str(store_at(path).attributes.get("source", "")) if is_store(path) else ""
+def source_of(path: Path) -> Source:
+    """How a band was made, where its file says so: the attribute `source` of a store, the entry `source` of an .npz."""
+    stated: Any = None
+    if is_store(path):
+        stated = store_at(path).attributes.get("source")
+    elif path.suffix == ".npz" and SOURCE in (arrays := Arrays(path)):
+        try:
+            stated = json.loads(str(arrays[SOURCE]))
+        except ValueError as error:
+            raise ValueError(
+                f"{path} says in {SOURCE!r} how its band was made, but not in JSON; write json.dumps(source.state())"
+            ) from error
+    return Source() if stated is None else Source.from_state(stated)

@@ -2,7 +2,7 @@
 
 Values are stored in 16 bits with a rescale slope that is a power of two and a whole intercept, so that both are exact
 as decimal strings of 16 characters and as floats; lower ends are rounded down and upper ends up to the next step.
-Patient, study and place in space are those of the scan.
+Study and place in space are those of the scan; its patient goes along only where that is asked for (`identifiers.py`).
 """
 
 from __future__ import annotations
@@ -20,28 +20,39 @@ from .scans import Scan, Window, needed
 _MOST = 2**16 - 1
 _FINEST = -15  # 2**-15 is the finest power of two that fits into 16 characters
 _KEPT = """
-SpecificCharacterSet PatientName PatientID IssuerOfPatientID PatientBirthDate PatientSex PatientAge StudyInstanceUID
-StudyDate StudyTime StudyID StudyDescription AccessionNumber ReferringPhysicianName Modality BodyPartExamined
-PatientPosition FrameOfReferenceUID PositionReferenceIndicator RescaleType
+SpecificCharacterSet StudyInstanceUID Modality BodyPartExamined PatientPosition FrameOfReferenceUID RescaleType
 """.split()  # noqa: SIM905
+_WHO = """
+PatientName PatientID IssuerOfPatientID PatientBirthDate PatientSex PatientAge StudyDate StudyTime StudyID
+StudyDescription AccessionNumber ReferringPhysicianName PositionReferenceIndicator
+""".split()  # noqa: SIM905
+_REMOVED = "pixelbounds: identifiers left out, UIDs kept"
 _PLACE = ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "SliceThickness", "SliceLocation")
 
 
-def write_captures(folder: Path, lower: Array, upper: Array, scan: Scan, window: Window | None) -> None:
-    """Write ends (n, h, w), in the measure of the scan, into folder/lower, folder/upper and folder/length."""
+def write_captures(
+    folder: Path, lower: Array, upper: Array, scan: Scan, window: Window | None, *, who: bool = False
+) -> None:
+    """Write ends (n, h, w), in the measure of the scan, into folder/lower, folder/upper and folder/length.
+
+    who            whether patient and study go along
+    """
     slope, intercept = scale(float(lower.min()), float(upper.max()))
     low = np.floor((lower - intercept) / slope).astype(np.uint16)
     high = np.ceil((upper - intercept) / slope).astype(np.uint16)
     maps = {"lower": (low, intercept), "upper": (high, intercept), "length": (high - low, 0)}
+    name = scan.name
+    if scan.kind != "dicom" and not who:  # the name of a file
+        name = hashlib.sha256(low.tobytes() + high.tobytes() + scan.affine.tobytes()).hexdigest()
     for order, (part, (stored, offset)) in enumerate(maps.items(), 1):
         content = hashlib.sha256(stored.tobytes()).hexdigest()
         width = float(np.ptp(stored)) * slope or 1.0
         shown = (width, offset + float(stored.min()) * slope + width / 2)
         shown = shown if window is None or part == "length" else window
         for k, plane in enumerate(stored):
-            data = _dataset(scan, k, plane.shape)
-            data.SeriesInstanceUID = _uid(scan.name, part, content)
-            data.SOPInstanceUID = _uid(scan.name, part, content, str(k))
+            data = _dataset(scan, k, plane.shape, name, who=who)
+            data.SeriesInstanceUID = _uid(name, part, content)
+            data.SOPInstanceUID = _uid(name, part, content, str(k))
             data.SeriesNumber = 10 * int(_source(scan, k).get("SeriesNumber") or 0) + order
             data.SeriesDescription = f"pixelbounds {part}"
             data.DerivationDescription = f"{part} of calibrated intervals per pixel"
@@ -65,29 +76,36 @@ def scale(least: float, most: float) -> tuple[float, int]:
     return 2.0**exponent, intercept
 
 
-def _dataset(scan: Scan, k: int, shape: tuple[int, ...]) -> Any:
-    """Everything about slice k of a map apart from its values."""
+def _dataset(scan: Scan, k: int, shape: tuple[int, ...], name: str, *, who: bool) -> Any:
+    """Everything about slice k of a map apart from its values; `name` is that of the scan, or stands for it."""
     pydicom = needed("pydicom")
     source = _source(scan, k)
     data = pydicom.Dataset()
-    for name in (*_KEPT, *(_PLACE if shape == scan.plane and scan.kind == "dicom" else ())):
-        if name in source:
-            data[name] = source[name]
+    place = _PLACE if shape == scan.plane and scan.kind == "dicom" else ()
+    for word in (*_KEPT, *place, *(_WHO if who else ())):
+        if word in source:
+            data[word] = source[word]
     if scan.kind != "dicom":
-        data.PatientID = data.PatientName = scan.name[:64]
-        data.StudyInstanceUID, data.FrameOfReferenceUID = _uid(scan.name, "study"), _uid(scan.name, "frame")
+        data.StudyInstanceUID = _uid(name, "study")
+        data.FrameOfReferenceUID = _uid(name, "frame")
+        if who:
+            data.PatientID = data.PatientName = name[:64]
+    if not who:
+        data.PatientIdentityRemoved = "YES"
+        data.DeidentificationMethod = _REMOVED
     if shape != scan.plane or scan.kind != "dicom":
         _place(data, scan.affine, k)
     if "SOPInstanceUID" in source:
         reference = pydicom.Dataset()
         reference.ReferencedSOPClassUID, reference.ReferencedSOPInstanceUID = source.SOPClassUID, source.SOPInstanceUID
         data.SourceImageSequence = [reference]
-    for name in ("PatientName", "PatientID", "PatientBirthDate", "PatientSex", "StudyDate", "StudyTime", "StudyID"):
-        if name not in data:
-            setattr(data, name, "")  # required, but may be empty
+    for word in ("PatientName", "PatientID", "PatientBirthDate", "PatientSex", "StudyDate", "StudyTime", "StudyID"):
+        if word not in data:
+            setattr(data, word, "")  # required, but may be empty
     data.SOPClassUID = pydicom.uid.SecondaryCaptureImageStorage
     data.ConversionType, data.ImageType, data.Manufacturer = "WSD", ["DERIVED", "SECONDARY"], "pixelbounds"
-    data.InstanceNumber, data.BurnedInAnnotation = k + 1, "NO"
+    data.InstanceNumber = k + 1
+    data.BurnedInAnnotation = "YES" if source.get("BurnedInAnnotation") == "YES" else "NO"
     data.Rows, data.Columns, data.SamplesPerPixel = shape[0], shape[1], 1
     data.BitsAllocated, data.BitsStored, data.HighBit, data.PixelRepresentation = 16, 16, 15, 0
     data.file_meta = pydicom.dataset.FileMetaDataset()

@@ -9,6 +9,7 @@ the scanner saw.
 from __future__ import annotations
 
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ import numpy as np
 
 from ..execution.progress import Progress, silent
 from ..images.library import Array
+from .allowance import check_allowed
 from .nifti import resized_affine
 from .pictures import central
 from .scans import Geometry, Images, Scan, Told, Window, check_planes, needed, slice_name, windowed
 
+_FLAT = 1e-9  # cubic millimetres of a voxel that has none
 _GAP = 1.5  # distances between slices beyond this many spacings mean that slices are missing
 _TO_RAS = np.diag([-1.0, -1.0, 1.0])  # DICOM counts towards left, posterior, superior
 
@@ -56,9 +59,13 @@ def read_dicom(path: Path, *, window: Window | None, size: int | None = None, pr
         headers = tuple(header for _, header in slices)
         plane = int(headers[0].Rows), int(headers[0].Columns)
         affine = resized_affine(_affine(headers), *plane, size)
+        if not np.isfinite(affine).all() or abs(np.linalg.det(affine)) < _FLAT:
+            raise Told(f"{slices[0][0]}: its series does not say how its slices lie in space; mend its header")
         inverted = window is not None and headers[0].PhotometricInterpretation == "MONOCHROME1"
         scans.append(Scan(uid, start, len(ordered), affine, "dicom", headers, plane, inverted))
     check_planes(scans, size)
+    if size is None:
+        check_allowed(4 * len(ordered) * prod(scans[0].plane), f"the slices of {path} add up")
     pixels = []
     for scan in scans:
         for file in ordered[scan.start : scan.stop]:
@@ -73,16 +80,37 @@ def read_dicom(path: Path, *, window: Window | None, size: int | None = None, pr
 def _header(file: Path) -> Any:
     pydicom = needed("pydicom")
     try:
+        _check_deflated(file)
         header = pydicom.dcmread(file, stop_before_pixels=True)
-    except (pydicom.errors.InvalidDicomError, OSError, EOFError, ValueError) as error:
+        _check_header(file, header)
+    except (Told, MemoryError, ImportError):
+        raise
+    except Exception as error:  # pydicom makes values when they are asked for, and raises what it likes
         raise Told(f"{file} cannot be read as DICOM ({error}); remove or replace it") from error
+    return header
+
+
+def _check_deflated(file: Path) -> None:
+    """A deflated file is unpacked whole before anything can be asked of it: not to more than is allowed."""
+    meta = needed("pydicom.filereader").read_file_meta_info(file)
+    if meta.get("TransferSyntaxUID") == needed("pydicom.uid").DeflatedExplicitVRLittleEndian:
+        raise Told(f"{file} is deflated, and unpacks to nobody knows what; convert it to an uncompressed one")
+
+
+def _check_header(file: Path, header: Any) -> None:
+    """A file holds one grey image of a size that may be held in memory."""
     if "Rows" not in header or "Columns" not in header:
         raise Told(f"{file} is DICOM without an image ({header.get('Modality', 'no modality')}); move it elsewhere")
     if int(header.get("NumberOfFrames", 1) or 1) > 1:
         raise Told(f"{file} holds {header.NumberOfFrames} frames; convert it to one file per slice")
     if not str(header.get("PhotometricInterpretation", "")).startswith("MONOCHROME"):
         raise Told(f"{file} is {header.get('PhotometricInterpretation')}; only grey images are read: convert it")
-    return header
+    extent = (header.Rows, header.Columns)
+    if not all(isinstance(x, int) and x > 0 for x in extent) or int(header.get("SamplesPerPixel", 1)) != 1:
+        raise Told(
+            f"{file} has {extent[0]} rows and {extent[1]} columns of {header.get('SamplesPerPixel')} values; mend it"
+        )
+    check_allowed(8 * prod(extent), f"{file} unpacks")
 
 
 def _values(file: Path) -> Array:
@@ -91,11 +119,16 @@ def _values(file: Path) -> Array:
     try:
         data = pydicom.dcmread(file)
         values = pydicom.pixels.apply_modality_lut(data.pixel_array, data)
-    except (OSError, EOFError, ValueError, AttributeError, RuntimeError, NotImplementedError) as error:
+    except (MemoryError, ImportError):
+        raise
+    except Exception as error:  # as above
         raise Told(
             f"{file}: pixels cannot be read ({error}); use another copy, or convert it to an uncompressed one"
         ) from error
-    return np.asarray(values)
+    values = np.asarray(values)
+    if values.shape != (int(data.Rows), int(data.Columns)) or not np.isfinite(values).all():
+        raise Told(f"{file} holds values of shape {values.shape}, NaN or infinite ones; mend or remove it")
+    return values
 
 
 def _normal(header: Any) -> Array:

@@ -17,13 +17,22 @@ from typing import Any
 
 import numpy as np
 
-from ..bands import calibrated_miscoverage, calibrated_quantiles, quantile_source
-from ..execution.blocks import band_at, bands_to, gather, open_stored, quantiles, ragged_bands, readable
+from ..bands import calibrated_quantiles, quantile_source
+from ..execution.blocks import gather, readable
 from ..execution.runner import Execution, current
+from ..execution.sample_bands import (
+    band_and_digests,
+    bands_to,
+    open_stored,
+    quantiles,
+    ragged_bands,
+    sample_digests,
+)
 from ..images.checks import Limits, check_limits
 from ..images.ends import Band, Interval
 from ..images.library import Array, differ_in_size
 from ..storage.chunks import FileRows, guarded, rows_at
+from ..storage.digests import row_digests
 from ..storage.growth import BAD, DONE, MARKS
 from .arrays import (
     ARRAY_SUFFIXES,
@@ -32,6 +41,7 @@ from .arrays import (
     FilePath,
     Reading,
     arrays_at,
+    check_not_half,
     checked,
     existing,
     is_ragged,
@@ -177,31 +187,53 @@ class Bands:
         return self.shape[0]
 
     def __getitem__(self, images: slice) -> Band:
-        return self.reader()(*images.indices(len(self))[:2])
+        band, _ = self.reader()(*images.indices(len(self))[:2])
+        return band
 
-    def reader(self) -> Callable[[int, int], Band]:
-        """What gives the band of images start..stop in NumPy, and refers to nothing else."""
+    def reader(self, *, witness: bool = False) -> Callable[[int, int], tuple[Band, list[Array]]]:
+        """What gives the band of images start..stop in NumPy, and refers to nothing else; as a witness with digests
+        (n,) of what was read, one for each of `reads`.
+        """
         band, samples, level = self.band, self.samples, self.miscoverage
         if band is not None:
-            return lambda start, stop: band.map(lambda x: _images(x, start, stop), checked=True)
-        if self.ragged:
-            return lambda start, stop: calibrated_quantiles(_images(samples, start, stop), level, threads=False)
-        return lambda start, stop: band_at(samples, level, start, stop)
 
-    def whole(self, execution: Execution, store: Path | None) -> tuple[Band, Array]:
+            def lying(start: int, stop: int) -> tuple[Band, list[Array]]:
+                now = band.map(lambda x: _images(x, start, stop), checked=True)
+                return now, [row_digests(x) for x in now.arrays] if witness else []
+
+            return lying
+        if self.ragged:
+            return lambda start, stop: (calibrated_quantiles(_images(samples, start, stop), level, threads=False), [])
+
+        def made(start: int, stop: int) -> tuple[Band, list[Array]]:
+            now, seen = band_and_digests(samples, level, start, stop, witness=witness)
+            return now, [seen]
+
+        return made
+
+    def witness(self) -> Callable[[int, int], list[Array]]:
+        """What gives these digests alone."""
+        band, samples = self.band, self.samples
+        if band is None:
+            return lambda start, stop: [sample_digests(samples, start, stop)]
+        return lambda start, stop: [row_digests(_images(x, start, stop)) for x in band.arrays]
+
+    def whole(self, execution: Execution, store: Path | None, *, replace: bool = False) -> tuple[Band, Array]:
         """The band of all images, and which of them are there: as it lies, or of samples, in memory or in a store."""
         every = np.ones(len(self), bool) if self.there is None else self.there
         if self.band is not None:
             return self.band, every
         if self.ragged:
-            return ragged_bands(execution, self.samples, store, self.miscoverage), every
+            return ragged_bands(execution, self.samples, store, self.miscoverage, replace=replace), every
         if store is not None:
-            return bands_to(self.samples, store, self.miscoverage, skip_bad=self.skip_bad, execution=execution)
+            return bands_to(
+                self.samples, store, self.miscoverage, skip_bad=self.skip_bad, replace=replace, execution=execution
+            )
         make = quantiles(self.samples, self.miscoverage)
         pixels = prod(self.shape[1:])
         parts, marks = gather(execution, make, [self.samples], len(self), pixels, skip_bad=self.skip_bad)
-        source = quantile_source("calibrated", self.miscoverage)
-        band = Band(parts["lower"], parts["upper"], source=source, miscoverage=calibrated_miscoverage(source))
+        source = quantile_source("calibrated", int(self.samples.shape[1]), self.miscoverage)
+        band = Band(parts["lower"], parts["upper"], source=source)
         return band, marks == DONE
 
 
@@ -223,6 +255,7 @@ def open_bands(
     if about.get("kind") == "interval":
         raise ValueError(f"{path} holds intervals, which are calibrated already; give the band they were made of")
     if about.get("kind") == "bands":
+        check_not_half(store_at(path), path)
         band, there = open_stored(path)
         if not there.all() and not reading.skip_bad:
             raise ValueError(f"{path} lacks {int((~there).sum())} images that were skipped; say --skip-bad here, too")
@@ -237,6 +270,8 @@ def open_bands(
     arrays = parts_at(path, reading, reading.key)
     if {"lower", "upper"} <= arrays.keys() and reading.key is None:
         return Bands(Band(arrays["lower"], arrays["upper"], arrays.get("centre"), source_of(path)))
+    if reading.key is None:
+        check_not_half(arrays, path)
     samples = only(arrays, path, (reading.key or "samples",))
     if differ_in_size(samples) and len(samples.shapes[0]) < 2:
         raise ValueError(f"{path} holds images of shapes such as {samples.shapes[0]}; samples are (m, *pixels) each")
@@ -315,7 +350,7 @@ def _of_run(run: Run, reading: Reading, execution: Execution) -> Bands:
             f"miscoverage is {reading.miscoverage:g}, but {run.path} was drawn with {run.about.get('miscoverage')}; "
             "leave --miscoverage out"
         )
-    least, most = run.about["limits"]
+    least, most = check_limits(run.about["limits"])
     known = {name: guarded(x) for name, x in known.items()}
     there = None
     if reading.skip_bad:

@@ -22,6 +22,7 @@ from ..images.library import Array, rows_of, to_numpy
 from ..storage.folders import aside, swap_folder
 from .arrays import Arrays, FilePath, about_of
 from .captures import write_captures
+from .identifiers import keeps, unit_numbers
 from .nifti import NIFTI_SUFFIXES, stem, write_volume
 from .scans import Geometry, Images, Scan, Window
 
@@ -32,13 +33,17 @@ _SLACK = 2.0**-22  # of the window: more than float32 images lose when they are 
 _BLOCK_BYTES = 2**26
 
 
-def write_interval(path: FilePath, interval: Interval, *, like: Images | None = None) -> Path:
+def write_interval(
+    path: FilePath, interval: Interval, *, like: Images | None = None, identifiers: str = "drop"
+) -> Path:
     """Write an interval under a name whose suffix says the kind: .zarr, .npz, .nii, .nii.gz, or a folder for DICOM.
 
     NIfTI and DICOM need `like`, the images that the interval is about: its maps lie where they lie, in their measure.
+    With identifiers="keep" what the images' files say of people and names goes along, see `identifiers.py`.
     Returns what was written; for .nii.gz and .dcm, which become NAME_lower, NAME_upper and NAME_length, the first.
     """
     path = Path(path)
+    who = keeps(identifiers)
     if not isinstance(interval, Interval):
         raise TypeError(f"interval is a {type(interval).__name__}; give what Calibration.apply returns")
     if like is not None:
@@ -46,13 +51,13 @@ def write_interval(path: FilePath, interval: Interval, *, like: Images | None = 
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist; make it first")
     if path.suffix == ".zarr":
-        return _write_zarr(path, interval, like)
+        return _write_zarr(path, interval, _labels(like, who))
     if path.suffix == ".npz":
-        return _write_npz(path, interval, like)
+        return _write_npz(path, interval, _labels(like, who))
     if path.name.endswith(NIFTI_SUFFIXES):
-        return _write_nifti(path, interval, _space(path, like))
+        return _write_nifti(path, interval, _space(path, like), who)
     if path.suffix == ".dcm" or path.is_dir() or not path.suffix:
-        return _write_dicom(path, interval, _space(path, like))
+        return _write_dicom(path, interval, _space(path, like), who)
     raise ValueError(f"{path} is of no known kind; end it in .zarr, .npz, .nii.gz or .dcm, or name a folder for DICOM")
 
 
@@ -63,6 +68,14 @@ def _space(path: Path, like: Images | None) -> Geometry:
             "or write .zarr or .npz"
         )
     return like.geometry
+
+
+def _labels(like: Images | None, who: bool) -> dict[str, Array]:
+    """Names and units of images; without identifiers numbers of the units alone."""
+    labels = {"names": np.array(like.names)} if like is not None and who else {}
+    if like is not None and like.units is not None:
+        labels["units"] = np.asarray(like.units) if who else unit_numbers(like.units)
+    return labels
 
 
 # ---------------------------------------------------------------- what is there already
@@ -104,11 +117,9 @@ def _replace(new: Path, path: Path) -> None:
 # ---------------------------------------------------------------- arrays
 
 
-def _write_zarr(path: Path, interval: Interval, like: Images | None) -> Path:
+def _write_zarr(path: Path, interval: Interval, labels: dict[str, Array]) -> Path:
     _check_free(path, "interval")
-    about: dict[str, Any] = {"kind": "interval"}
-    if like is not None:
-        about |= {"names": list(like.names), "units": None if like.units is None else np.asarray(like.units).tolist()}
+    about: dict[str, Any] = {"kind": "interval", **{name: x.tolist() for name, x in labels.items()}}
     with aside(path) as folder:
         group = zarr.create_group(folder / "new", attributes={"pixelbounds": about})
         for name in ("lower", "upper"):
@@ -131,14 +142,12 @@ def _write_zarr(path: Path, interval: Interval, like: Images | None) -> Path:
     return path
 
 
-def _write_npz(path: Path, interval: Interval, like: Images | None) -> Path:
+def _write_npz(path: Path, interval: Interval, labels: dict[str, Array]) -> Path:
     arrays = {name: to_numpy(getattr(interval, name)) for name in ("lower", "upper")}
     for name, x in arrays.items():
         check_values(f"interval.{name}", x, 0)
-    if like is not None:
-        arrays |= {"names": np.array(like.names)} | ({} if like.units is None else {"units": np.asarray(like.units)})
     with aside(path) as folder:
-        np.savez(folder / "new.npz", allow_pickle=False, **arrays)
+        np.savez(folder / "new.npz", allow_pickle=False, **arrays, **labels)
         _replace(folder / "new.npz", path)
     return path
 
@@ -167,26 +176,29 @@ def _ends(interval: Interval, scan: Scan, window: Window | None) -> tuple[Array,
     return measured(lower, upper, window, scan.inverted)
 
 
-def _write_nifti(path: Path, interval: Interval, geometry: Geometry) -> Path:
-    """One file each for lower, upper and length: NAME_lower.nii.gz, or NAME_SCAN_lower.nii.gz for several scans."""
+def _write_nifti(path: Path, interval: Interval, geometry: Geometry, who: bool) -> Path:
+    """One file each for lower, upper and length: NAME_lower.nii.gz, or NAME_SCAN_lower.nii.gz for several scans, which
+    have numbers in their order where names are left out.
+    """
     suffix = path.name.removeprefix(stem(path.name))
     names: dict[str, dict[str, str]] = {part: {} for part in MAP_PARTS}
     with aside(path) as folder:
-        for scan in geometry.scans:
+        for number, scan in enumerate(geometry.scans):
             lower, upper = outward(*_ends(interval, scan, geometry.window), np.float32)
             length = upper.astype(np.float64) - lower
             maps = {"lower": lower, "upper": upper, "length": outward(length, length, np.float32)[1]}
-            own = f"_{scan.name.replace('/', '_')}" if len(geometry.scans) > 1 else ""
+            called = scan.name.replace("/", "_") if who else f"{number:0{len(str(len(geometry.scans)))}}"
+            own = f"_{called}" if len(geometry.scans) > 1 else ""
             for part, x in maps.items():
                 names[part][scan.name] = f"{stem(path.name)}{own}_{part}{suffix}"
-                write_volume(folder / names[part][scan.name], x, scan)
+                write_volume(folder / names[part][scan.name], x, scan, who=who)
         finished = [name for part in MAP_PARTS for name in names[part].values()]
         for name in finished:
             _replace(folder / name, path.with_name(name))
     return path.with_name(finished[0])
 
 
-def _write_dicom(path: Path, interval: Interval, geometry: Geometry) -> Path:
+def _write_dicom(path: Path, interval: Interval, geometry: Geometry, who: bool) -> Path:
     """A folder with one folder each for lower, upper and length; a single image may also become three .dcm files."""
     single = path.suffix == ".dcm"
     if single and len(interval) > 1:
@@ -197,9 +209,8 @@ def _write_dicom(path: Path, interval: Interval, geometry: Geometry) -> Path:
         for part in MAP_PARTS:
             (folder / "new" / part).mkdir(parents=True)
         for scan in geometry.scans:
-            write_captures(folder / "new", *_ends(interval, scan, geometry.window), scan, geometry.window)
+            write_captures(folder / "new", *_ends(interval, scan, geometry.window), scan, geometry.window, who=who)
         if not single:
-            os.chmod(folder / "new", 0o755)
             swap_folder(folder / "new", path)
             return path
         for part in MAP_PARTS:

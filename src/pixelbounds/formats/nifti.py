@@ -7,7 +7,11 @@ undoes that, so a map lies voxel for voxel on the file that was read.
 
 from __future__ import annotations
 
+import gzip
+import struct
+import zlib
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +19,13 @@ import numpy as np
 
 from ..execution.progress import Progress, silent
 from ..images.library import Array
+from .allowance import check_allowed
 from .pictures import central, square
 from .scans import Geometry, Images, Scan, Told, Window, check_planes, first_folders, needed, slice_name, windowed
 
 NIFTI_SUFFIXES = (".nii", ".nii.gz")
+_FREE_TEXT = ("descrip", "aux_file", "db_name", "intent_name", "data_type")
+_MOST_HEADER = 2**26  # bytes of a header with its extensions
 
 
 def stem(name: str) -> str:
@@ -41,6 +48,7 @@ def read_nifti(path: Path, *, window: Window | None, size: int | None = None, pr
     parts = []
     for number, file in enumerate(files):
         parts.append(read_slices(file, window=window, size=size))
+        check_allowed(sum(x.nbytes for x in parts), f"the scans of {path}, up to {file.name}, add up")
         progress(number + 1, len(files))
     units = np.repeat([stem(x) for x in first_folders(shown)], [len(x) for x in parts])
     names = tuple(slice_name(scan.name, k) for scan in scans for k in range(scan.stop - scan.start))
@@ -66,6 +74,7 @@ def find_scans(files: Sequence[Path], names: Sequence[str], size: int | None) ->
 def read_slices(file: Path, *, window: Window | None, size: int | None = None) -> Array:
     """Axial slices of one volume as float32, (n, h, w): slope and intercept applied, then the window."""
     image = _loaded(file)
+    check_allowed(4 * prod(image.shape), f"{file} unpacks")
     try:
         values = _turned(image, image.get_fdata(dtype=np.float32, caching="unchanged"))
     except (OSError, EOFError, ValueError) as error:
@@ -81,6 +90,7 @@ def read_slices(file: Path, *, window: Window | None, size: int | None = None) -
 
 def _loaded(file: Path) -> Any:
     nibabel = needed("nibabel")
+    _check_start(file)
     try:
         image = nibabel.load(file)
     except (nibabel.filebasedimages.ImageFileError, OSError, EOFError, ValueError) as error:
@@ -93,6 +103,21 @@ def _loaded(file: Path) -> Any:
     if not np.isfinite(image.affine).all() or np.isnan(nibabel.io_orientation(image.affine)).any():
         raise Told(f"{file} does not say how its axes lie (its affine is singular); mend its header")
     return image
+
+
+def _check_start(file: Path) -> None:
+    """Voxels begin soon after the header: whatever lies before them is read whole."""
+    try:
+        with (gzip.open if file.suffix == ".gz" else open)(file, "rb") as opened:
+            head = opened.read(540)
+    except (OSError, EOFError, zlib.error):
+        return  # nibabel will say what is wrong
+    for size, kind, at in ((348, "f", 108), (540, "q", 168)):  # NIfTI-1 and 2
+        for order in "<>":
+            if len(head) >= at + 8 and struct.unpack_from(f"{order}i", head)[0] == size:
+                start = struct.unpack_from(order + kind, head, at)[0]
+                if not 0 <= start <= _MOST_HEADER:
+                    raise Told(f"{file} says that its voxels begin at byte {start:g}; mend its header")
 
 
 def _to_lps(affine: Array) -> Array:
@@ -122,8 +147,11 @@ def resized_affine(affine: Array, height: int, width: int, size: int | None) -> 
 # ---------------------------------------------------------------- back
 
 
-def write_volume(file: Path, slices: Array, scan: Scan) -> None:
-    """Write slices (n, h, w) as a float32 volume in the axes, and with the header, that the scan's file had."""
+def write_volume(file: Path, slices: Array, scan: Scan, *, who: bool = False) -> None:
+    """Write slices (n, h, w) as a float32 volume in the axes, and with the header, that the scan's file had.
+
+    who            whether the header's free text and extensions go along
+    """
     nibabel = needed("nibabel")
     volume = slices.transpose(2, 1, 0)  # axes L, P, S
     affine = scan.affine[:, [2, 1, 0, 3]]
@@ -139,6 +167,10 @@ def write_volume(file: Path, slices: Array, scan: Scan) -> None:
         if slices.shape[1:] == scan.plane:
             affine = own
             volume = volume.reshape(header.get_data_shape())
+        if not who:
+            header.extensions[:] = []
+            for name in (x for x in _FREE_TEXT if x in header):
+                header[name] = b""
         header.set_data_dtype(np.float32)
         header["cal_min"] = 0  # the old range of display
         header["cal_max"] = 0

@@ -6,7 +6,6 @@ DICOM series. Every reader returns `Images`. `check_target` is asked before any 
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from .nifti import NIFTI_SUFFIXES, read_nifti
 from .pictures import PICTURE_SUFFIXES, read_pictures
 from .scans import ABDOMEN, Images, Told, Window, check_window, unclipped
 
+_NO_IMAGES = (".safetensors", ".html")  # are never among the images of a folder
 _KINDS = "an .npy, .npz or .zarr file, a folder or zip of pictures, NIfTI (.nii, .nii.gz) or DICOM"
 
 
@@ -52,10 +52,11 @@ def open_images(
         if clip:
             return read(path, window=window, size=size, progress=progress)
         return unclipped(read(path, window=None, size=size, progress=progress), window)
-    except (EOFError, zipfile.BadZipFile, OSError, ValueError) as error:
-        if isinstance(error, Told):
-            raise
-        raise ValueError(f"{path} cannot be read as {kind}: {error}; use another copy") from error
+    except (Told, MemoryError, ImportError):
+        raise
+    except Exception as error:  # readers of other people's formats raise what they like
+        said = str(error) or type(error).__name__
+        raise ValueError(f"{path} cannot be read as {kind}: {said.splitlines()[0]}; use another copy") from error
 
 
 def _kind(path: Path) -> str:
@@ -86,8 +87,18 @@ def _kind_of_file(path: Path) -> str:
     return "DICOM" if path.suffix.lower() == ".dcm" or is_dicom(path) else ""
 
 
-def check_target(path: FilePath, kinds: Sequence[str], *, replace: bool, folder: bool = False) -> Path:
-    """A name of a known kind (or of a folder), in a folder that is there, which is free or may be replaced."""
+def check_target(
+    path: FilePath,
+    kinds: Sequence[str],
+    *,
+    replace: bool,
+    folder: bool = False,
+    inputs: Sequence[FilePath | None] = (),
+) -> Path:
+    """A name of a known kind (or of a folder), in a folder that is there, which is free or may be replaced.
+
+    What is read (`inputs`) is never replaced, by whatever name it is called.
+    """
     path = Path(path)
     if not path.name.endswith(tuple(kinds)) and not (folder and not path.suffix):
         also = ", or in nothing for a folder of DICOM files" if folder else ""
@@ -99,4 +110,26 @@ def check_target(path: FilePath, kinds: Sequence[str], *, replace: bool, folder:
         raise FileExistsError(f"{taken[0]} exists; choose another name, or replace it with --force")
     if path.is_dir() and not is_ours(path, "interval", "bands", "maps"):
         raise FileExistsError(f"{path} is a folder that pixelbounds did not write; choose another name")
+    for target in {path, *taken}:
+        check_apart(target, inputs)
     return path
+
+
+def check_apart(target: Path, inputs: Sequence[FilePath | None]) -> None:
+    """A target is none of what is read, nor around it, nor a part of it."""
+    for given in inputs:
+        if given is not None and Path(given).exists():
+            _check_apart(target, Path(given))
+
+
+def _check_apart(target: Path, given: Path) -> None:
+    place = target.resolve()
+    source = given.resolve()
+    there = place.exists()
+    if place == source or (there and place.samefile(source)):
+        raise FileExistsError(f"{target} is {given}, which is read: it would be lost; choose another name")
+    if place in source.parents and there:
+        raise FileExistsError(f"{target} holds {given}, which is read: it would be lost; choose another name")
+    a_part = is_store(source) or (there and not place.name.endswith(_NO_IMAGES))
+    if source in place.parents and a_part:
+        raise FileExistsError(f"{target} is a part of {given}, which is read; choose another name")

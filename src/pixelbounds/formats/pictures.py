@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageOps, ImageSequence, UnidentifiedImageError
+from PIL import Image, ImageOps, ImageSequence
 
 from ..execution.progress import Progress, silent
 from ..images.checks import check_count
 from ..images.library import Array
+from .allowance import check_allowed
 from .scans import Images, Told, folder_units
 
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")
+_FORMATS = ("PNG", "JPEG", "TIFF", "BMP")  # Pillow knows many more, whatever a file is called
+_PER_PIXEL = {"1": 1, "L": 1, "P": 1, "I;16": 4, "I": 4, "F": 4}  # bytes, as images and while they are read
 
 
 def read_pictures(path: Path, *, size: int | None = None, progress: Progress = silent) -> Images:
@@ -29,11 +33,20 @@ def read_pictures(path: Path, *, size: int | None = None, progress: Progress = s
             names = sorted(
                 x for x in archive.namelist() if x.lower().endswith(PICTURE_SUFFIXES) and "__MACOSX" not in x
             )
-            return _stacked(names, lambda name: io.BytesIO(archive.read(name)), path, size, progress)
+            return _stacked(names, lambda name: _member(archive, name, path), path, size, progress)
     if path.is_file():
         return _stacked([path.name], lambda name: path, path, size, progress)
     names = sorted(x.relative_to(path).as_posix() for x in path.rglob("*") if x.suffix.lower() in PICTURE_SUFFIXES)
     return _stacked(names, lambda name: path / name, path, size, progress)
+
+
+def _member(archive: zipfile.ZipFile, name: str, path: Path) -> io.BytesIO:
+    """A file of a zip, unpacked."""
+    check_allowed(archive.getinfo(name).file_size, f"{path}: {name} unpacks")
+    try:
+        return io.BytesIO(archive.read(name))
+    except (RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:  # locked, odd or damaged
+        raise Told(f"{path}: {name} cannot be unpacked ({error}); remove or replace it") from error
 
 
 def _stacked(
@@ -53,6 +66,7 @@ def _stacked(
                     f"shape {images[0].shape}; bring all images to one size and mode"
                 )
             images.append(pixels)
+            check_allowed(len(images) * pixels.nbytes, f"the pictures of {path}, up to {label}, add up")
             labels.append(label)
             files.append(name)
         progress(number + 1, len(names))
@@ -64,12 +78,21 @@ def pages(
 ) -> Iterator[tuple[int | None, Array]]:
     """Page number (None where there is one) and pixels of a picture, upright, perhaps cropped and resized."""
     try:
-        with Image.open(source) as picture:
-            several = picture.format == "TIFF" and getattr(picture, "n_frames", 1) > 1
+        with Image.open(source, formats=_FORMATS) as picture:
+            frames = getattr(picture, "n_frames", 1)
+            several = picture.format == "TIFF" and frames > 1
+            if frames > 1 and not several:
+                raise Told(f"{name} is animated ({frames} frames); save its frames as pictures, or as pages of a TIFF")
             for page, frame in enumerate(ImageSequence.Iterator(picture) if several else [picture]):
+                width, height = frame.size
+                check_allowed(width * height * _PER_PIXEL.get(frame.mode, 4), f"{name} unpacks")
                 upright = ImageOps.exif_transpose(frame)
                 yield page if several else None, _sized(_pixels(upright), name, size, crop)
-    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError) as error:
+    except Told:
+        raise
+    except (MemoryError, ImportError):
+        raise
+    except Exception as error:  # plugins of Pillow raise what they like
         raise Told(f"{name} is no image that can be read ({error}); remove or replace it") from error
 
 

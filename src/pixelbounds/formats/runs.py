@@ -9,9 +9,8 @@ that a stored band holds whatever the band in memory held.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,15 @@ from typing import Any
 import numpy as np
 import zarr
 
-from ..bands import FLOOR, conffusion, quantile_regression, quantile_source
+from ..bands import FLOOR, conffusion, quantile_regression
 from ..images.checks import check_choice
 from ..images.ends import Band, outward
 from ..images.library import Array
+from ..images.source import Source
 from ..storage.chunks import FileRows
+from ..storage.folders import aside
 from ..storage.growth import MARKS, add_array, add_marks
+from .allowance import check_declared
 
 _FORMAT = 1
 _PAIRS = (("lower", "upper"), ("naive_lower", "naive_upper"))
@@ -55,11 +57,11 @@ def create_run(
 ) -> None:
     """Make an empty run, all or nothing: `names` are its arrays and the axes that each has before its pixels."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f"{path.name}.", suffix=".part", dir=path.parent) as folder:
-        aside = Path(folder) / path.name  # the folder itself lets nobody else read
-        _create(aside, about, pixels, ids, names)
+    with aside(path) as folder:
+        new = folder / path.name  # the folder itself lets nobody else read
+        _create(new, about, pixels, ids, names)
         try:
-            os.rename(aside, path)
+            os.rename(new, path)
         except OSError as error:
             if not path.exists():
                 raise
@@ -174,16 +176,33 @@ class Run:
         if check:
             self.check(_MADE_OF[kind])
         parts = [self[name] for name in _MADE_OF[kind]]
+        source = self.source(kind)
         if kind in ("calibrated", "naive"):
-            level = Fraction(repr(self.about["miscoverage"]))
-            return Band(parts[0], parts[1], source=quantile_source(kind, level), miscoverage=level)
+            return Band(parts[0], parts[1], source=source)
         first, *rest = (_singles(part, there) for part in parts)
         if kind == "regressor":
-            return quantile_regression(first, *rest)
+            return replace(quantile_regression(first, *rest), source=source)
         if kind == "conffusion":
-            return conffusion(first, *rest)
+            return replace(conffusion(first, *rest), source=source)
         deviation = np.maximum(rest[0], np.float32(FLOOR))
-        return Band(first - deviation, first + deviation, first, source=f"mean and deviation, floor {FLOOR:g}")
+        return Band(first - deviation, first + deviation, first, source=source)
+
+    def source(self, kind: str | None = None) -> Source:
+        """How the band of a kind was made: by which network, at which noise level, of how many draws."""
+        kind = self._kind(kind)
+        named = {"regressor": "quantile regression, distance form", "conffusion": "quantile pair"}
+        named |= dict.fromkeys(("mean", "dropout"), f"mean and deviation, floor {FLOOR:g}")
+        told = self.about.get
+        drawn = told("kind") == "score"
+        return Source(
+            named.get(kind, f"{kind} quantiles"),
+            samples=told("samples" if drawn else "passes") if drawn or kind == "dropout" else None,
+            miscoverage=told("miscoverage") if kind in ("calibrated", "naive") else None,
+            sampler=told("sampler") if drawn else None,
+            steps=told("steps") if drawn else None,
+            sigma_0=told("sigma_0"),
+            network=told("network"),
+        )
 
     def _kind(self, kind: str | None) -> str:
         return self.kinds[0] if kind is None else check_choice(kind, self.kinds, "kind")
@@ -262,4 +281,32 @@ def open_run(path: str | os.PathLike[str], *, mode: str = "r") -> Run:
         raise ValueError(f"{path} is a zarr store, but no run of pixelbounds sample; give a run, or another --out")
     if about.get("format") != _FORMAT:
         raise ValueError(f"{path} has format {about.get('format')}, this version reads {_FORMAT}; update pixelbounds")
+    _check_whole(path, group, about)
     return Run(path, group)
+
+
+def _check_whole(path: Path, group: Any, about: Mapping[str, Any]) -> None:
+    """A run has what its kind says: attributes, and arrays of as many images as it has marks."""
+    again = "draw it again, or give another"
+    kind = about.get("kind")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise ValueError(f"{path} is a run of kind {kind!r}, which is none of {', '.join(_KINDS)}; {again}")
+    limits = about.get("limits")
+    if not isinstance(limits, list) or len(limits) != 2 or not all(isinstance(x, int | float) for x in limits):
+        raise ValueError(f"{path} has limits {limits!r} instead of two numbers; {again}")
+    batch = about.get("batch", 1)
+    if not isinstance(batch, int) or batch < 1:
+        raise ValueError(f"{path} has a batch of {batch!r} instead of a count; {again}")
+    level = about.get("miscoverage")
+    if kind == "score" and not (isinstance(level, float) and 0 < level < 1):
+        raise ValueError(f"{path} has miscoverage {level!r}, which is no share; {again}")
+    arrays = dict(group.arrays())
+    needed = {MARKS, "ids", "observation", *_MADE_OF[_KINDS[kind][0]]}
+    for name in sorted(needed | arrays.keys()):
+        if name not in arrays:
+            raise ValueError(f"{path} lacks the array {name}; {again}")
+        check_declared(arrays[name], f"{path}/{name}")
+        if arrays[name].shape[:1] != arrays[MARKS].shape:
+            raise ValueError(
+                f"{path}/{name} has shape {arrays[name].shape} for marks of {arrays[MARKS].shape}; {again}"
+            )

@@ -121,6 +121,13 @@ def check_generator(seed: Any, name: str = "seed") -> np.random.Generator:
 # ---------------------------------------------------------------- images
 
 
+def check_unit_name(name: Any) -> str:
+    """A noun for a unit, in the singular, such as 'patient'."""
+    if not isinstance(name, str) or not 0 < len(name) <= 40 or not name.replace(" ", "").replace("-", "").isalpha():
+        raise ValueError(f"unit_name is {name!r}; give a noun in the singular, such as 'patient'")
+    return name
+
+
 def check_units(units: Any, n: int) -> Array:
     """The unit (patient, scan) of each of n images as text, (n,); without units every image is its own."""
     if units is None:

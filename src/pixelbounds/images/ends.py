@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from math import isfinite
 from typing import Any
 
@@ -23,6 +22,7 @@ from .library import (
     rows_of,
     to_numpy,
 )
+from .source import NOT_KNOWN, Source, source_from
 
 _IMAGES = ("lower", "upper", "centre")
 
@@ -31,8 +31,8 @@ _IMAGES = ("lower", "upper", "centre")
 class Band:
     """Lower and upper image per observation, (n, *pixels), before calibration; some families widen about a `centre`.
 
-    `source` says how the band was made, and `miscoverage`, where it is made of quantiles, of which; a calibration
-    refuses a band of another source.
+    `source` says how the band was made (a `Source`, or a string that is its kind); a calibration refuses a band that
+    was made in another way.
 
     >>> Band(np.zeros((2, 3)), np.ones((2, 3)))
     Band of 2 images of shape (3,), float64
@@ -41,16 +41,14 @@ class Band:
     lower: Any
     upper: Any
     centre: Any = None
-    source: str = ""
-    miscoverage: Fraction | None = None
+    source: Any = NOT_KNOWN
 
     def __post_init__(self) -> None:
         parts = {name: as_array(getattr(self, name), f"band.{name}") for name in _IMAGES if self._has(name)}
         if not {"lower", "upper"} <= parts.keys():
             raise TypeError("a Band needs both lower and upper; give two arrays of shape (n, *pixels)")
         check_same_shape(**parts)
-        if not isinstance(self.source, str):
-            raise TypeError(f"source is {self.source!r}; it must be a string")
+        object.__setattr__(self, "source", source_from(self.source))
         for name, x in parts.items():
             object.__setattr__(self, name, x)
         if all(in_memory(x) for x in parts.values()):
@@ -61,7 +59,7 @@ class Band:
         return getattr(self, name) is not None
 
     def __repr__(self) -> str:
-        source = f", {self.source}" if self.source else ""
+        source = f", {self.source}" if self.source.known else ""
         return f"Band of {len(self)} images of {_sizes(self.lower)}, {self.lower.dtype}{source}"
 
     def __len__(self) -> int:
@@ -96,7 +94,7 @@ class Band:
         """The band with a function applied to each of its arrays; `checked`: the result needs no further check."""
         centre = None if self.centre is None else function(self.centre)
         make = trusted_band if checked else Band
-        return make(function(self.lower), function(self.upper), centre, self.source, self.miscoverage)
+        return make(function(self.lower), function(self.upper), centre, self.source)
 
     def rows(self, start: int, stop: int) -> Band:
         """Images start..stop in NumPy, checked: finite, lower at most upper."""
@@ -108,12 +106,10 @@ class Band:
         return rows
 
 
-def trusted_band(
-    lower: Any, upper: Any, centre: Any = None, source: str = "", miscoverage: Fraction | None = None
-) -> Band:
+def trusted_band(lower: Any, upper: Any, centre: Any = None, source: Source = NOT_KNOWN) -> Band:
     """A Band of arrays that were checked already."""
     band = object.__new__(Band)
-    known = {"lower": lower, "upper": upper, "centre": centre, "source": source, "miscoverage": miscoverage}
+    known = {"lower": lower, "upper": upper, "centre": centre, "source": source}
     for name, x in known.items():
         object.__setattr__(band, name, x)
     return band
@@ -123,11 +119,14 @@ def one_band(band: Any) -> Band:
     """A band, or the images of several bands as one."""
     if isinstance(band, list | tuple) and band and all(isinstance(part, Band) for part in band):
         if len({(part.source, part.centre is None) for part in band}) > 1:
-            raise ValueError("bands of one set must have one source, and all or none a centre")
+            sources = sorted({str(part.source) for part in band})
+            raise ValueError(
+                f"bands of one set must have one source, and all or none a centre; these are of {'; '.join(sources)}"
+            )
         lower = joined([part.lower for part in band])
         upper = joined([part.upper for part in band])
         centre = None if band[0].centre is None else joined([part.centre for part in band])
-        return Band(lower, upper, centre, band[0].source, band[0].miscoverage)
+        return Band(lower, upper, centre, band[0].source)
     if not isinstance(band, Band):
         raise TypeError(f"band is a {type(band).__name__}; wrap your bounds as pixelbounds.Band(lower, upper)")
     return band

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,11 +19,10 @@ from typing import Any, overload
 
 import numpy as np
 
-from ..storage.files import exclusive
-
 Array = np.ndarray
 Shapes = Array  # (n, axes) whole numbers
 _CHUNK = 2**16  # least pixels per chunk
+_MOST_AXES = 32
 _SETS = 4  # truth, lower, upper, centre
 
 
@@ -194,9 +192,10 @@ def flat_images(values: Any, shapes: Any) -> Ragged:
     shapes = np.asarray(shapes)
     if shapes.ndim != 2 or shapes.dtype.kind not in "iu" or not shapes.size or (shapes < 1).any():
         raise ValueError(f"shapes have shape {shapes.shape} and dtype {shapes.dtype}; give whole numbers (n, axes)")
-    last = np.cumsum(shapes.prod(axis=1))
-    if tuple(values.shape) != (int(last[-1]),):
-        raise ValueError(f"values have shape {tuple(values.shape)}, but the shapes make {int(last[-1])} pixels")
+    total = sum(math.prod(shape) for shape in shapes.tolist())  # in whole numbers that do not overflow
+    if tuple(values.shape) != (total,):
+        raise ValueError(f"values have shape {tuple(values.shape)}, but the shapes make {total} pixels")
+    last = np.cumsum(shapes.astype(np.int64).prod(axis=1))
     return Ragged(_Flat(values, np.append(0, last[:-1]), shapes.astype(np.int64)))
 
 
@@ -226,33 +225,35 @@ def growing_ragged(
     path: str | os.PathLike[str],
     sets: Mapping[str, tuple[Shapes, Any]],
     about: Mapping[str, Any] | None = None,
-    settle: Callable[[Path, Path], None] = os.rename,
+    *,
+    replace: bool = False,
+    finally_about: Callable[[], Mapping[str, Any]] = dict,
 ) -> Iterator[Callable[[str, Array], None]]:
     """A store of some sets (shapes, dtype), and what puts the next image of a set into it.
 
-    It grows as NAME.part and `settle` gives it its name at the end; after an error nothing is left. What a process
-    that was killed left behind is begun anew.
+    It grows as NAME.part, held by one process; after an error nothing is left, and what a process that was killed left
+    behind is begun anew. `about` and, once all images are there, `finally_about` become attributes. With `replace` a
+    store that has the name goes in the end.
     """
     import zarr
 
-    from ..storage.growth import attributes_of, part_of, staged
-
-    part = part_of(Path(path))
-    if part.exists():
-        with exclusive(part):
-            if "ragged" not in attributes_of(part):
-                raise FileExistsError(f"{part} exists and is no unfinished set of images; remove it")
-            shutil.rmtree(part)
+    from ..storage.growth import attributes_of, staged
 
     def make(folder: Path) -> None:
         zarr.create_group(folder, attributes={**(about or {}), "ragged": True})
 
-    with staged(Path(path).absolute(), make, lambda part: False, settle) as folder:
+    def go_on(part: Path) -> bool:
+        if "ragged" not in attributes_of(part):
+            raise FileExistsError(f"{part} exists and is no unfinished set of images; remove it")
+        return False
+
+    with staged(Path(path), make, go_on=go_on, keep=lambda part: False, replace=replace) as folder:
         root = zarr.open_group(folder, mode="r+")
         under_way = {name: _Growing(root, name, *how) for name, how in sets.items()}
         yield lambda name, image: under_way[name].put(image)
         for x in under_way.values():
             x.finish()
+        root.update_attributes(dict(finally_about()))
 
 
 class _Growing:
@@ -308,12 +309,14 @@ def read_ragged(path: str | os.PathLike[str], watch: Callable[[Any], Any] = lamb
         raise ValueError(f"{str(path)!r} holds no images of different sizes; each set is a group of values and shapes")
     out = {}
     for name, group in found.items():
-        values: Any = group["values"]
+        values: Any = watch(group["values"])
         if values.nchunks_initialized < values.nchunks:
             missing = values.nchunks - values.nchunks_initialized
             raise ValueError(
                 f"{path}/{name}: {missing} of {values.nchunks} chunks of values are not there; write it again"
             )
         shapes: Any = group["shapes"]
-        out[name] = flat_images(watch(values), shapes[...])
+        if shapes.ndim != 2 or shapes.shape[0] > values.shape[0] or shapes.shape[1] > _MOST_AXES:
+            raise ValueError(f"{path}/{name}: shapes of {shapes.shape} for {values.shape[0]} pixels; write it again")
+        out[name] = flat_images(values, shapes[...])
     return out

@@ -10,4 +10,5 @@ knots.py       arrival times along knots, and exact sums over certifying and fit
 bins.py        width, room to the limits and level of the band in cells and bins
 convex.py      the convex program, group by group; lower hulls
 wealth.py      the wealth of a bettor against "the mean is at least this level"
+hedge.py       the purse of several bettors against "the ratio of two means is at least this"
 """

@@ -1,9 +1,14 @@
-"""Features of the band, clipped to the limits: width, room to the limits and level of an end, in cells and bins."""
+"""Features of the band, clipped to the limits: width, room to the limits and level of an end, in cells and bins.
+
+Edges in which a value is looked up are filled up with infinity to 2**k - 1: k steps find the place, without a branch.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
+
+_PIXELS = 512  # of a tile
 
 
 @njit(nogil=True, cache=True, inline="always")
@@ -29,23 +34,186 @@ def band_cells(
 
 
 @njit(nogil=True, cache=True)
+def all_band_labels(
+    lower: np.ndarray, upper: np.ndarray, least: float, most: float, low: np.ndarray, per_cell: np.ndarray,
+    step_of: np.ndarray, bins: np.ndarray, by_side: bool, table: np.ndarray, out: np.ndarray,
+) -> None:  # fmt: skip
+    """Groups of both ends of every pixel, (2, e), as `band_labels` finds them."""
+    last = step_of.shape[1] - 1
+    cell = np.empty((4, _PIXELS), np.int32)  # of width, of the rooms of both ends, and of level
+    place = np.empty(_PIXELS, np.int32)
+    other_side = len(table) // 2 if by_side else 0
+    of_width, of_room, of_level = step_of[0], step_of[1], step_of[2]
+    for start in range(0, len(lower), _PIXELS):
+        stop = min(start + _PIXELS, len(lower))
+        _tile_cells(lower[start:stop], upper[start:stop], least, most, low, per_cell, bins, last, cell)
+        for j in range(stop - start):
+            place[j] = of_width[cell[0, j]]
+        if bins[2] > 1:
+            for j in range(stop - start):
+                place[j] += of_level[cell[3, j]]
+        for side in range(2):
+            to, room, first = out[side, start:stop], cell[1 + side], side * other_side
+            if bins[1] > 1:
+                for j in range(stop - start):
+                    to[j] = table[first + place[j] + of_room[room[j]]]
+            else:
+                for j in range(stop - start):
+                    to[j] = table[first + place[j]]
+
+
+@njit(nogil=True, cache=True)
+def _tile_cells(
+    lower: np.ndarray, upper: np.ndarray, least: float, most: float, low: np.ndarray, per_cell: np.ndarray,
+    bins: np.ndarray, last: int, cell: np.ndarray,
+) -> None:  # fmt: skip
+    width, below, above, level = cell[0], cell[1], cell[2], cell[3]
+    a0, a1, a2 = low[0], low[1], low[2]
+    b0, b1, b2 = per_cell[0], per_cell[1], per_cell[2]
+    for j in range(len(lower)):
+        a = min(max(np.float64(lower[j]), least), most)
+        b = min(max(np.float64(upper[j]), least), most)
+        width[j] = _bounded((b - a - a0) * b0, last)
+    if bins[1] > 1:
+        for j in range(len(lower)):
+            a = min(max(np.float64(lower[j]), least), most)
+            b = min(max(np.float64(upper[j]), least), most)
+            below[j] = _bounded((a - least - a1) * b1, last)
+            above[j] = _bounded((most - b - a1) * b1, last)
+    if bins[2] > 1:
+        for j in range(len(lower)):
+            a = min(max(np.float64(lower[j]), least), most)
+            b = min(max(np.float64(upper[j]), least), most)
+            level[j] = _bounded(((a + b) / 2 - a2) * b2, last)
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _bounded(x: float, last: int) -> int:
+    """The whole part within 0..last."""
+    x = x if x > 0.0 else 0.0
+    return np.int32(x if x < last else last)
+
+
+@njit(nogil=True, cache=True)
 def band_labels(
     lower: np.ndarray, upper: np.ndarray, least: float, most: float, low: np.ndarray, per_cell: np.ndarray,
-    bin_of: np.ndarray, bins: np.ndarray, by_side: bool, table: np.ndarray, entry: np.ndarray, side: np.ndarray,
+    step_of: np.ndarray, bins: np.ndarray, by_side: bool, table: np.ndarray, entry: np.ndarray, side: np.ndarray,
 ) -> np.ndarray:  # fmt: skip
-    """Group of some ends: bins of width, room and level, (3, cells), combined and looked up in `table`: (e,)."""
-    cells = bin_of.shape[1]
+    """Groups of some ends: the bins of width, room and level of the clipped band, looked up in `table`: (e,).
+
+    `step_of` (3, cells) says how far in the table a cell's bin lies behind the first one.
+    """
+    last = step_of.shape[1] - 1
+    out = np.empty(len(entry), np.int32)
+    cell = np.empty((4, _PIXELS), np.int32)  # of width, of the rooms of both ends, and of level
+    low_end, high_end = np.empty(_PIXELS, lower.dtype), np.empty(_PIXELS, upper.dtype)
+    other_side = len(table) // 2 if by_side else 0
+    for start in range(0, len(entry), _PIXELS):
+        size = min(_PIXELS, len(entry) - start)
+        for j in range(size):
+            low_end[j] = lower[entry[start + j]]
+            high_end[j] = upper[entry[start + j]]
+        _tile_cells(low_end[:size], high_end[:size], least, most, low, per_cell, bins, last, cell)
+        for j in range(size):
+            above = min(side[start + j], 1)
+            at = above * other_side + step_of[0, cell[0, j]]
+            if bins[1] > 1:
+                at += step_of[1, cell[1 + above, j]]
+            if bins[2] > 1:
+                at += step_of[2, cell[3, j]]
+            out[start + j] = table[at]
+    return out
+
+
+# ---------------------------------------------------------------- bins of a prediction, and of the room within each
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _place(edges: np.ndarray, value: float) -> int:
+    """How many edges lie below a value; edges are 2**k - 1."""
+    at = 0
+    step = (len(edges) + 1) >> 1
+    while step > 0:
+        at += step * int(edges[at + step - 1] < value)
+        step >>= 1
+    return at
+
+
+@njit(nogil=True, cache=True)
+def prediction_labels(
+    value: np.ndarray, lower: np.ndarray, upper: np.ndarray, least: float, most: float, rooms: bool, edges: np.ndarray,
+    start: np.ndarray, first: np.ndarray, room_edges: np.ndarray, out: np.ndarray,
+) -> None:  # fmt: skip
+    """Groups of both ends of every pixel from their predictions (2, e): bins of `edges` (2, b), and of the room.
+
+    The bins of a side count from start (2,); group numbers of a bin count from `first`, by bins of its room_edges.
+    """
+    place = np.empty(_PIXELS, np.int64)  # as wide as the values that are compared
+    group = np.empty(_PIXELS, np.int64)
+    room = np.empty(_PIXELS)
+    for begin in range(0, value.shape[1], _PIXELS):
+        stop = min(begin + _PIXELS, value.shape[1])
+        for side in range(2):
+            _places(value[side, begin:stop], edges[side], start[side], place)
+            for j in range(stop - begin):
+                group[j] = first[place[j]]
+            if rooms:
+                if side:
+                    for j in range(stop - begin):
+                        room[j] = most - min(max(np.float64(upper[begin + j]), least), most)
+                else:
+                    for j in range(stop - begin):
+                        room[j] = min(max(np.float64(lower[begin + j]), least), most) - least
+                _add_room_bins(place[: stop - begin], room, room_edges, group)
+            out[side, begin:stop] = group[: stop - begin]
+
+
+@njit(nogil=True, cache=True)
+def _places(value: np.ndarray, edges: np.ndarray, start: int, out: np.ndarray) -> None:
+    """Bins of values: few edges are compared with many values at once."""
+    if len(edges) > 31:
+        for j in range(len(value)):
+            out[j] = start + _place(edges, value[j])
+        return
+    out[:] = start
+    whole = len(edges) // 3 * 3
+    for i in range(0, whole, 3):
+        a, b, c = edges[i], edges[i + 1], edges[i + 2]
+        for j in range(len(value)):
+            x = value[j]
+            out[j] += np.int64(a < x) + np.int64(b < x) + np.int64(c < x)
+    for i in range(whole, len(edges)):
+        a = edges[i]
+        for j in range(len(value)):
+            out[j] += np.int64(a < value[j])
+
+
+@njit(nogil=True, cache=True)
+def _add_room_bins(place: np.ndarray, room: np.ndarray, edges: np.ndarray, group: np.ndarray) -> None:
+    for j in range(len(place)):
+        row = edges[place[j]]
+        count = 0
+        for c in range(len(row)):
+            count += row[c] < room[j]
+        group[j] += count
+
+
+@njit(nogil=True, cache=True)
+def some_prediction_labels(
+    value: np.ndarray, lower: np.ndarray, upper: np.ndarray, least: float, most: float, rooms: bool, edges: np.ndarray,
+    start: np.ndarray, first: np.ndarray, room_edges: np.ndarray, entry: np.ndarray, side: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """The same for some ends, of the pixels `entry` and the sides: (e,) -> (e,)."""
     out = np.empty(len(entry), np.int32)
     for i in range(len(entry)):
-        a = min(max(np.float64(lower[entry[i]]), least), most)
-        b = min(max(np.float64(upper[entry[i]]), least), most)
-        at = np.int64(side[i]) if by_side else 0
-        if bins[0] > 1:
-            at = at * bins[0] + bin_of[0, _cell(b - a, low[0], per_cell[0], cells)]
-        if bins[1] > 1:
-            room = most - b if side[i] else a - least
-            at = at * bins[1] + bin_of[1, _cell(room, low[1], per_cell[1], cells)]
-        if bins[2] > 1:
-            at = at * bins[2] + bin_of[2, _cell((a + b) / 2, low[2], per_cell[2], cells)]
-        out[i] = table[at]
+        j, s = entry[i], min(side[i], 1)
+        place = start[s] + _place(edges[s], value[i])
+        group = first[place]
+        if rooms:
+            if s:
+                room = most - min(max(np.float64(upper[j]), least), most)
+            else:
+                room = min(max(np.float64(lower[j]), least), most) - least
+            group += _place(room_edges[place], room)
+        out[i] = group
     return out

@@ -11,7 +11,8 @@ from numba import njit
 
 LOWER, UPPER = 0, 1  # the two ends of a pixel
 FIXED_POINT = float(2**32)  # lengths are summed as integers of range / 2**32
-KEY = 45  # a positive float64 shifted by this keeps its exponent and 7 bits: 128 keys per octave, in order
+KEY = 46  # a positive float64 shifted by this keeps its exponent and 6 bits: 64 keys per octave, in order
+_ENTRIES = 512  # of a tile
 
 
 # ---------------------------------------------------------------- knots
@@ -32,35 +33,36 @@ def knots_below(knots: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 @njit(nogil=True, cache=True, inline="always")
 def _first_at_least(knots: np.ndarray, starts: np.ndarray, key: int, value: float) -> int:
-    """Index of the first knot that is at least a value, len(knots) if none is; `key` counts from the first key."""
-    if key < 0:
-        low, high = 0, starts[0]
-    elif key >= len(starts) - 1:
-        low, high = starts[-1], len(knots)
-    else:
-        low, high = starts[key], starts[key + 1]
-    while low < high:
+    """Index of the first of ascending knots, the last of them infinite, that is at least a value.
+
+    `key` counts from the first key; starts[key + 1] says how many knots lie below it, and starts begins with 0 and ends
+    with the number of finite knots. Few knots share a key, so that the last step is nearly always the only one.
+    """
+    at = min(max(key + 1, 0), len(starts) - 2)
+    low, high = starts[at], starts[at + 1]
+    while high - low > 1:
         middle = (low + high) >> 1
         if knots[middle] < value:
             low = middle + 1
         else:
             high = middle
-    return low
+    return low + int(knots[low] < value)
 
 
 @njit(nogil=True, cache=True)
 def arrivals(
-    knots: np.ndarray, first: int, starts: np.ndarray, label: np.ndarray, value: np.ndarray, bits: np.ndarray
-) -> np.ndarray:
+    steps: np.ndarray, place: np.ndarray, first: int, starts: np.ndarray, label: np.ndarray, value: np.ndarray,
+    bits: np.ndarray,
+) -> np.ndarray:  # fmt: skip
     """First knot of its group that is at least each value (> 0), given with its bits: (e,) in 0..T (T: none).
 
-    `starts` (K, keys + 1) says how many knots of a group lie below each key, the leading bits of a value; keys count
-    from `first`.
+    A group's knots rise in few `steps` (K, S + 1), filled up with infinity, each first reached at the knot `place`.
+    `starts` says how many steps of a group lie below each key, the leading bits of a value; keys count from `first`.
     """
     out = np.empty(len(label), np.int32)
     for i in range(len(label)):
         k = label[i]
-        out[i] = _first_at_least(knots[k], starts[k], (bits[i] >> KEY) - first, value[i])
+        out[i] = place[k, _first_at_least(steps[k], starts[k], (bits[i] >> KEY) - first, value[i])]
     return out
 
 
@@ -74,22 +76,46 @@ def collect_missed(
 ) -> int:  # fmt: skip
     """Write index, end and additive shortfall of every entry outside its clipped band; outputs have one place to spare.
 
-    Every entry is written and the place advances only after a miss: no branch depends on the data. Returns the number
-    of misses; those beyond the room given are not written.
+    Misses of a tile are found first, all entries at once, then numbered without a branch. Returns the number of misses;
+    those beyond the room given are not written.
     """
-    at, missed = 0, 0
-    for j in range(len(truth)):
-        low = min(max(np.float64(lower[j]), least), most)
-        high = min(max(np.float64(upper[j]), least), most)
-        x = np.float64(truth[j])
-        below, above = low - x, x - high
-        entry[at] = j
-        side[at] = above > 0
-        shortfall[at] = max(below, above)
-        miss = int((below > 0) | (above > 0))
-        missed += miss
-        at = min(at + miss, len(entry) - 1)
+    kind = lower.dtype.type
+    low_limit, high_limit = kind(least), kind(most)
+    miss = np.empty(_ENTRIES, np.uint8)
+    found = np.empty(_ENTRIES + 1, np.int64)
+    missed = 0
+    for start in range(0, len(truth), _ENTRIES):
+        size = min(_ENTRIES, len(truth) - start)
+        _find_misses(
+            truth[start : start + size], lower[start : start + size], upper[start : start + size], low_limit,
+            high_limit, miss,
+        )  # fmt: skip
+        count = 0
+        for j in range(size):
+            found[count] = start + j
+            count += miss[j]
+        for i in range(min(count, len(entry) - 1 - missed)):
+            j = found[i]
+            x = np.float64(truth[j])
+            below = min(max(np.float64(lower[j]), least), most) - x
+            above = x - min(max(np.float64(upper[j]), least), most)
+            entry[missed + i] = j
+            side[missed + i] = above > 0
+            shortfall[missed + i] = max(below, above)
+        missed += count
     return missed
+
+
+@njit(nogil=True, cache=True)
+def _find_misses(
+    truth: np.ndarray, lower: np.ndarray, upper: np.ndarray, least: float, most: float, miss: np.ndarray
+) -> None:
+    for j in range(len(truth)):
+        low = lower[j] if lower[j] > least else least
+        high = upper[j] if upper[j] < most else most
+        low = low if low < most else most
+        high = high if high > least else least
+        miss[j] = (truth[j] < low) | (truth[j] > high)
 
 
 @njit(nogil=True, cache=True)
@@ -118,38 +144,36 @@ def add_counts(label: np.ndarray, cell: np.ndarray, out: np.ndarray) -> None:
 def add_lengths(
     lower: np.ndarray, upper: np.ndarray, lower_slope: np.ndarray, upper_slope: np.ndarray, least: float, most: float,
     label: np.ndarray, edges: np.ndarray, first: int, starts: np.ndarray, slope_unit: float, room_unit: float,
-    slopes: np.ndarray, rooms: np.ndarray,
+    sums: np.ndarray,
 ) -> None:  # fmt: skip
     """Add ends whose length grows by slope * widening until their room to the limits is used up: fixed-point sums.
 
-    Labels are of all lower ends, then of all upper ends. The cell of an end is the first edge at which its room is used
-    up; slopes and rooms are (K, edges + 1). One slope may stand for all.
+    Labels are of all lower ends, and of all upper ends: (2, e). The cell of an end is the first edge at which its room
+    is used up; sums of slopes and of rooms are (K, cells, 2). One slope may stand for all. Edges end with infinity.
     """
-    n = len(lower)
     slope_fixed, room_fixed = FIXED_POINT / slope_unit, FIXED_POINT / room_unit
-    full = np.empty(1)
-    bits = full.view(np.int64)
-    for i in range(n):
-        rate = lower_slope[i] if len(lower_slope) > 1 else lower_slope[0]
-        room = min(max(np.float64(lower[i]), least), most) - least
-        _add_length(rate, room, label[i], edges, first, starts[0], slope_fixed, room_fixed, slopes, rooms, full, bits)
-        rate = upper_slope[i] if len(upper_slope) > 1 else upper_slope[0]
-        room = most - min(max(np.float64(upper[i]), least), most)
-        _add_length(
-            rate, room, label[n + i], edges, first, starts[0], slope_fixed, room_fixed, slopes, rooms, full, bits
-        )
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _add_length(
-    slope: float, room: float, group: int, edges: np.ndarray, first: int, starts: np.ndarray, slope_fixed: float,
-    room_fixed: float, slopes: np.ndarray, rooms: np.ndarray, full: np.ndarray, bits: np.ndarray,
-) -> None:  # fmt: skip
-    full[0] = room / slope if slope > 0 else np.inf  # and `bits` sees the same eight bytes
-    cell = _first_at_least(edges, starts, (bits[0] >> KEY) - first, full[0])
-    slopes[group, cell] += np.int64(slope * slope_fixed + 0.5)
-    if cell < len(edges):  # room that no edge uses up is never summed
-        rooms[group, cell] += np.int64(room * room_fixed + 0.5)
+    slope, room, full = np.empty(_ENTRIES), np.empty(_ENTRIES), np.empty(_ENTRIES)
+    bits = full.view(np.int64)  # the same bytes
+    last = len(edges) - 1
+    for side in range(2):
+        slopes = upper_slope if side else lower_slope
+        for start in range(0, len(lower), _ENTRIES):
+            size = min(_ENTRIES, len(lower) - start)
+            if side:
+                for j in range(size):
+                    room[j] = most - min(max(np.float64(upper[start + j]), least), most)
+            else:
+                for j in range(size):
+                    room[j] = min(max(np.float64(lower[start + j]), least), most) - least
+            for j in range(size):
+                slope[j] = slopes[start + j] if len(slopes) > 1 else slopes[0]
+                full[j] = room[j] / slope[j] if slope[j] > 0 else np.inf
+            for j in range(size):
+                cell = min(_first_at_least(edges, starts, (bits[j] >> KEY) - first, full[j]), last)
+                to = sums[label[side, start + j], cell]
+                to[0] += np.int64(slope[j] * slope_fixed + 0.5)
+                if cell < last:  # room that no edge uses up is never summed
+                    to[1] += np.int64(room[j] * room_fixed + 0.5)
 
 
 @njit(nogil=True, cache=True)

@@ -41,6 +41,20 @@ def count_above(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 @njit(nogil=True, cache=True)
+def survey_band(lower: np.ndarray, upper: np.ndarray, least: float, most: float) -> tuple[int, int]:
+    """How many entries of a band are finite and in order, and how many leave least..most: two counts in one read."""
+    huge = np.finfo(lower.dtype).max
+    low_limit = lower.dtype.type(max(least, -huge))
+    high_limit = lower.dtype.type(min(most, huge))
+    good, outside = 0, 0
+    for j in range(len(lower)):
+        low, high = lower[j], upper[j]
+        good += (low <= high) & (low >= -huge) & (high <= huge)
+        outside += (low < low_limit) | (high > high_limit)
+    return good, outside
+
+
+@njit(nogil=True, cache=True)
 def survey(
     truth: np.ndarray, lower: np.ndarray, upper: np.ndarray, least: float, most: float, span: float
 ) -> tuple[int, int, int]:

@@ -1,21 +1,22 @@
 """Charts, each drawn into axes once: the page shows them as inline SVG, papers as PDF and SVG.
 
-Blue is what was observed, red a bound or what lies beyond the level, black the level and what held-out images say.
+Blue is what was observed, red a bound or what lies beyond the level, black the level and what other images say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import ceil, isfinite
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..calibration.result import Calibration
+from ..calibration.sentence import plural
 from ..evaluation.evaluation import Evaluation, Strata
 from .example import Row
 from .style import BLACK, BLUE, QUIET, RED
-from .words import each_of, level_text, strata_rows
+from .words import level_text, strata_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +26,11 @@ _SOFT: dict[str, Any] = {"linewidth": 1.5, "alpha": 0.45, "color": BLUE}  # of c
 
 
 def draw_path(axes: Axes, calibration: Calibration, evaluation: Evaluation | None) -> None:
-    """Observed risk and its bound along the path, the chosen point, and the held-out risk beside it."""
+    """Observed risk along the path with a bound of each point, the chosen point, and the evaluated risk beside it.
+
+    Each bound is valid for a point chosen beforehand; the data chose this one, so no bound is marked there. Where each
+    image counts, units are weighed around the level, and only that mean is drawn.
+    """
     widening, risk, bound = calibration.curve.T
     chosen = float(calibration.widening.mean())
     level = calibration.risk_level
@@ -35,65 +40,63 @@ def draw_path(axes: Axes, calibration: Calibration, evaluation: Evaluation | Non
     axes.set_xlim(min(ends), max(ends) + margin)
     axes.set_ylim(0, 2.5 * level)
     _draw_level(axes, level)
-    axes.plot(widening, bound, color=RED, dashes=(3.5, 2), label="confidence bound")
+    axes.plot(widening, bound, color=RED, dashes=(3.5, 2), label="confidence bound, valid one point at a time")
     axes.plot(widening, risk, color=BLUE, label="observed risk")
     axes.axvline(chosen, color=QUIET, linewidth=0.6, linestyle=":")
     _note(axes, "chosen", (chosen, 1), ("data", "axes fraction"), (3, -2), va="top")
-    axes.plot(chosen, calibration.bound, "o", color=RED)
-    axes.plot(chosen, calibration.risk, "o", color=BLUE)
-    if evaluation is not None:
-        _draw_held_out(axes, chosen, evaluation)
+    if calibration.record.counting == "units":
+        axes.plot(chosen, calibration.risk, "o", color=BLUE)
+        if evaluation is not None:
+            _draw_evaluated(axes, chosen, evaluation)
     _names(axes, "mean widening over groups", "pixels outside")
     axes.xaxis.set_major_formatter("{x:g}")
     _percent(axes.yaxis)
     _upright(axes)
 
 
-def _draw_held_out(axes: Axes, chosen: float, evaluation: Evaluation) -> None:
+def _draw_evaluated(axes: Axes, chosen: float, evaluation: Evaluation) -> None:
     """A diamond with its interval a little to the right of the chosen point, which it would hide."""
     from matplotlib.transforms import ScaledTranslation
 
     beside = axes.transData + ScaledTranslation(6 / 72, 0, axes.figure.dpi_scale_trans)
     ends = evaluation.risk_interval
-    if isfinite(ends[0]):
-        axes.plot([chosen, chosen], ends, color=BLACK, transform=beside)
+    axes.plot([chosen, chosen], ends, color=BLACK, transform=beside)
     edge: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.6, "linestyle": "none"}
-    axes.plot(chosen, evaluation.risk, "D", color=BLACK, label="held-out risk", transform=beside, **edge)
+    axes.plot(chosen, evaluation.risk, "D", color=BLACK, label="risk on other images", transform=beside, **edge)
 
 
-def draw_units(axes: Axes, evaluation: Evaluation, level: float) -> None:
-    """How many units miss what share of their pixels; bars beyond the level are red."""
-    each = each_of(evaluation)
-    most = max(float(evaluation.by_unit.max()), 1.2 * level)
+def draw_units(axes: Axes, evaluation: Evaluation, level: float | None) -> None:
+    """How many units miss what share of their pixels; bars beyond the level, where there is one, are red."""
+    each = evaluation.each
+    most = max(float(evaluation.by_unit.max()), 1.2 * (level or 0.0), _STEPS[0])
     step = next((s for s in _STEPS if most / s <= 40), _STEPS[-1])
     edges = np.arange(ceil(most / step + 1e-9) + 1) * step
     counts = np.histogram(evaluation.by_unit, edges)[0]
     filled = np.flatnonzero(counts)
     left = edges[filled]
-    colours = [RED if start >= level - 1e-12 else BLUE for start in left]
+    colours = [RED if level is not None and start >= level - 1e-12 else BLUE for start in left]
     axes.bar(left, counts[filled], 0.94 * step, align="edge", color=colours)
     axes.set_xlim(0, edges[-1])
     axes.set_ylim(0, 1.15 * counts.max())
-    axes.axvline(level, color=BLACK, linewidth=0.6)
-    at_left = level >= 0.6 * edges[-1]
-    _note(
-        axes, f"risk level {level_text(level)}", (level, 1), ("data", "axes fraction"), (-3 if at_left else 3, -2),
-        va="top", ha="right" if at_left else "left",
-    )  # fmt: skip
-    _names(axes, f"share of pixels outside, per {each}", f"{each}s")
+    if level is not None:
+        axes.axvline(level, color=BLACK, linewidth=0.6)
+        at_left = level >= 0.6 * edges[-1]
+        _note(
+            axes, f"risk level {level_text(level)}", (level, 1), ("data", "axes fraction"), (-3 if at_left else 3, -2),
+            va="top", ha="right" if at_left else "left",
+        )  # fmt: skip
+    _names(axes, f"share of {evaluation.entries} outside, per {each}", plural(each))
     _percent(axes.xaxis)
     axes.locator_params(axis="y", integer=True)
     _upright(axes)
 
 
-def draw_groups(axes: Axes, strata: Strata, level: float) -> None:
+def draw_groups(axes: Axes, strata: Strata, level: float | None) -> None:
     """Risk of every group with its interval, the riskiest first."""
     order = np.argsort(-strata.risk, kind="stable")
-    high = np.where(np.isfinite(strata.high), strata.high, strata.risk)
-    top = max(1.5 * level, min(float(high.max()), 2 * float(strata.risk.max())))
+    top = max(1.5 * (level or 0.0), min(float(strata.high.max()), 2 * float(strata.risk.max())), _STEPS[0])
     at = np.arange(len(order))
-    known = np.isfinite(strata.low[order])
-    axes.vlines(at[known], strata.low[order][known], strata.high[order][known], **_SOFT)
+    axes.vlines(at, strata.low[order], strata.high[order], **_SOFT)
     axes.plot(at, strata.risk[order], "o", color=BLUE, markersize=4 if len(order) <= 40 else 2.5, clip_on=False)
     _draw_level(axes, level)
     axes.set_xlim(-0.7, len(order) - 0.3)
@@ -104,26 +107,29 @@ def draw_groups(axes: Axes, strata: Strata, level: float) -> None:
     _upright(axes)
 
 
-def draw_strata(axes: Axes, strata: Strata, of: str, level: float, names: Mapping[int, str] | None = None) -> None:
+def draw_strata(
+    axes: Axes, strata: Strata, of: str, level: float | None, names: Mapping[int, str] | None = None
+) -> None:
     """Risk of each stratum with its interval, one below the other."""
     rows = strata_rows(strata, names)
     chosen = [i for i, _ in rows]
     _draw_dots(axes, [name for _, name in rows], strata.risk[chosen], strata.low[chosen], strata.high[chosen])
-    axes.axvline(level, color=BLACK, linewidth=0.6)
+    if level is not None:
+        axes.axvline(level, color=BLACK, linewidth=0.6)
     axes.set_xlim(left=0)
     _names(axes, "pixels outside", of)
     _percent(axes.xaxis)
 
 
 def draw_comparison(lengths: Axes, risks: Axes, rows: Sequence[Row]) -> None:
-    """Mean length and held-out risk of each method, side by side."""
+    """Mean length and risk of each method, side by side."""
     names = [row.name for row in rows]
     found = [row.evaluation for row in rows]
     length_ends = np.array([ev.mean_length_interval for ev in found])
     risk_ends = np.array([ev.risk_interval for ev in found])
     _draw_dots(lengths, names, [ev.mean_length for ev in found], length_ends[:, 0], length_ends[:, 1])
     _draw_dots(risks, names, [ev.risk for ev in found], risk_ends[:, 0], risk_ends[:, 1])
-    for level in sorted({row.calibration.risk_level for row in rows}):
+    for level in sorted({row.calibration.risk_level for row in rows if row.calibration.loss == "l01"}):
         risks.axvline(level, color=BLACK, linewidth=0.6)
     lengths.set_xlim(left=0)
     lengths.set_xlabel("mean interval length")
@@ -143,8 +149,10 @@ def _draw_dots(axes: Axes, names: Sequence[str], values: Any, low: Any, high: An
     axes.grid(visible=False, axis="y")
 
 
-def _draw_level(axes: Axes, level: float) -> None:
-    """A line across, with its name."""
+def _draw_level(axes: Axes, level: float | None) -> None:
+    """A line across, with its name, where there is a level."""
+    if level is None:
+        return
     axes.axhline(level, color=BLACK, linewidth=0.6)
     _note(axes, f"risk level {level_text(level)}", (1, level), ("axes fraction", "data"), (0, 3), ha="right")
 

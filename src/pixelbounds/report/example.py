@@ -19,7 +19,7 @@ from ..images.library import Array, as_array, to_numpy
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One line of the comparison: a method, its calibration, what held-out images say, and seconds where known."""
+    """One line of the comparison: a method, its calibration, what other images say, and seconds where known."""
 
     name: str
     calibration: Calibration

@@ -52,7 +52,7 @@ def _charts(
 ) -> dict[str, Figure]:
     """Charts by the name of their file."""
     charts: dict[str, Figure] = {}
-    level = calibration.risk_level
+    level = calibration.risk_level if calibration.loss == "l01" else None
     if len(calibration.curve):
         charts["path"], axes = new_figure(COLUMN, 2.4)
         draw_path(axes, calibration, evaluation)

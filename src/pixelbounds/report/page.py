@@ -16,14 +16,16 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ..calibration.result import Calibration
+from ..calibration.sentence import in_channels, plural
 from ..evaluation.evaluation import Evaluation, Strata
+from ..evaluation.judgement import judge
 from ..images.checks import Limits
 from ..storage.files import replace_file
 from .charts import draw_groups, draw_path, draw_units
 from .example import Example, Row
 from .pack import colours, gray_png, map_png, missed, pictures_of, viewer_examples, widening_of, window_of
 from .svg import inline_chart, whisker
-from .words import MOST_ROWS, STRATA, each_of, level_text, number, percent, span, strata_rows, verdict
+from .words import MOST_ROWS, STRATA, length_span, level_text, number, percent, span, strata_rows
 
 MOST_BYTES = 7_700_000  # of pictures and data, above which fewer samples are kept
 _FULL = 0.995  # share of the pixels within the scale of a map
@@ -42,7 +44,8 @@ def write_report(
 ) -> Path:
     """Write the page and return its path; the same arguments give the same page.
 
-    evaluation     of the calibration on held-out images; None where no truth is known, which the page then says
+    evaluation     of the calibration on images whose truth is known, `evaluate(..., calibration=calibration)`; None
+                   where there are none, which the page then says
     examples       images to look at; a dozen of 128 x 128 with samples make a page of less than 8 MB
     comparison     methods to compare, as rows of one table; the one that this page is about should be among them
     notes          paragraphs of plain text, such as what the images are
@@ -67,17 +70,19 @@ def write_report(
     pictures = [_pictures(example, limits, scales) for example in examples]
     drawn = sum(len(uri) for picture in pictures for _, uri in picture["shown"])
     shown = viewer_examples(examples, limits, MOST_BYTES - drawn)
+    level = _level_of(calibration)
+    tables = [] if evaluation is None else _tables(evaluation, level, group_names)
     text = page.from_string(_asset("page.html")).render(
         title=title, cal=calibration, ev=evaluation, notes=notes, percent=percent, level=level_text,
-        number=number, span=span,
+        number=number, span=span, length_span=length_span, plural=plural,
         style=Markup(style), script=Markup(script), style_hash=_hash(style), script_hash=_hash(script),
         limited=any(isfinite(x) for x in limits),
-        one="unit" if calibration.record.units else "image",
-        each="image" if evaluation is None else each_of(evaluation),
+        one=calibration.record.unit_name if calibration.record.units else "image",
+        entries="values" if in_channels(calibration.record.pixels) else "pixels",
+        judged=None if evaluation is None else judge(evaluation, calibration),
         path_chart=_path_chart(calibration, evaluation),
-        verdict=None if evaluation is None else verdict(evaluation, calibration.risk_level),
-        tables=[] if evaluation is None else _tables(evaluation, calibration.risk_level, group_names),
-        charts=[] if evaluation is None else _charts(evaluation, calibration.risk_level),
+        tables=tables, rows_shown=sum(len(table["rows"]) for table in tables),
+        charts=[] if evaluation is None else _charts(evaluation, level),
         comparison=_comparison(comparison, calibration),
         pictures=pictures, scales=scales,
         sampled=sorted({(x["samples"], x["drawn"]) for x in shown if x["drawn"]}),
@@ -136,13 +141,17 @@ def _pictures(example: Example, limits: Limits, scales: Mapping[str, float]) -> 
     }  # fmt: skip
 
 
-def _tables(ev: Evaluation, level: float, names: Mapping[int, str] | None) -> list[dict[str, Any]]:
+def _level_of(calibration: Calibration) -> float | None:
+    """The level that a share outside can be held against; none where another loss was certified."""
+    return calibration.risk_level if calibration.loss == "l01" else None
+
+
+def _tables(ev: Evaluation, level: float | None, names: Mapping[int, str] | None) -> list[dict[str, Any]]:
     """Strata as tables with whiskers on one scale."""
     rows = {kind: strata_rows(strata, names) for kind, strata in ev.strata.items()}
-    most = 1.25 * level
+    most = max(1.25 * (level or 0.0), 1e-6)
     for kind, strata in ev.strata.items():
-        ends = np.where(np.isfinite(strata.high), strata.high, strata.risk)
-        most = max(most, *(float(ends[i]) for i, _ in rows[kind]))
+        most = max(most, *(float(strata.high[i]) for i, _ in rows[kind]))
     return [
         {
             "heading": f"By {STRATA[kind]} of the truth" if kind == "edge" else f"By {STRATA[kind]}",
@@ -154,7 +163,7 @@ def _tables(ev: Evaluation, level: float, names: Mapping[int, str] | None) -> li
     ]
 
 
-def _table_row(strata: Strata, i: int, name: str, most: float, level: float) -> dict[str, Any]:
+def _table_row(strata: Strata, i: int, name: str, most: float, level: float | None) -> dict[str, Any]:
     risk = float(strata.risk[i])
     low = float(strata.low[i])
     high = float(strata.high[i])
@@ -163,6 +172,7 @@ def _table_row(strata: Strata, i: int, name: str, most: float, level: float) -> 
         "share": strata.share[i],
         "risk": risk,
         "span": span(low, high),
+        "units": strata.units[i],
         "length": strata.mean_length[i],
         "cell": whisker(risk, low, high, most, level),
     }
@@ -172,13 +182,13 @@ def _path_chart(calibration: Calibration, evaluation: Evaluation | None) -> Mark
     """None without a curve."""
     if not len(calibration.curve):
         return None
-    label = "Share of pixels outside and its confidence bound along the path, with the chosen point"
+    label = "Share of pixels outside and a confidence bound of each point along the path, with the chosen point"
     return inline_chart("path-chart", label, draw_path, calibration, evaluation)
 
 
-def _charts(ev: Evaluation, level: float) -> list[Markup]:
+def _charts(ev: Evaluation, level: float | None) -> list[Markup]:
     """Of units, and of groups where a table does not show them all."""
-    label = f"Histogram of the share of pixels outside, per {each_of(ev)}"
+    label = f"Histogram of the share of pixels outside, per {ev.each}"
     charts = [inline_chart("unit-chart", label, draw_units, ev, level)]
     if ev.by_group is not None and len(ev.by_group) > MOST_ROWS:
         label = "Share of pixels outside by group, with confidence intervals"
@@ -191,9 +201,8 @@ def _comparison(rows: Sequence[Row], shown: Calibration) -> list[dict[str, Any]]
     if not rows:
         return []
     lengths = [row.evaluation.mean_length for row in rows]
-    most = 1.05 * max([*lengths, *(row.evaluation.mean_length_interval[1] for row in rows if _known(row.evaluation))])
-    risky = max(max(row.evaluation.risk, row.calibration.risk_level) for row in rows)
-    risky = 1.05 * max([risky, *(row.evaluation.risk_interval[1] for row in rows if _known(row.evaluation))])
+    most = 1.05 * max(x for row in rows for x in (row.evaluation.mean_length, *_known_ends(row.evaluation)))
+    risky = 1.05 * max(max(row.evaluation.risk_interval[1], _level_of(row.calibration) or 0.0) for row in rows)
     out = []
     for row in rows:
         cal = row.calibration
@@ -202,14 +211,15 @@ def _comparison(rows: Sequence[Row], shown: Calibration) -> list[dict[str, Any]]
             {
                 "name": row.name, "seconds": row.seconds, "shown": cal is shown, "length": ev.mean_length,
                 "shortest": ev.mean_length == min(lengths), "against": ev.mean_length / lengths[0] - 1,
-                "length_span": span(*ev.mean_length_interval, number), "risk": ev.risk,
-                "risk_span": span(*ev.risk_interval), "verdict": verdict(ev, cal.risk_level),
+                "length_span": length_span(*ev.mean_length_interval), "risk": ev.risk,
+                "risk_span": span(*ev.risk_interval), "verdict": judge(ev, cal).verdict,
                 "length_cell": whisker(ev.mean_length, *ev.mean_length_interval, most),
-                "risk_cell": whisker(ev.risk, *ev.risk_interval, risky, cal.risk_level),
+                "risk_cell": whisker(ev.risk, *ev.risk_interval, risky, _level_of(cal)),
             }
         )  # fmt: skip
     return out
 
 
-def _known(ev: Evaluation) -> bool:
-    return isfinite(ev.risk_interval[0])
+def _known_ends(ev: Evaluation) -> list[float]:
+    """Ends of the mean length, where it has some."""
+    return [x for x in ev.mean_length_interval if isfinite(x)]

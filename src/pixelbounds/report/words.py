@@ -1,12 +1,12 @@
-"""Numbers and names as a report says them: shares, levels, confidence intervals, strata, verdicts."""
+"""Numbers and names as a report says them: shares, levels, confidence intervals, strata."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from math import isfinite
 
-from ..evaluation.evaluation import Evaluation, Strata
+from ..evaluation.evaluation import Strata, length_ends, share_ends
 
 MOST_ROWS = 12  # of a table of groups; a chart shows the others
 _TINY = 1e-30  # lengths and slopes that are 0 but for rounding
@@ -30,21 +30,14 @@ def number(value: float) -> str:
     return f"{value:#.4g}".rstrip(".") if isfinite(value) else "–"  # noqa: RUF001
 
 
-def span(low: float, high: float, form: Callable[[float], str] = percent) -> str:
-    """A confidence interval in words; empty where it is not known."""
-    return f"{form(low)} to {form(high)}" if isfinite(low) else ""
+def span(low: float, high: float) -> str:
+    """The confidence interval of a share in words, rounded outward."""
+    return " to ".join(share_ends(low, high))
 
 
-def each_of(evaluation: Evaluation) -> str:
-    """What is independent: units where some hold several images, else images."""
-    return "unit" if len(evaluation.by_unit) < len(evaluation.by_image) else "image"
-
-
-def verdict(evaluation: Evaluation, level: float) -> str:
-    """Whether held-out images agree with the risk level."""
-    if evaluation.risk <= level:
-        return "within the level"
-    return "above the level, by no more than chance" if evaluation.risk_interval[0] <= level else "above the level"
+def length_span(low: float, high: float) -> str:
+    """The same of a length; empty where it is not known."""
+    return " to ".join(length_ends(low, high)) if isfinite(low) else ""
 
 
 def strata_rows(strata: Strata, names: Mapping[int, str] | None = None) -> list[tuple[int, str]]:

@@ -29,9 +29,12 @@ from zarr.codecs import BytesCodec, Crc32cCodec
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore, WrapperStore
 
+from .expansion import expands_beyond, packers
+
 Array = np.ndarray
 _METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 _PIECE = 2**23  # bytes that are read at a time where images are small
+_SLACK = 2  # of what a chunk unpacks to: filters may keep values in more bytes than they have in memory
 
 
 class BadChunk(ValueError):
@@ -39,21 +42,58 @@ class BadChunk(ValueError):
 
 
 class GuardedStore(WrapperStore[Store]):
-    """A store in which a chunk that is not there is an error."""
+    """A store in which a chunk that is not there is an error, unless it may be filled, and one that unpacks to far more
+    than it should is one too, before it is unpacked.
+
+    most           bytes of a chunk, of which `packer` is the codec
+    """
+
+    def __init__(self, store: Store, *, fill: bool = False, most: int = 0, packer: str | None = None) -> None:
+        super().__init__(store)
+        self.fill = fill
+        self.most = most
+        self.packer = packer
+
+    def _with_store(self, store: Store) -> GuardedStore:
+        return GuardedStore(store, fill=self.fill, most=self.most, packer=self.packer)
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
         """The bytes under a key."""
+        if key.endswith(_METADATA):
+            return await self._store.get(key, prototype, byte_range)
+        name = f"{getattr(self._store, 'root', self._store)}/{key}"
+        if isinstance(self._store, LocalStore) and _is_odd(Path(name)):
+            raise BadChunk(_spoilt(name, "it is no file"))
         found = await self._store.get(key, prototype, byte_range)
-        if found is None and not key.endswith(_METADATA):
-            raise BadChunk(_missing(f"{getattr(self._store, 'root', self._store)}/{key}"))
+        if found is None and not self.fill:
+            raise BadChunk(_missing(name))
+        if found is not None and self.packer is not None and expands_beyond(self.packer, found.to_bytes(), self.most):
+            raise BadChunk(_spoilt(name, f"it unpacks to more than the {self.most} bytes that a chunk has"))
         return found
 
 
-def guarded(x: Any) -> Any:
-    """A zarr array whose missing chunks are errors; any other array as it is."""
-    if not _is_zarr(x) or isinstance(x.store, GuardedStore):
+def guarded(x: Any, *, fill: bool = False) -> Any:
+    """A zarr array whose missing chunks are errors (or with `fill` hold the fill value), as are chunks that unpack to
+    more than they should; any other array as it is.
+    """
+    if not _is_zarr(x):
         return x
-    return zarr.open_array(GuardedStore(x.store), path=x.path, mode="r")
+    inner = x.store
+    if isinstance(inner, GuardedStore):
+        if inner.fill == fill:
+            return x
+        inner = inner._store
+    packed = packers(x.compressors)
+    if len(packed) > 1:
+        raise ValueError(f"{x.name} is packed twice, by {' and '.join(packed)}; write it again, packed once")
+    most = _SLACK * prod(x.shards or x.chunks) * int(x.dtype.itemsize)
+    store = GuardedStore(inner, fill=fill, most=most, packer=packed[0] if packed else None)
+    return zarr.open_array(store, path=x.path, mode="r")
+
+
+def _is_odd(path: Path) -> bool:
+    """Whether something other than a file has a chunk's name: a pipe would be read for ever."""
+    return not path.is_file() and path.exists()
 
 
 def _is_zarr(x: Any) -> bool:
@@ -95,7 +135,7 @@ def first_missing(x: Any) -> str:
     """The first chunk that is not there."""
     folder = _folder(x)
     for at in product(*(range(-(-n // c)) for n, c in zip(x.shape, x.shards or x.chunks, strict=True))):
-        if folder is not None and not (folder / x.metadata.encode_chunk_key(at)).exists():
+        if folder is not None and not (folder / x.metadata.encode_chunk_key(at)).is_file():
             return _chunk_name(x, at)
     return str(x.name)
 
@@ -228,7 +268,7 @@ def _plain_chunk(x: Any, row: int) -> Path | None:
     try:
         size = path.stat().st_size
     except FileNotFoundError:
-        if isinstance(x.store, GuardedStore):
+        if isinstance(x.store, GuardedStore) and not x.store.fill:
             raise BadChunk(_missing(path)) from None
         return None
     if size != wanted:

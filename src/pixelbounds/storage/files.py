@@ -1,5 +1,8 @@
-"""Files that are whole or not there: written aside, flushed to disk, renamed; folders that one process holds; and the
-sealed file, which holds text and arrays under a checksum.
+"""Files that are whole or not there: written aside, flushed to disk, renamed; what one process holds against others;
+and the sealed file, which holds text and arrays under a checksum.
+
+What is written aside is held by its writer until it has its name or is gone. A part that nobody holds was left by a
+process that was killed, and the next writer sweeps it away.
 """
 
 from __future__ import annotations
@@ -7,30 +10,50 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+import stat
 import struct
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
+_MOST_HEADER = 2**26  # bytes of names and shapes in a sealed file
+_SWEPT: set[Path] = set()  # folders that this process looked through
+
 
 def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
-    """Put bytes under a name; whatever happens, the name holds its old content or all of the new."""
+    """Put bytes under a name; whatever happens, the name holds its old content or all of the new.
+
+    Who may read the file is as it was for an earlier one, and what the umask says for a new one.
+    """
     path = Path(path)
-    handle, aside = tempfile.mkstemp(prefix=".pixelbounds.", suffix=".part", dir=path.parent)
+    sweep(path.parent)
+    aside, handle = _new_file(path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(aside, 0o644)  # mkstemp lets nobody else read
-        os.replace(aside, path)
+            with suppress(FileNotFoundError):
+                os.chmod(aside, stat.S_IMODE(path.stat().st_mode))
+            os.replace(aside, path)
     except BaseException:
-        Path(aside).unlink(missing_ok=True)
+        aside.unlink(missing_ok=True)
         raise
+
+
+def _new_file(folder: Path) -> tuple[Path, int]:
+    """A new file of no other's name, held, and its handle."""
+    while True:
+        aside = folder / f".pixelbounds.{uuid4().hex}.part"
+        handle = os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
+        if _locked(handle) and os.fstat(handle).st_nlink:
+            return aside, handle
+        os.close(handle)  # somebody sweeps, and took it for a killed one's
 
 
 def size_in_words(size: float) -> str:
@@ -48,59 +71,168 @@ def size_in_words(size: float) -> str:
     return f"{size / 1000:.3g} TB"
 
 
-@contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """Hold a folder alone, until the process ends however it ends."""
+# ---------------------------------------------------------------- what one process holds
+
+
+def hold(path: Path) -> int:
+    """Hold a file or folder against other processes until the handle is closed, or the process ends however it ends.
+
+    A FileNotFoundError says that it is gone, or has another name by now.
+    """
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        if not _locked(handle):
+            raise BlockingIOError(f"{path} is being written by another process; wait for it or end it")
+        held = os.fstat(handle)
+        there = os.stat(path)
+        if (held.st_dev, held.st_ino) != (there.st_dev, there.st_ino):
+            raise FileNotFoundError(f"{path} was renamed by another process; run the command again")
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _locked(handle: int) -> bool:
+    """Whether this process holds what a handle stands for; where the system has no locks it always does."""
     try:
         import fcntl
     except ImportError:  # pragma: no cover - Windows
-        yield
-        return
-    handle = os.open(path, os.O_RDONLY)
+        return True
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise BlockingIOError(f"{path} is being written by another process; wait for it or end it") from error
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold a folder alone."""
+    handle = hold(path)
+    try:
         yield
     finally:
         os.close(handle)
 
 
+def sweep(folder: Path) -> None:
+    """Remove what killed writers left aside in a folder, once in a process; what somebody holds stays."""
+    folder = folder.absolute()
+    if folder in _SWEPT or os.name != "posix":
+        return
+    _SWEPT.add(folder)
+    for part in folder.glob(".pixelbounds.*.part"):
+        remove_unheld(part)
+
+
+def remove_unheld(part: Path) -> None:
+    """Remove a file or folder unless a process holds it."""
+    with suppress(OSError):
+        handle = hold(part)
+        try:
+            if part.is_dir() and not part.is_symlink():
+                shutil.rmtree(part, ignore_errors=True)
+            else:
+                part.unlink(missing_ok=True)
+        finally:
+            os.close(handle)
+
+
 # ---------------------------------------------------------------- sealed files
 
 
-def seal(text: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> bytes:
+def seal(text: Mapping[str, Any], tensors: Mapping[str, np.ndarray], *, finite: bool = True) -> bytes:
     """Text and arrays as one safetensors file with a checksum: no code runs when it is read, and an edited one is told.
 
     Equal content gives equal bytes: the text is one JSON string with sorted keys, in the only entry of the metadata.
+    Numbers of the text must be finite, unless told.
     """
     from safetensors.numpy import save
 
-    written = json.dumps(text, sort_keys=True)
+    written = json.dumps(text, sort_keys=True, allow_nan=not finite)
     arrays = {name: np.asarray(x, order="C") for name, x in tensors.items()}
     # one entry only: safetensors does not keep the order of several, and equal content must give equal bytes
     return save(arrays, {"pixelbounds": f"{checksum(written, arrays)} {written}"})
 
 
-def unseal(data: bytes, name: str, *, what: str, remedy: str, again: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def unseal(
+    data: bytes, name: str, *, what: str, remedy: str, again: str, finite: bool = True
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Text and arrays of a file; errors say what it should be, `remedy` how to write it, `again` how to get another."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
     foreign = f"{name!r} is not a pixelbounds {what}, or was cut short"
     try:
-        tensors = load(data)
-        size = struct.unpack("<Q", data[:8])[0]
-        found, written = json.loads(data[8 : 8 + size])["__metadata__"]["pixelbounds"].split(" ", 1)
-        text = json.loads(written)
-    except (SafetensorError, ValueError, KeyError, struct.error, AttributeError, TypeError) as error:
+        entry, tensors = opened(data)
+        found, _, written = entry.partition(" ")
+        if len(found) != 64:
+            raise ValueError("it has no checksum")
+    except ValueError as error:
         raise ValueError(f"{foreign} ({error}); {remedy}") from error
     if checksum(written, tensors) != found:
         raise ValueError(f"{name!r} was changed after it was written: its checksum does not fit; {again}")
+    try:
+        text = strict_json(written, finite=finite)
+    except ValueError as error:
+        raise ValueError(f"{foreign} ({error}); {remedy}") from error
     if not isinstance(text, dict) or "format" not in text:
         raise ValueError(f"{foreign}; {remedy}")
     return text, tensors
+
+
+def opened(data: bytes) -> tuple[str, dict[str, np.ndarray]]:
+    """The entry `pixelbounds` of the metadata of a safetensors file, and its arrays; anything odd is a ValueError."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    if len(data) < 8:
+        raise ValueError(f"it has {len(data)} bytes")
+    size = struct.unpack("<Q", data[:8])[0]
+    if size > min(len(data) - 8, _MOST_HEADER):
+        raise ValueError(f"its header of {size} bytes is longer than the file, or than {_MOST_HEADER}")
+    header = strict_json(data[8 : 8 + size])
+    metadata = header.get("__metadata__") if isinstance(header, dict) else None
+    entry = metadata.get("pixelbounds") if isinstance(metadata, dict) else None
+    if not isinstance(entry, str):
+        raise ValueError("its metadata have no entry of pixelbounds")
+    try:
+        return entry, load(data)
+    except KeyError as error:
+        raise ValueError(f"it holds arrays of type {error.args[0]}, which is none of ours") from error
+    except (SafetensorError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(str(error)) from error
+
+
+def strict_json(text: str | bytes, *, finite: bool = True) -> Any:
+    """What JSON text says, without names that are given twice, bottomless lists, or (unless told) infinite numbers.
+
+    >>> strict_json('{"a": [1, 2.5]}')
+    {'a': [1, 2.5]}
+    """
+    numbers: dict[str, Any] = {"parse_constant": _no_number, "parse_float": _finite} if finite else {}
+    try:
+        return json.loads(text, object_pairs_hook=_once, **numbers)
+    except RecursionError as error:
+        raise ValueError("its text is nested without end") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice[:40]!r} is given twice")
+    return found
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no number")
+
+
+def _finite(word: str) -> float:
+    value = float(word)
+    if not np.isfinite(value):
+        raise ValueError(f"{word[:40]} is beyond all numbers")
+    return value
 
 
 def checksum(text: str, tensors: Mapping[str, np.ndarray]) -> str:

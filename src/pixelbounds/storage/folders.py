@@ -5,23 +5,37 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
+
+from .files import hold, remove_unheld, sweep
 
 
 def swap_folder(new: Path, path: Path) -> None:
-    """Give a finished folder its name; what had the name before is removed."""
-    old = path.with_name(f".{path.name}.old")
-    if path.is_dir():  # a folder does not replace another in one step
-        shutil.rmtree(old, ignore_errors=True)  # of a process that was killed
-        os.rename(path, old)
+    """Give a finished folder its name; what had the name before is removed, unless another process writes it."""
+    if not path.is_dir():
+        os.rename(new, path)
+    else:
+        handle = hold(path)
+        try:
+            _change_places(new, path)
+        finally:
+            os.close(handle)
+    for stale in path.parent.glob(f".{path.name}*.old"):  # of processes that were killed
+        remove_unheld(stale)
+
+
+def _change_places(new: Path, path: Path) -> None:
+    """A folder does not replace another in one step: the earlier one steps aside, and comes back where that fails."""
+    old = path.with_name(f".{path.name}.{uuid4().hex}.old")
+    os.rename(path, old)
     try:
         os.rename(new, path)
     except OSError:
-        if old.exists() and not path.exists():
+        if not path.exists():
             os.rename(old, path)
         raise
     shutil.rmtree(old, ignore_errors=True)
@@ -29,8 +43,9 @@ def swap_folder(new: Path, path: Path) -> None:
 
 @contextmanager
 def aside(path: Path) -> Iterator[Path]:
-    """A folder beside a path to write into; whatever happens, it is gone afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix=".pixelbounds.", suffix=".part", dir=path.parent))
+    """A folder beside a path to write into, which nobody else may enter; whatever happens, it is gone afterwards."""
+    sweep(path.parent)
+    folder, handle = _new_folder(path.parent)
     try:
         yield folder
     finally:
@@ -41,3 +56,15 @@ def aside(path: Path) -> Iterator[Path]:
             time.sleep(0.02)
             if not folder.exists():
                 break
+        os.close(handle)
+
+
+def _new_folder(parent: Path) -> tuple[Path, int]:
+    """A new folder of no other's name, held."""
+    while True:
+        folder = parent / f".pixelbounds.{uuid4().hex}.part"
+        folder.mkdir(mode=0o700)
+        try:
+            return folder, hold(folder)
+        except (BlockingIOError, FileNotFoundError):  # somebody sweeps, and took it for a killed one's
+            continue

@@ -1,8 +1,9 @@
 """Stores that grow aside and get their name when they are whole.
 
-A store grows as NAME.part, held by one process. A block's arrays are written first and its marks last, each chunk aside
-and then renamed, so whenever a process dies a block is finished and whole, or is made again. When all are finished the
-store gets its name. Chunks carry a checksum.
+A store grows as NAME.part, held by one process from before it is made. A block's arrays are written first and its
+marks last, each chunk aside and then renamed, so whenever a process dies a block is finished and whole, or is made
+again. When all are finished the store gets its name. Chunks carry a checksum. Beside its images a store may keep a
+digest of what each was made of (`SEEN`): that, and no file's name, decides whether a finished block is gone on with.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -24,15 +25,18 @@ import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from .chunks import damaged, put_rows
-from .files import exclusive
+from .files import hold, sweep
+from .folders import swap_folder
 
 Array = np.ndarray
-Settle = Callable[[Path, Path], None]  # gives a finished folder its name
 Specs = Mapping[str, tuple[tuple[int, ...], Any]]  # arrays by name: shape, dtype
 
 DONE, BAD = 1, 2  # marks of an image: finished; its input was damaged and is left out
 MARKS = "done"
+SEEN = "seen"  # digest of what each image was made of, (n,) uint64
 _FLAT: Any = {"name": "default", "separator": "."}  # a file per chunk, not folders in folders
+_NEW = ".new"  # in a part: what is not made yet
+_ROOT = "zarr.json"
 
 
 # ---------------------------------------------------------------- parts of a store
@@ -79,38 +83,83 @@ def request_digest(request: Mapping[str, Any]) -> str:
 
 @contextmanager
 def staged(
-    path: Path, make: Callable[[Path], None], keep: Callable[[Path], bool], settle: Settle = os.rename
+    path: Path,
+    make: Callable[[Path], None],
+    *,
+    go_on: Callable[[Path], bool],
+    keep: Callable[[Path], bool],
+    replace: bool = False,
 ) -> Iterator[Path]:
-    """The folder NAME.part, held alone: as it is, or made all or nothing by `make`; in the end it gets its name.
+    """The folder NAME.part, held alone: as it is where `go_on` says so, else made by `make`; in the end it is renamed.
 
-    After an error it is removed, unless `keep` says that it is worth going on with.
+    The lock comes first, so that of two processes that start together one makes the folder and the other is told. After
+    an error the folder is removed, unless `keep` says that it is worth going on with. What has the name already is
+    refused, or with `replace` goes when the new one is whole.
     """
-    part = part_of(path)
-    if not part.exists():
-        aside = part.with_name(f".{part.name}")
-        shutil.rmtree(aside, ignore_errors=True)
-        try:
-            make(aside)
-            os.rename(aside, part)
-        except BaseException:
-            shutil.rmtree(aside, ignore_errors=True)
-            raise
-    with exclusive(part):
-        for stale in part.rglob("*.partial"):  # of a process that was killed
-            stale.unlink(missing_ok=True)
+    path = path.absolute()
+    part, handle = _claimed(path)
+    try:
+        if path.exists() and not replace:
+            _clear_if_unmade(part)
+            raise FileExistsError(f"{path} exists, or came into being meanwhile; choose another name")
+        if _unmade(part):
+            _make_within(part, make)
+        elif not (part / _ROOT).exists():
+            raise ValueError(f"{part} is no store that can be gone on with; remove it")
+        elif not go_on(part):
+            _make_within(part, make)
+        for stale in (*part.rglob("*.partial"), part / _NEW):  # of a process that was killed
+            stale.rmdir() if stale.is_dir() else stale.unlink(missing_ok=True)
         try:
             yield part
-            settle(part, path)
+            swap_folder(part, path) if replace else os.rename(part, path)
         except BaseException:
             if part.exists() and not keep(part):
                 shutil.rmtree(part, ignore_errors=True)
             raise
+    finally:
+        os.close(handle)
 
 
 def part_of(path: Path) -> Path:
     """Where a store lies until it is finished."""
     path = path.absolute()
     return path.with_name(f"{path.name}.part")
+
+
+def _claimed(path: Path) -> tuple[Path, int]:
+    """The folder NAME.part, made where it is not there, and held."""
+    part = part_of(path)
+    sweep(path.parent)
+    for _ in range(9):
+        with suppress(FileExistsError):
+            part.mkdir()
+        with suppress(FileNotFoundError):  # whoever held it gave it its name, or removed it, just now
+            return part, hold(part)
+    raise BlockingIOError(f"{part} comes and goes: other processes write it; wait for them or end them")
+
+
+def _unmade(part: Path) -> bool:
+    """Whether a part is empty, or its maker was killed."""
+    return not (part / _ROOT).exists() and ((part / _NEW).exists() or not any(part.iterdir()))
+
+
+def _clear_if_unmade(part: Path) -> None:
+    if _unmade(part):
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _make_within(part: Path, make: Callable[[Path], None]) -> None:
+    """Make the content of a held folder, all or nothing: what says that it is a store moves in last."""
+    try:
+        for old in part.iterdir():
+            shutil.rmtree(old) if old.is_dir() else old.unlink()
+        make(part / _NEW)
+        for name in sorted(os.listdir(part / _NEW), key=lambda name: name == _ROOT):
+            os.rename(part / _NEW / name, part / name)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
 
 
 # ---------------------------------------------------------------- a store of blocks
@@ -145,6 +194,10 @@ class Blocks:
         """0, DONE or BAD of every image."""
         return np.asarray(_array(self.path, self.made, MARKS)[:])
 
+    def seen(self) -> Array:
+        """The digest of what each image was made of, (n,) uint64; 0 where there is none."""
+        return np.asarray(_array(self.path, self.made, SEEN)[:])
+
     def unfinished(self) -> list[int]:
         """Blocks to be made, among them finished ones whose chunks were damaged since."""
         marks = self.marks()
@@ -174,19 +227,15 @@ def growing(
     pack: bool = True,
     ends: Sequence[int] = (),
     anew: bool = False,
-    settle: Settle = os.rename,
+    replace: bool = False,
 ) -> Iterator[Blocks]:
     """The store NAME.part of some arrays, new or as an earlier run of the same `request` left it.
 
     `about` becomes attributes. What another request left is refused, or, with `anew`, replaced. Of a run that fails
-    before it has finished a block nothing is left.
+    before it has finished a block nothing is left. With `replace` a store that has the name goes in the end.
     """
     asked = request_digest(request)
     n = next(iter(arrays.values()))[0][0]
-    part = part_of(path)
-    if anew and part.exists() and attributes_of(part).get("request") != asked:
-        with exclusive(part):
-            shutil.rmtree(part)
 
     def make(folder: Path) -> None:
         group = zarr.create_group(folder, attributes={**about, "request": asked, "rows": rows, "made": uuid4().hex})
@@ -194,12 +243,16 @@ def growing(
             add_array(group, name, shape, dtype, rows, pack=pack)
         add_marks(group, n, rows)
 
-    def keep(folder: Path) -> bool:
-        return bool(np.asarray(zarr.open_group(folder, mode="r")[MARKS][:]).any())
+    def go_on(folder: Path) -> bool:
+        return not anew or attributes_of(folder).get("request") == asked
 
-    if part.exists():
-        _check_request(part, asked)
-    with staged(path, make, keep, settle) as folder:
+    def keep(folder: Path) -> bool:
+        try:
+            return bool(np.asarray(zarr.open_group(folder, mode="r")[MARKS][:]).any())
+        except Exception:  # no store of ours, or a damaged one: whoever put it there may want it
+            return True
+
+    with staged(path, make, go_on=go_on, keep=keep, replace=replace) as folder:
         known = _check_request(folder, asked)
         yield Blocks(str(folder), n, int(known["rows"]), str(known["made"]), tuple(ends))
 
@@ -210,5 +263,7 @@ def _check_request(part: Path, asked: str) -> dict[str, Any]:
     except Exception as error:  # what zarr raises depends on what is missing
         raise ValueError(f"{part} is no store that can be gone on with ({error}); remove it") from error
     if known.get("request") != asked:
-        raise ValueError(f"{part} was begun with other inputs or options; run that command again, or remove the folder")
+        raise ValueError(
+            f"{part} was begun with other inputs or options; run that command again, say --force, or remove the folder"
+        )
     return known

@@ -10,18 +10,19 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import prod
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..bands import calibrated_miscoverage
 from ..calibration.result import Calibration, load_calibration
-from ..execution.blocks import Maker, block_rows, each_image, fill, gather, ragged_to, where
+from ..evaluation.judgement import claim_of
+from ..execution.blocks import Maker, Witness, block_rows, each_image, fill, gather, ragged_to
 from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import Arrays, FilePath, Reading
+from ..formats.identifiers import keeps
 from ..formats.inputs import Bands, open_bands, open_interval, open_labels
 from ..formats.maps import INTERVAL_SUFFIXES, write_interval
 from ..formats.opener import check_target, open_images
@@ -29,9 +30,9 @@ from ..formats.scans import Images
 from ..images.checks import numbered
 from ..images.ends import Interval
 from ..images.library import Array
-from ..storage.chunks import BadChunk
-from ..storage.folders import swap_folder
-from ..storage.growth import BAD, DONE, growing
+from ..storage.chunks import BadChunk, guarded
+from ..storage.digests import joined_digests, row_digests
+from ..storage.growth import BAD, DONE, SEEN, growing
 from ..storage.version import VERSION
 from .resources import Resources
 
@@ -56,6 +57,7 @@ def apply_files(
     like: FilePath | None = None,
     groups: FilePath | None = None,
     features: FilePath | None = None,
+    identifiers: str = "drop",
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
@@ -64,8 +66,11 @@ def apply_files(
     NIfTI and DICOM through memory.
 
     like           a NIfTI file or DICOM folder whose geometry the intervals get; by default that of the bands
+    identifiers    `keep` what the files say of patients, and their names, or `drop` it
     """
-    target = check_target(out, INTERVAL_SUFFIXES, replace=replace, folder=True)
+    keeps(identifiers)
+    reads = (calibration, bands, like, groups, features)
+    target = check_target(out, INTERVAL_SUFFIXES, replace=replace, folder=True, inputs=reads)
     found = load_calibration(calibration)
     with running(**vars(resources), progress=progress) as execution:
         made = bands_for(found, bands, reading, execution)
@@ -75,11 +80,13 @@ def apply_files(
         about = {
             "guarantee": found.guarantee,
             "risk_level": found.risk_level,
+            "claim": claim_of(found).state(),
+            "limits": found.limits if all(isfinite(x) for x in found.limits) else None,
             "calibration": digest,
             "version": VERSION,
         }
         if target.suffix == ".zarr":
-            length, marks = widening.into(execution, target, about, digest)
+            length, marks = widening.into(execution, target, about, digest, replace=replace)
         elif made.ragged:
             raise ValueError(f"{bands} holds images of different sizes, which only a .zarr can hold: end --out so")
         else:
@@ -89,7 +96,7 @@ def apply_files(
                 raise ValueError(
                     f"{bad} images cannot be read, and only a .zarr store can leave some out: end --out so"
                 )
-            target = write_interval(target, interval, like=space)
+            target = write_interval(target, interval, like=space, identifiers=identifiers)
     skipped = tuple(np.flatnonzero(marks == BAD).tolist())
     return Applied(target, made.shape, float(length[marks == DONE].mean()), found, skipped)
 
@@ -108,14 +115,15 @@ def _space(target: Path, bands: Bands, like: FilePath | None, reading: Reading) 
 
 def bands_for(calibration: Calibration, path: FilePath, reading: Reading, execution: Execution) -> Bands:
     """Bands of the kind that was calibrated: samples get the miscoverage that they had then."""
-    level = calibrated_miscoverage(calibration.record.source)
+    source = calibration.record.source
+    level = source.miscoverage if source.kind == "calibrated quantiles" else None
     usual: dict[str, Any] = {} if level is None else {"miscoverage": level}
     return open_bands(path, reading, execution=execution, **usual)
 
 
 def known_of(features: FilePath | None, groups: FilePath | None) -> dict[str, Any]:
     """What else is known of the images at test time."""
-    images = None if features is None else open_images(features, window=None).pixels
+    images = None if features is None else guarded(open_images(features, window=None).pixels)
     return {"features": images, "groups": None if groups is None else open_labels(groups)}
 
 
@@ -131,21 +139,32 @@ class Widening:
     known: dict[str, Any]
     skip_bad: bool = False
 
-    def maker(self) -> Maker:
-        """What makes the intervals of images start..stop, with the mean length of each."""
+    def maker(self, *, witness: bool = False) -> Maker:
+        """What makes the intervals of images start..stop, with the mean length of each; a witness says what it read."""
         calibration, known = self.calibration, self.known
-        read, there = self.bands.reader(), self.bands.there
+        read, there = self.bands.reader(witness=witness), self.bands.there
 
         def make(start: int, stop: int) -> dict[str, Array]:
-            if there is not None and not there[start:stop].all():
-                raise BadChunk(f"the bands of images {start} to {stop - 1} lack some that were skipped")
-            now: dict[str, Any] = {name: None if x is None else x[start:stop] for name, x in known.items()}
+            _check_there(there, start, stop)
+            now = _known_at(known, start, stop)
+            band, seen = read(start, stop)
             with numbered(start):
-                interval = calibration.apply(read(start, stop), threads=False, **now)
+                interval = calibration.apply(band, threads=False, **now)
             length = _means(interval.upper) - _means(interval.lower)
-            return {"lower": interval.lower, "upper": interval.upper, "length": length}
+            parts = {"lower": interval.lower, "upper": interval.upper, "length": length}
+            return parts | ({SEEN: joined_digests(*seen, *_digests(now))} if witness else {})
 
         return make
+
+    def witness(self) -> Witness:
+        """What tells the digests of all that a maker reads of images start..stop."""
+        known, see, there = self.known, self.bands.witness(), self.bands.there
+
+        def digests(start: int, stop: int) -> Array:
+            _check_there(there, start, stop)
+            return joined_digests(*see(start, stop), *_digests(_known_at(known, start, stop)))
+
+        return digests
 
     def in_memory(self, execution: Execution) -> tuple[Interval, Array, Array]:
         """The intervals of all images, with mean length and mark of each image."""
@@ -155,31 +174,42 @@ class Widening:
         return Interval(parts["lower"], parts["upper"]), parts["length"], marks
 
     def into(
-        self, execution: Execution, path: Path, about: dict[str, Any], digest: str | None = None
+        self,
+        execution: Execution,
+        path: Path,
+        about: dict[str, Any],
+        digest: str | None = None,
+        *,
+        replace: bool = False,
     ) -> tuple[Array, Array]:
         """Write the intervals of all images into a store; mean length and mark of each image.
 
-        A store that is not finished is gone on with where its `digest` of the calibration and its bands are the same.
+        A store that is not finished is gone on with where its `digest` of the calibration is the same; a finished block
+        of it, where what it was made of is the same, whatever the files are called.
         """
         attributes = {"pixelbounds": {"kind": "interval", **about}}
         if self.bands.ragged:
-            return self._one_by_one(execution, path, attributes), np.full(len(self.bands), DONE, np.uint8)
+            lengths = self._one_by_one(execution, path, attributes, replace)
+            return lengths, np.full(len(self.bands), DONE, np.uint8)
         bands = self.bands
         request = {
             "calibration": digest,
-            "bands": [where(x) for x in bands.reads],
-            "shape": bands.shape,
-            **{name: where(x) for name, x in self.known.items()},
+            "reads": [[str(x.dtype), *x.shape] for x in bands.reads],
+            "known": sorted(name for name, x in self.known.items() if x is not None),
         }
         pixels = prod(bands.shape[1:])
         arrays: dict[str, Any] = dict.fromkeys(("lower", "upper"), (bands.shape, bands.dtype))
         arrays["length"] = bands.shape[:1], np.float64
+        arrays[SEEN] = bands.shape[:1], np.uint64
         rows = block_rows(execution, bands.reads, pixels)
-        with growing(path, arrays, rows=rows, about=attributes, request=request, settle=swap_folder) as blocks:
-            marks = fill(execution, blocks, self.maker(), bands.reads, pixels, skip_bad=self.skip_bad)
+        with growing(
+            path, arrays, rows=rows, about=attributes, request=request, anew=replace, replace=replace
+        ) as blocks:
+            make = self.maker(witness=True)
+            marks = fill(execution, blocks, make, self.witness(), bands.reads, pixels, skip_bad=self.skip_bad)
         return np.asarray(Arrays(path)["length"][:]), marks
 
-    def _one_by_one(self, execution: Execution, path: Path, attributes: dict[str, Any]) -> Array:
+    def _one_by_one(self, execution: Execution, path: Path, attributes: dict[str, Any], replace: bool) -> Array:
         """The same for images of different sizes; mean length of each image."""
         if any(x is not None for x in self.known.values()):
             raise ValueError("features and groups are for images of one size, and these differ: leave them out")
@@ -195,7 +225,7 @@ class Widening:
                 lengths.append(float(part["length"]))
                 yield part
 
-        ragged_to(path, shapes, self.bands.dtype, each(), attributes, swap_folder)
+        ragged_to(path, shapes, self.bands.dtype, each(), attributes, replace=replace)
         return np.array(lengths)
 
     @contextmanager
@@ -209,6 +239,20 @@ class Widening:
             path = folder / "interval.zarr"
             _, marks = self.into(execution, path, {})
             yield open_interval(path, Reading(skip_bad=self.skip_bad)), marks == DONE
+
+
+def _check_there(there: Array | None, start: int, stop: int) -> None:
+    if there is not None and not there[start:stop].all():
+        raise BadChunk(f"the bands of images {start} to {stop - 1} lack some that were skipped")
+
+
+def _known_at(known: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
+    """What is known of images start..stop."""
+    return {name: None if x is None else np.asarray(x[start:stop]) for name, x in known.items()}
+
+
+def _digests(known: dict[str, Any]) -> list[Array]:
+    return [row_digests(x) for _, x in sorted(known.items()) if x is not None]
 
 
 def _means(x: Array) -> Array:

@@ -20,7 +20,7 @@ from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading
 from ..formats.inputs import Bands, open_labels, open_pair, open_units
-from ..formats.opener import check_target, open_images
+from ..formats.opener import check_apart, check_target, open_images
 from ..images.library import Array
 from ..storage.chunks import guarded
 from .resources import Resources
@@ -47,12 +47,15 @@ def calibrate_files(
 
     bands_out      a .zarr store for the bands of samples, kept for later; an unfinished one is gone on with
     """
-    target = check_target(out, (".safetensors",), replace=replace)
+    reads = (truth, bands, groups, features, reading.units)
+    target = check_target(out, (".safetensors",), replace=replace, inputs=reads)
+    if bands_out is not None:
+        check_apart(Path(bands_out), reads)
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
         images, made, limits = open_pair(truth, bands, reading, execution)
         labels = groups if groups is None or groups in _NAMED_GROUPS else open_labels(groups)
         known = None if features is None else guarded(open_images(features, window=None).pixels)
-        band, good = made.whole(execution, _bands_store(bands_out, made, execution, stack))
+        band, good = made.whole(execution, _bands_store(bands_out, made, execution, stack), replace=replace)
         if reading.skip_bad:
             good = good & readable(execution, images.pixels, band.lower, band.upper)
         units = open_units(images, reading)

@@ -1,4 +1,4 @@
-"""Evaluate on files: held-out truth, and intervals or the bands that a calibration turns into intervals."""
+"""Evaluate on files: truth, and intervals or the bands that a calibration turns into intervals."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ import numpy as np
 from ..calibration.result import Calibration, load_calibration
 from ..evaluation.evaluation import Evaluation
 from ..evaluation.held_out import evaluate
+from ..evaluation.judgement import Claim, Judgement, claim_of, judge
+from ..evaluation.known_images import CalibrationImages
 from ..execution.blocks import pick, readable
 from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading, told
+from ..formats.identifiers import unit_numbers
 from ..formats.inputs import Bands, check_pair, open_interval, open_labels, open_marks, open_truth, open_units
 from ..formats.scans import Images
 from ..images.checks import check_limits
@@ -24,25 +27,39 @@ from ..images.library import Array
 from .apply import Widening, bands_for, known_of
 from .resources import Resources
 
+_OLD = "These intervals do not say which mean was promised: apply the calibration again to compare them."
+
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
-    """What held-out images say of intervals, and whether that contradicts what was promised, where that is known."""
+    """What images say of intervals, and what was claimed of these, where that is known."""
 
     evaluation: Evaluation
-    risk_level: float | None
+    claim: Claim | None
     guarantee: str | None
     skipped: tuple[int, ...] = ()
 
     @property
+    def judgement(self) -> Judgement:
+        """Whether the images agree with what was claimed."""
+        if self.claim is not None:
+            return judge(self.evaluation, self.claim)
+        return Judgement(None, None, None, False, () if self.guarantee is None else (_OLD,))
+
+    @property
+    def risk_level(self) -> float | None:
+        """The level that was claimed, of whatever loss."""
+        return None if self.claim is None else self.claim.level
+
+    @property
     def contradicted(self) -> bool:
         """Even the low end of the risk's interval lies above the level that was promised."""
-        return self.risk_level is not None and self.evaluation.risk_interval[0] > self.risk_level
+        return self.judgement.broken
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Held-out images, with bands and intervals where a calibration made them."""
+    """Images, with bands and intervals where a calibration made them."""
 
     images: Images
     interval: Interval
@@ -62,7 +79,9 @@ def evaluate_files(
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
 ) -> Evaluated:
-    """Evaluate intervals, or the bands that a calibration turns into intervals, against held-out truth.
+    """Evaluate intervals, or the bands that a calibration turns into intervals, against the truth.
+
+    Images that calibrated are refused, where the calibration is given.
 
     groups         labels by which the risk is broken down: a partition or a segmentation
     """
@@ -80,8 +99,13 @@ def held_out(
     features: FilePath | None,
     resources: Resources,
     progress: Progress,
+    *,
+    names: bool = True,
 ) -> Iterator[HeldOut]:
-    """Held-out images and what they say; the intervals may lie in a temporary store, which is there until the end."""
+    """Images and what they say; the intervals may lie in a temporary store, which is there until the end.
+
+    Without `names` units are numbered.
+    """
     cal = None if calibration is None else load_calibration(calibration)
     limits = cal.limits if cal else check_limits(reading.limits or (0.0, 1.0))
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
@@ -89,6 +113,7 @@ def held_out(
         images = open_truth(truth, reading, limits)
         labels = None if groups is None else open_labels(groups)
         units = open_units(images, reading)
+        units = units if names or units is None else unit_numbers(units)
         about = told(intervals)
         fresh = None
         if cal is None or bands is None:
@@ -96,26 +121,44 @@ def held_out(
             good = open_marks(intervals, len(images))
         else:
             check_pair(images.pixels, bands)
-            known = known_of(features, groups if cal.grouping.kind == "segmentation" else None)
-            widening = Widening(cal, bands, known, reading.skip_bad)
+            at_test = known_of(features, groups if cal.grouping.kind == "segmentation" else None)
+            widening = Widening(cal, bands, at_test, reading.skip_bad)
             interval, good = stack.enter_context(widening.intervals(execution))
             fresh = bands.known.get("held_out")
-            about = {"risk_level": cal.risk_level, "guarantee": cal.guarantee}
+            about = {"guarantee": cal.guarantee}
         if reading.skip_bad:
             reads = [images.pixels, interval.lower, interval.upper, fresh]
             good = good & readable(execution, *(x for x in reads if x is not None))
-        evaluation = _evaluate(execution, images.pixels, interval, good, groups=labels, samples=fresh, units=units)
+        claim = Claim.from_state(about.get("claim")) if cal is None else claim_of(cal)
+        named = None if units is None or claim is None else claim.unit_name
+        known: dict[str, Any] = {"calibration": cal, "unit_name": named}
+        known["limits"] = about.get("limits") or reading.limits
+        try:
+            evaluation = _evaluate(
+                execution, images.pixels, interval, good, groups=labels, samples=fresh, units=units, **known
+            )
+        except CalibrationImages as error:
+            numbers = np.flatnonzero(good)[list(error.images)].tolist()
+            raise CalibrationImages(numbers, error.total, images.names) from None
         skipped = tuple(np.flatnonzero(~good).tolist())
-        result = Evaluated(evaluation, about.get("risk_level"), about.get("guarantee"), skipped)
+        result = Evaluated(evaluation, claim, about.get("guarantee"), skipped)
         yield HeldOut(images, interval, bands, cal, result)
 
 
 def _evaluate(
-    execution: Execution, truth: Any, interval: Interval, good: Array, *, groups: Any, samples: Any, units: Any
+    execution: Execution,
+    truth: Any,
+    interval: Interval,
+    good: Array,
+    *,
+    groups: Any,
+    samples: Any,
+    units: Any,
+    **known: Any,
 ) -> Evaluation:
     """The evaluation of the images that can be read."""
     if good.all():
-        return evaluate(truth, interval, groups=groups, samples=samples, units=units)
+        return evaluate(truth, interval, groups=groups, samples=samples, units=units, **known)
     if groups is not None and tuple(groups.shape) == tuple(truth.shape):
         groups = pick(execution, groups, good)
     few = Interval(pick(execution, interval.lower, good), pick(execution, interval.upper, good))
@@ -125,4 +168,5 @@ def _evaluate(
         groups=groups,
         samples=pick(execution, samples, good),
         units=pick(execution, units, good),
+        **known,
     )

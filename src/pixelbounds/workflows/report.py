@@ -1,4 +1,4 @@
-"""Evaluate on held-out images and write one page that shows the promise and every pixel."""
+"""Evaluate on images whose truth is known and write one page that shows the promise and every pixel."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from ..evaluation.evaluation import Evaluation
 from ..execution.progress import Progress, silent
 from ..formats.arrays import FilePath, Reading
+from ..formats.identifiers import keeps
 from ..formats.opener import check_target
 from ..images.checks import check_count
 from ..images.ends import Interval
@@ -34,17 +35,22 @@ def report_files(
     groups: FilePath | None = None,
     features: FilePath | None = None,
     notes: Sequence[str] = (),
+    identifiers: str = "drop",
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
 ) -> tuple[Evaluated, list[Path]]:
-    """Evaluate on held-out images and write the page, and figures where a folder for them is given; all their paths.
+    """Evaluate, and write the page, and figures where a folder for them is given; all their paths.
+
+    Images that calibrated are refused.
 
     examples       how many images to show, from the best covered to the worst, or which
+    identifiers    `keep` names of files and units, or `drop` them: images and units are numbered
     """
-    target = check_target(out, (".html",), replace=replace)
-    with held_out(truth, bands, calibration, reading, groups, features, resources, progress) as found:
-        pictures = _examples(found, shown(found.result.evaluation, examples))
+    who = keeps(identifiers)
+    target = check_target(out, (".html",), replace=replace, inputs=(truth, bands, calibration, groups, features))
+    with held_out(truth, bands, calibration, reading, groups, features, resources, progress, names=who) as found:
+        pictures = _examples(found, shown(found.result.evaluation, examples), names=who)
     about: dict[str, Any] = {
         "calibration": found.calibration,
         "evaluation": found.result.evaluation,
@@ -64,8 +70,8 @@ def shown(evaluation: Evaluation, examples: int | Sequence[int]) -> list[int]:
     return [int(i) for i in ranked[np.unique(evenly)]]
 
 
-def _examples(found: HeldOut, chosen: list[int]) -> list[Example]:
-    """Examples of some images, with all that the files know of them."""
+def _examples(found: HeldOut, chosen: list[int], *, names: bool) -> list[Example]:
+    """Examples of some images, with all that the files know of them, their names where that is asked for."""
     examples = []
     for i in chosen:
         at = slice(i, i + 1)
@@ -76,5 +82,6 @@ def _examples(found: HeldOut, chosen: list[int]) -> list[Example]:
             if found.bands.samples is not None:
                 known["samples"] = found.bands.samples[at]
             known["band"] = found.bands[at]
-        examples += examples_of(part, [0], names=[found.images.names[i]], truth=found.images.pixels[at], **known)
+        name = found.images.names[i] if names else f"image {i}"
+        examples += examples_of(part, [0], names=[name], truth=found.images.pixels[at], **known)
     return examples

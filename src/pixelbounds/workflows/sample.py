@@ -77,7 +77,7 @@ def sample_to(
         "seed": options.seed,
         "compile": options.compile,
         **drawer.about(),
-        "network_file": str(network),
+        "network_file": Path(network).name,  # folders may tell whose it is
         "device": device,
         "version": VERSION,
     }

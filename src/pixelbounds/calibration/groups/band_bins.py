@@ -15,10 +15,11 @@ import numpy as np
 
 from ...images.checks import check_count
 from ...images.library import Array
-from ...kernels.bins import band_cells, band_labels
+from ...kernels.bins import all_band_labels, band_cells, band_labels
 from ..families import Family
-from ..pairs import Archive, Block, Statistic, all_entries, check_fitting
-from .contract import Grouping, State
+from ..pairs import Archive, Block, Statistic, check_fitting
+from .contract import Grouping, State, remembered
+from .state_checks import ascending, real_numbers, refuse, whole_numbers, without_gaps, yes_or_no
 
 FEATURES = ("width", "room", "level")
 _MOST = 2**16  # combinations
@@ -46,9 +47,13 @@ class BandGroups(Grouping):
 
     @cached_property
     def _lookup(self) -> tuple[Array, Array, Array, Array]:
+        """Least value and cells per unit of every feature; how far in the table the bin of each cell lies behind the
+        first bin, (3, cells), in few bytes; and bins.
+        """
         bin_of = np.stack([np.searchsorted(cuts, np.arange(_CELLS), side="right") for cuts in self.cuts])
         bins = np.array([len(cuts) + 1 for cuts in self.cuts])
-        return self.spans[:, 0].copy(), _per_cell(self.spans), bin_of.astype(np.int32), bins
+        stride = np.array([bins[1] * bins[2], bins[2], 1])
+        return self.spans[:, 0].copy(), _per_cell(self.spans), (bin_of * stride[:, None]).astype(np.uint16), bins
 
     def edges(self, name: str) -> Array:
         """Values at which the bins of a feature are cut."""
@@ -58,8 +63,16 @@ class BandGroups(Grouping):
 
     def at(self, block: Block, entry: Array, side: Array) -> Array:
         """Group of each end's combination of bins."""
-        ends = block.band.lower.reshape(-1), block.band.upper.reshape(-1)
+        ends = block.flat_ends()
+        entry, side = block.ends_within(entry, side)
         return np.asarray(band_labels(*ends, *block.limits, *self._lookup, self.by_side, self.table, entry, side))
+
+    def every(self, block: Block) -> Array:
+        """The same for all ends."""
+        ends = block.flat_ends()
+        out = np.empty((2, len(ends[0])), np.int32)
+        all_band_labels(*ends, *block.limits, *self._lookup, self.by_side, self.table, out)
+        return out
 
     def check(self, block: Block) -> None:
         """Room needs limits."""
@@ -74,8 +87,17 @@ class BandGroups(Grouping):
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> BandGroups:
         """From spans, cuts and table."""
-        width, room, level = (arrays[f"cuts.{name}"] for name in FEATURES)
-        return cls(arrays["spans"], (width, room, level), bool(meta["by_side"]), arrays["table"])
+        by_side = yes_or_no(meta, "by_side")
+        spans = real_numbers(arrays, "spans", 2)
+        if spans.shape != (3, 2) or (spans[:, 0] > spans[:, 1]).any() or not np.isfinite(spans[:, 1] - spans[:, 0]).all():
+            raise refuse("spans", "must hold the least and the greatest value of width, room and level")
+        names = [f"cuts.{name}" for name in FEATURES]
+        width, room, level = (ascending(whole_numbers(arrays, name, 1, 1, _CELLS - 1), name) for name in names)
+        combinations = (2 if by_side else 1) * (len(width) + 1) * (len(room) + 1) * (len(level) + 1)
+        table = without_gaps(whole_numbers(arrays, "table", 1, 0, _MOST - 1), "table")
+        if len(table) != combinations or combinations > _MOST:
+            raise refuse("table", f"has {len(table)} entries, but the cuts make {combinations} combinations")
+        return cls(spans, (width, room, level), by_side, table)
 
 
 def _extent(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
@@ -85,13 +107,12 @@ def _extent(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
 
 def _cells(truth: Array, block: Block, family: Family, spans: Array) -> tuple[Array, ...]:
     out = np.zeros((3, _CELLS), np.int64)
-    ends = block.band.lower.reshape(-1), block.band.upper.reshape(-1)
-    band_cells(*ends, *block.limits, spans[:, 0].copy(), _per_cell(spans), out)
+    band_cells(*block.flat_ends(), *block.limits, spans[:, 0].copy(), _per_cell(spans), out)
     return (out,)
 
 
 def _occupied(truth: Array, block: Block, family: Family, grouping: BandGroups) -> tuple[Array, ...]:
-    return (np.bincount(grouping.at(block, *all_entries(block)), minlength=len(grouping.table)) > 0,)
+    return (np.bincount(grouping.every(block).reshape(-1), minlength=len(grouping.table)) > 0,)
 
 
 extent = Statistic("extent", _extent, (np.maximum,))  # of width and level: (2, 2), the least negated
@@ -99,6 +120,7 @@ cells = Statistic("cells", _cells, (np.add,))  # ends per cell of width, room an
 occupied = Statistic("occupied", _occupied, (np.logical_or,))  # whether a combination occurs: (combinations,)
 
 
+@remembered
 def fit_band_groups(
     pairs: Archive, images: Array, *, width: int = 12, room: int = 8, level: int = 1, side: bool = True
 ) -> BandGroups:
@@ -127,9 +149,9 @@ def _per_cell(spans: Array) -> Array:
 def _cut(cumulative: Array, bins: int) -> Array:
     """First cells of the second to last bin, at quantiles; ties merge, and no bin is empty."""
     if cumulative[-1] == 0:
-        return np.empty(0, np.int64)
+        return np.empty(0, np.int32)
     at = np.searchsorted(cumulative, cumulative[-1] * np.arange(1, bins) / bins) + 1
-    return np.unique(at[cumulative[np.minimum(at, _CELLS) - 1] < cumulative[-1]])
+    return np.unique(at[cumulative[np.minimum(at, _CELLS) - 1] < cumulative[-1]]).astype(np.int32)
 
 
 def _spans(pairs: Archive, images: Array) -> Array:

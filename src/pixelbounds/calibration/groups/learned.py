@@ -3,29 +3,37 @@
 A gradient-boosted model predicts an upper quantile of each end's shortfall from features known at test time. The groups
 are bins of the prediction, for each side apart, and within each of them bins of the room that the end has to its limit:
 two numbers tell more of a tail than one, and near a limit widening costs little. The trees are few and coarse, since
-pixels of one image are alike and fitting images are few. Validity never depends on the quality of the fit. The model is
-stored as LightGBM's text, not pickled.
+pixels of one image are alike and fitting images are few. Validity never depends on the quality of the fit. LightGBM
+fits; what is kept, stored and applied is a `Forest` of checked arrays.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite
+from math import isfinite, prod
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...images.checks import check_count, check_generator, check_open_unit
 from ...images.library import Array, spatial_axes
-from ...kernels.knots import LOWER, UPPER
+from ...kernels.bins import prediction_labels, some_prediction_labels
+from ...kernels.knots import LOWER
+from ...kernels.neighbours import add_squared_slope, width_and_level, window_means
+from ...kernels.trees import predict_all, predict_some
 from ..families import Family
 from ..pairs import Block, Pairs, all_entries, check_fitting
-from .contract import Grouping, State
+from .contract import Grouping, State, remembered
+from .forest import Forest
+from .model_text import forest_of
+from .state_checks import ascending, real_numbers, refuse, whole_number
 
 _ROWS = 300_000  # ends used to fit the model
 _ENDS = 2**21  # ends used to cut bins
 _LARGE = 1e30  # stands for an end that no widening moves
+_PIXELS = 2**15  # that are predicted at a time: their maps stay in the cache
+_FEATURES = 1000  # further images
 
 
 def lightgbm() -> Any:
@@ -40,36 +48,54 @@ def lightgbm() -> Any:
     return module
 
 
-def feature_maps(block: Block) -> tuple[list[Array], list[Array]]:
-    """Images known at test time from which the model predicts, (n * pixels,) each: alike for both sides, and signed."""
-    from scipy.ndimage import uniform_filter
+def feature_maps(block: Block) -> tuple[Array, int]:
+    """Images known at test time from which the model predicts, (maps, n * pixels); the first so many say the same of
+    both ends, the others point upward.
+    """
+    shape = block.band.shape
+    further = 0 if block.features is None else block.features.shape[1]
+    alike = 9 + 2 * further
+    maps = np.empty((alike + 2 + further, len(block) * block.image_size), np.float32)
+    width, level, near, far, gradient = maps[0], maps[1], maps[4], maps[5], maps[6]
+    width_and_level(*block.flat_ends(), *block.limits, width, level)
+    axes = [_axis_view(shape, axis) for axis in spatial_axes(block.band.lower)]
 
-    lower, upper = (x.reshape(block.band.shape).astype(np.float32) for x in block.clipped())
-    width, level = upper - lower, (upper + lower) / 2
-    axes = spatial_axes(width)
+    def smooth(x: Array, size: int, out: Array) -> None:
+        out[:] = x
+        for view in axes:
+            window_means(out.reshape(view), size, out.reshape(view))
 
-    def smooth(x: Array, size: int) -> Array:
-        if not axes:
-            return x
-        return uniform_filter(x, [size if axis in axes else 1 for axis in range(x.ndim)], mode="nearest")
-
-    slopes = [np.gradient(level, axis=axis) for axis in axes]
-    gradient = np.sqrt(sum((s**2 for s in slopes), np.zeros_like(level)))
-    near, far = smooth(level, 3), smooth(level, 9)
+    gradient[:] = 0
+    for view in axes:
+        add_squared_slope(level.reshape(view), gradient.reshape(view))
+    np.sqrt(gradient, out=gradient)
+    for x, size, out in ((width, 3, 2), (width, 9, 3), (level, 3, 4), (level, 9, 5), (gradient, 3, 7)):
+        smooth(x, size, maps[out])
     mean = width.reshape(len(block), -1).mean(axis=1, dtype=np.float64)
-    image = np.broadcast_to(mean.astype(np.float32).reshape((-1, *[1] * (width.ndim - 1))), width.shape)
-    alike = [width, level, smooth(width, 3), smooth(width, 9), near, far, gradient, smooth(gradient, 3), image]
-    signed = [level - near, level - far]
-    for extra in [] if block.features is None else np.moveaxis(block.features.astype(np.float32), 1, 0):
-        alike += [extra, smooth(extra, 3)]
-        signed.append(extra - level)
-    first, second = ([np.ascontiguousarray(x).reshape(-1) for x in maps] for maps in (alike, signed))
-    return first, second
+    maps[8].reshape(len(block), -1)[:] = mean.astype(np.float32)[:, None]
+    np.subtract(level, near, out=maps[alike])
+    np.subtract(level, far, out=maps[alike + 1])
+    for i in range(further):
+        extra = maps[9 + 2 * i]
+        extra[:] = block.features[:, i].reshape(-1)
+        smooth(extra, 3, maps[10 + 2 * i])
+        np.subtract(extra, level, out=maps[alike + 2 + i])
+    return maps, alike
+
+
+def _axis_view(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
+    """An axis of (n, *pixels) in memory: (outer, length, inner)."""
+    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+
+
+def has_rooms(block: Block) -> bool:
+    """Whether ends have a room to their limits."""
+    return all(isfinite(limit) for limit in block.limits)
 
 
 def rooms_of(block: Block, entry: Array, side: Array) -> tuple[Array, Array] | None:
     """Room from some ends to their own limit, and from the opposite ends to theirs: (e,) each; None without limits."""
-    if not all(isfinite(limit) for limit in block.limits):
+    if not has_rooms(block):
         return None
     lower, upper = block.clipped(entry)
     rooms = lower - block.limits[0], block.limits[1] - upper
@@ -78,28 +104,48 @@ def rooms_of(block: Block, entry: Array, side: Array) -> tuple[Array, Array] | N
 
 def feature_rows(block: Block, entry: Array, side: Array) -> Array:
     """Rows of features for some ends: (e, columns) float32; signed ones point outward: both sides teach alike."""
-    alike, signed = feature_maps(block)
+    maps, alike = feature_maps(block)
     outward = np.where(side == LOWER, np.float32(-1), np.float32(1))
-    columns = [x[entry] for x in alike] + [x[entry] * outward for x in signed]
+    columns = [x[entry] for x in maps[:alike]] + [x[entry] * outward for x in maps[alike:]]
     columns += [*(rooms_of(block, entry, side) or ()), side]
     return np.stack([c.astype(np.float32) for c in columns], axis=1)
 
 
+def columns_of(features: int, *, rooms: bool) -> int:
+    """Columns of `feature_rows` with so many further images."""
+    return 9 + 2 * features + 2 + features + (2 if rooms else 0) + 1
+
+
 @dataclass(frozen=True, eq=False)
 class LearnedGroups(Grouping):
-    """Bins of a predicted shortfall, and of the room within each: the model's text and the inner edges of the bins.
+    """Bins of a predicted shortfall, and of the room within each: the trees and the inner edges of the bins.
 
     `room_edges` has a row for each bin of the prediction, lower ends first, filled up with infinity.
     """
 
-    model: str
+    forest: Forest
     lower_edges: Array
     upper_edges: Array
     room_edges: Array
     features: int = 0
     kind: ClassVar[str] = "learned"
     sided: ClassVar[bool] = True
-    _booster: list[Any] = field(default_factory=list, repr=False)
+
+    def __post_init__(self) -> None:
+        given = {name: getattr(self, name) for name in ("lower_edges", "upper_edges", "room_edges")}
+        for name in ("lower_edges", "upper_edges"):
+            object.__setattr__(self, name, ascending(real_numbers(given, name, 1), name))
+        rooms = real_numbers(given, "room_edges", 2, infinite=True)
+        bins = len(self.lower_edges) + len(self.upper_edges) + 2
+        if len(rooms) != bins:
+            raise refuse("room_edges", f"has {len(rooms)} rows, but must have one for each of {bins} bins")
+        before, after = rooms[:, :-1], rooms[:, 1:]
+        if ((after <= before) & np.isfinite(before)).any() or (np.isinf(before) & np.isfinite(after)).any():
+            raise refuse("room_edges", "must ascend in every row and end with infinity")
+        object.__setattr__(self, "room_edges", rooms)
+        known = [columns_of(self.features, rooms=rooms) for rooms in (False, True)]
+        if self.forest.columns not in known:
+            raise refuse("trees", f"take {self.forest.columns} features, but {self.features} images make {known}")
 
     @property
     def count(self) -> int:
@@ -111,53 +157,91 @@ class LearnedGroups(Grouping):
         """Number of the first group of every bin of the prediction, and of all groups: (bins + 1,)."""
         return np.append(0, np.cumsum(np.isfinite(self.room_edges).sum(axis=1) + 1))
 
+    @cached_property
+    def _lookup(self) -> tuple[Array, Array, Array, Array]:
+        """Edges of both sides, first bin of each side, first group of each bin, room edges: as the kernel takes it."""
+        start = np.array([0, len(self.lower_edges) + 1])
+        widest = max(len(self.lower_edges), len(self.upper_edges))
+        edges = np.full((2, widest), np.inf)
+        edges[0, : len(self.lower_edges)] = self.lower_edges
+        edges[1, : len(self.upper_edges)] = self.upper_edges
+        return _filled(edges), start, self._first.astype(np.int32), _filled(self.room_edges)
+
     def check(self, block: Block) -> None:
-        """As many further images as the model was fitted with."""
+        """As many further images as the model was fitted with, and limits where it knew some."""
         given = 0 if block.features is None else block.features.shape[1]
         if given != self.features:
             raise ValueError(
                 f"the groups were learned with {self.features} feature images per image, but {given} were given; "
                 "pass the same features= as in calibrate"
             )
+        if self.forest.columns != columns_of(self.features, rooms=has_rooms(block)):
+            raise ValueError(
+                f"the groups were learned {'without' if has_rooms(block) else 'with'} limits, and these images are "
+                f"within {block.limits}; give the same limits as in calibrate"
+            )
 
     def predict(self, block: Block, entry: Array, side: Array) -> Array:
         """Predicted quantile of the shortfall of some ends: (e,)."""
-        if not len(entry):
-            return np.zeros(0)
-        if not self._booster:
-            self._booster.append(lightgbm().Booster(model_str=self.model))
-        rows = feature_rows(block, entry, side)
-        return np.asarray(self._booster[0].predict(rows, num_threads=1), np.float64)
+        self.check(block)
+        out = np.zeros(len(entry))
+        if len(entry):
+            entry, side = block.ends_within(entry, side)
+            maps, alike = feature_maps(block)
+            known = maps, alike, *block.flat_ends(), *block.limits, has_rooms(block)
+            predict_some(*known, *self.forest.program, entry, side, out)
+        return out
 
     def at(self, block: Block, entry: Array, side: Array) -> Array:
         """Bin of the prediction, lower ends first, and within it of the room."""
-        place = self._bin(self.predict(block, entry, side), side)
-        group, rooms = self._first[place], rooms_of(block, entry, side)
-        if rooms is not None:
-            for edges in self.room_edges.T:
-                group = group + (edges[place] < rooms[0])
-        return group.astype(np.int32)
+        value = self.predict(block, entry, side)
+        entry, side = block.ends_within(entry, side)
+        known = *block.flat_ends(), *block.limits, has_rooms(block)
+        return np.asarray(some_prediction_labels(value, *known, *self._lookup, entry, side))
 
-    def _bin(self, value: Array, side: Array) -> Array:
-        lower, upper = np.searchsorted(self.lower_edges, value), np.searchsorted(self.upper_edges, value)
-        return np.where(side == UPPER, len(self.lower_edges) + 1 + upper, lower)
+    def every(self, block: Block) -> Array:
+        """Labels of all ends, a few images at a time."""
+        self.check(block)
+        out = np.empty((2, len(block) * block.image_size), np.int32)
+        step = max(1, _PIXELS // block.image_size)
+        for start in range(0, len(block), step):
+            part = block.rows(start, start + step)
+            maps, alike = feature_maps(part)
+            known = *part.flat_ends(), *part.limits, has_rooms(part)
+            value = np.empty((2, maps.shape[1]))
+            predict_all(maps, alike, *known, *self.forest.program, value)
+            first = start * block.image_size
+            prediction_labels(value, *known, *self._lookup, out[:, first : first + maps.shape[1]])
+        return out
 
     def state(self) -> State:
-        """Model text and edges."""
-        arrays = {
-            "model": np.frombuffer(self.model.encode(), np.uint8),
-            "lower_edges": self.lower_edges,
-            "upper_edges": self.upper_edges,
-            "room_edges": self.room_edges,
-        }
-        return {"features": self.features}, arrays
+        """Trees and edges."""
+        arrays = {name: getattr(self, name) for name in ("lower_edges", "upper_edges", "room_edges")}
+        return {"features": self.features, "columns": self.forest.columns}, {**self.forest.state(), **arrays}
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> LearnedGroups:
-        """From model text and edges."""
-        model = arrays["model"].tobytes().decode()
-        lower, upper, room = (arrays[f"{name}_edges"] for name in ("lower", "upper", "room"))
-        return cls(model, lower, upper, room, int(meta["features"]))
+        """From trees and edges; files of format 1 hold the trees as LightGBM's text."""
+        features = whole_number(meta, "features", _FEATURES)
+        if "model" in arrays:
+            forest = forest_of(_text(arrays["model"]))
+        else:
+            columns = whole_number(meta, "columns", columns_of(_FEATURES, rooms=True))
+            forest = Forest.from_state(columns, arrays)
+        return cls(forest, arrays["lower_edges"], arrays["upper_edges"], arrays["room_edges"], features)
+
+
+def _text(model: Array) -> str:
+    """Bytes as text."""
+    if model.dtype != np.uint8 or model.ndim != 1:
+        raise refuse("model", f"has dtype {model.dtype} and shape {model.shape}, but must hold text")
+    return model.tobytes().decode("ascii", errors="replace")
+
+
+def _filled(edges: Array) -> Array:
+    """Rows of edges, filled up with infinity to 2**k - 1 columns."""
+    wanted = 2 ** edges.shape[1].bit_length() - 1
+    return np.ascontiguousarray(np.pad(edges, ((0, 0), (0, wanted - edges.shape[1])), constant_values=np.inf))
 
 
 def end_shortfalls(family: Family, truth: Array, block: Block) -> Array:
@@ -176,6 +260,7 @@ def end_shortfalls(family: Family, truth: Array, block: Block) -> Array:
     return np.clip(np.where(np.isnan(both), family.start, both), -_LARGE, _LARGE)
 
 
+@remembered
 def fit_learned_groups(
     pairs: Pairs,
     images: Array,
@@ -215,7 +300,7 @@ def fit_learned_groups(
     booster = booster_of.train(parameters, booster_of.Dataset(rows, target), num_boost_round=trees)
     features = 0 if pairs.features is None else int(pairs.features.shape[1])
     none = np.empty(0)
-    blank = LearnedGroups(booster.model_to_string(), none, none, np.empty((2, 0)), features)
+    blank = LearnedGroups(forest_of(booster.model_to_string()), none, none, np.empty((2, 0)), features)
 
     every = -(-ends // _ENDS) | 1  # odd: not always the same columns of an image
 
@@ -236,7 +321,7 @@ def fit_learned_groups(
     room_edges = np.full((len(spaces), max(len(row) for row in spaces)), np.inf)
     for row, cuts in zip(room_edges, spaces, strict=True):
         row[: len(cuts)] = cuts
-    return LearnedGroups(blank.model, edges[0], edges[1], room_edges, features)
+    return LearnedGroups(blank.forest, edges[0], edges[1], room_edges, features)
 
 
 def _edges(values: Array, count: int) -> Array:

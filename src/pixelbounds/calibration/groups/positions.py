@@ -14,7 +14,8 @@ import numpy as np
 from ...images.checks import check_choice, check_count
 from ...images.library import Array, library_of, to_numpy
 from ..pairs import Block, Pairs, check_fitting
-from .contract import Grouping, State, consecutive
+from .contract import Grouping, State, consecutive, remembered
+from .state_checks import ascending, refuse, stored, whole_numbers, without_gaps
 
 _MOST = 2**16  # groups
 _CELLS = 256  # of the histogram that multi-Otsu cuts
@@ -77,7 +78,9 @@ class Partition(Grouping):
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> Partition:
         """From the map of labels."""
-        return cls(arrays["labels"])
+        axes = np.ndim(arrays["labels"])
+        labels = whole_numbers(arrays, "labels", max(1, axes), 0, np.size(arrays["labels"]) - 1)
+        return cls(without_gaps(labels, "labels"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +115,11 @@ class Segmentation(Grouping):
         """Class of the pixel in its image."""
         if block.segmentation is None:
             raise ValueError("the segmentation of these images is missing")
-        return np.searchsorted(self.classes, block.segmentation.reshape(-1)[entry]).astype(np.int32)
+        label = block.segmentation.reshape(-1)[entry]
+        group = np.searchsorted(self.classes, label)
+        if (self.classes[np.minimum(group, len(self.classes) - 1)] != label).any():
+            self.check(block)
+        return group.astype(np.int32)
 
     def state(self) -> State:
         """The classes."""
@@ -121,7 +128,10 @@ class Segmentation(Grouping):
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> Segmentation:
         """From the classes."""
-        return cls(arrays["classes"])
+        classes = stored(arrays, "classes", 1)
+        if classes.dtype.kind not in "iu" or not len(classes):
+            raise refuse("classes", f"has dtype {classes.dtype} and {len(classes)} values; it must hold whole numbers")
+        return cls(ascending(np.ascontiguousarray(classes, np.int64), "classes"))
 
 
 # ---------------------------------------------------------------- fitting
@@ -145,6 +155,7 @@ def loss_map(pairs: Pairs, images: Array, loss: str = "l01") -> Array:
     return np.asarray(total, np.float64) / len(images)
 
 
+@remembered
 def by_loss(pairs: Pairs, images: Array, k: int = 8, loss: str = "l01") -> Partition:
     """K quantiles of the entrywise loss on the fitting images; tied quantiles merge."""
     check_count(k, "k", most=_MOST)
@@ -153,6 +164,7 @@ def by_loss(pairs: Pairs, images: Array, k: int = 8, loss: str = "l01") -> Parti
     return Partition(consecutive(np.searchsorted(np.unique(inner), values, side="left"))[0])
 
 
+@remembered
 def by_otsu(pairs: Pairs, images: Array, k: int = 4, loss: str = "l01") -> Partition:
     """K classes of the entrywise loss with the greatest variance between classes."""
     check_count(k, "k", most=_CELLS)

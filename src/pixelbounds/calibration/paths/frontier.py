@@ -22,7 +22,7 @@ from ...kernels.knots import FIXED_POINT, add_counts, add_lengths
 from ..arrivals import KNOTS, Path, grid_of, index_knots, widening_grid
 from ..families import Family, additive
 from ..groups.contract import Grouping
-from ..pairs import Archive, Block, Statistic, all_entries
+from ..pairs import Archive, Block, Statistic
 
 # ---------------------------------------------------------------- what widening buys
 
@@ -108,7 +108,8 @@ def _spend(
     counts = np.zeros((grouping.count, len(edges) + 1), np.int64)
     entry, side, need = block.missed(truth, family)
     add_counts(grouping.at(block, entry, side), Ladder(edges).cells(need), counts)
-    label = grouping.at(block, *all_entries(block))
+    label = grouping.every(block)
+    label = label if len(label) == 2 else np.concatenate([label, label])
     return counts, _length_sums(family, block, label, edges, (units[0], units[1]), grouping.count)
 
 
@@ -117,18 +118,19 @@ def _length_sums(family: Family, block: Block, label: Array, edges: Array, units
     least, most = block.limits
     if family.ends is not None:
         at = family.ends(block.band)
-        sums = np.zeros((2, k, len(edges) + 1), np.int64)
+        sums = np.zeros((k, len(edges) + 1, 2), np.int64)  # both sums of a cell lie together
         ends = [np.ascontiguousarray(x).reshape(-1) for x in at]
-        ladder = (edges - family.start)[None]
-        add_lengths(*ends, least, most, label, ladder[0], *index_knots(ladder), *units, sums[0], sums[1])
-        return sums
+        ladder = np.append(edges - family.start, np.inf)
+        first, starts = index_knots(ladder[None])
+        add_lengths(*ends, least, most, label, ladder, first, starts[0], *units, sums)
+        return np.ascontiguousarray(np.moveaxis(sums, 2, 0))
     band = block.band_for(family)
     out = np.empty((k, len(edges)), np.int64)
     base = [np.clip(end, least, most).reshape(-1) for end in family.widen(band, np.float64(family.start))]
     for e, edge in enumerate(edges):
         lower, upper = (np.clip(end, least, most).reshape(-1) for end in family.widen(band, np.float64(edge)))
         gained = np.rint(np.concatenate([base[0] - lower, upper - base[1]]) * (FIXED_POINT / units[1]))
-        out[:, e] = np.bincount(label, gained, minlength=k).astype(np.int64)  # integers below 2**53: exact
+        out[:, e] = np.bincount(label.reshape(-1), gained, minlength=k).astype(np.int64)  # integers below 2**53: exact
     return out
 
 

@@ -1,0 +1,206 @@
+"""How often a promise of 10% at 90% breaks when it is misused, in simulated worlds whose true risk is known.
+
+python -m benchmarks.voids run    (an hour on one core; writes benchmarks/results/voids.json)
+python -m benchmarks.voids        (writes the tables of docs/what_voids_the_promise.md of it)
+
+Each row counts the worlds in which the risk is above 10%. Risks are in closed form, or the mean over many fresh images.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from scipy.stats import norm
+
+import pixelbounds as pb
+from benchmarks.__main__ import RESULTS, machine, show
+from benchmarks.readme import HERE, with_figures
+from pixelbounds.images.library import Array
+
+PAGE = "docs/what_voids_the_promise.md"
+BEGIN = "<!-- figures: python -m benchmarks.voids -->"
+LEVEL = 0.1
+Rng = np.random.Generator
+World = Callable[[Rng], dict[str, bool]]  # what was done -> whether the promise broke
+
+
+def uncovered(rng: Rng, n: int) -> tuple[Array, pb.Band]:
+    """A truth of 0 in 10.1% of the images, which no widening of the multiplicative family reaches."""
+    centre = rng.uniform(0.2, 0.8, (n, 1))
+    return np.where(rng.random((n, 1)) < 0.101, 0.0, centre), pb.Band(centre - 0.1, centre + 0.1)
+
+
+def looks(rng: Rng) -> dict[str, bool]:
+    truth, band = uncovered(rng, 120)
+
+    def certified(n: int) -> bool:
+        try:
+            pb.calibrate(truth[:n], band[:n], risk_level=LEVEL, method="rcps", family="multiplicative")
+        except pb.NoGuarantee:
+            return False
+        return True
+
+    return {
+        "one look, at 60 images": certified(60),
+        "ten looks at a growing set, until one certifies": any(map(certified, range(30, 121, 10))),
+    }
+
+
+def rare_failures(rng: Rng, n: int) -> tuple[Array, pb.Band]:
+    """A fifth of the images is missed almost everywhere, by much; nothing in the band tells which."""
+    centre = rng.uniform(0.2, 0.8, (n, 6, 6))
+    bad = rng.random((n, 1, 1)) < 0.2
+    away = np.where(centre > 0.5, -1, 1) * rng.uniform(0.1, 0.2, (n, 1, 1))
+    truth = centre + 0.02 * rng.standard_normal(centre.shape) + bad * away
+    return np.clip(truth, 0, 1), pb.Band(centre - 0.05, centre + 0.05)
+
+
+FRESH = rare_failures(np.random.default_rng(1), 4000)
+
+
+def broken(cal: pb.Calibration) -> bool:
+    truth, band = FRESH
+    return bool(pb.losses.l01(truth, cal.apply(band)).mean() > LEVEL)
+
+
+def tries(rng: Rng) -> dict[str, bool]:
+    truth, band = rare_failures(rng, 60)
+
+    def shortest(ways: list[dict[str, object]]) -> pb.Calibration:
+        found = [pb.calibrate(truth, band, risk_level=LEVEL, **way) for way in ways]
+        return min(found, key=lambda cal: float(cal.apply(band).length.mean()))
+
+    seeds = [{"method": "rcps", "seed": int(rng.integers(2**31))} for _ in range(20)]
+    methods: list[dict[str, object]] = [
+        {"method": method, "confidence": bound, **({"groups": "band"} if method == "frontier" else {})}
+        for method in ("rcps", "krcps", "frontier")
+        for bound in ("betting", "hoeffding_bentkus")
+    ]
+    return {
+        "one calibration": broken(shortest(seeds[:1])),
+        "the shortest of 20 seeds": broken(shortest(seeds)),
+        "the shortest of 3 methods x 2 bounds": broken(shortest(methods)),
+    }
+
+
+def sampled(rng: Rng, n: int, m: int) -> tuple[Array, pb.Band]:
+    centre = rng.uniform(0.2, 0.5, (n, 16))
+    samples = centre[:, None] + 0.02 * rng.standard_normal((n, m, 16)) + 0.3 * (rng.random((n, m, 16)) < 0.04)
+    truth = centre + 0.01 * rng.standard_normal(centre.shape) + 0.3 * (rng.random(centre.shape) < 0.15)
+    return np.clip(truth, 0, 1), pb.calibrated_quantiles(np.clip(samples, 0, 1), 0.1)
+
+
+SAMPLED = {m: sampled(np.random.default_rng(m), 1000, m) for m in (19, 399)}
+
+
+def numbers_of_samples(rng: Rng) -> dict[str, bool]:
+    cal = pb.calibrate(*sampled(rng, 100, 19), risk_level=LEVEL, method="rcps")
+    found = {}
+    for m, (truth, band) in SAMPLED.items():
+        claimed = replace(band, source=cal.record.source)
+        risk = pb.losses.l01(truth, cal.apply(claimed)).mean()
+        found[f"bands of 19 samples calibrated, of {m} applied"] = bool(risk > LEVEL)
+    return found
+
+
+def marked(rng: Rng, n: int) -> tuple[Array, pb.Band]:
+    """Bands whose width tells images apart; a fifth of the images is missed."""
+    centre = rng.uniform(0.2, 0.8, (n, 6, 6))
+    bad = rng.random((n, 1, 1)) < 0.2
+    truth = centre + 0.02 * rng.standard_normal(centre.shape) + bad * np.where(centre > 0.5, -0.15, 0.15)
+    half = 0.05 + 0.01 * rng.random((n, 1, 1))
+    return np.clip(truth, 0, 1), pb.Band(centre - half, centre + half)
+
+
+MARKED = marked(np.random.default_rng(2), 1000)
+
+
+def groups(rng: Rng) -> dict[str, bool]:
+    truth, band = marked(rng, 60)
+    first = pb.calibrate(truth, band, risk_level=LEVEL, groups="learned", n_opt=36, seed=rng)
+    reused = first.without_prints().grouping
+    second = pb.calibrate(truth, band, risk_level=LEVEL, groups=reused, n_opt=10, seed=rng)
+    new, its_band = MARKED
+    ways = {"groups fitted on the fitting images": first, "groups fitted on images that now certify": second}
+    return {name: bool(pb.losses.l01(new, cal.apply(its_band)).mean() > LEVEL) for name, cal in ways.items()}
+
+
+def units(rng: Rng) -> dict[str, bool]:
+    """Units of 20 hard or 2 easy images."""
+    sizes = np.where(rng.random(60) < 0.5, 20, 2)
+    unit = np.repeat(np.arange(60), sizes)
+    deviation = np.repeat(np.where(sizes == 20, 0.06, 0.02), sizes)[:, None]
+    centre = rng.uniform(0.4, 0.6, (len(unit), 9))
+    shared = np.repeat(rng.standard_normal(60), sizes)[:, None]
+    truth = np.clip(centre + deviation * (0.3 * shared + np.sqrt(0.91) * rng.standard_normal(centre.shape)), 0, 1)
+    band = pb.Band(centre - 0.03, centre + 0.03)
+    found = {}
+    for counting, most in (("units", None), ("images", 20)):
+        cal = pb.calibrate(
+            truth, band, risk_level=LEVEL, method="rcps", units=unit, counting=counting, most_images=most
+        )
+        hard, easy = (2 * norm.sf((0.03 + cal.widening[0]) / x) for x in (0.06, 0.02))
+        if counting == "units":
+            found["promise by units, judged by units"] = bool((hard + easy) / 2 > LEVEL)
+        found[f"promise by {counting}, judged by images"] = bool((20 * hard + 2 * easy) / 22 > LEVEL)
+    return found
+
+
+def bound_at_the_point(rng: Rng) -> dict[str, bool]:
+    far = np.linspace(0.05, 0.45, 6)
+    truth = 0.5 + np.concatenate([[0.0], far])[rng.choice(7, 120, p=[0.88, *[0.02] * 6])]
+    band = pb.Band(np.full((120, 1), 0.49), np.full((120, 1), 0.505))
+    cal = pb.calibrate(truth[:, None], band, risk_level=LEVEL, method="rcps", seed=rng)
+    risk = 0.02 * (far > 0.005 + cal.widening[0] + 1e-9).sum()
+    return {
+        "the level": bool(risk > LEVEL + 1e-9),
+        "the bound at the point that the data chose": bool(risk > cal.curve[cal.chosen, 2]),
+    }
+
+
+PARTS: dict[str, tuple[World, int]] = {
+    "Trying again on the same images": (tries, 150),
+    "Looking again at a growing set": (looks, 400),
+    "Bands made in another way": (numbers_of_samples, 100),
+    "Groups that saw the images which certify": (groups, 80),
+    "Units and images": (units, 170),
+    "A bound at the chosen point": (bound_at_the_point, 1500),
+}
+
+
+def run() -> list[dict[str, object]]:
+    """Worlds in which the promise broke, by what was done."""
+    rows: list[dict[str, object]] = []
+    for part, (world, count) in PARTS.items():
+        found = [world(np.random.default_rng([7, seed])) for seed in range(count)]
+        for name in found[0]:
+            failed = sum(one[name] for one in found)
+            rows.append({"part": part, "what": name, "worlds": count, "broken": failed, "share": failed / count})
+            print(rows[-1], flush=True)
+    return rows
+
+
+def text() -> str:
+    """The tables of the page."""
+    rows = json.loads((RESULTS / "voids.json").read_text())
+    lines = ["| | what was done | worlds | broken |", "|---|---|---|---|"]
+    before = ""
+    for row in rows["rows"]:
+        part = row["part"] if row["part"] != before else ""
+        before = row["part"]
+        lines.append(f"| {part} | {row['what']} | {row['worlds']:,} | {row['share']:.0%} |")
+    at = rows["machine"]
+    return "\n".join([*lines, "", f"Measured at commit {at['commit']} (`python -m benchmarks.voids run`)."])
+
+
+if __name__ == "__main__":
+    if "run" in sys.argv:
+        measured = run()
+        show("voids", measured)
+        kept = {"benchmark": "voids", "machine": machine(), "rows": measured}
+        (RESULTS / "voids.json").write_text(json.dumps(kept, indent=1) + "\n")
+    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))

@@ -1,0 +1,146 @@
+"""Decision trees as checked arrays.
+
+Splits of all trees lie one after the other. A split sends a value of its feature to the left where it is at most the
+threshold, else to the right; a child is a later split of the same tree, by its number within the tree, or ~i for the
+tree's leaf i. Every split but a tree's first and every leaf is the child of one split: nothing can go round in circles,
+and nothing points out of its tree. `kernels/trees.py` relies on all that, so it is checked whenever a forest is made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ...images.library import Array
+from .state_checks import real_numbers, refuse, whole_numbers
+
+_TREES = 10_000
+_LEAVES = 64  # of a tree
+_CUTS = 254  # different thresholds of a feature: codes are bytes
+_COLUMNS = 2**15
+_ZERO = np.float32(1e-35)  # LightGBM takes values up to this size for 0
+PARTS = ("feature", "threshold", "left", "right", "root", "leaf")
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """Trees over rows of so many `columns`.
+
+    feature, threshold, left, right    of every split (s,)
+    root                               number of the first split of every tree, and s: (t + 1,)
+    leaf                               values, tree by tree; a tree has one more than splits: (s + t,)
+    """
+
+    columns: int
+    feature: Array
+    threshold: Array
+    left: Array
+    right: Array
+    root: Array
+    leaf: Array
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.columns <= _COLUMNS:
+            raise refuse("columns", f"is {self.columns}, but must lie in 1..{_COLUMNS}")
+        given = {name: getattr(self, name) for name in PARTS}
+        whole = {"feature": (0, self.columns - 1), "left": (-_LEAVES, _LEAVES), "right": (-_LEAVES, _LEAVES)}
+        checked = {name: whole_numbers(given, name, 1, *ends) for name, ends in whole.items()}
+        checked["root"] = whole_numbers(given, "root", 1, 0, _TREES * _LEAVES)
+        checked |= {name: real_numbers(given, name, 1) for name in ("threshold", "leaf")}
+        for name, x in checked.items():
+            object.__setattr__(self, name, x)
+        self._check_sizes()
+        self._check_children()
+        most = int(self._coded[1].max())
+        if most > _CUTS:
+            raise refuse("threshold", f"has {most} values for one feature, but at most {_CUTS} are possible")
+
+    def __len__(self) -> int:
+        return len(self.root) - 1
+
+    def _check_sizes(self) -> None:
+        splits = len(self.feature)
+        if not 2 <= len(self.root) <= _TREES + 1 or self.root[0] != 0 or self.root[-1] != splits:
+            raise refuse("root", f"must rise from 0 to the {splits} splits in at most {_TREES} trees")
+        own = np.diff(self.root)
+        if own.min() < 0 or own.max() >= _LEAVES:
+            raise refuse("root", f"gives a tree {own.min()} to {own.max()} splits; it can have at most {_LEAVES - 1}")
+        sizes = {"threshold": splits, "left": splits, "right": splits, "leaf": splits + len(self)}
+        for name, size in sizes.items():
+            if len(getattr(self, name)) != size:
+                raise refuse(name, f"has {len(getattr(self, name))} values, but must have {size}")
+
+    def _check_children(self) -> None:
+        own = np.diff(self.root)
+        tree = np.repeat(np.arange(len(self)), own)
+        number = np.arange(len(tree)) - self.root[tree]  # of a split within its tree
+        places = []  # of children among all splits, then among all leaves
+        for name in ("left", "right"):
+            child = getattr(self, name).astype(np.int64)
+            later = (child > number) & (child < own[tree])
+            leaf = (child < 0) & (~child <= own[tree])
+            if not (later | leaf).all():
+                raise refuse(name, "must name later splits or leaves of the same tree")
+            first_leaf = len(tree) + self.root[tree] + tree
+            places.append(np.where(leaf, first_leaf + ~child, self.root[tree] + child))
+        found = np.bincount(np.concatenate(places), minlength=len(tree) + len(self.leaf))
+        wanted = np.ones(len(found), np.int64)
+        wanted[self.root[:-1][own > 0]] = 0  # a tree's first split is nobody's child
+        wanted[len(tree) + self.root[:-1][own == 0] + np.flatnonzero(own == 0)] = 0  # nor is an only leaf
+        if (found != wanted).any():
+            raise refuse("left and right", "must name every other split and every leaf of a tree once")
+
+    # ------------------------------------------------------------ as the kernel takes it
+
+    @cached_property
+    def _single(self) -> Array:
+        """Thresholds in single precision, such that x <= threshold stays the same for every x of that precision."""
+        with np.errstate(over="ignore"):
+            rounded = self.threshold.astype(np.float32)
+        rounded = np.where(rounded > self.threshold, np.nextafter(rounded, np.float32(-np.inf)), rounded)
+        below = (self.threshold >= -_ZERO) & (self.threshold < 0)
+        above = (self.threshold >= 0) & (self.threshold < _ZERO)
+        rounded = np.where(below, np.nextafter(-_ZERO, np.float32(-np.inf)), rounded)
+        return np.where(above, _ZERO, rounded).astype(np.float32)
+
+    @cached_property
+    def _coded(self) -> tuple[Array, Array, Array]:
+        """Different thresholds, column by column and ascending; how many a column has; each split's place in them."""
+        order = np.lexsort((self._single, self.feature))
+        feature, threshold = self.feature[order], self._single[order]
+        fresh = np.ones(len(order), bool)
+        fresh[1:] = (feature[1:] != feature[:-1]) | (threshold[1:] != threshold[:-1])
+        counts = np.bincount(feature[fresh], minlength=self.columns)
+        start = np.cumsum(counts) - counts
+        place = np.empty(len(order), np.int64)
+        place[order] = np.cumsum(fresh) - 1 - start[feature]
+        return threshold[fresh], counts, place
+
+    @cached_property
+    def program(self) -> tuple[Array, ...]:
+        """What `kernels.trees` takes: cuts and where each column's begin, feature, code, children, roots, leaves."""
+        thresholds, counts, place = self._coded
+        start = np.concatenate([[0], np.cumsum(-(-counts // 8) * 8)])  # eight are compared at a time
+        cuts = np.full(start[-1], np.inf, np.float32)
+        cuts[np.repeat(start[:-1] - (np.cumsum(counts) - counts), counts) + np.arange(len(thresholds))] = thresholds
+        leaves = np.diff(self.root) + 1
+        table = np.zeros((len(self), int(leaves.max())))
+        table[np.arange(table.shape[1]) < leaves[:, None]] = self.leaf
+        code = (place - 128).astype(np.int8)
+        return cuts, start, self.feature, code, self.left, self.right, self.root, table
+
+    # ------------------------------------------------------------ files
+
+    def state(self) -> dict[str, Array]:
+        """What a file must hold, beside the number of columns."""
+        return {f"trees.{name}": getattr(self, name) for name in PARTS}
+
+    @classmethod
+    def from_state(cls, columns: int, arrays: dict[str, Array]) -> Forest:
+        """From what a file holds."""
+        missing = [name for name in PARTS if f"trees.{name}" not in arrays]
+        if missing:
+            raise refuse("trees", f"lack {', '.join(missing)}")
+        return cls(columns, *(arrays[f"trees.{name}"] for name in PARTS))

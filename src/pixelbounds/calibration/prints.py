@@ -1,0 +1,84 @@
+"""Digests of images: of a whole set, and of each image, by which it is known again.
+
+The digest of a set is the sum of its images' digests, so neither cuts nor order matter, and no image can be told from
+it. The print of one image is a digest of its truth alone, kept where the image may be known again: a calibration file
+tells by prints that an image which is to judge it, or to certify with its groups, had a part in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from ..images.library import Array, Runner, over_images, rows_of
+from ..kernels.values import fingerprint
+from .families import Family
+from .pairs import HERE, ROWS, Block, Statistic
+
+
+def _fingerprints(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
+    return _all_prints(truth, block, family)[:1]
+
+
+def _all_prints(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
+    """The sum of the digests of truth and band, and one print of each truth."""
+    total = np.zeros(8, np.int64)
+    own = np.zeros(len(block), np.uint64)
+    kind = _kind_of(truth)
+    single = _kind_of(truth, np.dtype(np.float32))
+    for i in range(len(block)):
+        state = _words_of(truth[i])
+        own[i] = _print_of(truth[i], single, state if truth.dtype == np.float32 else None)
+        for part in block.band.arrays:
+            fingerprint(part[i].reshape(-1).view(np.uint32), state)
+        total += np.frombuffer(hashlib.sha256(kind + state.tobytes()).digest(), "<u4")
+    return total, own
+
+
+# the sum of digests, in which no image can be told; the same with a print of each truth, which stays where it is made
+fingerprints = Statistic("fingerprints", _fingerprints, (np.add,))
+prints = Statistic("prints", _all_prints, (np.add, ROWS))
+
+
+def _words_of(image: Array) -> Array:
+    state = np.full(256, 2166136261, np.uint32)
+    fingerprint(np.ascontiguousarray(image).reshape(-1).view(np.uint32), state)
+    return state
+
+
+def _kind_of(images: Array, dtype: Any = None) -> bytes:
+    """What a digest says of images beside their values."""
+    return f"{images.dtype if dtype is None else dtype} {images.shape[1:]}".encode()
+
+
+def _print_of(image: Array, kind: bytes, state: Array | None = None) -> int:
+    """Digest of one true image in single precision; 0 where all of its values are one, as in many slices of air."""
+    first = image.reshape(-1)[0]
+    if first == image.reshape(-1)[-1] and (image == first).all():
+        return 0
+    if state is None:
+        state = _words_of(image.astype(np.float32))
+    return int.from_bytes(hashlib.sha256(kind + state.tobytes()).digest()[:8], "little")
+
+
+def prints_of(truth: Any, runner: Runner = HERE) -> Array:
+    """A print of each true image, by which it is known again: (n, *pixels) -> (n,) uint64."""
+
+    def work(start: int, stop: int) -> Array:
+        images = rows_of(truth, start, stop)
+        kind = _kind_of(images, np.dtype(np.float32))
+        return np.array([_print_of(x, kind) for x in images], np.uint64)
+
+    return np.concatenate(list(over_images(work, truth, runner, [truth])))
+
+
+def known_again(prints: Array, known: Array) -> Array:
+    """Which images, (n,) bool, are among those of some other prints."""
+    return np.isin(prints, known) & (prints != 0)
+
+
+def digest_of(total: Array) -> str:
+    """Digest of a set from the sum of its images' digests: neither cuts nor order matter, and no image can be told."""
+    return f"{sum(int(word) << (32 * i) for i, word in enumerate(total)) % 2**256:064x}"

@@ -1,0 +1,103 @@
+"""Confidence intervals of means and of ratios of means over independent units, valid at every number of units.
+
+Each end is the inverse of a bet (Waudby-Smith and Ramdas 2024): it lies where a bettor against "the mean is at least
+this", or "at most this", would have multiplied his money by 2 / (1 - level). So each end errs with probability at most
+(1 - level) / 2, whatever the law of values within their bounds. In particular no miss among n units does not mean that
+there is none: the high end is then about log(2 / (1 - level)) / n.
+
+high   the predictable plug-in bettor of calibrations, near the best that is possible where units are alike
+low    the same, who shares his purse with three that stake steadily: with few units of small losses much higher
+
+Bets are set from the units before, so the ends depend on the order, which must not depend on the values: draw it.
+"""
+
+from __future__ import annotations
+
+from math import isfinite, nan
+from typing import NamedTuple
+
+import numpy as np
+
+from ..images.checks import check_open_unit
+from ..images.library import Array
+from ..kernels.hedge import hedge_wins
+
+_STEADY = np.array([0.98, 0.6, 0.2])
+_ALONE = np.empty(0)
+_FINE = 1e-10
+
+
+def ratio_interval(top: Array, bottom: Array, level: float) -> tuple[float, float]:
+    """Both ends for E[top] / E[bottom] over independent units: 0 <= top <= bottom <= 1, (units,) each.
+
+    The value itself lies within; an end that a run of luck has put beyond it is moved there.
+
+    >>> low, high = ratio_interval(np.zeros(100), np.ones(100), 0.95)
+    >>> low, round(high, 3)
+    (0.0, 0.037)
+    """
+    level = check_open_unit(level, "level")
+    top = np.ascontiguousarray(top, np.float64)
+    bottom = np.ascontiguousarray(bottom, np.float64)
+    if top.ndim != 1 or top.shape != bottom.shape or not len(top):
+        raise ValueError(f"top has shape {top.shape}, bottom {bottom.shape}; give one of each for every unit")
+    if not ((top >= 0) & (top <= bottom) & (bottom <= 1)).all():
+        raise ValueError("a unit breaks 0 <= top <= bottom <= 1; divide both by the most that bottom can be")
+    if not bottom.any():
+        raise ValueError("every bottom is 0, so there is no ratio; leave out what no unit has")
+    value = float(top.sum() / bottom.sum())
+    failure_prob = (1 - level) / 2
+    high = _least_beaten(top, bottom, failure_prob, _ALONE)
+    low = 1 - _least_beaten(bottom - top, bottom, failure_prob, _STEADY)
+    return min(low, value), max(high, value)
+
+
+def mean_interval(values: Array, level: float) -> tuple[float, float]:
+    """Both ends for the mean of values in [0, 1] of independent units: (units,)."""
+    return ratio_interval(values, np.ones(len(values)), level)
+
+
+def _least_beaten(top: Array, bottom: Array, failure_prob: float, steady: Array) -> float:
+    """The least ratio that a purse wins against, rounded upward; 1 where there is none."""
+    low, high = 0.0, 1.0
+    while high - low > _FINE:
+        middle = (low + high) / 2
+        if hedge_wins(top, bottom, middle, failure_prob, steady):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+class UnitEnds(NamedTuple):
+    """How confidence intervals are found: their level, the order of units, the longest interval, the largest unit."""
+
+    level: float
+    order: Array
+    span: float
+    most: int
+
+    def of(self, shares: Array) -> tuple[float, float]:
+        """UnitEnds for the mean of shares in [0, 1] of some units, NaN for those that do not count: (units,)."""
+        shares = shares[self.order]
+        return mean_interval(np.clip(shares[~np.isnan(shares)], 0, 1), self.level)
+
+    def of_length(self, lengths: Array) -> tuple[float, float]:
+        """UnitEnds for a mean length, (units,); unknown where lengths have no bound."""
+        if not isfinite(self.span) or not self.span:
+            return nan, nan
+        if lengths.max() > self.span * (1 + 1e-3):  # ends are rounded outward
+            raise ValueError(
+                f"the intervals of a unit have a mean length of {lengths.max():g}, but limits are {self.span:g} apart; "
+                "give the limits between which all ends lie, or none"
+            )
+        low, high = self.of(lengths / self.span)
+        return self.span * low, self.span * high
+
+    def of_images(self, shares: Array, sizes: Array) -> tuple[float, tuple[float, float], int]:
+        """Mean share where each image counts the same, its ends, and the most images for which a unit counts."""
+        most = self.most or int(sizes.max())
+        weight = np.minimum(sizes, most) / most
+        top = np.clip(shares, 0, 1) * weight
+        ends = ratio_interval(top[self.order], weight[self.order], self.level)
+        return float(top.sum() / weight.sum()), ends, most

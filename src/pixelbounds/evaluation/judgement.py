@@ -1,0 +1,173 @@
+"""Whether images agree with what a calibration claims, and where the two cannot be compared.
+
+A claim is about one mean: over units, each counting the same, or over images. It is compared with the same mean of the
+evaluation, by an interval that is valid for it, and seen broken only where the low end lies above the level.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ..calibration.result import COUNTINGS, Calibration
+from ..calibration.sentence import plural
+from ..images.checks import check_open_unit
+from .evaluation import Evaluation
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a calibration certified: `loss` at most `level` in the mean over units, or over images.
+
+    `unit_name` is None where images were taken as independent; `counting` is "units" or "images"; `expected` where the
+    claim is on average over calibration sets (conformal). `digest` is that of the calibration images, and `prints` says
+    whether each of them is known again.
+    """
+
+    level: float
+    loss: str
+    unit_name: str | None
+    counting: str
+    most_images: int
+    expected: bool
+    digest: str
+    prints: bool
+
+    def state(self) -> dict[str, Any]:
+        """Plain values, for the file of intervals."""
+        return asdict(self)
+
+    @classmethod
+    def from_state(cls, state: Any) -> Claim | None:
+        """What a file of intervals says was claimed; None where it does not say."""
+        if not isinstance(state, dict) or state.keys() != {field.name for field in fields(cls)}:
+            return None
+        claim = cls(**state)
+        check_open_unit(claim.level, "level")
+        named = claim.unit_name is None or isinstance(claim.unit_name, str)
+        whole = isinstance(claim.most_images, int) and claim.most_images >= 0
+        if claim.counting not in COUNTINGS or not named or not whole or not isinstance(claim.loss, str):
+            raise ValueError(f"the intervals claim {state!r}, which no calibration does; apply the calibration again")
+        return claim
+
+    @property
+    def of_units(self) -> bool:
+        """Whether it is about the mean over units, each counting the same."""
+        return self.unit_name is not None and self.counting == "units"
+
+
+def claim_of(calibration: Calibration) -> Claim:
+    """What a calibration claims."""
+    record = calibration.record
+    return Claim(
+        level=calibration.risk_level,
+        loss=calibration.loss,
+        unit_name=record.unit_name if record.units else None,
+        counting=record.counting,
+        most_images=record.most_images,
+        expected=calibration.confidence == "conformal",
+        digest=record.digest,
+        prints=bool(record.prints.any()),
+    )
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The mean that a claim is about, with its interval and the level; all None where they cannot be compared.
+
+    `of_units` says which mean it is, of units or of images; `apart` whether none of the images calibrated, as far as
+    digests tell; `notes` what cannot be compared or was not checked, and what to do about it.
+    """
+
+    risk: float | None
+    interval: tuple[float, float] | None
+    level: float | None
+    apart: bool
+    notes: tuple[str, ...]
+    of_units: bool = False
+
+    @property
+    def broken(self) -> bool:
+        """Whether the claim is seen broken: even the low end of the interval lies above the level."""
+        return self.level is not None and self.interval is not None and self.interval[0] > self.level
+
+    @property
+    def verdict(self) -> str:
+        """In a few words."""
+        if self.risk is None or self.level is None:
+            return "not compared with the level"
+        if self.risk <= self.level:
+            return "within the level"
+        return "above the level" if self.broken else "above the level, which chance may explain"
+
+
+def judge(evaluation: Evaluation, against: Calibration | Claim) -> Judgement:
+    """Compare an evaluation with what a calibration claims.
+
+    >>> import numpy as np, pixelbounds as pb
+    >>> truth = np.random.default_rng(0).uniform(size=(160, 8, 8))
+    >>> band = pb.Band(np.full_like(truth, 0.1), np.full_like(truth, 0.9))
+    >>> cal = pb.calibrate(truth[:100], band[:100], risk_level=0.1)
+    >>> judge(pb.evaluate(truth[100:], cal.apply(band[100:]), calibration=cal), cal).verdict
+    'within the level'
+    """
+    claim = claim_of(against) if isinstance(against, Calibration) else against
+    reasons = _incomparable(evaluation, claim)
+    notes = (*reasons, *_cautions(evaluation, claim))
+    apart = _apart(evaluation, claim)
+    if reasons:
+        return Judgement(None, None, None, apart, notes)
+    if claim.of_units:
+        return Judgement(evaluation.risk, evaluation.risk_interval, claim.level, apart, notes, of_units=True)
+    return Judgement(evaluation.image_risk, evaluation.image_risk_interval, claim.level, apart, notes)
+
+
+def _apart(evaluation: Evaluation, claim: Claim) -> bool:
+    return evaluation.apart_from is not None and evaluation.apart_from == claim.digest
+
+
+def _incomparable(evaluation: Evaluation, claim: Claim) -> list[str]:
+    """Why the claim is about something else than what was evaluated."""
+    reasons = []
+    if claim.loss != "l01":
+        reasons.append(
+            f'The guarantee is about the loss "{claim.loss}", and here the share of {evaluation.entries} outside is '
+            "counted: the two were not compared."
+        )
+    if claim.expected:
+        reasons.append(
+            "The guarantee holds on average over calibration sets, so one set cannot be seen to break it: the share "
+            "outside was not compared with the level."
+        )
+    if claim.unit_name is not None and evaluation.unit_name is None:
+        reasons.append(
+            f"The calibration is by {plural(claim.unit_name)}, and here each image counts for itself, as if images "
+            f"were independent: the two were not compared. Give the {claim.unit_name} of each image (units)."
+        )
+    sizes = evaluation.unit_sizes.max()
+    if claim.counting == "images" and claim.most_images != evaluation.most_images and sizes > claim.most_images:
+        reasons.append(
+            f"In the calibration a {claim.unit_name} of more than {claim.most_images} images counts as one of "
+            f"{claim.most_images}, and here not: evaluate with the calibration to compare them."
+        )
+    return reasons
+
+
+def _cautions(evaluation: Evaluation, claim: Claim) -> list[str]:
+    """What else a reader must know."""
+    notes = []
+    if claim.unit_name is None and evaluation.unit_name is not None:
+        units = f"{len(evaluation.units)} {plural(evaluation.unit_name)}"
+        notes.append(
+            f"The calibration took images as independent, and here they are of {units}. If images of one "
+            f"{evaluation.unit_name} are alike, the guarantee does not hold: calibrate with units. Its level is "
+            "compared with the mean over images."
+        )
+    if not _apart(evaluation, claim):
+        why = (
+            "evaluate with the calibration, which knows its images"
+            if claim.prints
+            else ("the calibration keeps no digests of its images, see to it that none did")
+        )
+        notes.append(f"Whether some of these images calibrated was not checked: {why}.")
+    return notes

@@ -1,0 +1,43 @@
+"""Images that calibrated are not held out: a calibration knows its images again by their prints.
+
+A print is a digest of one true image, so it tells the same image and nothing less: another slice of a patient whose
+slices calibrated passes, and images of one value (air) are not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..calibration.prints import known_again, prints_of
+from ..calibration.result import Calibration
+from ..calibration.sentence import VOIDS
+from ..images.library import Array, Runner
+
+_NAMED = 8  # images in a message
+
+
+class CalibrationImages(ValueError):
+    """Some of the images calibrated: their numbers, of how many, and their names where they have some."""
+
+    def __init__(self, images: Sequence[int], total: int, names: Sequence[str] = ()) -> None:
+        few = ", ".join(str(names[i]) if names else str(i) for i in images[:_NAMED])
+        more = f" and {len(images) - _NAMED} more" if len(images) > _NAMED else ""
+        super().__init__(
+            f"{len(images)} of {total} images calibrated ({few}{more}); they cannot judge intervals that were fitted "
+            f"to them: leave them out, or give images that had no part in the calibration; see {VOIDS}"
+        )
+        self.images = tuple(images)
+        self.total = total
+
+
+def check_apart(truth: object, calibration: Calibration, runner: Runner) -> str | None:
+    """Refuse images that calibrated; the digest of the calibration images, or None where it cannot be told."""
+    known: Array = calibration.record.prints
+    if not known.any():
+        return None
+    again = np.flatnonzero(known_again(prints_of(truth, runner), known))
+    if len(again):
+        raise CalibrationImages(again.tolist(), len(truth))  # type: ignore[arg-type]
+    return calibration.record.digest

@@ -1,0 +1,76 @@
+"""What the numbers of an image stand for.
+
+A CT slice in Hounsfield units becomes numbers between 0 and 1 through a window. A calibration of numbers made through
+one window says nothing about numbers made through another, so the measure is part of what a calibration is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from numbers import Real
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The values `low` and `high` that 0 and 1 stand for, in `unit`; without them values are as their files hold them.
+
+    What lies beyond low and high was clipped, so a promise is about values within them.
+
+    >>> Measure.of_window((400, 40))
+    window of -160 to 240 HU
+    >>> Measure()
+    values as stored
+    """
+
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.unit, str) or len(self.unit) > 40 or not (self.unit == "" or self.unit.isprintable()):
+            raise ValueError(f"unit is {self.unit!r}; give a short name, such as 'HU'")
+        if (self.low is None) != (self.high is None):
+            raise ValueError(f"a measure has low {self.low!r} and high {self.high!r}; give both, or neither")
+        if self.low is None or self.high is None:
+            return
+        for name in ("low", "high"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(value):
+                raise ValueError(f"{name} of a measure is {value!r}; it must be a finite number")
+            object.__setattr__(self, name, float(value))
+        if not self.low < self.high:
+            raise ValueError(f"a measure has low {self.low:g} and high {self.high:g}; low must be below high")
+
+    def __repr__(self) -> str:
+        unit = f" {self.unit}" if self.unit else ""
+        if self.low is None:
+            return f"values as stored{unit and ', in' + unit}"
+        return f"window of {self.low:g} to {self.high:g}{unit}"
+
+    @classmethod
+    def of_window(cls, window: tuple[float, float] | None, unit: str = "HU") -> Measure:
+        """The measure of a window (width, level); None leaves values as they are stored."""
+        if window is None:
+            return cls(unit=unit)
+        width, level = window
+        return cls(level - width / 2, level + width / 2, unit)
+
+    @property
+    def window(self) -> tuple[float, float] | None:
+        """Width and level, None where values are as stored."""
+        if self.low is None or self.high is None:
+            return None
+        return self.high - self.low, (self.low + self.high) / 2
+
+    def state(self) -> dict[str, Any]:
+        """What a file holds."""
+        return {"low": self.low, "high": self.high, "unit": self.unit}
+
+    @classmethod
+    def from_state(cls, state: Any) -> Measure:
+        """The measure that a file holds."""
+        if not isinstance(state, dict) or state.keys() != {"low", "high", "unit"}:
+            raise ValueError(f"a measure is {state!r}; it must hold low, high and unit")
+        return cls(**state)

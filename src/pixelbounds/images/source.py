@@ -1,0 +1,123 @@
+"""How a band was made, field by field.
+
+A promise is about bands made in one way: ends that are quantiles of 399 samples instead of 19 are another band, and a
+calibration of the one says nothing about the other. So what a calibration knows of its bands must be matched by every
+band it is applied to; what it does not know cannot be checked, and its sentence says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from numbers import Integral, Real
+from typing import Any
+
+UNKNOWN = "unknown"
+_OLD_LEVEL = ", miscoverage "  # how a file of format 1 ends the kind and begins the miscoverage
+_NAMES = {"sigma_0": "noise level", "network": "network with digest"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """How a band was made: its kind, and where known, of how many samples, which quantiles and which sampler.
+
+    >>> Source("calibrated quantiles", samples=19, miscoverage=Fraction(1, 10))
+    calibrated quantiles, samples 19, miscoverage 1/10
+    >>> Source()
+    unknown
+    """
+
+    kind: str = UNKNOWN
+    samples: int | None = None
+    miscoverage: Fraction | None = None
+    sampler: str | None = None
+    steps: int | None = None
+    sigma_0: float | None = None
+    network: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("kind", "sampler", "network"):
+            value = getattr(self, name)
+            if not isinstance(value, str) and (value is not None or name == "kind"):
+                raise TypeError(f"{name} of a source is {value!r}; it must be a string")
+        for name in ("samples", "steps"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+                raise ValueError(f"{name} of a source is {value!r}; it must be a whole number of at least 1")
+            object.__setattr__(self, name, int(value))
+        if self.miscoverage is not None:
+            object.__setattr__(self, "miscoverage", _level(self.miscoverage))
+        if self.sigma_0 is not None:
+            known = isinstance(self.sigma_0, Real) and not isinstance(self.sigma_0, bool)
+            if not known or not 0 <= self.sigma_0 < float("inf"):
+                raise ValueError(f"sigma_0 of a source is {self.sigma_0!r}; it must be a finite number of at least 0")
+            object.__setattr__(self, "sigma_0", float(self.sigma_0))
+
+    def __repr__(self) -> str:
+        words = [f"{_NAMES.get(name, name)} {value}" for name, value in self.known.items() if name != "kind"]
+        return ", ".join([self.kind, *words])
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """The fields that have a value, by name."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: x for name, x in values.items() if x is not None and (name != "kind" or x != UNKNOWN)}
+
+    def differences(self, other: Source) -> list[str]:
+        """What this source knows and another does not match, in words; empty where the other may pass for it.
+
+        >>> Source("calibrated quantiles", samples=19).differences(Source("calibrated quantiles", samples=399))
+        ['samples: 19 at calibration, 399 here']
+        """
+        theirs = other.known
+        return [
+            f"{_NAMES.get(name, name)}: {mine} at calibration, {theirs.get(name, UNKNOWN)} here"
+            for name, mine in self.known.items()
+            if theirs.get(name) != mine
+        ]
+
+    # ------------------------------------------------------------ files
+
+    def state(self) -> dict[str, Any]:
+        """What a file holds: JSON values, a fraction as text."""
+        return {name: str(x) if isinstance(x, Fraction) else x for name, x in self.known.items()}
+
+    @classmethod
+    def from_state(cls, state: Any) -> Source:
+        """The source that a file holds; files of format 1 held one line of text.
+
+        >>> Source.from_state("calibrated quantiles, miscoverage 1/10")
+        calibrated quantiles, miscoverage 1/10
+        """
+        if isinstance(state, str):
+            kind, _, level = state.partition(_OLD_LEVEL)
+            return cls(kind or UNKNOWN, miscoverage=_level(level) if level else None)
+        names = {field.name for field in fields(cls)}
+        if not isinstance(state, dict) or not state.keys() <= names:
+            raise ValueError(f"a source is {state!r}; it must hold some of {', '.join(sorted(names))}")
+        return cls(**state)
+
+
+NOT_KNOWN = Source()
+
+
+def source_from(value: Any) -> Source:
+    """A `Source` as it is, or one whose kind is a string of the user's."""
+    if isinstance(value, str):
+        return Source(value or UNKNOWN)
+    if not isinstance(value, Source):
+        raise TypeError(f"source is {value!r}; give a pixelbounds.Source or a string that says how the band was made")
+    return value
+
+
+def _level(value: Any) -> Fraction:
+    """A share strictly between 0 and 1, exactly as its digits say it."""
+    try:
+        level = value if isinstance(value, Fraction) else Fraction(value if isinstance(value, str) else repr(value))
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        raise ValueError(f"miscoverage of a source is {value!r}; it must be a fraction, such as 1/10") from error
+    if not 0 < level < 1:
+        raise ValueError(f"miscoverage of a source is {value!r}; it must lie strictly between 0 and 1")
+    return level

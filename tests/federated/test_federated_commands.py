@@ -1,0 +1,130 @@
+"""`pixelbounds federated`: the same rounds on files, with a key and without."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hospitals import COUNTS, NAMES, data, in_one_place, parts_of
+from typer.testing import CliRunner
+
+import pixelbounds as pb
+from pixelbounds.cli import app
+
+
+def run(*words, code=0):
+    result = CliRunner().invoke(app, ["federated", *map(str, words)], terminal_width=200)
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout) if "--json" in words else result.output
+
+
+def test_the_commands_reach_the_calibration_of_one_place(tmp_path):
+    truth, band = data()
+    at = {name: tmp_path / name for name in NAMES}
+    for name, (t, b, _) in parts_of(truth, band).items():
+        at[name].mkdir()
+        np.save(at[name] / "truth.npy", t)
+        np.savez(at[name] / "bands.npz", lower=b.lower, upper=b.upper)
+
+    def images(name):
+        return at[name] / "truth.npy", at[name] / "bands.npz", "--site", name
+
+    sent = [at[name] / "0.safetensors" for name in NAMES]
+    for name, out in zip(NAMES, sent, strict=True):
+        assert run("announce", *images(name), "--out", out, "--json")["images"] == len(np.load(at[name] / "truth.npy"))
+    told = run("begin", *sent, "--risk-level", "0.2", "--out", tmp_path / "study", "--json")
+    while "guarantee" not in told:
+        sent = [at[name] / f"{told['round']}.safetensors" for name in NAMES]
+        for name, out in zip(NAMES, sent, strict=True):
+            run("answer", told["file"], *images(name), "--out", out)
+        told = run("merge", tmp_path / "study", *sent, "--json")
+    pooled = in_one_place(truth, band, risk_level=0.2, groups="band")
+    assert Path(told["file"]).read_bytes() == pooled.to_bytes()
+    assert run("merge", tmp_path / "study", *sent, "--json") == told  # a merge can be done again
+
+    assert "answers another plan" in run("merge", tmp_path / "study", *sent[:2], at["south"] / "1.safetensors", code=2)
+    assert "exists" in run("begin", *sent, "--risk-level", "0.2", "--out", tmp_path / "study", code=2)
+    other = run("answer", tmp_path / "study/plan-1.safetensors", *images("east")[:2], "--site", "north", "--out",
+                tmp_path / "x.safetensors", code=2)  # fmt: skip
+    assert "north announced 50 images, but 7" in other
+    assert not (tmp_path / "x.safetensors").exists()
+
+
+def test_samples_become_bands_once(tmp_path):
+    rng = np.random.default_rng(0)
+    truth = rng.uniform(0.3, 0.7, (40, 6, 6)).astype(np.float32)
+    samples = (truth[:, None] + 0.1 * rng.standard_normal((40, 19, 6, 6))).astype(np.float32)
+    np.save(tmp_path / "truth.npy", truth)
+    np.save(tmp_path / "samples.npy", samples)
+    words = tmp_path / "truth.npy", tmp_path / "samples.npy", "--site", "north", "--out", tmp_path / "0.safetensors"
+    assert "--bands-out" in run("announce", *words, code=2)
+    run("announce", *words, "--bands-out", tmp_path / "bands.zarr")
+    run("begin", tmp_path / "0.safetensors", "--method", "rcps", "--risk-level", "0.3", "--out", tmp_path / "study")
+    run("answer", tmp_path / "study/plan-1.safetensors", words[0], tmp_path / "bands.zarr", "--site", "north",
+        "--out", tmp_path / "1.safetensors")  # fmt: skip
+    told = run("merge", tmp_path / "study", tmp_path / "1.safetensors", "--json")
+    band = pb.calibrated_quantiles(samples, 0.1)
+    assert Path(told["file"]).read_bytes() == in_one_place(truth, band, risk_level=0.3, method="rcps").to_bytes()
+
+
+def files_of(folder, truth, band, units):
+    """Two sites as files: truth, bands and units of each, by name."""
+    for name, at in {"north": slice(0, 50), "south": slice(57, 120)}.items():
+        (folder / name).mkdir()
+        np.save(folder / name / "truth.npy", truth[at])
+        np.savez(folder / name / "bands.npz", lower=band.lower[at], upper=band.upper[at])
+        (folder / name / "units.txt").write_text("\n".join(units[at]))
+        yield name, (folder / name / "truth.npy", folder / name / "bands.npz", "--site", name,
+                     "--units", folder / name / "units.txt", "--least-count", 2)  # fmt: skip
+
+
+def test_the_commands_of_a_study_with_a_key_small_counts_and_shared_patients(tmp_path):
+    units = np.array([f"patient {unit // 2 % 30:02d}" for unit in range(sum(COUNTS))])
+    sites = dict(files_of(tmp_path, *data(), units))
+    key = ("--study-key", tmp_path / "study.key")
+    assert "Give every site a copy" in run("key", "--out", key[1])
+    assert "exists" in run("key", "--out", key[1], code=2)
+    sent = [tmp_path / name / "0.safetensors" for name in sites]
+    for out, words in zip(sent, sites.values(), strict=True):
+        assert "authenticated under" in run("announce", *words, "--out", out, *key)
+    begin = ("begin", *sent, "--risk-level", "0.3", "--method", "rcps", "--unit-name", "patient")
+    assert "no key was given" in run(*begin, "--out", tmp_path / "no", code=2)
+    refused = run(*begin, "--out", tmp_path / "no", *key, code=2)
+    assert "25 units are at more than one site" in refused
+    assert not (tmp_path / "no").exists()
+    told = run(*begin, "--out", tmp_path / "study", "--shared-units", "join", *key, "--json")
+    assert told["authenticated"]
+    for name, words in sites.items():
+        answer = ("answer", told["file"], *words, "--out", tmp_path / name / "1.safetensors")
+        assert "no key was given" in run(*answer, code=2)
+        assert "misses rounded up to multiples of 2" in run(*answer, *key)
+        assert "limits" in run(*answer, "--limits", "0", "2", *key, "--force", code=2)
+    merge = ("merge", tmp_path / "study", *(tmp_path / name / "1.safetensors" for name in sites))
+    assert "no key was given" in run(*merge, code=2)
+    said = run(*merge, *key)
+    for words in (
+        "of a future patient, averaged over its images",
+        "at most 30% outside, by betting",
+        "as the sites told",
+    ):
+        assert words in " ".join(said.split())
+    assert run(*merge, *key, "--json")["record"]["settings"] == {"least_count": {"north": 2, "south": 2}}
+
+
+def test_without_a_key_every_command_says_so(tmp_path):
+    units = np.array([f"patient {unit // 2:02d}" for unit in range(sum(COUNTS))])
+    sites = dict(files_of(tmp_path, *data(), units))
+    sent = [tmp_path / name / "0.safetensors" for name in sites]
+    said = [run("announce", *words, "--out", out) for out, words in zip(sent, sites.values(), strict=True)]
+    begun = run("begin", *sent, "--risk-level", "0.3", "--method", "rcps", "--out", tmp_path / "study")
+    assert "a patient at two sites counts twice" in begun
+    plan = tmp_path / "study" / "plan-1.safetensors"
+    answers = [tmp_path / name / "1.safetensors" for name in sites]
+    said += [run("answer", plan, *words, "--out", out) for out, words in zip(answers, sites.values(), strict=True)]
+    for text in (*said, begun, run("merge", tmp_path / "study", *answers)):
+        assert "not authenticated" in text
+
+
+@pytest.mark.parametrize("name", ["key", "announce", "begin", "answer", "merge"])
+def test_help_shows_an_example(name):
+    assert f"Example: pixelbounds federated {name}" in " ".join(run(name, "--help").replace("│", " ").split())

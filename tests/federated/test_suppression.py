@@ -1,0 +1,93 @@
+"""Small counts that a site does not tell: no table tells one, and what is certified only becomes wider."""
+
+import numpy as np
+import pytest
+from hospitals import NAMES, announced, answers_of, data, edited, parts_of, refuses, rounds, said, studies_of
+
+import pixelbounds as pb
+from pixelbounds import federated
+from pixelbounds.federated.suppression import rounded_up
+
+LEAST = 5
+
+
+@pytest.fixture(scope="module")
+def world():
+    truth, band = data()
+    exact, coarse = parts_of(truth, band), parts_of(truth, band, least_count=LEAST)
+    how = {"risk_level": 0.2, "confidence": "hoeffding_bentkus", "k": 3}
+    studies = studies_of(coarse, federated.begin(announced(coarse), **how))
+    return exact, coarse, studies
+
+
+def test_no_table_tells_of_fewer_pixels_than_the_least(world):
+    _, coarse, studies = world
+    assert set(studies) == {"cells", "occupied", "spend", "misses", "arriving"}
+    seen = {name: answers_of(coarse, study.plan) for name, study in studies.items()}
+    for site in NAMES:
+        cells = seen["cells"][site].tables.get("0", np.zeros(1, int))
+        assert cells[cells > 0].min(initial=10**9) >= 2 * LEAST  # both ends of a pixel count
+        missed, sums = (seen["spend"][site].tables.get(j, np.zeros((2, 1), int)) for j in "01")
+        assert missed[missed > 0].min(initial=10**9) >= LEAST
+        ends = sums[0] >> 32
+        assert ends[ends > 0].min(initial=10**9) >= 2 * LEAST
+        assert not sums[1][ends == 0].any()
+        rows = seen["misses"][site].tables["0"]
+        assert ((rows % LEAST == 0) | (rows == 64)).all()
+        assert set(seen["arriving"][site].tables["1"].tolist()) <= {1.0}
+
+
+def test_told_misses_are_at_least_the_true_ones_and_fall(world):
+    exact, coarse, studies = world
+    plan = studies["misses"].plan
+    honest = edited(plan, lambda text, tables: [site.update(least_count=1) for site in text["sites"]])
+    for name in NAMES:
+        true = federated.answer(honest, *exact[name][:2], site=name).tables["0"]
+        told = federated.answer(plan, *coarse[name][:2], **coarse[name][2]).tables["0"]
+        assert (told >= true).all()
+        assert (told < true + LEAST).all()
+        assert (np.diff(told, axis=1) <= 0).all()
+        assert (told[true == 0] == 0).all()
+
+
+@pytest.mark.parametrize("confidence", ["betting", "hoeffding_bentkus", "hoeffding"])
+def test_what_is_certified_only_becomes_wider(world, confidence):
+    """The path of rcps depends on no image, so that widenings compare."""
+    exact, coarse, _ = world
+    how = {"risk_level": 0.3, "method": "rcps", "confidence": confidence}
+    true, _ = rounds(exact, federated.begin(announced(exact), **how))
+    told, _ = rounds(coarse, federated.begin(announced(coarse), **how))
+    mixed = {**exact, "south": coarse["south"]}
+    between, _ = rounds(mixed, federated.begin(announced(mixed), **how))
+    assert true.widening < between.widening < told.widening
+    assert between.record.settings == {"least_count": {"south": LEAST}}
+    assert not true.record.settings
+    truth, band = data()
+    interval = told.apply(band)
+    assert ((truth < interval.lower) | (truth > interval.upper)).mean() <= told.risk
+
+
+def test_single_values_are_not_told(world):
+    for kind, how in (("plain", {"limits": None}), ("centred", {})):
+        sites = parts_of(*data(kind), least_count=LEAST, **how)
+        begun = federated.begin(announced(sites), risk_level=0.2)
+        refuses(lambda given=sites, study=begun: rounds(given, study), "single pixels", "least_count", "rcps")
+        rcps = federated.begin(announced(sites), risk_level=0.2, method="rcps")
+        assert isinstance(rounds(sites, rcps)[0], pb.Calibration)
+
+
+def test_the_least_count_is_fixed_when_a_site_announces(world):
+    _, coarse, studies = world
+    plan = studies["misses"].plan
+    t, b, how = coarse["north"]
+    refuses(lambda: federated.answer(plan, t, b, site="north"), "least count of 5", "but 1 is given")
+    refuses(lambda: federated.answer(plan, t, b, site="north", least_count=6), "least count of 5", "but 6 is given")
+    refuses(lambda: federated.announce(t, b, site="north", least_count=0), "least_count is 0")
+    curious = edited(plan, lambda text, tables: text["sites"][0].update(least_count=1))
+    refuses(lambda: federated.answer(curious, t, b, **how), "least count of 1", "but 5 is given")
+    refuses(lambda: federated.answer(edited(plan, said(sites=[])), t, b, **how), "sites")
+
+
+def test_rounded_up_never_exceeds_an_image():
+    counts = np.array([[9, 8, 1, 0], [4, 4, 4, 0]])
+    np.testing.assert_array_equal(rounded_up(counts, np.array([9, 100]), 5), [[9, 9, 5, 0], [5, 5, 5, 0]])

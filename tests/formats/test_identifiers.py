@@ -1,0 +1,150 @@
+"""Nothing that tells whose images they are goes along into outputs, unless that is asked for."""
+
+import os
+import stat
+
+import numpy as np
+import pytest
+from commands import call, done
+
+import pixelbounds as pb
+from pixelbounds.formats.maps import write_interval
+from pixelbounds.formats.opener import open_images
+
+nibabel = pytest.importorskip("nibabel")
+pydicom = pytest.importorskip("pydicom")
+from medical import hounsfield, write_dicom, write_nifti  # noqa: E402
+
+VALUES = hounsfield(3)
+SECRETS = {
+    "PatientName": "SECRET^Name", "PatientID": "SECRET-ID", "PatientBirthDate": "19700203", "PatientSex": "F",
+    "PatientAge": "056Y", "PatientAddress": "SECRET street", "OtherPatientIDs": "SECRET-OTHER",
+    "ReferringPhysicianName": "SECRET^Doctor", "OperatorsName": "SECRET^Operator", "AccessionNumber": "SECRET-ACC",
+    "StudyDescription": "SECRET study", "StudyDate": "20240102", "StudyTime": "101112", "StudyID": "SECRET-77",
+    "InstitutionName": "SECRET hospital", "PatientComments": "SECRET comment", "IssuerOfPatientID": "SECRET-ISSUER",
+    "PositionReferenceIndicator": "SECRET place",
+}  # fmt: skip
+WORDS = [b"SECRET", b"19700203", b"20240102", b"101112", b"056Y", b"secret"]
+ASKED = ("PatientName", "PatientID", "PatientBirthDate", "PatientSex", "AccessionNumber", "StudyDate")
+
+
+def around(images):
+    return pb.Interval(np.clip(images.pixels - 0.02, 0, 1), np.clip(images.pixels + 0.03, 0, 1))
+
+
+def nifti_with_secrets(path):
+    """A scan whose header tells of people in all its free text."""
+    write_nifti(path, VALUES)
+    image = nibabel.load(path)
+    for name in ("descrip", "aux_file", "db_name", "intent_name"):
+        image.header[name] = b"SECRET"
+    image.header.extensions.append(nibabel.nifti1.Nifti1Extension("comment", b"SECRET extension"))
+    nibabel.save(image, path)
+
+
+def written_bytes(folder):
+    """Everything below a folder, unpacked, with the names."""
+    import gzip
+
+    for path in sorted(folder.rglob("*")):
+        yield path.name.encode()
+        if path.is_file():
+            data = path.read_bytes()
+            yield gzip.decompress(data) if path.suffix == ".gz" else data
+            if path.suffix == ".npz":
+                yield from (np.asarray(x).astype("S").tobytes() for x in np.load(path).values())
+
+
+def tells(folder):
+    """Which of the words that tell of people lie in a folder."""
+    return {word for data in written_bytes(folder) for word in WORDS if word in data}
+
+
+@pytest.mark.parametrize("name", ["maps", "maps.nii.gz", "maps.npz", "maps.zarr"])
+@pytest.mark.parametrize("source", ["dicom", "nifti"])
+def test_outputs_tell_of_nobody_unless_asked(tmp_path, name, source):
+    if source == "dicom":
+        write_dicom(tmp_path / "in", VALUES, **SECRETS)
+    else:
+        for patient in "ab":
+            nifti_with_secrets(tmp_path / "in" / f"secret_{patient}.nii.gz")
+    images = open_images(tmp_path / "in")
+    for identifiers in ("drop", "keep"):
+        (tmp_path / identifiers).mkdir()
+        write_interval(tmp_path / identifiers / name, around(images), like=images, identifiers=identifiers)
+    assert not tells(tmp_path / "drop")
+    assert tells(tmp_path / "keep") or (source, name) == ("dicom", "maps.nii.gz")  # its header has no place for them
+    with pytest.raises(ValueError, match="identifiers is 'some'; it must be one of drop, keep"):
+        write_interval(tmp_path / "x.npz", around(images), like=images, identifiers="some")
+
+
+def test_what_stays_places_a_map_on_its_scan(tmp_path):
+    files = write_dicom(tmp_path / "in", VALUES, **SECRETS)
+    images = open_images(tmp_path / "in")
+    write_interval(tmp_path / "maps", around(images), like=images)
+    for file, source in zip(sorted((tmp_path / "maps" / "lower").iterdir()), files, strict=True):
+        data, original = pydicom.dcmread(file), pydicom.dcmread(source)
+        for name in ("StudyInstanceUID", "FrameOfReferenceUID", "ImagePositionPatient", "PixelSpacing"):
+            assert data[name].value == original[name].value
+        assert data.SourceImageSequence[0].ReferencedSOPInstanceUID == original.SOPInstanceUID
+        assert data.PatientIdentityRemoved == "YES"
+        assert not data.PatientID
+        assert not data.PatientName
+    write_interval(tmp_path / "asked", around(images), like=images, identifiers="keep")
+    data = pydicom.dcmread(next((tmp_path / "asked" / "lower").iterdir()))
+    assert {name: str(data[name].value) for name in ASKED} == {name: SECRETS[name] for name in ASKED}
+    assert "PatientIdentityRemoved" not in data
+    assert "InstitutionName" not in data  # a map needs it in no case
+
+
+def test_units_stay_apart_without_their_names(tmp_path):
+    for patient in "ba":
+        nifti_with_secrets(tmp_path / "in" / f"secret_{patient}.nii.gz")
+    images = open_images(tmp_path / "in")
+    write_interval(tmp_path / "maps.npz", around(images), like=images)
+    found = np.load(tmp_path / "maps.npz")
+    assert sorted(found) == ["lower", "units", "upper"]
+    assert found["units"].tolist() == [0, 0, 0, 1, 1, 1]
+    write_interval(tmp_path / "m.nii.gz", around(images), like=images)
+    assert sorted(x.name for x in tmp_path.glob("m_*")) == sorted(
+        f"m_{number}_{part}.nii.gz" for number in (0, 1) for part in ("lower", "upper", "length")
+    )
+
+
+def test_commands_drop_and_keep(tmp_path):
+    rng = np.random.default_rng(0)
+    for i in range(24):
+        write_nifti(tmp_path / "scans" / f"secret_{i:02}.nii.gz", rng.integers(-200, 300, (2, 8, 8)).astype(np.int16))
+    truth = open_images(tmp_path / "scans").pixels
+    centre = truth + rng.normal(0, 0.05, truth.shape).astype(np.float32)
+    np.savez(tmp_path / "bands.npz", lower=centre - np.float32(0.05), upper=centre + np.float32(0.05))
+    cal = tmp_path / "cal.safetensors"
+    words = "--risk-level", 0.2, "--failure-prob", 0.2, "--groups", "band"
+    done("calibrate", tmp_path / "scans", tmp_path / "bands.npz", *words, "--out", cal)
+    assert b"secret" not in cal.read_bytes()
+    for identifiers in ((), ("--identifiers", "keep")):
+        out = tmp_path / ("kept" if identifiers else "dropped")
+        out.mkdir()
+        like = "--like", tmp_path / "scans", *identifiers
+        done("apply", cal, tmp_path / "bands.npz", *like, "--out", out / "maps.npz")
+        done("apply", cal, tmp_path / "bands.npz", *like, "--out", out / "maps")
+        words = tmp_path / "scans", tmp_path / "bands.npz", "--calibration", cal, "--examples", 2, *identifiers
+        result = call("report", *words, "--out", out / "page.html")
+        assert result.exit_code in (0, 1), result.output
+    assert not tells(tmp_path / "dropped")
+    assert b"secret" in (tmp_path / "kept" / "page.html").read_bytes()
+    assert call("apply", cal, tmp_path / "bands.npz", "--out", tmp_path / "x.npz", "--identifiers", "so").exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["maps", "maps.nii.gz", "maps.npz", "maps.zarr"])
+def test_the_umask_says_who_may_read_maps(tmp_path, name):
+    write_dicom(tmp_path / "in", VALUES)
+    images = open_images(tmp_path / "in")
+    (tmp_path / "out").mkdir()
+    before = os.umask(0o077)
+    try:
+        write_interval(tmp_path / "out" / name, around(images), like=images)
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "out").rglob("*"):
+        assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path

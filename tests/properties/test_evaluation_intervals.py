@@ -1,0 +1,164 @@
+"""Intervals of evaluations, tested by simulation: each end errs in at most (1 - level) / 2 of worlds.
+
+Rare catastrophes, losses of 0 and 1, two points, no loss at all, units of unequal sizes, strata that the images
+themselves cut. A count of errors is refused where it would occur with probability below FALSE_ALARM if the end were
+valid; a bootstrap, which sees only what occurred, must be refused by the same check. `make test` draws few worlds,
+`make guarantees` sets PIXELBOUNDS_WORLDS=1000 and adds more units.
+"""
+
+import os
+import zlib
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import pixelbounds as pb
+from pixelbounds.evaluation.intervals import mean_interval, ratio_interval
+from pixelbounds.evaluation.judgement import judge
+
+pytestmark = pytest.mark.guarantees
+
+WORLDS = int(os.environ.get("PIXELBOUNDS_WORLDS", "15"))
+FALSE_ALARM = 1e-5
+LEVEL = 0.95
+UNITS = (20, 100, 500) if WORLDS < 100 else (20, 50, 100, 500, 2000)
+
+LAWS = {  # losses of n units, and their mean
+    "catastrophes": (lambda rng, n: np.where(rng.random(n) < 0.01, 1.0, 0.02), 0.01 + 0.99 * 0.02),
+    "more catastrophes": (lambda rng, n: np.where(rng.random(n) < 0.03, 1.0, 0.02), 0.03 + 0.97 * 0.02),
+    "0 or 1": (lambda rng, n: (rng.random(n) < 0.05) * 1.0, 0.05),
+    "spared": (lambda rng, n: (rng.random(n) < 0.98) * 0.1, 0.098),
+    "two points": (lambda rng, n: np.where(rng.random(n) < 0.5, 0.2, 0.0), 0.1),
+    "nothing": (lambda rng, n: np.zeros(n), 0.0),
+    "skewed": (lambda rng, n: rng.beta(0.05, 0.45, n), 0.1),
+    "alike": (lambda rng, n: rng.beta(16, 144, n), 0.1),
+}
+
+
+def errors(ends, mean, worlds):
+    """How often the low end lies above the mean, and the high end below it."""
+    found = np.array([ends(seed) for seed in range(worlds)])
+    return int((found[:, 0] > mean + 1e-9).sum()), int((found[:, 1] < mean - 1e-9).sum())
+
+
+def valid(count, worlds):
+    """Whether so many errors of one end are believable."""
+    return bool(binom.sf(count - 1, worlds, (1 - LEVEL) / 2) >= FALSE_ALARM)
+
+
+def generator(*names, seed):
+    return np.random.default_rng([zlib.crc32(" ".join(map(str, names)).encode()), seed])
+
+
+@pytest.mark.parametrize("n", UNITS)
+@pytest.mark.parametrize("law", LAWS)
+def test_each_end_errs_as_rarely_as_it_says(law, n, record_property):
+    draw, mean = LAWS[law]
+    worlds = 15 * WORLDS
+    low, high = errors(lambda seed: mean_interval(draw(generator(law, n, seed=seed), n), LEVEL), mean, worlds)
+    record_property("errors", f"low {low}, high {high} of {worlds}")
+    assert valid(low, worlds)
+    assert valid(high, worlds)
+
+
+def bootstrap(losses, rng, draws=200):
+    means = losses[rng.integers(len(losses), size=(draws, len(losses)))].mean(axis=1)
+    return np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+
+
+@pytest.mark.parametrize("law", ["catastrophes", "more catastrophes", "0 or 1", "skewed"])
+def test_a_bootstrap_is_caught(law, record_property):
+    draw, mean = LAWS[law]
+
+    def ends(seed):
+        rng = generator("bootstrap", law, seed=seed)
+        return bootstrap(draw(rng, 30), rng)
+
+    low, high = errors(ends, mean, 300)
+    record_property("errors", f"low {low}, high {high} of 300")
+    assert not valid(high, 300)
+
+
+def unequal(rng, units):
+    """Sizes and losses of units: of 20 images that lose much, or of 2 that lose little, and rarely everything."""
+    hard = rng.random(units) < 0.5
+    losses = np.where(hard, 0.15, 0.05) * rng.uniform(0.5, 1.5, units)
+    return np.where(hard, 20, 2), np.where(rng.random(units) < 0.02, 1.0, losses)
+
+
+UNIT_MEAN = 0.02 + 0.98 * 0.1
+IMAGE_MEAN = 0.02 + 0.98 * (20 * 0.15 + 2 * 0.05) / 22
+
+
+@pytest.mark.parametrize("units", UNITS[:2])
+def test_the_mean_over_images_of_unequal_units_is_held(units, record_property):
+    worlds = 15 * WORLDS
+
+    def ends(seed):
+        sizes, losses = unequal(generator("unequal", units, seed=seed), units)
+        return ratio_interval(losses * sizes / 20, sizes / 20, LEVEL)
+
+    low, high = errors(ends, IMAGE_MEAN, worlds)
+    record_property("errors", f"low {low}, high {high} of {worlds}")
+    assert valid(low, worlds)
+    assert valid(high, worlds)
+
+
+def images_of(rng, sizes, losses, pixels=40):
+    """Images of units, each pixel of which is missed with the unit's chance; intervals differ in length."""
+    chance = np.repeat(losses, sizes)[:, None]
+    missed = rng.random((len(chance), pixels)) < chance
+    half = rng.uniform(0.1, 0.5, missed.shape) * rng.uniform(0.5, 1, (len(chance), 1))
+    truth = np.where(missed, 2.0, 0.0) + rng.uniform(-0.05, 0.05, missed.shape)
+    return truth, pb.Interval(-half, half)
+
+
+def test_evaluations_hold_both_means_and_every_stratum_at_once_with_what_cuts_it(record_property):
+    worlds = 4 * WORLDS
+    found = {"unit": [0, 0], "image": [0, 0], "stratum": [0, 0]}
+    gap = 0
+    for seed in range(worlds):
+        rng = generator("evaluations", seed=seed)
+        sizes, losses = unequal(rng, 40)
+        truth, interval = images_of(rng, sizes, losses)
+        ev = pb.evaluate(truth, interval, units=np.repeat(np.arange(40), sizes), seed=seed)
+        strata = ev.size_stratified
+        ends = {
+            "unit": (ev.risk_interval, UNIT_MEAN),
+            "image": (ev.image_risk_interval, IMAGE_MEAN),
+            "stratum": ((strata.low[-1], strata.high[-1]), UNIT_MEAN),  # misses do not depend on length here
+        }
+        for name, (interval_of, mean) in ends.items():
+            found[name][0] += interval_of[0] > mean
+            found[name][1] += interval_of[1] < mean
+        gap += ev.image_risk > ev.risk
+    record_property("errors", f"{found} of {worlds}")
+    assert gap > 0.9 * worlds  # the two means differ, and are both there
+    for low, high in found.values():
+        assert valid(low, worlds)
+        assert valid(high, worlds)
+
+
+def test_a_kept_promise_is_rarely_seen_broken_and_a_broken_one_is(record_property):
+    """The true risk is exactly the level, then half as much again: exit code 1 of the commands is `broken`."""
+    rng = generator("promise", seed=0)
+    truth = rng.uniform(size=(100, 50))
+    band = pb.Band(np.zeros_like(truth), np.ones_like(truth))
+    cal = pb.calibrate(truth, band, risk_level=0.1)
+    seen = {}
+    worlds = 6 * WORLDS
+    for risk in (0.1, 0.15):
+        count = 0
+        for seed in range(worlds):
+            rng = generator("kept", risk, seed=seed)
+            bad = rng.random(100) < 0.01  # which lose everything
+            chance = np.where(bad, 1.0, (risk - 0.01) / 0.99 * rng.uniform(0.5, 1.5, 100))[:, None]
+            missed = rng.random((100, 50)) < chance
+            truth = np.where(missed, 2.0, rng.uniform(size=missed.shape))
+            ev = pb.evaluate(truth, cal.apply(band), calibration=cal, seed=seed)
+            count += judge(ev, cal).broken
+        seen[risk] = count
+    record_property("seen broken", f"{seen} of {worlds}")
+    assert valid(seen[0.1], worlds)
+    assert seen[0.15] > 0.8 * worlds

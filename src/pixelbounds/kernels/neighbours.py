@@ -87,7 +87,7 @@ def add_squared_slope(x: np.ndarray, out: np.ndarray) -> None:
         last = (length - 1) * inner
         values, sums = x[o].reshape(-1), out[o].reshape(-1)
         _add_squares(values[inner : 2 * inner], values[:inner], np.float32(1), sums[:inner])
-        _add_squares(values[2 * inner :], values[:-2 * inner], np.float32(2), sums[inner:last])
+        _add_squares(values[2 * inner :], values[: -2 * inner], np.float32(2), sums[inner:last])
         _add_squares(values[last:], values[last - inner : last], np.float32(1), sums[last:])
 
 

@@ -74,6 +74,7 @@ class Network(_Section):
     attention: list[int] | None = Field(None, description="sizes of the maps that get attention, e.g. [16]")
     dropout: float | None = Field(None, description="the share of features that are dropped, e.g. 0.1")
     fourier_scale: float | None = Field(None, gt=0, description="scale of the noise embedding, 16 as published")
+    patch: int | None = Field(None, gt=0, description="pixels a side of the squares that are seen as one, e.g. 2")
 
     @field_validator("name")
     @classmethod
@@ -83,7 +84,7 @@ class Network(_Section):
     @model_validator(mode="after")
     def _buildable(self) -> Network:
         levels = len(self.multipliers or CONFIGURATIONS[self.name]["multipliers"])
-        self.config(1, 2 ** (levels - 1))
+        self.config(1, (self.patch or 1) * 2 ** (levels - 1))
         return self
 
     def config(self, channels: int, size: int) -> NetworkConfig:

@@ -89,7 +89,11 @@ class BandGroups(Grouping):
         """From spans, cuts and table."""
         by_side = yes_or_no(meta, "by_side")
         spans = real_numbers(arrays, "spans", 2)
-        if spans.shape != (3, 2) or (spans[:, 0] > spans[:, 1]).any() or not np.isfinite(spans[:, 1] - spans[:, 0]).all():
+        if (
+            spans.shape != (3, 2)
+            or (spans[:, 0] > spans[:, 1]).any()
+            or not np.isfinite(spans[:, 1] - spans[:, 0]).all()
+        ):
             raise refuse("spans", "must hold the least and the greatest value of width, room and level")
         names = [f"cuts.{name}" for name in FEATURES]
         width, room, level = (ascending(whole_numbers(arrays, name, 1, 1, _CELLS - 1), name) for name in names)

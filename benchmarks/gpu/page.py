@@ -192,7 +192,8 @@ def spent(found: dict[str, Any]) -> list[str]:
     lines += [
         "",
         "Certified lengths of one network, half as wide as `small`, trained uncompiled for "
-        f"{found['train_seconds']:.0f} s (commit {found['commit']}), on {found['images']['measured']} images of scans for development, "
+        f"{found['train_seconds']:.0f} s (commit {found['commit']}), on {found['images']['measured']} images of scans "
+        "for development, "
         f"{found['calibration']} of which calibrate (`frontier`, groups `{found['groups']}`, {found['risk_level']:g} "
         f"with failure probability {found['failure_prob']:g}), mean over {found['draws']} draws: lengths are those of "
         f"few images, and are to be compared with each other alone. At miscoverage 0.1 and 12 steps, 79 samples give "

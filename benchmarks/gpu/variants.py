@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pixelbounds.diffusion import NCSNpp, NetworkConfig, configuration
 from pixelbounds.diffusion.batches import AUGMENTATIONS, Loss
 from pixelbounds.diffusion.network import Residual
-from pixelbounds.diffusion.trainer import score_matching
+from pixelbounds.diffusion.trainer import score_matching, weighted_matching
 
 Spread = tuple[float, float]  # mean and deviation of the pixels
 
@@ -147,11 +147,4 @@ def start_anew(network: nn.Module, change: Variant, size: int, spread: Spread, s
 
 def loss_of(change: Variant, spread: Spread) -> Loss:
     """The loss of a variant."""
-    if not change.weighted:
-        return score_matching
-    deviation = spread[1]
-
-    def weighted(network: nn.Module, x: Tensor, sigma: Tensor, noise: Tensor) -> Tensor:
-        return score_matching(network, x, sigma, noise) * (1 + (sigma / deviation).square())
-
-    return weighted
+    return weighted_matching(spread[1]) if change.weighted else score_matching

@@ -85,5 +85,5 @@ def test_odd_nifti_is_refused(tmp_path, kind, packed):
     struct.pack_into(form, data, at, *values)
     file = tmp_path / ("x.nii.gz" if packed else "x.nii")
     file.write_bytes(gzip.compress(data) if packed else data)
-    with execution.running(memory="64M"), pytest.raises(ValueError, match="x.nii"):
+    with execution.running(memory="64M"), pytest.raises(ValueError, match=r"x\.nii"):
         open_images(file)

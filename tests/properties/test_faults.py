@@ -12,6 +12,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
+from forgetful import forgetful
 from stores import CHOICES, M, N, store, world
 from typer.testing import CliRunner
 from waiting import wait_until, whole_files
@@ -239,6 +240,10 @@ def test_applying_and_evaluating_without_the_damaged_images(damaged, arrays, wan
     assert np.flatnonzero(np.isnan(lower).any(axis=(1, 2))).tolist() == [31]
     good = np.setdiff1d(np.arange(N), [17, 31])
     few = pb.evaluate(arrays[0][good], wanted[0].apply(wanted[1][good]))
+    again = run("evaluate", folder / "truth.zarr", folder / "samples.zarr", "--calibration", folder / "cal.safetensors")
+    assert again.exit_code == 2
+    assert f"{N - 2} of {N - 2} images calibrated (0, 1, 2, 3" in again.stderr
+    forgetful(wanted[0]).save(folder / "cal.safetensors")
     for words in ((folder / "i.zarr",), (folder / "samples.zarr", "--calibration", folder / "cal.safetensors")):
         found = run("evaluate", folder / "truth.zarr", *words)
         assert found.exit_code == 0, found.stderr

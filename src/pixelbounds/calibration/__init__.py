@@ -3,6 +3,7 @@
 families.py      how a band widens: set and score as a dual pair
 losses.py        what a miss costs
 confidence.py    upper bounds on a risk
+block.py         a few images at hand: what is known of them, and how they widen
 pairs.py         truth and band, block by block, and what is counted of them
 prints.py        digests of images, by which they are known again
 arrivals.py      arrival times along a path, and the tables of losses that they make

@@ -28,9 +28,9 @@ from ..images.library import Array, alike, block_of, in_threads, library_of, lik
 from ..images.measure import Measure
 from ..images.source import Source
 from ..storage.files import replace_file, seal, unseal
+from .block import read_block
 from .families import FAMILIES, Family, check_fits
 from .groups.contract import Grouping, load_grouping, on_images
-from .pairs import read_block
 from .procedures import METHODS
 from .sentence import VOIDS, guarantee_of
 

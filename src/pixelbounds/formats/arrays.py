@@ -26,8 +26,7 @@ from ..images.ragged import read_ragged
 from ..images.source import Source
 from ..storage.chunks import first_missing, guarded
 from ..storage.growth import MARKS, SEEN
-from .allowance import check_allowed, check_declared
-from .scans import ABDOMEN, Images, Told, Window, slice_name
+from .scans import ABDOMEN, Images, Told, Window, check_allowed, check_declared, slice_name
 
 FilePath = str | os.PathLike[str]
 ARRAY_SUFFIXES = (".npy", ".npz", ".zarr")

@@ -17,10 +17,9 @@ import numpy as np
 
 from ..execution.progress import Progress, silent
 from ..images.library import Array
-from .allowance import check_allowed
 from .nifti import resized_affine
 from .pictures import central
-from .scans import Geometry, Images, Scan, Told, Window, check_planes, needed, slice_name, windowed
+from .scans import Geometry, Images, Scan, Told, Window, check_allowed, check_planes, needed, slice_name, windowed
 
 _FLAT = 1e-9  # cubic millimetres of a voxel that has none
 _GAP = 1.5  # distances between slices beyond this many spacings mean that slices are missing

@@ -22,7 +22,7 @@ from ..images.library import Array, rows_of, to_numpy
 from ..storage.folders import aside, swap_folder
 from .arrays import Arrays, FilePath, about_of
 from .captures import write_captures
-from .identifiers import keeps, unit_numbers
+from .identifiers import keeps, numbered_units
 from .nifti import NIFTI_SUFFIXES, stem, write_volume
 from .scans import Geometry, Images, Scan, Window
 
@@ -74,7 +74,7 @@ def _labels(like: Images | None, who: bool) -> dict[str, Array]:
     """Names and units of images; without identifiers numbers of the units alone."""
     labels = {"names": np.array(like.names)} if like is not None and who else {}
     if like is not None and like.units is not None:
-        labels["units"] = np.asarray(like.units) if who else unit_numbers(like.units)
+        labels["units"] = np.asarray(like.units) if who else numbered_units(like.units)
     return labels
 
 

@@ -19,9 +19,20 @@ import numpy as np
 
 from ..execution.progress import Progress, silent
 from ..images.library import Array
-from .allowance import check_allowed
 from .pictures import central, square
-from .scans import Geometry, Images, Scan, Told, Window, check_planes, first_folders, needed, slice_name, windowed
+from .scans import (
+    Geometry,
+    Images,
+    Scan,
+    Told,
+    Window,
+    check_allowed,
+    check_planes,
+    first_folders,
+    needed,
+    slice_name,
+    windowed,
+)
 
 NIFTI_SUFFIXES = (".nii", ".nii.gz")
 _FREE_TEXT = ("descrip", "aux_file", "db_name", "intent_name", "data_type")

@@ -26,7 +26,7 @@ from ..images.source import Source
 from ..storage.chunks import FileRows
 from ..storage.folders import aside
 from ..storage.growth import MARKS, add_array, add_marks
-from .allowance import check_declared
+from .scans import check_declared
 
 _FORMAT = 1
 _PAIRS = (("lower", "upper"), ("naive_lower", "naive_upper"))

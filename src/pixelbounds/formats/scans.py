@@ -11,16 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import pairwise
+from math import prod
 from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
 
+from ..execution.runner import current
 from ..images.checks import check_count, check_number
 from ..images.library import Array
+from ..storage.files import size_in_words
 
 Window = tuple[float, float]  # width and level (centre), in Hounsfield units or whatever the file measures
 ABDOMEN: Window = (400.0, 40.0)
+_LEAST = 2**26  # bytes that a file may unpack to, where less memory is allowed
+_PER_CHUNK = 200  # bytes that the name of a chunk takes while a store is opened
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +95,36 @@ def check_planes(scans: Sequence[Scan], size: int | None) -> None:
 
 class Told(ValueError):
     """An error about a file whose message is complete: it names the file and the remedy."""
+
+
+# ---------------------------------------------------------------- how much a file may unpack to
+
+
+def check_allowed(size: int, what: str) -> None:
+    """Refuse what would take more bytes than are allowed; `what` begins the sentence."""
+    most = max(_LEAST, current().memory)
+    if size > most:
+        raise Told(
+            f"{what} to {size_in_words(size)}, more than the memory allowed, {size_in_words(most)}; allow more with "
+            "--memory (in Python: pixelbounds.execution.running), or leave it out"
+        )
+
+
+def check_declared(x: Any, name: str) -> Any:
+    """A zarr array of numbers whose chunks, and whose list of chunks, may be held in memory."""
+    if np.dtype(x.dtype).kind not in "fiub":
+        raise Told(f"{name} holds {x.dtype}; images are numbers, such as float32")
+    chunk = x.shards or x.chunks
+    if not all(chunk):
+        raise Told(f"{name} has chunks of shape {tuple(chunk)}; write it again")
+    check_allowed(prod(chunk) * int(x.dtype.itemsize), f"each chunk of {name} unpacks")
+    check_allowed(
+        _PER_CHUNK * prod(-(-n // c) for n, c in zip(x.shape, chunk, strict=True)), f"the chunks of {name} add up"
+    )
+    return x
+
+
+# ---------------------------------------------------------------- libraries, names and units
 
 
 def needed(module: str) -> Any:

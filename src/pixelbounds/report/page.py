@@ -16,7 +16,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ..calibration.result import Calibration
-from ..calibration.sentence import in_channels, plural
+from ..calibration.sentence import in_channels, plural, share_in_words
 from ..evaluation.evaluation import Evaluation, Strata
 from ..evaluation.judgement import judge
 from ..images.checks import Limits
@@ -74,7 +74,7 @@ def write_report(
     tables = [] if evaluation is None else _tables(evaluation, level, group_names)
     text = page.from_string(_asset("page.html")).render(
         title=title, cal=calibration, ev=evaluation, notes=notes, percent=percent, level=level_text,
-        number=number, span=span, length_span=length_span, plural=plural,
+        number=number, span=span, length_span=length_span, plural=plural, share=share_in_words,
         style=Markup(style), script=Markup(script), style_hash=_hash(style), script_hash=_hash(script),
         limited=any(isfinite(x) for x in limits),
         one=calibration.record.unit_name if calibration.record.units else "image",

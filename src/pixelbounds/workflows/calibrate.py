@@ -20,7 +20,7 @@ from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading
 from ..formats.inputs import Bands, open_labels, open_pair, open_units
-from ..formats.opener import check_apart, check_target, open_images
+from ..formats.opener import check_not_read, check_target, open_images
 from ..images.library import Array
 from ..storage.chunks import guarded
 from .resources import Resources
@@ -50,7 +50,7 @@ def calibrate_files(
     reads = (truth, bands, groups, features, reading.units)
     target = check_target(out, (".safetensors",), replace=replace, inputs=reads)
     if bands_out is not None:
-        check_apart(Path(bands_out), reads)
+        check_not_read(Path(bands_out), reads)
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
         images, made, limits = open_pair(truth, bands, reading, execution)
         labels = groups if groups is None or groups in _NAMED_GROUPS else open_labels(groups)

@@ -18,7 +18,7 @@ from ..execution.blocks import pick, readable
 from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading, told
-from ..formats.identifiers import unit_numbers
+from ..formats.identifiers import numbered_units
 from ..formats.inputs import Bands, check_pair, open_interval, open_labels, open_marks, open_truth, open_units
 from ..formats.scans import Images
 from ..images.checks import check_limits
@@ -113,7 +113,7 @@ def held_out(
         images = open_truth(truth, reading, limits)
         labels = None if groups is None else open_labels(groups)
         units = open_units(images, reading)
-        units = units if names or units is None else unit_numbers(units)
+        units = units if names or units is None else numbered_units(units)
         about = told(intervals)
         fresh = None
         if cal is None or bands is None:

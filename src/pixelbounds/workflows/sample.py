@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -121,10 +122,37 @@ def sample_to(
             blocks = there.draw(execution, out, observed, _unfinished(run, drawer, tell))
         done = int(run.done.sum())
         progress(done, len(observed))
+        pace = _Pace()
         for drawn in blocks:
             done += drawn
+            pace.add(drawn)
             progress(done, len(observed))
+        if pace.known is not None and there is None:
+            run.about["pace"] = pace.known
+            run.group.attrs["pixelbounds"] = run.about
     return open_run(out)
+
+
+class _Pace:
+    """Seconds that an image takes on this device, without the first block, in which a network may be compiled."""
+
+    def __init__(self) -> None:
+        self._first: float | None = None
+        self._last = 0.0
+        self._images = 0
+
+    def add(self, images: int) -> None:
+        """Take note of a block that was drawn now."""
+        self._last = time.monotonic()
+        if self._first is None:
+            self._first = self._last
+        else:
+            self._images += images
+
+    @property
+    def known(self) -> float | None:
+        """The pace, or None after one block."""
+        return (self._last - self._first) / self._images if self._first is not None and self._images else None
 
 
 def _limits(

@@ -13,7 +13,7 @@ from pixelbounds.experiments.results_page import write_page
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "pixelbounds"
 GENERATED = {"results.md"}  # what kept results say, in the words of their time
-PAGES = ["README.md", "CONTRIBUTING.md"]
+PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md"]
 PAGES += [f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in GENERATED]
 FOLDERS = r"(?:[\w.-]+/)"
 FILES = rf"{FOLDERS}*[\w.-]+\.(?:py|md|css|js)|{FOLDERS}+[\w-]+\.toml|{FOLDERS}+"
@@ -22,7 +22,7 @@ NAMES_IMPORTED = re.compile(r"from (pixelbounds[\w.]*) import ([\w, ]+)")
 NAMES_DOTTED = re.compile(r"(?<![\w/.-])pixelbounds((?:\.[A-Za-z_]\w*)+)(?![\w/])")
 
 
-@pytest.mark.parametrize("name", ["readme", "scale_page", "gpu.page", "tried"])
+@pytest.mark.parametrize("name", ["readme", "scale_page", "gpu.page", "tried", "voids"])
 def test_a_page_shows_the_measured_figures(name, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     made = import_module(f"benchmarks.{name}")
@@ -34,6 +34,13 @@ def test_the_page_of_results_is_that_of_the_kept_results(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     kept = import_module("benchmarks.readme").RESULTS
     assert write_page(kept, tmp_path / "results.md").read_text() == (ROOT / "docs/results.md").read_text()
+
+
+def test_the_readme_leads_to_what_is_trusted():
+    assert "(SECURITY.md)" in (ROOT / "README.md").read_text()
+    said = (ROOT / "SECURITY.md").read_text()
+    for word in ("Dask scheduler", "NUMBA_CACHE_DIR", "How to report", "unpickled", "--identifiers keep"):
+        assert word in said, word
 
 
 # ---------------------------------------------------------------- files and names

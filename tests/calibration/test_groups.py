@@ -2,6 +2,8 @@
 
 import builtins
 import json
+import subprocess
+import sys
 from functools import partial
 from itertools import pairwise
 
@@ -12,9 +14,11 @@ from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds import groups
+from pixelbounds.calibration.block import all_entries
 from pixelbounds.calibration.families import additive
 from pixelbounds.calibration.groups.contract import load_grouping
-from pixelbounds.calibration.pairs import Pairs, all_entries
+from pixelbounds.calibration.groups.forest import PARTS
+from pixelbounds.calibration.pairs import Pairs
 
 PARTITION = np.arange(SIZE * SIZE).reshape(SIZE, SIZE) % 7 * 11
 
@@ -92,6 +96,28 @@ def test_labels_do_not_depend_on_how_images_are_cut(rng, fit):
     some = rng.permutation(len(entry))[:300]
     np.testing.assert_array_equal(grouping.at(block, entry[some], side[some]), whole.reshape(-1)[some])
     assert len(grouping.at(block, entry[:0], side[:0])) == 0
+
+
+@every_kind
+def test_all_ends_at_once_have_the_same_labels(rng, fit):
+    pairs = world(rng)
+    grouping = fit(pairs, FITTING)
+    labels = labels_of(grouping, pairs)
+    every = grouping.every(pairs.read(0, N)[1])
+    assert every.shape == (2 if grouping.sided else 1, N * SIZE * SIZE)
+    np.testing.assert_array_equal(np.broadcast_to(every, (2, N * SIZE * SIZE)), labels.reshape(2, -1))
+
+
+@every_kind
+def test_entries_outside_the_block_are_refused(rng, fit):
+    pairs = world(rng)
+    grouping = fit(pairs, FITTING)
+    if not grouping.sided:
+        return  # NumPy looks these up, and checks
+    block = pairs.read(0, 2)[1]
+    for entry in (-1, 2 * SIZE * SIZE):
+        with pytest.raises(IndexError, match=r"0\.\.199"):
+            grouping.at(block, np.array([0, entry]), np.zeros(2, np.uint8))
 
 
 @every_kind
@@ -211,13 +237,29 @@ def test_bin_counts_are_checked(rng, name, value):
 # ---------------------------------------------------------------- learned groups
 
 
-def test_learned_groups_store_the_models_text(rng):
+def test_learned_groups_store_checked_arrays(rng):
     pairs = world(rng)
     grouping = KINDS["learned"](pairs, FITTING)
-    _, arrays = grouping.state()
-    text = arrays["model"].tobytes().decode()
-    assert text.startswith("tree\n")
-    assert "objective=quantile" in text
+    meta, arrays = grouping.state()
+    assert meta == {"features": 1, "columns": 17}
+    assert {f"trees.{name}" for name in PARTS} < arrays.keys()
+    assert all(x.dtype.kind in "if" for x in arrays.values())  # no text, no bytes
+
+
+def test_applying_learned_groups_never_loads_lightgbm(rng, tmp_path):
+    truth, band = heteroscedastic(40, rng, size=8)
+    pb.calibrate(truth, band, risk_level=0.3, groups="learned", k=4).save(tmp_path / "cal.safetensors")
+    np.savez(tmp_path / "band.npz", lower=band.lower, upper=band.upper)
+    script = """
+import sys, numpy as np, pixelbounds as pb
+sys.modules["lightgbm"] = None  # importing it is an error
+given = np.load("band.npz")
+cal = pb.load_calibration("cal.safetensors")
+print(float(cal.apply(pb.Band(given["lower"], given["upper"], source=cal.record.source)).length.mean()))
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) > 0
 
 
 def test_learned_groups_are_bins_of_the_prediction_and_within_them_of_the_room(rng):

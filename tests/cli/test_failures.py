@@ -33,6 +33,7 @@ def files(tmp_path_factory):
     np.savez(folder / "other.npz", a=truth, b=truth)
     np.save(folder / "flat.npy", truth[:, 0])
     np.save(folder / "few.npy", truth[:50])
+    np.save(folder / "others.npy", truth[:, ::-1])
     np.save(folder / "wide.npy", truth * 255)
     np.save(folder / "whole.npy", (truth * 255).astype(np.int32))
     np.save(folder / "objects.npy", np.array([{"a": 1}], object))
@@ -66,7 +67,7 @@ def files(tmp_path_factory):
         ("few.npy", "band.npz", (), 2, "the bands have shape (160, 12, 12), but the truth has shape (50, 12, 12)"),
         ("truth.npy", "few.npy", (), 2, "made of samples of shape (50, 12, 12)"),
         ("truth.npy", "flat.npy", (), 2, "holds an array of shape (160, 12)"),
-        ("truth.npy", "lower.npz", (), 2, "holds the arrays lower, mean"),
+        ("truth.npy", "lower.npz", (), 2, "but no upper: half a band"),
         ("truth.npy", "other.npz", (), 2, "holds the arrays a, b"),
         ("other.npz", "band.npz", (), 2, "name one of them"),
         ("truth.npy", "crossed.npz", (), 2, "lower above upper"),
@@ -239,7 +240,7 @@ def test_a_full_disk_leaves_nothing_behind(files, small_disk, name):
     before = set(small_disk.rglob("*"))
     words = {
         "cal.safetensors": ("calibrate", files / "truth.npy", files / "samples.npy", *RISK[:4], "--groups", "learned"),
-        "report.html": ("report", files / "truth.npy", files / "band.npz", "--calibration", files / "cal.safetensors"),
+        "report.html": ("report", files / "others.npy", files / "band.npz", "--calibration", files / "cal.safetensors"),
     }.get(name, ("apply", files / "cal.safetensors", files / "band.npz"))
     result = call(*words, "--out", small_disk / name)
     assert result.exit_code == 3, result.output

@@ -76,6 +76,6 @@ def test_claims_of_a_calibration_travel_with_its_intervals():
     assert Claim.from_state(made.state()) == made
     assert Claim.from_state(None) is None
     assert Claim.from_state({"level": 0.3}) is None
-    for name, value in {"level": 2.0, "counting": "pixels", "most_images": -1, "unit_name": 3}.items():
+    for name, value in {"level": 2.0, "counting": "pixels", "most_images": -1, "unit_name": 3, "loss": "a\nb"}.items():
         with pytest.raises((ValueError, TypeError)):
             Claim.from_state({**made.state(), name: value})

@@ -11,7 +11,7 @@ from PIL import Image
 from pixelbounds.experiments.cache import cached
 from pixelbounds.experiments.celeba import celeba
 from pixelbounds.formats.arrays import Arrays
-from pixelbounds.formats.opener import open_images
+from pixelbounds.formats.opener import check_target, open_images
 from pixelbounds.formats.pictures import central
 from pixelbounds.formats.scans import Images, split_units
 
@@ -307,3 +307,48 @@ def test_the_one_opener_reads_what_is_asked_for_and_never_unpickles(tmp_path, rn
     store = Arrays(tmp_path / "x.zarr")
     assert isinstance(store["lower"], zarr.Array)
     assert store.attributes == {"pixelbounds": {"kind": "interval"}}
+
+
+# ---------------------------------------------------------------- targets
+
+
+def test_a_target_is_never_what_is_read(tmp_path):
+    """By whatever name it is called: the same path, a link, a folder around it, or a part of it."""
+    store = zarr.create_group(tmp_path / "in.zarr", attributes={"pixelbounds": {"kind": "interval"}})
+    store.create_array("lower", data=np.zeros((2, 3, 3)))
+    (tmp_path / "link.zarr").symlink_to("in.zarr")
+    (tmp_path / "scans").mkdir()
+    (tmp_path / "scans" / "a_lower.nii.gz").write_bytes(b"a scan")
+    (tmp_path / "around").mkdir()
+    (tmp_path / "around" / "lower").mkdir()
+    kinds = ".zarr", ".npz", ".nii.gz", ".safetensors"
+
+    def asked(target, given):
+        check_target(target, kinds, replace=True, folder=True, inputs=(None, tmp_path / "gone", given))
+
+    for target, given, said in (
+        ("in.zarr", "in.zarr", "which is read: it would be lost"),
+        ("in.zarr", "link.zarr", "which is read: it would be lost"),
+        ("link.zarr", "in.zarr", "which is read: it would be lost"),
+        ("scans/../in.zarr", "in.zarr", "which is read: it would be lost"),
+        ("in.zarr", "in.zarr/lower", "holds .*in.zarr/lower, which is read"),
+        ("around", "around/lower", "holds .*around/lower, which is read"),
+        ("in.zarr/out.npz", "in.zarr", "is a part of .*in.zarr, which is read"),
+        ("scans/a.nii.gz", "scans", "is a part of .*scans, which is read"),
+    ):
+        with pytest.raises(FileExistsError, match=said):
+            asked(tmp_path / target, tmp_path / given)
+    (tmp_path / "scans" / "cal.safetensors").write_bytes(b"an earlier one")
+    asked(tmp_path / "scans" / "cal.safetensors", tmp_path / "scans")  # is no image
+    asked(tmp_path / "scans" / "new.nii.gz", tmp_path / "scans")
+    asked(tmp_path / "in.zarr", tmp_path / "scans")
+
+
+def test_names_beside_images_may_be_words(tmp_path):
+    group = zarr.create_group(tmp_path / "x.zarr")
+    group.create_array("images", data=np.zeros((3, 4, 4), np.float32))
+    group.create_array("names", data=np.array(["a", "bb", "ccc"]))
+    group.create_array("units", shape=(2**40,), chunks=(2**20,), dtype="int64")  # of no images of ours
+    images = open_images(tmp_path / "x.zarr", key="images")
+    assert images.names == ("a", "bb", "ccc")
+    assert images.units is None

@@ -46,6 +46,7 @@ def test_deflated_dicom_is_refused(tmp_path):
         open_images(tmp_path / "ct")
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_edited_dicom_raises_nothing_else(tmp_path):
     (file,) = write_dicom(tmp_path / "ct", VALUES[:1])
     edit(file, InstitutionName="x")
@@ -85,5 +86,5 @@ def test_odd_nifti_is_refused(tmp_path, kind, packed):
     struct.pack_into(form, data, at, *values)
     file = tmp_path / ("x.nii.gz" if packed else "x.nii")
     file.write_bytes(gzip.compress(data) if packed else data)
-    with execution.running(memory="64M"), pytest.raises(ValueError, match="x.nii"):
+    with execution.running(memory="64M"), pytest.raises(ValueError, match=r"x\.nii"):
         open_images(file)

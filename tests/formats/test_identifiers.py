@@ -107,33 +107,38 @@ def test_units_stay_apart_without_their_names(tmp_path):
     assert found["units"].tolist() == [0, 0, 0, 1, 1, 1]
     write_interval(tmp_path / "m.nii.gz", around(images), like=images)
     assert sorted(x.name for x in tmp_path.glob("m_*")) == sorted(
-        f"m_{number}_{part}.nii.gz" for number in (0, 1) for part in ("lower", "upper", "length")
+        f"m_{number}_{part}.nii.gz" for number in (0, 1) for part in ("lower", "upper", "length", "open")
     )
 
 
-def test_commands_drop_and_keep(tmp_path):
-    rng = np.random.default_rng(0)
-    for i in range(24):
-        write_nifti(tmp_path / "scans" / f"secret_{i:02}.nii.gz", rng.integers(-200, 300, (2, 8, 8)).astype(np.int16))
-    truth = open_images(tmp_path / "scans").pixels
+def scans_and_bands(folder, count, seed):
+    """Scans under names that tell, and bands that miss some of their pixels."""
+    rng = np.random.default_rng(seed)
+    for i in range(count):
+        write_nifti(folder / "scans" / f"secret_{i:02}.nii.gz", rng.integers(-200, 300, (2, 8, 8)).astype(np.int16))
+    truth = open_images(folder / "scans").pixels
     centre = truth + rng.normal(0, 0.05, truth.shape).astype(np.float32)
-    np.savez(tmp_path / "bands.npz", lower=centre - np.float32(0.05), upper=centre + np.float32(0.05))
+    np.savez(folder / "bands.npz", lower=centre - np.float32(0.05), upper=centre + np.float32(0.05))
+    return folder / "scans", folder / "bands.npz"
+
+
+def test_commands_drop_and_keep(tmp_path):
     cal = tmp_path / "cal.safetensors"
     words = "--risk-level", 0.2, "--failure-prob", 0.2, "--groups", "band"
-    done("calibrate", tmp_path / "scans", tmp_path / "bands.npz", *words, "--out", cal)
+    done("calibrate", *scans_and_bands(tmp_path / "old", 24, 0), *words, "--out", cal)
     assert b"secret" not in cal.read_bytes()
+    scans, bands = scans_and_bands(tmp_path / "new", 4, 1)
     for identifiers in ((), ("--identifiers", "keep")):
         out = tmp_path / ("kept" if identifiers else "dropped")
         out.mkdir()
-        like = "--like", tmp_path / "scans", *identifiers
-        done("apply", cal, tmp_path / "bands.npz", *like, "--out", out / "maps.npz")
-        done("apply", cal, tmp_path / "bands.npz", *like, "--out", out / "maps")
-        words = tmp_path / "scans", tmp_path / "bands.npz", "--calibration", cal, "--examples", 2, *identifiers
-        result = call("report", *words, "--out", out / "page.html")
+        for name in ("maps.npz", "maps"):
+            done("apply", cal, bands, "--like", scans, *identifiers, "--out", out / name)
+        words = scans, bands, "--calibration", cal, "--examples", 2, *identifiers, "--out", out / "page.html"
+        result = call("report", *words)
         assert result.exit_code in (0, 1), result.output
     assert not tells(tmp_path / "dropped")
     assert b"secret" in (tmp_path / "kept" / "page.html").read_bytes()
-    assert call("apply", cal, tmp_path / "bands.npz", "--out", tmp_path / "x.npz", "--identifiers", "so").exit_code == 2
+    assert call("apply", cal, bands, "--out", tmp_path / "x.npz", "--identifiers", "so").exit_code == 2
 
 
 @pytest.mark.parametrize("name", ["maps", "maps.nii.gz", "maps.npz", "maps.zarr"])

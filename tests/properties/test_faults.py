@@ -239,6 +239,10 @@ def test_applying_and_evaluating_without_the_damaged_images(damaged, arrays, wan
     assert np.flatnonzero(np.isnan(lower).any(axis=(1, 2))).tolist() == [31]
     good = np.setdiff1d(np.arange(N), [17, 31])
     few = pb.evaluate(arrays[0][good], wanted[0].apply(wanted[1][good]))
+    again = run("evaluate", folder / "truth.zarr", folder / "samples.zarr", "--calibration", folder / "cal.safetensors")
+    assert again.exit_code == 2
+    assert f"{N - 2} of {N - 2} images calibrated (0, 1, 2, 3" in again.stderr
+    wanted[0].without_prints().save(folder / "cal.safetensors")
     for words in ((folder / "i.zarr",), (folder / "samples.zarr", "--calibration", folder / "cal.safetensors")):
         found = run("evaluate", folder / "truth.zarr", *words)
         assert found.exit_code == 0, found.stderr

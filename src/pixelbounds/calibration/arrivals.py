@@ -25,8 +25,9 @@ import numpy as np
 
 from ..images.library import Array
 from ..kernels.knots import KEY, arrivals, count_arrivals, knots_below, weigh_arrivals
+from .block import Block, Labels
 from .families import Family, additive
-from .pairs import ROWS, Archive, Block, Labels, Pairs, Statistic
+from .pairs import ROWS, Archive, Pairs, Statistic
 from .prints import fingerprints, prints
 
 KNOTS = 2048
@@ -43,6 +44,13 @@ class Path:
     knots: Array
 
     def __post_init__(self) -> None:
+        knots = np.asarray(self.knots)
+        if knots.ndim != 2 or not knots.size or knots.dtype.kind != "f" or not np.isfinite(knots).all():
+            raise ValueError(
+                f"the knots of a path have shape {knots.shape} and dtype {knots.dtype}; they must be finite widenings, "
+                "groups by points"
+            )
+        object.__setattr__(self, "knots", np.ascontiguousarray(knots, np.float64))
         if (np.diff(self.knots, axis=1) < 0).any():
             raise ValueError("a path must be nondecreasing in every group")
 

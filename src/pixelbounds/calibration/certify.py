@@ -20,9 +20,10 @@ from ..images.checks import NoGuarantee
 from ..images.ends import Interval
 from ..images.library import Array
 from .arrivals import Path, Table, arriving, tabulated
+from .block import Block, KeptLabels, Labels
 from .confidence import ConfidenceBound, check_losses, least_images, rejects, rejects_mean, sees_mean_only
 from .losses import Loss
-from .pairs import Archive, Block, KeptLabels, Labels, Pairs
+from .pairs import Archive, Pairs
 from .sentence import second_try
 
 _ENTRIES = 2**20  # of the table, read at a time

@@ -7,15 +7,15 @@ front door: it checks, turns names into functions, splits, and calls a procedure
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..images.checks import (
-    NoGuarantee,
     check_choice,
     check_count,
     check_generator,
@@ -23,15 +23,25 @@ from ..images.checks import (
     check_open_unit,
     check_same_shape,
     check_unit_name,
-    check_units,
+    is_name,
 )
 from ..images.ends import Band, check_features, one_band
-from ..images.library import Array, alike, as_array, current_runner, differ_in_size, library_of, singly, to_numpy
+from ..images.library import (
+    Array,
+    alike,
+    as_array,
+    current_runner,
+    differ_in_size,
+    library_of,
+    singly,
+    spanning,
+    to_numpy,
+)
 from ..images.measure import Measure
 from ..storage.version import VERSION
 from .arrivals import Path, tabulated, tabulated_regions
 from .certify import Losses, Task, certify_l01, certify_loss, curve_of
-from .confidence import ConfidenceBound, bound_named, least_images
+from .confidence import BOUNDS, ConfidenceBound, bound_named
 from .families import FAMILIES, check_nested, family_named
 from .groups.contract import Grouping
 from .groups.positions import NO_GRID
@@ -45,9 +55,14 @@ from .procedures import METHODS, frontier, groups_for, krcps, rcps
 from .promises import Aim, CertifiedPromise, Promise, aims_of, check_promises, path_level
 from .result import COUNTINGS, Calibration, Record
 from .sentence import VOIDS
+from .split import Split, fitting_units, least_units, most_in_a_unit, unit_numbers
 
 FitPath = Callable[[Any, Array], tuple[Grouping, Path]]  # images, the numbers of those that fit -> groups and path
 _USER_KNOTS = 256  # knots at which a user's loss may be evaluated
+_SLIVER = 0.05  # of the spread of the truth: a band within it is on another scale
+_TRIED_IMAGES = 16  # for that
+_TRIED_VALUES = 2**12  # of each of them
+_TRIED_PIXELS = 2**23  # that are read, beyond the first image
 
 
 def calibrate(
@@ -81,7 +96,7 @@ def calibrate(
     That holds for one calibration. Choosing among several on the same images (seeds, methods, bounds, looks at a
     growing set) voids it: docs/what_voids_the_promise.md says what is valid.
 
-    truth          true images, (n, *pixels), within the limits
+    truth          true images, (n, *pixels), within the limits; 8-bit ones span them, 0 the least and 255 the greatest
     band           their band, of the same shape; images of different sizes are lists, of truths and of bands, and
                    each counts the same
     risk_level     the share of all pixels that may be missed: the short form of promises=[pb.share(risk_level)]
@@ -117,6 +132,7 @@ def calibrate(
     >>> cal = calibrate(truth, Band(centre - 0.05, centre + 0.05), risk_level=0.1, groups="band")
     >>> cal.risk < cal.risk_level
     True
+    >>> from pixelbounds import share
     >>> bright = share(0.15, within=centre > 0.6, name="bright pixels")
     >>> cal = calibrate(truth, Band(centre - 0.05, centre + 0.05), promises=[share(0.1), bright], groups="band")
     >>> [(promise.name, promise.risk < promise.at_most) for promise in cal.promises]
@@ -183,6 +199,7 @@ def calibrate(
         ),
     }
     _check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))
+    _check_scales(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(len(pairs)))
     found = calibrate_archive(
         pairs, split, fit_path[method], bound, risk_level=risk_level, failure_prob=failure_prob, method=method,
         loss=loss, units=unit_name if units is not None else None, seed="generator" if seed is rng else str(seed),
@@ -256,9 +273,8 @@ def calibrate_archive(
         widening, risk = path.at(certificate.knot, certificate.part), task.risk_of(certificate.losses)
     _check_not_certifying(grouping, own, ~split.fitting)
     return Calibration(
-        method, getattr(bound, "__name__", "custom"), pairs.family,
-        "promises" if aims else getattr(loss, "__name__", "custom"), risk_level, failure_prob, pairs.limits, grouping,
-        widening, risk, curve, chosen,
+        method, name_of(bound, BOUNDS), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
+        failure_prob, pairs.limits, grouping, widening, risk, curve, chosen,
         Record(
             images=len(pairs), fitting=len(images), certifying=task.size, units=0 if units is None else task.size,
             pixels=pairs.pixels, source=pairs.source, seed=seed, digest=digest_of(total), version=VERSION,
@@ -267,6 +283,12 @@ def calibrate_archive(
         ),
         certified=kept,
     )  # fmt: skip
+
+
+def name_of(function: Any, ours: Mapping[str, Any]) -> str:
+    """The name of a bound or loss; "custom" for one of the user's without a name, or with that of one of ours."""
+    name = getattr(function, "__name__", "custom")
+    return name if is_name(name) and ours.get(name, function) is function else "custom"
 
 
 def _check_not_certifying(grouping: Grouping, prints: Array, certifying: Array) -> None:
@@ -282,81 +304,14 @@ def _check_not_certifying(grouping: Grouping, prints: Array, certifying: Array) 
         )
 
 
-# ---------------------------------------------------------------- units and split
-
-
-def unit_numbers(units: Any, n: int) -> Array:
-    """Number of each image's unit, (n,); without units every image is its own."""
-    return np.unique(check_units(units, n), return_inverse=True)[1]
-
-
-def most_in_a_unit(split: Split, most_images: int | None) -> int:
-    """The images that a unit counts for at most: as told, or the most that a fitting unit has, fixed before any bound.
-
-    The certifying units must not say it: their number would then depend on what is bounded.
-    """
-    if most_images is not None:
-        return check_count(most_images, "most_images")
-    if not split.fitting.any():
-        raise ValueError(
-            "counting='images' needs to know the most images that a unit has, and no unit fits here to tell it; give "
-            "most_images"
-        )
-    return int(np.bincount(split.unit_of[split.fitting]).max())
-
-
-def fitting_units(n_opt: int | None, method: str, units: int, least: int, asked: bool = False) -> int:
-    """How many units fit: none for rcps, a quarter but at most 128 for krcps, an eighth but at most 96 for frontier.
-
-    Where units are hardly more than the `least` that certify at all, each of them certifies more than it teaches: at
-    most a quarter of what is beyond the least fits, and of fewer than 1.5 times the least none does for the frontier,
-    which then has one group, unless groups were `asked` for.
-    """
-    if n_opt is None:
-        usual = {"rcps": 0, "krcps": min(128, -(-units // 4)), "frontier": min(96, -(-units // 8))}[method]
-        if method == "rcps" or (method == "frontier" and not asked and 2 * units < 3 * least):
-            return 0
-        return max(1, min(usual, (units - least) // 4))
-    n_opt = check_count(n_opt, "n_opt", least=0 if method == "rcps" else 1)
-    if n_opt >= units:
-        raise ValueError(
-            f"n_opt is {n_opt}, but there are only {units} images (units); some must be left to certify: "
-            "lower n_opt or give more images"
-        )
-    return n_opt
-
-
-def least_units(risk_level: float, failure_prob: float, bound: ConfidenceBound) -> int:
-    """Fewest units that certify at all; 0 where a user's bound says that none do, which certifying will report."""
-    try:
-        return least_images(risk_level, failure_prob, confidence=bound)
-    except ValueError:
-        return 0
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Unit of each image (n,), which images fit (bool (n,)), and the certifying units in random order."""
-
-    unit_of: Array
-    fitting: Array
-    order: Array
-
-    @classmethod
-    def draw(cls, unit_of: Array, fit: int, rng: np.random.Generator) -> Split:
-        """Some units at random fit; the others certify, in an order that tells nothing, as bets need it."""
-        shuffled = rng.permutation(int(unit_of.max()) + 1)
-        if fit >= len(shuffled):
-            raise NoGuarantee(f"{len(shuffled)} image (unit) cannot both fit and certify; give more images")
-        return cls(unit_of, np.isin(unit_of, shuffled[:fit]), shuffled[fit:])
-
-
 # ---------------------------------------------------------------- images at the door
 
 
 def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = None, groups: Any = None) -> Pairs:
     """Truth and band, checked, as pairs."""
-    band, truth = one_band(band), as_array(truth, "truth")
+    limits = check_limits(limits)
+    band = one_band(band)
+    truth = as_array(spanning(truth, limits), "truth")
     if differ_in_size(truth) != differ_in_size(band.lower):
         truth = singly(truth)
         band = band.map(singly, checked=True)
@@ -369,7 +324,7 @@ def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = No
         if not np.issubdtype(segmentation.dtype, np.integer):
             raise ValueError(f"groups have dtype {segmentation.dtype}; a segmentation needs whole numbers")
     return Pairs(
-        truth, band, family_named(family, band), check_limits(limits), check_features(features, band), segmentation,
+        truth, band, family_named(family, band), limits, check_features(features, band), segmentation,
         current_runner(),
     )  # fmt: skip
 
@@ -384,3 +339,30 @@ def _check_family(pairs: Pairs, images: Array) -> None:
     for some in alike(pairs.band.lower, images):
         truth, block = pairs.gather(some)
         check_nested(pairs.family, truth, block.band, span if np.isfinite(span) else float(np.ptp(truth)) or 1.0)
+
+
+def _check_scales(pairs: Pairs, images: Array) -> None:
+    """Warn where all values of the band lie within a sliver of those of the truth, on some of these images.
+
+    Ends are compared from their 0.1% to their 99.9% quantile, the truth from 1% to 99%: a few bright pixels that a
+    band misses, or a band about a blurred image, are no other scale.
+    """
+    count = int(np.clip(_TRIED_PIXELS // max(1, int(pairs.sizes.mean())), 1, min(_TRIED_IMAGES, len(images))))
+    some = images[np.unique(np.linspace(0, len(images) - 1, count).round().astype(int))]
+    truths: list[Array] = []
+    ends: list[Array] = []
+    for run in alike(pairs.band.lower, some):
+        truth, block = pairs.gather(run)
+        for part, kept in ((truth, truths), (block.band.lower, ends), (block.band.upper, ends)):
+            flat = part.reshape(len(part), -1)
+            kept.append(flat[:, :: -(-flat.shape[1] // _TRIED_VALUES)].reshape(-1))
+    least, most = np.quantile(np.concatenate(truths), (0.01, 0.99)).tolist()
+    low, high = np.quantile(np.concatenate(ends), (0.001, 0.999)).tolist()
+    flat_band = all((x == ends[i % 2][0]).all() for i, x in enumerate(ends))  # it knows nothing, on any scale
+    if high - low < _SLIVER * (most - least) and not flat_band:
+        warnings.warn(
+            f"the band's values lie between {low:.4g} and {high:.4g}, a sliver of the truth's, {least:.4g} to "
+            f"{most:.4g}: are they on one scale? Intervals are valid, but far longer than they need be: bring band and "
+            "truth to one scale",
+            stacklevel=3,
+        )

@@ -17,8 +17,8 @@ from ..bands import least_samples
 from ..images.checks import check_choice, check_count, check_number, check_open_unit
 from ..images.library import Array
 from .confidence import BOUNDS, ConfidenceBound, greatest_loss, least_images, rejects
-from .front_door import fitting_units
 from .procedures import METHODS
+from .split import fitting_units
 
 IMAGES = (200, 640, 2000)
 SPREAD = 0.5

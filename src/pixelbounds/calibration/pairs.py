@@ -1,7 +1,6 @@
 """Pairs of truth and band, read block by block, and what is counted of them.
 
-A `Block` is a few consecutive images in NumPy, checked, with everything that is known of them at test time. `Pairs` is
-the whole calibration set as the user gave it: in memory, in a store, on a device.
+`Pairs` is the whole calibration set as the user gave it: in memory, in a store, on a device. It is read as blocks.
 
 Fitting and certifying see images only through `ask`: a `Statistic` says what is counted of a block and how counts of
 blocks become one. Counts are exact in any order, so images may as well answer where they lie (`pixelbounds.federated`).
@@ -13,13 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from math import isfinite, prod
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..images.checks import ImageError, Limits, check_values, own_limits
-from ..images.ends import Band, check_range, outward
+from ..images.ends import Band, check_range
 from ..images.library import (
     Array,
     Runner,
@@ -30,196 +28,15 @@ from ..images.library import (
     over_images,
     rows_of,
     sizes_of,
-    to_numpy,
 )
 from ..images.regions import region_rows
 from ..images.source import Source
-from ..kernels.intervals import widen_to_double, widen_to_single
-from ..kernels.knots import LOWER, UPPER, collect_missed
-from ..kernels.values import survey, survey_band
-from .families import Family, additive, check_fits
+from ..kernels.values import survey
+from .block import Block, known_rows, stack_blocks
+from .families import Family, check_fits
 
 T = TypeVar("T")
 HERE = Runner()  # threads of this process
-_AT_ONCE = 2**15  # pixels that are labelled and widened at a time: what lies between stays in the cache
-_WIDENED = {np.dtype(np.float32): widen_to_single, np.dtype(np.float64): widen_to_double}
-Entries = tuple[Array, Array, Array]  # flat index within the block, end (LOWER or UPPER), shortfall: (e,) each
-
-
-class Labels(Protocol):
-    """What pairs need to know of a grouping (`groups.Grouping`): which ends of a block widen together."""
-
-    @property
-    def sided(self) -> bool:
-        """Whether the two ends of a pixel may belong to different groups."""
-
-    def at(self, block: Block, entry: Array, side: Array) -> Array:
-        """Groups of some ends: flat index within the block (e,), end (e,) -> (e,)."""
-
-    def every(self, block: Block) -> Array:
-        """Groups of all ends: (2, n * pixels), lower ends first; (1, n * pixels) where both ends are alike."""
-
-    def check(self, block: Block) -> None:
-        """Refuse a band that cannot be labelled."""
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Images start..stop: the band (NumPy), and further images (n, f, *pixels) or a segmentation known at test time.
-
-    `regions` are masks or weights (n, *pixels) that promises are about; they are known of calibration images only.
-    """
-
-    start: int
-    band: Band
-    limits: Limits
-    features: Array | None = None
-    segmentation: Array | None = None
-    outside: int | None = None  # entries outside the clipped band, where that was counted already
-    regions: tuple[Array, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.band)
-
-    @property
-    def image_size(self) -> int:
-        """Pixels per image."""
-        return prod(self.band.pixels)
-
-    def clipped(self, entry: Any = slice(None)) -> tuple[Array, Array]:
-        """Lower and upper ends within the limits, at some flat entries: (e,), (e,) in float64."""
-        lower = np.asarray(self.band.lower.reshape(-1)[entry], np.float64)
-        upper = np.asarray(self.band.upper.reshape(-1)[entry], np.float64)
-        return np.clip(lower, *self.limits), np.clip(upper, *self.limits)
-
-    def band_for(self, family: Family) -> Band:
-        """The band from which the family widens: within the limits where both ends move alike (additive)."""
-        if family is not additive or not any(isfinite(limit) for limit in self.limits):
-            return self.band
-        return self.band.map(lambda x: np.clip(np.asarray(x, np.float64), *self.limits), checked=True)
-
-    def missed(self, truth: Array, family: Family) -> Entries:
-        """Entries that the narrowest set of the family misses."""
-        if family is additive:
-            parts = [x.reshape(-1) for x in (truth, self.band.lower, self.band.upper)]
-            limits = own_limits(self.limits, truth.dtype)
-            count = survey(*parts, *limits, 0.0)[1] if self.outside is None else self.outside
-            entry = np.empty(count + 1, np.int64)
-            side = np.empty(count + 1, np.uint8)
-            shortfall = np.empty(count + 1)
-            found = collect_missed(*parts, *limits, entry, side, shortfall)
-            if found != count:
-                raise RuntimeError(f"{found} missed entries were collected but {count} counted; please report this")
-            return entry[:-1], side[:-1], shortfall[:-1]
-        need = np.asarray(family.shortfall(truth, self.band), np.float64).reshape(-1)
-        if np.isnan(need).any():
-            raise ValueError(f"family {family.name!r}: shortfall is NaN at {int(np.isnan(need).sum())} pixels")
-        entry = np.flatnonzero(~(need <= family.start))
-        lower, _ = family.widen(self.band, np.float64(family.start))
-        side = np.where(truth.reshape(-1)[entry] < np.reshape(lower, -1)[entry], LOWER, UPPER).astype(np.uint8)
-        return entry, side, need[entry]
-
-    def widen(
-        self, family: Family, grouping: Labels, widening: Array, label: Array | None = None
-    ) -> tuple[Array, Array]:
-        """Both ends of every pixel at the widening of its group, clipped to the limits: float64 (n, *pixels) each."""
-        out = np.empty(self.band.shape), np.empty(self.band.shape)
-        self.widen_into(out, family, grouping, widening, label)
-        return out
-
-    def widen_into(
-        self, out: tuple[Array, Array], family: Family, grouping: Labels, widening: Array, label: Array | None = None
-    ) -> None:
-        """The same into two arrays (n, *pixels), rounded outward to their precision; `label` as `every` gives it."""
-        if label is None:
-            grouping.check(self)
-        step = max(1, _AT_ONCE // self.image_size)
-        whole = step >= len(self)
-        for start in range(0, len(self), step):
-            part = self if whole else self.rows(start, start + step)
-            ends = out[0][start : start + step], out[1][start : start + step]
-            if label is None:
-                groups = grouping.every(part)
-            else:
-                first = start * self.image_size
-                groups = label[:, first : first + len(part) * self.image_size]
-            part._widen_groups(ends, family, groups, widening)
-
-    def _widen_groups(self, out: tuple[Array, Array], family: Family, label: Array, widening: Array) -> None:
-        below, above = label[0], label[-1]
-        if family is additive and out[0].dtype in _WIDENED and self.band.lower.dtype.kind == "f":
-            flat = [x.reshape(-1) for x in out]
-            kernel = _WIDENED[out[0].dtype]
-            strange = kernel(*self.flat_ends(), *self.limits, below, above, np.asarray(widening, np.float64), *flat)
-            if strange:
-                raise IndexError(f"{strange} ends are in a group without a widening; there are {len(widening)}")
-            return
-        band = self.band_for(family)
-        lower, upper = family.widen(band, widening[below].reshape(band.shape))
-        if len(label) > 1:
-            upper = family.widen(band, widening[above].reshape(band.shape))[1]
-        ends = np.clip(lower, *self.limits), np.clip(upper, *self.limits)
-        out[0][...], out[1][...] = ends if out[0].dtype == np.float64 else outward(*ends, out[0].dtype)
-
-    def rows(self, start: int, stop: int) -> Block:
-        """Some images of the block."""
-
-        def part(x: Array | None) -> Array | None:
-            return None if x is None else x[start:stop]
-
-        band = self.band.map(lambda x: x[start:stop], checked=True)
-        return Block(self.start + start, band, self.limits, part(self.features), part(self.segmentation))
-
-    def flat_ends(self) -> tuple[Array, Array]:
-        """Lower and upper ends, (n * pixels,) each."""
-        return self.band.lower.reshape(-1), self.band.upper.reshape(-1)
-
-    def ends_within(self, entry: Array, side: Array) -> tuple[Array, Array]:
-        """Pixels and sides of some ends as compiled loops take them: within the block."""
-        entry, side = np.ascontiguousarray(entry, np.int64), np.ascontiguousarray(side, np.uint8)
-        size = len(self) * self.image_size
-        if len(side) != len(entry) or (len(entry) and not 0 <= entry.min() <= entry.max() < size):
-            raise IndexError(f"entries must lie in 0..{size - 1}, each with its side")
-        return entry, side
-
-
-class KeptLabels:
-    """The groups of all ends of a set's blocks, found once and kept up to `most` bytes; of further blocks every time.
-
-    What travels to another process is the grouping alone.
-    """
-
-    def __init__(self, grouping: Labels, most: int) -> None:
-        self.grouping = grouping
-        self._most = most
-        self._kept: dict[tuple[int, int], Array] = {}
-        self._size = 0
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"grouping": self.grouping, "_most": 0, "_kept": {}, "_size": 0}
-
-    def of(self, block: Block) -> Array:
-        """Groups of all ends, as `Labels.every` gives them, in few bytes."""
-        key = block.start, len(block)
-        if key in self._kept:
-            return self._kept[key]
-        self.grouping.check(block)
-        label = self.grouping.every(block)
-        label = label.astype(np.int16) if 0 <= label.min() <= label.max() < 2**15 else label
-        if self._size + label.nbytes <= self._most:
-            self._size += label.nbytes
-            self._kept[key] = label
-        return label
-
-
-def all_entries(block: Block) -> tuple[Array, Array]:
-    """Every end of a block: all lower ends, then all upper ends; flat index (2e,), end (2e,)."""
-    if not isinstance(block, Block):
-        raise TypeError(f"block is a {type(block).__name__}; give a pixelbounds.calibration.pairs.Block")
-    size = len(block) * block.image_size
-    entry = np.arange(size)
-    side = np.repeat(np.array([LOWER, UPPER], np.uint8), size)
-    return np.concatenate([entry, entry]), side
 
 
 # ---------------------------------------------------------------- what is counted
@@ -374,7 +191,7 @@ class Pairs(Archive):
         if good < truth.size or far > 0 or band.centre is not None:  # the slow road finds out what and where
             check_values("truth", truth, start, self.limits)
             check_range(self.band.rows(start, stop), start, self.limits)
-        features, segmentation = _known(self.features, self.segmentation, start, stop)
+        features, segmentation = known_rows(self.features, self.segmentation, start, stop)
         regions = tuple(region_rows(values, name, start, stop) for name, values in self.regions)
         return truth, Block(start, band, self.limits, features, segmentation, outside, regions)
 
@@ -428,46 +245,3 @@ def _some_rows(values: Any, images: Array) -> Array:
     if in_memory(values):
         return values[images]
     return np.concatenate([rows_of(values, int(i), int(i) + 1) for i in images])
-
-
-def read_block(
-    band: Band, start: int, stop: int, limits: Limits, features: Any = None, segmentation: Any = None
-) -> Block:
-    """Images start..stop of a band with what else is known of them, checked."""
-    rows = band.map(lambda x: rows_of(x, start, stop), checked=True)
-    half = (limits[1] - limits[0]) / 2
-    good, outside = survey_band(rows.lower.reshape(-1), rows.upper.reshape(-1), limits[0] - half, limits[1] + half)
-    if good < rows.lower.size or outside > 0 or rows.centre is not None:  # the slow road finds out what and where
-        rows = band.rows(start, stop)
-        check_range(rows, start, limits)
-    return Block(start, rows, limits, *_known(features, segmentation, start, stop))
-
-
-def _known(features: Any, segmentation: Any, start: int, stop: int) -> tuple[Array | None, Array | None]:
-    """What else is known of images start..stop, checked."""
-    if features is not None:
-        features = rows_of(features, start, stop)
-        check_values("features", features, start)
-    if segmentation is not None:
-        segmentation = to_numpy(segmentation[start:stop])
-    return features, segmentation
-
-
-def stack_blocks(blocks: list[Block]) -> Block:
-    """Blocks as one."""
-
-    def stack(parts: list[Any]) -> Any:
-        return None if parts[0] is None else np.concatenate(parts)
-
-    first = blocks[0]
-    bands = [block.band for block in blocks]
-    band = Band(
-        stack([band.lower for band in bands]),
-        stack([band.upper for band in bands]),
-        stack([band.centre for band in bands]),
-        first.band.source,
-    )
-    features = stack([block.features for block in blocks])
-    segmentation = stack([block.segmentation for block in blocks])
-    regions = tuple(np.concatenate(parts) for parts in zip(*(block.regions for block in blocks), strict=True))
-    return Block(first.start, band, first.limits, features, segmentation, regions=regions)

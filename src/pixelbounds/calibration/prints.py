@@ -14,8 +14,9 @@ import numpy as np
 
 from ..images.library import Array, Runner, over_images, rows_of
 from ..kernels.values import fingerprint
+from .block import Block
 from .families import Family
-from .pairs import HERE, ROWS, Block, Statistic
+from .pairs import HERE, ROWS, Statistic
 
 
 def _fingerprints(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:

@@ -22,8 +22,9 @@ from ..images.checks import check_choice, check_count
 from ..images.library import Array, library_of, to_numpy
 from . import groups as groupings
 from .arrivals import Path, loss_table, scalar_path
+from .block import Block
 from .groups.contract import Grouping
-from .pairs import Archive, Block, Pairs
+from .pairs import Archive, Pairs
 from .paths.frontier import frontier_of
 from .paths.line import GAMMAS, line_path, solve_program, stratified_pixels
 from .paths.mixture import Goal, joint_frontier, joint_knot

@@ -282,3 +282,25 @@ class CertifiedPromise:
         if not isinstance(state, dict) or state.keys() != {field.name for field in fields(cls)}:
             raise ValueError(f"{state!r} is no promise")
         return cls(**state)
+
+
+def check_certified(calibration: Any) -> None:
+    """A calibration (`result.Calibration`) of promises keeps them, and the first of them is its level."""
+    kept, most = calibration.certified, calibration.record.certifying
+    if (calibration.loss == "promises") != bool(kept):
+        raise ValueError(f"a calibration of {len(kept)} promises cannot have the loss {calibration.loss!r}")
+    for promise in kept:
+        if not isinstance(promise, CertifiedPromise) or promise.certifying > most:
+            raise ValueError(f"{promise!r} cannot be of {most} certifying images (units)")
+    if kept and (kept[0].at_most, kept[0].risk) != (calibration.risk_level, calibration.risk):
+        raise ValueError("risk_level and risk are not those of the first promise")
+
+
+def sole_promise(calibration: Any) -> CertifiedPromise:
+    """What a calibration of one level for all pixels, or of a user's loss, promises."""
+    record = calibration.record
+    pixels = calibration.loss == "l01"
+    return CertifiedPromise(
+        "share" if pixels else "loss", "all pixels" if pixels else calibration.loss, "all", calibration.risk_level, 0.0,
+        1.0, record.counting, float(record.most_images), calibration.risk, record.certifying,
+    )  # fmt: skip

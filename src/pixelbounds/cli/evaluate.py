@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..calibration.sentence import level_in_words, plural
+from ..calibration.sentence import level_in_words, plural, share_in_words
 from .command import (
     NO_GUARANTEE,
     OK,
@@ -135,7 +135,7 @@ def _strata(ev: Evaluation) -> Table:
     )
     table = Table(box=None, padding=(0, 2), header_style="dim", caption=one, caption_justify="left")
     table.add_column("pixels by")
-    for heading in ("share", "outside", f"{level_in_words(ev.confidence_level)} interval", "length"):
+    for heading in ("share", "outside", f"{share_in_words(ev.confidence_level)} interval", "length"):
         table.add_column(heading, justify="right")
 
     def add(strata: Strata, rows: list[int]) -> None:

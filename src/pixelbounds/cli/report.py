@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from .command import Outcome, command, progress, reading_of, written
+from .command import Outcome, command, progress, reading_of, resources_of, written
 from .evaluate import evaluated
-from .options import BandPath, Features, Force, Identifiers, Organs, ReadOptions, Truth
+from .options import WHERE, BandPath, Features, Force, Identifiers, LargeOptions, Organs, ReadOptions, Truth
 
 _READ = ("miscoverage", "units", "kind", "key", "truth_key", "window", "raw")
 
@@ -21,6 +21,7 @@ def report_command(
     calibration: Annotated[Path, typer.Option(help="What `pixelbounds calibrate` wrote.")],
     out: Annotated[Path, typer.Option(help="The page, .html.")],
     read: Annotated[ReadOptions, _READ],
+    large: Annotated[LargeOptions, WHERE],
     figures: Annotated[Path | None, typer.Option(help="A folder for figures as PDF, SVG and PNG.")] = None,
     title: Annotated[str, typer.Option(help="The heading of the page.")] = "Guaranteed error bars",
     examples: Annotated[int, typer.Option(min=1, help="Images to show, from the best covered to the worst.")] = 12,
@@ -42,6 +43,7 @@ def report_command(
             truth, bands, calibration, out, title=title, figures=figures, notes=note or (), replace=force,
             examples=examples if images is None else _numbers(images), groups=groups, features=features,
             identifiers=identifiers, progress=advance, reading=reading_of(read),
+            resources=resources_of(large),
         )  # fmt: skip
     page, *drawn = files
     rows = {"page": written(page)} | ({"figures": f"{len(drawn)} in {figures}"} if drawn else {})

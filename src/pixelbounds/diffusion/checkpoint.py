@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..storage.files import opened, replace_file, seal, strict_json, unseal
+from ..storage.files import replace_file, seal, sealed_parts, strict_json, unseal
 from .network import NCSNpp, NetworkConfig
 from .regression import QuantileNetwork
 from .sde import VESDE
@@ -67,7 +67,7 @@ def _of_format_1(data: bytes) -> tuple[dict[str, Any], dict[str, Any]] | None:
     Its meta may have been edited: what they say is compared with the tensors before anything is built.
     """
     try:
-        entry, arrays = opened(data)
+        entry, arrays = sealed_parts(data)
         meta = strict_json(entry, finite=False)
     except ValueError:
         return None

@@ -3,7 +3,7 @@
 held_out.py     `evaluate`: truth and intervals -> Evaluation
 known_images.py whether images calibrated
 strata.py       two passes over blocks of images: what cuts the strata, then sums per image and stratum
-intervals.py    means over units, with confidence intervals that are valid
+unit_means.py   means over units, with confidence intervals that are valid
 evaluation.py   what a user keeps: Evaluation, its strata, the coverage of fresh samples
 judgement.py    `judge`: an Evaluation against what a calibration claims
 """

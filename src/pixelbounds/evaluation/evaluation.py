@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.sentence import in_channels, level_in_words, plural
+from ..calibration.sentence import in_channels, plural, share_in_words
 from ..images.checks import check_count
 from ..images.library import Array
 
@@ -201,7 +201,7 @@ class Evaluation(_Record):
         lengths = f"{self.mean_length:.4g}{ends}, median {self.median_length:.4g}"
         same = f", each {self.each} counting the same" if self.two_means else ""
         lines = [
-            f"{n} images{of}, {sizes}; [{level_in_words(self.confidence_level)} intervals], each valid by itself",
+            f"{n} images{of}, {sizes}; [{share_in_words(self.confidence_level)} intervals], each valid by itself",
             f"{self.entries} outside  {self.risk:7.2%}{_bracket(*share_ends(*self.risk_interval))}{same}",
         ]
         if self.two_means:

@@ -40,9 +40,9 @@ from ..images.library import (
     to_numpy,
 )
 from .evaluation import Evaluation, SampleCoverage, Strata
-from .intervals import UnitEnds
-from .known_images import check_apart
+from .known_images import refuse_calibrated
 from .strata import Cuts, Rows, cuts_of, median_length, merge_surveys, survey_rows, tally
+from .unit_means import UnitEnds
 
 _ENTRIES = 2**23  # sample pixels read at a time
 
@@ -107,7 +107,7 @@ def evaluate(
         return Rows(start, rows_of(truth, start, stop), *ends(start, stop), read_labels(start, stop))
 
     runner = current_runner()
-    apart = None if calibration is None else check_apart(truth, calibration, runner)
+    apart = None if calibration is None else refuse_calibrated(truth, calibration, runner)
     reads = [x for x in (truth, interval.lower, interval.upper, groups) if library_of(x) or differ_in_size(x)]
     cuts = cuts_of(reduce(merge_surveys, over_images(lambda a, b: survey_rows(read(a, b)), truth, runner, reads)))
     sums = []

@@ -11,8 +11,10 @@ from typing import Any
 
 from ..calibration.result import COUNTINGS, Calibration
 from ..calibration.sentence import plural
-from ..images.checks import check_open_unit
+from ..images.checks import check_choice, check_count, check_open_unit, check_unit_name
 from .evaluation import Evaluation
+
+_LONGEST = 200  # characters of a name
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,12 @@ class Claim:
             return None
         claim = cls(**state)
         check_open_unit(claim.level, "level")
-        named = claim.unit_name is None or isinstance(claim.unit_name, str)
-        whole = isinstance(claim.most_images, int) and claim.most_images >= 0
-        if claim.counting not in COUNTINGS or not named or not whole or not isinstance(claim.loss, str):
-            raise ValueError(f"the intervals claim {state!r}, which no calibration does; apply the calibration again")
+        check_choice(claim.counting, COUNTINGS, "counting")
+        check_count(claim.most_images, "most_images", least=0)
+        if claim.unit_name is not None:
+            check_unit_name(claim.unit_name)
+        if not isinstance(claim.loss, str) or not claim.loss.isprintable() or len(claim.loss) > _LONGEST:
+            raise ValueError(f"the intervals claim something of the loss {claim.loss!r}; apply the calibration again")
         return claim
 
     @property
@@ -142,7 +146,7 @@ def _incomparable(evaluation: Evaluation, claim: Claim) -> list[str]:
     if claim.unit_name is not None and evaluation.unit_name is None:
         reasons.append(
             f"The calibration is by {plural(claim.unit_name)}, and here each image counts for itself, as if images "
-            f"were independent: the two were not compared. Give the {claim.unit_name} of each image (units)."
+            f"were independent: the two were not compared. Give the {claim.unit_name} of each image (--units)."
         )
     sizes = evaluation.unit_sizes.max()
     if claim.counting == "images" and claim.most_images != evaluation.most_images and sizes > claim.most_images:

@@ -32,7 +32,7 @@ class CalibrationImages(ValueError):
         self.total = total
 
 
-def check_apart(truth: object, calibration: Calibration, runner: Runner) -> str | None:
+def refuse_calibrated(truth: object, calibration: Calibration, runner: Runner) -> str | None:
     """Refuse images that calibrated; the digest of the calibration images, or None where it cannot be told."""
     known: Array = calibration.record.prints
     if not known.any():

@@ -16,11 +16,11 @@ import numpy as np
 
 from ..calibration.confidence import greatest_loss, least_images
 from ..calibration.families import family_named
-from ..calibration.front_door import fitting_units, unit_numbers
 from ..calibration.groups.band_bins import fit_band_groups
 from ..calibration.groups.learned import fit_learned_groups
 from ..calibration.pairs import Pairs
 from ..calibration.procedures import frontier, groups_for
+from ..calibration.split import fitting_units, unit_numbers
 from ..images.library import Array
 from .experiment import Experiment
 from .fits import (

@@ -17,13 +17,14 @@ from zlib import crc32
 import numpy as np
 
 from ..calibration.arrivals import Path, Table, loss_table
+from ..calibration.block import Block
 from ..calibration.certify import Certificate, Task, certify_l01
 from ..calibration.confidence import bound_named, rejects
-from ..calibration.front_door import Split
 from ..calibration.groups.contract import Grouping, State
 from ..calibration.groups.positions import by_loss
-from ..calibration.pairs import Block, Pairs
+from ..calibration.pairs import Pairs
 from ..calibration.procedures import knot_at_risk, krcps, rcps
+from ..calibration.split import Split
 from ..images.ends import outward
 from ..images.library import Array
 from .experiment import KRCPSSection

@@ -11,8 +11,8 @@ import numpy as np
 
 from ..calibration.arrivals import arriving
 from ..calibration.families import Family
-from ..calibration.front_door import Split
 from ..calibration.pairs import HERE, ROWS, Archive, Statistic
+from ..calibration.split import Split
 from ..images.checks import Limits
 from ..images.library import Array, Runner
 from ..images.source import Source

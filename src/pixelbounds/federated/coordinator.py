@@ -18,12 +18,13 @@ import numpy as np
 from ..calibration.arrivals import Path
 from ..calibration.confidence import BOUNDS, bound_named
 from ..calibration.families import Family, family_named
-from ..calibration.front_door import Split, calibrate_archive, fitting_units, least_units, most_in_a_unit
+from ..calibration.front_door import calibrate_archive
 from ..calibration.groups.contract import Grouping
 from ..calibration.pairs import Archive
 from ..calibration.paths.frontier import frontier_of
 from ..calibration.procedures import frontier, rcps
 from ..calibration.result import COUNTINGS, Calibration
+from ..calibration.split import Split, fitting_units, least_units, most_in_a_unit
 from ..images.checks import check_choice, check_count, check_open_unit, check_unit_name
 from ..images.ends import Band
 from ..images.library import Array, current_runner
@@ -34,8 +35,9 @@ from .archive import Sites, Unanswered
 from .contents import check_announced
 from .keys import key_of
 from .messages import Message, expect
-from .questions import FITTING, Question, check_groups, decode, encode, form_of, opened
+from .questions import FITTING, Question, arguments_of, check_groups, decode, encode, form_of
 from .shared_units import check_shared, joint_units
+from .site import same_measure
 
 _TOLD = ("site", "images", "units", "least_count")  # what a plan says of each site
 
@@ -229,7 +231,10 @@ def _check_sites(sites: Sequence[Message], shared_units: str) -> None:
 def _differences(one: Message, other: Message) -> list[str]:
     """What two sites say differently of how their images were made, in words."""
     first, second = one.text["site"], other.text["site"]
-    pairs = {what: (one.text[what], other.text[what]) for what in ("limits", "measure", "centred")}
+    pairs = {what: (one.text[what], other.text[what]) for what in ("limits", "centred")}
+    measures = [None if x is None else Measure.from_state(x) for x in (one.text["measure"], other.text["measure"])]
+    if not same_measure(*measures):
+        pairs["measure"] = measures[0], measures[1]
     mine, yours = Source.from_state(one.text["source"]).known, Source.from_state(other.text["source"]).known
     pairs |= {f"source: {name}": (mine.get(name, UNKNOWN), yours.get(name, UNKNOWN)) for name in {**mine, **yours}}
     return [f"{what} {a} at {first!r}, {b} at {second!r}" for what, (a, b) in pairs.items() if a != b]
@@ -249,7 +254,7 @@ def merge(study: Study | str | os.PathLike[str], answers: Sequence[Any], *, key:
     question, sites = study._next, _sites(study)
     assert isinstance(question, Question)  # else there was no plan to answer
     statistic = form_of(question).statistic
-    given = opened(question, sites.family)
+    given = arguments_of(question, sites.family)
     before = study.answered[-1][1] if study.answered else None
     parts: list[Tables] = []
     for i, site in enumerate(study.sites):

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from ..calibration.arrivals import misses
+from ..calibration.block import Block, all_entries
 from ..calibration.families import Family, additive
 from ..calibration.groups.contract import Grouping
-from ..calibration.pairs import Block, Pairs, Statistic, all_entries
+from ..calibration.pairs import Pairs, Statistic
 from ..images.library import Array
 from ..kernels.knots import FIXED_POINT
 from .questions import ALL, CERTIFYING, Form

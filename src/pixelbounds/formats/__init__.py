@@ -9,7 +9,6 @@ pictures.py    folders and zips of pictures
 nifti.py       volumes as slices, and back
 dicom.py       series as slices; captures.py: maps as secondary captures
 identifiers.py what of the people behind images goes along into outputs
-allowance.py   how much a file may unpack to
 runs.py        what `pixelbounds sample` wrote
 """
 

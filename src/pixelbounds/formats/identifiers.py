@@ -23,10 +23,10 @@ def keeps(identifiers: str) -> bool:
     return check_choice(identifiers, IDENTIFIERS, "identifiers") == "keep"
 
 
-def unit_numbers(units: Any) -> Array:
+def numbered_units(units: Any) -> Array:
     """Units (n,) numbered in the order in which they come.
 
-    >>> unit_numbers(["Smith", "Jones", "Smith"]).tolist()
+    >>> numbered_units(["Smith", "Jones", "Smith"]).tolist()
     [0, 1, 0]
     """
     _, first, number = np.unique(np.asarray(units), return_index=True, return_inverse=True)

@@ -111,18 +111,18 @@ def check_target(
     if path.is_dir() and not is_ours(path, "interval", "bands", "maps"):
         raise FileExistsError(f"{path} is a folder that pixelbounds did not write; choose another name")
     for target in {path, *taken}:
-        check_apart(target, inputs)
+        check_not_read(target, inputs)
     return path
 
 
-def check_apart(target: Path, inputs: Sequence[FilePath | None]) -> None:
+def check_not_read(target: Path, inputs: Sequence[FilePath | None]) -> None:
     """A target is none of what is read, nor around it, nor a part of it."""
     for given in inputs:
         if given is not None and Path(given).exists():
-            _check_apart(target, Path(given))
+            _check_one(target, Path(given))
 
 
-def _check_apart(target: Path, given: Path) -> None:
+def _check_one(target: Path, given: Path) -> None:
     place = target.resolve()
     source = given.resolve()
     there = place.exists()

@@ -15,8 +15,7 @@ from PIL import Image, ImageOps, ImageSequence
 from ..execution.progress import Progress, silent
 from ..images.checks import check_count
 from ..images.library import Array
-from .allowance import check_allowed
-from .scans import Images, Told, folder_units
+from .scans import Images, Told, check_allowed, folder_units
 
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")
 _FORMATS = ("PNG", "JPEG", "TIFF", "BMP")  # Pillow knows many more, whatever a file is called

@@ -12,8 +12,10 @@ _PIXELS = 512  # of a tile
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _cell(value: float, low: float, per_cell: float, cells: int) -> int:
-    return min(max(int((value - low) * per_cell), 0), cells - 1)
+def _bounded(x: float, last: int) -> np.int32:
+    """The whole part within 0..last."""
+    x = x if x > 0.0 else 0.0
+    return np.int32(x if x < last else last)
 
 
 @njit(nogil=True, cache=True)
@@ -22,15 +24,15 @@ def band_cells(
     out: np.ndarray,
 ) -> None:  # fmt: skip
     """Count ends in cells of width, room and level of the clipped band: out (3, cells); room needs finite limits."""
-    cells = out.shape[1]
+    last = out.shape[1] - 1
     for j in range(len(lower)):
         a = min(max(np.float64(lower[j]), least), most)
         b = min(max(np.float64(upper[j]), least), most)
-        out[0, _cell(b - a, low[0], per_cell[0], cells)] += 2
+        out[0, _bounded((b - a - low[0]) * per_cell[0], last)] += 2
         if per_cell[1] > 0:
-            out[1, _cell(a - least, low[1], per_cell[1], cells)] += 1
-            out[1, _cell(most - b, low[1], per_cell[1], cells)] += 1
-        out[2, _cell((a + b) / 2, low[2], per_cell[2], cells)] += 2
+            out[1, _bounded((a - least - low[1]) * per_cell[1], last)] += 1
+            out[1, _bounded((most - b - low[1]) * per_cell[1], last)] += 1
+        out[2, _bounded(((a + b) / 2 - low[2]) * per_cell[2], last)] += 2
 
 
 @njit(nogil=True, cache=True)
@@ -85,13 +87,6 @@ def _tile_cells(
             a = min(max(np.float64(lower[j]), least), most)
             b = min(max(np.float64(upper[j]), least), most)
             level[j] = _bounded(((a + b) / 2 - a2) * b2, last)
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _bounded(x: float, last: int) -> int:
-    """The whole part within 0..last."""
-    x = x if x > 0.0 else 0.0
-    return np.int32(x if x < last else last)
 
 
 @njit(nogil=True, cache=True)

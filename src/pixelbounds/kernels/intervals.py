@@ -81,8 +81,8 @@ def _upper_ends(band: np.ndarray, least: float, most: float, ends: np.ndarray) -
 
 @njit(nogil=True, cache=True, inline="always")
 def _within(x: float, least: float, most: float) -> float:
-    x = x if x > least else least
-    return x if x < most else most
+    x = least if x < least else x  # in this order zeros keep their sign, as NumPy's clip has it
+    return most if x > most else x
 
 
 @njit(nogil=True, cache=True)

@@ -93,7 +93,7 @@ def collect_missed(
         count = 0
         for j in range(size):
             found[count] = start + j
-            count += miss[j]
+            count += int(miss[j])
         for i in range(min(count, len(entry) - 1 - missed)):
             j = found[i]
             x = np.float64(truth[j])
@@ -195,8 +195,8 @@ def add_points(
     """Add pixels to cells (K, a, a, 3) of relative size `size` in half and reach: count and fixed-point sums."""
     last = cells.shape[1] - 1
     for i in range(len(group)):
-        h = min(last, int(np.log(half[i] / least) / size) + 1) if half[i] > least else 0
-        r = min(last, int(np.log(reach[i] / least) / size) + 1) if reach[i] > least else 0
+        h = min(last, int(min(np.log(half[i] / least) / size, last)) + 1) if half[i] > least else 0
+        r = min(last, int(min(np.log(reach[i] / least) / size, last)) + 1) if reach[i] > least else 0
         cell = cells[group[i], h, r]
         cell[0] += 1
         cell[1] += np.int64(half[i] / unit * FIXED_POINT + 0.5)

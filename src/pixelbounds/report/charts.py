@@ -43,7 +43,7 @@ def draw_path(axes: Axes, calibration: Calibration, evaluation: Evaluation | Non
     axes.plot(widening, bound, color=RED, dashes=(3.5, 2), label="confidence bound, valid one point at a time")
     axes.plot(widening, risk, color=BLUE, label="observed risk")
     axes.axvline(chosen, color=QUIET, linewidth=0.6, linestyle=":")
-    _note(axes, "chosen", (chosen, 1), ("data", "axes fraction"), (3, -2), va="top")
+    _note(axes, "chosen", (chosen, 1), ("data", "axes fraction"), (-3, -2), va="top", ha="right")
     if calibration.record.counting == "units":
         axes.plot(chosen, calibration.risk, "o", color=BLUE)
         if evaluation is not None:
@@ -62,7 +62,7 @@ def _draw_evaluated(axes: Axes, chosen: float, evaluation: Evaluation) -> None:
     ends = evaluation.risk_interval
     axes.plot([chosen, chosen], ends, color=BLACK, transform=beside)
     edge: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.6, "linestyle": "none"}
-    axes.plot(chosen, evaluation.risk, "D", color=BLACK, label="risk on other images", transform=beside, **edge)
+    axes.plot(chosen, evaluation.risk, "D", color=BLACK, label="risk on the images evaluated", transform=beside, **edge)
 
 
 def draw_units(axes: Axes, evaluation: Evaluation, level: float | None) -> None:

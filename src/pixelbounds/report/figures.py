@@ -54,9 +54,9 @@ def _charts(
     charts: dict[str, Figure] = {}
     level = calibration.risk_level if calibration.loss == "l01" else None
     if len(calibration.curve):
-        charts["path"], axes = new_figure(COLUMN, 2.4)
+        charts["path"], axes = new_figure(COLUMN, 2.9)
         draw_path(axes, calibration, evaluation)
-        axes.legend()
+        charts["path"].legend(loc="outside lower left")
     if evaluation is not None:
         charts["units"], axes = new_figure(COLUMN, 2.0)
         draw_units(axes, evaluation, level)

@@ -29,12 +29,16 @@ from zarr.codecs import BytesCodec, Crc32cCodec
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore, WrapperStore
 
-from .expansion import expands_beyond, packers
+from .expansion import expands_beyond
 
 Array = np.ndarray
 _METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 _PIECE = 2**23  # bytes that are read at a time where images are small
 _SLACK = 2  # of what a chunk unpacks to: filters may keep values in more bytes than they have in memory
+
+
+# codecs that leave the size of a chunk as it is, or nearly
+_LEVEL = {"crc32c", "adler32", "crc32", "fletcher32", "jenkins_lookup3", "shuffle", "bitshuffle"}
 
 
 class BadChunk(ValueError):
@@ -83,12 +87,24 @@ def guarded(x: Any, *, fill: bool = False) -> Any:
         if inner.fill == fill:
             return x
         inner = inner._store
-    packed = packers(x.compressors)
+    packed = _packers(x.compressors)
     if len(packed) > 1:
         raise ValueError(f"{x.name} is packed twice, by {' and '.join(packed)}; write it again, packed once")
     most = _SLACK * prod(x.shards or x.chunks) * int(x.dtype.itemsize)
     store = GuardedStore(inner, fill=fill, most=most, packer=packed[0] if packed else None)
     return zarr.open_array(store, path=x.path, mode="r")
+
+
+def _codec_name(codec: Any) -> str:
+    """What a codec of zarr, of either format, is called: zstd, gzip, blosc, ..."""
+    named = codec.to_dict() if hasattr(codec, "to_dict") else codec.get_config()
+    name = named.get("name") or named.get("id") or type(codec).__name__
+    return str(name).removeprefix("numcodecs.")
+
+
+def _packers(codecs: Any) -> list[str]:
+    """The names of those codecs that may pack a chunk."""
+    return [name for name in map(_codec_name, codecs) if name not in _LEVEL]
 
 
 def _is_odd(path: Path) -> bool:

@@ -15,26 +15,12 @@ _BLOCK = 2**17  # bytes that a block of zstd holds at most
 _PIECE = 2**20
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _SKIPPED = range(0x184D2A50, 0x184D2A60)  # magic numbers of zstd's frames that hold no data
-# codecs that leave the size of a chunk as it is, or nearly
-_LEVEL = {"crc32c", "adler32", "crc32", "fletcher32", "jenkins_lookup3", "shuffle", "bitshuffle"}
 _STREAMS: dict[str, Any] = {
     "gzip": lambda: zlib.decompressobj(31),
     "zlib": lambda: zlib.decompressobj(15),
     "bz2": bz2.BZ2Decompressor,
     "lzma": lzma.LZMADecompressor,
 }
-
-
-def codec_name(codec: Any) -> str:
-    """What a codec of zarr, of either format, is called: zstd, gzip, blosc, ..."""
-    named = codec.to_dict() if hasattr(codec, "to_dict") else codec.get_config()
-    name = named.get("name") or named.get("id") or type(codec).__name__
-    return str(name).removeprefix("numcodecs.")
-
-
-def packers(codecs: Any) -> list[str]:
-    """The names of those codecs that may pack a chunk."""
-    return [name for name in map(codec_name, codecs) if name not in _LEVEL]
 
 
 def expands_beyond(codec: str, packed: bytes, most: int) -> bool:

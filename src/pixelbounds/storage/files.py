@@ -162,7 +162,7 @@ def unseal(
     """Text and arrays of a file; errors say what it should be, `remedy` how to write it, `again` how to get another."""
     foreign = f"{name!r} is not a pixelbounds {what}, or was cut short"
     try:
-        entry, tensors = opened(data)
+        entry, tensors = sealed_parts(data)
         found, _, written = entry.partition(" ")
         if len(found) != 64:
             raise ValueError("it has no checksum")
@@ -179,7 +179,7 @@ def unseal(
     return text, tensors
 
 
-def opened(data: bytes) -> tuple[str, dict[str, np.ndarray]]:
+def sealed_parts(data: bytes) -> tuple[str, dict[str, np.ndarray]]:
     """The entry `pixelbounds` of the metadata of a safetensors file, and its arrays; anything odd is a ValueError."""
     from safetensors import SafetensorError
     from safetensors.numpy import load

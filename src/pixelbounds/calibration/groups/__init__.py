@@ -9,9 +9,10 @@ positions.py    one label per pixel position: quantiles of the loss, multi-Otsu,
 contract.py     what every grouping is
 band_bins.py    bins of band width, level and room to the limits, in products
 learned.py      bins of a predicted quantile of the shortfall, and of the room to the limits
+forest.py       decision trees as checked arrays, and LightGBM's text of them
 """
 
-from ..pairs import all_entries
+from ..block import all_entries
 from .band_bins import BandGroups, fit_band_groups
 from .contract import Grouping, load_grouping
 from .learned import LearnedGroups, fit_learned_groups

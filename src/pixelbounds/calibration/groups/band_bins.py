@@ -16,10 +16,20 @@ import numpy as np
 from ...images.checks import check_count
 from ...images.library import Array
 from ...kernels.bins import all_band_labels, band_cells, band_labels
+from ..block import Block
 from ..families import Family
-from ..pairs import Archive, Block, Statistic, check_fitting
-from .contract import Grouping, State, remembered
-from .state_checks import ascending, real_numbers, refuse, whole_numbers, without_gaps, yes_or_no
+from ..pairs import Archive, Statistic, check_fitting
+from .contract import (
+    Grouping,
+    State,
+    ascending,
+    real_numbers,
+    refuse,
+    remembered,
+    whole_numbers,
+    without_gaps,
+    yes_or_no,
+)
 
 FEATURES = ("width", "room", "level")
 _MOST = 2**16  # combinations
@@ -89,12 +99,7 @@ class BandGroups(Grouping):
         """From spans, cuts and table."""
         by_side = yes_or_no(meta, "by_side")
         spans = real_numbers(arrays, "spans", 2)
-        if (
-            spans.shape != (3, 2)
-            or (spans[:, 0] > spans[:, 1]).any()
-            or not np.isfinite(spans[:, 1] - spans[:, 0]).all()
-        ):
-            raise refuse("spans", "must hold the least and the greatest value of width, room and level")
+        _check_spans(spans)
         names = [f"cuts.{name}" for name in FEATURES]
         width, room, level = (ascending(whole_numbers(arrays, name, 1, 1, _CELLS - 1), name) for name in names)
         combinations = (2 if by_side else 1) * (len(width) + 1) * (len(room) + 1) * (len(level) + 1)
@@ -104,18 +109,29 @@ class BandGroups(Grouping):
         return cls(spans, (width, room, level), by_side, table)
 
 
+def _check_spans(spans: Array) -> None:
+    with np.errstate(over="ignore"):
+        good = spans.shape == (3, 2) and ((spans[:, 1] >= spans[:, 0]) & np.isfinite(spans[:, 1] - spans[:, 0])).all()
+    if not good:
+        raise refuse("spans", "must hold the least and the greatest value of width, room and level")
+
+
 def _extent(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
     lower, upper = block.clipped()
     return (np.array([[-x.min(), x.max()] for x in (upper - lower, (lower + upper) / 2)]),)
 
 
 def _cells(truth: Array, block: Block, family: Family, spans: Array) -> tuple[Array, ...]:
+    spans = real_numbers({"spans": spans}, "spans", 2)
+    _check_spans(spans)
     out = np.zeros((3, _CELLS), np.int64)
     band_cells(*block.flat_ends(), *block.limits, spans[:, 0].copy(), _per_cell(spans), out)
     return (out,)
 
 
 def _occupied(truth: Array, block: Block, family: Family, grouping: BandGroups) -> tuple[Array, ...]:
+    if not isinstance(grouping, BandGroups):
+        raise TypeError(f"groups of kind {grouping.kind!r} have no combinations; give groups of kind 'band'")
     return (np.bincount(grouping.every(block).reshape(-1), minlength=len(grouping.table)) > 0,)
 
 

@@ -22,12 +22,11 @@ from ...kernels.bins import prediction_labels, some_prediction_labels
 from ...kernels.knots import LOWER
 from ...kernels.neighbours import add_squared_slope, width_and_level, window_means
 from ...kernels.trees import predict_all, predict_some
+from ..block import Block, all_entries
 from ..families import Family
-from ..pairs import Block, Pairs, all_entries, check_fitting
-from .contract import Grouping, State, remembered
-from .forest import Forest
-from .model_text import forest_of
-from .state_checks import ascending, real_numbers, refuse, whole_number
+from ..pairs import Pairs, check_fitting
+from .contract import Grouping, State, ascending, real_numbers, refuse, remembered, whole_number
+from .forest import Forest, forest_of
 
 _ROWS = 300_000  # ends used to fit the model
 _ENDS = 2**21  # ends used to cut bins
@@ -75,11 +74,12 @@ def feature_maps(block: Block) -> tuple[Array, int]:
     maps[8].reshape(len(block), -1)[:] = mean.astype(np.float32)[:, None]
     np.subtract(level, near, out=maps[alike])
     np.subtract(level, far, out=maps[alike + 1])
-    for i in range(further):
-        extra = maps[9 + 2 * i]
-        extra[:] = block.features[:, i].reshape(-1)
-        smooth(extra, 3, maps[10 + 2 * i])
-        np.subtract(extra, level, out=maps[alike + 2 + i])
+    if block.features is not None:
+        for i in range(further):
+            extra = maps[9 + 2 * i]
+            extra[:] = block.features[:, i].reshape(-1)
+            smooth(extra, 3, maps[10 + 2 * i])
+            np.subtract(extra, level, out=maps[alike + 2 + i])
     return maps, alike
 
 

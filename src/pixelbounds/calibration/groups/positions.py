@@ -13,9 +13,9 @@ import numpy as np
 
 from ...images.checks import check_choice, check_count
 from ...images.library import Array, library_of, to_numpy
-from ..pairs import Block, Pairs, check_fitting
-from .contract import Grouping, State, consecutive, remembered
-from .state_checks import ascending, refuse, stored, whole_numbers, without_gaps
+from ..block import Block
+from ..pairs import Pairs, check_fitting
+from .contract import Grouping, State, ascending, consecutive, refuse, remembered, stored, whole_numbers, without_gaps
 
 _MOST = 2**16  # groups
 _CELLS = 256  # of the histogram that multi-Otsu cuts

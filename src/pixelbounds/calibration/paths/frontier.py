@@ -20,9 +20,10 @@ from ...images.library import Array
 from ...kernels.convex import lower_hull
 from ...kernels.knots import FIXED_POINT, add_counts, add_lengths
 from ..arrivals import KNOTS, Path, grid_of, index_knots, widening_grid
+from ..block import Block
 from ..families import Family, additive
 from ..groups.contract import Grouping
-from ..pairs import Archive, Block, Statistic
+from ..pairs import Archive, Statistic
 
 # ---------------------------------------------------------------- what widening buys
 
@@ -105,12 +106,28 @@ def _longest(truth: Array, block: Block, family: Family, edge: float) -> tuple[A
 def _spend(
     truth: Array, block: Block, family: Family, grouping: Grouping, edges: Array, units: Array
 ) -> tuple[Array, ...]:
-    counts = np.zeros((grouping.count, len(edges) + 1), np.int64)
+    edges, units = np.asarray(edges), np.asarray(units)
+    if edges.ndim != 1 or units.shape != (2,) or not (np.isfinite(units) & (units > 0)).all():
+        raise ValueError(
+            f"edges have shape {edges.shape} and units are {units}; give ascending edges and two units > 0"
+        )
+    grouping.check(block)
     entry, side, need = block.missed(truth, family)
-    add_counts(grouping.at(block, entry, side), Ladder(edges).cells(need), counts)
+    ladder = Ladder(edges)
+    counts = np.zeros((grouping.count, len(edges) + 1), np.int64)
+    label = grouping.at(block, entry, side)
+    _check_groups(label, grouping)
+    add_counts(label, ladder.cells(need), counts)
     label = grouping.every(block)
+    _check_groups(label, grouping)
     label = label if len(label) == 2 else np.concatenate([label, label])
     return counts, _length_sums(family, block, label, edges, (units[0], units[1]), grouping.count)
+
+
+def _check_groups(label: Array, grouping: Grouping) -> None:
+    """Sums are kept by group, so every label must be one."""
+    if label.size and not 0 <= label.min() <= label.max() < grouping.count:
+        raise IndexError(f"groups reach from {label.min()} to {label.max()}, but there are {grouping.count}")
 
 
 def _length_sums(family: Family, block: Block, label: Array, edges: Array, units: tuple[float, float], k: int) -> Array:

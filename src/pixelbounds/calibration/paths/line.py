@@ -10,10 +10,11 @@ import numpy as np
 from ...images.checks import NoGuarantee
 from ...images.library import Array
 from ..arrivals import KNOTS, Path, grid_of
+from ..block import Block
 from ..families import Family, additive
 from ..groups.contract import Grouping
 from ..groups.positions import Partition
-from ..pairs import Block, Pairs
+from ..pairs import Pairs
 from .program import Points, Solution, add_to_cells, blank_cells, points_of, solve, sort_points
 
 GAMMAS = tuple(np.linspace(0.3, 0.7, 16))

@@ -21,12 +21,13 @@ from ...images.checks import NoGuarantee
 from ...images.library import Array
 from ...kernels.knots import weigh_arrivals
 from ..arrivals import Path, region_sizes, regional_misses, widening_grid
+from ..block import Block
 from ..certify import Task
 from ..confidence import ConfidenceBound, rejects
 from ..families import Family
 from ..groups.contract import Grouping
 from ..joint_walk import Jury, task_of
-from ..pairs import ROWS, Archive, Block, Statistic
+from ..pairs import ROWS, Archive, Statistic
 from ..promises import Aim
 from .frontier import Ladder, Trades, frontier_path, trades, traversal
 

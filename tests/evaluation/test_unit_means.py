@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pixelbounds import confidence
 from pixelbounds.evaluation.evaluation import length_ends, share_ends
-from pixelbounds.evaluation.intervals import mean_interval, ratio_interval
+from pixelbounds.evaluation.unit_means import mean_interval, ratio_interval
 
 shares = st.lists(st.floats(0, 1, width=32), min_size=1, max_size=40).map(np.array)
 quick = settings(max_examples=60, deadline=None, derandomize=True)

@@ -1,0 +1,61 @@
+"""What applying costs in copies of the band, and what learned groups add to a calibration with a loss of one's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import pixelbounds as pb
+from benchmarks.timing import seconds
+from pixelbounds.demo.synthetic import synthetic_pairs
+
+CASES = ((1, 128), (64, 128), (512, 128), (64, 512))  # images and size
+GROUPS = ("band", "learned")
+RISK_LEVEL = 0.1
+
+
+def own_loss(truth: np.ndarray, interval: pb.Interval) -> np.ndarray:
+    """The share of missed pixels, as a user may write it."""
+    missed = (truth < interval.lower) | (truth > interval.upper)
+    return missed.reshape(len(truth), -1).mean(axis=1)
+
+
+def copies(band: pb.Band) -> float:
+    """Seconds of one copy of both ends, into arrays that are there."""
+    to = np.empty_like(band.lower), np.empty_like(band.upper)
+    return seconds(lambda: (np.copyto(to[0], band.lower), np.copyto(to[1], band.upper)), 50)
+
+
+def applied() -> list[dict[str, Any]]:
+    truth, band, _ = synthetic_pairs(320, 128, seed=1)
+    fitted = {name: pb.calibrate(truth, band, risk_level=RISK_LEVEL, groups=name) for name in GROUPS}
+    rows = []
+    for n, size in CASES:
+        _, fresh, _ = synthetic_pairs(n, size, seed=2)
+        copy = copies(fresh)
+        for name, cal in fitted.items():
+            ours = seconds(lambda c=cal, b=fresh: c.apply(b), 9)
+            rows.append(row(f"apply, {name} groups", n, size, ours, copy))
+    return rows
+
+
+def with_own_loss() -> list[dict[str, Any]]:
+    n, size = 640, 64
+    truth, band, _ = synthetic_pairs(n, size, seed=1)
+    took = {
+        name: seconds(lambda g=name: pb.calibrate(truth, band, risk_level=RISK_LEVEL, groups=g, loss=own_loss), 2)
+        for name in GROUPS
+    }
+    return [
+        row(f"calibrate with a loss of one's own, {name} groups", n, size, took[name], took["band"]) for name in GROUPS
+    ]
+
+
+def row(what: str, n: int, size: int, ours: float, unit: float) -> dict[str, Any]:
+    """`unit` is one copy of the band, or for a user's loss the seconds with band groups."""
+    return {"what": what, "images": n, "size": size, "seconds": ours, "unit": unit, "times": ours / unit}
+
+
+def run() -> list[dict[str, Any]]:
+    return [*applied(), *with_own_loss()]

@@ -1,0 +1,78 @@
+"""Units and the split: which images fit groups and path, and which certify, never within a unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..images.checks import NoGuarantee, check_count, check_units
+from ..images.library import Array
+from .confidence import ConfidenceBound, least_images
+
+
+def unit_numbers(units: Any, n: int) -> Array:
+    """Number of each image's unit, (n,); without units every image is its own."""
+    return np.unique(check_units(units, n), return_inverse=True)[1]
+
+
+def most_in_a_unit(split: Split, most_images: int | None) -> int:
+    """The images that a unit counts for at most: as told, or the most that a fitting unit has, fixed before any bound.
+
+    The certifying units must not say it: their number would then depend on what is bounded.
+    """
+    if most_images is not None:
+        return check_count(most_images, "most_images")
+    if not split.fitting.any():
+        raise ValueError(
+            "counting='images' needs to know the most images that a unit has, and no unit fits here to tell it; give "
+            "most_images"
+        )
+    return int(np.bincount(split.unit_of[split.fitting]).max())
+
+
+def fitting_units(n_opt: int | None, method: str, units: int, least: int, asked: bool = False) -> int:
+    """How many units fit: none for rcps, a quarter but at most 128 for krcps, an eighth but at most 96 for frontier.
+
+    Where units are hardly more than the `least` that certify at all, each of them certifies more than it teaches: at
+    most a quarter of what is beyond the least fits, and of fewer than 1.5 times the least none does for the frontier,
+    which then has one group, unless groups were `asked` for.
+    """
+    if n_opt is None:
+        usual = {"rcps": 0, "krcps": min(128, -(-units // 4)), "frontier": min(96, -(-units // 8))}[method]
+        if method == "rcps" or (method == "frontier" and not asked and 2 * units < 3 * least):
+            return 0
+        return max(1, min(usual, (units - least) // 4))
+    n_opt = check_count(n_opt, "n_opt", least=0 if method == "rcps" else 1)
+    if n_opt >= units:
+        raise ValueError(
+            f"n_opt is {n_opt}, but there are only {units} images (units); some must be left to certify: "
+            "lower n_opt or give more images"
+        )
+    return n_opt
+
+
+def least_units(risk_level: float, failure_prob: float, bound: ConfidenceBound) -> int:
+    """Fewest units that certify at all; 0 where a user's bound says that none do, which certifying will report."""
+    try:
+        return least_images(risk_level, failure_prob, confidence=bound)
+    except ValueError:
+        return 0
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Unit of each image (n,), which images fit (bool (n,)), and the certifying units in random order."""
+
+    unit_of: Array
+    fitting: Array
+    order: Array
+
+    @classmethod
+    def draw(cls, unit_of: Array, fit: int, rng: np.random.Generator) -> Split:
+        """Some units at random fit; the others certify, in an order that tells nothing, as bets need it."""
+        shuffled = rng.permutation(int(unit_of.max()) + 1)
+        if fit >= len(shuffled):
+            raise NoGuarantee(f"{len(shuffled)} image (unit) cannot both fit and certify; give more images")
+        return cls(unit_of, np.isin(unit_of, shuffled[:fit]), shuffled[fit:])

@@ -1,0 +1,245 @@
+"""Trees as arrays predict what LightGBM predicts, to the bit; odd texts and odd arrays are refused with a remedy."""
+
+import re
+from dataclasses import replace
+
+import lightgbm
+import numpy as np
+import pytest
+from labelled_world import FITTING, N, world
+
+from pixelbounds import groups
+from pixelbounds.calibration.block import all_entries
+from pixelbounds.calibration.groups.contract import load_grouping
+from pixelbounds.calibration.groups.forest import Forest, forest_of
+from pixelbounds.calibration.groups.learned import columns_of, feature_rows
+from pixelbounds.kernels.trees import predict_all, predict_some
+
+TINY = np.float32(1e-35)  # LightGBM takes values up to this size for 0
+
+
+def trained(rows, target, trees=12, **more):
+    parameters = {
+        "objective": "quantile", "alpha": 0.75, "num_leaves": 15, "max_bin": 127, "min_data_in_leaf": 5, "verbose": -1,
+        "deterministic": True, "force_row_wise": True, "num_threads": 1, **more,
+    }  # fmt: skip
+    return lightgbm.train(parameters, lightgbm.Dataset(rows, target), num_boost_round=trees)
+
+
+def predicted(forest, rows):
+    """Predictions of rows (e, columns), of which the last is the side: rows as maps that say the same of both ends."""
+    maps = np.ascontiguousarray(rows[:, :-1].T)
+    blank = np.zeros(len(rows))
+    known = maps, len(maps), blank, blank, -np.inf, np.inf, False, *forest.program
+    both = np.empty((2, len(rows)))
+    predict_all(*known, both)
+    side = rows[:, -1].astype(np.uint8)
+    some = np.empty(len(rows))
+    predict_some(*known, np.arange(len(rows)), side, some)
+    np.testing.assert_array_equal(both[side, np.arange(len(rows))], some)
+    return some
+
+
+def rows_of(seed, e=3000, columns=6):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(e, columns)).astype(np.float32)
+    rows[:, 1] = np.round(rows[:, 1])  # ties with thresholds, and zeros of both signs
+    rows[::7, 2] = rng.choice(np.array([0, TINY, -TINY, 2 * TINY, -2 * TINY, 1e-38], np.float32), len(rows[::7]))
+    rows[:, -1] = rng.integers(0, 2, e)
+    target = rows[:, 0] * rows[:, 1] + np.abs(rows[:, 2]) + rows[:, -1] + 0.1 * rng.standard_normal(e)
+    return rows, target
+
+
+@pytest.mark.parametrize("leaves, trees", [(2, 1), (3, 5), (15, 4), (15, 50), (40, 7)])
+def test_predictions_are_lightgbms_to_the_bit(leaves, trees):
+    rows, target = rows_of(leaves * trees)
+    booster = trained(rows, target, trees, num_leaves=leaves)
+    forest = forest_of(booster.model_to_string())
+    assert len(forest) == trees
+    fresh = np.concatenate([rows, rows_of(99)[0], np.nextafter(rows, np.float32(np.inf))])
+    np.testing.assert_array_equal(predicted(forest, fresh), booster.predict(fresh, num_threads=1))
+
+
+@pytest.mark.parametrize("e", [1, 2047, 2048, 2049])
+def test_any_number_of_ends(e):
+    rows, target = rows_of(1)
+    booster = trained(rows, target)
+    few = rows[:e]
+    np.testing.assert_array_equal(predicted(forest_of(booster.model_to_string()), few), booster.predict(few))
+
+
+def test_values_on_a_threshold_go_where_lightgbm_sends_them():
+    rows, target = rows_of(2)
+    booster = trained(rows, target)
+    forest = forest_of(booster.model_to_string())
+    of_map = forest.feature < rows.shape[1] - 1  # the side is 0 or 1
+    threshold, feature = forest.threshold[of_map].astype(np.float32), forest.feature[of_map]
+    near = [threshold, *(np.nextafter(threshold, np.float32(to)) for to in (-np.inf, np.inf))]
+    on = np.repeat(rows[:1], 3 * len(threshold), axis=0)
+    on[np.arange(len(on)), np.tile(feature, 3)] = np.concatenate(near)
+    np.testing.assert_array_equal(predicted(forest, on), booster.predict(on))
+
+
+def test_a_tree_without_a_split_is_its_leaf():
+    rows, _ = rows_of(3, e=100)
+    forest = forest_of(trained(rows, np.full(100, 0.25)).model_to_string())
+    assert len(forest.feature) == 0
+    np.testing.assert_array_equal(predicted(forest, rows), np.full(100, 0.25))
+
+
+@pytest.mark.parametrize("limits", [(0.0, 1.0), (-np.inf, np.inf)], ids=["limits", "no limits"])
+@pytest.mark.parametrize("features", [0, 2])
+def test_learned_groups_predict_as_the_fitted_booster(limits, features, monkeypatch):
+    """The text that LightGBM gives at fitting is kept aside here, and LightGBM asked again."""
+    texts = []
+    load = groups.learned.forest_of
+
+    def keep(text):
+        texts.append(text)
+        return load(text)
+
+    monkeypatch.setattr(groups.learned, "forest_of", keep)
+    pairs = world(np.random.default_rng(0), limits=limits, features=features)
+    grouping = groups.fit_learned_groups(pairs, FITTING, np.random.default_rng(0), bins_per_side=6, trees=20)
+    _, block = pairs.read(0, N)
+    ends = all_entries(block)
+    rows = feature_rows(block, *ends)
+    assert rows.shape[1] == columns_of(features, rooms=np.isfinite(limits[0]))
+    wanted = lightgbm.Booster(model_str=texts[0]).predict(rows, num_threads=1)
+    np.testing.assert_array_equal(grouping.predict(block, *ends), wanted)
+    # files of format 1 hold that text: the same labels come of it
+    _, arrays = grouping.state()
+    old = {name: x for name, x in arrays.items() if not name.startswith("trees.")}
+    old["model"] = np.frombuffer(texts[0].encode(), np.uint8)
+    again = load_grouping("learned", {"features": features}, old)
+    np.testing.assert_array_equal(again.every(block), grouping.every(block))
+    np.testing.assert_array_equal(again.every(block).reshape(-1), grouping.at(block, *ends))
+
+
+# ---------------------------------------------------------------- odd texts
+
+
+def text_of():
+    return trained(*rows_of(0, e=400), trees=3).model_to_string()
+
+
+def every(key, value):
+    """Every number of a line, in all trees, becomes a value."""
+    return lambda text: re.sub(
+        rf"^{key}=(.*)$", lambda m: f"{key}=" + " ".join([value] * len(m[1].split())), text, flags=re.MULTILINE
+    )
+
+
+def first(pattern, by):
+    return lambda text: re.sub(pattern, by, text, count=1, flags=re.MULTILINE)
+
+
+ODD_TEXTS = {
+    "empty": lambda text: "",
+    "garbage": lambda text: "A" * 1000,
+    "cut short": lambda text: text[: len(text) // 4],
+    "no end": lambda text: text.replace("end of trees", "end of tree"),
+    "another version": first("version=v4", "version=v9"),
+    "several classes": first("num_class=1", "num_class=3"),
+    "several trees each": first("num_tree_per_iteration=1", "num_tree_per_iteration=1000000000"),
+    "another objective": first("objective=quantile", "objective=binary sigmoid:1"),
+    "averaged": first("label_index=0", "label_index=0\naverage_output"),
+    "an unknown line": first("label_index=0", "label_index=0\nmonotone_constraints=1 1 1"),
+    "a line twice": first("^num_cat=0$", "num_cat=0\nnum_cat=0"),
+    "no features": first("max_feature_idx=.*", "max_feature_idx="),
+    "a negative number of features": first("max_feature_idx=.*", "max_feature_idx=-7"),
+    "features beyond the columns": first("max_feature_idx=.*", "max_feature_idx=0"),
+    "a huge feature": every("split_feature", "1000000"),
+    "a negative feature": every("split_feature", "-1"),
+    "children that loop": every("left_child", "0"),
+    "children beyond": every("left_child", "2000000"),
+    "leaves beyond": lambda text: every("left_child", "-99999")(every("right_child", "-99999")(text)),
+    "a child of two": every("left_child", "-1"),
+    "numbers of ten digits": every("left_child", "9999999999"),
+    "not a number": every("leaf_value", "nan"),
+    "infinite": every("leaf_value", "1e999"),
+    "words": every("threshold", "one"),
+    "underscores": every("leaf_value", "1_0"),
+    "other digits": every("leaf_value", "\u0661"),
+    "too few thresholds": first("^threshold=[^ ]+ ", "threshold="),
+    "too many leaves": first("^leaf_value=", "leaf_value=0.5 "),
+    "a huge number of leaves": first("^num_leaves=.*", "num_leaves=2000000000"),
+    "categories": first("^num_cat=0", "num_cat=5"),
+    "a categorical split": every("decision_type", "1"),
+    "missing values": every("decision_type", "10"),
+    "linear leaves": first("^is_linear=0", "is_linear=1"),
+    "trees in another order": first("^Tree=1$", "Tree=2"),
+    "a tree of no lines": first("^Tree=1$", "Tree=1\n\nTree=2"),
+}
+
+
+@pytest.mark.parametrize("edit", ODD_TEXTS.values(), ids=ODD_TEXTS)
+def test_odd_texts_are_refused(edit):
+    text = text_of()
+    assert edit(text) != text
+    with pytest.raises(ValueError, match="calibrate again"):
+        forest_of(edit(text))
+
+
+# ---------------------------------------------------------------- odd arrays
+
+
+def forest():
+    """Two trees: 0 -> (1 -> (leaf 0, leaf 1), leaf 2), and one split."""
+    return Forest(
+        3, np.array([0, 1, 2]), np.array([0.5, 0.25, 0.0]), np.array([1, -1, -1]), np.array([-3, -2, -2]),
+        np.array([0, 2, 3]), np.array([1.0, 2.0, 3.0, 10.0, 20.0]),
+    )  # fmt: skip
+
+
+def test_a_small_forest_by_hand():
+    rows = np.array([[0.5, 0.25, 0], [0.5, 0.26, 0], [0.6, 0, 1]], np.float32)
+    np.testing.assert_array_equal(predicted(forest(), rows), [11.0, 12.0, 23.0])
+
+
+ODD_ARRAYS = {
+    "no column": ({"columns": 0}, "columns"),
+    "too many columns": ({"columns": 10**9}, "columns"),
+    "a feature beyond": ({"feature": np.array([0, 3, 2])}, "feature"),
+    "a negative feature": ({"feature": np.array([0, -1, 2])}, "feature"),
+    "features in halves": ({"feature": np.array([0.0, 1.0, 2.0])}, "feature"),
+    "a threshold that is NaN": ({"threshold": np.array([0.5, np.nan, 0])}, "threshold"),
+    "an infinite threshold": ({"threshold": np.array([0.5, np.inf, 0])}, "threshold"),
+    "whole thresholds": ({"threshold": np.array([1, 2, 3])}, "threshold"),
+    "complex thresholds": ({"threshold": np.array([1j, 2, 3])}, "threshold"),
+    "too few thresholds": ({"threshold": np.zeros(2)}, "threshold"),
+    "an axis too many": ({"threshold": np.zeros((3, 1))}, "threshold"),
+    "a child that is itself": ({"left": np.array([0, -1, -1])}, "left"),
+    "a child that is its parent": ({"left": np.array([1, 0, -1])}, "left"),
+    "a child beyond the tree": ({"left": np.array([2, -1, -1])}, "left"),
+    "a child beyond all": ({"left": np.array([60, -1, -1])}, "left"),
+    "a leaf beyond the tree": ({"right": np.array([-3, -2, -3])}, "right"),
+    "a leaf of two": ({"right": np.array([-3, -1, -2])}, "once"),
+    "a split of nobody": ({"left": np.array([-1, -1, -1])}, "once"),
+    "too few children": ({"left": np.array([1, -1])}, "left"),
+    "roots that do not begin": ({"root": np.array([1, 2, 3])}, "root"),
+    "roots that do not end": ({"root": np.array([0, 2, 2])}, "root"),
+    "roots that fall": ({"root": np.array([0, 5, 3])}, "root"),
+    "no tree": ({"root": np.array([0])}, "root"),
+    "no root": ({"root": np.empty(0, np.int32)}, "root"),
+    "a huge root": ({"root": np.array([0, 2**62, 3])}, "root"),
+    "a leaf that is NaN": ({"leaf": np.array([1, np.nan, 3, 10, 20])}, "leaf"),
+    "too few leaves": ({"leaf": np.zeros(4)}, "leaf"),
+}
+
+
+@pytest.mark.parametrize("change, named", ODD_ARRAYS.values(), ids=ODD_ARRAYS)
+def test_odd_trees_are_refused(change, named):
+    with pytest.raises(ValueError, match=rf"{named}.*calibrate again"):
+        replace(forest(), **change)
+
+
+def test_trees_of_too_many_leaves_or_cuts_are_refused():
+    chain = np.arange(70)
+    wide = {"left": ~chain, "right": np.append(chain[1:], -71), "root": np.array([0, 70]), "leaf": np.zeros(71)}
+    with pytest.raises(ValueError, match=r"left.*calibrate again"):
+        replace(forest(), feature=0 * chain, threshold=chain / 7, **wide)
+    stumps = np.arange(300)
+    many = {"left": -1 + 0 * stumps, "right": -2 + 0 * stumps, "root": np.arange(301), "leaf": np.zeros(600)}
+    with pytest.raises(ValueError, match=r"threshold.*300.*calibrate again"):
+        replace(forest(), feature=0 * stumps, threshold=stumps / 7, **many)

@@ -1,0 +1,225 @@
+"""A stored grouping that could make a compiled loop leave its arrays is refused, rule by rule, with a remedy."""
+
+import json
+
+import numpy as np
+import pytest
+from labelled_world import FITTING, N, world
+
+from pixelbounds import groups
+from pixelbounds.calibration.arrivals import Path
+from pixelbounds.calibration.families import additive
+from pixelbounds.calibration.groups.contract import Grouping, load_grouping
+from pixelbounds.calibration.paths.frontier import spend
+
+MADE = {
+    "band": lambda pairs: groups.fit_band_groups(pairs, FITTING, width=4, room=3, level=2),
+    "learned": lambda pairs: groups.fit_learned_groups(
+        pairs, FITTING, np.random.default_rng(0), bins_per_side=4, trees=4
+    ),
+    "partition": lambda pairs: groups.by_loss(pairs, FITTING, 4),
+    "segmentation": lambda pairs: groups.segmentation(pairs, FITTING),
+}
+_states = {}
+
+
+def state_of(kind):
+    """Meta and arrays of a fitted grouping, as a file gives them."""
+    if kind not in _states:
+        _states[kind] = MADE[kind](world(np.random.default_rng(0))).state()
+    meta, arrays = _states[kind]
+    return json.loads(json.dumps(meta)), {name: x.copy() for name, x in arrays.items()}
+
+
+def array(name, edit):
+    def change(meta, arrays):
+        arrays[name] = edit(arrays[name])
+
+    return change
+
+
+def meta(name, value):
+    def change(meta, arrays):
+        meta[name] = value
+
+    return change
+
+
+def without(name):
+    def change(meta, arrays):
+        (meta if name in meta else arrays).pop(name)
+
+    return change
+
+
+def many_cuts(meta, arrays):
+    """As in the file that ended the interpreter: 4000 bins of each feature, and one entry for all of them."""
+    for name in ("width", "room", "level"):
+        arrays[f"cuts.{name}"] = np.arange(1, 4000)
+    arrays["table"] = arrays["table"][:1]
+
+
+RULES = [
+    ("band", "no table", without("table"), "table"),
+    ("band", "a short table", array("table", lambda x: x[:1]), "table"),
+    ("band", "an empty table", array("table", lambda x: x[:0]), "table"),
+    ("band", "a negative group", array("table", lambda x: x * 0 - 5), "table"),
+    ("band", "a huge group", array("table", lambda x: x * 0 + 10**9), "table"),
+    ("band", "a group that is left out", array("table", lambda x: x + (x > 2)), "table"),
+    ("band", "groups in halves", array("table", lambda x: x.astype(float)), "table"),
+    ("band", "a table of two axes", array("table", lambda x: x.reshape(2, -1)), "table"),
+    ("band", "a flag of groups", array("table", lambda x: x > 0), "table"),
+    ("band", "spans that are NaN", array("spans", lambda x: x * np.nan), "spans"),
+    ("band", "an infinite span", array("spans", lambda x: x + np.inf), "spans"),
+    ("band", "too long a span", array("spans", lambda x: np.array([[-1e308, 1e308]] * 3)), "spans"),
+    ("band", "few spans", array("spans", lambda x: x[:1]), "spans"),
+    ("band", "spans turned over", array("spans", lambda x: x[:, ::-1].copy()), "spans"),
+    ("band", "whole spans", array("spans", lambda x: x.astype(int)), "spans"),
+    ("band", "no cuts", without("cuts.room"), "cuts.room"),
+    ("band", "many cuts", many_cuts, "table"),
+    ("band", "cuts beyond the cells", array("cuts.width", lambda x: x + 5000), "cuts.width"),
+    ("band", "negative cuts", array("cuts.width", lambda x: -x), "cuts.width"),
+    ("band", "cuts that fall", array("cuts.width", lambda x: x[::-1].copy()), "cuts.width"),
+    ("band", "cuts that repeat", array("cuts.width", lambda x: x * 0 + 7), "cuts.width"),
+    ("band", "cuts of two axes", array("cuts.width", lambda x: x[:, None]), "cuts.width"),
+    ("band", "one cut more", array("cuts.level", lambda x: np.append(x, 4095)), "table"),
+    ("band", "sides that are a word", meta("by_side", "yes"), "by_side"),
+    ("band", "other sides", meta("by_side", False), "table"),
+    ("band", "no sides", without("by_side"), "by_side"),
+    ("learned", "no edges", without("lower_edges"), "lower_edges"),
+    ("learned", "edges that fall", array("lower_edges", lambda x: x[::-1].copy()), "lower_edges"),
+    ("learned", "edges that are NaN", array("upper_edges", lambda x: x * np.nan), "upper_edges"),
+    ("learned", "infinite edges", array("upper_edges", lambda x: x + np.inf), "upper_edges"),
+    ("learned", "whole edges", array("upper_edges", lambda x: np.arange(len(x))), "upper_edges"),
+    ("learned", "edges of two axes", array("lower_edges", lambda x: x[None]), "lower_edges"),
+    ("learned", "one edge less", array("lower_edges", lambda x: x[1:]), "room_edges"),
+    ("learned", "few rooms", array("room_edges", lambda x: x[:1]), "room_edges"),
+    ("learned", "rooms of one axis", array("room_edges", lambda x: x[0]), "room_edges"),
+    ("learned", "rooms that are NaN", array("room_edges", lambda x: x * np.nan), "room_edges"),
+    ("learned", "rooms of less than all", array("room_edges", lambda x: x * 0 - np.inf), "room_edges"),
+    ("learned", "rooms that fall", array("room_edges", lambda x: x[:, ::-1].copy()), "room_edges"),
+    ("learned", "infinity in between", array("room_edges", lambda x: np.c_[x * 0 + np.inf, x]), "room_edges"),
+    ("learned", "features in words", meta("features", "one"), "features"),
+    ("learned", "a flag of features", meta("features", True), "features"),
+    ("learned", "negative features", meta("features", -1), "features"),
+    ("learned", "many features", meta("features", 10**12), "features"),
+    ("learned", "another number of features", meta("features", 2), "trees"),
+    ("learned", "other columns", meta("columns", 18), "trees"),
+    ("learned", "no columns", without("columns"), "columns"),
+    ("learned", "few columns", meta("columns", 1), "feature"),
+    ("learned", "no leaves", without("trees.leaf"), "trees"),
+    ("learned", "trees that loop", array("trees.left", lambda x: x * 0), "left"),
+    ("learned", "trees that leave", array("trees.feature", lambda x: x + 99), "feature"),
+    ("learned", "trees of other lengths", array("trees.threshold", lambda x: x[1:]), "threshold"),
+    ("learned", "text that is none", array("model", lambda x: x.view(np.float32)), "model"),
+    ("partition", "no labels", without("labels"), "labels"),
+    ("partition", "a label left out", array("labels", lambda x: x + (x > 0)), "labels"),
+    ("partition", "a negative label", array("labels", lambda x: x - 1), "labels"),
+    ("partition", "a huge label", array("labels", lambda x: x + 10**6), "labels"),
+    ("partition", "labels in halves", array("labels", lambda x: x / 2), "labels"),
+    ("partition", "no pixels", array("labels", lambda x: x[:0]), "labels"),
+    ("partition", "one number", array("labels", lambda x: np.array(0)), "labels"),
+    ("segmentation", "no classes", without("classes"), "classes"),
+    ("segmentation", "none at all", array("classes", lambda x: x[:0]), "classes"),
+    ("segmentation", "classes that fall", array("classes", lambda x: x[::-1].copy()), "classes"),
+    ("segmentation", "classes twice", array("classes", lambda x: x * 0), "classes"),
+    ("segmentation", "classes in halves", array("classes", lambda x: x / 2), "classes"),
+    ("segmentation", "classes of two axes", array("classes", lambda x: x[None]), "classes"),
+]
+
+
+@pytest.mark.parametrize(
+    "kind, change, named",
+    [(kind, change, named) for kind, _, change, named in RULES],
+    ids=[f"{r[0]}: {r[1]}" for r in RULES],
+)
+def test_a_state_that_breaks_a_rule_is_refused(kind, change, named):
+    about, arrays = state_of(kind)
+    load_grouping(kind, about, arrays)  # as it was it is good
+    arrays.setdefault("model", np.zeros(8, np.uint8)) if named == "model" else None
+    change(about, arrays)
+    with pytest.raises(ValueError, match=rf"{named}.*(calibrate again|missing)"):
+        load_grouping(kind, about, arrays)
+
+
+@pytest.mark.parametrize("kind", [None, 1, ["band"], {"a": 1}, "", "evil"])
+def test_kinds_that_are_none_are_refused(kind):
+    with pytest.raises(ValueError, match="unknown"):
+        load_grouping(kind, {}, {})
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_random_edits_are_refused_or_stay_within_bounds(kind):
+    """Whatever a state holds, labels are within 0..K-1 or the state is refused; nothing else happens."""
+    rng = np.random.default_rng(1)
+    block = world(np.random.default_rng(0)).read(0, 4)[1]
+    passed = 0
+    for _ in range(150):
+        about, arrays = state_of(kind)
+        name = str(rng.choice(sorted(arrays)))
+        flat = arrays[name].reshape(-1)
+        with np.errstate(all="ignore"):
+            for place in rng.integers(0, max(1, flat.size), 2):
+                if flat.size:
+                    flat[place] = rng.choice([0, 1, -1, 2, 3, 7, 100, 2**31 - 1, -(2**31)]).astype(flat.dtype)
+        try:
+            grouping = load_grouping(kind, about, arrays)
+            grouping.check(block)
+        except ValueError:
+            continue
+        label = grouping.every(block)
+        assert 0 <= label.min() <= label.max() < grouping.count
+        passed += 1
+    assert passed < 150
+
+
+# ---------------------------------------------------------------- groups that are not from a file
+
+
+class Wild(Grouping):
+    """A user's grouping whose labels are wrong."""
+
+    kind = "wild, for a test"
+    sided = False
+
+    @property
+    def count(self):
+        return 3
+
+    def at(self, block, entry, side):
+        return np.full(len(entry), 7, np.int32)
+
+    def state(self):
+        return {}, {}
+
+    @classmethod
+    def from_state(cls, meta, arrays):
+        return cls()
+
+
+def test_wrong_labels_of_a_users_grouping_reach_no_compiled_loop():
+    pairs = world(np.random.default_rng(0))
+    truth, block = pairs.read(0, N)
+    with pytest.raises(IndexError, match="without a widening; there are 3"):
+        block.widen(additive, Wild(), np.zeros(3))
+    with pytest.raises(IndexError, match="from 7 to 7, but the path has 3"):
+        Path(np.zeros((3, 4))).arrivals(np.array([7]), np.array([0.1]))
+    with pytest.raises(IndexError, match="from 7 to 7, but there are 3"):
+        spend.count(truth, block, additive, grouping=Wild(), edges=np.arange(5.0), units=np.ones(2))
+
+
+@pytest.mark.parametrize(
+    "knots",
+    [
+        np.zeros(3),
+        np.zeros((0, 3)),
+        np.zeros((2, 0)),
+        np.full((1, 2), np.nan),
+        np.array([[0, np.inf]]),
+        np.zeros((1, 2), int),
+    ],
+    ids=["one axis", "no group", "no point", "NaN", "infinite", "whole"],
+)
+def test_paths_of_odd_knots_are_refused(knots):
+    with pytest.raises(ValueError, match="knots of a path"):
+        Path(knots)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +32,8 @@ from ..pairs import ROWS, Archive, Statistic
 from ..promises import Aim
 from .frontier import Ladder, Trades, frontier_path, trades, traversal
 
-_ROUNDS = 16  # of updates
+_ROUNDS = 12  # of updates
+_PATIENCE = 4  # rounds that may pass without a shorter one
 _LEAST = 0.2  # factor by which a promise is lowered in one round
 _FINE = 1e-6  # risk below which knots need not be dense
 _FLOOR = 1e-3  # no promise is forgotten: relative to the greatest multiplier
@@ -62,23 +64,31 @@ def _cells(truth: Array, block: Block, family: Family, grouping: Grouping, edges
     """Missed ends of each image by group and edge that covers them: how many cells it has, which, and their weights."""
     entry, side, need = block.missed(truth, family)
     key = grouping.at(block, entry, side).astype(np.int64) * (len(edges) + 1) + Ladder(edges).cells(need)
-    image = entry // block.image_size
     inside = [np.ones(len(entry)), *(region.reshape(-1)[entry].astype(np.float64) for region in block.regions)]
-    found, number = np.unique(image * (np.int64(grouping.count) * (len(edges) + 1)) + key, return_inverse=True)
-    weights = np.stack([np.bincount(number, x, minlength=len(found)) for x in inside], axis=1)
-    image, key = np.divmod(found, grouping.count * (len(edges) + 1))
-    return np.bincount(image, minlength=len(block)), key, weights, region_sizes(block)
+    place = np.empty(grouping.count * (len(edges) + 1), np.int64)
+    first = np.searchsorted(entry, np.arange(len(block) + 1) * block.image_size)  # entries ascend
+    found = []
+    weights = []
+    for a, b in pairwise(first):
+        cells = np.flatnonzero(np.bincount(key[a:b], minlength=len(place)))
+        place[cells] = np.arange(len(cells))
+        number = place[key[a:b]]
+        found.append(cells)
+        weights.append(np.stack([np.bincount(number, x[a:b], minlength=len(cells)) for x in inside], axis=1))
+    counts = np.array([len(cells) for cells in found])
+    return counts, np.concatenate(found), np.concatenate(weights), region_sizes(block)
 
 
 missed_cells = Statistic("missed_cells", _cells, (ROWS, ROWS, ROWS, ROWS))
 
 
 class Cells(NamedTuple):
-    """Image, group and edge of each cell (c,), weights of what is missed in each region (c, R), sizes (n, R)."""
+    """Image of each cell (c,), its group and edge as one index into (K, E + 1), what is missed of each region there,
+    (R, c), and the sizes of the regions (n, R).
+    """
 
     image: Array
-    group: Array
-    edge: Array
+    key: Array
     weights: Array
     sizes: Array
 
@@ -86,8 +96,7 @@ class Cells(NamedTuple):
 def cells_of(pairs: Archive, images: Array, grouping: Grouping, edges: Array) -> Cells:
     """What the narrowest intervals miss on some images, by image, group and the edge that would cover it."""
     counts, key, weights, sizes = pairs.ask(missed_cells, images, grouping=grouping, edges=edges)
-    group, edge = np.divmod(key, len(edges) + 1)
-    return Cells(np.repeat(np.arange(len(counts)), counts), group, edge, weights, sizes)
+    return Cells(np.repeat(np.arange(len(counts)), counts), key, np.ascontiguousarray(weights.T), sizes)
 
 
 def missed_by(aim: Aim, cells: Cells, shape: tuple[int, int]) -> Array:
@@ -97,9 +106,9 @@ def missed_by(aim: Aim, cells: Cells, shape: tuple[int, int]) -> Array:
     per_image = counts / (size * max(1, counts.sum()))
     if aim.counting == "pixels":
         per_image = counts / max(1.0, float(size[counts].sum()))
-    weight = cells.weights[:, aim.region] * per_image[cells.image]
+    weight = cells.weights[aim.region] * per_image[cells.image]
     groups, edges = shape
-    sums = np.bincount(cells.group * (edges + 1) + cells.edge, weight, minlength=groups * (edges + 1))
+    sums = np.bincount(cells.key, weight, minlength=groups * (edges + 1))
     return np.cumsum(sums.reshape(groups, edges + 1)[:, ::-1], axis=1)[:, ::-1][:, 1:]
 
 
@@ -176,12 +185,13 @@ def _multipliers(
     mu = np.full(len(live), 1.0 / len(live))
     level = risk_level
     best = (np.inf, level, mu)
+    since = 0  # rounds without a shorter one
     groups = np.arange(len(found.missed))
     for number in range(_ROUNDS):
         reached = traversal(_mixed(found, parts, mu), level)
         if not reached.shape[1]:
             break
-        arrival = _arrivals_at(reached, cells)
+        arrival = _arrivals_at(reached, len(found.edges))[cells.key]
         missed = {r: _missed_along(cells, arrival, r, reached.shape[1]) for r in {x.aim.region for x in live}}
         stops = [x.stop(missed[x.aim.region], cells.sizes[:, x.aim.region]) for x in live]
         knot = max(stop for stop, _ in stops)
@@ -190,7 +200,9 @@ def _multipliers(
         left = parts[:, at[0], at[1]].sum(axis=1)  # what each promise misses there
         if length < best[0]:
             best = (length, max(float(mu @ left), _FINE), mu)
-        if len(live) == 1:
+            since = 0
+        since += 1
+        if len(live) == 1 or since > _PATIENCE:
             break
         used = [
             _used(x, missed[x.aim.region], cells.sizes[:, x.aim.region], knot, *stop)
@@ -211,21 +223,15 @@ def _used(x: _Rehearsal, missed: Array, size: Array, knot: int, stop: int, loss_
     return max(_LEAST, here / loss_there) if loss_there > 0 else _LEAST
 
 
-def _arrivals_at(reached: Array, cells: Cells) -> Array:
-    """First knot at which each cell is covered, as many as there are knots if none: (c,)."""
-    out = np.empty(len(cells.edge), np.int64)
-    order = np.argsort(cells.group, kind="stable")
-    bounds = np.searchsorted(cells.group[order], np.arange(len(reached) + 1))
-    for k in range(len(reached)):
-        mine = order[bounds[k] : bounds[k + 1]]
-        out[mine] = np.searchsorted(reached[k], cells.edge[mine])
-    return out
+def _arrivals_at(reached: Array, edges: int) -> Array:
+    """First knot at which each group has reached each edge, as many as there are knots if none: (K * (E + 1),)."""
+    wanted = np.arange(edges + 1)
+    return np.concatenate([np.searchsorted(row, wanted) for row in reached])
 
 
 def _missed_along(cells: Cells, arrival: Array, region: int, points: int) -> Array:
     """What each image misses of a region at each knot: (n, points)."""
-    weight = np.ascontiguousarray(cells.weights[:, region])
-    return weigh_arrivals(cells.image, arrival, weight, len(cells.sizes), points)
+    return weigh_arrivals(cells.image, arrival, cells.weights[region], len(cells.sizes), points)
 
 
 def joint_knot(pairs: Archive, grouping: Grouping, path: Path, goal: Goal) -> int:

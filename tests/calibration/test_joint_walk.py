@@ -229,12 +229,17 @@ def test_a_file_keeps_its_promises_and_refuses_strange_ones():
     for change in (
         {"kind": "hope"}, {"name": "two\nlines"}, {"place": "moon"}, {"at_most": 1.5}, {"cap": 0.01}, {"above": -1.0},
         {"risk": 7.0}, {"certifying": 0}, {"certifying": 1.5}, {"most": -1.0}, {"counting": "stars"}, {"extra": 1},
-        {"risk": "low"}, {"cap": float("nan")},
+        {"risk": "low"}, {"cap": float("nan")}, {"above": 0.1}, {"most": 2.0}, {"counting": "images"}, {"risk": 1e400},
     ):  # fmt: skip
         refuses(lambda change=change: CertifiedPromise.from_state({**good, **change}), error=(ValueError, TypeError))
     many = replace(cal.certified[0], certifying=1000)
     refuses(lambda: replace(cal, certified=(many,)), "certifying")
     refuses(lambda: replace(cal, certified=()), "promises")
+    refuses(lambda: replace(cal, certified=cal.certified * 9), "72 promises")
+    few = replace(cal.certified[0], certifying=40)
+    refuses(lambda: replace(cal, certified=(few, *cal.certified[1:])), "81 certifying")
+    none = replace(cal.certified[1], certifying=1)
+    refuses(lambda: replace(cal, certified=(cal.certified[0], none)), "1 images cannot certify")
     refuses(lambda: replace(cal, certified=cal.certified[::-1]), "first promise")
 
 

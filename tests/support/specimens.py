@@ -58,6 +58,9 @@ def bands():
     }
 
 
+PROMISES = [pb.share(0.4), pb.share(0.5, within=TRUTH > 0.5, name="bright"), pb.tail(0.5, above=0.3)]
+
+
 def calibrations():
     """How calibrations are made, by name: the band at calibration, settings."""
     centred = pb.Band(BAND.lower, BAND.upper, (BAND.lower + BAND.upper) / 2)
@@ -77,6 +80,7 @@ def calibrations():
         "learned": (BAND, {"groups": "learned", "k": 2}),
         "features": (BAND, {"groups": "learned", "k": 2, "features": EXTRA}),
         "units": (BAND, {"method": "rcps", "units": UNITS, "unit_name": "patient", "risk_level": 0.5}),
+        "promises": (BAND, {"method": "rcps", "risk_level": None, "promises": PROMISES}),
         "own loss": (BAND, {"method": "rcps", "loss": worst_row, "risk_level": 0.6}),
     }
 

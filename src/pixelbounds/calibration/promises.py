@@ -24,6 +24,7 @@ from ..images.ragged import Ragged
 PROMISE_KINDS = ("share", "tail", "loss")
 WAYS_TO_COUNT = ("units", "images", "pixels")
 PLACES = ("all", "region", "weights", "subgroup")  # where a promise is counted
+_ABOVE_THE_MEAN = ("hoeffding", "bentkus", "hoeffding_bentkus", "empirical_bernstein", "conformal")  # bounds that are
 _MOST = 64  # promises of one calibration
 
 
@@ -266,11 +267,15 @@ class CertifiedPromise:
         check_choice(self.counting, WAYS_TO_COUNT, "counting of a promise")
         check_open_unit(self.at_most, "at_most")
         numbers = {name: check_number(getattr(self, name), name) for name in ("above", "cap", "most", "risk")}
-        if not (0 <= numbers["above"] < 1 and self.at_most < numbers["cap"] <= 1 and 0 <= numbers["risk"] <= 1):
+        shape = self.kind == "tail" or self.above == 0, self.kind == "share" or self.cap == 1
+        limits = 0 <= numbers["above"] < 1 and self.at_most < numbers["cap"] <= 1
+        if not all(shape) or not limits or not 0 <= numbers["risk"] <= numbers["cap"]:
             raise ValueError(f"a promise above {self.above!r}, with cap {self.cap!r} and risk {self.risk!r} cannot be")
         whole = isinstance(self.certifying, int) and not isinstance(self.certifying, bool)
-        if numbers["most"] < 0 or not whole or self.certifying < 1:
+        if not whole or self.certifying < 1 or not 0 <= numbers["most"] < 2**53:
             raise ValueError(f"a promise certified by {self.certifying!r} units of at most {self.most!r} cannot be")
+        if (self.counting == "units") != (self.most == 0) or (self.counting == "pixels" and self.cap < 1):
+            raise ValueError(f"a promise that counts {self.counting}, at most {self.most!r} of a unit, cannot be")
 
     def state(self) -> dict[str, Any]:
         """Plain values, for the file."""
@@ -286,12 +291,19 @@ class CertifiedPromise:
 
 def check_certified(calibration: Any) -> None:
     """A calibration (`result.Calibration`) of promises keeps them, and the first of them is its level."""
-    kept, most = calibration.certified, calibration.record.certifying
-    if (calibration.loss == "promises") != bool(kept):
+    kept, record = calibration.certified, calibration.record
+    if (calibration.loss == "promises") != bool(kept) or len(kept) > _MOST:
         raise ValueError(f"a calibration of {len(kept)} promises cannot have the loss {calibration.loss!r}")
     for promise in kept:
-        if not isinstance(promise, CertifiedPromise) or promise.certifying > most:
-            raise ValueError(f"{promise!r} cannot be of {most} certifying images (units)")
+        if not isinstance(promise, CertifiedPromise) or promise.kind == "loss":
+            raise ValueError(f"{promise!r} is no promise of a share or a tail")
+        all_count = promise.place != "all" or promise.certifying == record.certifying
+        if promise.certifying > record.certifying or not all_count:
+            raise ValueError(f"{promise!r} cannot be of {record.certifying} certifying images (units)")
+        if promise.counting == "images" and not record.units:
+            raise ValueError(f"{promise!r} counts images of units, and there are none")
+        if promise.risk > promise.at_most and calibration.confidence in _ABOVE_THE_MEAN:
+            raise ValueError(f"a mean loss of {promise.risk:g} was seen, above the level {promise.at_most:g}")
     if kept and (kept[0].at_most, kept[0].risk) != (calibration.risk_level, calibration.risk):
         raise ValueError("risk_level and risk are not those of the first promise")
 

@@ -2,6 +2,7 @@
 
 held_out.py     `evaluate`: truth and intervals -> Evaluation
 known_images.py whether images calibrated
+kept_promises.py what promises come to on images, with intervals
 strata.py       two passes over blocks of images: what cuts the strata, then sums per image and stratum
 unit_means.py   means over units, with confidence intervals that are valid
 evaluation.py   what a user keeps: Evaluation, its strata, the coverage of fresh samples
@@ -9,8 +10,8 @@ judgement.py    `judge`: an Evaluation against what a calibration claims
 """
 
 from ..images.regions import edge_strength
-from .evaluation import Evaluation, SampleCoverage, Strata
+from .evaluation import Evaluation, SampleCoverage, SeenPromise, Strata
 from .held_out import evaluate
 from .judgement import Judgement, judge
 
-__all__ = ["Evaluation", "Judgement", "SampleCoverage", "Strata", "edge_strength", "evaluate", "judge"]
+__all__ = ["Evaluation", "Judgement", "SampleCoverage", "SeenPromise", "Strata", "edge_strength", "evaluate", "judge"]

@@ -121,6 +121,36 @@ class SampleCoverage(_Record):
 
 
 @dataclass(frozen=True, eq=False)
+class SeenPromise(_Record):
+    """What a promise comes to on images: its risk with an interval, over the units (or images) that have its region.
+
+    The interval holds the risk with probability `confidence_level` of the evaluation, by itself, not jointly.
+    """
+
+    kind: str
+    name: str
+    place: str
+    at_most: float
+    above: float
+    cap: float
+    counting: str
+    risk: float
+    interval: tuple[float, float]
+    units: int
+
+    @property
+    def broken(self) -> bool:
+        """Whether it is seen broken: even the low end of the interval lies above the level."""
+        return self.interval[0] > self.at_most
+
+    def line(self) -> str:
+        """As text for a terminal."""
+        name = f"{self.name} above {self.above:.4g}" if self.kind == "tail" else self.name
+        within = _bracket(*share_ends(*self.interval))
+        return f"  {name:<23}{self.at_most:>9.2%}{self.risk:>9.2%}{within:>20}{self.units:>10}"
+
+
+@dataclass(frozen=True, eq=False)
 class Evaluation(_Record):
     """What intervals are worth on images whose truth is known.
 
@@ -132,8 +162,8 @@ class Evaluation(_Record):
 
     Intervals hold the mean of which they are with probability `confidence_level`, each by itself, at any number of
     independent units; that of `image_risk` where no unit has more than `most_images`. Mean length has one where limits
-    are known, else NaN. `apart_from` is the digest of the calibration images, of which none is among these; None where
-    that was not compared.
+    are known, else NaN. `promises` are those that were asked about. `apart_from` is the digest of the calibration
+    images, of which none is among these; None where that was not compared.
     """
 
     risk: float
@@ -157,6 +187,12 @@ class Evaluation(_Record):
     confidence_level: float
     pixels: tuple[int, ...]
     apart_from: str | None = None
+    promises: tuple[SeenPromise, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; what is not known is None, and promises are there where they were asked about."""
+        found = super().to_dict()
+        return found if self.promises else {name: x for name, x in found.items() if name != "promises"}
 
     @property
     def each(self) -> str:
@@ -213,6 +249,9 @@ class Evaluation(_Record):
             sampled = self.coverage
             few = f"{sampled.share_below(0.5):.2%} of the pixels hold fewer than half of {sampled.samples}"
             lines.append(f"samples inside   {sampled.share:.2%}{_bracket(*share_ends(*sampled.interval))}; {few}")
+        if self.promises:
+            lines.append(f"{'promise':<25}{'level':>9}{'seen':>9}{'interval':>20}{plural(self.each):>10}")
+            lines += [promise.line() for promise in self.promises]
         lines += [self.size_stratified.table(), self.by_edge.table()]
         if self.by_group is not None:
             risky = self.by_group.riskiest(4)

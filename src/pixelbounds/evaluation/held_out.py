@@ -7,13 +7,14 @@ size. Where images differ in size, pixels are weighed so that every image counts
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from math import inf, prod
 from typing import Any
 
 import numpy as np
 
+from ..calibration.promises import Promise
 from ..calibration.result import Calibration
 from ..images.checks import (
     Limits,
@@ -40,6 +41,7 @@ from ..images.library import (
     to_numpy,
 )
 from .evaluation import Evaluation, SampleCoverage, Strata
+from .kept_promises import Judges, promises_seen
 from .known_images import refuse_calibrated
 from .strata import Cuts, Rows, cuts_of, median_length, merge_surveys, survey_rows, tally
 from .unit_means import UnitEnds
@@ -57,6 +59,7 @@ def evaluate(
     units: Any = None,
     unit_name: str | None = None,
     calibration: Calibration | None = None,
+    promises: Sequence[Promise] | None = None,
     limits: Any = None,
     confidence_level: float = 0.95,
     seed: Any = 0,
@@ -71,6 +74,8 @@ def evaluate(
     units          unit (patient, scan) of each image, (n,): what is independent; without it each image is
     unit_name      what a unit is called in words: "patient", "scan"; "unit" unless the calibration has a name for it
     calibration    that made the intervals: refuses images that calibrated, and knows limits and the name of a unit
+    promises       made by `pb.share` and `pb.tail` with the regions of these images: what each comes to; with a
+                   calibration of promises the same ones in the same order
     limits         between which all ends lie, (low, high): only then mean length has an interval
     seed           of the order of units, on which confidence intervals depend
 
@@ -127,9 +132,15 @@ def evaluate(
     if (sizes != sizes[0]).any():
         rows *= (sizes.mean() / sizes)[:, None, None]  # images weigh the same
     most = 0 if calibration is None else calibration.record.most_images
+    order = rng.permutation(len(units[0]))
+    seen = () if promises is None else promises_seen(
+        promises, truth, interval, Judges(units[1], order, level),
+        counting="units" if calibration is None else calibration.record.counting, units=name is not None,
+        certified=() if calibration is None else calibration.certified, runner=runner,
+    )  # fmt: skip
     return summarise(
-        rows, cuts, inside, units, UnitEnds(level, rng.permutation(len(units[0])), span, most),
-        unit_name=name, median_length=median_length(cuts, endings), pixels=tuple(pixels), apart_from=apart,
+        rows, cuts, inside, units, UnitEnds(level, order, span, most), unit_name=name,
+        median_length=median_length(cuts, endings), pixels=tuple(pixels), apart_from=apart, promises=seen,
     )  # fmt: skip
 
 

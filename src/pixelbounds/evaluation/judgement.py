@@ -133,7 +133,12 @@ def _apart(evaluation: Evaluation, claim: Claim) -> bool:
 def _incomparable(evaluation: Evaluation, claim: Claim) -> list[str]:
     """Why the claim is about something else than what was evaluated."""
     reasons = []
-    if claim.loss != "l01":
+    if claim.loss == "promises":
+        reasons.append(
+            "The guarantee is of several promises, or of one about less than all pixels, and here the share of all "
+            f"{evaluation.entries} outside is counted: evaluate(promises=...) compares each of them."
+        )
+    elif claim.loss != "l01":
         reasons.append(
             f'The guarantee is about the loss "{claim.loss}", and here the share of {evaluation.entries} outside is '
             "counted: the two were not compared."

@@ -1,0 +1,94 @@
+"""Promises on images that had no part in the calibration: what each comes to, with an interval that is valid.
+
+Each is a mean over the units that have its region, or, where images or pixels count, a ratio of means: both are held by
+bets (`unit_means`), each by itself, at any number of units. A promise is seen broken only where the low end of its
+interval lies above its level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import nan
+from typing import Any
+
+import numpy as np
+
+from ..calibration.promises import Aim, CertifiedPromise, aims_of, check_promises
+from ..images.checks import check_values
+from ..images.ends import Interval
+from ..images.library import Array, Runner, differ_in_size, library_of, over_images, rows_of
+from ..images.regions import region_rows
+from .evaluation import SeenPromise
+from .unit_means import ratio_interval
+
+
+@dataclass(frozen=True, eq=False)
+class Judges:
+    """Who judges: the unit of each image (n,), units in random order, and the level of intervals."""
+
+    unit_of: Array
+    order: Array
+    confidence_level: float
+
+
+def promises_seen(
+    promises: Any,
+    truth: Any,
+    interval: Interval,
+    judges: Judges,
+    *,
+    counting: str,
+    units: bool,
+    certified: Sequence[CertifiedPromise],
+    runner: Runner,
+) -> tuple[SeenPromise, ...]:
+    """What each promise comes to on these images; regions are theirs, (n, *pixels).
+
+    `counting` is that of promises which say none; of units of more than was `certified` as the most no more is counted.
+    """
+    asked = check_promises(promises)
+    aims, regions = aims_of(asked, truth, counting, units)
+    if certified and [(p.kind, p.at_most) for p in certified] != [(p.kind, p.at_most) for p in asked]:
+        raise ValueError(
+            f"the calibration certified {len(certified)} promises, and these are others; give the same promises in the "
+            "same order, with the regions of these images"
+        )
+
+    def work(start: int, stop: int) -> tuple[Array, Array]:
+        x, lower, upper = (rows_of(part, start, stop) for part in (truth, interval.lower, interval.upper))
+        check_values("truth", x, start)
+        missed = ((x < lower) | (x > upper)).reshape(len(x), -1)
+        regional = [region_rows(values, name, start, stop).reshape(len(x), -1) for name, values in regions]
+        lost = [missed.sum(axis=1), *((row * missed).sum(axis=1) for row in regional)]
+        size = [np.full(len(x), missed.shape[1]), *(row.sum(axis=1) for row in regional)]
+        return np.stack(lost, axis=1).astype(np.float64), np.stack(size, axis=1).astype(np.float64)
+
+    arrays = (truth, interval.lower, interval.upper, *(values for _, values in regions))
+    reads = [x for x in arrays if library_of(x) or differ_in_size(x)]
+    parts = list(over_images(work, truth, runner, reads))
+    missed = np.concatenate([part for part, _ in parts])
+    sizes = np.concatenate([part for _, part in parts])
+    most = [promise.most for promise in certified] or [0.0] * len(aims)
+    return tuple(_seen(aim, missed, sizes, judges, b) for aim, b in zip(aims, most, strict=True))
+
+
+def _seen(aim: Aim, missed: Array, sizes: Array, judges: Judges, most: float) -> SeenPromise:
+    counts = aim.counts(sizes)
+    unit_of = judges.unit_of[counts]
+    size = sizes[counts, aim.region]
+    losses = aim.losses(missed[counts, aim.region], size)
+    weight = size if aim.counting == "pixels" else np.ones(len(size))
+    total = np.bincount(unit_of, weight, minlength=len(judges.order))
+    order = judges.order[total[judges.order] > 0]
+    told = (aim.kind, aim.name, aim.place, aim.at_most, aim.above, aim.cap, aim.counting)
+    if not len(order):
+        return SeenPromise(*told, nan, (0.0, aim.cap), 0)
+    shares = np.clip(np.bincount(unit_of, weight * losses, minlength=len(total))[order] / total[order], 0, 1)
+    counted = np.ones(len(order))
+    if aim.counting != "units":
+        most = most or float(total.max())
+        counted = np.minimum(total[order], most) / most
+    low, high = ratio_interval(shares * counted, counted, judges.confidence_level)
+    risk = float((shares * counted).sum() / counted.sum())
+    return SeenPromise(*told, aim.cap * risk, (aim.cap * low, aim.cap * high), len(order))

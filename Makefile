@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 EXTRAS := diffusion,medical,cvx,cluster,dev
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check format guarantees bench lock clean
+.PHONY: demo test check format guarantees fuzz bench lock clean
 
 demo: $(STAMP)  ## calibrate on the embedded default and print the table of methods
 	$(BIN)/pixelbounds demo
@@ -25,6 +25,9 @@ format: $(STAMP)  ## rewrite in house style
 
 guarantees: $(STAMP)  ## the statistical tests at full size: at least 1,000 worlds each
 	PIXELBOUNDS_WORLDS=1000 $(BIN)/pytest tests/properties -m guarantees -q -n 2
+
+fuzz: $(STAMP)  ## 100,000 edited and resealed files of every kind, in child processes: no signal, hang or fault of ours
+	$(BIN)/python tests/support/fuzz.py --cases 100000 --seed 0 --seconds 3000
 
 bench: $(STAMP)  ## measure, print tables, write benchmarks/results/*.json
 	$(BIN)/python -m benchmarks

@@ -36,6 +36,13 @@ def test_the_page_of_results_is_that_of_the_kept_results(monkeypatch, tmp_path):
     assert write_page(kept, tmp_path / "results.md").read_text() == (ROOT / "docs/results.md").read_text()
 
 
+def test_the_readme_leads_to_what_is_trusted():
+    assert "(SECURITY.md)" in (ROOT / "README.md").read_text()
+    said = (ROOT / "SECURITY.md").read_text()
+    for word in ("Dask scheduler", "NUMBA_CACHE_DIR", "How to report", "unpickled", "--identifiers keep"):
+        assert word in said, word
+
+
 # ---------------------------------------------------------------- files and names
 
 

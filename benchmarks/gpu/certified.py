@@ -23,19 +23,36 @@ RESULTS = Path(__file__).parent.parent / "results"
 RISK, FAILURE = 0.05, 0.1
 
 
-def lengths(truth: Array, band: pb.Band, draws: int, calibration: int) -> tuple[Array, Array]:
+def lengths(
+    truth: Array, band: pb.Band, draws: int, calibration: int, groups: str | None = None
+) -> tuple[Array, Array]:
     """Mean length and risk on the images that did not calibrate, draw by draw: (draws,) each."""
     found = []
     for draw in range(draws):
         order = np.random.default_rng([7, draw]).permutation(len(truth))
         ours, others = np.split(order, [calibration])
         chosen = pb.Band(band.lower[ours], band.upper[ours])
-        calibrated = pb.calibrate(truth[ours], chosen, risk_level=RISK, failure_prob=FAILURE, method="frontier")
+        calibrated = pb.calibrate(
+            truth[ours], chosen, risk_level=RISK, failure_prob=FAILURE, method="frontier", groups=groups
+        )
         interval = calibrated.apply(pb.Band(band.lower[others], band.upper[others]))
         evaluation = pb.evaluate(truth[others], interval)
         found.append((evaluation.mean_length, evaluation.risk))
     length, risk = np.array(found).T
     return length, risk
+
+
+def decoded(file: Any, name: str) -> pb.Band:
+    """A band of a file, whose ends are multiples of 1 / 2048."""
+    lower, upper = (file[f"{name}/{end}"].astype(np.float32) / 2048 for end in ("lower", "upper"))
+    return pb.Band(lower, upper)
+
+
+def measured(name: str, data: str, split: str, count: int) -> Array:
+    """The images of the bands, in [0, 1]."""
+    with np.load(data) as file:
+        images, scan = file[SETS[name].key], file["scan"]
+    return images[parts(name, split, scan, count).measured].astype(np.float32) / 255
 
 
 def main() -> None:
@@ -46,30 +63,32 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--calibration", type=int, default=256, help="images that calibrate; the others are measured")
     parser.add_argument("--device-seconds", type=float, default=0.0, help="of GPU that all calls took, compiling too")
+    parser.add_argument(
+        "--out", type=Path, help="the JSON to write; benchmarks/results/generalise_SET.json unless told"
+    )
     options = parser.parse_args()
-    with np.load(options.data) as file:
-        images, scan = file[SETS[options.set].key], file["scan"]
     known = {"draws": options.draws, "calibration": options.calibration, "risk_level": RISK, "failure_prob": FAILURE}
     known |= {"device_seconds": options.device_seconds}
-    target = RESULTS / f"generalise_{options.set}.json"
-    rows: list[dict[str, Any]] = []
-    common: dict[str, Any] = {}
+    target = options.out or RESULTS / f"generalise_{options.set}.json"
+    rows: list[dict[str, Any]] = json.loads(target.read_text())["rows"] if target.exists() else []
+    there = {(row["variant"], row["split"], row["train_seconds"]) for row in rows if row.get("draws") == options.draws}
     for path in options.files:
         with np.load(path, allow_pickle=False) as file:
             about = json.loads(str(file["rows"]))
             own = about.pop("rows")
-            common = common or about
-            if {**about, "files": 0} != {**common, "files": 0}:
-                raise SystemExit(f"{path} was made otherwise than {options.files[0]}")
-            chosen = parts(options.set, about["split"], scan, about["images"]["measured"]).measured
-            truth = images[chosen].astype(np.float32) / 255
+            if (own[0]["variant"], about["split"], about["train_seconds"]) in there:
+                continue
+            truth = measured(options.set, options.data, about["split"], about["images"]["measured"])
             for row in own:
-                ends = (file[f"{row['variant']}/{end}"].astype(np.float32) for end in ("lower", "upper"))
-                length, risk = lengths(truth, pb.Band(*ends), options.draws, options.calibration)
+                length, risk = lengths(truth, decoded(file, row["average"]), options.draws, options.calibration)
+                row |= {key: about[key] for key in ("split", "train_seconds", "images")} | {"draws": options.draws}
                 row |= {"lengths": length.tolist(), "risks": risk.tolist()}
-                print(f"{row['variant']:32} {length.mean():.4f} risk {risk.mean():.4f}", flush=True)
+                said = f"{row['variant']:36} {row['average']} {about['split']} {about['train_seconds']:g} s"
+                print(f"{said} {length.mean():.4f} risk {risk.mean():.4f} psnr {row['psnr']:.2f}", flush=True)
                 rows.append(row)
-                target.write_text(json.dumps(common | known | {"rows": rows}) + "\n")  # as it goes
+        for key in ("split", "train_seconds", "images"):
+            about.pop(key)
+        target.write_text(json.dumps(about | known | {"rows": rows}) + "\n")  # as it goes
 
 
 if __name__ == "__main__":

@@ -135,6 +135,74 @@ def generalised(found: dict[str, Any]) -> list[str]:
     return lines
 
 
+AGAIN = {
+    "plain@0": "stopping by validation",
+    "edm-loss@0": "... and the loss weighted as in EDM",
+    "edm-loss,decay-1@0": "... and the loss weighted as in EDM, weight decay 1",
+    "patch@0": "... and 2 x 2 pixels as channels, three levels of 128",
+    "patch,edm-loss@0": "... and both of these: EDM's weights, 2 x 2 pixels as channels",
+    "width-32@0": "... and half the width",
+}
+
+
+def retried(found: dict[str, Any]) -> list[str]:
+    """The table of the second sweep: one row a variant, all of one seed."""
+    rows = [row for row in found["rows"] if row["average"] == "best"]
+    first = np.array(rows[0]["lengths"])
+    lines = [
+        "| `small`, CT, second sweep | parameters | steps, best at | PSNR of the mean of samples | "
+        "seconds to sample | certified length | against stopping alone |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        length = np.array(row["lengths"])
+        ratio = length / first - 1
+        error = ratio.std(ddof=1) / np.sqrt(len(ratio))
+        compared = "" if row is rows[0] else f"{ratio.mean():+.1%} +- {error:.1%}"
+        busy = " (beside a compiler)" if row["variant"] == "patch,edm-loss@0" else ""
+        lines.append(
+            f"| {AGAIN[row['variant']]} | {row['parameters'] / 1e6:.1f}M | {row['steps']:,}, {row['best_step']:,} | "
+            f"{row['psnr']:.2f} | {row['sample_seconds']:.1f}{busy} | {length.mean():.4f} | {compared} |"
+        )
+    images = rows[0]["images"]
+    lines += [
+        "",
+        f"{found['device']}, torch {found['torch']}, commit {found['commit']}: {rows[0]['train_seconds']:.0f} s of "
+        f"training each, while other processes compiled; {found['samples']} samples of {images['measured']} images in "
+        f"{found['sampler_steps']} steps of `heun`, and the rest as above, mean over {found['draws']} draws. One seed "
+        f"each, and no run on held-out scans: no default follows from it. The session held the machine for "
+        f"{found['device_seconds']:,.0f} s, of which compiling and a machine that was lost took most.",
+    ]
+    return lines
+
+
+def spent(found: dict[str, Any]) -> list[str]:
+    """Length against steps, samples and miscoverage."""
+    rows = {(row["steps"], row["samples"], row["miscoverage"]): row for row in found["rows"]}
+    steps = sorted({key[0] for key in rows})
+    levels = sorted({key[2] for key in rows})
+    head = " | ".join(f"{n} steps, miscoverage {a:g}" for n in steps for a in levels)
+    lines = [f"| samples | {head} |", "|---" * (1 + len(steps) * len(levels)) + "|"]
+    for m in sorted({key[1] for key in rows}):
+        cells = [rows.get((n, m, a)) for n in steps for a in levels]
+        shown = ["" if cell is None else f"{np.mean(cell['lengths']):.4f}" for cell in cells]
+        lines.append(f"| {m} | {' | '.join(shown)} |")
+    few, many = (np.array(rows[12, m, 0.1]["lengths"]) for m in (79, 128))
+    fewer = np.array(rows[8, 79, 0.1]["lengths"])
+    lines += [
+        "",
+        "Certified lengths of one network, half as wide as `small`, trained uncompiled for "
+        f"{found['train_seconds']:.0f} s (commit {found['commit']}), on {found['images']['measured']} images of scans "
+        "for development, "
+        f"{found['calibration']} of which calibrate (`frontier`, groups `{found['groups']}`, {found['risk_level']:g} "
+        f"with failure probability {found['failure_prob']:g}), mean over {found['draws']} draws: lengths are those of "
+        f"few images, and are to be compared with each other alone. At miscoverage 0.1 and 12 steps, 79 samples give "
+        f"{(few / many).mean() - 1:+.1%} against 128; at 79 samples, 8 steps give {(fewer / few).mean() - 1:+.1%} "
+        "against 12.",
+    ]
+    return lines
+
+
 def threads(found: dict[str, Any]) -> str:
     """One paragraph on threads that wait."""
 
@@ -169,6 +237,10 @@ def text() -> str:
         *trained(found),
         "",
         *generalised(result("generalise_ct64")),
+        "",
+        *retried(result("generalise_ct64_60s")),
+        "",
+        *spent(result("budgets_ct64")),
         "",
         fresh(found),
         "",

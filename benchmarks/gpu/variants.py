@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from pixelbounds.diffusion import NCSNpp, NetworkConfig, configuration
 from pixelbounds.diffusion.batches import AUGMENTATIONS, Loss
-from pixelbounds.diffusion.trainer import score_matching
+from pixelbounds.diffusion.network import Residual
+from pixelbounds.diffusion.trainer import score_matching, weighted_matching
 
 Spread = tuple[float, float]  # mean and deviation of the pixels
 
@@ -26,9 +27,15 @@ class Variant:
     preconditioned: bool = False  # as in EDM, by mean and deviation of the pixels
 
     @property
+    def dropout(self) -> float:
+        """The share that is dropped: no part of what a compiler sees, see `Dropped`."""
+        return float(self.network.get("dropout", 0.1))
+
+    @property
     def architecture(self) -> str:
         """What a compiler tells apart."""
-        return json.dumps([{"dropout": 0.1} | self.network, self.preconditioned], sort_keys=True)
+        shape = {name: value for name, value in self.network.items() if name != "dropout"}
+        return json.dumps([shape, self.preconditioned], sort_keys=True)
 
     def __or__(self, other: Variant) -> Variant:
         """Both changes."""
@@ -55,6 +62,9 @@ VARIANTS = {
     "ema-0.9995": Variant(settings={"ema": 0.9995}),
     "width-32": Variant({"base": 32}),
     "width-96": Variant({"base": 96}),
+    "width-128": Variant({"base": 128}),
+    "patch": Variant({"base": 128, "multipliers": (1, 1, 1), "patch": 2}),
+    "batch-128": Variant(settings={"batch": 128}),
     "blocks-2": Variant({"blocks": 2}),
     "edm-network": Variant(preconditioned=True),
     "edm-loss": Variant(weighted=True),
@@ -64,11 +74,32 @@ VARIANTS = {
 
 
 def variant(name: str) -> Variant:
-    """A variant, or several joined by commas."""
+    """A variant, or several joined by commas; what follows @ is a seed, see `seed_of`."""
     total = Variant()
-    for part in name.split(","):
+    for part in name.split("@")[0].split(","):
         total = total | VARIANTS[part]
     return total
+
+
+def seed_of(name: str) -> int:
+    """The seed in the name of a variant, 0 unless told: NAME or NAME@SEED."""
+    return int(name.partition("@")[2] or 0)
+
+
+class Dropped(nn.Module):
+    """Dropout whose share is an input of the compiled network: any share serves with the same code."""
+
+    share: Tensor
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.register_buffer("share", torch.tensor(share), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop values: (b, c, h, w) -> the same, what is kept divided by the probability to be kept."""
+        if not self.training:
+            return x
+        return torch.where(torch.rand_like(x, dtype=torch.float32) >= self.share, x / (1 - self.share), 0).to(x.dtype)
 
 
 class Preconditioned(nn.Module):
@@ -93,20 +124,27 @@ class Preconditioned(nn.Module):
         return raw * (deviation / (level * total.sqrt())) - centred / total
 
 
-def network_of(change: Variant, size: int, spread: Spread) -> nn.Module:
+def network_of(change: Variant, size: int, spread: Spread, seed: int = 0) -> nn.Module:
     """A fresh network of a variant, from one seed for all."""
-    torch.manual_seed(0)
-    config = configuration("small", size=size, **({"dropout": 0.1} | change.network))
-    return Preconditioned(config, spread) if change.preconditioned else NCSNpp(config)
+    torch.manual_seed(seed)
+    config = configuration("small", size=size, **change.network)
+    network = Preconditioned(config, spread) if change.preconditioned else NCSNpp(config)
+    for module in list(network.modules()):
+        if isinstance(module, Residual):
+            module.dropout = Dropped(change.dropout)
+    return network
+
+
+def start_anew(network: nn.Module, change: Variant, size: int, spread: Spread, seed: int) -> None:
+    """Give a network that was used before the weights and the dropout with which a variant starts."""
+    fresh = network_of(change, size, spread, seed)
+    network.load_state_dict(fresh.state_dict())
+    network.requires_grad_()
+    for module in network.modules():
+        if isinstance(module, Dropped):
+            module.share.fill_(change.dropout)
 
 
 def loss_of(change: Variant, spread: Spread) -> Loss:
     """The loss of a variant."""
-    if not change.weighted:
-        return score_matching
-    deviation = spread[1]
-
-    def weighted(network: nn.Module, x: Tensor, sigma: Tensor, noise: Tensor) -> Tensor:
-        return score_matching(network, x, sigma, noise) * (1 + (sigma / deviation).square())
-
-    return weighted
+    return weighted_matching(spread[1]) if change.weighted else score_matching

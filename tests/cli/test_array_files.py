@@ -160,7 +160,7 @@ def test_bands_of_a_run(files, tmp_path, kind):
 @pytest.mark.parametrize("name", ["new_band.npz", "new_band.zarr", "new_band"])
 @pytest.mark.parametrize("out", ["i.zarr", "i.npz"])
 def test_intervals_equal_python_s_whatever_the_files(files, tmp_path, name, out, monkeypatch):
-    monkeypatch.setattr("pixelbounds.formats.inputs._BLOCK_BYTES", 7 * SIZE * SIZE * 4)  # 7 images at a time
+    monkeypatch.setattr("pixelbounds.images.library._AT_ONCE", 7 * SIZE * SIZE * 4)  # 7 images at a time
     said = done("apply", files / "cal.safetensors", files / name, "--out", tmp_path / out)
     with np.load(files / "new_band.npz") as file:
         wanted = pb.load_calibration(files / "cal.safetensors").apply(pb.Band(file["lower"], file["upper"]))

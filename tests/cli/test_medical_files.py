@@ -12,6 +12,7 @@ from medical import LPS, to_unit, write_dicom, write_nifti  # noqa: E402
 
 SCANS, DEPTH, HEIGHT, WIDTH = 24, 3, 10, 8
 PLACE = ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "FrameOfReferenceUID", "StudyInstanceUID")
+TWELVE_BITS = {"BitsStored": 12, "HighBit": 11, "PixelRepresentation": 0}  # from -1024 to 3071 HU
 RISK = ("--risk-level", 0.2, "--failure-prob", 0.2, "--groups", "band")
 
 
@@ -34,23 +35,27 @@ def files(tmp_path_factory):
     values, bands = [anatomy(i) for i in range(SCANS)], []
     for i, x in enumerate(values):
         write_nifti(folder / "nifti" / f"scan{i:02}.nii.gz", x)
-        write_dicom(folder / "dicom" / f"{i:02}", x, series=f"1.2.{i + 10}", patient=f"P{i:02}")
+        write_dicom(folder / "dicom" / f"{i:02}", x, series=f"1.2.{i + 10}", patient=f"P{i:02}", **TWELVE_BITS)
         bands.append(band_of(x, 100 + i))
     np.savez(folder / "bands.npz", **{part: np.concatenate([b[part] for b in bands]) for part in ("lower", "upper")})
     new = anatomy(99)
     write_nifti(folder / "new.nii.gz", new, axes="RAS", slope=2.0, intercept=-1.0)
-    write_dicom(folder / "new", new, series="1.2.99", patient="P99")
+    write_dicom(folder / "new", new, series="1.2.99", patient="P99", **TWELVE_BITS)
     np.savez(folder / "new.npz", **band_of(new, 199))
     done("calibrate", folder / "nifti", folder / "bands.npz", *RISK, "--out", folder / "cal.safetensors")
     return folder
 
 
-@pytest.mark.parametrize("kind", ["nifti", "dicom"])
-def test_a_scan_is_a_unit(files, tmp_path, kind):
+@pytest.mark.parametrize(("kind", "unit"), [("nifti", "scan"), ("dicom", "patient")])
+def test_scans_and_patients_are_units(files, tmp_path, kind, unit):
     out = tmp_path / "cal.safetensors"
-    record = done("calibrate", files / kind, files / "bands.npz", *RISK, "--out", out)["record"]
-    assert record["images"] == SCANS * DEPTH
-    assert record["units"] == SCANS - 3  # an eighth fits
+    words = "calibrate", files / kind, files / "bands.npz", *RISK, "--out", out
+    said = done(*words)
+    assert said["record"]["images"] == SCANS * DEPTH
+    assert said["record"]["units"] == SCANS - 3  # an eighth fits
+    assert f"of a future {unit}, averaged over its images" in said["guarantee"]
+    assert "notes" not in said
+    done(*words, "--force", "--unit-name", "scan")
     assert out.read_bytes() == (files / "cal.safetensors").read_bytes()  # the same anatomy in both formats
     said = done("calibrate", files / kind, files / "bands.npz", *RISK, "--units", "each", "--out", out, "--force")
     assert said["record"]["units"] == 0
@@ -77,13 +82,17 @@ def test_nifti_maps_lie_on_the_scan(files, tmp_path):
     arrays = np.load(tmp_path / "array.npz")
     truth = np.asarray(scan.dataobj)
     covered = (maps["lower"].get_fdata() <= truth) & (truth <= maps["upper"].get_fdata())
-    inside = (truth > -160) & (truth < 240)  # a window says nothing about values beyond it
+    inside = (truth > -160) & (truth < 240)
     unit = open_images(files / "new.nii.gz").pixels
     held = (arrays["lower"] <= unit) & (unit <= arrays["upper"])
     assert covered[inside].sum() >= held[(unit > 0) & (unit < 1)].sum() > 50
-    np.testing.assert_allclose(
-        maps["length"].get_fdata().mean(), 400 * (arrays["upper"] - arrays["lower"]).mean(), rtol=1e-3
-    )
+    names = tmp_path / "map_lower.nii.gz", files / "new.nii.gz", tmp_path / "map_upper.nii.gz"
+    lower, values, upper = (open_images(name, window=None).pixels for name in names)
+    assert (((lower <= values) & (values <= upper)) | ~held).all()  # beyond the window, too: there ends are open
+    closed = nibabel.load(tmp_path / "map_open.nii.gz").get_fdata() == 0
+    assert said["open_share"] == pytest.approx(1 - closed.mean())
+    assert said["closed_length"] * 400 == pytest.approx(maps["length"].get_fdata()[closed].mean(), rel=1e-3)
+    assert said["mean_length"] == pytest.approx((arrays["upper"] - arrays["lower"]).mean(), rel=1e-5)
     # the maps are intervals, and the scan is their truth
     both = [done("evaluate", files / "new.nii.gz", tmp_path / name)["risk"] for name in ("map.nii.gz", "array.npz")]
     assert both[0] == pytest.approx(both[1], abs=0.01)
@@ -114,11 +123,11 @@ def test_dicom_maps_lie_on_the_series(files, tmp_path):
             ]
         )
     covered = (maps["lower"] <= truth) & (truth <= maps["upper"])
-    inside = (truth > -160) & (truth < 240)
     done(*words[:3], "--out", tmp_path / "array.npz")
     arrays, unit = np.load(tmp_path / "array.npz"), to_unit(truth)
     held = (arrays["lower"] <= unit) & (unit <= arrays["upper"])
-    assert (covered | ~held)[inside].all()
+    assert (covered | ~held).all()
+    assert set(np.unique(open_images(tmp_path / "maps" / "open", window=None).pixels)) == {0, 1, 2}
     np.testing.assert_allclose(maps["upper"] - maps["lower"], maps["length"], atol=1e-6)
     risk = done("evaluate", files / "new", tmp_path / "maps")["risk"]
     assert risk == pytest.approx(done("evaluate", files / "new", tmp_path / "array.npz")["risk"], abs=0.01)

@@ -5,6 +5,7 @@ import sys
 from dataclasses import fields
 from typing import Annotated
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
@@ -51,8 +52,11 @@ def test_every_option_of_reading_reaches_the_reader():
     wanted = Reading(**given, limits=(0.0, 2.0), skip_bad=True, fill_missing=True)
     assert reading_of(read, LargeOptions(skip_bad=True, fill_missing=True)) == wanted
     assert {field.name for field in fields(ReadOptions)} == {*given, "limits", "raw"}  # or the line above lacks one
-    assert reading_of(ReadOptions(raw=True)).window is None
-    assert reading_of(ReadOptions()).window == Reading().window
+    assert reading_of(ReadOptions(raw=True)).mapping is None
+    assert reading_of(ReadOptions()).mapping == Reading().mapping == (400, 40)
+    assert reading_of(ReadOptions()).measure is None  # nothing was told: a calibration's own window is taken
+    with pytest.raises(ValueError, match=r"--window 350 33\.3 maps values and --raw leaves them"):
+        reading_of(ReadOptions(window=(350.0, 33.3), raw=True))
     resources = resources_of(LargeOptions(scheduler="tcp://x", memory="1G", scratch="here"))
     assert (resources.scheduler, resources.memory, resources.scratch) == ("tcp://x", "1G", "here")
 

@@ -64,7 +64,7 @@ def error(name, steps):
 # ---------------------------------------------------------------- exactness
 
 
-@pytest.mark.parametrize("name, tolerance", [("reverse_sde", 0.03), ("predictor_corrector", 0.05), ("heun", 0.006)])
+@pytest.mark.parametrize("name, tolerance", [("reverse_sde", 0.03), ("predictor_corrector", 0.05), ("heun", 0.025)])
 def test_the_usual_steps_come_near_the_limit_of_the_sampler(name, tolerance):
     assert error(name, SAMPLERS[name][1])[0] < tolerance
 

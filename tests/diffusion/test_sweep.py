@@ -38,4 +38,43 @@ def test_variants_join():
     both = variants.variant("decay-1,edm-loss")
     assert both.weighted
     assert both.settings == {"weight_decay": 1.0}
-    assert both.architecture == variants.variant("plain").architecture != variants.variant("dropout-0.2").architecture
+    plain = variants.variant("plain").architecture
+    assert both.architecture == plain == variants.variant("dropout-0.2@3").architecture  # compiled once for all
+    assert plain != variants.variant("width-32").architecture
+    assert variants.seed_of("decay-1,edm-loss@3") == 3
+    assert variants.seed_of("plain") == 0
+
+
+def test_a_network_that_was_used_starts_anew_as_a_fresh_one():
+    used, other = (variants.variant(name) for name in ("dropout-0.2", "dropout-0.0"))
+    network = variants.network_of(used, 16, (0.2, 0.5))
+    for weight in network.parameters():
+        torch.nn.init.ones_(weight)
+    variants.start_anew(network, other, 16, (0.2, 0.5), seed=4)
+    fresh = variants.network_of(other, 16, (0.2, 0.5), seed=4)
+    assert all(torch.equal(a, b) for a, b in zip(network.parameters(), fresh.parameters(), strict=True))
+    x = torch.ones(2, 3, 4, 4)
+    dropped = next(module for module in network.modules() if isinstance(module, variants.Dropped))
+    assert torch.equal(dropped(x), x)  # nothing is dropped any more
+    dropped.share.fill_(0.2)
+    kept = dropped(torch.ones(1, 1, 400, 400))
+    assert sorted(set(kept.flatten().tolist())) == [0.0, 1.25]
+    assert abs(float(kept.mean()) - 1) < 0.01
+
+
+def test_a_list_says_what_is_tried(tmp_path):
+    path = tmp_path / "list.txt"
+    path.write_text("plain\nedm-loss@2 seconds=9 split=confirm budget=1\n")
+    found, ends = generalise.tasks(path, 60)
+    assert found == [generalise.Task("plain", 60), generalise.Task("edm-loss@2", 9, "confirm", True)]
+    assert not ends
+    path.write_text(path.read_text() + "end\n")
+    assert generalise.tasks(path, 60) == (found, True)
+
+
+def test_codes_round_outward():
+    x = np.random.default_rng(0).uniform(-0.2, 1.2, 1000).astype(np.float32)
+    lower, upper = generalise.codes(x - 0.01, x + 0.01)
+    assert (lower / 2048 <= np.clip(x - 0.01, 0, 1)).all()
+    assert (upper / 2048 >= np.clip(x + 0.01, 0, 1)).all()
+    assert ((upper.astype(int) - lower) / 2048 <= 0.02 + 2 / 2048 + 1e-6).all()

@@ -29,7 +29,7 @@ from pixelbounds.diffusion.network import Resample, _Halve, double, halve  # noq
 from pixelbounds.diffusion.regression import quantile_loss, regressor  # noqa: E402
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
 from pixelbounds.diffusion.session import alone, processes, read_log  # noqa: E402
-from pixelbounds.diffusion.trainer import Settings, score_matching, train  # noqa: E402
+from pixelbounds.diffusion.trainer import Settings, score_matching, train, weighted_matching  # noqa: E402
 from pixelbounds.storage.files import exclusive  # noqa: E402
 
 torch.set_num_threads(1)
@@ -107,6 +107,20 @@ def test_the_loss_is_least_at_the_score_of_the_kernel(rng):
     assert score_matching(kernel_score, x, sigma, noise).max() < 1e-10
     zero = score_matching(lambda y, sigma: torch.zeros_like(y), x, sigma, noise)
     assert torch.allclose(zero, noise.float().square().mean((1, 2, 3)).to(zero.dtype), rtol=1e-5)  # equal at all levels
+
+
+def test_edms_weights_make_wieners_filter_of_white_images_lose_1_at_every_level(rng):
+    deviation, levels = 0.2, torch.tensor([0.02, 0.1, 0.4, 2.0])
+    x, noise = (torch.from_numpy(rng.normal(size=(4, 1, 128, 128))).float() for _ in range(2))
+
+    def wiener(y, sigma):
+        share = deviation**2 / (deviation**2 + sigma**2)
+        return (share.reshape(-1, 1, 1, 1) * y - y) / sigma.reshape(-1, 1, 1, 1) ** 2
+
+    loss = weighted_matching(deviation)(wiener, deviation * x, levels, noise)
+    assert torch.allclose(loss, torch.ones(4), atol=0.05)
+    plain = score_matching(wiener, deviation * x, levels, noise)
+    assert plain[3] < 0.02  # the paper's weight makes little of high noise
 
 
 # ---------------------------------------------------------------- resuming

@@ -342,3 +342,13 @@ def test_a_target_is_never_what_is_read(tmp_path):
     asked(tmp_path / "scans" / "cal.safetensors", tmp_path / "scans")  # is no image
     asked(tmp_path / "scans" / "new.nii.gz", tmp_path / "scans")
     asked(tmp_path / "in.zarr", tmp_path / "scans")
+
+
+def test_names_beside_images_may_be_words(tmp_path):
+    group = zarr.create_group(tmp_path / "x.zarr")
+    group.create_array("images", data=np.zeros((3, 4, 4), np.float32))
+    group.create_array("names", data=np.array(["a", "bb", "ccc"]))
+    group.create_array("units", shape=(2**40,), chunks=(2**20,), dtype="int64")  # of no images of ours
+    images = open_images(tmp_path / "x.zarr", key="images")
+    assert images.names == ("a", "bb", "ccc")
+    assert images.units is None

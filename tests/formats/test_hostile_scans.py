@@ -46,6 +46,7 @@ def test_deflated_dicom_is_refused(tmp_path):
         open_images(tmp_path / "ct")
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_edited_dicom_raises_nothing_else(tmp_path):
     (file,) = write_dicom(tmp_path / "ct", VALUES[:1])
     edit(file, InstitutionName="x")

@@ -107,7 +107,7 @@ def test_units_stay_apart_without_their_names(tmp_path):
     assert found["units"].tolist() == [0, 0, 0, 1, 1, 1]
     write_interval(tmp_path / "m.nii.gz", around(images), like=images)
     assert sorted(x.name for x in tmp_path.glob("m_*")) == sorted(
-        f"m_{number}_{part}.nii.gz" for number in (0, 1) for part in ("lower", "upper", "length")
+        f"m_{number}_{part}.nii.gz" for number in (0, 1) for part in ("lower", "upper", "length", "open")
     )
 
 

@@ -14,7 +14,8 @@ from pixelbounds.formats.opener import open_images
 from pixelbounds.formats.scans import Images
 
 VALUES = hounsfield(5, 7, 6)
-PARTS = ("lower", "upper", "length")
+PARTS = ("lower", "upper", "length", "open")
+REACH = {"BitsStored": 12, "HighBit": 11, "PixelRepresentation": 0}  # of a scanner that measures -1024 to 3071 HU
 KEPT = """
 PatientID PatientName PatientBirthDate StudyInstanceUID FrameOfReferenceUID ImagePositionPatient ImageOrientationPatient
 PixelSpacing SliceThickness
@@ -85,14 +86,21 @@ def test_nifti_maps_lie_on_the_file_and_hold_its_values(tmp_path, axes, suffix):
         assert image.header["sform_code"] == original.header["sform_code"] == 1
         assert image.header["qform_code"] == original.header["qform_code"] == 1
         np.testing.assert_array_equal(image.header.get_zooms(), original.header.get_zooms())
-        assert image.get_data_dtype() == np.float32
-    lower, upper, length = (maps[part].get_fdata() for part in PARTS)
-    truth = np.clip(original.get_fdata(), -160, 240)  # compared voxel for voxel, in Hounsfield units
+    assert [maps[part].get_data_dtype() for part in PARTS] == [np.float32] * 3 + [np.uint8]
+    lower, upper, length, ends = (maps[part].get_fdata() for part in PARTS)
+    truth = original.get_fdata()  # compared voxel for voxel, in Hounsfield units, also beyond the window
     assert (lower <= truth).all()
     assert (truth <= upper).all()
     assert (length >= upper - lower).all()
-    np.testing.assert_allclose(length, upper - lower, atol=1e-3)
-    assert (np.minimum(truth - lower, upper - truth) < 1e-3).mean() > 0.5  # and no wider than given
+    np.testing.assert_allclose(length, upper - lower, atol=1e-2)
+    seen = np.clip(truth, -160, 240)
+    near = np.minimum(seen - lower, upper - seen)[ends == 0]
+    assert (near < 1e-3).mean() > 0.5  # and no wider than given
+    assert set(np.unique(ends)) == {0, 1, 2}
+    np.testing.assert_array_equal(np.isin(ends, (1, 3)), lower == 0.5 * -(2**15) - 1024)  # the least the file can hold
+    np.testing.assert_array_equal(np.isin(ends, (2, 3)), upper == 0.5 * (2**15 - 1) - 1024)
+    assert [float(maps["lower"].header[name]) for name in ("cal_min", "cal_max")] == [-160, 240]  # what viewers show
+    assert float(maps["length"].header["cal_max"]) == length[ends == 0].max() < 400
     back = [open_images(tmp_path / f"out_{part}{suffix}").pixels for part in PARTS[:2]]
     np.testing.assert_allclose(back[0], around(images).lower, atol=1e-6)
     assert (back[0] <= around(images).lower).all()
@@ -149,38 +157,84 @@ def test_dicom_maps_keep_patient_study_and_place(tmp_path):
             assert data.SeriesInstanceUID != original.SeriesInstanceUID
             assert data.SeriesDescription == f"pixelbounds {part}"
             seen.setdefault(data.SeriesInstanceUID, []).append(data.SOPInstanceUID)
-    assert len(seen) == 3
-    assert len({uid for uids in seen.values() for uid in uids}) == 15
+    assert len(seen) == 4
+    assert len({uid for uids in seen.values() for uid in uids}) == 20
 
 
 @pytest.mark.parametrize("photometric", ["MONOCHROME2", "MONOCHROME1"])
 @pytest.mark.parametrize("window", [(400.0, 40.0), (350.0, 33.3), (2500.0, 100.0)])
 def test_dicom_ends_are_rounded_outward(tmp_path, photometric, window):
-    write_dicom(tmp_path / "ct", VALUES, photometric=photometric)
+    write_dicom(tmp_path / "ct", VALUES, photometric=photometric, **REACH)
     images = open_images(tmp_path / "ct", window=window)
     write_interval(tmp_path / "out", around(images), like=images)
-    lower, upper, length = (open_images(tmp_path / "out" / part, window=None).pixels for part in PARTS)
-    truth = np.clip(VALUES, window[1] - window[0] / 2, window[1] + window[0] / 2)
-    assert (lower <= truth).all()
-    assert (truth <= upper).all()
+    lower, upper, length, ends = (open_images(tmp_path / "out" / part, window=None).pixels for part in PARTS)
+    assert (lower <= VALUES).all()
+    assert (upper >= VALUES).all()
     np.testing.assert_allclose(length, upper - lower, atol=1e-3)
-    step = window[0] / 2**15
+    least = min(-1024, window[1] - window[0] / 2)  # what the file can hold, or all of the window where that is more
+    step = 2.0 ** np.ceil(np.log2((3071 - np.floor(least)) / 65535))
     expected = around(images)
     span = (expected.upper - expected.lower) * window[0]
-    assert (length <= span + 2 * step + 1e-3).all()
-    assert (length >= span - 1e-3).all()
+    closed = ends == 0
+    assert (length <= span + 2 * step + 1e-3)[closed].all()
+    assert (length >= span - 1e-3)[closed].all()
+    np.testing.assert_array_equal(np.isin(ends, (1, 3)), np.isclose(lower, least, atol=step))
+    np.testing.assert_array_equal(np.isin(ends, (2, 3)), upper == 3071)
     back = {part: open_images(tmp_path / "out" / part, window=window).pixels for part in PARTS[:2]}
     ends = (back["upper"], back["lower"]) if photometric == "MONOCHROME1" else (back["lower"], back["upper"])
     assert (ends[0] <= expected.lower).all()
     assert (ends[1] >= expected.upper).all()
 
 
-def test_one_slice_becomes_three_files(tmp_path):
+def test_what_lies_beyond_the_window_does_not_look_certain(tmp_path):
+    """Bone at 700 HU is seen as 240: its interval says 240 or more, and its length is the largest of the map."""
+    values = np.full((1, 4, 4), 40, np.int16)
+    values[0, 0] = 700  # bone
+    values[0, 1] = -900  # air
+    write_dicom(tmp_path / "ct", values, **REACH)
+    write_nifti(tmp_path / "ct.nii.gz", values.astype(np.float32))
+    for scan, out in ((tmp_path / "ct", tmp_path / "maps"), (tmp_path / "ct.nii.gz", tmp_path / "map.nii.gz")):
+        images = open_images(scan)
+        seen = images.pixels
+        write_interval(out, pb.Interval(np.clip(seen - 0.01, 0, 1), np.clip(seen + 0.01, 0, 1)), like=images)
+        where = [out / part if out.is_dir() else out.with_name(f"map_{part}.nii.gz") for part in PARTS]
+        lower, upper, length, ends = (open_images(x, window=None).pixels[0] for x in where)
+        assert ((lower <= values[0]) & (values[0] <= upper)).all()
+        np.testing.assert_array_equal(ends, np.repeat([[2], [1], [0], [0]], 4, axis=1))
+        assert (lower[0] >= 235.9).all()  # 240 less 0.01 of the window
+        assert (upper[1] <= -155.9).all()
+        assert (length[2:] < 8.2).all()
+        assert (length[:2] > 800).all()
+    said = pydicom.dcmread(next((tmp_path / "maps" / "upper").iterdir()))
+    assert said.ImageComments.startswith("3071 stands for an open end: the value may lie anywhere above 240 HU")
+    assert (float(said.WindowWidth), float(said.WindowCenter)) == (400, 40)
+    shown = pydicom.dcmread(next((tmp_path / "maps" / "length").iterdir()))
+    assert float(shown.WindowWidth) < 10  # lengths of closed intervals from black to white
+    codes = pydicom.dcmread(next((tmp_path / "maps" / "open").iterdir()))
+    assert "1: open below -160 HU; 2: open above 240 HU" in codes.ImageComments
+    assert codes.RescaleType == "US"
+
+
+@pytest.mark.parametrize("identifiers", ["drop", "keep"])
+def test_maps_of_several_series_come_back_in_the_order_of_the_scans(tmp_path, identifiers):
+    """Series of maps have identifiers of their own, whose order is that of chance."""
+    for i in range(6):
+        values = np.full((2, 4, 4), 40 * i - 100, np.int16)
+        write_dicom(tmp_path / "in" / str(i), values, series=f"1.2.{i + 10}", patient=f"P{i}")
+    images = open_images(tmp_path / "in")
+    interval = around(images)
+    write_interval(tmp_path / "out", interval, like=images, identifiers=identifiers)
+    for part in PARTS[:2]:
+        back = open_images(tmp_path / "out" / part).pixels
+        np.testing.assert_allclose(back, getattr(interval, part), atol=1e-4)
+
+
+def test_one_slice_becomes_four_files(tmp_path):
     (file,) = write_dicom(tmp_path / "in", VALUES[:1])
     images = open_images(file)
     (tmp_path / "out").mkdir()
     assert write_interval(tmp_path / "out" / "x.dcm", around(images), like=images).name == "x_lower.dcm"
-    assert left_behind(tmp_path / "out") == ["x_length.dcm", "x_lower.dcm", "x_upper.dcm"]
+    assert left_behind(tmp_path / "out") == ["x_length.dcm", "x_lower.dcm", "x_open.dcm", "x_upper.dcm"]
     write_dicom(tmp_path / "more", VALUES)
     images = open_images(tmp_path / "more")
     with pytest.raises(ValueError, match="name a folder for the series"):
@@ -189,14 +243,14 @@ def test_one_slice_becomes_three_files(tmp_path):
 
 def test_from_one_format_to_the_other(tmp_path):
     write_nifti(tmp_path / "scan.nii.gz", VALUES, "PIR")
-    write_dicom(tmp_path / "ct", VALUES)
+    write_dicom(tmp_path / "ct", VALUES, **REACH)
     nifti, dicom = open_images(tmp_path / "scan.nii.gz"), open_images(tmp_path / "ct")
     write_interval(tmp_path / "maps", around(nifti), like=nifti, identifiers="keep")
     write_interval(tmp_path / "maps.nii.gz", around(dicom), like=dicom)
     crossed = open_images(tmp_path / "maps" / "lower"), open_images(tmp_path / "maps_lower.nii.gz")
     for back in crossed:
         np.testing.assert_allclose(back.geometry.scans[0].affine, dicom.geometry.scans[0].affine, atol=1e-4)
-        np.testing.assert_allclose(back.pixels, around(dicom).lower, atol=1e-4)
+        np.testing.assert_allclose(back.pixels, around(dicom).lower, atol=2 / 400)  # a step of 16-bit scans is 1 HU
     assert set(crossed[0].units) == {"scan"}
     small = open_images(tmp_path / "ct", size=3)
     write_interval(tmp_path / "small", around(small), like=small)

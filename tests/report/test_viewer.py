@@ -1,11 +1,16 @@
 """The page in a browser: it opens from disk, is quiet, and tells of each pixel what the arrays hold."""
 
+import dataclasses
 import shutil
 
 import numpy as np
 import pytest
 from report_world import HOSTILE, SIZE, pictures_of, world
 from waiting import PATIENCE
+
+import pixelbounds as pb
+from pixelbounds.report.example import Example
+from pixelbounds.report.page import write_report
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -269,3 +274,35 @@ def test_colour_and_planes_are_read_too(open_page, tmp_path):
     page.mouse.move(*place(page, 7, 8, 12, 10))
     sync_api.expect(page.locator("#where")).to_have_text("plane 4, row 7, column 8")
     assert reading(page) == pytest.approx([volume.lower[4, 7, 8], volume.upper[4, 7, 8]], abs=0.51e-4)
+
+
+def test_ends_at_the_edge_of_a_window_are_open(open_page, tmp_path):
+    """Bone beyond the window reads as 240 HU or more, never as an interval of length 0."""
+    lower = np.full((SIZE, SIZE), 0.45)
+    upper = np.full((SIZE, SIZE), 0.55)
+    truth = np.full((SIZE, SIZE), 0.5)
+    lower[0], upper[0], truth[0] = 1, 1, 1  # bone
+    lower[1], upper[1], truth[1] = 0, 0.01, 0  # air
+    lower[2], upper[2] = 0, 1
+    seen = dataclasses.replace(world().calibration, measure=pb.Measure.of_window((400, 40)))
+    examples = [Example("slice", lower, upper, truth=truth)]
+    parts = {"title": "Test", "calibration": seen, "evaluation": None, "examples": examples}
+    path = write_report(tmp_path / "page.html", **parts)
+    assert "seen through a window of -160 to 240 HU" in " ".join(path.read_text().split())
+    page = open_page(path)
+    told = {  # the interval, the truth, the length
+        0: ("≥ 240.0 HU", "truth ≥ 240 HU is inside", "open: beyond the window"),
+        1: ("≤ −156.0 HU", "truth ≤ −160 HU is inside", "open: beyond the window"),  # noqa: RUF001
+        2: ("any value", "truth 40.0 HU is inside", "open: beyond the window"),
+        3: ("20.0 to 60.0 HU", "truth 40.0 HU is inside", "40.0"),
+    }
+    for row, (interval, state, length) in told.items():
+        page.mouse.move(*place(page, row, 5))
+        sync_api.expect(page.locator("#where")).to_have_text(f"row {row}, column 5")
+        assert page.text_content("#interval") == interval
+        assert state in page.text_content("#state")
+        assert page.text_content("#values tr:first-child td") == length
+    pin_aside(page)
+    page.get_by_label("Length", exact=True).check()
+    assert drawn(page, 0, 5) == drawn(page, 1, 5) == drawn(page, 2, 5)  # the brightest, not the darkest
+    assert sum(drawn(page, 0, 5)) >= sum(drawn(page, 3, 5))

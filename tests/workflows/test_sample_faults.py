@@ -164,7 +164,7 @@ def test_samples_that_no_network_draws_are_refused(world, tmp_path):
 
 
 def test_what_is_not_told_is_usual(world, score, tmp_path):
-    usual = {"samples": 128, "miscoverage": 0.1, "sampler": "heun", "steps": 24, "held_out": 0, "keep_samples": False}
+    usual = {"samples": 79, "miscoverage": 0.1, "sampler": "heun", "steps": 12, "held_out": 0, "keep_samples": False}
     run = sample_to(score, np.load(world / "y.npy")[:1], tmp_path / "run.zarr")
     assert {name: run.about[name] for name in usual} == usual
 

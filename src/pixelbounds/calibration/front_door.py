@@ -7,7 +7,8 @@ front door: it checks, turns names into functions, splits, and calls a procedure
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -24,14 +25,25 @@ from ..images.checks import (
     check_same_shape,
     check_unit_name,
     check_units,
+    is_name,
 )
 from ..images.ends import Band, check_features, one_band
-from ..images.library import Array, alike, as_array, current_runner, differ_in_size, library_of, singly, to_numpy
+from ..images.library import (
+    Array,
+    alike,
+    as_array,
+    current_runner,
+    differ_in_size,
+    library_of,
+    singly,
+    spanning,
+    to_numpy,
+)
 from ..images.measure import Measure
 from ..storage.version import VERSION
 from .arrivals import Path, tabulated
 from .certify import Task, certify_l01, certify_loss, curve_of
-from .confidence import ConfidenceBound, bound_named, least_images
+from .confidence import BOUNDS, ConfidenceBound, bound_named, least_images
 from .families import FAMILIES, check_nested, family_named
 from .groups.contract import Grouping
 from .groups.positions import NO_GRID
@@ -45,6 +57,10 @@ from .sentence import VOIDS
 
 FitPath = Callable[[Any, Array], tuple[Grouping, Path]]  # images, the numbers of those that fit -> groups and path
 _USER_KNOTS = 256  # knots at which a user's loss may be evaluated
+_SLIVER = 0.05  # of the spread of the truth: a band within it is on another scale
+_TRIED_IMAGES = 16  # for that
+_TRIED_VALUES = 2**12  # of each of them
+_TRIED_PIXELS = 2**23  # that are read, beyond the first image
 
 
 def calibrate(
@@ -77,7 +93,7 @@ def calibrate(
     That holds for one calibration. Choosing among several on the same images (seeds, methods, bounds, looks at a
     growing set) voids it: docs/what_voids_the_promise.md says what is valid.
 
-    truth          true images, (n, *pixels), within the limits
+    truth          true images, (n, *pixels), within the limits; 8-bit ones span them, 0 the least and 255 the greatest
     band           their band, of the same shape; images of different sizes are lists, of truths and of bands, and
                    each counts the same
     method         "frontier" (shortest; like rcps where units are hardly enough to certify), "krcps" (the paper's),
@@ -156,6 +172,7 @@ def calibrate(
         ),
     }
     _check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))
+    _check_scales(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(len(pairs)))
     found = calibrate_archive(
         pairs, split, fit_path[method], bound, risk_level=risk_level, failure_prob=failure_prob, method=method,
         loss=loss, units=unit_name if units is not None else None, seed="generator" if seed is rng else str(seed),
@@ -198,7 +215,7 @@ def calibrate_archive(
         curve, chosen = np.empty((0, 3)), 0
     _check_not_certifying(grouping, own, ~split.fitting)
     return Calibration(
-        method, getattr(bound, "__name__", "custom"), pairs.family, getattr(loss, "__name__", "custom"), risk_level,
+        method, name_of(bound, BOUNDS), pairs.family, name_of(loss, {"l01": l01}), risk_level,
         failure_prob, pairs.limits, grouping, path.at(certificate.knot, certificate.part),
         task.risk_of(certificate.losses), curve, chosen,
         Record(
@@ -208,6 +225,12 @@ def calibrate_archive(
             prints=own,
         ),
     )  # fmt: skip
+
+
+def name_of(function: Any, ours: Mapping[str, Any]) -> str:
+    """The name of a bound or loss; "custom" for one of the user's without a name, or with that of one of ours."""
+    name = getattr(function, "__name__", "custom")
+    return name if is_name(name) and ours.get(name, function) is function else "custom"
 
 
 def _check_not_certifying(grouping: Grouping, prints: Array, certifying: Array) -> None:
@@ -297,7 +320,9 @@ class Split:
 
 def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = None, groups: Any = None) -> Pairs:
     """Truth and band, checked, as pairs."""
-    band, truth = one_band(band), as_array(truth, "truth")
+    limits = check_limits(limits)
+    band = one_band(band)
+    truth = as_array(spanning(truth, limits), "truth")
     if differ_in_size(truth) != differ_in_size(band.lower):
         truth = singly(truth)
         band = band.map(singly, checked=True)
@@ -310,7 +335,7 @@ def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = No
         if not np.issubdtype(segmentation.dtype, np.integer):
             raise ValueError(f"groups have dtype {segmentation.dtype}; a segmentation needs whole numbers")
     return Pairs(
-        truth, band, family_named(family, band), check_limits(limits), check_features(features, band), segmentation,
+        truth, band, family_named(family, band), limits, check_features(features, band), segmentation,
         current_runner(),
     )  # fmt: skip
 
@@ -325,3 +350,30 @@ def _check_family(pairs: Pairs, images: Array) -> None:
     for some in alike(pairs.band.lower, images):
         truth, block = pairs.gather(some)
         check_nested(pairs.family, truth, block.band, span if np.isfinite(span) else float(np.ptp(truth)) or 1.0)
+
+
+def _check_scales(pairs: Pairs, images: Array) -> None:
+    """Warn where all values of the band lie within a sliver of those of the truth, on some of these images.
+
+    Ends are compared from their 0.1% to their 99.9% quantile, the truth from 1% to 99%: a few bright pixels that a
+    band misses, or a band about a blurred image, are no other scale.
+    """
+    count = int(np.clip(_TRIED_PIXELS // max(1, int(pairs.sizes.mean())), 1, min(_TRIED_IMAGES, len(images))))
+    some = images[np.unique(np.linspace(0, len(images) - 1, count).round().astype(int))]
+    truths: list[Array] = []
+    ends: list[Array] = []
+    for run in alike(pairs.band.lower, some):
+        truth, block = pairs.gather(run)
+        for part, kept in ((truth, truths), (block.band.lower, ends), (block.band.upper, ends)):
+            flat = part.reshape(len(part), -1)
+            kept.append(flat[:, :: -(-flat.shape[1] // _TRIED_VALUES)].reshape(-1))
+    least, most = np.quantile(np.concatenate(truths), (0.01, 0.99)).tolist()
+    low, high = np.quantile(np.concatenate(ends), (0.001, 0.999)).tolist()
+    flat_band = all((x == ends[i % 2][0]).all() for i, x in enumerate(ends))  # it knows nothing, on any scale
+    if high - low < _SLIVER * (most - least) and not flat_band:
+        warnings.warn(
+            f"the band's values lie between {low:.4g} and {high:.4g}, a sliver of the truth's, {least:.4g} to "
+            f"{most:.4g}: are they on one scale? Intervals are valid, but far longer than they need be: bring band and "
+            "truth to one scale",
+            stacklevel=3,
+        )

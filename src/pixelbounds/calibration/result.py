@@ -6,8 +6,8 @@ The file is safetensors with one JSON string: no code runs when it is read, and 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
-from math import isfinite
+from dataclasses import dataclass, field, fields, replace
+from math import isfinite, log, log1p
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -18,10 +18,12 @@ from ..images.checks import (
     check_choice,
     check_count,
     check_limits,
+    check_line,
     check_number,
     check_open_unit,
     check_same_shape,
     check_unit_name,
+    is_name,
 )
 from ..images.ends import Band, Interval, check_features, one_band
 from ..images.library import Array, alike, block_of, in_threads, library_of, like, places_for, sizes_of
@@ -29,13 +31,16 @@ from ..images.measure import Measure
 from ..images.source import Source
 from ..storage.files import replace_file, seal, unseal
 from .block import read_block
+from .confidence import BOUNDS
 from .families import FAMILIES, Family, check_fits
 from .groups.contract import Grouping, load_grouping, on_images
+from .groups.positions import Partition
 from .procedures import METHODS
-from .sentence import VOIDS, guarantee_of
+from .sentence import EARLIER, VOIDS, guarantee_of
 
 _FORMAT = 2
 COUNTINGS = ("units", "images")
+_ROUNDED = 1e-9  # how far sums in another order may lie apart
 _NO_PRINTS = np.empty(0, np.uint64)
 
 
@@ -73,22 +78,27 @@ class Record:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
                 raise ValueError(f"{name} of a calibration is {value!r}; it must be a whole number of at least 0")
-        if not 1 <= self.certifying <= self.images - self.fitting or self.units not in (0, self.certifying):
+        left = self.images - self.fitting
+        alone = self.units == 0 and 1 <= self.certifying == left  # without units all images that do not fit certify
+        if not alone and not 1 <= self.units == self.certifying <= left:
             raise ValueError(
                 f"a calibration of {self.images} images, of which {self.fitting} fit, cannot have {self.certifying} "
                 f"certifying images and {self.units} units"
             )
-        if not all(isinstance(x, int) and not isinstance(x, bool) and x > 0 for x in self.pixels):
+        if not isinstance(self.pixels, tuple) or not all(
+            isinstance(x, int) and not isinstance(x, bool) and x > 0 for x in self.pixels
+        ):
             raise ValueError(f"pixels of a calibration are {self.pixels!r}; they must be sizes of at least 1")
         for name in ("seed", "digest", "version"):
-            if not isinstance(getattr(self, name), str):
-                raise ValueError(f"{name} of a calibration is {getattr(self, name)!r}; it must be a string")
+            check_line(getattr(self, name), f"{name} of a calibration")
         if not isinstance(self.source, Source) or not isinstance(self.settings, dict):
             raise ValueError("a record needs a Source and settings by name")
         check_unit_name(self.unit_name)
         check_choice(self.counting, COUNTINGS, "counting")
-        if self.counting == "images" and not (self.units and self.most_images):
-            raise ValueError("counting='images' needs units and the most images that a unit counts for")
+        if (self.counting == "images") != bool(self.units and self.most_images):
+            raise ValueError("counting='images' needs units and the most images that a unit counts for, no other does")
+        if not isinstance(self.prints, np.ndarray):
+            raise TypeError(f"prints are a {type(self.prints).__name__}; they must be an array, one number per image")
         if self.prints.dtype != np.uint64 or self.prints.shape not in ((0,), (self.images,)):
             raise ValueError(f"prints have shape {self.prints.shape}; there must be one per image, or none")
 
@@ -123,11 +133,18 @@ class Calibration:
     measure: Measure | None = None
 
     def __post_init__(self) -> None:
+        kinds = {"family": Family, "grouping": Grouping, "widening": np.ndarray, "curve": np.ndarray, "record": Record}
+        for name, kind in kinds.items():
+            if not isinstance(getattr(self, name), kind):
+                raise TypeError(f"{name} is a {type(getattr(self, name)).__name__}; it must be a {kind.__name__}")
+        if not isinstance(self.measure, Measure | None):
+            raise TypeError(f"measure is {self.measure!r}; give a pixelbounds.Measure, or None")
         check_choice(self.method, METHODS, "method")
         for name in ("confidence", "loss"):
-            value = getattr(self, name)
-            if not isinstance(value, str) or not 0 < len(value) <= 200 or not value.isprintable():
-                raise ValueError(f"{name} of a calibration is {value!r}; it must be a name")
+            if not is_name(getattr(self, name)):
+                raise ValueError(f"{name} of a calibration is {getattr(self, name)!r}; it must be a name")
+        if FAMILIES.get(self.family.name, self.family) is not self.family:
+            raise ValueError(f"the family is called {self.family.name!r}, a name that is taken; give it another")
         check_open_unit(self.risk_level, "risk_level")
         check_open_unit(self.failure_prob, "failure_prob")
         check_limits(self.limits)
@@ -137,7 +154,7 @@ class Calibration:
                 f"widening is {self.widening.dtype} {self.widening.shape}; it must hold {count} float64, one per group"
             )
         if not (np.isfinite(self.widening) & (self.widening >= self.family.start)).all():
-            raise ValueError(f"a widening is below {self.family.start:g} or not finite; calibrate again")
+            raise ValueError(f"a widening is below {self.family.start:g} or not finite, so intervals could be crossed")
         if not 0 <= check_number(self.risk, "risk") <= 1:
             raise ValueError(f"risk is {self.risk:g}; it must lie between 0 and 1")
         if self.curve.dtype != np.float64 or self.curve.ndim != 2 or self.curve.shape[1] != 3:
@@ -145,6 +162,52 @@ class Calibration:
         if not np.isfinite(self.curve).all():
             raise ValueError("curve holds values that are not finite")
         check_count(self.chosen, "chosen", least=0, most=max(0, len(self.curve) - 1))
+        self._check_groups()
+        self._check_curve()
+        self._check_level()
+
+    def _check_groups(self) -> None:
+        """The groups are such as the method makes, on the grid of the images."""
+        kind, fitting, pixels = self.grouping.kind, self.record.fitting, self.record.pixels
+        if self.method == "rcps" and kind != "single":
+            raise ValueError(f"rcps has one group, but these are of kind {kind!r}")
+        if self.method == "krcps" and self.grouping.sided:
+            raise ValueError(f"krcps widens both ends of a pixel alike, but groups of kind {kind!r} treat them apart")
+        if not fitting and (kind != "single" or self.method == "krcps"):
+            raise ValueError(f"no image fits, so there can be no {self.method} with groups of kind {kind!r}")
+        grid = self.grouping.labels.shape if isinstance(self.grouping, Partition) else pixels
+        if grid != pixels or (kind == "segmentation" and not pixels):
+            raise ValueError(f"groups of kind {kind!r} on a grid of {grid} cannot belong to images of {pixels}")
+
+    def _check_curve(self) -> None:
+        """Along the path intervals widen and the mean loss falls; the certified point lies where `chosen` says."""
+        if not len(self.curve):
+            if self.loss == "l01":
+                raise ValueError("curve is empty, but a calibration of pixels has one")
+            return
+        widening, risk = self.curve[:, 0], self.curve[:, 1]
+        if not (np.diff(widening) >= -_ROUNDED * widening[1:]).all() or not (np.diff(risk) <= _ROUNDED).all():
+            raise ValueError("curve is not that of a path: its widening must not fall and its loss must not rise")
+        if risk.min() < 0 or risk.max() > 1 + _ROUNDED or widening[0] < self.family.start:
+            raise ValueError("curve holds losses outside [0, 1], or a widening that is too small")
+        own, at = float(self.widening.mean()), float(widening[self.chosen])
+        before = float(widening[max(0, self.chosen - 1)])
+        if not before - _ROUNDED * before <= own <= at + _ROUNDED * at:
+            raise ValueError(f"the mean widening is {own:g}, but row {self.chosen} of the curve says {at:g}")
+
+    def _check_level(self) -> None:
+        """No bound of ours certifies less than so many images can tell, or (but for early bets) than was seen."""
+        if self.confidence not in BOUNDS:
+            return
+        seen = max(self.risk, float(self.curve[self.chosen, 1]) if len(self.curve) else 0.0)
+        if seen > self.risk_level and self.confidence != "betting":
+            raise ValueError(f"a mean loss of {seen:g} was seen, above the level {self.risk_level:g}")
+        n = self.record.certifying
+        if self.confidence != "conformal" and n * log1p(-self.risk_level) > log(self.failure_prob) + _ROUNDED:
+            raise ValueError(
+                f"{n} images cannot certify a level of {self.risk_level:g} with failure probability "
+                f"{self.failure_prob:g}, whatever was seen"
+            )
 
     def __repr__(self) -> str:
         return f"Calibration({self.method}, {self.confidence}, {self.grouping.count} groups): {self.guarantee}"
@@ -233,6 +296,7 @@ class Calibration:
 
     def to_bytes(self) -> bytes:
         """The content of the calibration file; equal calibrations give equal bytes."""
+        self.__post_init__()  # arrays may have been changed since
         meta, arrays = self.grouping.state()
         tensors = {f"groups.{name}": x for name, x in arrays.items()}
         tensors |= {"widening": self.widening, "curve": self.curve, "prints": self.record.prints}
@@ -271,8 +335,8 @@ def calibration_from_bytes(data: bytes, name: str = "file", family: Family | Non
         )
     try:
         return _calibration_of(text, tensors, name, family)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
-        if name in str(error):
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+        if isinstance(error, ValueError) and str(error).startswith(repr(name)):
             raise
         why = f"{error!r} is missing" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{name!r} holds no calibration that could be: {why}; calibrate again") from error
@@ -290,21 +354,27 @@ def _calibration_of(text: dict[str, Any], tensors: dict[str, Array], name: str, 
     arrays = {key.removeprefix("groups."): x for key, x in tensors.items() if key.startswith("groups.")}
     grouping = load_grouping(groups.pop("kind"), groups, arrays)
     low, high = (None if x is None else check_number(x, "a limit") for x in text["limits"])
-    measure = text.get("measure")
+    if text["format"] == 1:  # knows less of its bands, and nothing of its images and of what its numbers stand for
+        text = {"measure": None, **text}
+        tensors = {"prints": _NO_PRINTS, "fitted_on": _NO_PRINTS, **tensors}
+        text["record"] = {**text["record"], "settings": {**text["record"]["settings"], EARLIER: 1}}
+    elif not text["record"].keys() >= {field.name for field in fields(Record)} - {"prints"}:
+        raise ValueError("its record is not complete")
+    measure = text["measure"]
     return Calibration(
         text["method"], text["confidence"], family or FAMILIES[named], text["loss"], text["risk_level"],
         text["failure_prob"], (-np.inf if low is None else low, np.inf if high is None else high),
-        on_images(grouping, tensors.get("fitted_on", _NO_PRINTS)), tensors["widening"], text["risk"],
+        on_images(grouping, tensors["fitted_on"]), tensors["widening"], text["risk"],
         tensors["curve"], text["chosen"], _record_of(text["record"], tensors),
         None if measure is None else Measure.from_state(measure),
     )  # fmt: skip
 
 
 def _record_of(state: dict[str, Any], tensors: dict[str, Array]) -> Record:
-    """The record of a file; one of format 1 knows less of its bands, and nothing of its images."""
+    """The record of a file."""
     state = dict(state)
     state["pixels"] = tuple(state["pixels"])
     state["source"] = Source.from_state(state["source"])
     if "skipped" in state["settings"] and "skipped" not in state:
         state["skipped"] = len(state["settings"]["skipped"])
-    return Record(**state, prints=tensors.get("prints", _NO_PRINTS))
+    return Record(**state, prints=tensors["prints"])

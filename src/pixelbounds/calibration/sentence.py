@@ -10,8 +10,10 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, Protocol
 
 from ..images.measure import Measure
+from ..images.source import Source
 
 VOIDS = "docs/what_voids_the_promise.md"
+EARLIER = "format"  # by this setting a record knows that an earlier format kept less
 _DIGITS = 6
 
 
@@ -120,13 +122,21 @@ def _provided(calibration: Promised) -> str:
         words += f" that could be read ({record.skipped} could not and were left out: nothing is promised for such)"
     source = record.source
     if source.known:
-        words += f" and their bands are made in the same way ({source})"
+        unknown = "; of how many samples is not known here" if source.samples is None and _of_samples(source) else ""
+        words += f" and their bands are made in the same way ({source}{unknown})"
     else:
         words += " and their bands are made in the same way (how is not known here, so it cannot be checked)"
     measure = calibration.measure
     if measure is not None and measure.low is not None:
         words += f"; values are those within the {measure}, and what lies beyond it counts as its edge"
+    if measure is None and record.settings.get(EARLIER) == 1:
+        words += "; what the numbers stand for (a window, a unit) was not kept, so it cannot be checked either"
     return words
+
+
+def _of_samples(source: Source) -> bool:
+    """Whether bands of this source are quantiles of samples."""
+    return source.kind.endswith(" quantiles")
 
 
 def in_channels(pixels: tuple[int, ...]) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .command import Outcome, command, in_short, progress, reading_of, resources_of, skipped_in_words, written
 from .options import BandPath, Features, Force, Identifiers, LargeOptions, ReadOptions, method_option
+
+if TYPE_CHECKING:
+    from ..workflows.apply import Applied
 
 _KEPT = "blocks of a .zarr that were written are kept as .part: run the same command to go on"
 
@@ -44,7 +47,7 @@ def apply_command(
     n, *pixels = done.shape
     rows = {
         "images": f"{n} of {' x '.join(map(str, pixels)) + ' pixels' if pixels else 'different sizes'}",
-        "mean length": f"{done.mean_length:.4f}",
+        **_lengths(done),
         "written": written(done.path),
         **skipped_in_words(done.skipped),
     }
@@ -52,7 +55,24 @@ def apply_command(
         "file": str(done.path),
         "shape": done.shape,
         "mean_length": done.mean_length,
+        "open_share": done.open_share,
+        "closed_length": None if done.open_share in (None, 1) else done.closed_length,
         "skipped": done.skipped,
         "guarantee": done.calibration.guarantee,
     }
     return in_short(facts, done.calibration.guarantee, rows)
+
+
+def _lengths(done: Applied) -> dict[str, str]:
+    """The mean length; of values seen through a window that of intervals within it, and how many are not."""
+    measure = done.calibration.measure
+    if done.open_share is None or done.closed_length is None or measure is None:
+        return {"mean length": f"{done.mean_length:.4f}"}
+    unit = f" {measure.unit}" if measure.unit else ""
+    width = measure.value(1.0) - measure.value(0.0)
+    length = f"{done.closed_length:.4f} ({done.closed_length * width:.4g}{unit}) of the intervals within the window"
+    return {
+        "mean length": "no interval lies within the window" if done.open_share == 1 else length,
+        "open": f"{done.open_share:.1%} of the pixels have an end at the edge of the window, {measure.low:g} or "
+        f"{measure.high:g}{unit}: beyond it the value may lie anywhere",
+    }

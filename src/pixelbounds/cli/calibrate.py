@@ -31,10 +31,12 @@ from .options import (
     RiskLevel,
     Truth,
     method_option,
+    units_option,
 )
 
 if TYPE_CHECKING:
     from ..calibration.result import Calibration
+    from ..workflows.calibrate import Calibrated
 
 
 @command("calibrate")
@@ -60,6 +62,11 @@ def calibrate_command(
     k: Annotated[int | None, method_option("--k", help="Number of groups.")] = None,
     n_opt: FittingCount = None,
     seed: Annotated[int, method_option(help="Of the split and of all fitting.")] = 0,
+    unit_name: Annotated[str | None, units_option(help="What a unit is, in the singular, such as patient.")] = None,
+    counting: Annotated[str, units_option(help="What counts the same on average: units, or images.")] = "units",
+    most_images: Annotated[
+        int | None, units_option(help="Images that a unit counts for at most, with --counting images.")
+    ] = None,
     bands_out: Annotated[
         Path | None, typer.Option(help="Keep the bands of samples in this .zarr; an unfinished one is gone on with.")
     ] = None,
@@ -71,15 +78,18 @@ def calibrate_command(
     from ..workflows.calibrate import calibrate_files
 
     with progress("calibrating") as advance:
-        found = calibrate_files(
+        made = calibrate_files(
             truth, bands, out, risk_level=risk_level, failure_prob=failure_prob, method=method, confidence=confidence,
             groups=groups, features=features, family=family, k=k, n_opt=n_opt, seed=seed, replace=force,
             progress=advance, reading=reading_of(read, large), bands_out=bands_out, resources=resources_of(large),
+            unit_name=unit_name, counting=counting, most_images=most_images,
         )  # fmt: skip
+    found = made.calibration
     skipped = found.record.settings.get("skipped", ())
-    facts = {**_facts(found), "file": str(out), "skipped": skipped}
+    facts = {**_facts(found), "lengths": vars(made.lengths), "file": str(out), "skipped": skipped}
     rows = {
         **_rows(found),
+        "mean length": _lengths(made),
         "written": written(out),
         **skipped_in_words(skipped),
         "next": f"pixelbounds apply {out} NEW_BANDS --out intervals.zarr",
@@ -98,10 +108,19 @@ def _rows(found: Calibration) -> dict[str, str]:
     }
 
 
+def _lengths(made: Calibrated) -> str:
+    """Before and after, on some of the images: what was seen, not what is promised."""
+    lengths, images = made.lengths, made.calibration.record.images
+    on = "the calibration images" if lengths.images == images else f"{lengths.images} of the calibration images"
+    return f"{lengths.band:.4f} of the bands, {lengths.interval:.4f} of the intervals, as seen on {on}: no promise"
+
+
 def _facts(calibration: Calibration) -> dict[str, Any]:
     names = "guarantee", "method", "confidence", "risk_level", "failure_prob", "risk"
     groups = {"kind": calibration.grouping.kind, "count": calibration.grouping.count}
+    measure = calibration.measure
     return {name: getattr(calibration, name) for name in names} | {
         "groups": groups,
+        "measure": None if measure is None else measure.state(),
         "record": calibration.record.state(),
     }

@@ -143,8 +143,6 @@ def reading_of(read: ReadOptions, large: LargeOptions | None = None, **known: An
     from ..formats.arrays import Reading
 
     said = {**vars(read), **known}
-    if said.pop("raw"):
-        said["window"] = None
     if large is not None:
         said |= {"skip_bad": large.skip_bad, "fill_missing": large.fill_missing}
     return Reading(**said)

@@ -166,7 +166,7 @@ def answer_command(
 def _images(
     truth: Path, bands: Path, reading: Reading, resources: Resources, bands_out: Path | None = None
 ) -> Iterator[tuple[tuple[Any, Any], dict[str, Any]]]:
-    """Truth and band as they lie in files, and units and limits; rounds read them again, so bands must be bands."""
+    """Truth and band as they lie in files, and what else is announced; rounds read them again: bands must be bands."""
     from ..execution.runner import running
     from ..formats.inputs import open_pair, open_units
     from ..formats.opener import check_target
@@ -181,7 +181,8 @@ def _images(
         if bands_out is not None and (made.samples is None or not bands_out.exists()):
             check_target(bands_out, (".zarr",), replace=False)
         band, _ = made.whole(execution, bands_out)
-        yield (images.pixels, band), {"units": open_units(images, reading), "limits": limits}
+        measure = images.measure or made.measure
+        yield (images.pixels, band), {"units": open_units(images, reading), "limits": limits, "measure": measure}
 
 
 # ---------------------------------------------------------------- the coordinator

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 method_option = partial(typer.Option, rich_help_panel="Method")
+units_option = partial(typer.Option, rich_help_panel="Units: what is independent")
 _read = partial(typer.Option, rich_help_panel="How files are read")
 _large = partial(typer.Option, rich_help_panel="Large data")
 
@@ -24,13 +25,13 @@ _BANDS = (
 )
 _UNITS = "Patient or scan of each image: a text file with a line each, or .npy; `each`: images are independent."
 _KIND = "Band of a run: calibrated, naive, mean, regressor, dropout, conffusion."
-_WINDOW = "Of NIfTI and DICOM values, mapped to [0, 1]."
+_WINDOW = "Of NIfTI and DICOM values, mapped to [0, 1]; that of the run or calibration, else 400 40."
 _LIMITS = "Possible values, 0 1 unless told; 8-bit images span them."
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How files are read; `Reading` has the same names, apart from raw."""
+    """How files are read; `Reading` has the same names."""
 
     miscoverage: Annotated[float | None, _read(help="Share of future samples that the band of samples may miss.")] = (
         None
@@ -39,7 +40,7 @@ class ReadOptions:
     kind: Annotated[str | None, _read(help=_KIND)] = None
     key: Annotated[str | None, _read(help="Name of the samples in an .npz or .zarr.")] = None
     truth_key: Annotated[str | None, _read(help="Name of the truth in an .npz or .zarr.")] = None
-    window: Annotated[tuple[float, float], _read(metavar="WIDTH LEVEL", help=_WINDOW)] = (400.0, 40.0)
+    window: Annotated[tuple[float, float] | None, _read(metavar="WIDTH LEVEL", help=_WINDOW)] = None
     raw: Annotated[bool, _read("--raw", help="Leave NIfTI and DICOM values as they are.")] = False
     limits: Annotated[tuple[float, float] | None, _read(metavar="LEAST MOST", help=_LIMITS)] = None
 

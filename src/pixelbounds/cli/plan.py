@@ -1,8 +1,10 @@
-"""`pixelbounds plan`: what a promise needs, before any image is collected."""
+"""`pixelbounds plan`: what a promise needs, before any image is collected, and what samples are worth, from a pilot."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,11 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from ..calibration.sentence import confidence_in_words, level_in_words
-from .command import NO_GUARANTEE, OK, Outcome, command, sentence
+from .command import NO_GUARANTEE, OK, Outcome, command, progress, sentence
 from .options import FailureProb, RiskLevel
 
 if TYPE_CHECKING:
     from ..calibration.needs import BoundNeeds, Needs
+    from ..workflows.pilot import Pilot
+
+_pilot = partial(typer.Option, rich_help_panel="From a pilot run")
 
 
 @command("plan")
@@ -24,7 +29,10 @@ def plan_command(
     failure_prob: FailureProb = 0.1,
     miscoverage: Annotated[float, typer.Option(help="Share of future samples that a band may miss.")] = 0.1,
     images: Annotated[
-        list[int] | None, typer.Option(help="Images (or patients) that you have; may be given several times.")
+        list[int] | None,
+        typer.Option(
+            help="Images (or patients) that you have, may be given several times; with --pilot those to sample."
+        ),
     ] = None,
     samples: Annotated[int | None, typer.Option(help="Samples per image that you have.")] = None,
     method: Annotated[str, typer.Option(help="frontier, krcps or rcps.")] = "frontier",
@@ -34,14 +42,29 @@ def plan_command(
     ] = False,
     confidence: Annotated[str, typer.Option(help="The bound that you mean to use.")] = "betting",
     spread: Annotated[float, typer.Option(help="How much images differ: deviation of their loss over its mean.")] = 0.5,
+    pilot: Annotated[
+        list[Path] | None,
+        _pilot(help="A run of `sample --keep-samples`; may be given several times, for other steps or samplers."),
+    ] = None,
+    truth: Annotated[Path | None, _pilot(help="True images of the pilot.")] = None,
+    tolerance: Annotated[float, _pilot(help="How much longer than the shortest a cheaper choice may be.")] = 0.01,
+    plot: Annotated[Path | None, _pilot(help="A picture to write: length against cost.")] = None,
 ) -> Outcome:
-    """How many images and samples a promise needs, and what slack each bound leaves.
+    """How many images and samples a promise needs, and what slack each bound leaves; with a pilot, how to sample.
 
     Example: pixelbounds plan --risk-level 0.05 --failure-prob 0.1 --images 300
+
+    Example: pixelbounds plan --risk-level 0.05 --pilot pilot.zarr --truth pilot.npy --images 2000 --plot pilot.png
     """
     from ..calibration.needs import IMAGES, plan
     from ..images.checks import check_choice
 
+    if pilot:
+        if truth is None:
+            raise typer.BadParameter("a pilot needs the true images of its observations", param_hint="--truth")
+        return _piloted(pilot, truth, risk_level, miscoverage, tolerance, max(images or [1000]), plot)
+    if truth is not None or plot is not None:
+        raise typer.BadParameter("--truth and --plot belong to a pilot run; give one", param_hint="--pilot")
     found = plan(
         risk_level, failure_prob, method=method, groups=groups, images=images or IMAGES, miscoverage=miscoverage,
         spread=spread,
@@ -69,6 +92,61 @@ def plan_command(
     )
     facts = {**asdict(found), "confidence": confidence, "enough": not missing, "missing": missing}
     return Outcome(facts, text, NO_GUARANTEE if missing else OK)
+
+
+# ---------------------------------------------------------------- a pilot
+
+
+def _piloted(
+    runs: list[Path], truth: Path, risk_level: float, miscoverage: float, tolerance: float, images: int,
+    plot: Path | None,
+) -> Outcome:  # fmt: skip
+    from ..formats.opener import check_target
+    from ..workflows.pilot import draw_pilot, pilot_runs
+
+    target = None if plot is None else check_target(plot, (".png", ".pdf", ".svg"), replace=True)
+    with progress("comparing", of="choices") as advance:
+        found = pilot_runs(
+            runs, truth, risk_level=risk_level, miscoverage=miscoverage, tolerance=tolerance, progress=advance
+        )
+    best = found.recommended
+    cost = f"{best.evaluations:,} evaluations of the network an image"
+    if best.seconds is not None:
+        cost += f", {_duration(best.seconds * images)} for {images:,} images"
+    advice = (
+        f"{best.samples} samples, {best.steps} steps of {best.sampler} and a miscoverage of {best.miscoverage:g}: "
+        f"{cost}; {best.longer:.1%} longer than the shortest of {len(found.choices)} choices."
+    )
+    caution = Text(
+        f"\nLengths at which intervals of other pilot images miss {risk_level:g} on average, on {found.images} images: "
+        "they compare ways to sample and promise nothing. These images have chosen; calibrate on others.",
+        style="dim",
+    )
+    text: list[RenderableType] = [sentence(advice), _choices(found, images), caution]
+    if target is not None:
+        text.append(f"\n{draw_pilot(found, target)}")
+    return Outcome({**asdict(found), "plot": None if plot is None else str(plot)}, tuple(text), OK)
+
+
+def _choices(found: Pilot, images: int) -> Table:
+    table = Table(title=f"the cheapest first; time for {images:,} images", title_justify="left")
+    for name in ("steps", "samples", "miscoverage", "evaluations", "time", "length", "than the shortest"):
+        table.add_column(name, justify="right")
+    for row in found.choices:
+        time = "?" if row.seconds is None else _duration(row.seconds * images)
+        level, length = f"{row.miscoverage:g}", f"{row.length:.4f} +- {row.error:.4f}"
+        cells = (str(row.steps), str(row.samples), level, f"{row.evaluations:,}", time, length, f"{row.longer:+.1%}")
+        table.add_row(*cells, style="bold" if row is found.recommended else "")
+    return table
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
+
+
+# ---------------------------------------------------------------- before any image
 
 
 def _table(found: Needs, chosen: BoundNeeds) -> Table:

@@ -21,7 +21,7 @@ def sample_command(
     read: Annotated[ReadOptions, ("window", "raw")],
     large: Annotated[LargeOptions, ("scheduler",)],
     sigma0: float | None = typer.Option(None, "--sigma0", help="Noise deviation of the observations."),
-    samples: int | None = typer.Option(None, help="Samples (or passes with dropout) per image; 128 unless told."),
+    samples: int | None = typer.Option(None, help="Samples (or passes with dropout) per image; 79 unless told."),
     miscoverage: float | None = typer.Option(
         None, help="Share of future samples that a band may miss; 0.1 unless told."
     ),
@@ -44,7 +44,7 @@ def sample_command(
 ) -> Outcome:
     """Sample the posterior of noisy images into a zarr store of bands, or go on where a run stopped.
 
-    Example: pixelbounds sample runs/ct/score.safetensors noisy.npy --out ct.zarr --sigma0 0.4 --samples 128
+    Example: pixelbounds sample runs/ct/score.safetensors noisy.npy --out ct.zarr --sigma0 0.4
     """
     from ..formats.opener import open_images
     from ..workflows import SampleOptions, sample_to
@@ -54,7 +54,7 @@ def sample_command(
         batch=batch, held_out=held_out, keep_samples=keep_samples, limits=limits, device=device,
         compile=compile_, repair=repair,
     )  # fmt: skip
-    noisy = open_images(observations, key=key, window=reading_of(read).window, clip=False)
+    noisy = open_images(observations, key=key, window=reading_of(read).mapping, clip=False)
     with progress("sampling", of="images") as advance:
         run = sample_to(
             network,
@@ -62,6 +62,7 @@ def sample_command(
             out,
             options,
             images=_range(images, len(noisy)),
+            measure=noisy.measure,
             scheduler=large.scheduler,
             tell=tell,
             progress=advance,

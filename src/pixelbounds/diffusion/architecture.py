@@ -21,23 +21,24 @@ class NetworkConfig:
     dropout: float = 0.1
     divide_by_sigma: bool = True
     fourier_scale: float = 16.0  # 16 as published; less lets neighbouring noise levels share what is learned
+    patch: int = 1  # squares of so many pixels a side are the channels of one: fewer, wider maps
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "multipliers", tuple(self.multipliers))
         object.__setattr__(self, "attention", tuple(self.attention))
-        counts = (self.channels, self.base, self.blocks, self.size, *self.multipliers, *self.attention)
+        counts = (self.channels, self.base, self.blocks, self.size, self.patch, *self.multipliers, *self.attention)
         if self.out_channels is not None:
             counts += (self.out_channels,)
         if not self.multipliers or any(isinstance(x, bool) or not isinstance(x, int) or x < 1 for x in counts):
             raise ValueError(
-                f"{self}: channels, base, blocks, size, multipliers and attention must be positive integers"
+                f"{self}: channels, base, blocks, size, patch, multipliers and attention must be positive integers"
             )
         if self.base % 4:
             raise ValueError(f"base is {self.base}; it must be divisible by 4 (16 is fast on GPUs), for group norms")
         if self.size % self.stride:
             raise ValueError(
-                f"size is {self.size}, but {len(self.multipliers)} levels halve it {len(self.multipliers) - 1} times: "
-                f"it must be divisible by {self.stride}"
+                f"size is {self.size}, but {len(self.multipliers)} levels halve it {len(self.multipliers) - 1} times "
+                f"after patches of {self.patch}: it must be divisible by {self.stride}"
             )
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout is {self.dropout}; it must lie in [0, 1)")
@@ -45,7 +46,7 @@ class NetworkConfig:
     @property
     def stride(self) -> int:
         """What height and width of an image must be divisible by."""
-        return 2 ** (len(self.multipliers) - 1)
+        return self.patch * 2 ** (len(self.multipliers) - 1)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

@@ -144,7 +144,7 @@ SAMPLERS: dict[str, tuple[Sampler, int]] = {  # and the number of steps unless t
     "euler_maruyama": (euler_maruyama, 300),
     "reverse_sde": (reverse_sde, 150),
     "predictor_corrector": (predictor_corrector, 75),
-    "heun": (heun, 24),
+    "heun": (heun, 12),
 }
 
 
@@ -234,7 +234,7 @@ def sample(
     sigma_0: float,
     sde: VESDE,
     *,
-    samples: int = 128,
+    samples: int = 79,
     sampler: str = "heun",
     steps: int | None = None,
     seed: int = 0,

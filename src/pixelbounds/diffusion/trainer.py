@@ -6,13 +6,13 @@ the paper's weight xi(t) = sigma(t)^2 the loss of an image is the mean over pixe
 
     (sigma(t) s(x(t), sigma(t)) + z)^2,      t uniform on [0, 1] or up to t(sigma_top), see `batches`.
 
-The regressors pass `regression.quantile_loss(a)` instead. A run ends after `steps`, after `seconds`, or when its
-validation images have not gained for `patience` looks, at whichever comes first; with such images the averaged network
-that served them best is the one that is kept (`validation` says why, `schedule` when they are looked at). Its folder
-holds the newest state and the one before, and `log.jsonl`. Called again with the same folder, `train` goes on where the
-state is: bit for bit as if it had never stopped, on a CPU with the same number of threads and with `steps` (a rate that
-follows the clock cannot be repeated). Learning rate, warmup and clip may change on the way, which is said aloud: they
-are what saves a run that diverged.
+`weighted_matching` counts high noise for more; the regressors pass `regression.quantile_loss(a)` instead. A run ends
+after `steps`, after `seconds`, or when its validation images have not gained for `patience` looks, at whichever comes
+first; with such images the averaged network that served them best is the one that is kept (`validation` says why,
+`schedule` when they are looked at). Its folder holds the newest state and the one before, and `log.jsonl`. Called again
+with the same folder, `train` goes on where the state is: bit for bit as if it had never stopped, on a CPU with the same
+number of threads and with `steps` (a rate that follows the clock cannot be repeated). Learning rate, warmup and clip
+may change on the way, which is said aloud: they are what saves a run that diverged.
 
 Started by torchrun, each process takes its share of every batch and DDP averages the gradients. Processes must see the
 same folder; the first one writes, and holds the folder until the run ends: another run is refused there.
@@ -40,7 +40,7 @@ from .sde import VESDE
 from .session import Group, Log, Progress, alone, processes, signals
 from .validation import mean_loss, trivial_loss
 
-__all__ = ["Settings", "Trained", "check_shape", "score_matching", "train"]
+__all__ = ["Settings", "Trained", "check_shape", "score_matching", "train", "weighted_matching"]
 
 _TELL = 1.0  # seconds between two calls of `progress`
 
@@ -49,6 +49,21 @@ def score_matching(network: nn.Module, x: Tensor, sigma: Tensor, noise: Tensor) 
     """Weighted denoising score matching: images (b, c, h, w), levels (b,), noise like the images -> (b,)."""
     level = sigma.reshape(-1, 1, 1, 1)
     return (level * network(x + level * noise, sigma).float() + noise).square().flatten(1).mean(1)
+
+
+def weighted_matching(deviation: float) -> Loss:
+    """Score matching weighted as in EDM (Karras et al., 2022), by 1 + (sigma / d)^2, for pixels of deviation d.
+
+    The paper's weight counts the error of the denoised image in units of the noise, |D(y) - x|^2 / sigma^2, which makes
+    little of high noise, where sampling decides what an image shows; this one counts it in units of what even the best
+    linear denoiser of single pixels leaves.
+    """
+
+    def loss(network: nn.Module, x: Tensor, sigma: Tensor, noise: Tensor) -> Tensor:
+        return score_matching(network, x, sigma, noise) * (1 + (sigma / deviation).square())
+
+    loss.__name__ = f"weighted_matching({deviation:.4g})"
+    return loss
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ class Respondent:
 def checked_tables(
     question: Question, given: Mapping[str, Any], family: Family, tables: Mapping[str, Array], by: Respondent
 ) -> Tables:
-    """The tables of an answer in their order, where they can be; `given` is what `opened` made of the question."""
+    """The tables of an answer in their order, where they can be; `given`: its question's `arguments_of`."""
     wanted = _shapes(question.statistic, given, family, len(by.rows))
     if set(tables) != {str(j) for j in range(len(wanted))}:
         by.refuse(f"has {len(tables)} tables, but {len(wanted)} were asked for")

@@ -34,8 +34,9 @@ from .archive import Sites, Unanswered
 from .contents import check_announced
 from .keys import key_of
 from .messages import Message, expect
-from .questions import FITTING, Question, check_groups, decode, encode, form_of, opened
+from .questions import FITTING, Question, arguments_of, check_groups, decode, encode, form_of
 from .shared_units import check_shared, joint_units
+from .site import same_measure
 
 _TOLD = ("site", "images", "units", "least_count")  # what a plan says of each site
 
@@ -229,7 +230,10 @@ def _check_sites(sites: Sequence[Message], shared_units: str) -> None:
 def _differences(one: Message, other: Message) -> list[str]:
     """What two sites say differently of how their images were made, in words."""
     first, second = one.text["site"], other.text["site"]
-    pairs = {what: (one.text[what], other.text[what]) for what in ("limits", "measure", "centred")}
+    pairs = {what: (one.text[what], other.text[what]) for what in ("limits", "centred")}
+    measures = [None if x is None else Measure.from_state(x) for x in (one.text["measure"], other.text["measure"])]
+    if not same_measure(*measures):
+        pairs["measure"] = measures[0], measures[1]
     mine, yours = Source.from_state(one.text["source"]).known, Source.from_state(other.text["source"]).known
     pairs |= {f"source: {name}": (mine.get(name, UNKNOWN), yours.get(name, UNKNOWN)) for name in {**mine, **yours}}
     return [f"{what} {a} at {first!r}, {b} at {second!r}" for what, (a, b) in pairs.items() if a != b]
@@ -249,7 +253,7 @@ def merge(study: Study | str | os.PathLike[str], answers: Sequence[Any], *, key:
     question, sites = study._next, _sites(study)
     assert isinstance(question, Question)  # else there was no plan to answer
     statistic = form_of(question).statistic
-    given = opened(question, sites.family)
+    given = arguments_of(question, sites.family)
     before = study.answered[-1][1] if study.answered else None
     parts: list[Tables] = []
     for i, site in enumerate(study.sites):

@@ -1,7 +1,7 @@
 """The eight questions that a coordinator may ask, and what each is given: numbers, arrays, a grouping, a path.
 
-A plan comes from another machine, and what it gives drives compiled loops. So a question is opened only as the table
-`FORMS` has it, on the images that it is meant for, and every array is checked for type, shape, range and order before.
+A plan comes from another machine, and what it gives drives compiled loops. So a question is asked only as the table
+`FORMS` has it, of the images that it is meant for, and every array is checked for type, shape, range and order before.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def form_of(question: Question) -> Form:
     return form
 
 
-def opened(question: Question, family: Family) -> dict[str, Any]:
+def arguments_of(question: Question, family: Family) -> dict[str, Any]:
     """What the statistic of a question is given, checked; errors speak of the plan."""
     form = form_of(question)
     if {name: about["is"] for name, about in question.given.items()} != dict(form.given):

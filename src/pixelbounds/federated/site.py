@@ -18,7 +18,7 @@ from ..images.measure import Measure
 from .contents import check_site_name
 from .keys import key_of, name_hashes
 from .messages import Message, expect
-from .questions import ALL, FITTING, Form, Question, form_of, opened
+from .questions import ALL, FITTING, Form, Question, arguments_of, form_of
 from .suppression import suppressed
 
 _MOST_LEAST = 2**20
@@ -72,7 +72,9 @@ def answer(
     at = _place(plan, site)
     asked = plan.text["sites"][at]
     _check_alike(site, "limits", plan.text["limits"], told_limits(check_limits(limits)))
-    _check_alike(site, "measure", plan.text["measure"], told_measure(measure))
+    told = plan.text["measure"]
+    if not same_measure(None if told is None else Measure.from_state(told), measure):
+        _check_alike(site, "measure", told, told_measure(measure))
     pairs = pairs_of(truth, band, plan.text["family"], limits)
     _check_alike(site, "source of the bands", plan.text["source"], pairs.source.state())
     unit_of = unit_numbers(units, len(pairs))
@@ -88,7 +90,7 @@ def answer(
                 f"{site} announced {asked[what]} {what}, but {count} were given now; give the same images again"
             )
     question = question_of(plan)
-    form, given = form_of(question), opened(question, pairs.family)
+    form, given = form_of(question), arguments_of(question, pairs.family)
     fitting = _fitting(plan, at)[unit_of]
     if form.scope == ALL:
         _check_fresh(pairs, given["grouping"], ~fitting)
@@ -107,6 +109,13 @@ def told_measure(measure: Measure | None) -> dict[str, Any] | None:
     if measure is not None and not isinstance(measure, Measure):
         raise TypeError(f"measure is {measure!r}; give a pixelbounds.Measure, or leave it out")
     return None if measure is None else measure.state()
+
+
+def same_measure(one: Measure | None, other: Measure | None) -> bool:
+    """Whether numbers stand for the same; where nothing is known of one, nothing may be known of the other."""
+    if one is None or other is None:
+        return one is other
+    return one.same_as(other)
 
 
 def _check_alike(site: str, what: str, asked: Any, own: Any) -> None:

@@ -12,7 +12,7 @@ import os
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -22,16 +22,18 @@ import zarr
 
 from ..images.checks import Limits
 from ..images.library import Array, library_of
+from ..images.measure import Measure
 from ..images.ragged import read_ragged
 from ..images.source import Source
 from ..storage.chunks import first_missing, guarded
 from ..storage.growth import MARKS, SEEN
-from .scans import ABDOMEN, Images, Told, Window, check_allowed, check_declared, slice_name
+from .scans import ABDOMEN, Images, Told, Window, check_allowed, check_declared, check_window, slice_name
 
 FilePath = str | os.PathLike[str]
 ARRAY_SUFFIXES = (".npy", ".npz", ".zarr")
 SHAPES = "lower and upper of shape (n, *pixels), or samples of shape (n, m, *pixels)"
 SOURCE = "source"  # how a band was made, as JSON, beside its ends
+ABOUT = "about"  # what intervals in an .npz say of themselves, as JSON
 _PER_IMAGE = ("names", "units")  # one entry per image, beside the images themselves
 
 
@@ -43,11 +45,57 @@ class Reading:
     truth_key: str | None = None
     kind: str | None = None  # of the band of a run
     miscoverage: float | None = None
-    window: Window | None = ABDOMEN
+    window: Window | None = None  # of NIfTI and DICOM values
+    raw: bool = False  # such values stay as they are
     limits: Limits | None = None
     units: str | None = None
     skip_bad: bool = False  # leave out images in chunks that are missing or damaged
     fill_missing: bool = False  # a chunk that is not there holds the fill value
+
+    def __post_init__(self) -> None:
+        if self.raw and self.window is not None:
+            raise ValueError(f"--window {_in_words(self.window)} maps values and --raw leaves them; give one of them")
+        check_window(self.window)
+
+    @property
+    def mapping(self) -> Window | None:
+        """The window through which NIfTI and DICOM values are seen, the usual one unless told; None where they stay."""
+        return None if self.raw else self.window or ABDOMEN
+
+    @property
+    def measure(self) -> Measure | None:
+        """What values of NIfTI and DICOM files shall stand for, where that was told."""
+        return Measure.of_window(self.mapping, "") if self.raw or self.window else None
+
+    def as_in(self, whose: str, measure: Measure | None, limits: Limits | None) -> Reading:
+        """The same through the window, and within the limits, of a calibration or run, where it knows these.
+
+        Others that were told are refused: numbers would stand for something else than they did there.
+        """
+        told = self
+        if measure is not None:
+            if self.measure is not None and not self.measure.same_as(measure):
+                raise ValueError(
+                    f"{_option(self.measure)} is asked for, but {whose} has {_option(measure)} ({measure}): leave it "
+                    "out, and the one that is known is taken"
+                )
+            told = replace(told, window=measure.window, raw=measure.window is None)
+        if limits is not None:
+            if self.limits is not None and tuple(self.limits) != tuple(limits):
+                raise ValueError(
+                    f"--limits {_in_words(self.limits)} is asked for, but {whose} has the limits {_in_words(limits)}: "
+                    "leave --limits out, and those are taken"
+                )
+            told = replace(told, limits=limits)
+        return told
+
+
+def _in_words(pair: tuple[float, float]) -> str:
+    return f"{pair[0]:g} {pair[1]:g}"
+
+
+def _option(measure: Measure) -> str:
+    return "--raw" if measure.window is None else f"--window {_in_words(measure.window)}"
 
 
 # ---------------------------------------------------------------- the opener
@@ -141,7 +189,8 @@ def open_arrays(path: Path, key: str | None = None) -> Images:
     name = "" if list(arrays) == [""] else _chosen(arrays, key)
     pixels = guarded(_supported(arrays[name], path), fill=True)
     n = int(pixels.shape[0])
-    extra = {part: np.asarray(arrays[part][:]) for part in _PER_IMAGE if part in arrays}
+    beside = {part: arrays[part] for part in _PER_IMAGE if part in arrays}
+    extra = {part: np.asarray(x[:]) for part, x in beside.items() if x.shape == (n,)}
     extra |= _kept(about_of(arrays))
     extra = {part: x for part, x in extra.items() if x.shape == (n,)}
     labels = tuple(str(x) for x in extra.get("names", range(n)))
@@ -152,7 +201,7 @@ def _chosen(arrays: Arrays, key: str | None) -> str:
     """The name of the images among other arrays."""
     is_zip = arrays.path.suffix == ".npz"
     names = [name for name in arrays if is_zip or arrays[name].ndim > 1]
-    images = [name for name in names if name not in (*_PER_IMAGE, SOURCE)]
+    images = [name for name in names if name not in (*_PER_IMAGE, SOURCE, ABOUT)]
     if key is None and len(images) == 1:
         return images[0]
     if key not in names:
@@ -276,7 +325,16 @@ def about_of(store: Arrays) -> dict[str, Any]:
 
 def told(path: FilePath) -> dict[str, Any]:
     """The same of whatever lies at a path."""
-    return about_of(store_at(Path(path))) if is_store(Path(path)) else {}
+    path = Path(path)
+    if is_store(path):
+        return about_of(store_at(path))
+    if path.suffix != ".npz" or not zipfile.is_zipfile(path) or ABOUT not in (arrays := Arrays(path)):
+        return {}
+    try:
+        about = json.loads(str(arrays[ABOUT]))
+    except ValueError:
+        return {}
+    return about if isinstance(about, dict) and about.get("kind") == "interval" else {}
 
 
 def source_of(path: Path) -> Source:

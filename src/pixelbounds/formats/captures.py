@@ -1,4 +1,4 @@
-"""Maps of a scan as DICOM secondary captures: one series each for lower, upper and length.
+"""Maps of a scan as DICOM secondary captures: one series each for lower, upper and length, and for open ends.
 
 Values are stored in 16 bits with a rescale slope that is a power of two and a whole intercept, so that both are exact
 as decimal strings of 16 characters and as floats; lower ends are rounded down and upper ends up to the next step.
@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..images.library import Array
-from .scans import Scan, Window, needed
+from ..images.measure import Measure
+from .scans import Geometry, Scan, needed
 
 _MOST = 2**16 - 1
 _FINEST = -15  # 2**-15 is the finest power of two that fits into 16 characters
@@ -30,37 +32,95 @@ _REMOVED = "pixelbounds: identifiers left out, UIDs kept"
 _PLACE = ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "SliceThickness", "SliceLocation")
 
 
-def write_captures(
-    folder: Path, lower: Array, upper: Array, scan: Scan, window: Window | None, *, who: bool = False
-) -> None:
-    """Write ends (n, h, w), in the measure of the scan, into folder/lower, folder/upper and folder/length.
+def write_captures(folder: Path, maps: dict[str, Array], scan: Scan, geometry: Geometry, *, who: bool = False) -> None:
+    """Write lower and upper ends (n, h, w), in the measure of the scan, and which are open, as the series of a folder.
+
+    Series are folder/lower, folder/upper, folder/length and, where values were seen through a window, folder/open.
 
     who            whether patient and study go along
     """
+    lower, upper = maps["lower"], maps["upper"]
     slope, intercept = scale(float(lower.min()), float(upper.max()))
     low = np.floor((lower - intercept) / slope).astype(np.uint16)
     high = np.ceil((upper - intercept) / slope).astype(np.uint16)
-    maps = {"lower": (low, intercept), "upper": (high, intercept), "length": (high - low, 0)}
+    series = [
+        _Series("lower", low, slope, intercept),
+        _Series("upper", high, slope, intercept),
+        _Series("length", high - low, slope, 0),
+    ]
+    if "open" in maps:
+        series.append(_Series("open", maps["open"].astype(np.uint16), 1.0, 0))
+    comments = {} if geometry.window is None else _comments(geometry, *scan.beyond(geometry.window))
     name = scan.name
     if scan.kind != "dicom" and not who:  # the name of a file
         name = hashlib.sha256(low.tobytes() + high.tobytes() + scan.affine.tobytes()).hexdigest()
-    for order, (part, (stored, offset)) in enumerate(maps.items(), 1):
-        content = hashlib.sha256(stored.tobytes()).hexdigest()
-        width = float(np.ptp(stored)) * slope or 1.0
-        shown = (width, offset + float(stored.min()) * slope + width / 2)
-        shown = shown if window is None or part == "length" else window
-        for k, plane in enumerate(stored):
+    for order, one in enumerate(series, 1):
+        content = hashlib.sha256(one.stored.tobytes()).hexdigest()
+        shown = geometry.window if one.ends and geometry.window is not None else one.span(maps.get("open"))
+        for k, plane in enumerate(one.stored):
             data = _dataset(scan, k, plane.shape, name, who=who)
-            data.SeriesInstanceUID = _uid(name, part, content)
-            data.SOPInstanceUID = _uid(name, part, content, str(k))
+            data.SeriesInstanceUID = _uid(name, one.part, content)
+            data.SOPInstanceUID = _uid(name, one.part, content, str(k))
             data.SeriesNumber = 10 * int(_source(scan, k).get("SeriesNumber") or 0) + order
-            data.SeriesDescription = f"pixelbounds {part}"
-            data.DerivationDescription = f"{part} of calibrated intervals per pixel"
-            data.PhotometricInterpretation = "MONOCHROME1" if scan.inverted and part != "length" else "MONOCHROME2"
-            data.RescaleSlope, data.RescaleIntercept = _decimals([slope, offset])
+            data.SeriesDescription = f"pixelbounds {one.part}"
+            data.DerivationDescription = f"{one.part} of calibrated intervals per pixel"
+            data.PhotometricInterpretation = "MONOCHROME1" if scan.inverted and one.ends else "MONOCHROME2"
+            data.RescaleSlope, data.RescaleIntercept = _decimals([one.slope, one.intercept])
             data.WindowWidth, data.WindowCenter = _decimals(shown)
+            if one.part in comments:
+                data.ImageComments = comments[one.part]
+            if one.part == "open":
+                data.RescaleType = "US"  # labels have no unit
             data.PixelData = plane.astype("<u2").tobytes()
-            data.save_as(folder / part / f"{scan.start + k + 1:05d}.dcm", enforce_file_format=True)
+            data.save_as(folder / one.part / f"{scan.start + k + 1:05d}.dcm", enforce_file_format=True)
+
+
+@dataclass(frozen=True, eq=False)
+class _Series:
+    """Stored values (n, h, w) of a part, and how they become values."""
+
+    part: str
+    stored: Array
+    slope: float
+    intercept: int
+
+    @property
+    def ends(self) -> bool:
+        return self.part in ("lower", "upper")
+
+    def span(self, ends: Array | None) -> tuple[float, float]:
+        """Width and level that show all values, of lengths those of closed intervals."""
+        stored = self.stored[ends == 0] if self.part == "length" and ends is not None else self.stored
+        if not stored.size:
+            return 1.0, 0.5
+        width = float(np.ptp(stored)) * self.slope or 1.0
+        return width, self.intercept + float(stored.min()) * self.slope + width / 2
+
+
+def _comments(geometry: Geometry, least: float, most: float) -> dict[str, str]:
+    """What a person should know of open ends, by series."""
+    measure = geometry.measure
+    unit = f" {measure.unit}" if measure.unit else ""
+    below = f"below {measure.low:g}{unit}"
+    above = f"above {measure.high:g}{unit}"
+    return {
+        "lower": f"{least:g} stands for an open end: the value may lie anywhere {below}, beyond the window",
+        "upper": f"{most:g} stands for an open end: the value may lie anywhere {above}, beyond the window",
+        "length": "of intervals whose ends both lie within the window; where one is open, far longer",
+        "open": f"0: both ends within the window; 1: open {below}; 2: open {above}; 3: both, nothing is known",
+    }
+
+
+def captured_measure(file: Path) -> Measure | None:
+    """The window within which a map of ends that we wrote is shown, or values as stored; None for another file."""
+    header = needed("pydicom").dcmread(file, stop_before_pixels=True)
+    if header.get("SeriesDescription") not in ("pixelbounds lower", "pixelbounds upper"):
+        return None
+    if "ImageComments" not in header:
+        return Measure()
+    return Measure.of_window(
+        (float(header.WindowWidth), float(header.WindowCenter)), str(header.get("RescaleType", ""))
+    )
 
 
 def scale(least: float, most: float) -> tuple[float, int]:

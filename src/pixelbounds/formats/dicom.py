@@ -51,7 +51,7 @@ def read_dicom(path: Path, *, window: Window | None, size: int | None = None, pr
         series.setdefault(str(header.get("SeriesInstanceUID", file)), []).append((file, header))
     scans: list[Scan] = []
     ordered: list[Path] = []
-    for uid in sorted(series):
+    for uid in series if _is_ours(series) else sorted(series):
         slices = _sorted(series[uid])
         start = len(ordered)
         ordered += [file for file, _ in slices]
@@ -61,7 +61,7 @@ def read_dicom(path: Path, *, window: Window | None, size: int | None = None, pr
         if not np.isfinite(affine).all() or abs(np.linalg.det(affine)) < _FLAT:
             raise Told(f"{slices[0][0]}: its series does not say how its slices lie in space; mend its header")
         inverted = window is not None and headers[0].PhotometricInterpretation == "MONOCHROME1"
-        scans.append(Scan(uid, start, len(ordered), affine, "dicom", headers, plane, inverted))
+        scans.append(Scan(uid, start, len(ordered), affine, "dicom", headers, plane, inverted, _reach(headers)))
     check_planes(scans, size)
     if size is None:
         check_allowed(4 * len(ordered) * prod(scans[0].plane), f"the slices of {path} add up")
@@ -72,8 +72,42 @@ def read_dicom(path: Path, *, window: Window | None, size: int | None = None, pr
             pixels.append(x if size is None else central(x, size))
             progress(len(pixels), len(ordered))
     names = tuple(slice_name(scan.name, k) for scan in scans for k in range(scan.stop - scan.start))
-    units = [str(scan.header[0].get("PatientID", "") or scan.name) for scan in scans for _ in scan.header]
-    return Images(np.stack(pixels), names, np.array(units), Geometry(tuple(scans), window))
+    patients = [str(scan.header[0].get("PatientID", "") or "") for scan in scans]
+    owners = [patient or scan.name for patient, scan in zip(patients, scans, strict=True)]
+    units = np.repeat(owners, [len(scan.header) for scan in scans])
+    unit_name = "patient" if all(patients) else "unit" if any(patients) else "scan"
+    geometry = Geometry(tuple(scans), window, _unit(scans))
+    return Images(np.stack(pixels), names, units, geometry, unit_name)
+
+
+def _unit(scans: list[Scan]) -> str:
+    """What all series measure in: Hounsfield units where they are CT or say so, else what they say."""
+    said = {str(scan.header[0].get("RescaleType", "") or "") for scan in scans}
+    kinds = {str(scan.header[0].get("Modality", "") or "") for scan in scans}
+    if said == {"HU"} or (said <= {"HU", "", "US"} and kinds == {"CT"}):  # US is "unspecified"
+        return "HU"
+    (one,) = said if len(said) == 1 else ("",)
+    return "" if one == "US" else one
+
+
+def _reach(headers: tuple[Any, ...]) -> tuple[float, float] | None:
+    """The least and greatest value that a pixel of a series can hold, from bits, slope and intercept."""
+    ends: list[float] = []
+    for header in headers:
+        bits = int(header.get("BitsStored") or 0)
+        if not 0 < bits <= 32 or "ModalityLUTSequence" in header:
+            return None
+        signed = int(header.get("PixelRepresentation") or 0) == 1
+        least = -(2 ** (bits - 1)) if signed else 0
+        slope = float(1 if header.get("RescaleSlope") is None else header.RescaleSlope)
+        intercept = float(header.get("RescaleIntercept") or 0)
+        ends += [intercept + slope * least, intercept + slope * (least + 2**bits - 1)]
+    return min(ends), max(ends)
+
+
+def _is_ours(series: dict[str, list[tuple[Path, Any]]]) -> bool:
+    """Whether all series are maps that were written here: their files have the order of the scans they are of."""
+    return all(header.get("Manufacturer") == "pixelbounds" for slices in series.values() for _, header in slices)
 
 
 def _header(file: Path) -> Any:

@@ -8,6 +8,7 @@ different sizes lie in a store that `write_ragged` wrote, by the same names: tru
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -30,8 +31,9 @@ from ..execution.sample_bands import (
 )
 from ..images.checks import Limits, check_limits
 from ..images.ends import Band, Interval
-from ..images.library import Array, differ_in_size
-from ..storage.chunks import FileRows, guarded, rows_at
+from ..images.library import Array, differ_in_size, spanning
+from ..images.measure import Measure
+from ..storage.chunks import guarded, rows_at
 from ..storage.digests import row_digests
 from ..storage.growth import BAD, DONE, MARKS
 from .arrays import (
@@ -60,8 +62,11 @@ from .runs import Run, open_run
 from .scans import Images
 
 EACH = "each"  # units: every image is its own
+INDEPENDENT = (
+    "no --units: every image counts as independent; slices of one patient are not: give --units FILE, or --units each "
+    "where they are"
+)
 _MISCOVERAGE = 0.1  # of bands made of samples, unless told
-_BLOCK_BYTES = 2**26  # read at a time
 _IN_MEMORY = 2**30  # bytes of bands or intervals; more are kept in a temporary store
 
 
@@ -73,29 +78,21 @@ def open_truth(path: FilePath, reading: Reading = Reading(), limits: Limits = (0
     if is_ragged(path):
         truth = only(sets_at(path, reading, reading.truth_key), Path(path), (reading.truth_key or "truth",))
         return Images(truth, tuple(map(str, range(len(truth)))))
-    images = open_images(path, key=reading.truth_key, window=reading.window)
+    images = open_images(path, key=reading.truth_key, window=reading.mapping)
     return replace(images, pixels=spanning(checked(images.pixels, str(path), reading), limits))
 
 
-def spanning(pixels: Any, limits: Limits) -> Any:
-    """8-bit images as float32 between the limits, converted as they are read; others as they are."""
-    if str(pixels.dtype) != "uint8":
-        return pixels
-    import dask.array as da
-
-    least = np.float32(limits[0])
-    most = np.float32(limits[1])
-    rows = max(1, _BLOCK_BYTES // (4 * prod(int(x) for x in pixels.shape[1:])))
-    lazy = da.from_array(FileRows(pixels), chunks=(rows, *pixels.shape[1:]))
-    return lazy.map_blocks(
-        lambda x: np.clip(least + (x / np.float32(255)) * (most - least), least, most), dtype=np.float32
-    )
-
-
 def open_units(images: Images, reading: Reading) -> Array | None:
-    """Unit of each image: of a file of names, one per image; else what the images' own files say."""
-    if reading.units is None or reading.units == EACH:
-        return images.units if reading.units is None else None
+    """Unit of each image: of a file of names, one per image; else what the images' own files say.
+
+    Where nobody says it, every image counts as independent, and a note tells so.
+    """
+    if reading.units == EACH:
+        return None
+    if reading.units is None:
+        if images.units is None:
+            warnings.warn(INDEPENDENT, stacklevel=2)
+        return images.units
     path = existing(reading.units, "a file with the unit of each image, or `each` where images are independent")
     if path.suffix == ".npy":
         units = np.asarray(Arrays(path)[""])
@@ -132,8 +129,9 @@ class Bands:
     """A band as it lies in files: a `Band`, or samples (n, m, *pixels) that become one a few images at a time; where
     images differ in size, a Band of `Ragged`, or a `Ragged` of samples (m, *pixels).
 
-    `known` holds what else the files say of the images: observation, estimate, fresh samples (`held_out`); `there`
-    which images the band has, where some were left out.
+    `limits` and `measure` are those of a run, or of the medical files of the band. `known` holds what else the files
+    say of the images: observation, estimate, fresh samples (`held_out`); `there` which images the band has, where some
+    were left out.
     """
 
     band: Band | None = None
@@ -141,6 +139,7 @@ class Bands:
     miscoverage: float | Fraction = _MISCOVERAGE
     images: Images | None = None
     limits: Limits | None = None
+    measure: Measure | None = None
     known: dict[str, Any] = field(default_factory=dict)
     there: Array | None = None
     skip_bad: bool = False
@@ -266,7 +265,9 @@ def open_bands(
         raise ValueError(f"kind is {reading.kind!r}, but {path} is no run of `pixelbounds sample`; leave --kind out")
     if not is_store(path) and path.is_dir():
         parts = _of_folder(path, reading)
-        return Bands(Band(**{name: images.pixels for name, images in parts.items()}), images=parts["lower"])
+        first = parts["lower"]
+        band = Band(**{name: images.pixels for name, images in parts.items()})
+        return Bands(band, images=first, measure=first.measure)
     arrays = parts_at(path, reading, reading.key)
     if {"lower", "upper"} <= arrays.keys() and reading.key is None:
         return Bands(Band(arrays["lower"], arrays["upper"], arrays.get("centre"), source_of(path)))
@@ -282,9 +283,10 @@ def open_bands(
 
 
 def open_pair(truth: FilePath, bands: FilePath, reading: Reading, execution: Execution) -> tuple[Images, Bands, Limits]:
-    """True images, their bands, and the limits: those asked for, else those of a run, else 0 and 1."""
+    """True images, their bands, and the limits: those of a run, else those asked for, else 0 and 1."""
     made = open_bands(bands, reading, execution=execution)
-    limits = check_limits(reading.limits or made.limits or (0.0, 1.0))
+    reading = reading.as_in(str(bands), made.measure, made.limits)
+    limits = check_limits(reading.limits or (0.0, 1.0))
     images = open_truth(truth, reading, limits)
     check_pair(images.pixels, made)
     return images, made, limits
@@ -337,7 +339,7 @@ def open_marks(path: FilePath, n: int) -> Array:
 
 def _together(files: list[Path], reading: Reading) -> Array:
     """The slices of several scans."""
-    return np.concatenate([open_images(file, window=reading.window).pixels for file in files])
+    return np.concatenate([open_images(file, window=reading.mapping).pixels for file in files])
 
 
 def _of_run(run: Run, reading: Reading, execution: Execution) -> Bands:
@@ -356,7 +358,7 @@ def _of_run(run: Run, reading: Reading, execution: Execution) -> Bands:
     if reading.skip_bad:
         there = readable(execution, *(run[name] for name in run.parts(reading.kind)))
     band = run.band(reading.kind, check=not reading.skip_bad, there=there)
-    return Bands(band.map(guarded), limits=(least, most), known=known, there=there)
+    return Bands(band.map(guarded), limits=(least, most), measure=run.measure, known=known, there=there)
 
 
 def _of_folder(path: Path, reading: Reading) -> dict[str, Images]:
@@ -368,7 +370,7 @@ def _of_folder(path: Path, reading: Reading) -> dict[str, Images]:
         if len(found) > 1:
             raise ValueError(f"{path} holds {found[0].name} and {found[1].name}; keep one of them")
         if found:
-            images = open_images(found[0], window=reading.window)
+            images = open_images(found[0], window=reading.mapping)
             parts[name] = replace(images, pixels=spanning(images.pixels, limits))
     if not {"lower", "upper"} <= parts.keys():
         raise ValueError(f"{path} is no folder of bands; it needs lower and upper, such as lower.npy and upper.npy")

@@ -2,13 +2,18 @@
 
 Every output is written aside and then renamed, so that a full disk or an interrupt leaves nothing behind. Where a file
 holds fewer digits than the interval, lower ends are rounded down and upper ends up: what was covered stays covered.
-Maps of medical images are in the measure of their file (for CT Hounsfield units); an end at the edge of the window says
-nothing about values beyond it.
+
+Maps of medical images are in the measure of their file (for CT Hounsfield units). What lay beyond the window was seen
+as its edge, so an end at the edge is open: the value may lie anywhere beyond. Such an end is written as the least or
+greatest value that the scan's file can hold, and a map of its own says which ends are open. Everything is finite, since
+viewers of medical images fail on values that are not.
 """
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,28 +24,38 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from ..images.checks import check_same_shape, check_values
 from ..images.ends import Interval, outward
 from ..images.library import Array, rows_of, to_numpy
+from ..images.measure import Measure
 from ..storage.folders import aside, swap_folder
-from .arrays import Arrays, FilePath, about_of
-from .captures import write_captures
+from .arrays import ABOUT, Arrays, FilePath, about_of
+from .captures import captured_measure, write_captures
+from .dicom import dicom_files
 from .identifiers import keeps, numbered_units
-from .nifti import NIFTI_SUFFIXES, stem, write_volume
+from .nifti import NIFTI_SUFFIXES, stem, write_volume, written_measure
 from .scans import Geometry, Images, Scan, Window
 
 INTERVAL_SUFFIXES = (".zarr", ".npz", ".nii.gz", ".nii", ".dcm")
-MAP_PARTS = ("lower", "upper", "length")
-MAP_SUFFIXES = (*NIFTI_SUFFIXES, ".dcm")  # become NAME_lower, NAME_upper and NAME_length
+MAP_PARTS = ("lower", "upper", "length", "open")
+MAP_SUFFIXES = (*NIFTI_SUFFIXES, ".dcm")  # become NAME_lower, NAME_upper, NAME_length and NAME_open
+OPEN_BELOW, OPEN_ABOVE = 1, 2  # of a map of open ends; 0 where both are closed, 3 where neither is
 _SLACK = 2.0**-22  # of the window: more than float32 images lose when they are windowed and inverted
 _BLOCK_BYTES = 2**26
 
 
 def write_interval(
-    path: FilePath, interval: Interval, *, like: Images | None = None, identifiers: str = "drop"
+    path: FilePath,
+    interval: Interval,
+    *,
+    like: Images | None = None,
+    identifiers: str = "drop",
+    about: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write an interval under a name whose suffix says the kind: .zarr, .npz, .nii, .nii.gz, or a folder for DICOM.
 
     NIfTI and DICOM need `like`, the images that the interval is about: its maps lie where they lie, in their measure.
-    With identifiers="keep" what the images' files say of people and names goes along, see `identifiers.py`.
-    Returns what was written; for .nii.gz and .dcm, which become NAME_lower, NAME_upper and NAME_length, the first.
+    With identifiers="keep" what the images' files say of people and names goes along, see `identifiers.py`. An .npz
+    keeps what the interval is `about` (plain values by name, such as its guarantee).
+    Returns what was written; for .nii.gz and .dcm, which become NAME_lower, NAME_upper, NAME_length and, where values
+    were seen through a window, NAME_open, the first.
     """
     path = Path(path)
     who = keeps(identifiers)
@@ -53,7 +68,7 @@ def write_interval(
     if path.suffix == ".zarr":
         return _write_zarr(path, interval, _labels(like, who))
     if path.suffix == ".npz":
-        return _write_npz(path, interval, _labels(like, who))
+        return _write_npz(path, interval, _labels(like, who), about)
     if path.name.endswith(NIFTI_SUFFIXES):
         return _write_nifti(path, interval, _space(path, like), who)
     if path.suffix == ".dcm" or path.is_dir() or not path.suffix:
@@ -142,10 +157,12 @@ def _write_zarr(path: Path, interval: Interval, labels: dict[str, Array]) -> Pat
     return path
 
 
-def _write_npz(path: Path, interval: Interval, labels: dict[str, Array]) -> Path:
+def _write_npz(path: Path, interval: Interval, labels: dict[str, Array], about: Mapping[str, Any] | None) -> Path:
     arrays = {name: to_numpy(getattr(interval, name)) for name in ("lower", "upper")}
     for name, x in arrays.items():
         check_values(f"interval.{name}", x, 0)
+    if about is not None:
+        arrays[ABOUT] = np.array(json.dumps({"kind": "interval", **about}))
     with aside(path) as folder:
         np.savez(folder / "new.npz", allow_pickle=False, **arrays, **labels)
         _replace(folder / "new.npz", path)
@@ -153,6 +170,17 @@ def _write_npz(path: Path, interval: Interval, labels: dict[str, Array]) -> Path
 
 
 # ---------------------------------------------------------------- maps in the space of the images
+
+
+def measure_of_maps(path: Path) -> Measure | None:
+    """What the values of maps stood for between 0 and 1 when we wrote them; None for anything else."""
+    if path.name.endswith(NIFTI_SUFFIXES) and not path.exists():
+        found = [written_measure(file) for file in maps_of(path, "lower")]
+    elif path.is_dir() and (path / "lower").is_dir():
+        found = [captured_measure(file) for file in dicom_files(path / "lower")]
+    else:
+        return None
+    return found[0] if found and None not in found and len(set(found)) == 1 else None
 
 
 def measured(lower: Array, upper: Array, window: Window | None, inverted: bool = False) -> tuple[Array, Array]:
@@ -168,52 +196,77 @@ def measured(lower: Array, upper: Array, window: Window | None, inverted: bool =
     return least + width * np.clip(lower - _SLACK, 0, 1), least + width * np.clip(upper + _SLACK, 0, 1)
 
 
-def _ends(interval: Interval, scan: Scan, window: Window | None) -> tuple[Array, Array]:
+def open_ends(lower: Array, upper: Array) -> Array:
+    """Which ends of intervals between 0 and 1 lie at the edge of the window: 0, OPEN_BELOW, OPEN_ABOVE or both, uint8.
+
+    >>> open_ends(np.array([0.0, 0.2, 0.9, 0.0]), np.array([0.1, 0.3, 1.0, 1.0])).tolist()
+    [1, 0, 2, 3]
+    """
+    return (OPEN_BELOW * (lower <= _SLACK) + OPEN_ABOVE * (upper >= 1 - _SLACK)).astype(np.uint8)
+
+
+def _maps(interval: Interval, scan: Scan, window: Window | None) -> dict[str, Array]:
+    """Lower and upper ends of a scan in its measure, float64, and, where there is a window, which of them are open."""
     lower = rows_of(interval.lower, scan.start, scan.stop)
     upper = rows_of(interval.upper, scan.start, scan.stop)
     check_values("interval.lower", lower, scan.start)
     check_values("interval.upper", upper, scan.start)
-    return measured(lower, upper, window, scan.inverted)
+    low, high = measured(lower, upper, window, scan.inverted)
+    if window is None:
+        return {"lower": low, "upper": high}
+    ends = open_ends(1 - upper, 1 - lower) if scan.inverted else open_ends(lower, upper)
+    least, most = scan.beyond(window)
+    low[(ends & OPEN_BELOW) > 0] = least
+    high[(ends & OPEN_ABOVE) > 0] = most
+    return {"lower": low, "upper": high, "open": ends}
 
 
 def _write_nifti(path: Path, interval: Interval, geometry: Geometry, who: bool) -> Path:
-    """One file each for lower, upper and length: NAME_lower.nii.gz, or NAME_SCAN_lower.nii.gz for several scans, which
-    have numbers in their order where names are left out.
+    """One file each for lower, upper, length and open: NAME_lower.nii.gz, or NAME_SCAN_lower.nii.gz for several scans,
+    which have numbers in their order where names are left out.
     """
     suffix = path.name.removeprefix(stem(path.name))
-    names: dict[str, dict[str, str]] = {part: {} for part in MAP_PARTS}
+    finished: dict[str, list[str]] = {part: [] for part in MAP_PARTS}
     with aside(path) as folder:
         for number, scan in enumerate(geometry.scans):
-            lower, upper = outward(*_ends(interval, scan, geometry.window), np.float32)
-            length = upper.astype(np.float64) - lower
-            maps = {"lower": lower, "upper": upper, "length": outward(length, length, np.float32)[1]}
+            maps = _maps(interval, scan, geometry.window)
+            maps["lower"], maps["upper"] = outward(maps["lower"], maps["upper"], np.float32)
+            length = maps["upper"].astype(np.float64) - maps["lower"]
+            maps["length"] = outward(length, length, np.float32)[1]
+            closed = maps["length"][maps["open"] == 0] if "open" in maps else maps["length"]
+            shown = {"length": (0.0, float(closed.max(initial=0)))}
+            if geometry.window is not None:
+                width, level = geometry.window
+                shown |= dict.fromkeys(("lower", "upper"), (level - width / 2, level + width / 2))
             called = scan.name.replace("/", "_") if who else f"{number:0{len(str(len(geometry.scans)))}}"
             own = f"_{called}" if len(geometry.scans) > 1 else ""
             for part, x in maps.items():
-                names[part][scan.name] = f"{stem(path.name)}{own}_{part}{suffix}"
-                write_volume(folder / names[part][scan.name], x, scan, who=who)
-        finished = [name for part in MAP_PARTS for name in names[part].values()]
-        for name in finished:
+                name = f"{stem(path.name)}{own}_{part}{suffix}"
+                write_volume(folder / name, x, scan, part, shown.get(part, (0.0, 0.0)), who=who)
+                finished[part].append(name)
+        names = [name for part in MAP_PARTS for name in finished[part]]
+        for name in names:
             _replace(folder / name, path.with_name(name))
-    return path.with_name(finished[0])
+    return path.with_name(names[0])
 
 
 def _write_dicom(path: Path, interval: Interval, geometry: Geometry, who: bool) -> Path:
-    """A folder with one folder each for lower, upper and length; a single image may also become three .dcm files."""
+    """A folder with one folder each for lower, upper, length and open; of a single image as many .dcm files."""
     single = path.suffix == ".dcm"
     if single and len(interval) > 1:
         raise ValueError(f"{path} is one file, but there are {len(interval)} images; name a folder for the series")
     if not single:
         _check_free(path, "maps")
+    parts = MAP_PARTS if geometry.window is not None else MAP_PARTS[:-1]
     with aside(path) as folder:
-        for part in MAP_PARTS:
+        for part in parts:
             (folder / "new" / part).mkdir(parents=True)
         for scan in geometry.scans:
-            write_captures(folder / "new", *_ends(interval, scan, geometry.window), scan, geometry.window, who=who)
+            write_captures(folder / "new", _maps(interval, scan, geometry.window), scan, geometry, who=who)
         if not single:
             swap_folder(folder / "new", path)
             return path
-        for part in MAP_PARTS:
+        for part in parts:
             (file,) = (folder / "new" / part).iterdir()
             _replace(file, path.with_name(f"{path.stem}_{part}.dcm"))
     return path.with_name(f"{path.stem}_lower.dcm")

@@ -19,6 +19,7 @@ import numpy as np
 
 from ..execution.progress import Progress, silent
 from ..images.library import Array
+from ..images.measure import Measure
 from .pictures import central, square
 from .scans import (
     Geometry,
@@ -35,6 +36,7 @@ from .scans import (
 )
 
 NIFTI_SUFFIXES = (".nii", ".nii.gz")
+_OURS = "interval: "  # begins the intent of a part of an interval
 _FREE_TEXT = ("descrip", "aux_file", "db_name", "intent_name", "data_type")
 _MOST_HEADER = 2**26  # bytes of a header with its extensions
 
@@ -61,9 +63,11 @@ def read_nifti(path: Path, *, window: Window | None, size: int | None = None, pr
         parts.append(read_slices(file, window=window, size=size))
         check_allowed(sum(x.nbytes for x in parts), f"the scans of {path}, up to {file.name}, add up")
         progress(number + 1, len(files))
-    units = np.repeat([stem(x) for x in first_folders(shown)], [len(x) for x in parts])
+    owners = [stem(x) for x in first_folders(shown)]
+    units = np.repeat(owners, [len(x) for x in parts])
     names = tuple(slice_name(scan.name, k) for scan in scans for k in range(scan.stop - scan.start))
-    return Images(np.concatenate(parts), names, units, Geometry(scans, window))
+    unit_name = "scan" if len(set(owners)) == len(owners) else "folder"
+    return Images(np.concatenate(parts), names, units, Geometry(scans, window), unit_name)
 
 
 def find_scans(files: Sequence[Path], names: Sequence[str], size: int | None) -> tuple[Scan, ...]:
@@ -77,7 +81,9 @@ def find_scans(files: Sequence[Path], names: Sequence[str], size: int | None) ->
         affine = image.affine @ needed("nibabel").orientations.inv_ornt_aff(to_lps, extent)
         affine = resized_affine(affine[:, [2, 1, 0, 3]], height, width, size)
         start = scans[-1].stop if scans else 0
-        scans.append(Scan(name, start, start + depth, affine, "nifti", image.header.copy(), (height, width)))
+        plane = height, width
+        header = image.header.copy()
+        scans.append(Scan(name, start, start + depth, affine, "nifti", header, plane, reach=_reach(image)))
     check_planes(scans, size)
     return tuple(scans)
 
@@ -97,6 +103,16 @@ def read_slices(file: Path, *, window: Window | None, size: int | None = None) -
         x = windowed(plane, window)
         slices.append(x if size is None else central(x, size))
     return np.stack(slices)
+
+
+def _reach(image: Any) -> tuple[float, float] | None:
+    """The least and greatest value that a file of whole numbers can hold; of floating ones there are none."""
+    dtype = image.header.get_data_dtype()
+    if dtype.kind not in "iu":
+        return None
+    held = np.iinfo(dtype)
+    ends = [image.dataobj.inter + image.dataobj.slope * end for end in (float(held.min), float(held.max))]
+    return min(ends), max(ends)
 
 
 def _loaded(file: Path) -> Any:
@@ -158,8 +174,13 @@ def resized_affine(affine: Array, height: int, width: int, size: int | None) -> 
 # ---------------------------------------------------------------- back
 
 
-def write_volume(file: Path, slices: Array, scan: Scan, *, who: bool = False) -> None:
-    """Write slices (n, h, w) as a float32 volume in the axes, and with the header, that the scan's file had.
+def write_volume(
+    file: Path, slices: Array, scan: Scan, part: str, shown: tuple[float, float], *, who: bool = False
+) -> None:
+    """Write slices (n, h, w) as a volume of their dtype in the axes, and with the header, that the scan's file had.
+
+    The header says which `part` of an interval it is. A viewer shows the values `shown` from black to white, of ends
+    those of the window; whole numbers are labels.
 
     who            whether the header's free text and extensions go along
     """
@@ -182,13 +203,24 @@ def write_volume(file: Path, slices: Array, scan: Scan, *, who: bool = False) ->
             header.extensions[:] = []
             for name in (x for x in _FREE_TEXT if x in header):
                 header[name] = b""
-        header.set_data_dtype(np.float32)
-        header["cal_min"] = 0  # the old range of display
-        header["cal_max"] = 0
+        header.set_data_dtype(slices.dtype)
     kind = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
-    image = kind(np.asarray(volume, np.float32), affine, header)
+    image = kind(np.ascontiguousarray(volume), affine, header)
+    image.header["cal_min"], image.header["cal_max"] = shown
+    if slices.dtype.kind == "u":
+        image.header.set_intent("label")
+    image.header["intent_name"] = f"{_OURS}{part}".encode()
     if header is None or slices.shape[1:] != scan.plane:
         image.set_sform(affine, code="scanner")
         image.set_qform(affine, code="scanner")
         image.header.set_xyzt_units("mm")
     nibabel.save(image, file)
+
+
+def written_measure(file: Path) -> Measure | None:
+    """The window within which a map of ends that we wrote is shown, or values as stored; None for another file."""
+    header = _loaded(file).header
+    if header["intent_name"].item().decode("latin-1") not in (f"{_OURS}lower", f"{_OURS}upper"):
+        return None
+    low, high = float(header["cal_min"]), float(header["cal_max"])
+    return Measure(low, high) if low < high else Measure()

@@ -22,6 +22,7 @@ from ..bands import FLOOR, conffusion, quantile_regression
 from ..images.checks import check_choice
 from ..images.ends import Band, outward
 from ..images.library import Array
+from ..images.measure import Measure
 from ..images.source import Source
 from ..storage.chunks import FileRows
 from ..storage.folders import aside
@@ -43,7 +44,7 @@ _MADE_OF = {  # arrays, by the band that is made of them
     "dropout": ("dropout_mean", "dropout_deviation"),
     "conffusion": ("lower", "upper"),
 }
-_FREE = ("version", "network_file", "device", "batch", "format")  # may differ between the parts of a run
+_FREE = ("version", "network_file", "device", "batch", "format", "pace")  # may differ between the parts of a run
 _SMALL_BYTES = 2**28  # of an array that is read whole where something is worked out of it: ten times as fast
 _BLOCK_BYTES = 2**20  # of a larger one, read at a time
 _HALF = ("lower", "upper", "naive_lower", "naive_upper", "samples")
@@ -203,6 +204,12 @@ class Run:
             sigma_0=told("sigma_0"),
             network=told("network"),
         )
+
+    @property
+    def measure(self) -> Measure | None:
+        """What the numbers stand for, where the observations said it."""
+        told = self.about.get("measure")
+        return None if told is None else Measure.from_state(told)
 
     def _kind(self, kind: str | None) -> str:
         return self.kinds[0] if kind is None else check_choice(kind, self.kinds, "kind")

@@ -20,10 +20,12 @@ import numpy as np
 from ..execution.runner import current
 from ..images.checks import check_count, check_number
 from ..images.library import Array
+from ..images.measure import Measure
 from ..storage.files import size_in_words
 
 Window = tuple[float, float]  # width and level (centre), in Hounsfield units or whatever the file measures
 ABDOMEN: Window = (400.0, 40.0)
+_USUAL_REACH = (-(2.0**15), 2.0**15 - 1)  # of files that can hold any number; hardly a scanner measures beyond
 _LEAST = 2**26  # bytes that a file may unpack to, where less memory is allowed
 _PER_CHUNK = 200  # bytes that the name of a chunk takes while a store is opened
 
@@ -44,14 +46,34 @@ class Scan:
     header: Any
     plane: tuple[int, int]  # height and width of a slice in the file
     inverted: bool = False  # 1 - x was taken after windowing, as MONOCHROME1 asks
+    reach: tuple[float, float] | None = None  # the least and greatest value that the file can hold, where it has such
+
+    def beyond(self, window: Window) -> tuple[float, float]:
+        """Values that stand for open ends, below and above a window: the least and greatest that the file can hold."""
+        width, level = window
+        least = level - width / 2
+        most = level + width / 2
+        if self.reach is None:
+            return min(_USUAL_REACH[0], least - width), max(_USUAL_REACH[1], most + width)
+        return min(self.reach[0], least), max(self.reach[1], most)
 
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """What a writer needs to put an array of the same shape back: scans, and the window that made values [0, 1]."""
+    """What a writer needs to put an array of the same shape back: scans, and the window that made values [0, 1].
+
+    `unit` is what the files measure in, where they say it; values of a window are Hounsfield units unless told.
+    """
 
     scans: tuple[Scan, ...]
     window: Window | None
+    unit: str | None = None
+
+    @property
+    def measure(self) -> Measure:
+        """What the numbers stand for."""
+        usual = "" if self.window is None else "HU"
+        return Measure.of_window(self.window, usual if self.unit is None else self.unit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +88,7 @@ class Images:
     names: tuple[str, ...]
     units: Array | None = None
     geometry: Geometry | None = None
+    unit_name: str | None = None  # what a unit is, where the files tell it
 
     def __post_init__(self) -> None:
         for name in ("names", "units"):
@@ -79,6 +102,11 @@ class Images:
 
     def __len__(self) -> int:
         return int(self.pixels.shape[0])
+
+    @property
+    def measure(self) -> Measure | None:
+        """What the numbers stand for, where the files say it."""
+        return None if self.geometry is None else self.geometry.measure
 
 
 def check_planes(scans: Sequence[Scan], size: int | None) -> None:
@@ -111,9 +139,7 @@ def check_allowed(size: int, what: str) -> None:
 
 
 def check_declared(x: Any, name: str) -> Any:
-    """A zarr array of numbers whose chunks, and whose list of chunks, may be held in memory."""
-    if np.dtype(x.dtype).kind not in "fiub":
-        raise Told(f"{name} holds {x.dtype}; images are numbers, such as float32")
+    """A zarr array whose chunks, and whose list of chunks, may be held in memory."""
     chunk = x.shards or x.chunks
     if not all(chunk):
         raise Told(f"{name} has chunks of shape {tuple(chunk)}; write it again")
@@ -196,7 +222,7 @@ def unclipped(images: Images, window: Window | None) -> Images:
         for i in range(scan.start, scan.stop):
             images.pixels[i] = windowed(images.pixels[i], window, inverted, clip=False)
         scans.append(replace(scan, inverted=inverted))
-    return replace(images, geometry=Geometry(tuple(scans), window))
+    return replace(images, geometry=replace(images.geometry, scans=tuple(scans), window=window))
 
 
 def split_units(units: Any, shares: Sequence[float], seed: int) -> list[Array]:

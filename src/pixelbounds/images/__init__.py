@@ -6,5 +6,6 @@ calibration returns. Both hold arrays as the user gave them, which are read bloc
 ragged.py     images of different sizes, in memory and on disk
 library.py    arrays of any library, of one size or many, in blocks; how passes over blocks run
 checks.py     checks at the door: numbers, names and limits; shapes and values of images
+source.py     how a band was made; measure.py: what numbers stand for
 ends.py       Band and Interval, whose values are checked as they are read
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -109,6 +110,21 @@ def check_choice(value: Any, choices: Iterable[str], name: str) -> str:
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(f"{name} is {value!r}; {hint}it must be one of {', '.join(choices)}")
     return value
+
+
+def check_line(value: Any, name: str, *, most: int = 200) -> str:
+    """Text that may be printed: one line, not long."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}; it must be a string")
+    if len(value) > most or not value.isprintable():
+        shown = f"{value[:most]!r} and more" if len(value) > most else repr(value)
+        raise ValueError(f"{name} is {shown}; it must be a line of text of at most {most} characters")
+    return value
+
+
+def is_name(value: Any) -> bool:
+    """Whether text may name a function in a sentence: letters, digits, spaces, nothing that ends a quotation."""
+    return isinstance(value, str) and bool(re.fullmatch(r"<lambda>|[^\W\d][\w .-]{0,79}", value))
 
 
 def check_generator(seed: Any, name: str = "seed") -> np.random.Generator:

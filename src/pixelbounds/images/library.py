@@ -26,6 +26,7 @@ from .ragged import Ragged
 Array = np.ndarray
 T = TypeVar("T")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
+_AT_ONCE = 2**26  # bytes of 8-bit images that are converted when they are asked for
 _THREADS = max(1, min(8, os.cpu_count() or 1))
 
 
@@ -65,6 +66,45 @@ def as_array(x: Any, name: str) -> Any:
     if x.ndim < 1 or math.prod(x.shape) == 0:
         raise ValueError(f"{name} has shape {tuple(x.shape)}; it must hold at least one image of at least one pixel")
     return x
+
+
+def spanning(images: Any, limits: tuple[float, float]) -> Any:
+    """8-bit images as float32 between the limits, 0 the least and 255 the greatest value; others as they are.
+
+    Many of them, or those in files, are converted as they are read.
+
+    >>> spanning(np.array([[0, 51, 255]], np.uint8), (0.0, 1.0))
+    array([[0. , 0.2, 1. ]], dtype=float32)
+    """
+    if isinstance(images, list | tuple):
+        return [spanning(image, limits) if library_of(image) else image for image in images]
+    if str(getattr(images, "dtype", "")).removeprefix("torch.") != "uint8" or not library_of(images):
+        return images
+    if not all(math.isfinite(limit) for limit in limits):
+        raise ValueError(
+            f"8-bit images span the limits, and these are {limits[0]:g} and {limits[1]:g}; set limits, for example "
+            "(0, 255), or convert the images to float32"
+        )
+    least = np.float32(limits[0])
+    most = np.float32(limits[1])
+
+    def convert(x: Array) -> Array:
+        return np.asarray(np.clip(least + (x / np.float32(255)) * (most - least), least, most), np.float32)
+
+    if library_of(images) == "torch":
+        import torch
+
+        return torch.from_numpy(convert(images.detach().cpu().numpy())).to(images.device)
+    if library_of(images) == "dask":
+        return images.map_blocks(convert, dtype=np.float32)
+    if in_memory(images) and not isinstance(images, np.memmap) and 4 * images.size <= _AT_ONCE:
+        return convert(images)
+    import dask.array as da
+
+    from ..storage.chunks import FileRows
+
+    rows = max(1, _AT_ONCE // (4 * math.prod(int(x) for x in images.shape[1:])))
+    return da.from_array(FileRows(images), chunks=(rows, *images.shape[1:])).map_blocks(convert, dtype=np.float32)
 
 
 def to_numpy(x: Any) -> Array:

@@ -7,7 +7,7 @@ one window says nothing about numbers made through another, so the measure is pa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from math import isclose, isfinite
 from numbers import Real
 from typing import Any
 
@@ -40,7 +40,7 @@ class Measure:
             if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(value):
                 raise ValueError(f"{name} of a measure is {value!r}; it must be a finite number")
             object.__setattr__(self, name, float(value))
-        if not self.low < self.high:
+        if not self.low < self.high or not isfinite(self.high - self.low):
             raise ValueError(f"a measure has low {self.low:g} and high {self.high:g}; low must be below high")
 
     def __repr__(self) -> str:
@@ -63,6 +63,27 @@ class Measure:
         if self.low is None or self.high is None:
             return None
         return self.high - self.low, (self.low + self.high) / 2
+
+    def same_as(self, other: Measure) -> bool:
+        """Whether numbers of both stand for the same; a unit that one of them does not name may be the other's.
+
+        >>> Measure.of_window((400, 40)).same_as(Measure.of_window((2000, 0)))
+        False
+        """
+        if len({self.unit, other.unit} - {""}) > 1:
+            return False
+        if self.low is None or self.high is None or other.low is None or other.high is None:
+            return self.low is other.low
+        hair = 1e-6 * (self.high - self.low)  # some files hold single precision
+        return isclose(self.low, other.low, abs_tol=hair) and isclose(self.high, other.high, abs_tol=hair)
+
+    def value(self, x: float) -> float:
+        """What a number between 0 and 1 stands for.
+
+        >>> Measure.of_window((400, 40)).value(0.5)
+        40.0
+        """
+        return x if self.low is None or self.high is None else self.low + (self.high - self.low) * x
 
     def state(self) -> dict[str, Any]:
         """What a file holds."""

@@ -7,13 +7,17 @@ band it is applied to; what it does not know cannot be checked, and its sentence
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any
 
+from .checks import check_line
+
 UNKNOWN = "unknown"
 _OLD_LEVEL = ", miscoverage "  # how a file of format 1 ends the kind and begins the miscoverage
+_SHARE = re.compile(r"\d{1,60}/\d{1,60}|\d{0,18}\.?\d{1,40}(e-?\d{1,3})?")
 _NAMES = {"sigma_0": "noise level", "network": "network with digest"}
 
 
@@ -38,13 +42,13 @@ class Source:
     def __post_init__(self) -> None:
         for name in ("kind", "sampler", "network"):
             value = getattr(self, name)
-            if not isinstance(value, str) and (value is not None or name == "kind"):
-                raise TypeError(f"{name} of a source is {value!r}; it must be a string")
+            if value is not None or name == "kind":
+                check_line(value, f"{name} of a source")
         for name in ("samples", "steps"):
             value = getattr(self, name)
             if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+            if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) < 2**53:
                 raise ValueError(f"{name} of a source is {value!r}; it must be a whole number of at least 1")
             object.__setattr__(self, name, int(value))
         if self.miscoverage is not None:
@@ -113,11 +117,14 @@ def source_from(value: Any) -> Source:
 
 
 def _level(value: Any) -> Fraction:
-    """A share strictly between 0 and 1, exactly as its digits say it."""
+    """A share strictly between 0 and 1, exactly as its digits say it; text such as 1e999999999 would never end."""
+    text = value if isinstance(value, str) else repr(value)
     try:
-        level = value if isinstance(value, Fraction) else Fraction(value if isinstance(value, str) else repr(value))
-    except (TypeError, ValueError, ZeroDivisionError) as error:
-        raise ValueError(f"miscoverage of a source is {value!r}; it must be a fraction, such as 1/10") from error
+        if not isinstance(value, Fraction) and not _SHARE.fullmatch(text):
+            raise ValueError(text)
+        level = value if isinstance(value, Fraction) else Fraction(text)
+    except (ValueError, ZeroDivisionError) as error:
+        raise ValueError(f"miscoverage of a source is {text[:80]!r}; it must be a fraction, such as 1/10") from error
     if not 0 < level < 1:
         raise ValueError(f"miscoverage of a source is {value!r}; it must lie strictly between 0 and 1")
     return level

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from ..formats.maps import open_ends
 from ..images.checks import Limits
 from ..images.library import Array, to_numpy
 from .example import Example
@@ -72,6 +73,13 @@ def pictures_of(example: Example, limits: Limits) -> dict[str, Array]:
     return {name: x for name, x in pictures.items() if x is not None}
 
 
+def closed_length(example: Example, *, windowed: bool) -> Array:
+    """Length of each interval, infinite where values were seen through a window and an end lies at its edge."""
+    if not windowed:
+        return example.length
+    return np.where(open_ends(example.lower, example.upper) > 0, np.inf, example.length.astype(np.float64))
+
+
 def missed(example: Example) -> Array | None:
     """0 where the truth is inside, 1 where it is below the interval, 2 above: (*pixels) uint8."""
     if example.truth is None:
@@ -87,9 +95,18 @@ def decimals_for(span: float) -> int:
     return floor(log10(_STEPS / span)) if span > 0 and isfinite(span) else 4
 
 
-def viewer_examples(examples: Sequence[Example], limits: Limits, most: int) -> list[dict[str, Any]]:
-    """What the viewer reads, ready for JSON; as many samples as `most` bytes allow."""
+def viewer_examples(
+    examples: Sequence[Example], limits: Limits, most: int, *, windowed: bool = False
+) -> list[dict[str, Any]]:
+    """What the viewer reads, ready for JSON; as many samples as `most` bytes allow.
+
+    windowed       values were seen through a window, so that ends at its edges are open
+    """
     out = [viewer_data(example, limits) for example in examples]
+    for x, example in zip(out, examples, strict=True):
+        if windowed:
+            ends = open_ends(example.lower, example.upper).astype(np.float64)
+            x["layers"]["open"] = _layer(planes_of(ends, example.pixels), 0)
     left = most - sum(len(layer["data"]) for x in out for layer in x["layers"].values())
     sampled = [(x, example) for x, example in zip(out, examples, strict=True) if example.samples is not None]
     entries = sum(planes_of(example.lower, example.pixels).size for _, example in sampled)

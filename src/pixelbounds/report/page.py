@@ -23,7 +23,17 @@ from ..images.checks import Limits
 from ..storage.files import replace_file
 from .charts import draw_groups, draw_path, draw_units
 from .example import Example, Row
-from .pack import colours, gray_png, map_png, missed, pictures_of, viewer_examples, widening_of, window_of
+from .pack import (
+    closed_length,
+    colours,
+    gray_png,
+    map_png,
+    missed,
+    pictures_of,
+    viewer_examples,
+    widening_of,
+    window_of,
+)
 from .svg import inline_chart, whisker
 from .words import MOST_ROWS, STRATA, length_span, level_text, number, percent, span, strata_rows
 
@@ -63,13 +73,15 @@ def write_report(
     style = _asset("page.css")
     script = _asset("viewer.js")
     limits = calibration.limits
-    scales = {"length": _scale([x.length for x in examples])}
+    measure = calibration.measure
+    windowed = measure is not None and measure.window is not None
+    scales = {"length": _scale([closed_length(x, windowed=windowed) for x in examples])}
     widenings = [x for x in (widening_of(example, limits) for example in examples) if x is not None]
     if widenings:
         scales["widening"] = _scale(widenings)
-    pictures = [_pictures(example, limits, scales) for example in examples]
+    pictures = [_pictures(example, limits, scales, windowed) for example in examples]
     drawn = sum(len(uri) for picture in pictures for _, uri in picture["shown"])
-    shown = viewer_examples(examples, limits, MOST_BYTES - drawn)
+    shown = viewer_examples(examples, limits, MOST_BYTES - drawn, windowed=windowed)
     level = _level_of(calibration)
     tables = [] if evaluation is None else _tables(evaluation, level, group_names)
     text = page.from_string(_asset("page.html")).render(
@@ -86,7 +98,11 @@ def write_report(
         comparison=_comparison(comparison, calibration),
         pictures=pictures, scales=scales,
         sampled=sorted({(x["samples"], x["drawn"]) for x in shown if x["drawn"]}),
-        data={"colours": colours().tobytes().hex(), "scales": scales, "examples": shown},
+        data={
+            "colours": colours().tobytes().hex(), "scales": scales, "examples": shown,
+            "measure": measure.state() if measure is not None and windowed else None,
+        },
+        measure=measure if windowed else None,
     )  # fmt: skip
     replace_file(target, text.encode("utf-8", "replace"))  # names of files may hold bytes that are no text
     return target
@@ -121,23 +137,28 @@ def _scale(maps: Sequence[Any]) -> float:
     if not maps:
         return 1.0
     values = np.concatenate([x.reshape(-1) for x in maps])
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return 1.0
     most = float(np.quantile(values, _FULL)) or float(values.max())
     return most if most > 0 else 1.0
 
 
-def _pictures(example: Example, limits: Limits, scales: Mapping[str, float]) -> dict[str, Any]:
+def _pictures(example: Example, limits: Limits, scales: Mapping[str, float], windowed: bool) -> dict[str, Any]:
     """Name and small pictures of an example, in the order in which they are read."""
     window = window_of(example, limits)
+    length = closed_length(example, windowed=windowed)
+    closed = length[np.isfinite(length)]
     shown = [
         (name, map_png(x, scales[name]) if name in scales else gray_png(x, window))
-        for name, x in pictures_of(example, limits).items()
+        for name, x in {**pictures_of(example, limits), "length": length}.items()
     ]
     wrong = missed(example)
     outside = None if wrong is None else float(np.mean(wrong > 0))
     h, w = example.pixels[-2:]
     return {
         "name": example.name, "shown": shown, "height": round(128 * h / w), "outside": outside,
-        "length": float(example.length.mean()),
+        "length": float(closed.mean()) if len(closed) else None, "open": 1 - len(closed) / length.size,
     }  # fmt: skip
 
 

@@ -32,7 +32,26 @@
 
   const value = (layer, i) => (layer.base + layer.code[i]) / layer.unit;
   const digits = (number, decimals) => number.toFixed(Math.max(decimals, 0)).replace("-", "−");
-  const shown = (layer, i) => digits(value(layer, i), layer.decimals);
+  const shown = (layer, i) => told(value(layer, i), layer.decimals);
+
+  // where values were seen through a window, numbers are shown as what they stand for, and its edges as what lies beyond
+  const measure = page.measure, unit = measure && measure.unit ? ` ${measure.unit}` : "";
+  const wide = measure ? measure.high - measure.low : 1, least = measure ? measure.low : 0;
+  const fewer = measure ? Math.ceil(Math.log10(wide)) : 0; // digits after the point that a step of the data is worth
+  const told = (x, decimals) => digits(least + wide * x, decimals - fewer);
+  const seen = (layer, i) => {
+    const x = value(layer, i);
+    return !measure || (x > 0 && x < 1) ? shown(layer, i) : `${x < 1 ? "≤" : "≥"} ${told(Math.min(Math.max(x, 0), 1), 0)}`;
+  };
+  const open = (i) => (state.image.layers.open ? value(state.image.layers.open, i) : 0); // 1 below, 2 above, 3 both
+
+  function span(i) {
+    const { lower, upper } = state.image.layers;
+    if (open(i) === 3) return "any value";
+    if (open(i) === 1) return `≤ ${shown(upper, i)}${unit}`;
+    if (open(i) === 2) return `≥ ${shown(lower, i)}${unit}`;
+    return `${shown(lower, i)} to ${shown(upper, i)}${unit}`;
+  }
 
   async function choose(index) {
     const count = page.examples.length, ticket = ++loading;
@@ -71,7 +90,7 @@
     const { lower, upper, band_lower: low, band_upper: high } = state.image.layers, part = state.mix / 100;
     const length = (i) => value(upper, i) - value(lower, i);
     if (state.layer === "interval") return (i) => value(lower, i) + length(i) * part;
-    if (state.layer === "length") return length;
+    if (state.layer === "length") return (i) => (open(i) ? Infinity : length(i));
     if (state.layer === "widening") return (i) => Math.max(length(i) - (value(high, i) - value(low, i)), 0);
     const chosen = state.image.layers[state.layer];
     return (i) => value(chosen, i);
@@ -104,7 +123,7 @@
     tile.getContext("2d").putImageData(picture, 0, 0);
     at("mix-field").hidden = state.layer !== "interval";
     at("scale").hidden = !map;
-    if (map) at("scale-end").textContent = `${Number(page.scales[state.layer].toPrecision(3))} and more`;
+    if (map) at("scale-end").textContent = `${Number((wide * page.scales[state.layer]).toPrecision(3))}${unit} and more${measure ? ", or open" : ""}`;
     at("misses-field").hidden = !layers.missed;
     at("misses").checked = state.misses;
     at("mix").value = String(state.mix);
@@ -179,18 +198,19 @@
     const plane = !colour && planes.length > 1 ? `plane ${planes[state.plane]}, ` : "";
     at("where").textContent = `${plane}row ${state.row}, column ${state.col}`;
     at("pinned").hidden = !state.pinned;
-    const spans = list.map((c) => `${shown(layers.lower, entry(c))} to ${shown(layers.upper, entry(c))}`);
+    const spans = list.map((c) => span(entry(c)));
     at("interval").replaceChildren(...spans.map((text, k) => (colour ? node("small", {}, `${CHANNELS[k]} ${text}`) : text)));
     const parts = [];
     if (layers.truth) list.forEach((c, k) => {
       const i = entry(c), name = colour ? CHANNELS[k] : "truth";
-      parts.push(node("span", { class: ["", "below", "above"][side(i)] }, `${mark(i)} ${name} ${shown(layers.truth, i)} is ${verdict(i)}`), " ");
+      parts.push(node("span", { class: ["", "below", "above"][side(i)] }, `${mark(i)} ${name} ${seen(layers.truth, i)}${unit} is ${verdict(i)}`), " ");
     });
     at("state").replaceChildren(...(parts.length ? parts : ["the truth is not known"]));
-    const rows = [["length", (i) => digits(value(layers.upper, i) - value(layers.lower, i), layers.lower.decimals)]];
-    if (layers.estimate) rows.push(["estimate", (i) => shown(layers.estimate, i)]);
+    const length = (i) => digits(wide * (value(layers.upper, i) - value(layers.lower, i)), layers.lower.decimals - fewer);
+    const rows = [["length", (i) => (open(i) ? "open: beyond the window" : length(i))]];
+    if (layers.estimate) rows.push(["estimate", (i) => seen(layers.estimate, i)]);
     if (layers.observation) rows.push(["observation", (i) => shown(layers.observation, i)]);
-    if (layers.band_lower) rows.push(["before calibration", (i) => `${shown(layers.band_lower, i)} to ${shown(layers.band_upper, i)}`]);
+    if (layers.band_lower) rows.push(["before calibration", (i) => `${seen(layers.band_lower, i)} to ${seen(layers.band_upper, i)}`]);
     if (layers.samples) rows.push(["samples inside", samplesInside]);
     at("values").replaceChildren(...rows.map(([name, of]) => node("tr", {}, node("th", { scope: "row" }, name), ...list.map((c) => node("td", {}, of(entry(c)))))));
     drawStrip(); drawProfile();
@@ -236,15 +256,19 @@
   function drawStrip() { // interval, band, estimate, truth, and the samples as a dot plot
     const { layers } = state.image, list = channels(), width = 364, room = layers.samples ? 58 : 22, each = room + 34;
     const height = each * list.length + 20, parts = [];
-    const seen = list.flatMap((c) => Object.keys(layers).filter((n) => ["lower", "upper", "truth", "estimate", "band_lower", "band_upper"].includes(n)).map((n) => value(layers[n], entry(c))).concat(samplesOf(entry(c))));
-    let low = Math.min(...seen), high = Math.max(...seen);
+    const found = list.flatMap((c) => Object.keys(layers).filter((n) => ["lower", "upper", "truth", "estimate", "band_lower", "band_upper"].includes(n)).map((n) => value(layers[n], entry(c))).concat(samplesOf(entry(c))));
+    let low = Math.min(...found), high = Math.max(...found);
     const pad = Math.max(0.06 * (high - low), 3 / layers.lower.unit);
     low -= pad; high += pad;
     const x = (v) => 4 + (width - 8) * (v - low) / (high - low);
     list.forEach((c, k) => {
-      const i = entry(c), y = k * each + room, a = x(value(layers.lower, i)), b = x(value(layers.upper, i));
+      const i = entry(c), y = k * each + room, ends = open(i); // an open end goes on to the edge, as an arrow
+      const a = ends & 1 ? 4 : x(value(layers.lower, i)), b = ends & 2 ? width - 4 : x(value(layers.upper, i));
       parts.push(svg("rect", { class: "s-interval", x: a, y, width: Math.max(b - a, 1), height: 20 }));
-      for (const end of [a, b]) parts.push(svg("line", { class: "s-end", x1: end, x2: end, y1: y - 3, y2: y + 23 }));
+      for (const [end, gone, way] of [[a, ends & 1, -4], [b, ends & 2, 4]]) {
+        if (gone) parts.push(svg("path", { class: "s-end", fill: "none", d: `M${end - way} ${y - 1}l${way} 11l${-way} 11` }));
+        else parts.push(svg("line", { class: "s-end", x1: end, x2: end, y1: y - 3, y2: y + 23 }));
+      }
       if (layers.band_lower) {
         const from = x(value(layers.band_lower, i)), to = x(value(layers.band_upper, i));
         parts.push(svg("rect", { class: "s-band", x: from, y: y + 8, width: Math.max(to - from, 1), height: 4 }));
@@ -266,8 +290,9 @@
     });
     const base = height - 16;
     parts.push(svg("line", { class: "axis", x1: 4, x2: width - 4, y1: base, y2: base }));
-    for (const v of ticks(low, high, 4)) {
-      parts.push(svg("line", { class: "tick", x1: x(v), x2: x(v), y1: base, y2: base + 4 }), svg("text", { x: Math.min(Math.max(x(v), 14), width - 14), y: base + 16, "text-anchor": "middle" }, String(v)));
+    for (const v of ticks(least + wide * low, least + wide * high, 4)) {
+      const where = x((v - least) / wide);
+      parts.push(svg("line", { class: "tick", x1: where, x2: where, y1: base, y2: base + 4 }), svg("text", { x: Math.min(Math.max(where, 14), width - 14), y: base + 16, "text-anchor": "middle" }, String(v)));
     }
     at("strip").setAttribute("viewBox", `0 0 ${width} ${height + 2}`);
     at("strip").replaceChildren(...parts);

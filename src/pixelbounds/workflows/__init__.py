@@ -1,5 +1,9 @@
 """What a command does, as functions on files; one file per command, with the command's name.
 
+agreement.py     numbers of new files stand for what those of the calibration stood for
+lengths.py       lengths of intervals seen through a window
+observations.py  what `sample` draws from; settings.py: what `train` is told; resources.py: where the work is done
+
 Names are loaded when they are first used: whoever calibrates needs neither torch nor what draws a report.
 """
 

@@ -34,18 +34,26 @@ from ..storage.chunks import BadChunk, guarded
 from ..storage.digests import joined_digests, row_digests
 from ..storage.growth import BAD, DONE, SEEN, growing
 from ..storage.version import VERSION
+from .agreement import check_bands, check_images, reading_for
+from .lengths import CLOSED, beyond_the_window, closed_mean
 from .resources import Resources
 
 
 @dataclass(frozen=True)
 class Applied:
-    """Where intervals were written, their shape, their mean length, and the images that were skipped."""
+    """Where intervals were written, their shape, their mean length, and the images that were skipped.
+
+    Of values seen through a window also the share of pixels with an open end, at its edge, and the mean length of the
+    other intervals, NaN where there are none.
+    """
 
     path: Path
     shape: tuple[int, ...]
     mean_length: float
     calibration: Calibration
     skipped: tuple[int, ...] = ()
+    open_share: float | None = None
+    closed_length: float | None = None
 
 
 def apply_files(
@@ -74,7 +82,7 @@ def apply_files(
     found = load_calibration(calibration)
     with running(**vars(resources), progress=progress) as execution:
         made = bands_for(found, bands, reading, execution)
-        space = _space(target, made, like, reading)
+        space = _space(target, made, like, found, reading)
         widening = Widening(found, made, known_of(features, groups), reading.skip_bad)
         digest = hashlib.sha256(Path(calibration).read_bytes()).hexdigest()
         about = {
@@ -82,28 +90,32 @@ def apply_files(
             "risk_level": found.risk_level,
             "claim": claim_of(found).state(),
             "limits": found.limits if all(isfinite(x) for x in found.limits) else None,
+            "measure": None if found.measure is None else found.measure.state(),
             "calibration": digest,
             "version": VERSION,
         }
         if target.suffix == ".zarr":
-            length, marks = widening.into(execution, target, about, digest, replace=replace)
+            lengths, marks = widening.into(execution, target, about, digest, replace=replace)
         elif made.ragged:
             raise ValueError(f"{bands} holds images of different sizes, which only a .zarr can hold: end --out so")
         else:
-            interval, length, marks = widening.in_memory(execution)
+            interval, lengths, marks = widening.in_memory(execution)
             bad = int((marks == BAD).sum())
             if bad:
                 raise ValueError(
                     f"{bad} images cannot be read, and only a .zarr store can leave some out: end --out so"
                 )
-            target = write_interval(target, interval, like=space, identifiers=identifiers)
+            target = write_interval(target, interval, like=space, identifiers=identifiers, about=about)
     skipped = tuple(np.flatnonzero(marks == BAD).tolist())
-    return Applied(target, made.shape, float(length[marks == DONE].mean()), found, skipped)
+    there = {name: x[marks == DONE] for name, x in lengths.items()}
+    return Applied(target, made.shape, float(there["length"].mean()), found, skipped, *closed_mean(there))
 
 
-def _space(target: Path, bands: Bands, like: FilePath | None, reading: Reading) -> Images | None:
-    """The images in whose space the intervals are written."""
-    space = bands.images if like is None else open_images(like, window=reading.window)
+def _space(target: Path, bands: Bands, like: FilePath | None, calibration: Calibration, told: Reading) -> Images | None:
+    """The images in whose space the intervals are written, in their measure."""
+    space = bands.images if like is None else open_images(like, window=reading_for(calibration, told).mapping)
+    if like is not None and space is not None:
+        check_images(calibration, like, space, told)
     if like is not None and space is not None and tuple(space.pixels.shape) != bands.shape:
         raise ValueError(
             f"{like} has shape {tuple(space.pixels.shape)}, but the bands have {bands.shape}; they must agree"
@@ -114,11 +126,13 @@ def _space(target: Path, bands: Bands, like: FilePath | None, reading: Reading) 
 
 
 def bands_for(calibration: Calibration, path: FilePath, reading: Reading, execution: Execution) -> Bands:
-    """Bands of the kind that was calibrated: samples get the miscoverage that they had then."""
+    """Bands of the kind that was calibrated: samples get the miscoverage that they had then, values their window."""
     source = calibration.record.source
     level = source.miscoverage if source.kind == "calibrated quantiles" else None
     usual: dict[str, Any] = {} if level is None else {"miscoverage": level}
-    return open_bands(path, reading, execution=execution, **usual)
+    made = open_bands(path, reading_for(calibration, reading), execution=execution, **usual)
+    check_bands(calibration, path, made, reading)
+    return made
 
 
 def known_of(features: FilePath | None, groups: FilePath | None) -> dict[str, Any]:
@@ -139,9 +153,15 @@ class Widening:
     known: dict[str, Any]
     skip_bad: bool = False
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What is told of each image beside its intervals: mean length, and how much lies beyond a window."""
+        measure = self.calibration.measure
+        return ("length",) if measure is None or measure.window is None else ("length", *CLOSED)
+
     def maker(self, *, witness: bool = False) -> Maker:
         """What makes the intervals of images start..stop, with the mean length of each; a witness says what it read."""
-        calibration, known = self.calibration, self.known
+        calibration, known, windowed = self.calibration, self.known, len(self.told) > 1
         read, there = self.bands.reader(witness=witness), self.bands.there
 
         def make(start: int, stop: int) -> dict[str, Array]:
@@ -152,6 +172,7 @@ class Widening:
                 interval = calibration.apply(band, threads=False, **now)
             length = _means(interval.upper) - _means(interval.lower)
             parts = {"lower": interval.lower, "upper": interval.upper, "length": length}
+            parts |= beyond_the_window(interval) if windowed else {}
             return parts | ({SEEN: joined_digests(*seen, *_digests(now))} if witness else {})
 
         return make
@@ -166,12 +187,12 @@ class Widening:
 
         return digests
 
-    def in_memory(self, execution: Execution) -> tuple[Interval, Array, Array]:
-        """The intervals of all images, with mean length and mark of each image."""
+    def in_memory(self, execution: Execution) -> tuple[Interval, dict[str, Array], Array]:
+        """The intervals of all images, with lengths (`told`) and mark of each image."""
         bands = self.bands
         pixels = prod(bands.shape[1:])
         parts, marks = gather(execution, self.maker(), bands.reads, len(bands), pixels, skip_bad=self.skip_bad)
-        return Interval(parts["lower"], parts["upper"]), parts["length"], marks
+        return Interval(parts["lower"], parts["upper"]), {name: parts[name] for name in self.told}, marks
 
     def into(
         self,
@@ -181,8 +202,8 @@ class Widening:
         digest: str | None = None,
         *,
         replace: bool = False,
-    ) -> tuple[Array, Array]:
-        """Write the intervals of all images into a store; mean length and mark of each image.
+    ) -> tuple[dict[str, Array], Array]:
+        """Write the intervals of all images into a store; lengths (`told`) and mark of each image.
 
         A store that is not finished is gone on with where its `digest` of the calibration is the same; a finished block
         of it, where what it was made of is the same, whatever the files are called.
@@ -199,7 +220,7 @@ class Widening:
         }
         pixels = prod(bands.shape[1:])
         arrays: dict[str, Any] = dict.fromkeys(("lower", "upper"), (bands.shape, bands.dtype))
-        arrays["length"] = bands.shape[:1], np.float64
+        arrays |= dict.fromkeys(self.told, (bands.shape[:1], np.float64))
         arrays[SEEN] = bands.shape[:1], np.uint64
         rows = block_rows(execution, bands.reads, pixels)
         with growing(
@@ -207,26 +228,30 @@ class Widening:
         ) as blocks:
             make = self.maker(witness=True)
             marks = fill(execution, blocks, make, self.witness(), bands.reads, pixels, skip_bad=self.skip_bad)
-        return np.asarray(Arrays(path)["length"][:]), marks
+        written = Arrays(path)
+        return {name: np.asarray(written[name][:]) for name in self.told}, marks
 
-    def _one_by_one(self, execution: Execution, path: Path, attributes: dict[str, Any], replace: bool) -> Array:
-        """The same for images of different sizes; mean length of each image."""
+    def _one_by_one(
+        self, execution: Execution, path: Path, attributes: dict[str, Any], replace: bool
+    ) -> dict[str, Array]:
+        """The same for images of different sizes; lengths of each image."""
         if any(x is not None for x in self.known.values()):
             raise ValueError("features and groups are for images of one size, and these differ: leave them out")
         make = self.maker()
         shapes = self.bands.shapes
-        lengths: list[float] = []
+        lengths: dict[str, list[float]] = {name: [] for name in self.told}
 
         def one(image: int) -> dict[str, Array]:
             return {name: x[0] for name, x in make(image, image + 1).items()}
 
         def each() -> Iterator[dict[str, Array]]:
             for part in each_image(execution, one, self.bands.reads, np.array([prod(shape) for shape in shapes])):
-                lengths.append(float(part["length"]))
+                for name, found in lengths.items():
+                    found.append(float(part[name]))
                 yield part
 
         ragged_to(path, shapes, self.bands.dtype, each(), attributes, replace=replace)
-        return np.array(lengths)
+        return {name: np.array(found) for name, found in lengths.items()}
 
     @contextmanager
     def intervals(self, execution: Execution) -> Iterator[tuple[Interval, Array]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,31 @@ from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading
 from ..formats.inputs import Bands, open_labels, open_pair, open_units
 from ..formats.opener import check_not_read, check_target, open_images
-from ..images.library import Array
+from ..images.ends import Band, Interval
+from ..images.library import Array, rows_of, sizes_of
 from ..storage.chunks import guarded
 from .resources import Resources
 
+_MOST_IMAGES = 32  # whose lengths are told
+_MOST_PIXELS = 2**24
 _NAMED_GROUPS = ("learned", "band", "loss", "squared", "otsu")
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Mean length of the bands and of their intervals on some calibration images, (`images` of them): no promise."""
+
+    band: float
+    interval: float
+    images: int
+
+
+@dataclass(frozen=True, eq=False)
+class Calibrated:
+    """A calibration, and the lengths of bands and intervals that were seen on some of its images."""
+
+    calibration: Calibration
+    lengths: Lengths
 
 
 def calibrate_files(
@@ -38,13 +59,15 @@ def calibrate_files(
     groups: str | None = None,
     features: FilePath | None = None,
     bands_out: FilePath | None = None,
+    unit_name: str | None = None,
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
     **choices: Any,
-) -> Calibration:
+) -> Calibrated:
     """Calibrate on files and write the calibration file; `choices` are those of `pixelbounds.calibrate`.
 
+    unit_name      what a unit is called; by default what the files call it, a scan, a patient
     bands_out      a .zarr store for the bands of samples, kept for later; an unfinished one is gone on with
     """
     reads = (truth, bands, groups, features, reading.units)
@@ -59,22 +82,32 @@ def calibrate_files(
         if reading.skip_bad:
             good = good & readable(execution, images.pixels, band.lower, band.upper)
         units = open_units(images, reading)
+        if units is None and unit_name is not None:
+            raise ValueError(
+                f"units are called {unit_name!r}, but nobody says which images belong to one: give --units"
+            )
+        own = images.unit_name if reading.units is None else None
         if isinstance(labels, np.ndarray) and labels.shape == band.shape:
             labels = pick(execution, labels, good)
+        band = band.map(lambda x: pick(execution, x, good))
+        known = pick(execution, known, good)
         calibration = calibrate(
             pick(execution, images.pixels, good),
-            band.map(lambda x: pick(execution, x, good)),
+            band,
             risk_level=risk_level,
             groups=labels,
-            features=pick(execution, known, good),
+            features=known,
             units=pick(execution, units, good),
+            unit_name=unit_name or own or "unit",
             limits=limits,
+            measure=images.measure or made.measure,
             **choices,
         )
+        lengths = _lengths(calibration, band, known, labels)
     if not good.all():
         calibration = _without(calibration, good)
     calibration.save(target)
-    return calibration
+    return Calibrated(calibration, lengths)
 
 
 def _bands_store(wanted: FilePath | None, bands: Bands, execution: Execution, stack: ExitStack) -> Path | None:
@@ -94,5 +127,29 @@ def _bands_store(wanted: FilePath | None, bands: Bands, execution: Execution, st
 def _without(calibration: Calibration, good: Array) -> Calibration:
     """A calibration that remembers which images were skipped."""
     record = calibration.record
-    settings = {**record.settings, "skipped": np.flatnonzero(~good).tolist()}
-    return dataclasses.replace(calibration, record=dataclasses.replace(record, settings=settings))
+    bad = np.flatnonzero(~good).tolist()
+    settings = {**record.settings, "skipped": bad}
+    record = dataclasses.replace(record, settings=settings, skipped=len(bad))
+    return dataclasses.replace(calibration, record=record)
+
+
+def _lengths(calibration: Calibration, band: Band, features: Any, labels: Any) -> Lengths:
+    """Lengths on a few of the images of a band, evenly among them; `labels` where the groups are a segmentation."""
+    sizes = sizes_of(band.lower)
+    count = int(np.clip(_MOST_PIXELS // max(1, int(sizes.mean())), 1, min(_MOST_IMAGES, len(band))))
+    numbers = np.unique(np.linspace(0, len(band) - 1, count).round().astype(int)).tolist()
+    kind = calibration.grouping.kind
+    known = {"features": features if kind == "learned" else None, "groups": labels if kind == "segmentation" else None}
+    before: list[float] = []
+    after: list[float] = []
+    for i in numbers:
+        one = band.map(lambda x, i=i: rows_of(x, i, i + 1), checked=True)  # type: ignore[misc]
+        now = {name: None if x is None else np.asarray(x[i : i + 1]) for name, x in known.items()}
+        interval = calibration.apply(one, threads=False, **now)
+        before.append(_mean(one.map(lambda x: np.clip(x, *calibration.limits), checked=True)))
+        after.append(_mean(interval))
+    return Lengths(float(np.mean(before)), float(np.mean(after)), len(numbers))
+
+
+def _mean(ends: Band | Interval) -> float:
+    return float(np.mean(ends.upper, dtype=np.float64) - np.mean(ends.lower, dtype=np.float64))

@@ -24,6 +24,7 @@ from ..formats.scans import Images
 from ..images.checks import check_limits
 from ..images.ends import Interval
 from ..images.library import Array
+from .agreement import check_images, reading_by, reading_for
 from .apply import Widening, bands_for, known_of
 from .resources import Resources
 
@@ -107,14 +108,18 @@ def held_out(
     Without `names` units are numbered.
     """
     cal = None if calibration is None else load_calibration(calibration)
-    limits = cal.limits if cal else check_limits(reading.limits or (0.0, 1.0))
+    about = told(intervals)
+    asked = reading
+    reading = reading_by(intervals, about, reading) if cal is None else reading_for(cal, reading)
+    limits = check_limits(reading.limits or (0.0, 1.0))
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
-        bands = None if cal is None else bands_for(cal, intervals, reading, execution)
+        bands = None if cal is None else bands_for(cal, intervals, asked, execution)
         images = open_truth(truth, reading, limits)
+        if cal is not None:
+            check_images(cal, truth, images, asked)
         labels = None if groups is None else open_labels(groups)
         units = open_units(images, reading)
         units = units if names or units is None else numbered_units(units)
-        about = told(intervals)
         fresh = None
         if cal is None or bands is None:
             interval = open_interval(intervals, reading)
@@ -132,7 +137,7 @@ def held_out(
         claim = Claim.from_state(about.get("claim")) if cal is None else claim_of(cal)
         named = None if units is None or claim is None else claim.unit_name
         known: dict[str, Any] = {"calibration": cal, "unit_name": named}
-        known["limits"] = about.get("limits") or reading.limits
+        known["limits"] = about.get("limits") or asked.limits
         try:
             evaluation = _evaluate(
                 execution, images.pixels, interval, good, groups=labels, samples=fresh, units=units, **known

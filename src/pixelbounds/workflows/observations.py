@@ -16,12 +16,12 @@ from ..images.library import Array
 
 _ROWS_BYTES = 2**26  # observations read at a time
 _FOR_SAMPLERS = ("sampler", "steps", "miscoverage", "held_out", "keep_samples")  # options for score networks alone
-_USUAL: dict[str, Any] = {"samples": 128, "miscoverage": 0.1, "sampler": "heun", "held_out": 0, "keep_samples": False}
+_USUAL: dict[str, Any] = {"samples": 79, "miscoverage": 0.1, "sampler": "heun", "held_out": 0, "keep_samples": False}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleOptions:
-    """How to sample; None takes what the network file or the sampler says, else 128 samples, 0.1, heun, 0 and False."""
+    """How to sample; None takes what the network file or the sampler says, else 79 samples, 0.1, heun, 0 and False."""
 
     sigma_0: float | None = None
     samples: int | None = None
@@ -68,7 +68,7 @@ class Observations:
         self._sigma_0 = sigma_0
         self._remedy = remedy
         channels = config["channels"]
-        stride = 2 ** (len(config["multipliers"]) - 1)
+        stride = config.get("patch", 1) * 2 ** (len(config["multipliers"]) - 1)
         n = int(images.shape[0]) if len(images.shape) else 0
         chosen = range(n) if chosen is None else chosen
         if chosen.step != 1 or chosen.start < 0 or chosen.stop > n:

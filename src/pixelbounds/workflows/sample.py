@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from ..execution.progress import Progress, Tell, silent
 from ..execution.runner import Execution, running
 from ..formats.runs import Run, create_run, open_run, run_differences, write_image
 from ..images.checks import check_limits
+from ..images.measure import Measure
 from ..storage.files import exclusive
 from ..storage.version import VERSION
 from .observations import Drawer, Observations, SampleOptions, check_sampling
@@ -35,6 +37,7 @@ def sample_to(
     *,
     ids: Any = None,
     images: range | None = None,
+    measure: Measure | None = None,
     scheduler: Any = None,
     tell: Tell = lambda line: None,
     progress: Progress = silent,
@@ -43,7 +46,8 @@ def sample_to(
 
     A network that is no score network gives its quantiles, and a regressor with dropout its mean and deviation over
     `samples` passes; options of the sampler are refused there. `images` chooses a range of the observations, all unless
-    told; ids are the numbers that seed these images, their numbers among the observations unless told. With a
+    told; ids are the numbers that seed these images, their numbers among the observations unless told. `measure` says
+    what the numbers stand for, and a calibration of the run's bands takes it from there. With a
     `scheduler` (a `distributed.Client` or an address) the workers of a Dask cluster draw, each with the network on its
     own device; network, observations and store must be files that all of them see.
     """
@@ -74,6 +78,7 @@ def sample_to(
         "sigma_0": sigma_0,
         "sde": [sde.sigma_min, sde.sigma_max],
         "limits": list(limits),
+        "measure": None if measure is None else measure.state(),
         "seed": options.seed,
         "compile": options.compile,
         **drawer.about(),
@@ -117,10 +122,37 @@ def sample_to(
             blocks = there.draw(execution, out, observed, _unfinished(run, drawer, tell))
         done = int(run.done.sum())
         progress(done, len(observed))
+        pace = _Pace()
         for drawn in blocks:
             done += drawn
+            pace.add(drawn)
             progress(done, len(observed))
+        if pace.known is not None and there is None:
+            run.about["pace"] = pace.known
+            run.group.attrs["pixelbounds"] = run.about
     return open_run(out)
+
+
+class _Pace:
+    """Seconds that an image takes on this device, without the first block, in which a network may be compiled."""
+
+    def __init__(self) -> None:
+        self._first: float | None = None
+        self._last = 0.0
+        self._images = 0
+
+    def add(self, images: int) -> None:
+        """Take note of a block that was drawn now."""
+        self._last = time.monotonic()
+        if self._first is None:
+            self._first = self._last
+        else:
+            self._images += images
+
+    @property
+    def known(self) -> float | None:
+        """The pace, or None after one block."""
+        return (self._last - self._first) / self._images if self._first is not None and self._images else None
 
 
 def _limits(

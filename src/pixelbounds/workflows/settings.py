@@ -74,6 +74,7 @@ class Network(_Section):
     attention: list[int] | None = Field(None, description="sizes of the maps that get attention, e.g. [16]")
     dropout: float | None = Field(None, description="the share of features that are dropped, e.g. 0.1")
     fourier_scale: float | None = Field(None, gt=0, description="scale of the noise embedding, 16 as published")
+    patch: int | None = Field(None, gt=0, description="pixels a side of the squares that are seen as one, e.g. 2")
 
     @field_validator("name")
     @classmethod
@@ -83,7 +84,7 @@ class Network(_Section):
     @model_validator(mode="after")
     def _buildable(self) -> Network:
         levels = len(self.multipliers or CONFIGURATIONS[self.name]["multipliers"])
-        self.config(1, 2 ** (levels - 1))
+        self.config(1, (self.patch or 1) * 2 ** (levels - 1))
         return self
 
     def config(self, channels: int, size: int) -> NetworkConfig:
@@ -108,6 +109,7 @@ class Training(_Section):
     kind: Literal["score", "regressor", "conffusion"] = Field("score", description="what is trained")
     start: str | None = Field(None, alias="from", description="the trained score network that conffusion starts from")
     miscoverage: float = Field(0.1, gt=0, lt=1, description="the quantiles of a regressor or conffusion, e.g. 0.1")
+    weighting: Literal["paper", "edm"] = Field("paper", description="of noise levels in the loss of a score network")
     data_deviation: float = Field(0.5, gt=0, description="deviation of the pixels, which scales a regressor")
     device: str | None = Field(None, description="'cpu' or 'cuda'; a GPU if there is one, unless told")
     steps: int | None = Field(None, gt=0, description="steps of the optimizer, e.g. 100_000")
@@ -143,6 +145,8 @@ class Training(_Section):
             raise ValueError(
                 f'from is given, but a {self.kind} network starts anew; remove it or set kind = "conffusion"'
             )
+        if self.kind != "score" and self.weighting != "paper":
+            raise ValueError(f'weighting is for score networks, and kind is "{self.kind}"; remove it')
         self.settings()
         return self
 

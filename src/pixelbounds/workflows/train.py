@@ -24,7 +24,7 @@ from ..storage.version import VERSION
 from .curves import draw_curves
 
 if TYPE_CHECKING:
-    from ..diffusion.batches import Pixels
+    from ..diffusion.batches import Loss, Pixels
     from ..diffusion.sde import VESDE
     from ..diffusion.session import Progress
     from .settings import Configuration
@@ -47,9 +47,8 @@ def train_from(
     import torch
 
     from ..diffusion.checkpoint import save_network
-    from ..diffusion.regression import quantile_loss
     from ..diffusion.session import alone, processes
-    from ..diffusion.trainer import score_matching, train
+    from ..diffusion.trainer import train
 
     settings, training = configuration.settings, configuration.settings.training
     with _blamed(configuration, "training", "device"):
@@ -77,7 +76,7 @@ def train_from(
             result = train(
                 network,
                 data,
-                score_matching if training.kind == "score" else quantile_loss(training.miscoverage),
+                _loss(configuration, data),
                 sde=sde,
                 settings=training.settings(),
                 folder=folder,
@@ -219,6 +218,23 @@ def _tuned(configuration: Configuration) -> _Start:
     with _blamed(configuration, "training", "sigma_top"):
         check_levels(sde, sigma_0, training.sigma_top)
     return network, sde, (low, high), sigma_0, {"from": digest}
+
+
+def _loss(configuration: Configuration, images: Pixels) -> Loss:
+    """The loss of a kind; EDM's weights are worked out of some of the images that train."""
+    from ..diffusion.regression import quantile_loss
+    from ..diffusion.trainer import score_matching, weighted_matching
+
+    training = configuration.settings.training
+    if training.kind != "score":
+        return quantile_loss(training.miscoverage)
+    if training.weighting == "paper":
+        return score_matching
+    some = images.take(np.unique(np.linspace(0, len(images) - 1, 512).astype(np.int64)))
+    deviation = float(some.double().std())
+    if not deviation > 0:
+        raise configuration.error("training", "weighting", 'all pixels are equal; set weighting = "paper"')
+    return weighted_matching(deviation)
 
 
 # ---------------------------------------------------------------- what is kept

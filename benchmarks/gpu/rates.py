@@ -1,0 +1,166 @@
+"""Where the time of the network `small` goes on a GPU, and what ways there are to spend less of it.
+
+    python -m benchmarks.gpu.rates all --out DIR [plain tuned graph-128 ...]
+
+Every way compiles in a process of its own, all at once, and waits for its turn to be timed alone. Evaluations a second
+(bfloat16, channels last) and their share of the matrix peak that the same run measures; training steps a second; for
+`plain` the kernels that take longest. torch and numpy are all it needs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from pixelbounds.diffusion.trainer import score_matching
+
+from .speed import peak, timed
+from .variants import network_of, variant
+
+SPREAD = (0.1718, 0.2173)  # of ct64
+BATCH, TRAIN = 1152, 256
+
+# name: variant, images a batch, options of the compiler, whether it trains too
+WAYS: dict[str, tuple[str, int, dict[str, Any], bool]] = {
+    "plain": ("plain", BATCH, {}, True),
+    "batch-128": ("plain", 128, {}, False),  # maps stay in the second cache
+    "tuned": ("plain", BATCH, {"coordinate_descent_tuning": True}, False),
+    "frozen": ("plain", BATCH, {"freezing": True}, False),
+    "autotuned": ("plain", BATCH, {"max_autotune": True}, False),
+    "patch": ("patch", BATCH, {}, True),
+    "width-32": ("width-32", BATCH, {}, True),
+    "width-128": ("width-128", BATCH, {}, True),
+}
+
+
+def kernels(work: Callable[[], object], rows: int = 28) -> list[list[Any]]:
+    """Milliseconds, count and name of the kernels that take longest."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        work()
+        torch.cuda.synchronize()
+    events = sorted(profile.key_averages(), key=lambda event: -event.device_time_total)
+    total = sum(event.device_time_total for event in events)
+    found = [[event.device_time_total / 1e3, event.count, event.key[:110]] for event in events[:rows]]
+    return [[total / 1e3, sum(event.count for event in events), "all"], *found]
+
+
+def graph_of(work: Callable[[], object]) -> torch.cuda.CUDAGraph:
+    """The kernels of some work, to be launched at once."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph
+
+
+def one(way: str, out: Path, device: str) -> None:
+    """Compile a way, wait for the turn, time it."""
+    name, batch, options, trains = WAYS[way]
+    for option, value in options.items():
+        setattr(torch._inductor.config, option, value)
+    cuda = device == "cuda"
+    batch, train = (batch, TRAIN) if cuda else (4, 4)
+    network = network_of(variant(name), 64, SPREAD).to(device, memory_format=torch.channels_last)
+    for weight in network.parameters():
+        nn.init.normal_(weight, std=0.05)  # layers that start at 0 would let their input be anything
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        network.eval()(torch.zeros(1, 1, 64, 64, device=device), torch.ones(1, device=device))
+    compiled = torch.compile(network) if cuda else network
+    x, sigma = torch.randn(batch, 1, 64, 64, device=device), torch.full((batch,), 0.3, device=device)
+
+    def evaluate() -> torch.Tensor:
+        with torch.no_grad(), torch.autocast(device, torch.bfloat16):
+            return compiled(x, sigma)
+
+    begin = time.monotonic()
+    evaluate()
+    found: dict[str, Any] = {"way": way, "batch": batch, "flops": counter.get_total_flops()}
+    found |= {"compile": round(time.monotonic() - begin, 1)}
+
+    def step() -> None:
+        with torch.autocast(device, torch.bfloat16):
+            loss = score_matching(compiled, x[:train], sigma[:train], torch.randn_like(x[:train])).mean()
+        loss.backward()
+
+    if trains:
+        network.train()
+        begin = time.monotonic()
+        step()
+        found |= {"compile_training": round(time.monotonic() - begin, 1)}
+        network.eval()
+    print(way, "is ready", json.dumps(found), flush=True)
+    with (out / "turn.lock").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        if cuda:
+            top = peak()
+            each = counter.get_total_flops() / top
+            rate, replayed = batch / timed(evaluate, 10), batch / timed(graph_of(evaluate).replay, 10)
+            found |= {"evaluations": rate, "share": rate * each, "peak": top}
+            found |= {"evaluations_in_a_graph": replayed, "share_in_a_graph": replayed * each}
+            if way == "plain":
+                found["kernels"] = kernels(evaluate)
+            if trains:
+                network.train()
+                found |= {"training_steps": 1 / timed(step, 6)}
+                if way == "plain":
+                    found["training_kernels"] = kernels(step)
+    (out / f"rate-{way}.json").write_text(json.dumps(found) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("does", choices=("all", "one"))
+    parser.add_argument("ways", nargs="*", help=f"of {', '.join(WAYS)}; all unless told")
+    parser.add_argument("--out", required=True, type=Path, help="a folder; JSON is written there")
+    parser.add_argument("--seconds", type=float, default=240, help="after which what is not ready is given up")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    if options.does == "one":
+        one(options.ways[0], options.out, "cuda" if torch.cuda.is_available() else "cpu")
+        return
+    end = time.monotonic() + options.seconds
+    words = [sys.executable, "-m", "benchmarks.gpu.rates", "one"]
+    ways = options.ways or list(WAYS)
+    running = {}
+    for way in ways:  # what is compiled with the usual options is worth keeping
+        cache = {"TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor-others"} if WAYS[way][2] else {}
+        running[way] = subprocess.Popen([*words, way, "--out", str(options.out)], env=os.environ | cache)
+    for process in running.values():
+        try:
+            process.wait(max(1.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+    rows = []
+    for way in ways:
+        file = options.out / f"rate-{way}.json"
+        if not file.exists():
+            print(way, "was not ready in time", flush=True)
+            continue
+        found = json.loads(file.read_text())
+        file.unlink()
+        rows.append(found)
+        for name in ("kernels", "training_kernels"):
+            for milliseconds, count, kernel in found.get(name, ()):
+                print(f"{milliseconds:9.2f} ms x{count:4d} {kernel}")
+        print(json.dumps({key: x for key, x in found.items() if "kernels" not in key}), flush=True)
+    (options.out / "rates.json").write_text(json.dumps(rows) + "\n")
+
+
+if __name__ == "__main__":
+    main()

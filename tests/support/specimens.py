@@ -1,0 +1,347 @@
+"""Valid files of every kind that the package reads, made in a small world, and what a user does with each.
+
+`make` writes them into a folder. A use takes the bytes of a file that may have been edited, does with it all that a
+user would, and returns nothing; `Insane` is raised where it succeeded and the result cannot be.
+"""
+
+import shutil
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from worlds import heteroscedastic
+
+import pixelbounds as pb
+from pixelbounds.calibration.result import calibration_from_bytes
+from pixelbounds.federated.messages import message_of
+from pixelbounds.images.checks import own_limits
+
+SIZE, N, FEW = 6, 40, 3
+FORMAT_1 = Path(__file__).parent.parent / "calibration" / "format_1"
+KEY = bytes(range(32))
+SITES = {"north": slice(0, 24), "south": slice(24, N)}
+
+
+class Insane(Exception):
+    """A result that cannot be, of a file that was accepted."""
+
+
+def insist(right, what):
+    """Raise where a result is not as it must be."""
+    if not right:
+        raise Insane(what)
+
+
+# ---------------------------------------------------------------- the world
+
+
+TRUTH, BAND = heteroscedastic(N, np.random.default_rng(0), size=SIZE, dtype=np.float64)
+LABELS = np.broadcast_to(np.arange(SIZE) // 2, (N, SIZE, SIZE)).astype(np.int64)
+EXTRA = np.random.default_rng(1).normal(size=(N, SIZE, SIZE))
+UNITS = np.arange(N) // 2
+HOW = pb.Source("calibrated quantiles", samples=19, miscoverage="1/10", sampler="test", steps=9, sigma_0=0.1)
+
+
+def bands():
+    """Bands to which calibrations are applied, by name: a few images each."""
+    lower, upper = BAND.lower[:FEW], BAND.upper[:FEW]
+    return {
+        "plain": pb.Band(lower, upper),
+        "single": pb.Band(lower.astype(np.float32), upper.astype(np.float32)),
+        "half": pb.Band(lower.astype(np.float16), upper.astype(np.float16)),
+        "centred": pb.Band(lower, upper, (lower + upper) / 2),
+        "positive": pb.Band(np.maximum(lower, 0.05), np.maximum(upper, 0.06)),
+        "made": pb.Band(lower, upper, source=HOW),
+        "ragged": pb.Band([lower[0], lower[1, :4], lower[2, :, :5]], [upper[0], upper[1, :4], upper[2, :, :5]]),
+        "other size": pb.Band(lower[:, :4, :5], upper[:, :4, :5]),
+    }
+
+
+def calibrations():
+    """How calibrations are made, by name: the band at calibration, settings."""
+    centred = pb.Band(BAND.lower, BAND.upper, (BAND.lower + BAND.upper) / 2)
+    positive = pb.Band(np.maximum(BAND.lower, 0.05), np.maximum(BAND.upper, 0.06))
+    made = pb.Band(BAND.lower, BAND.upper, source=HOW)
+    return {
+        "rcps": (BAND, {"method": "rcps"}),
+        "conformal": (BAND, {"method": "rcps", "confidence": "conformal"}),
+        "no limits": (BAND, {"method": "rcps", "limits": None}),
+        "krcps": (BAND, {"method": "krcps", "k": 4}),
+        "segmentation": (BAND, {"groups": LABELS}),
+        "scaled": (centred, {"method": "krcps", "k": 3}),
+        "band": (BAND, {"groups": "band", "k": 4}),
+        "band, half a limit": (BAND, {"groups": "band", "k": 4, "limits": (0.0, np.inf)}),
+        "multiplicative": (positive, {"groups": "band", "k": 4, "family": "multiplicative"}),
+        "made": (made, {"groups": "band", "k": 4}),
+        "learned": (BAND, {"groups": "learned", "k": 2}),
+        "features": (BAND, {"groups": "learned", "k": 2, "features": EXTRA}),
+        "units": (BAND, {"method": "rcps", "units": UNITS, "unit_name": "patient", "risk_level": 0.5}),
+        "own loss": (BAND, {"method": "rcps", "loss": worst_row, "risk_level": 0.6}),
+    }
+
+
+def worst_row(truth, interval):
+    """A loss of a user's own: the largest share of misses of a row."""
+    missed = (truth < interval.lower) | (truth > interval.upper)
+    return missed.mean(axis=2).max(axis=1)
+
+
+def make_calibrations(folder):
+    """Calibration files of this version, and those of format 1 that the tests keep."""
+    for name, (band, how) in calibrations().items():
+        pb.calibrate(TRUTH, band, **{"risk_level": 0.3, **how}).save(folder / f"{name}.safetensors")
+    for path in FORMAT_1.glob("*.safetensors"):
+        shutil.copy(path, folder / f"format 1 {path.name}")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A federated study: settings of the coordinator, and what every site says of its images."""
+
+    asked: dict
+    said: dict = field(default_factory=dict)
+    units: bool = False
+
+    @property
+    def key(self):
+        """The key that sites and coordinator share."""
+        return {"key": KEY} if self.units else {}
+
+    def site(self, where):
+        """Truth and band of a site, and what else it gives to `announce` and `answer`."""
+        units = {"units": UNITS[SITES[where]]} if self.units else {}
+        return (TRUTH[SITES[where]], BAND[SITES[where]]), {"site": where, **self.said, **units, **self.key}
+
+    def begin(self, told):
+        """Open the study."""
+        return pb.federated.begin(told, **{"risk_level": 0.3, **self.asked, **self.key})
+
+    def read(self, data, name):
+        """A message, signed again where messages are signed: someone who has the key has edited it."""
+        message = message_of(data, name)
+        return message.signed(KEY) if self.units else message
+
+
+@cache
+def trials():
+    """Federated studies, by name."""
+    truth, band = heteroscedastic(N, np.random.default_rng(7), size=SIZE, dtype=np.float64)
+    learned = pb.calibrate(truth, band, risk_level=0.3, groups="learned", k=2).grouping
+    return {
+        "band": Trial({"k": 3}),
+        "rcps": Trial({"method": "rcps", "confidence": "hoeffding_bentkus"}),
+        "no limits": Trial({"k": 3}, {"limits": None}),
+        "few": Trial({"k": 3}, {"least_count": 3}),
+        "learned": Trial({"groups": learned}),
+        "units": Trial({"k": 3, "risk_level": 0.5, "unit_name": "patient"}, units=True),
+    }
+
+
+def make_messages(folder):
+    """Announcements, and of every round the study, the plan and the answers."""
+    for name, trial in trials().items():
+        told = []
+        for where in SITES:
+            images, given = trial.site(where)
+            told.append(pb.federated.announce(*images, **given))
+            told[-1].save(folder / "announcement" / f"{name} {where}.safetensors")
+        study = trial.begin(told)
+        at = 0
+        while isinstance(study, pb.federated.Study):
+            study.save(folder / "study" / f"{name} {at}.safetensors")
+            study.plan.save(folder / "plan" / f"{name} {at}.safetensors")
+            answers = []
+            for where in SITES:
+                images, given = trial.site(where)
+                answers.append(pb.federated.answer(study.plan, *images, **given))
+                answers[-1].save(folder / "answer" / f"{name} {at} {where}.safetensors")
+            study = pb.federated.merge(study, answers, **trial.key)
+            at += 1
+
+
+def make_networks(folder):
+    """Networks of each kind; weights are as after training."""
+    import gaussian_world as world
+    import torch
+
+    from pixelbounds.diffusion.checkpoint import save_network, save_state
+    from pixelbounds.diffusion.regression import n_conffusion, regressor
+    from pixelbounds.diffusion.sde import VESDE
+
+    small = {"base": 8, "multipliers": (1,), "blocks": 1}
+    sde = VESDE(sigma_min=0.01, sigma_max=1.0)
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        made = {
+            "score": world.network(**small),
+            "regressor": regressor(world.config(**small)),
+            "conffusion": n_conffusion(world.network(**small)),
+        }
+    for kind, network in made.items():
+        save_network(folder / "network" / f"{kind}.safetensors", network.eval(), sde, kind, {"sigma_0": 0.4})
+    state = {name: x for name, x in made["score"].state_dict().items() if x.numel() < 2000}
+    save_state(folder / "state", state, {"step": 3, "seconds": 1.5, "config": made["score"].config.to_dict()})
+
+
+KINDS = ("calibration", "apply", "plan", "answer", "announcement", "study", "network", "state")
+
+
+def make(folder, kinds=KINDS):
+    """Write the valid files of some kinds into folders of a folder."""
+    for kind in KINDS:
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+    if {"calibration", "apply"} & set(kinds):
+        make_calibrations(folder / "calibration")
+        np.savez(folder / "bands.npz", lower=BAND.lower[:FEW], upper=BAND.upper[:FEW])
+    if {"plan", "answer", "announcement", "study"} & set(kinds):
+        make_messages(folder)
+    if {"network", "state"} & set(kinds):
+        make_networks(folder)
+
+
+# ---------------------------------------------------------------- what a user does
+
+FITTING = {"scaled": "centred", "multiplicative": "positive", "made": "made", "format 1 band": "made"}
+
+
+def use_calibration(data, name, rng, world):
+    """Load it, print it, apply it to a band that fits or one that does not, write it again."""
+    cal = calibration_from_bytes(data, "case")
+    insist(cal.guarantee in repr(cal), "the calibration does not print its guarantee")
+    again = cal.to_bytes()
+    insist(calibration_from_bytes(again, "again").to_bytes() == again, "written and read it is another calibration")
+    band = world.bands[FITTING.get(name, str(rng.choice(["plain", "single", "half"])))]
+    if rng.random() < world.misuse:
+        band = world.bands[str(rng.choice(sorted(world.bands)))]
+    given = {}
+    if cal.grouping.kind == "segmentation":
+        given["groups"] = LABELS[:FEW]
+    if getattr(cal.grouping, "features", 0):
+        given["features"] = EXTRA[:FEW]
+    interval = cal.apply(band, threads=False, **given)
+    for i in range(len(band)):
+        check_interval(cal, band.lower[i], band.upper[i], None if band.centre is None else band.centre[i],
+                       interval.lower[i], interval.upper[i])  # fmt: skip
+
+
+def check_interval(cal, low, high, centre, lower, upper):
+    """Ends in order, within the limits, around the band (the centre, where widening starts there)."""
+    insist(np.all(lower <= upper), "an interval is crossed, or NaN")
+    kind = lower.dtype.type
+    least, most = own_limits(cal.limits, kind)
+    insist(lower.min() >= np.nextafter(kind(least), kind(-np.inf)), "a lower end lies below the limits")
+    insist(upper.max() <= np.nextafter(kind(most), kind(np.inf)), "an upper end lies above the limits")
+    if centre is not None:
+        low = high = centre
+    insist(np.all(lower <= np.clip(low, least, most)), "a lower end lies above the band's")
+    insist(np.all(upper >= np.clip(high, least, most)), "an upper end lies below the band's")
+
+
+def use_apply(data, name, rng, world):
+    """What `pixelbounds apply` does, on files."""
+    from pixelbounds.workflows.apply import apply_files
+
+    file, out = world.scratch / "case.safetensors", world.scratch / "out.npz"
+    file.write_bytes(data)
+    apply_files(file, world.folder / "bands.npz", out, replace=True)
+    with np.load(out) as found:
+        insist(np.all(found["lower"] <= found["upper"]), "an interval is crossed, or NaN")
+
+
+def use_plan(data, name, rng, world):
+    """Answer it at a site."""
+    trial = trials()[name.rsplit(" ", 1)[0]]
+    images, given = trial.site(str(rng.choice(sorted(SITES))))
+    answer = pb.federated.answer(trial.read(data, "case"), *images, **given)
+    message_of(answer.to_bytes(), "answer")
+
+
+def use_answer(data, name, rng, world):
+    """Merge it with the honest answer of the other site, and go on."""
+    study, at, where = name.rsplit(" ", 2)
+    trial = trials()[study]
+    other = next(site for site in SITES if site != where)
+    answers = [trial.read(data, "case"), trial.read(world.read("answer", f"{study} {at} {other}"), "honest")]
+    file = world.folder / "study" / f"{study} {at}.safetensors"
+    go_on(pb.federated.merge(file, answers, **trial.key), trial, world)
+
+
+def go_on(study, trial, world):
+    """The next plan and its answers, or the calibration."""
+    if not isinstance(study, pb.federated.Study):
+        use_calibration(study.to_bytes(), "merged", np.random.default_rng(0), world)
+        return
+    plan = message_of(study.plan.to_bytes(), "plan")
+    for where in SITES:
+        images, given = trial.site(where)
+        pb.federated.answer(plan, *images, **given)
+
+
+def use_announcement(data, name, rng, world):
+    """Begin a study with it and the honest announcement of the other site."""
+    study, where = name.rsplit(" ", 1)
+    trial = trials()[study]
+    told = [trial.read(world.read("announcement", f"{study} {site}"), site) for site in SITES if site != where]
+    told.insert(int(rng.integers(2)), trial.read(data, "case"))
+    go_on(trial.begin(told), trial, world)
+
+
+def use_study(data, name, rng, world):
+    """Load it at the coordinator, and merge the honest answers."""
+    study, at = name.rsplit(" ", 1)
+    trial = trials()[study]
+    file = world.scratch / "study.safetensors"
+    file.write_bytes(trial.read(data, "case").to_bytes())
+    answers = [trial.read(world.read("answer", f"{study} {at} {site}"), site) for site in SITES]
+    go_on(pb.federated.merge(file, answers, **trial.key), trial, world)
+
+
+def use_network(data, name, rng, world):
+    """Load it, and let it look at one image."""
+    import torch
+
+    from pixelbounds.diffusion.checkpoint import load_network
+
+    file = world.scratch / "network.safetensors"
+    file.write_bytes(data)
+    network, _, meta = load_network(file)
+    size, channels = network.config.size, network.config.channels
+    if size * size * channels <= 2**12:
+        with torch.inference_mode():
+            network(torch.zeros(1, channels, size, size), torch.full((1,), 0.5))
+    insist(meta["kind"] in ("score", "regressor", "conffusion"), f"a network of kind {meta['kind']!r} was loaded")
+
+
+def use_state(data, name, rng, world):
+    """Read the state of a training run."""
+    from pixelbounds.diffusion.checkpoint import load_state
+
+    (world.scratch / "state.safetensors").write_bytes(data)
+    load_state(world.scratch)
+
+
+USES = {
+    "calibration": use_calibration, "apply": use_apply, "plan": use_plan, "answer": use_answer,
+    "announcement": use_announcement, "study": use_study, "network": use_network, "state": use_state,
+}  # fmt: skip
+
+
+class World:
+    """The valid files of a folder, and what uses need beside them."""
+
+    def __init__(self, folder, scratch, misuse=0.2):
+        self.misuse = misuse  # the share of uses with another band than the fitting one
+        self.folder = Path(folder)
+        self.scratch = Path(scratch)
+        self.bands = bands()
+        self.files = {}
+        for kind in KINDS:
+            source = "calibration" if kind == "apply" else kind
+            found = sorted((self.folder / source).glob("*.safetensors"))
+            self.files[kind] = {path.stem: path.read_bytes() for path in found}
+        self.all = [data for files in self.files.values() for data in files.values()]
+
+    def read(self, kind, name):
+        """The bytes of a valid file."""
+        return self.files[kind][name]

@@ -10,7 +10,7 @@ import pixelbounds as pb
 from benchmarks.timing import seconds
 from pixelbounds.demo.synthetic import synthetic_pairs
 
-CASES = ((1, 128), (64, 128), (512, 128), (64, 512))  # images and size
+CASES = ((1, 128), (64, 128), (16, 512))  # images and size
 GROUPS = ("band", "learned")
 RISK_LEVEL = 0.1
 
@@ -28,7 +28,7 @@ def copies(band: pb.Band) -> float:
 
 
 def applied() -> list[dict[str, Any]]:
-    truth, band, _ = synthetic_pairs(320, 128, seed=1)
+    truth, band, _ = synthetic_pairs(160, 64, seed=1)
     fitted = {name: pb.calibrate(truth, band, risk_level=RISK_LEVEL, groups=name) for name in GROUPS}
     rows = []
     for n, size in CASES:

@@ -69,6 +69,10 @@ def test_the_usual_steps_come_near_the_limit_of_the_sampler(name, tolerance):
     assert error(name, SAMPLERS[name][1])[0] < tolerance
 
 
+def test_twice_the_usual_steps_of_heun_come_four_times_nearer():
+    assert error("heun", 24)[0] < 0.006
+
+
 @pytest.mark.parametrize("name, steps", [("reverse_sde", 1500), ("predictor_corrector", 1500), ("heun", 60)])
 def test_detail_coarser_than_sigma_min_has_the_law_of_the_posterior(name, steps):
     slope, variance, _ = law(name, steps)

@@ -222,7 +222,7 @@ def test_the_commands_name_it_or_skip_it(damaged, arrays, wanted):
     assert found.record.images == N - 2
     assert found.record.digest == few.record.digest
     np.testing.assert_array_equal(found.widening, few.widening)
-    assert found.guarantee == few.guarantee
+    assert "2 could not and were left out: nothing is promised for such" in found.guarantee
 
 
 def test_applying_and_evaluating_without_the_damaged_images(damaged, arrays, wanted):

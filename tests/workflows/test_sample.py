@@ -28,8 +28,11 @@ def test_a_run_holds_bands_that_calibrate(whole, world):
     assert repr(whole).endswith("6 of 6 images finished, bands calibrated, naive, mean")
     sources = [whole.band(kind).source for kind in whole.kinds]
     samples = whole["samples"][:]
-    assert sources[:2] == [f(samples, 0.1).source for f in (pb.calibrated_quantiles, pb.naive_quantiles)]
-    assert sources[2] == pb.mean_and_std(samples.astype(np.float32)).source
+    made = [f(samples, 0.1).source for f in (pb.calibrated_quantiles, pb.naive_quantiles)]
+    made.append(pb.mean_and_std(samples.astype(np.float32)).source)
+    for source, plain in zip(sources, made, strict=True):  # a run knows more: sampler, steps, noise level, network
+        assert plain.known.items() < source.known.items()
+        assert {"sampler", "steps", "sigma_0", "network"} <= source.known.keys()
     np.testing.assert_array_equal(whole.observation[:], np.load(world / "y.npy"))
     for kind in whole.kinds:
         cal = pb.calibrate(images(N, 1), whole.band(kind), risk_level=0.5, failure_prob=0.5, groups="band")

@@ -73,6 +73,26 @@ def test_an_evaluation_on_a_cluster(tmp_path, arrays, wanted, client):
     assert found.to_dict() == pb.evaluate(arrays[0], interval, samples=arrays[1]).to_dict()
 
 
+def test_promises_on_a_cluster(tmp_path, arrays, wanted, client):
+    truth = arrays[0]
+    band = wanted[1]
+    edges, weights = pb.regions.edges(truth, top=0.2), np.abs(truth - 0.5)
+
+    def asked(edges, weights):
+        return [pb.share(0.3), pb.share(0.4, within=edges, name="edges"), pb.share(0.4, within=weights, name="weights")]
+
+    how = {"groups": "band", "k": 3, "seed": 3}
+    here = pb.calibrate(truth, band, promises=asked(edges, weights), **how)
+    parts = [store(tmp_path, f"{x}.zarr", getattr(band, x), (11,)) for x in ("lower", "upper")]
+    far = [store(tmp_path, f"{name}.zarr", x, (9,)) for name, x in {"truth": truth, "e": edges, "w": weights}.items()]
+    with execution.running(client):
+        there = pb.calibrate(far[0], pb.Band(*parts, source=band.source), promises=asked(*far[1:]), **how)
+        seen = pb.evaluate(far[0], pb.Interval(*parts), promises=asked(*far[1:]))
+    assert there.to_bytes() == here.to_bytes()
+    found = pb.evaluate(truth, pb.Interval(band.lower, band.upper), promises=asked(edges, weights))
+    assert seen.to_dict() == found.to_dict()
+
+
 def test_commands_give_the_same_files(tmp_path, arrays, cluster):
     truth, samples = arrays
     np.save(tmp_path / "truth.npy", truth)

@@ -17,6 +17,7 @@ import pixelbounds as pb
 from pixelbounds.calibration.needs import plan
 from pixelbounds.calibration.result import calibration_from_bytes
 from pixelbounds.images import library
+from pixelbounds.workflows.calibrate import calibrate_files
 
 DELTA = 0.1
 LARGE = WORLDS >= 200  # differences that only many worlds tell
@@ -179,6 +180,23 @@ def test_no_guarantee_says_what_a_second_try_costs_and_what_is_valid():
         "second lottery", "probability 0.2 instead of 0.1", "fresh images", "0.05 for each of two tries",
         "what_voids_the_promise.md", "at least 23 must certify",
     )  # fmt: skip
+
+
+def test_replacing_a_calibration_of_the_same_images_says_what_a_second_try_costs(tmp_path, recwarn):
+    truth, band = sampled(np.random.default_rng(0), 60, 19)
+    np.save(tmp_path / "truth.npy", truth)
+    np.savez(tmp_path / "band.npz", lower=band.lower, upper=band.upper)
+    files = tmp_path / "truth.npy", tmp_path / "band.npz", tmp_path / "cal.safetensors"
+
+    def notes(**how):
+        recwarn.clear()
+        calibrate_files(*files, risk_level=0.2, method="rcps", replace=True, **how)
+        return " ".join(str(one.message) for one in recwarn)
+
+    assert "second lottery" not in notes()
+    assert "second lottery" not in notes()  # the very same once more
+    assert "another calibration of 60 of these images" in (said := notes(seed=1))
+    assert "probability 0.2 instead of 0.1" in said
 
 
 # ---------------------------------------------------------------- 4: another m

@@ -7,6 +7,7 @@ are made on the way; they lie in memory, or in a store where they are many or sh
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..calibration.front_door import calibrate
-from ..calibration.result import Calibration
+from ..calibration.prints import known_again
+from ..calibration.result import Calibration, load_calibration
+from ..calibration.sentence import second_try
 from ..execution.blocks import pick, readable
 from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
@@ -106,8 +109,25 @@ def calibrate_files(
         lengths = _lengths(calibration, band, known, labels)
     if not good.all():
         calibration = _without(calibration, good)
+    _tell_a_second_try(target, calibration)
     calibration.save(target)
     return Calibrated(calibration, lengths)
+
+
+def _tell_a_second_try(target: Path, calibration: Calibration) -> None:
+    """Where another calibration of some of the same images is replaced, say what keeping the better one costs."""
+    if not target.exists():
+        return
+    try:
+        before = load_calibration(target)
+    except ValueError:  # of another kind, of a family of the user's own, or damaged: nobody can tell
+        return
+    again = int(known_again(calibration.record.prints, before.record.prints).sum())
+    if again and before.to_bytes() != calibration.to_bytes():
+        warnings.warn(
+            f"{target} held another calibration of {again} of these images. {second_try(calibration.failure_prob)}",
+            stacklevel=2,
+        )
 
 
 def _bands_store(wanted: FilePath | None, bands: Bands, execution: Execution, stack: ExitStack) -> Path | None:

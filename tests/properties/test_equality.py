@@ -96,6 +96,7 @@ def test_promises_on_a_cluster(tmp_path, arrays, wanted, client):
 def test_commands_give_the_same_files(tmp_path, arrays, cluster):
     truth, samples = arrays
     np.save(tmp_path / "truth.npy", truth)
+    np.save(tmp_path / "other.npy", np.clip(truth + np.float32(1e-3), 0, 1))  # images that calibrated do not judge
     store(tmp_path, "samples.zarr", samples, (3,))
 
     def run(name, *words):
@@ -111,13 +112,15 @@ def test_commands_give_the_same_files(tmp_path, arrays, cluster):
         run("calibrate", tmp_path / "truth.npy", tmp_path / "samples.zarr", *risk, "--out", cal, *more)
         applied = run("apply", cal, tmp_path / "samples.zarr", "--out", out, *more)
         group = zarr.open_group(out, mode="r")
-        words = "evaluate", tmp_path / "truth.npy", tmp_path / "samples.zarr", "--calibration", cal
+        words = "evaluate", tmp_path / "other.npy", tmp_path / "samples.zarr", "--calibration", cal
         evaluated = run(*words, *more)
-        assert evaluated == run("evaluate", tmp_path / "truth.npy", out)
+        stored = run("evaluate", tmp_path / "other.npy", out)
+        assert stored["evaluation"]["apart_from"] is None  # intervals alone do not know which images calibrated
+        assert stored["evaluation"] | {"apart_from": evaluated["evaluation"]["apart_from"]} == evaluated["evaluation"]
         ends = group["lower"][:].tobytes() + group["upper"][:].tobytes()
         found[name] = cal.read_bytes(), ends, applied["mean_length"], evaluated
     assert found["here"] == found["there"]
-    left = {x.name for x in tmp_path.iterdir()} - {"truth.npy", "samples.zarr"}
+    left = {x.name for x in tmp_path.iterdir()} - {"truth.npy", "other.npy", "samples.zarr"}
     assert left == {f"{name}.{kind}" for name in found for kind in ("safetensors", "zarr")}
 
 

@@ -175,7 +175,7 @@ def test_mean_and_std_and_narrow_are_numpys(rng):
     band = pb.narrow(samples, deviations=0.5)
     assert band.centre is None
     np.testing.assert_allclose(band.lower, mean - 0.5 * deviation)
-    assert "no entrywise coverage" in band.source
+    assert "no entrywise coverage" in band.source.kind
 
 
 # ---------------------------------------------------------------- every kind of array agrees

@@ -26,7 +26,7 @@ def test_levels_outside_the_open_unit_interval(level):
 
 @pytest.mark.parametrize("level", ["0.1", None, True, [0.1], 0.1j])
 def test_levels_that_are_no_numbers(level):
-    refuses_to_calibrate("risk_level", error=TypeError, risk_level=level)
+    refuses_to_calibrate("risk_level", error=ValueError if level is None else TypeError, risk_level=level)
     refuses_to_calibrate("failure_prob", error=TypeError, failure_prob=level)
     refuses(lambda: pb.least_samples(level), "miscoverage", error=TypeError)
 
@@ -48,9 +48,14 @@ def test_too_few_samples_name_the_least(miscoverage, m):
 def test_too_few_images_say_how_far_it_got_and_how_many_are_needed(bound):
     truth, band = data()
     least = pb.least_images(0.02, 0.1, confidence=bound)
-    words = ["risk level of 0.02 cannot be certified", f"with {N - 30} certifying", bound, "More images"]
+    words = [
+        "risk level of 0.02 cannot be certified",
+        f"with {N - 30} certifying",
+        bound,
+        "With fresh images, more of them",
+    ]
     if least > 30:
-        words.append(f"at least {least} are needed")
+        words.append(f"at least {least} must certify")
         refuses_to_calibrate(*words, method="frontier", groups="band", n_opt=30, risk_level=0.02, confidence=bound)
     else:
         pb.calibrate(truth, band, groups="band", n_opt=30, risk_level=0.02, confidence=bound)
@@ -60,7 +65,7 @@ def test_one_image_cannot_fit_and_certify():
     truth, band = data()
     for method, by in METHODS[1:]:
         refuses_to_calibrate("1 image", "more images", truth=truth[:1], band=band[:1], method=method, groups=by)
-    refuses_to_calibrate("1 certifying", "are needed", truth=truth[:1], band=band[:1], method="rcps")
+    refuses_to_calibrate("1 certifying", "must certify", truth=truth[:1], band=band[:1], method="rcps")
 
 
 def test_a_path_that_cannot_be_certified_says_how_far_it_got():
@@ -68,7 +73,7 @@ def test_a_path_that_cannot_be_certified_says_how_far_it_got():
     truth = np.zeros((N, 4))
     truth[:, :2] = 0.5
     band = pb.Band(np.full((N, 4), 0.3), np.full((N, 4), 0.4))
-    words = ("cannot be certified", "0.5", "multiplicative", "additive", "More images")
+    words = ("cannot be certified", "0.5", "multiplicative", "additive", "With fresh images, more of them")
     for method, by in (("rcps", None), ("frontier", "band")):
         refuses_to_calibrate(*words, truth=truth, band=band, method=method, groups=by, family="multiplicative")
     refuses_to_calibrate(

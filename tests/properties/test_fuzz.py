@@ -13,7 +13,7 @@ from edits import contents, resealed
 from fuzz import SHARES, batches, run
 from specimens import make
 
-CASES = 300
+CASES = 150
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def test_no_edited_file_is_more_than_refused(valid):
     assert not found.faults, "\n".join(f"{case}: {detail}" for case, detail in found.faults)
     assert found.cases == CASES
     for kind in ("calibration", "plan", "answer"):
-        assert found.outcomes[kind, "refused"] > 10
+        assert found.outcomes[kind, "refused"] > 5
         assert found.outcomes[kind, "done"] > 0  # some edits leave a file that can be
 
 

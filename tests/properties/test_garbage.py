@@ -54,6 +54,12 @@ PUBLIC = {
 
 GOOD = {
     "Band": {"lower": BAND.lower, "upper": BAND.upper, "centre": CENTRED.centre, "source": "test"},
+    "Source": {"kind": "test", "samples": 19, "miscoverage": 0.1, "sampler": "heun", "steps": 12, "sigma_0": 0.3},
+    "Measure": {"low": -160.0, "high": 240.0, "unit": "HU"},
+    "losses.any_channel": {"axis": -1},
+    "Promise": {"kind": "share", "at_most": 0.1, "cap": 0.5, "name": "heart", "counting": "images"},
+    "share": {"at_most": 0.1, "cap": 0.5, "name": "heart", "counting": "images"},
+    "tail": {"at_most": 0.1, "above": 0.2, "name": "heart"},
     "Interval": {"lower": BAND.lower, "upper": BAND.upper},
     "Ragged": {"images": [BAND.lower[0], BAND.lower[1, :2]]},
     "Family": {"name": "own", "widen": families.additive.widen, "shortfall": families.additive.shortfall, "start": 0.0},

@@ -67,7 +67,8 @@ class Family:
 def _linear(name: str, ends: Callable[[Band], Ends], *, centred: bool) -> Family:
     def widen(band: Band, widening: Any) -> tuple[Array, Array]:
         at, widening = ends(band), _real(widening)
-        below, above = widening * at.lower_slope, widening * at.upper_slope
+        with np.errstate(over="ignore"):  # an end beyond all numbers is infinite, and holds whatever there is
+            below, above = widening * at.lower_slope, widening * at.upper_slope
         return (
             at.lower - below - _ROUNDING * (np.abs(at.lower) + below),
             at.upper + above + _ROUNDING * (np.abs(at.upper) + above),

@@ -45,7 +45,10 @@ def _change_places(new: Path, path: Path) -> None:
 def aside(path: Path) -> Iterator[Path]:
     """A folder beside a path to write into, which nobody else may enter; whatever happens, it is gone afterwards."""
     sweep(path.parent)
-    folder, handle = _new_folder(path.parent)
+    try:
+        folder, handle = _new_folder(path.parent)
+    except OSError as error:  # what cannot be made is known by the name that was asked for
+        raise OSError(error.errno, error.strerror, str(path)) from error
     try:
         yield folder
     finally:

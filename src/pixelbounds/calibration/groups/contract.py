@@ -88,7 +88,8 @@ def remembered(fit: Callable[P, G]) -> Callable[P, G]:
     @wraps(fit)
     def fitted(*given: P.args, **more: P.kwargs) -> G:
         grouping = fit(*given, **more)
-        pairs, images = given[:2]
+        by_name = dict(zip(("pairs", "images"), given, strict=False)) | more
+        pairs, images = by_name["pairs"], by_name["images"]
         if not isinstance(pairs, Pairs):  # images that stay elsewhere are not known here
             return grouping
         return on_images(grouping, pairs.ask(prints, np.asarray(images))[1])

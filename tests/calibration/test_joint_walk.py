@@ -258,7 +258,7 @@ def test_the_sentence_says_each_promise():
         "(6) at most 30% of future images miss more than 20% of their pixels;",
         '(7) at most 30% of future images that have "region 7" miss more than 30% of the pixels of "region 7"',
         '(8) at most 30% of the pixels of "pooled" of all future images, pooled, lie outside',
-        "; provided future images come from the same source",
+        "; provided images are independent of each other, future images come from the same source",
     ):
         assert words in said
     one = pb.calibrate(truth, band, promises=[pb.tail(0.3, above=0.2)], units=np.arange(N), unit_name="patient")

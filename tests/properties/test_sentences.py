@@ -317,6 +317,16 @@ def test_the_words_of_a_sentence():
     for shape in ((60, 3, 4, 4), (60, 4, 4, 3)):
         assert "of the values (each channel of a pixel is one) of a future image" in plain(shape=shape).guarantee
     assert "values" not in plain().guarantee
+    assert "of the values (each voxel, or channel of a pixel, is one)" in plain(shape=(60, 5, 4, 6)).guarantee
+    colours = [np.random.default_rng(i).uniform(0.3, 0.7, (4, 4 + i % 2, 3)) for i in range(60)]
+    band = pb.Band([x - 0.1 for x in colours], [x + 0.1 for x in colours])
+    mixed = pb.calibrate(colours, band, risk_level=0.3, method="rcps")
+    assert "channel of a pixel, is one" in mixed.guarantee  # sizes differ, and channels count here too
+    assert "provided images are independent of each other" in plain().guarantee
+    by_scan = plain(units=np.arange(60) // 2, unit_name="animal", counting="images", most_images=2).guarantee
+    assert "provided animals are independent of each other, future images and animals come from" in by_scan
+    assert "an animal of more than 2 images as one of 2" in by_scan
+    assert "is at most 0.333334, provided" in plain(risk_level=1 / 3, loss=loss).guarantee  # rounded up, never down
     cal = plain()
     skipped = replace(cal, record=replace(cal.record, skipped=7))
     assert "could be read (7 could not and were left out: nothing is promised for such)" in skipped.guarantee

@@ -55,7 +55,7 @@ def level_in_words(share: float) -> str:
     >>> level_in_words(0.1), level_in_words(0.025), level_in_words(1 / 3), level_in_words(1e-9)
     ('10%', '2.5%', '33.3334%', '0.0000001%')
     """
-    return _percent(Context(_DIGITS, ROUND_CEILING).create_decimal(repr(float(share))))
+    return _percent(_up(share))
 
 
 def confidence_in_words(failure_prob: float) -> str:
@@ -64,7 +64,7 @@ def confidence_in_words(failure_prob: float) -> str:
     >>> confidence_in_words(0.1), confidence_in_words(1e-8), confidence_in_words(1 / 3)
     ('90%', '99.999999%', '66.6666%')
     """
-    return _percent(1 - Context(_DIGITS, ROUND_CEILING).create_decimal(repr(float(failure_prob))))
+    return _percent(1 - _up(failure_prob))
 
 
 def share_in_words(share: float, *, up: bool = False) -> str:
@@ -76,9 +76,19 @@ def share_in_words(share: float, *, up: bool = False) -> str:
     return _percent(Context(3, ROUND_CEILING if up else ROUND_FLOOR).create_decimal(repr(float(share))))
 
 
+def _up(number: float) -> Decimal:
+    """To a few digits, never downward."""
+    return Context(_DIGITS, ROUND_CEILING).create_decimal(repr(float(number)))
+
+
 def _percent(share: Decimal) -> str:
-    text = f"{100 * share:f}"
-    return f"{text.rstrip('0').rstrip('.') if '.' in text else text}%"
+    return f"{_plain(100 * share)}%"
+
+
+def _plain(number: Decimal) -> str:
+    """Digits without an exponent and without zeros at the end."""
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def guarantee_of(calibration: Promised) -> str:
@@ -119,7 +129,7 @@ def _jointly(calibration: Promised, n: str) -> str:
 
 def _clause(promise: Any, record: Any) -> str:
     """One promise: what is at most its level, of whose pixels, how they are averaged, and how many certified it."""
-    entries = "values (each channel of a pixel is one)" if in_channels(record.pixels) else "pixels"
+    entries = _entries(record.pixels)
     by_unit = bool(record.units) and promise.counting == "units"
     noun = record.unit_name if record.units else "image"
     named = f'"{promise.name}"'
@@ -173,25 +183,29 @@ def _what(calibration: Promised) -> str:
     if record.units and record.counting == "units":
         whose = f"a future {record.unit_name}, averaged over its images,"
     if calibration.loss == "l01":
-        entries = "values (each channel of a pixel is one)" if in_channels(record.pixels) else "pixels"
         share = f"at most {level_in_words(calibration.risk_level)}"
-        what = f"{share} of the {entries} of {whose} lie outside their intervals"
+        what = f"{share} of the {_entries(record.pixels)} of {whose} lie outside their intervals"
     else:
         named = "your loss" if calibration.loss in ("loss", "custom", "<lambda>") else f'the loss "{calibration.loss}"'
-        what = f"{named} of {whose} is at most {calibration.risk_level:g}"
+        what = f"{named} of {whose} is at most {_plain(_up(calibration.risk_level))}"
     if record.units and record.counting == "units":
         what += f" (each {record.unit_name} counts the same, however many images it has)"
     if record.units and record.counting == "images":
         most = record.most_images
-        what += f" (each image counts the same, a {record.unit_name} of more than {most} images as one of {most})"
+        what += f" (each image counts the same, {article(record.unit_name)} {record.unit_name} of more than "
+        what += f"{most} images as one of {most})"
     return what
 
 
 def _provided(calibration: Promised) -> str:
     """On which conditions."""
     record = calibration.record
-    units = " and units" if record.units else ""
-    words = f", provided future images{units} come from the same source as the calibration images{units}"
+    independent = plural(record.unit_name) if record.units else "images"
+    units = f" and {independent}" if record.units else ""
+    words = (
+        f", provided {independent} are independent of each other, future images{units} come from the same source as "
+    )
+    words += f"the calibration images{units}"
     if record.skipped:
         words += f" that could be read ({record.skipped} could not and were left out: nothing is promised for such)"
     source = record.source
@@ -211,6 +225,13 @@ def _provided(calibration: Promised) -> str:
 def _of_samples(source: Source) -> bool:
     """Whether bands of this source are quantiles of samples."""
     return source.kind.endswith(" quantiles")
+
+
+def _entries(pixels: tuple[int, ...]) -> str:
+    """What is counted of an image of this shape; () where images differ in size, so that channels cannot be told."""
+    if in_channels(pixels):
+        return "values (each channel of a pixel is one)"
+    return "pixels" if len(pixels) in (1, 2) else "values (each voxel, or channel of a pixel, is one)"
 
 
 def in_channels(pixels: tuple[int, ...]) -> bool:

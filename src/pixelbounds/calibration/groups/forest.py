@@ -192,9 +192,7 @@ def _columns(head: dict[str, str]) -> int:
     for key, value in _HEAD.items():
         if head.get(key) != value:
             raise _odd(f"{key} is {head.get(key)!r}")
-    unknown = sorted(
-        head.keys() - _HEAD.keys() - {"version", "max_feature_idx", "feature_names", "feature_infos", "tree_sizes"}
-    )
+    unknown = sorted(head.keys() - _HEAD.keys() - _HEAD_UNUSED - {"version", "max_feature_idx"})
     if unknown:
         raise _odd(f"{unknown[0][:40]!r} is unknown")
     last = _numbers(head.get("max_feature_idx", ""), int, "max_feature_idx")

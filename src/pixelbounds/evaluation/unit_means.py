@@ -78,12 +78,12 @@ class UnitEnds(NamedTuple):
     most: int
 
     def of(self, shares: Array) -> tuple[float, float]:
-        """UnitEnds for the mean of shares in [0, 1] of some units, NaN for those that do not count: (units,)."""
+        """Both ends for the mean of shares in [0, 1] of some units, NaN for those that do not count: (units,)."""
         shares = shares[self.order]
         return mean_interval(np.clip(shares[~np.isnan(shares)], 0, 1), self.level)
 
     def of_length(self, lengths: Array) -> tuple[float, float]:
-        """UnitEnds for a mean length, (units,); unknown where lengths have no bound."""
+        """Both ends for a mean length, (units,); unknown where lengths have no bound."""
         if not isfinite(self.span) or not self.span:
             return nan, nan
         if lengths.max() > self.span * (1 + 1e-3):  # ends are rounded outward

@@ -4,6 +4,7 @@ Worlds are small and their true risk is known in closed form, so that thousands 
 each promise stands what would break it, which the same count must tell.
 """
 
+import warnings
 from dataclasses import replace
 from functools import partial
 
@@ -293,6 +294,19 @@ def test_why_groups_that_saw_what_certifies_are_refused():
         broken += pb.losses.l01(many, second.apply(many_band)).mean() > 0.1
     assert consistent(kept, count, DELTA)
     assert not consistent(broken, count, DELTA, alarm=0.02)
+
+
+def test_images_of_one_truth_are_told_and_are_no_reused_groups():
+    rng = np.random.default_rng(0)
+    once = rng.uniform(0.3, 0.7, (60, 6, 6))
+    truth = np.concatenate([once, once])  # two noisy views of each
+    seen = truth + 0.05 * rng.standard_normal(truth.shape)
+    band = pb.Band(seen - 0.05, seen + 0.05)
+    with pytest.warns(UserWarning, match="60 of 120 images have the truth of another one.*units="):
+        pb.calibrate(truth, band, risk_level=0.2, groups="band")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pb.calibrate(truth, band, risk_level=0.2, groups="band", units=np.arange(120) % 60)
 
 
 # ---------------------------------------------------------------- 11: words

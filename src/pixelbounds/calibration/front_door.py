@@ -272,6 +272,8 @@ def calibrate_archive(
     if not aims:
         widening, risk = path.at(certificate.knot, certificate.part), task.risk_of(certificate.losses)
     _check_not_certifying(grouping, own, ~split.fitting)
+    if units is None:
+        _tell_doubles(own)
     return Calibration(
         method, name_of(bound, BOUNDS), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
         failure_prob, pairs.limits, grouping, widening, risk, curve, chosen,
@@ -295,6 +297,8 @@ def _check_not_certifying(grouping: Grouping, prints: Array, certifying: Array) 
     """Groups that were shaped by images which now certify make the certificate worthless."""
     if not len(prints) or not len(grouping.fitted_on):
         return
+    if np.array_equal(np.sort(grouping.fitted_on), np.sort(prints[~certifying])):
+        return  # they were fitted here and now, on the fitting images; doubles of these are told elsewhere
     again = np.flatnonzero(known_again(prints, grouping.fitted_on) & certifying)
     if len(again):
         raise ValueError(
@@ -339,6 +343,18 @@ def _check_family(pairs: Pairs, images: Array) -> None:
     for some in alike(pairs.band.lower, images):
         truth, block = pairs.gather(some)
         check_nested(pairs.family, truth, block.band, span if np.isfinite(span) else float(np.ptp(truth)) or 1.0)
+
+
+def _tell_doubles(prints: Array) -> None:
+    """Warn where images have one truth, as several noisy views of one image do: they are not independent."""
+    kept = prints[prints != 0]
+    doubles = len(kept) - len(np.unique(kept))
+    if doubles:
+        warnings.warn(
+            f"{doubles} of {len(prints)} images have the truth of another one, so they are not independent and the "
+            f"promise does not hold: leave them out, or give units= the same name for images of one truth ({VOIDS})",
+            stacklevel=4,
+        )
 
 
 def _check_scales(pairs: Pairs, images: Array) -> None:

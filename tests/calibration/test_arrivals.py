@@ -162,6 +162,7 @@ def test_a_full_disk_is_told_with_its_folder(tmp_path, small_room):
     assert [file.closed for file in small_room] == [True]
 
 
+@pytest.mark.filterwarnings("ignore:.*have the truth of another one")
 def test_memory_does_not_grow_with_the_images(tmp_path):
     """Four times as many images, a table of 65 MB instead of 16: some bytes per image more, not 8 kB."""
 

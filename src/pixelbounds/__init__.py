@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from .calibration.families import Family
     from .calibration.front_door import calibrate
     from .calibration.promises import Promise, share, tail
-    from .calibration.result import Calibration, load_calibration
+    from .calibration.reader import load_calibration
+    from .calibration.result import Calibration
     from .evaluation import Evaluation, evaluate
     from .images import regions
     from .images.checks import NoGuarantee
@@ -43,7 +44,8 @@ _HOMES = {  # where each name is defined
     "calibration.families": "Family",
     "calibration.front_door": "calibrate",
     "calibration.promises": "Promise share tail",
-    "calibration.result": "Calibration load_calibration",
+    "calibration.reader": "load_calibration",
+    "calibration.result": "Calibration",
     "evaluation": "Evaluation evaluate",
     "images.checks": "NoGuarantee",
     "images.ends": "Band Interval",

@@ -14,7 +14,7 @@ from pixelbounds.calibration.arrivals import scalar_path
 from pixelbounds.calibration.front_door import pairs_of
 from pixelbounds.calibration.pairs import Pairs
 from pixelbounds.calibration.promises import CertifiedPromise
-from pixelbounds.calibration.result import calibration_from_bytes
+from pixelbounds.calibration.reader import calibration_from_bytes
 from pixelbounds.calibration.split import Split
 
 N, SIZE, DELTA = 90, 8, 0.1

@@ -16,7 +16,7 @@ from trials import WORLDS, consistent, generator
 
 import pixelbounds as pb
 from pixelbounds.calibration.needs import plan
-from pixelbounds.calibration.result import calibration_from_bytes
+from pixelbounds.calibration.reader import calibration_from_bytes
 from pixelbounds.images import library
 from pixelbounds.workflows.calibrate import calibrate_files
 

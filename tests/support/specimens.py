@@ -13,7 +13,7 @@ import numpy as np
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds.calibration.result import calibration_from_bytes
+from pixelbounds.calibration.reader import calibration_from_bytes
 from pixelbounds.federated.messages import message_of
 from pixelbounds.images.checks import own_limits
 

@@ -6,7 +6,7 @@ The file is safetensors with one JSON string: no code runs when it is read, and 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from math import isfinite, log, log1p
 from pathlib import Path as FilePath
 from typing import Any
@@ -29,19 +29,19 @@ from ..images.ends import Band, Interval, check_features, one_band
 from ..images.library import Array, alike, block_of, in_threads, library_of, like, places_for, sizes_of
 from ..images.measure import Measure
 from ..images.source import Source
-from ..storage.files import replace_file, seal, unseal
+from ..storage.files import replace_file, seal
 from .block import read_block
 from .confidence import BOUNDS
 from .families import FAMILIES, Family, check_fits
-from .groups.contract import Grouping, load_grouping, on_images
+from .groups.contract import Grouping, on_images
 from .groups.positions import Partition
 from .procedures import METHODS
 from .promises import CertifiedPromise, check_certified, sole_promise
-from .sentence import EARLIER, VOIDS, guarantee_of
+from .sentence import VOIDS, guarantee_of
 
-_FORMAT = 2
+FORMAT = 2
 COUNTINGS = ("units", "images")
-_NO_PRINTS = np.empty(0, np.uint64)
+NO_PRINTS = np.empty(0, np.uint64)
 _ROUNDED = 1e-9  # how far sums in another order may lie apart
 
 
@@ -72,7 +72,7 @@ class Record:
     most_images: int = 0
     skipped: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
-    prints: Array = field(default_factory=lambda: _NO_PRINTS)
+    prints: Array = field(default_factory=lambda: NO_PRINTS)
 
     def __post_init__(self) -> None:
         for name in ("images", "fitting", "certifying", "units", "most_images", "skipped"):
@@ -292,8 +292,8 @@ class Calibration:
 
         Nobody can tell then whether an image that it is judged by is one of those that calibrated.
         """
-        record = replace(self.record, prints=_NO_PRINTS)
-        return replace(self, record=record, grouping=on_images(self.grouping, _NO_PRINTS))
+        record = replace(self.record, prints=NO_PRINTS)
+        return replace(self, record=record, grouping=on_images(self.grouping, NO_PRINTS))
 
     # ------------------------------------------------------------ files
 
@@ -319,7 +319,7 @@ class Calibration:
         tensors |= {"widening": self.widening, "curve": self.curve, "prints": self.record.prints}
         tensors |= {"fitted_on": self.grouping.fitted_on}
         text = {
-            "format": _FORMAT, "package": "pixelbounds", "guarantee": self.guarantee,
+            "format": FORMAT, "package": "pixelbounds", "guarantee": self.guarantee,
             "method": self.method, "confidence": self.confidence, "family": self.family.name, "loss": self.loss,
             "risk_level": self.risk_level, "failure_prob": self.failure_prob,
             "limits": [x if isfinite(x) else None for x in self.limits],
@@ -330,71 +330,3 @@ class Calibration:
         if self.certified:
             text["promises"] = [promise.state() for promise in self.certified]
         return seal(text, tensors)
-
-
-def load_calibration(path: str | os.PathLike[str], *, family: Family | None = None) -> Calibration:
-    """Read a calibration file; a user's own family must be given again, for a file holds no code."""
-    path = FilePath(path)
-    try:
-        found = path.is_file()
-    except OSError:  # a name that no file can have
-        found = False
-    if not found:
-        raise ValueError(f"there is no calibration file at {str(path)!r}")
-    return calibration_from_bytes(path.read_bytes(), str(path), family)
-
-
-def calibration_from_bytes(data: bytes, name: str = "file", family: Family | None = None) -> Calibration:
-    """The calibration that the content of a file holds."""
-    remedy = "write it again with Calibration.save"
-    text, tensors = unseal(data, name, what="calibration file", remedy=remedy, again="calibrate again")
-    if text["format"] not in (1, _FORMAT):
-        raise ValueError(
-            f"{name!r} has format {text['format']!r}, this version reads 1 and {_FORMAT}; update pixelbounds"
-        )
-    try:
-        return _calibration_of(text, tensors, name, family)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError) as error:
-        if isinstance(error, ValueError) and str(error).startswith(repr(name)):
-            raise
-        why = f"{error!r} is missing" if isinstance(error, KeyError) else str(error)
-        raise ValueError(f"{name!r} holds no calibration that could be: {why}; calibrate again") from error
-
-
-def _calibration_of(text: dict[str, Any], tensors: dict[str, Array], name: str, family: Family | None) -> Calibration:
-    named = text["family"]
-    if not isinstance(named, str):
-        raise ValueError(f"the family is {named!r}, not a name")
-    if family is None and named not in FAMILIES:
-        raise ValueError(f"{name!r} uses your own family {named!r}; pass it: load_calibration(path, family=...)")
-    if family is not None and family.name != named:
-        raise ValueError(f"{name!r} was calibrated with family {named!r}, not {family.name!r}")
-    groups = dict(text["groups"])
-    arrays = {key.removeprefix("groups."): x for key, x in tensors.items() if key.startswith("groups.")}
-    grouping = load_grouping(groups.pop("kind"), groups, arrays)
-    low, high = (None if x is None else check_number(x, "a limit") for x in text["limits"])
-    if text["format"] == 1:  # knows less of its bands, and nothing of its images and of what its numbers stand for
-        text = {"measure": None, **text}
-        tensors = {"prints": _NO_PRINTS, "fitted_on": _NO_PRINTS, **tensors}
-        text["record"] = {**text["record"], "settings": {**text["record"]["settings"], EARLIER: 1}}
-    elif not text["record"].keys() >= {field.name for field in fields(Record)} - {"prints"}:
-        raise ValueError("its record is not complete")
-    measure = text["measure"]
-    return Calibration(
-        text["method"], text["confidence"], family or FAMILIES[named], text["loss"], text["risk_level"],
-        text["failure_prob"], (-np.inf if low is None else low, np.inf if high is None else high),
-        on_images(grouping, tensors["fitted_on"]), tensors["widening"], text["risk"],
-        tensors["curve"], text["chosen"], _record_of(text["record"], tensors),
-        None if measure is None else Measure.from_state(measure),
-        tuple(CertifiedPromise.from_state(state) for state in text.get("promises", ())),
-    )  # fmt: skip
-
-
-def _record_of(state: dict[str, Any], tensors: dict[str, Array]) -> Record:
-    """The record of a file."""
-    state = dict(state)
-    state["pixels"] = tuple(state["pixels"])
-    state["source"] = Source.from_state(state["source"])
-    if "skipped" in state["settings"] and "skipped" not in state:
-        state["skipped"] = len(state["settings"]["skipped"])
-    return Record(**state, prints=tensors["prints"])

@@ -215,7 +215,7 @@ def begin_command(
 
     Example: pixelbounds federated begin north-0.safetensors south-0.safetensors --risk-level 0.1 --out study
     """
-    from ..calibration.result import load_calibration
+    from ..calibration.reader import load_calibration
     from ..federated import begin
 
     if out.exists():

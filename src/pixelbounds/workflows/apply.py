@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.result import Calibration, load_calibration
+from ..calibration.reader import load_calibration
+from ..calibration.result import Calibration
 from ..evaluation.judgement import claim_of
 from ..execution.blocks import Maker, Witness, block_rows, each_image, fill, gather, ragged_to
 from ..execution.progress import Progress, silent

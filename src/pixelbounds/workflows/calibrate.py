@@ -17,7 +17,8 @@ import numpy as np
 
 from ..calibration.front_door import calibrate
 from ..calibration.prints import known_again
-from ..calibration.result import Calibration, load_calibration
+from ..calibration.reader import load_calibration
+from ..calibration.result import Calibration
 from ..calibration.sentence import second_try
 from ..execution.blocks import pick, readable
 from ..execution.progress import Progress, silent

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.result import Calibration, load_calibration
+from ..calibration.reader import load_calibration
+from ..calibration.result import Calibration
 from ..evaluation.evaluation import Evaluation
 from ..evaluation.held_out import evaluate
 from ..evaluation.judgement import Claim, Judgement, claim_of, judge

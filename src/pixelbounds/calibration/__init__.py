@@ -16,6 +16,8 @@ certify.py       how far along the path the risk is certified
 joint_walk.py    the same for several promises at once
 sentence.py      what is promised, in words that say no more than was certified
 result.py        what a user keeps
+given_images.py  truth, band and what comes with them, checked
+fit_and_certify.py  split images to a calibration, wherever they lie
 front_door.py    `calibrate`: checks, then all of the above
 needs.py         how many images a promise takes, before any is collected
 """

@@ -7,8 +7,7 @@ front door: it checks, turns names into functions, splits, and calls a procedure
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,50 +18,21 @@ from ..images.checks import (
     check_choice,
     check_count,
     check_generator,
-    check_limits,
     check_open_unit,
-    check_same_shape,
     check_unit_name,
-    is_name,
 )
-from ..images.ends import Band, check_features, one_band
-from ..images.library import (
-    Array,
-    alike,
-    as_array,
-    current_runner,
-    differ_in_size,
-    library_of,
-    singly,
-    spanning,
-    to_numpy,
-)
+from ..images.ends import Band
 from ..images.measure import Measure
-from ..storage.version import VERSION
-from .arrivals import Path, tabulated, tabulated_regions
-from .certify import Losses, Task, certify_l01, certify_loss, curve_of
-from .confidence import BOUNDS, ConfidenceBound, bound_named
-from .families import FAMILIES, check_nested, family_named
-from .groups.contract import Grouping
-from .groups.positions import NO_GRID
-from .joint_walk import Jury, certify_jointly
+from .confidence import ConfidenceBound, bound_named
+from .fit_and_certify import FitPath, calibrate_archive
+from .given_images import check_family, check_scales, pairs_of
 from .losses import Loss, l01
-from .pairs import Archive, Pairs
 from .paths.line import GAMMAS
 from .paths.mixture import Goal
-from .prints import digest_of, known_again, prints
 from .procedures import METHODS, frontier, groups_for, krcps, rcps
-from .promises import Aim, CertifiedPromise, Promise, aims_of, check_promises, path_level
-from .result import COUNTINGS, Calibration, Record
-from .sentence import VOIDS
+from .promises import Aim, Promise, aims_of, check_promises, path_level
+from .result import COUNTINGS, Calibration
 from .split import Split, fitting_units, least_units, most_in_a_unit, unit_numbers
-
-FitPath = Callable[[Any, Array], tuple[Grouping, Path]]  # images, the numbers of those that fit -> groups and path
-_USER_KNOTS = 256  # knots at which a user's loss may be evaluated
-_SLIVER = 0.05  # of the spread of the truth: a band within it is on another scale
-_TRIED_IMAGES = 16  # for that
-_TRIED_VALUES = 2**12  # of each of them
-_TRIED_PIXELS = 2**23  # that are read, beyond the first image
 
 
 def calibrate(
@@ -198,8 +168,8 @@ def calibrate(
             goal=_goal_of(aims, split, bound, failure_prob) if aims else None,
         ),
     }
-    _check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))
-    _check_scales(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(len(pairs)))
+    check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))
+    check_scales(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(len(pairs)))
     found = calibrate_archive(
         pairs, split, fit_path[method], bound, risk_level=risk_level, failure_prob=failure_prob, method=method,
         loss=loss, units=unit_name if units is not None else None, seed="generator" if seed is rng else str(seed),
@@ -227,158 +197,3 @@ def _what_is_promised(risk_level: float | None, promises: Any, loss: Loss) -> fl
     if loss is not l01:
         raise ValueError("loss= belongs to risk_level=, and promises count missed pixels; leave one of them out")
     return float(asked[0].at_most) if len(asked) == 1 and asked[0].plain else asked
-
-
-def calibrate_archive(
-    pairs: Archive,
-    split: Split,
-    fit_path: FitPath,
-    bound: ConfidenceBound,
-    *,
-    risk_level: float,
-    failure_prob: float,
-    method: str,
-    loss: Loss = l01,
-    units: str | None,
-    seed: str,
-    most_images: int = 0,
-    aims: Sequence[Aim] = (),
-) -> Calibration:
-    """Fit groups and path on the fitting images, certify on the others; images may lie elsewhere.
-
-    `units` is what a unit is called, None where images are independent. With `aims`, promises that say more than the
-    risk level, all of them are certified together.
-    """
-    images = np.flatnonzero(split.fitting)
-    fit = pairs.take(images) if len(images) else pairs  # read once; there are few
-    grouping, path = fit_path(fit, np.arange(len(images)))
-    task = Task(pairs, ~split.fitting, split.unit_of, split.order, bound, risk_level, failure_prob, most_images)
-    kept: tuple[CertifiedPromise, ...] = ()
-    if aims:
-        jury = Jury(~split.fitting, split.unit_of, split.order, bound, failure_prob)
-        with tabulated_regions(pairs, grouping, path) as (table, sizes, total, own):
-            knot, kept, curve, chosen = certify_jointly(aims, pairs, path, table, sizes, jury)
-        widening, risk, risk_level = path.at(knot), kept[0].risk, kept[0].at_most
-    elif loss is l01:
-        with tabulated(pairs, grouping, path) as (table, total, own):
-            certificate = certify_l01(task, grouping, path, table)
-            curve, chosen = curve_of(Losses(task, table, len(path)), path, certificate.knot)
-    else:
-        total, own = pairs.ask(prints)
-        every = np.unique(np.linspace(0, len(path) - 1, min(_USER_KNOTS, len(path))).round().astype(int))
-        path = Path(np.ascontiguousarray(path.knots[:, every]))
-        certificate = certify_loss(task, grouping, path, loss)
-        curve, chosen = np.empty((0, 3)), 0
-    if not aims:
-        widening, risk = path.at(certificate.knot, certificate.part), task.risk_of(certificate.losses)
-    _check_not_certifying(grouping, own, ~split.fitting)
-    if units is None:
-        _tell_doubles(own)
-    return Calibration(
-        method, name_of(bound, BOUNDS), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
-        failure_prob, pairs.limits, grouping, widening, risk, curve, chosen,
-        Record(
-            images=len(pairs), fitting=len(images), certifying=task.size, units=0 if units is None else task.size,
-            pixels=pairs.pixels, source=pairs.source, seed=seed, digest=digest_of(total), version=VERSION,
-            unit_name=units or "unit", counting="images" if most_images else "units", most_images=most_images,
-            prints=own,
-        ),
-        certified=kept,
-    )  # fmt: skip
-
-
-def name_of(function: Any, ours: Mapping[str, Any]) -> str:
-    """The name of a bound or loss; "custom" for one of the user's without a name, or with that of one of ours."""
-    name = getattr(function, "__name__", "custom")
-    return name if is_name(name) and ours.get(name, function) is function else "custom"
-
-
-def _check_not_certifying(grouping: Grouping, prints: Array, certifying: Array) -> None:
-    """Groups that were shaped by images which now certify make the certificate worthless."""
-    if not len(prints) or not len(grouping.fitted_on):
-        return
-    if np.array_equal(np.sort(grouping.fitted_on), np.sort(prints[~certifying])):
-        return  # they were fitted here and now, on the fitting images; doubles of these are told elsewhere
-    again = np.flatnonzero(known_again(prints, grouping.fitted_on) & certifying)
-    if len(again):
-        raise ValueError(
-            f"the groups were fitted on {len(again)} of the images that would certify now (image {again[0]} is the "
-            "first), and a promise made so fails far more often than asked: give other images, or let calibrate fit "
-            f"groups on the fitting images ({VOIDS})"
-        )
-
-
-# ---------------------------------------------------------------- images at the door
-
-
-def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = None, groups: Any = None) -> Pairs:
-    """Truth and band, checked, as pairs."""
-    limits = check_limits(limits)
-    band = one_band(band)
-    truth = as_array(spanning(truth, limits), "truth")
-    if differ_in_size(truth) != differ_in_size(band.lower):
-        truth = singly(truth)
-        band = band.map(singly, checked=True)
-    check_same_shape(band=band.lower, truth=truth)
-    segmentation = None
-    if differ_in_size(band.lower) and (library_of(groups) or isinstance(groups, list | tuple)):
-        raise ValueError(f"groups are a map of pixels, {NO_GRID}")
-    if library_of(groups) and tuple(groups.shape) == band.shape:
-        segmentation = to_numpy(groups)
-        if not np.issubdtype(segmentation.dtype, np.integer):
-            raise ValueError(f"groups have dtype {segmentation.dtype}; a segmentation needs whole numbers")
-    return Pairs(
-        truth, band, family_named(family, band), limits, check_features(features, band), segmentation,
-        current_runner(),
-    )  # fmt: skip
-
-
-def _check_family(pairs: Pairs, images: Array) -> None:
-    """A user's own family is tried on the data; ours are known to be nested."""
-    if pairs.family.name in FAMILIES:
-        if FAMILIES[pairs.family.name] is not pairs.family:
-            raise ValueError(f"your family is called {pairs.family.name!r}, a name that is taken; give it another")
-        return
-    span = pairs.limits[1] - pairs.limits[0]
-    for some in alike(pairs.band.lower, images):
-        truth, block = pairs.gather(some)
-        check_nested(pairs.family, truth, block.band, span if np.isfinite(span) else float(np.ptp(truth)) or 1.0)
-
-
-def _tell_doubles(prints: Array) -> None:
-    """Warn where images have one truth, as several noisy views of one image do: they are not independent."""
-    kept = prints[prints != 0]
-    doubles = len(kept) - len(np.unique(kept))
-    if doubles:
-        warnings.warn(
-            f"{doubles} of {len(prints)} images have the truth of another one, so they are not independent and the "
-            f"promise does not hold: leave them out, or give units= the same name for images of one truth ({VOIDS})",
-            stacklevel=4,
-        )
-
-
-def _check_scales(pairs: Pairs, images: Array) -> None:
-    """Warn where all values of the band lie within a sliver of those of the truth, on some of these images.
-
-    Ends are compared from their 0.1% to their 99.9% quantile, the truth from 1% to 99%: a few bright pixels that a
-    band misses, or a band about a blurred image, are no other scale.
-    """
-    count = int(np.clip(_TRIED_PIXELS // max(1, int(pairs.sizes.mean())), 1, min(_TRIED_IMAGES, len(images))))
-    some = images[np.unique(np.linspace(0, len(images) - 1, count).round().astype(int))]
-    truths: list[Array] = []
-    ends: list[Array] = []
-    for run in alike(pairs.band.lower, some):
-        truth, block = pairs.gather(run)
-        for part, kept in ((truth, truths), (block.band.lower, ends), (block.band.upper, ends)):
-            flat = part.reshape(len(part), -1)
-            kept.append(flat[:, :: -(-flat.shape[1] // _TRIED_VALUES)].reshape(-1))
-    least, most = np.quantile(np.concatenate(truths), (0.01, 0.99)).tolist()
-    low, high = np.quantile(np.concatenate(ends), (0.001, 0.999)).tolist()
-    flat_band = all((x == ends[i % 2][0]).all() for i, x in enumerate(ends))  # it knows nothing, on any scale
-    if high - low < _SLIVER * (most - least) and not flat_band:
-        warnings.warn(
-            f"the band's values lie between {low:.4g} and {high:.4g}, a sliver of the truth's, {least:.4g} to "
-            f"{most:.4g}: are they on one scale? Intervals are valid, but far longer than they need be: bring band and "
-            "truth to one scale",
-            stacklevel=3,
-        )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.front_door import pairs_of
+from ..calibration.given_images import pairs_of
 from ..calibration.groups.contract import Grouping
 from ..calibration.pairs import ROWS, Pairs
 from ..calibration.prints import fingerprints, known_again, prints

@@ -28,6 +28,7 @@ from ..images.checks import (
 from ..images.ends import Band, Interval, check_features, one_band
 from ..images.library import Array, alike, block_of, in_threads, library_of, like, places_for, sizes_of
 from ..images.measure import Measure
+from ..images.notebook import facts_html, rows_html
 from ..images.source import Source
 from ..storage.files import replace_file, seal
 from .block import read_block
@@ -223,6 +224,13 @@ class Calibration:
 
     def __repr__(self) -> str:
         return f"Calibration({self.method}, {self.confidence}, {self.grouping.count} groups): {self.guarantee}"
+
+    def _repr_html_(self) -> str:
+        how = f"{self.method}, {self.confidence}, {self.grouping.count} groups of kind {self.grouping.kind}"
+        facts = {"guarantee": self.guarantee, "method": how, "images": self.record.images, "bands": self.record.source}
+        head = ("promise", "kind", "at most", "seen", "certified by")
+        rows = [(p.name, p.kind, f"{p.at_most:.2%}", f"{p.risk:.2%}", f"{p.certifying:,}") for p in self.promises]
+        return facts_html("Calibration", facts, rows_html(head, rows))
 
     @property
     def promises(self) -> tuple[CertifiedPromise, ...]:

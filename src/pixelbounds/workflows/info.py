@@ -13,6 +13,7 @@ from typing import Any
 
 from ..calibration.reader import calibration_from_bytes
 from ..calibration.result import Calibration
+from ..calibration.sentence import plural
 from ..federated.messages import message_of
 from ..formats.runs import open_run
 from ..images.source import Source
@@ -68,7 +69,7 @@ def _about_calibration(data: bytes, name: str) -> About:
 def calibration_facts(found: Calibration) -> dict[str, Any]:
     """How a calibration was made, by name."""
     record = found.record
-    units = f" of {record.units} certifying {record.unit_name}s" if record.units else ""
+    units = f" of {record.units} certifying {plural(record.unit_name)}" if record.units else ""
     return {
         "method": f"{found.method}, {found.confidence}, {found.grouping.count} groups of kind {found.grouping.kind}",
         "family": found.family.name,

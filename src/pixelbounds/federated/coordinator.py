@@ -18,7 +18,7 @@ import numpy as np
 from ..calibration.arrivals import Path
 from ..calibration.confidence import BOUNDS, bound_named
 from ..calibration.families import Family, family_named
-from ..calibration.fit_and_certify import calibrate_archive
+from ..calibration.front_door import calibrate_archive
 from ..calibration.groups.contract import Grouping
 from ..calibration.pairs import Archive
 from ..calibration.paths.frontier import frontier_of

@@ -93,7 +93,9 @@ def calibrate_files(
         regions = PromiseRegions.open(said, images, reading) if said else None
         band, good = made.whole(execution, _bands_store(bands_out, made, execution, stack), replace=replace)
         if reading.skip_bad:
-            good = good & readable(execution, images.pixels, band.lower, band.upper, *(regions.stores if regions else ()))
+            good = good & readable(
+                execution, images.pixels, band.lower, band.upper, *(regions.stores if regions else ())
+            )
         units = open_units(images, reading)
         if units is None and unit_name is not None:
             raise ValueError(

@@ -32,7 +32,7 @@ from .arrivals import Path, tabulated, tabulated_regions
 from .certify import Losses, Task, certify_l01, certify_loss, curve_of
 from .confidence import BOUNDS, ConfidenceBound, bound_named
 from .groups.contract import Grouping
-from .joint_walk import Jury, certify_jointly
+from .joint_walk import Jury, certify_jointly, needs_of
 from .losses import Loss, l01
 from .pairs import Archive, check_family, check_scales, pairs_of, tell_doubles
 from .paths.line import GAMMAS
@@ -42,7 +42,7 @@ from .procedures import METHODS, frontier, groups_for, krcps, rcps
 from .promises import Aim, CertifiedPromise, Promise, aims_of, check_promises, path_level
 from .result import COUNTINGS, Calibration, Record
 from .sentence import VOIDS
-from .split import Split, fitting_units, least_units, most_in_a_unit, unit_numbers
+from .split import Need, Split, fitting_units, least_units, most_in_a_unit, unit_numbers
 
 FitPath = Callable[[Any, Array], tuple[Grouping, Path]]  # images, the numbers of those that fit -> groups and path
 _USER_KNOTS = 256  # knots at which a user's loss may be evaluated
@@ -145,13 +145,16 @@ def calibrate(
     if measure is not None and not isinstance(measure, Measure):
         raise TypeError(f"measure is {measure!r}; give a pixelbounds.Measure, or leave it out")
     aims: tuple[Aim, ...] = ()
+    needs: list[Need] = []
     if isinstance(asked_for, float):
         risk_level, least = asked_for, least_units(asked_for, failure_prob, bound)
     else:
         aims, regions = aims_of(asked_for, pairs.band.lower, counting, units is not None, most_images or 0)
         pairs = replace(pairs, regions=regions)
         risk_level = path_level(aims)
-        least = max(int(least_units(aim.level, failure_prob, bound) / max(aim.subgroup.mean(), 1e-9)) for aim in aims)
+        counted = method != "rcps" or bool(n_opt)  # where none fit, certifying will tell
+        needs = needs_of(aims, pairs, unit_of, bound, failure_prob, count=counted)
+        least = max(need.in_all for need in needs)
     if method == "rcps" and not groups is k is labels is None:
         raise ValueError("rcps has one group only: leave groups, k and labels out, or use method='krcps' or 'frontier'")
     if features is not None and (
@@ -167,9 +170,10 @@ def calibrate(
     count = int(unit_of.max()) + 1
     asked = groups is not None or k is not None or features is not None
     fits = fitting_units(n_opt, method, count, least, asked)
+    scarce = [need for need in needs if not need.having.all()]
+    split = Split.draw(unit_of, fits, rng, scarce, exactly=n_opt is not None)
     if method == "frontier" and not asked:
-        groups = groups_for(fits)
-    split = Split.draw(unit_of, fits, rng)
+        groups = groups_for(count - len(split.order))
     fit_path: dict[str, FitPath] = {
         "rcps": lambda fit, every: rcps(fit),
         "krcps": partial(

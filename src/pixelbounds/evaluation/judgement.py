@@ -12,7 +12,7 @@ from typing import Any
 from ..calibration.result import COUNTINGS, Calibration
 from ..calibration.sentence import plural
 from ..images.checks import check_choice, check_count, check_open_unit, check_unit_name
-from .evaluation import Evaluation
+from .evaluation import Evaluation, SeenPromise
 
 _LONGEST = 200  # characters of a name
 
@@ -80,7 +80,8 @@ class Judgement:
     """The mean that a claim is about, with its interval and the level; all None where they cannot be compared.
 
     `of_units` says which mean it is, of units or of images; `apart` whether none of the images calibrated, as far as
-    digests tell; `notes` what cannot be compared or was not checked, and what to do about it.
+    digests tell; `notes` what cannot be compared or was not checked, and what to do about it. Where `promises` were
+    made, each is compared with its own level.
     """
 
     risk: float | None
@@ -89,15 +90,21 @@ class Judgement:
     apart: bool
     notes: tuple[str, ...]
     of_units: bool = False
+    promises: tuple[SeenPromise, ...] = ()
 
     @property
     def broken(self) -> bool:
-        """Whether the claim is seen broken: even the low end of the interval lies above the level."""
+        """Whether the claim is seen broken: even the low end of the interval (of a promise) lies above the level."""
+        if self.promises:
+            return any(promise.broken for promise in self.promises)
         return self.level is not None and self.interval is not None and self.interval[0] > self.level
 
     @property
     def verdict(self) -> str:
         """In a few words."""
+        if self.promises:
+            wrong = [promise.name for promise in self.promises if promise.broken]
+            return f"broken: {', '.join(wrong)}" if wrong else "no promise is seen broken"
         if self.risk is None or self.level is None:
             return "not compared with the level"
         if self.risk <= self.level:
@@ -119,8 +126,9 @@ def judge(evaluation: Evaluation, against: Calibration | Claim) -> Judgement:
     reasons = _incomparable(evaluation, claim)
     notes = (*reasons, *_cautions(evaluation, claim))
     apart = _apart(evaluation, claim)
-    if reasons:
-        return Judgement(None, None, None, apart, notes)
+    if reasons or claim.loss == "promises":
+        seen = () if reasons else evaluation.promises
+        return Judgement(None, None, None, apart, notes, promises=seen)
     if claim.of_units:
         return Judgement(evaluation.risk, evaluation.risk_interval, claim.level, apart, notes, of_units=True)
     return Judgement(evaluation.image_risk, evaluation.image_risk_interval, claim.level, apart, notes)
@@ -133,12 +141,12 @@ def _apart(evaluation: Evaluation, claim: Claim) -> bool:
 def _incomparable(evaluation: Evaluation, claim: Claim) -> list[str]:
     """Why the claim is about something else than what was evaluated."""
     reasons = []
-    if claim.loss == "promises":
+    if claim.loss == "promises" and not evaluation.promises:
         reasons.append(
             "The guarantee is of several promises, or of one about less than all pixels, and here the share of all "
             f"{evaluation.entries} outside is counted: evaluate(promises=...) compares each of them."
         )
-    elif claim.loss != "l01":
+    elif claim.loss not in ("l01", "promises"):
         reasons.append(
             f'The guarantee is about the loss "{claim.loss}", and here the share of {evaluation.entries} outside is '
             "counted: the two were not compared."

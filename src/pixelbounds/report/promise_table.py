@@ -41,11 +41,9 @@ def promise_rows(
     made = made or (None,) * len(seen)
     others: tuple[SeenPromise | None, ...] = seen or (None,) * len(made)
     known = {name for example in examples for name in example.regions or {}}
-    most = max(
-        [1.25 * p.at_most for p in (*calibration.certified, *seen)]
-        + [p.interval[1] for p in seen if p.units and p.verdict != "not told"]
-        + [1.15 * p.risk for p in (*calibration.certified, *seen) if p.risk >= 0]
-    )
+    levels = [p.at_most for p in calibration.certified] + [p.at_most for p in seen]
+    told = [p.interval[1] for p in seen if p.verdict in ("kept", "broken")]  # others may reach far
+    most = max(1.25 * max(levels), *told, *(1.15 * p.risk for p in seen if p.units), 0.0)
     compared = judged is not None and bool(judged.promises)
     pairs = zip(made, others, strict=True)
     return [_row(i, a, b, calibration, evaluation, known, most, compared) for i, (a, b) in enumerate(pairs, 1)]

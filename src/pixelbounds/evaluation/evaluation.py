@@ -146,6 +146,15 @@ class SeenPromise(_Record):
         """Whether it is seen broken: even the low end that holds for all promises at once lies above the level."""
         return self.least > self.at_most
 
+    @property
+    def verdict(self) -> str:
+        """What the images tell by its interval: "kept", "broken", "not told"; "not seen" where none has the region."""
+        if self.units == 0:
+            return "not seen"
+        if self.broken:
+            return "broken"
+        return "kept" if self.interval[1] <= self.at_most else "not told"
+
     def line(self) -> str:
         """As text for a terminal."""
         name = f"{self.name} above {self.above:.4g}" if self.kind == "tail" else self.name

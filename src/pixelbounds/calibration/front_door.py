@@ -45,11 +45,11 @@ from .confidence import BOUNDS, ConfidenceBound, bound_named
 from .families import FAMILIES, check_nested, family_named
 from .groups.contract import Grouping
 from .groups.positions import NO_GRID
-from .joint_walk import Jury, certify_jointly
+from .joint_walk import Jury, certify_jointly, least_to_split
 from .losses import Loss, l01
 from .pairs import Archive, Pairs
 from .paths.line import GAMMAS
-from .paths.mixture import Goal
+from .paths.mixture import goal_of
 from .prints import digest_of, known_again, prints
 from .procedures import METHODS, frontier, groups_for, krcps, rcps
 from .promises import Aim, CertifiedPromise, Promise, aims_of, check_promises, path_level
@@ -138,7 +138,7 @@ def calibrate(
     >>> [(promise.name, promise.risk < promise.at_most) for promise in cal.promises]
     [('all pixels', True), ('bright pixels', True)]
     """
-    asked_for = _what_is_promised(risk_level, promises, loss)
+    asked_for = what_is_promised(risk_level, promises, loss)
     failure_prob = check_open_unit(failure_prob, "failure_prob")
     check_choice(method, METHODS, "method")
     bound = bound_named(confidence)
@@ -164,7 +164,7 @@ def calibrate(
         aims, regions = aims_of(asked_for, pairs.band.lower, counting, units is not None, most_images or 0)
         pairs = replace(pairs, regions=regions)
         risk_level = path_level(aims)
-        least = max(int(least_units(aim.level, failure_prob, bound) / max(aim.subgroup.mean(), 1e-9)) for aim in aims)
+        least = least_to_split(aims, failure_prob, bound)
     if method == "rcps" and (groups is not None or k is not None):
         raise ValueError("rcps has one group only: leave groups and k out, or use method='krcps' or 'frontier'")
     if features is not None and (
@@ -195,7 +195,7 @@ def calibrate(
             groups=groups,
             k=k,
             unit_of=unit_of[split.fitting],
-            goal=_goal_of(aims, split, bound, failure_prob) if aims else None,
+            goal=goal_of(aims, split, bound, failure_prob) if aims else None,
         ),
     }
     _check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))
@@ -208,13 +208,7 @@ def calibrate(
     return replace(found, measure=measure)
 
 
-def _goal_of(aims: tuple[Aim, ...], split: Split, bound: ConfidenceBound, failure_prob: float) -> Goal:
-    """What the path for several promises aims at, on the fitting images."""
-    here = tuple(aim.take(np.flatnonzero(split.fitting)) for aim in aims)
-    return Goal(here, split.unit_of[split.fitting], len(split.order), bound, failure_prob)
-
-
-def _what_is_promised(risk_level: float | None, promises: Any, loss: Loss) -> float | list[Promise]:
+def what_is_promised(risk_level: float | None, promises: Any, loss: Loss = l01) -> float | list[Promise]:
     """The level of one share of all pixels, or promises where they say more than that."""
     if (risk_level is None) == (promises is None):
         raise ValueError(

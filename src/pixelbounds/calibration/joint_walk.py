@@ -23,6 +23,7 @@ from .certify import Losses, Task, curve_of, walk
 from .confidence import ConfidenceBound
 from .pairs import Archive
 from .promises import Aim, CertifiedPromise
+from .split import least_units
 
 
 class Jury(NamedTuple):
@@ -68,6 +69,11 @@ def _most_of_a_unit(aim: Aim, jury: Jury, counts: Array, weight: Array) -> float
             "unit counts at most, and there are none; give n_opt, most_images (for images), or counting='units'"
         )
     return float(np.bincount(jury.unit_of[fitting], weight[fitting]).max())
+
+
+def least_to_split(aims: Sequence[Aim], failure_prob: float, bound: ConfidenceBound) -> int:
+    """Fewest units with which every promise can be certified at all, before any region is looked at."""
+    return max(int(least_units(aim.level, failure_prob, bound) / max(aim.subgroup.mean(), 1e-9)) for aim in aims)
 
 
 class Found(NamedTuple):

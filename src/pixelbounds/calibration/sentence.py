@@ -159,6 +159,16 @@ def _clause(promise: Any, record: Any) -> str:
     return words + _terms(promise, record, noun, by_unit)
 
 
+def promise_in_words(promise: Any) -> str:
+    """What a promise is about, in a few words, for a row of a table: its name, and what else it says than a share."""
+    words = str(promise.name)
+    if promise.kind == "tail":
+        words = f"images that miss more than {level_in_words(promise.above)}, {words}"
+    if promise.cap < 1:
+        words += f", cap {level_in_words(promise.cap)}"
+    return words if promise.counting == "units" else f"{words}, by {promise.counting}"
+
+
 def _terms(promise: Any, record: Any, noun: str, by_unit: bool) -> str:
     """How much an image and a unit count for, and how many certified."""
     terms = []

@@ -14,12 +14,11 @@ import numpy as np
 from ...images.checks import check_choice, check_count
 from ...images.library import Array, library_of, to_numpy
 from ..block import Block
-from ..pairs import Pairs, check_fitting
+from ..pairs import NO_GRID, Pairs, check_fitting
 from .contract import Grouping, State, ascending, consecutive, refuse, remembered, stored, whole_numbers, without_gaps
 
 _MOST = 2**16  # groups
 _CELLS = 256  # of the histogram that multi-Otsu cuts
-NO_GRID = "but the images differ in size: use groups='band' or 'learned', or method='rcps'"
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .images.measure import Measure
     from .images.ragged import Ragged
     from .images.source import Source
+    from .samplers.function import bands_from
     from .storage.version import VERSION as __version__
 
 _HOMES = {  # where each name is defined
@@ -52,6 +53,7 @@ _HOMES = {  # where each name is defined
     "images.measure": "Measure",
     "images.ragged": "Ragged",
     "images.source": "Source",
+    "samplers.function": "bands_from",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _ROOMS = {name: f"calibration.{name}" for name in ("confidence", "families", "groups", "losses")}
@@ -84,6 +86,7 @@ __all__ = [
     "Ragged",
     "Source",
     "__version__",
+    "bands_from",
     "calibrate",
     "calibrated_quantiles",
     "calibrated_ranks",

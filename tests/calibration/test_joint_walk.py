@@ -11,8 +11,7 @@ from worlds import heteroscedastic
 import pixelbounds as pb
 from pixelbounds.calibration import arrivals
 from pixelbounds.calibration.arrivals import scalar_path
-from pixelbounds.calibration.front_door import pairs_of
-from pixelbounds.calibration.pairs import Pairs
+from pixelbounds.calibration.pairs import Pairs, pairs_of
 from pixelbounds.calibration.promises import CertifiedPromise
 from pixelbounds.calibration.reader import calibration_from_bytes
 from pixelbounds.calibration.split import Split

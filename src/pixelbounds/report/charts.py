@@ -123,6 +123,21 @@ def draw_strata(
     _percent(axes.xaxis)
 
 
+def draw_promises(axes: Axes, promises: Sequence[Any]) -> None:
+    """What was seen of each promise, with its interval where there is one, and its level as a bar across its row."""
+    names = [f"{p.name}, bad above {level_text(p.above)}" if p.kind == "tail" else p.name for p in promises]
+    ends = np.array([getattr(p, "interval", (np.nan, np.nan)) for p in promises])
+    _draw_dots(axes, names, [p.risk for p in promises], ends[:, 0], ends[:, 1])
+    for row, promise in enumerate(promises):
+        axes.plot([promise.at_most] * 2, [row - 0.32, row + 0.32], color=BLACK, linewidth=1.2)
+    axes.plot([], [], color=BLACK, linewidth=1.2, label="at most, as promised")
+    axes.plot([], [], "o", color=BLUE, label="seen")
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("share missed, or of bad images")
+    _percent(axes.xaxis)
+
+
 def draw_comparison(lengths: Axes, risks: Axes, rows: Sequence[Row]) -> None:
     """Mean length and risk of each method, side by side."""
     names = [row.name for row in rows]

@@ -78,6 +78,7 @@ def evaluate_files(
     reading: Reading = Reading(),  # noqa: B008 - frozen
     groups: FilePath | None = None,
     features: FilePath | None = None,
+    labels: FilePath | None = None,
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
 ) -> Evaluated:
@@ -86,8 +87,11 @@ def evaluate_files(
     Images that calibrated are refused, where the calibration is given.
 
     groups         labels by which the risk is broken down: a partition or a segmentation
+    labels         those known at test time, where the calibration uses some
     """
-    with held_out(truth, intervals, calibration, reading, groups, features, resources, progress) as found:
+    with held_out(
+        truth, intervals, calibration, reading, groups, known_of(features, labels), resources, progress
+    ) as found:
         return found.result
 
 
@@ -98,7 +102,7 @@ def held_out(
     calibration: FilePath | None,
     reading: Reading,
     groups: FilePath | None,
-    features: FilePath | None,
+    known: dict[str, Any],
     resources: Resources,
     progress: Progress,
     *,
@@ -106,7 +110,7 @@ def held_out(
 ) -> Iterator[HeldOut]:
     """Images and what they say; the intervals may lie in a temporary store, which is there until the end.
 
-    Without `names` units are numbered.
+    `known` is what `known_of` tells of the images. Without `names` units are numbered.
     """
     cal = None if calibration is None else load_calibration(calibration)
     about = told(intervals)
@@ -118,7 +122,7 @@ def held_out(
         images = open_truth(truth, reading, limits)
         if cal is not None:
             check_images(cal, truth, images, asked)
-        labels = None if groups is None else open_labels(groups)
+        by = None if groups is None else open_labels(groups)
         units = open_units(images, reading)
         units = units if names or units is None else numbered_units(units)
         fresh = None
@@ -127,8 +131,7 @@ def held_out(
             good = open_marks(intervals, len(images))
         else:
             check_pair(images.pixels, bands)
-            at_test = known_of(features, groups if cal.grouping.kind == "segmentation" else None)
-            widening = Widening(cal, bands, at_test, reading.skip_bad)
+            widening = Widening(cal, bands, known, reading.skip_bad)
             interval, good = stack.enter_context(widening.intervals(execution))
             fresh = bands.known.get("held_out")
             about = {"guarantee": cal.guarantee}
@@ -137,11 +140,11 @@ def held_out(
             good = good & readable(execution, *(x for x in reads if x is not None))
         claim = Claim.from_state(about.get("claim")) if cal is None else claim_of(cal)
         named = None if units is None or claim is None else claim.unit_name
-        known: dict[str, Any] = {"calibration": cal, "unit_name": named}
-        known["limits"] = about.get("limits") or asked.limits
+        more: dict[str, Any] = {"calibration": cal, "unit_name": named}
+        more["limits"] = about.get("limits") or asked.limits
         try:
             evaluation = _evaluate(
-                execution, images.pixels, interval, good, groups=labels, samples=fresh, units=units, **known
+                execution, images.pixels, interval, good, groups=by, samples=fresh, units=units, **more
             )
         except CalibrationImages as error:
             numbers = np.flatnonzero(good)[list(error.images)].tolist()

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from .images.measure import Measure
     from .images.ragged import Ragged
     from .images.source import Source
+    from .monitoring.grown import GrowingCalibration
+    from .monitoring.shift import recalibrate
     from .storage.version import VERSION as __version__
 
 _HOMES = {  # where each name is defined
@@ -52,6 +54,8 @@ _HOMES = {  # where each name is defined
     "images.measure": "Measure",
     "images.ragged": "Ragged",
     "images.source": "Source",
+    "monitoring.grown": "GrowingCalibration",
+    "monitoring.shift": "recalibrate",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _ROOMS = {name: f"calibration.{name}" for name in ("confidence", "families", "groups", "losses")}
@@ -77,6 +81,7 @@ __all__ = [
     "Calibration",
     "Evaluation",
     "Family",
+    "GrowingCalibration",
     "Interval",
     "Measure",
     "NoGuarantee",
@@ -101,6 +106,7 @@ __all__ = [
     "naive_quantiles",
     "narrow",
     "quantile_regression",
+    "recalibrate",
     "regions",
     "share",
     "tail",

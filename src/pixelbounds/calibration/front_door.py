@@ -54,10 +54,11 @@ from .prints import digest_of, known_again, prints
 from .procedures import METHODS, frontier, groups_for, krcps, rcps
 from .promises import Aim, CertifiedPromise, Promise, aims_of, check_promises, path_level
 from .result import COUNTINGS, Calibration, Record
-from .sentence import VOIDS
+from .sentence import ANYTIME, VOIDS
 from .split import Split, fitting_units, least_units, most_in_a_unit, unit_numbers
 
 FitPath = Callable[[Any, Array], tuple[Grouping, Path]]  # images, the numbers of those that fit -> groups and path
+_TAKEN = {**BOUNDS, ANYTIME: None}  # names of bounds that are ours
 _USER_KNOTS = 256  # knots at which a user's loss may be evaluated
 _SLIVER = 0.05  # of the spread of the truth: a band within it is on another scale
 _TRIED_IMAGES = 16  # for that
@@ -94,7 +95,8 @@ def calibrate(
     """Widenings such that, with probability 1 - failure_prob, the mean loss of a future image is at most risk_level.
 
     That holds for one calibration. Choosing among several on the same images (seeds, methods, bounds, looks at a
-    growing set) voids it: docs/what_voids_the_promise.md says what is valid.
+    growing set) voids it: docs/what_voids_the_promise.md says what is valid. `GrowingCalibration` may be looked at
+    after every image.
 
     truth          true images, (n, *pixels), within the limits; 8-bit ones span them, 0 the least and 255 the greatest
     band           their band, of the same shape; images of different sizes are lists, of truths and of bands, and
@@ -138,7 +140,7 @@ def calibrate(
     >>> [(promise.name, promise.risk < promise.at_most) for promise in cal.promises]
     [('all pixels', True), ('bright pixels', True)]
     """
-    asked_for = _what_is_promised(risk_level, promises, loss)
+    asked_for = what_is_promised(risk_level, promises, loss)
     failure_prob = check_open_unit(failure_prob, "failure_prob")
     check_choice(method, METHODS, "method")
     bound = bound_named(confidence)
@@ -198,8 +200,8 @@ def calibrate(
             goal=_goal_of(aims, split, bound, failure_prob) if aims else None,
         ),
     }
-    _check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))
-    _check_scales(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(len(pairs)))
+    check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))
+    check_scales(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(len(pairs)))
     found = calibrate_archive(
         pairs, split, fit_path[method], bound, risk_level=risk_level, failure_prob=failure_prob, method=method,
         loss=loss, units=unit_name if units is not None else None, seed="generator" if seed is rng else str(seed),
@@ -214,7 +216,7 @@ def _goal_of(aims: tuple[Aim, ...], split: Split, bound: ConfidenceBound, failur
     return Goal(here, split.unit_of[split.fitting], len(split.order), bound, failure_prob)
 
 
-def _what_is_promised(risk_level: float | None, promises: Any, loss: Loss) -> float | list[Promise]:
+def what_is_promised(risk_level: float | None, promises: Any, loss: Loss) -> float | list[Promise]:
     """The level of one share of all pixels, or promises where they say more than that."""
     if (risk_level is None) == (promises is None):
         raise ValueError(
@@ -275,7 +277,7 @@ def calibrate_archive(
     if units is None:
         _tell_doubles(own)
     return Calibration(
-        method, name_of(bound, BOUNDS), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
+        method, name_of(bound, _TAKEN), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
         failure_prob, pairs.limits, grouping, widening, risk, curve, chosen,
         Record(
             images=len(pairs), fitting=len(images), certifying=task.size, units=0 if units is None else task.size,
@@ -333,7 +335,7 @@ def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = No
     )  # fmt: skip
 
 
-def _check_family(pairs: Pairs, images: Array) -> None:
+def check_family(pairs: Pairs, images: Array) -> None:
     """A user's own family is tried on the data; ours are known to be nested."""
     if pairs.family.name in FAMILIES:
         if FAMILIES[pairs.family.name] is not pairs.family:
@@ -357,7 +359,7 @@ def _tell_doubles(prints: Array) -> None:
         )
 
 
-def _check_scales(pairs: Pairs, images: Array) -> None:
+def check_scales(pairs: Pairs, images: Array) -> None:
     """Warn where all values of the band lie within a sliver of those of the truth, on some of these images.
 
     Ends are compared from their 0.1% to their 99.9% quantile, the truth from 1% to 99%: a few bright pixels that a

@@ -24,7 +24,6 @@ from ..images.library import Array
 BETTORS = 8  # each supposes twice as many losses as the one before
 _FADE = 0.8  # of the purse, from one bettor to the next
 _MOST = 0.99  # of what a loss of 1 could take: nobody is ever ruined
-_NOTHING = 1e-250  # wealth that is lost for good
 _PLENTY = 1e250  # wealth that nobody needs: the failure probability is far above its inverse
 _START = 0.25  # the variance before any loss was seen, as of one loss of 0 or 1
 
@@ -49,7 +48,7 @@ def shares_of_the_purse() -> Array:
 class Purses:
     """Evidence at T path points that the mean loss is below a level, after `count` losses in the order of arrival.
 
-    wealth     of each bettor, (BETTORS, T); what is beyond all need, or next to nothing, is given away
+    wealth     of each bettor, (BETTORS, T); what is beyond all need is given away
     total      sum of the losses, (T,)
     squares    of their deviations, as bettors learn them, (T,)
     best       greatest wealth of all bettors together so far, (T,)
@@ -104,17 +103,21 @@ class Purses:
         supposed = fewest(self.level, self.failure_prob) * 2.0 ** np.arange(BETTORS)
         stake = np.sqrt(-2 * log(self.failure_prob) / supposed)[:, None]
         most = _MOST / (1 - self.level)
+        factor = np.empty_like(self.wealth)
         wealth = self.wealth.copy()
         total = self.total.copy()
         squares = self.squares.copy()
         best = self.best.copy()
         count = self.count
         for loss in np.clip(losses, 0.0, 1.0):
-            bets = np.minimum(most, stake / np.sqrt(squares / (count + 1)))
-            wealth *= 1 + bets * (self.level - loss)
-            wealth[wealth < _NOTHING] = 0
-            np.minimum(wealth, _PLENTY, out=wealth)
+            np.divide(stake, np.sqrt(squares / (count + 1)), out=factor)
+            np.minimum(factor, most, out=factor)  # the bets
+            factor *= self.level - loss
+            factor += 1
+            wealth *= factor
             np.maximum(best, wealth.sum(axis=0), out=best)
+            if best.max() > _PLENTY:
+                np.minimum(wealth, _PLENTY, out=wealth)
             total += loss
             count += 1
             squares += (loss - (total + 0.5) / (count + 1)) ** 2

@@ -103,6 +103,18 @@ def test_intervals_only_shorten_and_bets_know_no_number(images):
     assert lengths[-1] < lengths[0]
 
 
+def test_no_other_bound_may_call_itself_anytime_and_its_level_is_within_reach(images):
+    truth, band, _ = images
+
+    def anytime(losses, failure_prob):
+        return pb.confidence.hoeffding(losses, failure_prob)
+
+    assert pb.calibrate(truth, band, risk_level=0.5, method="rcps", confidence=anytime).confidence == "custom"
+    growing = begun(images)
+    growing.add(truth[20:], band[20:])
+    refuses(lambda: replace(growing.certified, risk_level=0.01), "40 images cannot certify")
+
+
 # ---------------------------------------------------------------- files, cuts, kills
 
 

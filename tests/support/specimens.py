@@ -40,6 +40,9 @@ TRUTH, BAND = heteroscedastic(N, np.random.default_rng(0), size=SIZE, dtype=np.f
 LABELS = np.broadcast_to(np.arange(SIZE) // 2, (N, SIZE, SIZE)).astype(np.int64)
 EXTRA = np.random.default_rng(1).normal(size=(N, SIZE, SIZE))
 UNITS = np.arange(N) // 2
+OF_SITES = [
+    pb.share(0.6, name="bright"), pb.tail(0.7, above=0.8, name="first"), pb.share(0.6, cap=0.9, name="weights"),
+]  # fmt: skip
 HOW = pb.Source("calibrated quantiles", samples=19, miscoverage="1/10", sampler="test", steps=9, sigma_0=0.1)
 
 
@@ -71,7 +74,7 @@ def calibrations():
         "conformal": (BAND, {"method": "rcps", "confidence": "conformal"}),
         "no limits": (BAND, {"method": "rcps", "limits": None}),
         "krcps": (BAND, {"method": "krcps", "k": 4}),
-        "segmentation": (BAND, {"groups": LABELS}),
+        "labels": (BAND, {"labels": LABELS}),
         "scaled": (centred, {"method": "krcps", "k": 3}),
         "band": (BAND, {"groups": "band", "k": 4}),
         "band, half a limit": (BAND, {"groups": "band", "k": 4, "limits": (0.0, np.inf)}),
@@ -106,6 +109,7 @@ class Trial:
     asked: dict
     said: dict = field(default_factory=dict)
     units: bool = False
+    regions: bool = False
 
     @property
     def key(self):
@@ -115,7 +119,12 @@ class Trial:
     def site(self, where):
         """Truth and band of a site, and what else it gives to `announce` and `answer`."""
         units = {"units": UNITS[SITES[where]]} if self.units else {}
-        return (TRUTH[SITES[where]], BAND[SITES[where]]), {"site": where, **self.said, **units, **self.key}
+        truth = TRUTH[SITES[where]]
+        regions = {"bright": truth > 0.5, "first": np.arange(len(truth)) % 2 == 0}
+        if "least_count" not in self.said:
+            regions["weights"] = np.abs(truth - 0.5)
+        known = {"regions": regions} if self.regions else {}
+        return (truth, BAND[SITES[where]]), {"site": where, **self.said, **units, **known, **self.key}
 
     def begin(self, told):
         """Open the study."""
@@ -139,6 +148,8 @@ def trials():
         "few": Trial({"k": 3}, {"least_count": 3}),
         "learned": Trial({"groups": learned}),
         "units": Trial({"k": 3, "risk_level": 0.5, "unit_name": "patient"}, units=True),
+        "promises": Trial({"k": 3, "risk_level": None, "promises": OF_SITES}, regions=True),
+        "few promises": Trial({"k": 2, "risk_level": None, "promises": OF_SITES[:2]}, {"least_count": 3}, regions=True),
     }
 
 
@@ -240,8 +251,8 @@ def use_calibration(data, name, rng, world):
     if rng.random() < world.misuse:
         band = world.bands[str(rng.choice(sorted(world.bands)))]
     given = {}
-    if cal.grouping.kind == "segmentation":
-        given["groups"] = LABELS[:FEW]
+    if cal.labelled:
+        given["labels"] = LABELS[:FEW]
     if getattr(cal.grouping, "features", 0):
         given["features"] = EXTRA[:FEW]
     interval = cal.apply(band, threads=False, **given)

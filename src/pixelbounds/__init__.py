@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from .images.measure import Measure
     from .images.ragged import Ragged
     from .images.source import Source
+    from .monitoring.grown import GrowingCalibration
+    from .monitoring.shift import recalibrate
     from .report import plot
     from .samplers.function import bands_from
     from .storage.version import VERSION as __version__
@@ -54,6 +56,8 @@ _HOMES = {  # where each name is defined
     "images.measure": "Measure",
     "images.ragged": "Ragged",
     "images.source": "Source",
+    "monitoring.grown": "GrowingCalibration",
+    "monitoring.shift": "recalibrate",
     "samplers.function": "bands_from",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
@@ -80,6 +84,7 @@ __all__ = [
     "Calibration",
     "Evaluation",
     "Family",
+    "GrowingCalibration",
     "Interval",
     "Measure",
     "NoGuarantee",
@@ -106,6 +111,7 @@ __all__ = [
     "narrow",
     "plot",
     "quantile_regression",
+    "recalibrate",
     "regions",
     "share",
     "tail",

@@ -41,10 +41,11 @@ from .prints import digest_of, known_again, prints
 from .procedures import METHODS, frontier, groups_for, krcps, rcps
 from .promises import Aim, CertifiedPromise, Promise, aims_of, check_promises, path_level
 from .result import COUNTINGS, Calibration, Record
-from .sentence import VOIDS
+from .sentence import ANYTIME, VOIDS
 from .split import Need, Split, fitting_units, least_units, most_in_a_unit, unit_numbers
 
 FitPath = Callable[[Any, Array], tuple[Grouping, Path]]  # images, the numbers of those that fit -> groups and path
+_TAKEN = {**BOUNDS, ANYTIME: None}  # names of bounds that are ours
 _USER_KNOTS = 256  # knots at which a user's loss may be evaluated
 
 
@@ -78,7 +79,8 @@ def calibrate(
     """Widenings such that, with probability 1 - failure_prob, the mean loss of a future image is at most risk_level.
 
     That holds for one calibration. Choosing among several on the same images (seeds, methods, bounds, looks at a
-    growing set) voids it: docs/what_voids_the_promise.md says what is valid.
+    growing set) voids it: docs/what_voids_the_promise.md says what is valid. `GrowingCalibration` may be looked at
+    after every image.
 
     truth          true images, (n, *pixels), within the limits; 8-bit ones span them, 0 the least and 255 the greatest
     band           their band, of the same shape; images of different sizes are lists, of truths and of bands, and
@@ -260,7 +262,7 @@ def calibrate_archive(
     if units is None:
         tell_doubles(own)
     return Calibration(
-        method, name_of(bound, BOUNDS), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
+        method, name_of(bound, _TAKEN), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
         failure_prob, pairs.limits, grouping, widening, risk, curve, chosen,
         Record(
             images=len(pairs), fitting=len(images), certifying=task.size, units=0 if units is None else task.size,

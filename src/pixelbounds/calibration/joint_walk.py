@@ -83,13 +83,13 @@ def task_of(aim: Aim, pairs: Archive, sizes: Array, jury: Jury) -> Task:
     weights = sizes[:, aim.region] if aim.counting == "pixels" else None
     most = 0.0
     if aim.counting != "units":
-        most = _most_of_a_unit(aim, jury, counts, np.ones(len(counts)) if weights is None else weights)
+        most = most_of_a_unit(aim, jury, counts, np.ones(len(counts)) if weights is None else weights)
     return Task(
         pairs, certifying, jury.unit_of, order, jury.bound, aim.level, jury.failure_prob, most, weights, aim.words
     )
 
 
-def _most_of_a_unit(aim: Aim, jury: Jury, counts: Array, weight: Array) -> float:
+def most_of_a_unit(aim: Aim, jury: Jury, counts: Array, weight: Array) -> float:
     """For how many images (or pixels) a unit counts at most: as told, or the most that a fitting unit has.
 
     The certifying units must not say it: their number would then depend on what is bounded.

@@ -14,6 +14,8 @@ from ..images.source import Source
 
 VOIDS = "docs/what_voids_the_promise.md"
 EARLIER = "format"  # by this setting a record knows that an earlier format kept less
+ANYTIME = "anytime"  # the bound of a calibration that grows, as a calibration names it
+SHIFT = "shift"  # by this setting a record knows that its images were kept by weights, for another source
 _DIGITS = 6
 
 
@@ -104,8 +106,17 @@ def guarantee_of(calibration: Promised) -> str:
             f"On average over future {future} and over calibration sets of {n}, {what}; this holds in expectation "
             "only, not with high probability for the calibration set at hand."
         )
-    sure = confidence_in_words(calibration.failure_prob)
-    return f"With probability at least {sure} over the draw of {n} for certification, on average {what}."
+    return f"{_odds(calibration, n)}, on average {what}."
+
+
+def _odds(calibration: Promised, n: str) -> str:
+    """With which probability, over the draw of what."""
+    sure = f"With probability at least {confidence_in_words(calibration.failure_prob)} over the draw of"
+    if calibration.confidence != ANYTIME:
+        return f"{sure} {n} for certification"
+    record = calibration.record
+    who = plural(record.unit_name) if record.units else "images"
+    return f"{sure} {who} for certification as they arrive, at this look after {n} and jointly at every other look"
 
 
 def _jointly(calibration: Promised, n: str) -> str:
@@ -123,8 +134,7 @@ def _jointly(calibration: Promised, n: str) -> str:
             "probability for the calibration set at hand."
         )
     jointly = "all of these hold jointly: " if several else ""
-    sure = confidence_in_words(calibration.failure_prob)
-    return f"With probability at least {sure} over the draw of {n} for certification, {jointly}{whole}."
+    return f"{_odds(calibration, n)}, {jointly}{whole}."
 
 
 def _clause(promise: Any, record: Any) -> str:
@@ -212,10 +222,8 @@ def _provided(calibration: Promised) -> str:
     record = calibration.record
     independent = plural(record.unit_name) if record.units else "images"
     units = f" and {independent}" if record.units else ""
-    words = (
-        f", provided {independent} are independent of each other, future images{units} come from the same source as "
-    )
-    words += f"the calibration images{units}"
+    words = f", provided {independent} are independent of each other, future images{units} come from "
+    words += _whence(record, units)
     if record.skipped:
         words += f" that could be read ({record.skipped} could not and were left out: nothing is promised for such)"
     source = record.source
@@ -230,6 +238,29 @@ def _provided(calibration: Promised) -> str:
     if measure is None and record.settings.get(EARLIER) == 1:
         words += "; what the numbers stand for (a window, a unit) was not kept, so it cannot be checked either"
     return words
+
+
+def _whence(record: Any, units: str) -> str:
+    """From which source future images come."""
+    shift = record.settings.get(SHIFT)
+    if shift is None:
+        return f"the same source as the calibration images{units}"
+    one = record.unit_name if record.units else "image"
+    return (
+        f"the shifted source for which the weights that were given are the likelihood ratios, exactly and at most "
+        f"{shift['most_weight']:.12g} (of {shift['offered']} calibration images {record.images} were kept, each {one} "
+        f"with probability its weight / {shift['most_weight']:.12g}, which makes these draws of that source)"
+    )
+
+
+def check_shift(shift: Any) -> None:
+    """What a record says of weights: the bound on them, and how many images were offered."""
+    names = {"most_weight": float, "offered": int}
+    if not isinstance(shift, dict) or shift.keys() != names.keys():
+        raise ValueError(f"a shift is {shift!r}; it must hold {' and '.join(names)}")
+    for name, kind in names.items():
+        if not isinstance(shift[name], kind) or isinstance(shift[name], bool) or not 1 <= shift[name] < 2**53:
+            raise ValueError(f"{name} of a shift is {shift[name]!r}; it must be a number of at least 1")
 
 
 def _of_samples(source: Source) -> bool:
@@ -279,7 +310,8 @@ def second_try(failure_prob: float) -> str:
         "A second try on the same images (another seed, method or bound, or these and a few more) is a second lottery: "
         f"keeping whichever succeeds can fail with probability {min(1.0, 2 * failure_prob):.3g} instead of "
         f"{failure_prob:.3g}. Valid are fresh images, or a failure probability of {failure_prob / 2:.3g} for each of "
-        f"two tries that were planned before the first ({VOIDS})"
+        "two tries that were planned before the first; for images that keep coming there is a growing calibration, "
+        f"which may be looked at after every image (pixelbounds.GrowingCalibration, pixelbounds grow; {VOIDS})"
     )
 
 

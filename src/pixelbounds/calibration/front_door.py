@@ -59,6 +59,7 @@ def calibrate(
     confidence: Any = "betting",
     groups: Any = None,
     features: Any = None,
+    labels: Any = None,
     family: Any = None,
     loss: Loss = l01,
     k: int | None = None,
@@ -90,10 +91,13 @@ def calibrate(
     confidence     name of a function of `pixelbounds.confidence`, or a function (losses, failure_prob) -> bound
     groups         frontier: "learned", "band", by default the shorter of the two on the fitting images ("learned"
                    where k is given; with features the shorter of two kinds of it); krcps: "loss" (default), "squared"
-                   or "otsu"; both also take a partition of the pixels (*pixels), a segmentation (n, *pixels) of whole
-                   numbers, a Grouping, or a function that fits one, such as
+                   or "otsu"; both also take a partition of the pixels (*pixels), a Grouping, or a function that fits
+                   one, such as
                    partial(pixelbounds.groups.fit_band_groups, width=8, level=4)
     features       further images known at test time: (n, *pixels), (n, f, *pixels), or a list; for "learned"
+    labels         whole numbers (n, *pixels), or a list of them: a segmentation of the reconstruction, known at test
+                   time too and given to `apply`; groups then lie within labels. It may be wrong, and must be made for
+                   new images as it was for these; a region that a promise is about is another array
     family         "additive", "scaled", "multiplicative" or a Family; by default what the band calls for
     loss           function (truth, interval) -> (n,) in [0, 1], nonincreasing as intervals widen
     k              number of groups: of "loss" and "otsu", or of bins per side of "learned"
@@ -128,7 +132,7 @@ def calibrate(
     if not callable(loss):
         raise TypeError(f"loss is {loss!r}; it must be a function (truth, interval) -> losses (n,)")
     rng = check_generator(seed)
-    pairs = pairs_of(truth, band, family, limits, features, groups)
+    pairs = pairs_of(truth, band, family, limits, features, labels)
     unit_of = unit_numbers(units, len(pairs))
     check_unit_name(unit_name)
     check_choice(counting, COUNTINGS, "counting")
@@ -151,8 +155,8 @@ def calibrate(
         counted = method != "rcps" or bool(n_opt)  # where none fit, certifying will tell
         needs = needs_of(aims, pairs, unit_of, bound, failure_prob, count=counted)
         least = max(need.in_all for need in needs)
-    if method == "rcps" and (groups is not None or k is not None):
-        raise ValueError("rcps has one group only: leave groups and k out, or use method='krcps' or 'frontier'")
+    if method == "rcps" and not groups is k is labels is None:
+        raise ValueError("rcps has one group only: leave groups, k and labels out, or use method='krcps' or 'frontier'")
     if features is not None and (
         method != "frontier" or not (groups is None or (isinstance(groups, str) and groups == "learned"))
     ):

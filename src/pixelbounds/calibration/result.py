@@ -21,12 +21,11 @@ from ..images.checks import (
     check_line,
     check_number,
     check_open_unit,
-    check_same_shape,
     check_unit_name,
     is_name,
 )
-from ..images.ends import Band, Interval, check_features, one_band
-from ..images.library import Array, alike, block_of, in_threads, library_of, like, places_for, sizes_of
+from ..images.ends import Band, Interval, check_features, check_labels, one_band
+from ..images.library import Array, alike, block_of, in_threads, like, places_for, sizes_of
 from ..images.measure import Measure
 from ..images.source import Source
 from ..storage.files import replace_file, seal
@@ -34,6 +33,7 @@ from .block import read_block
 from .confidence import BOUNDS
 from .families import FAMILIES, Family, check_fits
 from .groups.contract import Grouping, on_images
+from .groups.labelled import NO_LABELS, LabelledGroups
 from .groups.positions import Partition
 from .procedures import METHODS
 from .promises import CertifiedPromise, check_certified, sole_promise
@@ -182,8 +182,8 @@ class Calibration:
             raise ValueError(f"krcps widens both ends of a pixel alike, but groups of kind {kind!r} treat them apart")
         if not fitting and (kind != "single" or self.method == "krcps"):
             raise ValueError(f"no image fits, so there can be no {self.method} with groups of kind {kind!r}")
-        grid = self.grouping.labels.shape if isinstance(self.grouping, Partition) else pixels
-        if grid != pixels or (kind == "segmentation" and not pixels):
+        grid = self.inner.labels.shape if isinstance(self.inner, Partition) else pixels
+        if grid != pixels:
             raise ValueError(f"groups of kind {kind!r} on a grid of {grid} cannot belong to images of {pixels}")
 
     def _check_curve(self) -> None:
@@ -234,25 +234,25 @@ class Calibration:
         """What is promised, as one plain sentence."""
         return guarantee_of(self)
 
-    def apply(self, band: Band, *, features: Any = None, groups: Any = None, threads: bool = True) -> Interval:
+    def apply(self, band: Band, *, features: Any = None, labels: Any = None, threads: bool = True) -> Interval:
         """Intervals for new observations, clipped to the limits and rounded outward: Band (n, *pixels) -> Interval.
 
-        `features` as in `calibrate`; `groups` is the segmentation of these images where the calibration uses one.
+        `features` and `labels` as in `calibrate`, for these images; labels that no fitting image had widen as all
+        labels together do.
         Images of different sizes, a list of bands or a Band of lists, give an Interval of `Ragged`. Blocks of images
         run in `threads`, or one after the other for a caller that has threads of its own.
         """
         band = self._check(band)
         features = check_features(features, band)
-        if features is not None and self.grouping.kind != "learned":
+        labels = check_labels(labels, band)
+        if features is not None and self.inner.kind != "learned":
             raise ValueError(
-                f"features belong to learned groups, and these are of kind {self.grouping.kind!r}: leave them out"
+                f"features belong to learned groups, and these are of kind {self.inner.kind!r}: leave them out"
             )
-        if groups is not None and self.grouping.kind != "segmentation":
-            raise ValueError(f"the groups of this calibration are of kind {self.grouping.kind!r}; leave groups out")
-        if groups is not None:
-            if not library_of(groups):
-                raise TypeError(f"groups is a {type(groups).__name__}; give an array, one label per image and pixel")
-            check_same_shape(band=band.lower, groups=groups)
+        if labels is not None and not self.labelled:
+            raise ValueError("this calibration was made without labels: leave labels out, or calibrate with them")
+        if labels is None and self.labelled:
+            raise ValueError(NO_LABELS)
         dtype = np.dtype(str(band.lower.dtype).removeprefix("torch.").replace("bfloat16", "float32"))
         lower = places_for(band.lower, dtype)
         upper = places_for(band.lower, dtype)
@@ -260,7 +260,7 @@ class Calibration:
         def work(start: int, stop: int) -> None:
             for run in alike(band.lower, range(start, stop)):
                 a, b = run[0], run[-1] + 1
-                block = read_block(band, a, b, self.limits, features, groups)
+                block = read_block(band, a, b, self.limits, features, labels)
                 if isinstance(lower, np.ndarray):
                     block.widen_into((lower[a:b], upper[a:b]), self.family, self.grouping, self.widening)
                 else:
@@ -274,6 +274,16 @@ class Calibration:
         else:
             work(0, len(band))
         return Interval(like(lower, band.lower), like(upper, band.upper))
+
+    @property
+    def labelled(self) -> bool:
+        """Whether it uses labels of the images it is applied to."""
+        return isinstance(self.grouping, LabelledGroups)
+
+    @property
+    def inner(self) -> Grouping:
+        """Its groups, or those within its labels."""
+        return self.grouping.inner if isinstance(self.grouping, LabelledGroups) else self.grouping
 
     def _check(self, band: Any) -> Band:
         band = one_band(band)

@@ -20,8 +20,10 @@ from .library import (
     library_of,
     over_images,
     rows_of,
+    singly,
     to_numpy,
 )
+from .ragged import Ragged
 from .source import NOT_KNOWN, Source, source_from
 
 _IMAGES = ("lower", "upper", "centre")
@@ -197,6 +199,24 @@ def check_range(band: Band, start: int, limits: Limits) -> None:
             f"{limits[1]:g}); bring band and truth to one scale, or set limits",
             start + image,
         )
+
+
+def check_labels(labels: Any, band: Band) -> Any:
+    """Labels known at test time: whole numbers (n, *pixels), or a list of them where images differ in size."""
+    if labels is None:
+        return None
+    if isinstance(labels, list | tuple) and labels and all(library_of(image) for image in labels):
+        sizes = {tuple(image.shape) for image in labels}
+        labels = Ragged([to_numpy(x) for x in labels]) if len(sizes) > 1 else np.stack([to_numpy(x) for x in labels])
+    if not library_of(labels) and not differ_in_size(labels):
+        raise TypeError(f"labels is a {type(labels).__name__}; give an array, one whole number per image and pixel")
+    dtype = str(labels.dtype).removeprefix("torch.")
+    if not dtype.startswith(("int", "uint", "bool")):
+        raise TypeError(f"labels have dtype {labels.dtype}; give whole numbers, one per image and pixel")
+    if differ_in_size(band.lower) and not differ_in_size(labels):
+        labels = singly(labels)
+    check_same_shape(band=band.lower, labels=labels)
+    return labels
 
 
 def check_features(features: Any, band: Band) -> Any:

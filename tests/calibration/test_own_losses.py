@@ -32,8 +32,8 @@ class Rows:
 def at_knots(monkeypatch):
     """What the walk was given: path, and the points at which own losses are tested."""
     seen = {}
-    certify, points = joint_walk.certify_jointly, joint_walk.points_of
-    monkeypatch.setattr(joint_walk, "points_of", lambda *how: seen.setdefault("points", points(*how)))
+    certify, points = joint_walk.certify_jointly, joint_walk.tested_knots
+    monkeypatch.setattr(joint_walk, "tested_knots", lambda *how: seen.setdefault("points", points(*how)))
     monkeypatch.setattr(
         "pixelbounds.calibration.front_door.certify_jointly",
         lambda *how: (seen.update(path=how[3], jury=how[6]), certify(*how))[1],

@@ -164,7 +164,7 @@ def certify_jointly(
             columns.append(OwnLosses(aim, task, grouping, path))
     for aim, task, column in zip(aims, tasks, columns, strict=True):
         if isinstance(column, OwnLosses):  # after all others: it need not be tested where these fail
-            points = points_of(aim.take(np.flatnonzero(~jury.certifying)), grouping, path, fitting)
+            points = tested_knots(aim.take(np.flatnonzero(~jury.certifying)), grouping, path, fitting)
             first = int(np.searchsorted(points, knot, side="right")) - 1  # where it is kept it is kept at the knot
             stop = walk(task, lambda i, c=column, p=points: c(int(p[i])), len(points), max(0, first))  # type: ignore[misc]
             knot = max(knot, int(points[stop]))
@@ -214,7 +214,7 @@ def _losses_at(aim: Aim, pairs: Pairs, grouping: Labels, path: Path) -> Column:
     return lambda knot: losses_at(pairs, kept, path.knots[:, knot], loss)
 
 
-def points_of(aim: Aim, grouping: Labels, path: Path, fitting: Archive | None) -> Array:
+def tested_knots(aim: Aim, grouping: Labels, path: Path, fitting: Archive | None) -> Array:
     """Knots at which a loss that sees images is tested, ascending, the last one among them: many near its level.
 
     They are where its mean over the fitting images, which the aim is about here, is about certain shares of its level;

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .calibration.confidence import least_images
     from .calibration.families import Family
     from .calibration.front_door import calibrate
-    from .calibration.promises import Promise, share, tail
+    from .calibration.promises import Promise, loss, share, tail
     from .calibration.reader import load_calibration
     from .calibration.result import Calibration
     from .evaluation import Evaluation, evaluate
@@ -47,7 +47,7 @@ _HOMES = {  # where each name is defined
     "calibration.confidence": "least_images",
     "calibration.families": "Family",
     "calibration.front_door": "calibrate",
-    "calibration.promises": "Promise share tail",
+    "calibration.promises": "Promise loss share tail",
     "calibration.reader": "load_calibration",
     "calibration.result": "Calibration",
     "evaluation": "Evaluation evaluate",
@@ -105,6 +105,7 @@ __all__ = [
     "least_images",
     "least_samples",
     "load_calibration",
+    "loss",
     "losses",
     "mean_and_std",
     "naive_quantiles",

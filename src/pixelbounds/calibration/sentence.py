@@ -16,6 +16,7 @@ VOIDS = "docs/what_voids_the_promise.md"
 EARLIER = "format"  # by this setting a record knows that an earlier format kept less
 ANYTIME = "anytime"  # the bound of a calibration that grows, as a calibration names it
 SHIFT = "shift"  # by this setting a record knows that its images were kept by weights, for another source
+YOUR_LOSS = "your loss"  # that has no name of its own
 _DIGITS = 6
 
 
@@ -153,7 +154,11 @@ def _clause(promise: Any, record: Any) -> str:
         that_have = f" that {'have' if by_unit else 'has'} {named}"
         of_what = f"the {entries} of {named}" if promise.place == "region" else f"the weights of {named}"
     level = level_in_words(promise.at_most)
-    if promise.kind == "tail":
+    if promise.kind == "loss":
+        whose = f"a future {noun}, averaged over its images{_of_loss(promise)}," if by_unit else "a future image"
+        words = f"{_named_loss(promise.name)} of {whose}{'' if by_unit else _of_loss(promise)} is on average at most "
+        words += _plain(_up(promise.at_most))
+    elif promise.kind == "tail":
         own = of_what if promise.place in ("region", "weights") else f"their {entries}"
         missed = f"miss more than {level_in_words(promise.above)} of {own}"
         if by_unit:
@@ -169,9 +174,18 @@ def _clause(promise: Any, record: Any) -> str:
     return words + _terms(promise, record, noun, by_unit)
 
 
+def _named_loss(name: str) -> str:
+    return YOUR_LOSS if name == YOUR_LOSS else f'the loss "{name}"'
+
+
+def _of_loss(promise: Any) -> str:
+    """Which images a loss is about, where not all."""
+    return {"all": "", "subgroup": " in its subgroup"}.get(promise.place, " with its region")
+
+
 def promise_in_words(promise: Any) -> str:
     """What a promise is about, in a few words, for a row of a table: its name, and what else it says than a share."""
-    words = str(promise.name)
+    words = _named_loss(promise.name) if promise.kind == "loss" else str(promise.name)
     if promise.kind == "tail":
         words = f"images that miss more than {level_in_words(promise.above)}, {words}"
     if promise.cap < 1:
@@ -184,7 +198,10 @@ def _terms(promise: Any, record: Any, noun: str, by_unit: bool) -> str:
     terms = []
     if promise.cap < 1:
         cap = _percent(Context(_DIGITS, ROUND_FLOOR).create_decimal(repr(float(promise.cap))))  # says less, never more
-        terms.append(f"an image that misses more than {cap} counting as one that misses {cap}")
+        more = f"an image that misses more than {cap} counting as one that misses {cap}"
+        terms.append(
+            more if promise.kind != "loss" else f"an image that loses more than {cap} counting as one of {cap}"
+        )
     if by_unit:
         terms.append(f"each {noun} counting the same, however many images it has")
     if promise.most:
@@ -206,8 +223,8 @@ def _what(calibration: Promised) -> str:
         share = f"at most {level_in_words(calibration.risk_level)}"
         what = f"{share} of the {_entries(record.pixels)} of {whose} lie outside their intervals"
     else:
-        named = "your loss" if calibration.loss in ("loss", "custom", "<lambda>") else f'the loss "{calibration.loss}"'
-        what = f"{named} of {whose} is at most {_plain(_up(calibration.risk_level))}"
+        named = YOUR_LOSS if calibration.loss in ("loss", "custom", "<lambda>") else calibration.loss
+        what = f"{_named_loss(named)} of {whose} is at most {_plain(_up(calibration.risk_level))}"
     if record.units and record.counting == "units":
         what += f" (each {record.unit_name} counts the same, however many images it has)"
     if record.units and record.counting == "images":

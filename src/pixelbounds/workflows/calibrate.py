@@ -76,9 +76,9 @@ def calibrate_files(
 ) -> Calibrated:
     """Calibrate on files and write the calibration file; `choices` are those of `pixelbounds.calibrate`.
 
-    promises       in words (`promise_words`), or files of them; instead of risk_level
     groups         the name of a grouping, or a file of one map for all images
     labels         a file of labels (n, *pixels) known at test time
+    promises       in words (`promise_words`), or files of them; instead of risk_level
     unit_name      what a unit is called; by default what the files call it, a scan, a patient
     bands_out      a .zarr store for the bands of samples, kept for later; an unfinished one is gone on with
     """
@@ -113,8 +113,8 @@ def calibrate_files(
             true,
             band,
             risk_level=risk_level,
-            promises=regions.promises(true, lambda x: pick(execution, x, good)) if regions else None,
             groups=partition,
+            promises=regions.promises(true, lambda x: pick(execution, x, good)) if regions else None,
             features=known,
             labels=segmented,
             units=pick(execution, units, good),

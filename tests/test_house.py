@@ -144,7 +144,7 @@ for file in pkgutil.iter_modules(pixelbounds.diffusion.__path__):
 @pytest.mark.parametrize(
     "call, most",
     [
-        ("pb.calibrate(truth, band, risk_level=0.1).apply(band)", 20),
+        ("pb.calibrate(truth, band, risk_level=0.1).apply(band)", 21),
         ("pixelbounds calibrate truth.npy samples.zarr --risk-level 0.1 --out cal.safetensors", 35),
     ],
 )

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .images.measure import Measure
     from .images.ragged import Ragged
     from .images.source import Source
+    from .monitoring import Monitor, load_monitor, save_monitor
     from .storage.version import VERSION as __version__
 
 _HOMES = {  # where each name is defined
@@ -52,6 +53,7 @@ _HOMES = {  # where each name is defined
     "images.measure": "Measure",
     "images.ragged": "Ragged",
     "images.source": "Source",
+    "monitoring": "Monitor load_monitor save_monitor",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _ROOMS = {name: f"calibration.{name}" for name in ("confidence", "families", "groups", "losses")}
@@ -79,6 +81,7 @@ __all__ = [
     "Family",
     "Interval",
     "Measure",
+    "Monitor",
     "NoGuarantee",
     "Promise",
     "Ragged",
@@ -96,12 +99,14 @@ __all__ = [
     "least_images",
     "least_samples",
     "load_calibration",
+    "load_monitor",
     "losses",
     "mean_and_std",
     "naive_quantiles",
     "narrow",
     "quantile_regression",
     "regions",
+    "save_monitor",
     "share",
     "tail",
 ]

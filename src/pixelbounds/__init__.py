@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .images.ragged import Ragged
     from .images.source import Source
     from .monitoring import Monitor, load_monitor, save_monitor
+    from .report import plot
     from .storage.version import VERSION as __version__
 
 _HOMES = {  # where each name is defined
@@ -57,7 +58,7 @@ _HOMES = {  # where each name is defined
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _ROOMS = {name: f"calibration.{name}" for name in ("confidence", "families", "groups", "losses")}
-_ROOMS |= {"federated": "federated", "regions": "images.regions"}
+_ROOMS |= {"federated": "federated", "regions": "images.regions", "plot": "report.plot"}
 
 
 def __getattr__(name: str) -> Any:
@@ -104,6 +105,7 @@ __all__ = [
     "mean_and_std",
     "naive_quantiles",
     "narrow",
+    "plot",
     "quantile_regression",
     "regions",
     "save_monitor",

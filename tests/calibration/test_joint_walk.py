@@ -11,8 +11,7 @@ from worlds import heteroscedastic
 import pixelbounds as pb
 from pixelbounds.calibration import arrivals
 from pixelbounds.calibration.arrivals import scalar_path
-from pixelbounds.calibration.front_door import pairs_of
-from pixelbounds.calibration.pairs import Pairs
+from pixelbounds.calibration.pairs import Pairs, pairs_of
 from pixelbounds.calibration.promises import CertifiedPromise
 from pixelbounds.calibration.reader import calibration_from_bytes
 from pixelbounds.calibration.split import Split
@@ -318,3 +317,32 @@ def test_pairs_read_regions_with_their_images():
     np.testing.assert_array_equal(taken.regions[0][1], mask[some])
     _, block = pairs.gather(some)
     np.testing.assert_array_equal(block.regions[1], weights[some])
+
+
+# ---------------------------------------------------------------- rare regions
+
+
+@pytest.mark.parametrize("method", ["krcps", "frontier"])
+def test_units_that_a_rare_promise_needs_certify(method):
+    truth, band, *_ = data(300)
+    rare = np.zeros(truth.shape, bool)
+    rare[5:29, :3] = True  # 24 images, of which 23 must certify: an eighth of all that fit would leave 21
+    promises = [pb.share(0.3), pb.share(0.1, within=rare, name="rare")]
+    how = {"groups": partial(pb.groups.fit_band_groups, width=2, room=1)} if method == "frontier" else {"k": 2}
+    for seed in range(3):
+        cal = pb.calibrate(truth, band, promises=promises, method=method, seed=seed, **how)
+        assert cal.promises[1].certifying >= pb.least_images(0.1)
+        assert cal.record.fitting == {"krcps": 73, "frontier": 38}[method]  # the others fit as usual
+
+
+def test_too_few_images_with_a_region_are_told_before_anything_is_fitted():
+    truth, band, *_ = data()
+    rare = np.zeros(truth.shape, bool)
+    rare[:12, :3] = True
+    promises = [pb.share(0.3), pb.tail(0.1, above=0.5, within=rare, name="rare")]
+
+    def never(pairs, images):
+        raise AssertionError("groups were fitted")
+
+    with pytest.raises(pb.NoGuarantee, match=r"tail 0\.1 above 0\.5 of 'rare'.*12 of 90 .* at least 23 that have it"):
+        pb.calibrate(truth, band, promises=promises, groups=never)

@@ -72,7 +72,7 @@ def calibrations():
         "conformal": (BAND, {"method": "rcps", "confidence": "conformal"}),
         "no limits": (BAND, {"method": "rcps", "limits": None}),
         "krcps": (BAND, {"method": "krcps", "k": 4}),
-        "segmentation": (BAND, {"groups": LABELS}),
+        "labels": (BAND, {"labels": LABELS}),
         "scaled": (centred, {"method": "krcps", "k": 3}),
         "band": (BAND, {"groups": "band", "k": 4}),
         "band, half a limit": (BAND, {"groups": "band", "k": 4, "limits": (0.0, np.inf)}),
@@ -241,8 +241,8 @@ def use_calibration(data, name, rng, world):
     if rng.random() < world.misuse:
         band = world.bands[str(rng.choice(sorted(world.bands)))]
     given = {}
-    if cal.grouping.kind == "segmentation":
-        given["groups"] = LABELS[:FEW]
+    if cal.labelled:
+        given["labels"] = LABELS[:FEW]
     if getattr(cal.grouping, "features", 0):
         given["features"] = EXTRA[:FEW]
     interval = cal.apply(band, threads=False, **given)

@@ -7,7 +7,6 @@ front door: it checks, turns names into functions, splits, and calls a procedure
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,35 +18,23 @@ from ..images.checks import (
     check_choice,
     check_count,
     check_generator,
-    check_limits,
     check_open_unit,
-    check_same_shape,
     check_unit_name,
     is_name,
 )
-from ..images.ends import Band, check_features, one_band
+from ..images.ends import Band
 from ..images.library import (
     Array,
-    alike,
-    as_array,
-    current_runner,
-    differ_in_size,
-    library_of,
-    singly,
-    spanning,
-    to_numpy,
 )
 from ..images.measure import Measure
 from ..storage.version import VERSION
 from .arrivals import Path, tabulated, tabulated_regions
 from .certify import Losses, Task, certify_l01, certify_loss, curve_of
 from .confidence import BOUNDS, ConfidenceBound, bound_named
-from .families import FAMILIES, check_nested, family_named
 from .groups.contract import Grouping
-from .groups.positions import NO_GRID
-from .joint_walk import Jury, certify_jointly
+from .joint_walk import Jury, certify_jointly, needs_of
 from .losses import Loss, l01
-from .pairs import Archive, Pairs
+from .pairs import Archive, check_family, check_scales, pairs_of, tell_doubles
 from .paths.line import GAMMAS
 from .paths.mixture import Goal
 from .prints import digest_of, known_again, prints
@@ -56,14 +43,10 @@ from .promises import Aim, CertifiedPromise, Promise, aims_of, check_promises, p
 from .reference import reference_of
 from .result import COUNTINGS, Calibration, Record
 from .sentence import VOIDS
-from .split import Split, fitting_units, least_units, most_in_a_unit, unit_numbers
+from .split import Need, Split, fitting_units, least_units, most_in_a_unit, unit_numbers
 
 FitPath = Callable[[Any, Array], tuple[Grouping, Path]]  # images, the numbers of those that fit -> groups and path
 _USER_KNOTS = 256  # knots at which a user's loss may be evaluated
-_SLIVER = 0.05  # of the spread of the truth: a band within it is on another scale
-_TRIED_IMAGES = 16  # for that
-_TRIED_VALUES = 2**12  # of each of them
-_TRIED_PIXELS = 2**23  # that are read, beyond the first image
 
 
 def calibrate(
@@ -77,6 +60,7 @@ def calibrate(
     confidence: Any = "betting",
     groups: Any = None,
     features: Any = None,
+    labels: Any = None,
     family: Any = None,
     loss: Loss = l01,
     k: int | None = None,
@@ -108,10 +92,13 @@ def calibrate(
     confidence     name of a function of `pixelbounds.confidence`, or a function (losses, failure_prob) -> bound
     groups         frontier: "learned", "band", by default the shorter of the two on the fitting images ("learned"
                    where k is given; with features the shorter of two kinds of it); krcps: "loss" (default), "squared"
-                   or "otsu"; both also take a partition of the pixels (*pixels), a segmentation (n, *pixels) of whole
-                   numbers, a Grouping, or a function that fits one, such as
+                   or "otsu"; both also take a partition of the pixels (*pixels), a Grouping, or a function that fits
+                   one, such as
                    partial(pixelbounds.groups.fit_band_groups, width=8, level=4)
     features       further images known at test time: (n, *pixels), (n, f, *pixels), or a list; for "learned"
+    labels         whole numbers (n, *pixels), or a list of them: a segmentation of the reconstruction, known at test
+                   time too and given to `apply`; groups then lie within labels. It may be wrong, and must be made for
+                   new images as it was for these; a region that a promise is about is another array
     family         "additive", "scaled", "multiplicative" or a Family; by default what the band calls for
     loss           function (truth, interval) -> (n,) in [0, 1], nonincreasing as intervals widen
     k              number of groups: of "loss" and "otsu", or of bins per side of "learned"
@@ -146,7 +133,7 @@ def calibrate(
     if not callable(loss):
         raise TypeError(f"loss is {loss!r}; it must be a function (truth, interval) -> losses (n,)")
     rng = check_generator(seed)
-    pairs = pairs_of(truth, band, family, limits, features, groups)
+    pairs = pairs_of(truth, band, family, limits, features, labels)
     unit_of = unit_numbers(units, len(pairs))
     check_unit_name(unit_name)
     check_choice(counting, COUNTINGS, "counting")
@@ -159,15 +146,18 @@ def calibrate(
     if measure is not None and not isinstance(measure, Measure):
         raise TypeError(f"measure is {measure!r}; give a pixelbounds.Measure, or leave it out")
     aims: tuple[Aim, ...] = ()
+    needs: list[Need] = []
     if isinstance(asked_for, float):
         risk_level, least = asked_for, least_units(asked_for, failure_prob, bound)
     else:
         aims, regions = aims_of(asked_for, pairs.band.lower, counting, units is not None, most_images or 0)
         pairs = replace(pairs, regions=regions)
         risk_level = path_level(aims)
-        least = max(int(least_units(aim.level, failure_prob, bound) / max(aim.subgroup.mean(), 1e-9)) for aim in aims)
-    if method == "rcps" and (groups is not None or k is not None):
-        raise ValueError("rcps has one group only: leave groups and k out, or use method='krcps' or 'frontier'")
+        counted = method != "rcps" or bool(n_opt)  # where none fit, certifying will tell
+        needs = needs_of(aims, pairs, unit_of, bound, failure_prob, count=counted)
+        least = max(need.in_all for need in needs)
+    if method == "rcps" and not groups is k is labels is None:
+        raise ValueError("rcps has one group only: leave groups, k and labels out, or use method='krcps' or 'frontier'")
     if features is not None and (
         method != "frontier" or not (groups is None or (isinstance(groups, str) and groups == "learned"))
     ):
@@ -181,9 +171,10 @@ def calibrate(
     count = int(unit_of.max()) + 1
     asked = groups is not None or k is not None or features is not None
     fits = fitting_units(n_opt, method, count, least, asked)
+    scarce = [need for need in needs if not need.having.all()]
+    split = Split.draw(unit_of, fits, rng, scarce, exactly=n_opt is not None)
     if method == "frontier" and not asked:
-        groups = groups_for(fits)
-    split = Split.draw(unit_of, fits, rng)
+        groups = groups_for(count - len(split.order))
     fit_path: dict[str, FitPath] = {
         "rcps": lambda fit, every: rcps(fit),
         "krcps": partial(
@@ -199,8 +190,8 @@ def calibrate(
             goal=_goal_of(aims, split, bound, failure_prob) if aims else None,
         ),
     }
-    _check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))
-    _check_scales(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(len(pairs)))
+    check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))
+    check_scales(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(len(pairs)))
     found = calibrate_archive(
         pairs, split, fit_path[method], bound, risk_level=risk_level, failure_prob=failure_prob, method=method,
         loss=loss, units=unit_name if units is not None else None, seed="generator" if seed is rng else str(seed),
@@ -274,7 +265,7 @@ def calibrate_archive(
         widening, risk = path.at(certificate.knot, certificate.part), task.risk_of(certificate.losses)
     _check_not_certifying(grouping, own, ~split.fitting)
     if units is None:
-        _tell_doubles(own)
+        tell_doubles(own)
     return Calibration(
         method, name_of(bound, BOUNDS), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
         failure_prob, pairs.limits, grouping, widening, risk, curve, chosen,
@@ -306,80 +297,4 @@ def _check_not_certifying(grouping: Grouping, prints: Array, certifying: Array) 
             f"the groups were fitted on {len(again)} of the images that would certify now (image {again[0]} is the "
             "first), and a promise made so fails far more often than asked: give other images, or let calibrate fit "
             f"groups on the fitting images ({VOIDS})"
-        )
-
-
-# ---------------------------------------------------------------- images at the door
-
-
-def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = None, groups: Any = None) -> Pairs:
-    """Truth and band, checked, as pairs."""
-    limits = check_limits(limits)
-    band = one_band(band)
-    truth = as_array(spanning(truth, limits), "truth")
-    if differ_in_size(truth) != differ_in_size(band.lower):
-        truth = singly(truth)
-        band = band.map(singly, checked=True)
-    check_same_shape(band=band.lower, truth=truth)
-    segmentation = None
-    if differ_in_size(band.lower) and (library_of(groups) or isinstance(groups, list | tuple)):
-        raise ValueError(f"groups are a map of pixels, {NO_GRID}")
-    if library_of(groups) and tuple(groups.shape) == band.shape:
-        segmentation = to_numpy(groups)
-        if not np.issubdtype(segmentation.dtype, np.integer):
-            raise ValueError(f"groups have dtype {segmentation.dtype}; a segmentation needs whole numbers")
-    return Pairs(
-        truth, band, family_named(family, band), limits, check_features(features, band), segmentation,
-        current_runner(),
-    )  # fmt: skip
-
-
-def _check_family(pairs: Pairs, images: Array) -> None:
-    """A user's own family is tried on the data; ours are known to be nested."""
-    if pairs.family.name in FAMILIES:
-        if FAMILIES[pairs.family.name] is not pairs.family:
-            raise ValueError(f"your family is called {pairs.family.name!r}, a name that is taken; give it another")
-        return
-    span = pairs.limits[1] - pairs.limits[0]
-    for some in alike(pairs.band.lower, images):
-        truth, block = pairs.gather(some)
-        check_nested(pairs.family, truth, block.band, span if np.isfinite(span) else float(np.ptp(truth)) or 1.0)
-
-
-def _tell_doubles(prints: Array) -> None:
-    """Warn where images have one truth, as several noisy views of one image do: they are not independent."""
-    kept = prints[prints != 0]
-    doubles = len(kept) - len(np.unique(kept))
-    if doubles:
-        warnings.warn(
-            f"{doubles} of {len(prints)} images have the truth of another one, so they are not independent and the "
-            f"promise does not hold: leave them out, or give units= the same name for images of one truth ({VOIDS})",
-            stacklevel=4,
-        )
-
-
-def _check_scales(pairs: Pairs, images: Array) -> None:
-    """Warn where all values of the band lie within a sliver of those of the truth, on some of these images.
-
-    Ends are compared from their 0.1% to their 99.9% quantile, the truth from 1% to 99%: a few bright pixels that a
-    band misses, or a band about a blurred image, are no other scale.
-    """
-    count = int(np.clip(_TRIED_PIXELS // max(1, int(pairs.sizes.mean())), 1, min(_TRIED_IMAGES, len(images))))
-    some = images[np.unique(np.linspace(0, len(images) - 1, count).round().astype(int))]
-    truths: list[Array] = []
-    ends: list[Array] = []
-    for run in alike(pairs.band.lower, some):
-        truth, block = pairs.gather(run)
-        for part, kept in ((truth, truths), (block.band.lower, ends), (block.band.upper, ends)):
-            flat = part.reshape(len(part), -1)
-            kept.append(flat[:, :: -(-flat.shape[1] // _TRIED_VALUES)].reshape(-1))
-    least, most = np.quantile(np.concatenate(truths), (0.01, 0.99)).tolist()
-    low, high = np.quantile(np.concatenate(ends), (0.001, 0.999)).tolist()
-    flat_band = all((x == ends[i % 2][0]).all() for i, x in enumerate(ends))  # it knows nothing, on any scale
-    if high - low < _SLIVER * (most - least) and not flat_band:
-        warnings.warn(
-            f"the band's values lie between {low:.4g} and {high:.4g}, a sliver of the truth's, {least:.4g} to "
-            f"{most:.4g}: are they on one scale? Intervals are valid, but far longer than they need be: bring band and "
-            "truth to one scale",
-            stacklevel=3,
         )

@@ -17,12 +17,50 @@ from typing import NamedTuple
 import numpy as np
 
 from ..images.checks import NoGuarantee
-from ..images.library import Array
+from ..images.library import Array, over_images
+from ..images.regions import region_rows
 from .arrivals import Path, Table
 from .certify import Losses, Task, curve_of, walk
-from .confidence import ConfidenceBound
-from .pairs import Archive
+from .confidence import BOUNDS, ConfidenceBound
+from .pairs import Archive, Pairs
 from .promises import Aim, CertifiedPromise
+from .split import Need, least_units
+
+
+def needs_of(
+    aims: Sequence[Aim], pairs: Pairs, unit_of: Array, bound: ConfidenceBound, failure_prob: float, *, count: bool
+) -> list[Need]:
+    """Which units have what each promise is about, and how many must certify it: regions alone are read.
+
+    Unless they are to be counted, regions of pixels are taken to be everywhere.
+    """
+    inside = np.ones((len(pairs), len(pairs.regions) + 1), bool)
+    if count and pairs.regions:
+        inside = _images_having(pairs)
+    found = []
+    for aim in aims:
+        having = np.zeros(int(unit_of.max()) + 1, bool)
+        having[unit_of[inside[:, aim.region] & aim.subgroup]] = True
+        need = Need(having, least_units(aim.level, failure_prob, bound))
+        if aim.place != "all" and need.having.sum() < need.least and bound in BOUNDS.values():
+            raise NoGuarantee(
+                f"{aim.words} cannot be certified: {int(having.sum())} of {len(having)} images (units) have the "
+                f"region, and with {bound.__name__} at least {need.least} that have it must certify; give more of "
+                "them, raise the level of the promise, or leave it out"
+            )
+        found.append(need)
+    return found
+
+
+def _images_having(pairs: Pairs) -> Array:
+    """Which images have each region, all pixels first: bool (n, R)."""
+
+    def work(start: int, stop: int) -> Array:
+        rows = [region_rows(values, name, start, stop).reshape(stop - start, -1) for name, values in pairs.regions]
+        return np.stack([np.ones(stop - start, bool), *((row > 0).any(axis=1) for row in rows)], axis=1)
+
+    reads = [values for _, values in pairs.regions]
+    return np.concatenate(list(over_images(work, pairs.band.lower, pairs.runner, reads)))
 
 
 class Jury(NamedTuple):

@@ -20,10 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from ..images.library import Array
+from ..images.checks import Limits
+from ..images.ends import Band
+from ..images.library import Array, alike, block_of, in_threads, sizes_of
 from ..kernels.knots import LOWER, UPPER
 from .arrivals import Path, grid_of
-from .block import Block
+from .block import Block, read_block
 from .families import Family, additive
 from .groups.contract import Grouping
 from .pairs import ROWS, Archive, Pairs, Statistic
@@ -240,6 +242,23 @@ def p_values(reference: Array, rows: Array) -> Array:
     return found
 
 
-def look_at(reference: Reference, block: Block, family: Any, grouping: Grouping) -> Array:
-    """Statistics of new images as a reference has them: (n, 5) float32."""
-    return statistics_of(block, family, grouping, reference.widening, reference.shares)
+def statistics_of_images(
+    reference: Reference, known: tuple[Band, Any, Any, Limits], family: Family, grouping: Grouping, *, threads: bool
+) -> Array:
+    """Statistics of new images as a reference has them, from band, features, labels and limits: (n, 5) float32."""
+    if not len(reference):
+        raise ValueError(
+            "this calibration keeps no reference of what its bands are like: it is of an earlier version, or its "
+            "images stayed at their sites; calibrate again to have it"
+        )
+    band, features, labels, limits = known
+
+    def work(start: int, stop: int) -> list[Array]:
+        runs = alike(band.lower, range(start, stop))
+        blocks = (read_block(band, run[0], run[-1] + 1, limits, features, labels) for run in runs)
+        return [statistics_of(block, family, grouping, reference.widening, reference.shares) for block in blocks]
+
+    if not threads:
+        return np.concatenate(work(0, len(band)))
+    block = block_of(int(sizes_of(band.lower).mean()), len(band))
+    return np.concatenate([row for rows in in_threads(work, len(band), block) for row in rows])

@@ -21,23 +21,24 @@ from ..images.checks import (
     check_line,
     check_number,
     check_open_unit,
-    check_same_shape,
     check_unit_name,
     is_name,
 )
-from ..images.ends import Band, Interval, check_features, one_band
-from ..images.library import Array, alike, block_of, in_threads, library_of, like, places_for, sizes_of
+from ..images.ends import Band, Interval, check_features, check_labels, one_band
+from ..images.library import Array, alike, block_of, in_threads, like, places_for, sizes_of
 from ..images.measure import Measure
+from ..images.notebook import facts_html, rows_html
 from ..images.source import Source
 from ..storage.files import replace_file, seal
 from .block import read_block
 from .confidence import BOUNDS
 from .families import FAMILIES, Family, check_fits
 from .groups.contract import Grouping, on_images
+from .groups.labelled import NO_LABELS, LabelledGroups
 from .groups.positions import Partition
 from .procedures import METHODS
 from .promises import CertifiedPromise, check_certified, sole_promise
-from .reference import NO_REFERENCE, Reference, look_at, p_values
+from .reference import NO_REFERENCE, Reference, p_values, statistics_of_images
 from .sentence import VOIDS, guarantee_of
 
 FORMAT = 2
@@ -187,8 +188,8 @@ class Calibration:
             raise ValueError(f"krcps widens both ends of a pixel alike, but groups of kind {kind!r} treat them apart")
         if not fitting and (kind != "single" or self.method == "krcps"):
             raise ValueError(f"no image fits, so there can be no {self.method} with groups of kind {kind!r}")
-        grid = self.grouping.labels.shape if isinstance(self.grouping, Partition) else pixels
-        if grid != pixels or (kind == "segmentation" and not pixels):
+        grid = self.inner.labels.shape if isinstance(self.inner, Partition) else pixels
+        if grid != pixels:
             raise ValueError(f"groups of kind {kind!r} on a grid of {grid} cannot belong to images of {pixels}")
 
     def _check_curve(self) -> None:
@@ -229,6 +230,13 @@ class Calibration:
     def __repr__(self) -> str:
         return f"Calibration({self.method}, {self.confidence}, {self.grouping.count} groups): {self.guarantee}"
 
+    def _repr_html_(self) -> str:
+        how = f"{self.method}, {self.confidence}, {self.grouping.count} groups of kind {self.grouping.kind}"
+        facts = {"guarantee": self.guarantee, "method": how, "images": self.record.images, "bands": self.record.source}
+        head = ("promise", "kind", "at most", "seen", "certified by")
+        rows = [(p.name, p.kind, f"{p.at_most:.2%}", f"{p.risk:.2%}", f"{p.certifying:,}") for p in self.promises]
+        return facts_html("Calibration", facts, rows_html(head, rows))
+
     @property
     def promises(self) -> tuple[CertifiedPromise, ...]:
         """What is promised, each with its level, the risk that was seen and how many images (units) certified it."""
@@ -239,14 +247,15 @@ class Calibration:
         """What is promised, as one plain sentence."""
         return guarantee_of(self)
 
-    def apply(self, band: Band, *, features: Any = None, groups: Any = None, threads: bool = True) -> Interval:
+    def apply(self, band: Band, *, features: Any = None, labels: Any = None, threads: bool = True) -> Interval:
         """Intervals for new observations, clipped to the limits and rounded outward: Band (n, *pixels) -> Interval.
 
-        `features` as in `calibrate`; `groups` is the segmentation of these images where the calibration uses one.
+        `features` and `labels` as in `calibrate`, for these images; labels that no fitting image had widen as all
+        labels together do.
         Images of different sizes, a list of bands or a Band of lists, give an Interval of `Ragged`. Blocks of images
         run in `threads`, or one after the other for a caller that has threads of its own.
         """
-        band, features = self._check_known(band, features, groups)
+        band, features, labels = self._check_known(band, features, labels)
         dtype = np.dtype(str(band.lower.dtype).removeprefix("torch.").replace("bfloat16", "float32"))
         lower = places_for(band.lower, dtype)
         upper = places_for(band.lower, dtype)
@@ -254,7 +263,7 @@ class Calibration:
         def work(start: int, stop: int) -> None:
             for run in alike(band.lower, range(start, stop)):
                 a, b = run[0], run[-1] + 1
-                block = read_block(band, a, b, self.limits, features, groups)
+                block = read_block(band, a, b, self.limits, features, labels)
                 if isinstance(lower, np.ndarray):
                     block.widen_into((lower[a:b], upper[a:b]), self.family, self.grouping, self.widening)
                 else:
@@ -269,50 +278,46 @@ class Calibration:
             work(0, len(band))
         return Interval(like(lower, band.lower), like(upper, band.upper))
 
-    def statistics(self, band: Band, *, features: Any = None, groups: Any = None, threads: bool = True) -> Array:
+    def statistics(self, band: Band, *, features: Any = None, labels: Any = None, threads: bool = True) -> Array:
         """What each image's band is like, as the `reference` has it of certifying images: Band -> (n, 5) float32."""
-        if not len(self.reference):
-            raise ValueError(
-                "this calibration keeps no reference of what its bands are like: it is of an earlier version, or its "
-                "images stayed at their sites; calibrate again to have it"
-            )
-        band, features = self._check_known(band, features, groups)
+        band, features, labels = self._check_known(band, features, labels)
+        known = band, features, labels, self.limits
+        return statistics_of_images(self.reference, known, self.family, self.grouping, threads=threads)
 
-        def work(start: int, stop: int) -> list[Array]:
-            runs = alike(band.lower, range(start, stop))
-            blocks = (read_block(band, run[0], run[-1] + 1, self.limits, features, groups) for run in runs)
-            return [look_at(self.reference, block, self.family, self.grouping) for block in blocks]
-
-        if not threads:
-            return np.concatenate(work(0, len(band)))
-        block = block_of(int(sizes_of(band.lower).mean()), len(band))
-        return np.concatenate([row for rows in in_threads(work, len(band), block) for row in rows])
-
-    def unusual(self, band: Band, *, features: Any = None, groups: Any = None, threads: bool = True) -> Array:
+    def unusual(self, band: Band, *, features: Any = None, labels: Any = None, threads: bool = True) -> Array:
         """How usual each image's band is among those of the certifying images: a p-value each, Band -> (n,).
 
         Of images from the same source at most a share p has a p-value of at most p; 1 / (n + 1) is that of an image
         farther out than all n of the reference. Units count once: it holds for an image drawn from a new unit. It says
         nothing about risk.
         """
-        rows = self.statistics(band, features=features, groups=groups, threads=threads)
+        rows = self.statistics(band, features=features, labels=labels, threads=threads)
         return p_values(self.reference.of_images, rows)
 
-    def _check_known(self, band: Any, features: Any, groups: Any) -> tuple[Band, Any]:
+    def _check_known(self, band: Any, features: Any, labels: Any) -> tuple[Band, Any, Any]:
         """A band and what else is known of its images, as the groups need it."""
         band = self._check(band)
         features = check_features(features, band)
-        if features is not None and self.grouping.kind != "learned":
+        labels = check_labels(labels, band)
+        if features is not None and self.inner.kind != "learned":
             raise ValueError(
-                f"features belong to learned groups, and these are of kind {self.grouping.kind!r}: leave them out"
+                f"features belong to learned groups, and these are of kind {self.inner.kind!r}: leave them out"
             )
-        if groups is not None and self.grouping.kind != "segmentation":
-            raise ValueError(f"the groups of this calibration are of kind {self.grouping.kind!r}; leave groups out")
-        if groups is not None:
-            if not library_of(groups):
-                raise TypeError(f"groups is a {type(groups).__name__}; give an array, one label per image and pixel")
-            check_same_shape(band=band.lower, groups=groups)
-        return band, features
+        if labels is not None and not self.labelled:
+            raise ValueError("this calibration was made without labels: leave labels out, or calibrate with them")
+        if labels is None and self.labelled:
+            raise ValueError(NO_LABELS)
+        return band, features, labels
+
+    @property
+    def labelled(self) -> bool:
+        """Whether it uses labels of the images it is applied to."""
+        return isinstance(self.grouping, LabelledGroups)
+
+    @property
+    def inner(self) -> Grouping:
+        """Its groups, or those within its labels."""
+        return self.grouping.inner if isinstance(self.grouping, LabelledGroups) else self.grouping
 
     def _check(self, band: Any) -> Band:
         band = one_band(band)
@@ -327,7 +332,7 @@ class Calibration:
         return band
 
     def without_prints(self) -> Calibration:
-        """The calibration without what it keeps of single images, digests and reference, for who must not hand these on.
+        """The calibration without what it keeps of single images, digests and reference, for who must not tell of them.
 
         Nobody can tell then whether an image that it is judged by is one of those that calibrated, or is like them.
         """

@@ -159,6 +159,16 @@ def _clause(promise: Any, record: Any) -> str:
     return words + _terms(promise, record, noun, by_unit)
 
 
+def promise_in_words(promise: Any) -> str:
+    """What a promise is about, in a few words, for a row of a table: its name, and what else it says than a share."""
+    words = str(promise.name)
+    if promise.kind == "tail":
+        words = f"images that miss more than {level_in_words(promise.above)}, {words}"
+    if promise.cap < 1:
+        words += f", cap {level_in_words(promise.cap)}"
+    return words if promise.counting == "units" else f"{words}, by {promise.counting}"
+
+
 def _terms(promise: Any, record: Any, noun: str, by_unit: bool) -> str:
     """How much an image and a unit count for, and how many certified."""
     terms = []
@@ -271,6 +281,30 @@ def second_try(failure_prob: float) -> str:
         f"{failure_prob:.3g}. Valid are fresh images, or a failure probability of {failure_prob / 2:.3g} for each of "
         f"two tries that were planned before the first ({VOIDS})"
     )
+
+
+def counted_in_short(promise: Any, pixels: tuple[int, ...], noun: str) -> str:
+    """What is counted for a promise (`promises.CertifiedPromise`), for a row of a table that names it.
+
+    >>> from .promises import CertifiedPromise
+    >>> made = CertifiedPromise("tail", "heart", "region", 0.05, 0.1, 1.0, "units", 0.0, 0.01, 90)
+    >>> counted_in_short(made, (64, 64), "image")
+    'images that miss more than 10% of its pixels'
+    """
+    entries = _entries(pixels).partition(" ")[0]
+    whose = {"region": f"its {entries}", "weights": "its weights"}.get(promise.place, f"the {entries}")
+    if promise.kind == "tail":
+        images = "images" if noun == "image" or promise.counting != "units" else f"images of {article(noun)} {noun}"
+        return f"{images} that miss more than {level_in_words(promise.above)} of {whose}"
+    words = f"{whose} outside"
+    if promise.counting == "pixels":
+        return f"{words}, pooled over images"
+    words += f", mean over {plural(noun) if promise.counting == 'units' else 'images'}"
+    if promise.place in ("region", "weights"):
+        words += " that have it"
+    if promise.place == "subgroup":
+        words += " in it"
+    return words if promise.cap == 1 else f"{words}, an image counting for at most {share_in_words(promise.cap)}"
 
 
 # ---------------------------------------------------------------- after deployment

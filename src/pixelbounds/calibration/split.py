@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import ceil
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,6 +63,24 @@ def least_units(risk_level: float, failure_prob: float, bound: ConfidenceBound) 
         return 0
 
 
+class Need(NamedTuple):
+    """Which units have what a promise is about, bool (units,), and how many of these must certify it at the least."""
+
+    having: Array
+    least: int
+
+    @property
+    def in_all(self) -> int:
+        """Units that it takes in all, where most have it; a rarer thing spares those that have it instead."""
+        count = int(self.having.sum())
+        return ceil(self.least * len(self.having) / count) if 2 * count >= len(self.having) else 0
+
+    @property
+    def beyond(self) -> int:
+        """How many of those that have it are more than the least."""
+        return max(0, int(self.having.sum()) - self.least)
+
+
 @dataclass(frozen=True, eq=False)
 class Split:
     """Unit of each image (n,), which images fit (bool (n,)), and the certifying units in random order."""
@@ -70,9 +90,38 @@ class Split:
     order: Array
 
     @classmethod
-    def draw(cls, unit_of: Array, fit: int, rng: np.random.Generator) -> Split:
-        """Some units at random fit; the others certify, in an order that tells nothing, as bets need it."""
+    def draw(
+        cls, unit_of: Array, fit: int, rng: np.random.Generator, needs: Sequence[Need] = (), *, exactly: bool = True
+    ) -> Split:
+        """Some units at random fit; the others certify, in an order that tells nothing, as bets need it.
+
+        A unit that a rare promise needs does not fit. Who has a region says nothing more of losses, so given that all
+        others are still drawn at random. Unless so many shall fit `exactly`, of those beyond the least that certify a
+        promise a quarter fits at most.
+        """
         shuffled = rng.permutation(int(unit_of.max()) + 1)
         if fit >= len(shuffled):
             raise NoGuarantee(f"{len(shuffled)} image (unit) cannot both fit and certify; give more images")
-        return cls(unit_of, np.isin(unit_of, shuffled[:fit]), shuffled[fit:])
+        chosen = np.arange(len(shuffled)) < fit
+        if needs and fit:
+            spare = [need.beyond if exactly else ceil(need.beyond / 4) for need in needs]
+            chosen = _spared(shuffled, fit, needs, spare, fit if exactly else 1)
+        return cls(unit_of, np.isin(unit_of, shuffled[chosen]), shuffled[~chosen])
+
+
+def _spared(shuffled: Array, fit: int, needs: Sequence[Need], may_fit: Sequence[int], at_least: int) -> Array:
+    """The first units, of those in random order, that no promise needs; then others, if these are too few."""
+    spare = np.array(may_fit)
+    costs = np.stack([need.having for need in needs], axis=1)[shuffled]
+    chosen = np.zeros(len(shuffled), bool)
+    count = 0
+    for place, cost in enumerate(costs):
+        if count == fit:
+            break
+        if (spare >= cost).all():
+            chosen[place] = True
+            spare = spare - cost
+            count += 1
+    if count < at_least:
+        chosen[np.flatnonzero(~chosen)[: at_least - count]] = True
+    return chosen

@@ -10,6 +10,7 @@ from .command import app, main
 from .demo import demo_command
 from .evaluate import evaluate_command
 from .federated import federated_commands
+from .info import info_command
 from .plan import plan_command
 from .report import report_command
 from .reproduce import reproduce_commands
@@ -24,6 +25,7 @@ app.command()(calibrate_command)
 app.command()(apply_command)
 app.command()(evaluate_command)
 app.command()(report_command)
+app.command()(info_command)
 app.add_typer(federated_commands(), name="federated")
 app.command()(train_command)
 app.command()(sample_command)

@@ -75,8 +75,21 @@ Identifiers = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 RiskLevel = Annotated[float, typer.Option(help="Share of the pixels of an image that may lie outside.")]
+Promises = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--promise",
+        metavar="WORDS",
+        help="What must hold, several times: 'share 0.05', 'share 0.10 within labels.nii.gz=2 as heart', "
+        "'tail 0.05 above 0.10', also 'within body', 'within edges 0.05', 'cap 0.25', 'counting pixels'; or a .toml "
+        "file of them.",
+    ),
+]
 FailureProb = Annotated[float, typer.Option(help="Share of calibrations that may be unlucky.")]
 FamilyName = Annotated[str | None, method_option(help="additive, scaled or multiplicative.")]
 FittingCount = Annotated[int | None, method_option(help="Images (units) that fit; the rest certify.")]
 Features = Annotated[Path | None, method_option(help="Further images known at test time, for learned groups.")]
+TestLabels = Annotated[
+    Path | None, method_option("--labels", help="Labels known at test time: whole numbers, one per image and pixel.")
+]
 Organs = Annotated[Path | None, typer.Option(help="Labels (organs) by which the risk is broken down.")]

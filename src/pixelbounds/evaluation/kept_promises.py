@@ -1,8 +1,8 @@
 """Promises on images that had no part in the calibration: what each comes to, with an interval that is valid.
 
 Each is a mean over the units that have its region, or, where images or pixels count, a ratio of means: both are held by
-bets (`unit_means`), each by itself, at any number of units. A promise is seen broken only where the low end of its
-interval lies above its level.
+bets (`unit_means`), each by itself, at any number of units. A promise is seen broken only where a low end that holds
+for all of them at once lies above its level, so that several promises are no more often falsely accused than one.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def promises_seen(
 
     missed, sizes = region_tallies(truth, interval, regions, runner)
     most = [promise.most for promise in certified] or [0.0] * len(aims)
-    return tuple(_seen(aim, missed, sizes, judges, b) for aim, b in zip(aims, most, strict=True))
+    at_once = 1 - (1 - judges.confidence_level) / len(aims)
+    return tuple(_seen(aim, missed, sizes, judges, b, at_once) for aim, b in zip(aims, most, strict=True))
 
 
 def region_tallies(
@@ -83,7 +84,8 @@ def region_tallies(
     return np.concatenate([part for part, _ in parts]), np.concatenate([part for _, part in parts])
 
 
-def _seen(aim: Aim, missed: Array, sizes: Array, judges: Judges, most: float) -> SeenPromise:
+def _seen(aim: Aim, missed: Array, sizes: Array, judges: Judges, most: float, at_once: float) -> SeenPromise:
+    """One promise; its `least` is the low end of an interval of the level `at_once`."""
     counts = aim.counts(sizes)
     unit_of = judges.unit_of[counts]
     size = sizes[counts, aim.region]
@@ -93,12 +95,13 @@ def _seen(aim: Aim, missed: Array, sizes: Array, judges: Judges, most: float) ->
     order = judges.order[total[judges.order] > 0]
     told = (aim.kind, aim.name, aim.place, aim.at_most, aim.above, aim.cap, aim.counting)
     if not len(order):
-        return SeenPromise(*told, nan, (0.0, aim.cap), 0)
+        return SeenPromise(*told, nan, (0.0, aim.cap), 0, 0.0)
     shares = np.clip(np.bincount(unit_of, weight * losses, minlength=len(total))[order] / total[order], 0, 1)
     counted = np.ones(len(order))
     if aim.counting != "units":
         most = most or float(total.max())
         counted = np.minimum(total[order], most) / most
     low, high = ratio_interval(shares * counted, counted, judges.confidence_level)
+    least = low if at_once == judges.confidence_level else ratio_interval(shares * counted, counted, at_once)[0]
     risk = float((shares * counted).sum() / counted.sum())
-    return SeenPromise(*told, aim.cap * risk, (aim.cap * low, aim.cap * high), len(order))
+    return SeenPromise(*told, aim.cap * risk, (aim.cap * low, aim.cap * high), len(order), aim.cap * least)

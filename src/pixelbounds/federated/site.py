@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.front_door import pairs_of
 from ..calibration.groups.contract import Grouping
-from ..calibration.pairs import ROWS, Pairs
+from ..calibration.pairs import ROWS, Pairs, pairs_of
 from ..calibration.prints import fingerprints, known_again, prints
 from ..calibration.sentence import VOIDS
 from ..calibration.split import unit_numbers

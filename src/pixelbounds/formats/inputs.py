@@ -107,8 +107,10 @@ def open_units(images: Images, reading: Reading) -> Array | None:
 
 
 def open_labels(path: FilePath) -> Any:
-    """Whole numbers of an array file or a NIfTI file: a partition (*pixels), or a segmentation (n, *pixels)."""
+    """Whole numbers of an array file or a NIfTI file, (*pixels) or (n, *pixels); of images of different sizes too."""
     path = existing(path, "the name of a grouping (learned, band, loss, squared, otsu) or a file of labels")
+    if is_ragged(path):
+        return only(sets_at(path, Reading()), path, ("labels", "groups", "segmentation"))
     if path.suffix in ARRAY_SUFFIXES:
         labels = only(arrays_at(path), path, ("labels", "groups", "segmentation"))
     else:

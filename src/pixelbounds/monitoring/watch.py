@@ -101,7 +101,7 @@ class Monitor:
         units: Any = None,
         within: Any = None,
         features: Any = None,
-        groups: Any = None,
+        labels: Any = None,
         when: float = 0.0,
     ) -> Status:
         """Images whose truth is known now, in order of arrival: truth (n, *pixels), Band of the same shape -> Status.
@@ -110,7 +110,7 @@ class Monitor:
                     as one that was seen before is left out
         within      the region of each promise that has one, by its name, on these images: {"heart": mask}; None for one
                     that was not drawn on them, for which they do not count
-        features, groups    as for `Calibration.apply`
+        features, labels    as for `Calibration.apply`
         when        the time, in seconds since 1970, for the history
         """
         calibration = self.calibration
@@ -126,7 +126,7 @@ class Monitor:
         refuse_calibrated(truth, calibration, runner)
         promises = calibration.promises
         aims, regions = regions_of(promises, within, band.lower)
-        interval = calibration.apply(band, features=features, groups=groups)
+        interval = calibration.apply(band, features=features, labels=labels)
         missed, sizes = region_tallies(truth, interval, regions, runner, calibration.limits)
         own = None
         if self.loss is not None:
@@ -168,7 +168,7 @@ class Monitor:
     # ------------------------------------------------------------ without truth
 
     def look(
-        self, band: Band, *, units: Any = None, features: Any = None, groups: Any = None, when: float = 0.0
+        self, band: Band, *, units: Any = None, features: Any = None, labels: Any = None, when: float = 0.0
     ) -> Status:
         """Images without truth, in order of arrival: what their bands are like among those of the calibration.
 
@@ -178,7 +178,7 @@ class Monitor:
         when = check_number(when, "when")
         band = one_band(band)
         names = self._units(units, len(band))
-        rows = self.calibration.statistics(band, features=features, groups=groups)
+        rows = self.calibration.statistics(band, features=features, labels=labels)
         digests = image_digests(*band.arrays, runner=current_runner())
         fresh, unit_of, arrived = _arrivals(names, digests, self.seen_bands)
         if names is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ from ..formats.opener import check_not_read, check_target, open_images
 from ..images.ends import Band, Interval
 from ..images.library import Array, rows_of, sizes_of
 from ..storage.chunks import guarded
+from .promise_regions import PromiseRegions, map_paths
+from .promise_words import promises_said
 from .resources import Resources
 
 _MOST_IMAGES = 32  # whose lengths are told
@@ -58,10 +61,12 @@ def calibrate_files(
     bands: FilePath,
     out: FilePath,
     *,
-    risk_level: float,
+    risk_level: float | None = None,
+    promises: Sequence[str] = (),
     reading: Reading = Reading(),  # noqa: B008 - frozen
     groups: str | None = None,
     features: FilePath | None = None,
+    labels: FilePath | None = None,
     bands_out: FilePath | None = None,
     unit_name: str | None = None,
     replace: bool = False,
@@ -71,43 +76,54 @@ def calibrate_files(
 ) -> Calibrated:
     """Calibrate on files and write the calibration file; `choices` are those of `pixelbounds.calibrate`.
 
+    promises       in words (`promise_words`), or files of them; instead of risk_level
+    groups         the name of a grouping, or a file of one map for all images
+    labels         a file of labels (n, *pixels) known at test time
     unit_name      what a unit is called; by default what the files call it, a scan, a patient
     bands_out      a .zarr store for the bands of samples, kept for later; an unfinished one is gone on with
     """
-    reads = (truth, bands, groups, features, reading.units)
+    said = promises_said(promises) if promises else ()
+    if (risk_level is None) == (not said):
+        raise ValueError("give --risk-level, the share of all pixels that may be missed, such as 0.1, or --promise")
+    reads = (truth, bands, groups, features, labels, reading.units, *(map_paths(said) if said else ()))
     target = check_target(out, (".safetensors",), replace=replace, inputs=reads)
     if bands_out is not None:
         check_not_read(Path(bands_out), reads)
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
         images, made, limits = open_pair(truth, bands, reading, execution)
-        labels = groups if groups is None or groups in _NAMED_GROUPS else open_labels(groups)
+        partition = groups if groups is None or groups in _NAMED_GROUPS else open_labels(groups)
+        segmented = None if labels is None else open_labels(labels)
         known = None if features is None else guarded(open_images(features, window=None).pixels)
+        regions = PromiseRegions.open(said, images, reading) if said else None
         band, good = made.whole(execution, _bands_store(bands_out, made, execution, stack), replace=replace)
         if reading.skip_bad:
-            good = good & readable(execution, images.pixels, band.lower, band.upper)
+            read = [images.pixels, band.lower, band.upper, segmented, *(regions.stores if regions else ())]
+            good = good & readable(execution, *(x for x in read if x is not None))
         units = open_units(images, reading)
         if units is None and unit_name is not None:
             raise ValueError(
                 f"units are called {unit_name!r}, but nobody says which images belong to one: give --units"
             )
         own = images.unit_name if reading.units is None else None
-        if isinstance(labels, np.ndarray) and labels.shape == band.shape:
-            labels = pick(execution, labels, good)
         band = band.map(lambda x: pick(execution, x, good))
         known = pick(execution, known, good)
+        segmented = pick(execution, segmented, good)
+        true = pick(execution, images.pixels, good)
         calibration = calibrate(
-            pick(execution, images.pixels, good),
+            true,
             band,
             risk_level=risk_level,
-            groups=labels,
+            promises=regions.promises(true, lambda x: pick(execution, x, good)) if regions else None,
+            groups=partition,
             features=known,
+            labels=segmented,
             units=pick(execution, units, good),
             unit_name=unit_name or own or "unit",
             limits=limits,
             measure=images.measure or made.measure,
             **choices,
         )
-        lengths = _lengths(calibration, band, known, labels)
+        lengths = _lengths(calibration, band, known, segmented)
     if not good.all():
         calibration = _without(calibration, good)
     _tell_a_second_try(target, calibration)
@@ -155,17 +171,16 @@ def _without(calibration: Calibration, good: Array) -> Calibration:
 
 
 def _lengths(calibration: Calibration, band: Band, features: Any, labels: Any) -> Lengths:
-    """Lengths on a few of the images of a band, evenly among them; `labels` where the groups are a segmentation."""
+    """Lengths on a few of the images of a band, evenly among them."""
     sizes = sizes_of(band.lower)
     count = int(np.clip(_MOST_PIXELS // max(1, int(sizes.mean())), 1, min(_MOST_IMAGES, len(band))))
     numbers = np.unique(np.linspace(0, len(band) - 1, count).round().astype(int)).tolist()
-    kind = calibration.grouping.kind
-    known = {"features": features if kind == "learned" else None, "groups": labels if kind == "segmentation" else None}
+    known = {"features": features if calibration.inner.kind == "learned" else None, "labels": labels}
     before: list[float] = []
     after: list[float] = []
     for i in numbers:
         one = band.map(lambda x, i=i: rows_of(x, i, i + 1), checked=True)  # type: ignore[misc]
-        now = {name: None if x is None else np.asarray(x[i : i + 1]) for name, x in known.items()}
+        now = {name: None if x is None else rows_of(x, i, i + 1) for name, x in known.items()}
         interval = calibration.apply(one, threads=False, **now)
         before.append(_mean(one.map(lambda x: np.clip(x, *calibration.limits), checked=True)))
         after.append(_mean(interval))

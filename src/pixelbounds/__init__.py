@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .images.source import Source
     from .monitoring import Monitor, load_monitor, save_monitor
     from .report import plot
+    from .samplers.function import bands_from
     from .storage.version import VERSION as __version__
 
 _HOMES = {  # where each name is defined
@@ -55,6 +56,7 @@ _HOMES = {  # where each name is defined
     "images.ragged": "Ragged",
     "images.source": "Source",
     "monitoring": "Monitor load_monitor save_monitor",
+    "samplers.function": "bands_from",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _ROOMS = {name: f"calibration.{name}" for name in ("confidence", "families", "groups", "losses")}
@@ -88,6 +90,7 @@ __all__ = [
     "Ragged",
     "Source",
     "__version__",
+    "bands_from",
     "calibrate",
     "calibrated_quantiles",
     "calibrated_ranks",

@@ -41,6 +41,9 @@ TRUTH, BAND = heteroscedastic(N, np.random.default_rng(0), size=SIZE, dtype=np.f
 LABELS = np.broadcast_to(np.arange(SIZE) // 2, (N, SIZE, SIZE)).astype(np.int64)
 EXTRA = np.random.default_rng(1).normal(size=(N, SIZE, SIZE))
 UNITS = np.arange(N) // 2
+OF_SITES = [
+    pb.share(0.6, name="bright"), pb.tail(0.7, above=0.8, name="first"), pb.share(0.6, cap=0.9, name="weights"),
+]  # fmt: skip
 HOW = pb.Source("calibrated quantiles", samples=19, miscoverage="1/10", sampler="test", steps=9, sigma_0=0.1)
 
 
@@ -107,6 +110,7 @@ class Trial:
     asked: dict
     said: dict = field(default_factory=dict)
     units: bool = False
+    regions: bool = False
 
     @property
     def key(self):
@@ -116,7 +120,12 @@ class Trial:
     def site(self, where):
         """Truth and band of a site, and what else it gives to `announce` and `answer`."""
         units = {"units": UNITS[SITES[where]]} if self.units else {}
-        return (TRUTH[SITES[where]], BAND[SITES[where]]), {"site": where, **self.said, **units, **self.key}
+        truth = TRUTH[SITES[where]]
+        regions = {"bright": truth > 0.5, "first": np.arange(len(truth)) % 2 == 0}
+        if "least_count" not in self.said:
+            regions["weights"] = np.abs(truth - 0.5)
+        known = {"regions": regions} if self.regions else {}
+        return (truth, BAND[SITES[where]]), {"site": where, **self.said, **units, **known, **self.key}
 
     def begin(self, told):
         """Open the study."""
@@ -140,6 +149,8 @@ def trials():
         "few": Trial({"k": 3}, {"least_count": 3}),
         "learned": Trial({"groups": learned}),
         "units": Trial({"k": 3, "risk_level": 0.5, "unit_name": "patient"}, units=True),
+        "promises": Trial({"k": 3, "risk_level": None, "promises": OF_SITES}, regions=True),
+        "few promises": Trial({"k": 2, "risk_level": None, "promises": OF_SITES[:2]}, {"least_count": 3}, regions=True),
     }
 
 

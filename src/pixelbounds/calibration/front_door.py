@@ -32,11 +32,11 @@ from .arrivals import Path, tabulated, tabulated_regions
 from .certify import Losses, Task, certify_l01, certify_loss, curve_of
 from .confidence import BOUNDS, ConfidenceBound, bound_named
 from .groups.contract import Grouping
-from .joint_walk import Jury, certify_jointly, needs_of
+from .joint_walk import Jury, certify_jointly, images_having, needs_of
 from .losses import Loss, l01
 from .pairs import Archive, check_family, check_scales, pairs_of, tell_doubles
 from .paths.line import GAMMAS
-from .paths.mixture import Goal
+from .paths.mixture import goal_of
 from .prints import digest_of, known_again, prints
 from .procedures import METHODS, frontier, groups_for, krcps, rcps
 from .promises import Aim, CertifiedPromise, Promise, aims_of, check_promises, path_level
@@ -126,7 +126,7 @@ def calibrate(
     >>> [(promise.name, promise.risk < promise.at_most) for promise in cal.promises]
     [('all pixels', True), ('bright pixels', True)]
     """
-    asked_for = _what_is_promised(risk_level, promises, loss)
+    asked_for = what_is_promised(risk_level, promises, loss)
     failure_prob = check_open_unit(failure_prob, "failure_prob")
     check_choice(method, METHODS, "method")
     bound = bound_named(confidence)
@@ -153,9 +153,10 @@ def calibrate(
         aims, regions = aims_of(asked_for, pairs.band.lower, counting, units is not None, most_images or 0)
         pairs = replace(pairs, regions=regions)
         risk_level = path_level(aims)
-        counted = method != "rcps" or bool(n_opt)  # where none fit, certifying will tell
-        needs = needs_of(aims, pairs, unit_of, bound, failure_prob, count=counted)
-        least = max(need.in_all for need in needs)
+        fits_any = method != "rcps" or bool(n_opt)  # where none fit, certifying will tell
+        inside = images_having(pairs) if fits_any and regions else None
+        needs = needs_of(aims, inside, unit_of, bound, failure_prob)
+        least = max(need.least for need in needs)
     if method == "rcps" and not groups is k is labels is None:
         raise ValueError("rcps has one group only: leave groups, k and labels out, or use method='krcps' or 'frontier'")
     if features is not None and (
@@ -171,8 +172,7 @@ def calibrate(
     count = int(unit_of.max()) + 1
     asked = groups is not None or k is not None or features is not None
     fits = fitting_units(n_opt, method, count, least, asked)
-    scarce = [need for need in needs if not need.having.all()]
-    split = Split.draw(unit_of, fits, rng, scarce, exactly=n_opt is not None)
+    split = Split.draw(unit_of, fits, rng, needs if n_opt is None else ())
     if method == "frontier" and not asked:
         groups = groups_for(count - len(split.order))
     fit_path: dict[str, FitPath] = {
@@ -187,7 +187,7 @@ def calibrate(
             groups=groups,
             k=k,
             unit_of=unit_of[split.fitting],
-            goal=_goal_of(aims, split, bound, failure_prob) if aims else None,
+            goal=goal_of(aims, split, bound, failure_prob) if aims else None,
         ),
     }
     check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))
@@ -200,13 +200,7 @@ def calibrate(
     return replace(found, measure=measure)
 
 
-def _goal_of(aims: tuple[Aim, ...], split: Split, bound: ConfidenceBound, failure_prob: float) -> Goal:
-    """What the path for several promises aims at, on the fitting images."""
-    here = tuple(aim.take(np.flatnonzero(split.fitting)) for aim in aims)
-    return Goal(here, split.unit_of[split.fitting], len(split.order), bound, failure_prob)
-
-
-def _what_is_promised(risk_level: float | None, promises: Any, loss: Loss) -> float | list[Promise]:
+def what_is_promised(risk_level: float | None, promises: Any, loss: Loss = l01) -> float | list[Promise]:
     """The level of one share of all pixels, or promises where they say more than that."""
     if (risk_level is None) == (promises is None):
         raise ValueError(

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .command import Outcome, command, progress, reading_of, tell
 from .options import LargeOptions, ReadOptions
 
+if TYPE_CHECKING:
+    from ..formats.runs import Run
+    from ..formats.scans import Images
+
 
 @command("sample", stopped="finished images are kept; run the same command to go on")
 def sample_command(
-    network: Annotated[Path, typer.Argument(help="A network that `pixelbounds train` saved.")],
+    network: Annotated[
+        str, typer.Argument(help="A network that `pixelbounds train` saved, or package.module:function.")
+    ],
     observations: Annotated[
-        Path, typer.Argument(help="Noisy images: .npy, .npz, .zarr, pictures in a folder or zip, NIfTI, DICOM.")
+        Path, typer.Argument(help="Observations: .npy, .npz, .zarr, pictures in a folder or zip, NIfTI, DICOM.")
     ],
     out: Annotated[Path, typer.Option("--out", help="The zarr store to write, or to go on with.")],
     read: Annotated[ReadOptions, ("window", "raw")],
@@ -42,13 +49,30 @@ def sample_command(
     compile_: bool = typer.Option(False, "--compile", help="Use torch.compile."),
     repair: bool = typer.Option(False, "--repair", help="Draw damaged images again."),
 ) -> Outcome:
-    """Sample the posterior of noisy images into a zarr store of bands, or go on where a run stopped.
+    """Sample the posterior of observations into a zarr store of bands, or go on where a run stopped.
+
+    A function of your own, (observation, samples, seed) -> (samples, *pixels), is named as package.module:function.
 
     Example: pixelbounds sample runs/ct/score.safetensors noisy.npy --out ct.zarr --sigma0 0.4
     """
     from ..formats.opener import open_images
     from ..workflows import SampleOptions, sample_to
 
+    if is_function(network):
+        own = {"sigma0": sigma0, "sampler": sampler, "steps": steps, "batch": batch, "device": device}
+        own |= {"compile": compile_ or None}
+        given = [f"--{name}" for name, value in own.items() if value is not None]
+        if given:
+            raise typer.BadParameter(f"a function has settings of its own; leave {', '.join(given)} out")
+        told: dict[str, Any] = {
+            "samples": samples,
+            "miscoverage": miscoverage,
+            "held_out": held_out,
+            "keep_samples": keep_samples,
+        }
+        told |= {"limits": limits, "seed": seed, "repair": repair, "scheduler": large.scheduler}
+        seen = open_images(observations, key=key, window=reading_of(read).mapping, clip=False, spectra=True)
+        return _with_function(network, seen, out, images, {k: v for k, v in told.items() if v is not None})
     options = SampleOptions(
         sigma_0=sigma0, samples=samples, miscoverage=miscoverage, sampler=sampler, steps=steps, seed=seed,
         batch=batch, held_out=held_out, keep_samples=keep_samples, limits=limits, device=device,
@@ -67,6 +91,38 @@ def sample_command(
             tell=tell,
             progress=advance,
         )
+    return _outcome(run, out)
+
+
+def is_function(text: str) -> bool:
+    """Whether the first word names a function, and no file.
+
+    >>> is_function("mine.samplers:draw"), is_function("run/score.safetensors")
+    (True, False)
+    """
+    return re.fullmatch(r"[\w.]+:[\w.]+", text) is not None and not Path(text).exists()
+
+
+def _with_function(text: str, seen: Images, out: Path, images: str | None, told: dict[str, Any]) -> Outcome:
+    from ..samplers import load_sampler, sample_function_to
+
+    sampler = load_sampler(text)
+    with progress("sampling", of="images") as advance:
+        run = sample_function_to(
+            sampler,
+            seen.pixels,
+            out,
+            name=text,
+            images=_range(images, len(seen)),
+            measure=seen.measure,
+            tell=tell,
+            progress=advance,
+            **told,
+        )
+    return _outcome(run, out)
+
+
+def _outcome(run: Run, out: Path) -> Outcome:
     return Outcome({"run": str(out), "images": len(run), "bands": run.kinds}, (str(run),))
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .images.measure import Measure
     from .images.ragged import Ragged
     from .images.source import Source
+    from .monitoring import Monitor, load_monitor, save_monitor
     from .monitoring.grown import GrowingCalibration
     from .monitoring.shift import recalibrate
     from .report import plot
@@ -56,6 +57,7 @@ _HOMES = {  # where each name is defined
     "images.measure": "Measure",
     "images.ragged": "Ragged",
     "images.source": "Source",
+    "monitoring": "Monitor load_monitor save_monitor",
     "monitoring.grown": "GrowingCalibration",
     "monitoring.shift": "recalibrate",
     "samplers.function": "bands_from",
@@ -87,6 +89,7 @@ __all__ = [
     "GrowingCalibration",
     "Interval",
     "Measure",
+    "Monitor",
     "NoGuarantee",
     "Promise",
     "Ragged",
@@ -105,6 +108,7 @@ __all__ = [
     "least_images",
     "least_samples",
     "load_calibration",
+    "load_monitor",
     "loss",
     "losses",
     "mean_and_std",
@@ -114,6 +118,7 @@ __all__ = [
     "quantile_regression",
     "recalibrate",
     "regions",
+    "save_monitor",
     "share",
     "tail",
 ]

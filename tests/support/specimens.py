@@ -16,6 +16,7 @@ import pixelbounds as pb
 from pixelbounds.calibration.reader import calibration_from_bytes
 from pixelbounds.federated.messages import message_of
 from pixelbounds.images.checks import own_limits
+from pixelbounds.monitoring.sealed import monitor_bytes, monitor_from_bytes
 
 SIZE, N, FEW = 6, 40, 3
 FORMAT_1 = Path(__file__).parent.parent / "calibration" / "format_1"
@@ -218,7 +219,28 @@ def make_grown(folder):
         growing.save(folder / f"{name}.safetensors")
 
 
-KINDS = ("calibration", "apply", "plan", "answer", "announcement", "study", "network", "state", "grown")
+def make_monitors(folder):
+    """Monitors that have seen some images with truth and some without."""
+    for name in ("rcps", "learned", "units", "promises"):
+        band, how = calibrations()[name]
+        monitor = pb.Monitor(pb.calibrate(TRUTH, band, **{"risk_level": 0.3, **how}))
+        watch(monitor, FEW)
+        pb.save_monitor(monitor, folder / f"{name}.safetensors")
+
+
+def watch(monitor, first):
+    """Show a monitor a few images that it has not seen, noisier than those of its calibration."""
+    rng = np.random.default_rng(first)
+    truth = rng.uniform(size=(FEW, *TRUTH.shape[1:])).astype(TRUTH.dtype)
+    units = {"units": np.arange(FEW) // 2 + first} if monitor.calibration.record.units else {}
+    regions = {promise.name for promise in monitor.calibration.promises if promise.place != "all"}
+    monitor.update(truth, BAND[:FEW], within=dict.fromkeys(regions, truth > 0.5), **units)
+    return monitor.look(BAND[:FEW], **units)
+
+
+KINDS = (
+    "calibration", "apply", "monitor", "plan", "answer", "announcement", "study", "network", "state", "grown",
+)  # fmt: skip
 
 
 def make(folder, kinds=KINDS):
@@ -228,6 +250,8 @@ def make(folder, kinds=KINDS):
     if {"calibration", "apply"} & set(kinds):
         make_calibrations(folder / "calibration")
         np.savez(folder / "bands.npz", lower=BAND.lower[:FEW], upper=BAND.upper[:FEW])
+    if "monitor" in kinds:
+        make_monitors(folder / "monitor")
     if {"plan", "answer", "announcement", "study"} & set(kinds):
         make_messages(folder)
     if {"network", "state"} & set(kinds):
@@ -283,6 +307,16 @@ def use_apply(data, name, rng, world):
     apply_files(file, world.folder / "bands.npz", out, replace=True)
     with np.load(out) as found:
         insist(np.all(found["lower"] <= found["upper"]), "an interval is crossed, or NaN")
+
+
+def use_monitor(data, name, rng, world):
+    """Load it, show it more images, print what it says, write it again."""
+    monitor = monitor_from_bytes(data, "case")
+    status = watch(monitor, 77)
+    insist(status.sentence in str(status), "a monitor does not print its sentence")
+    insist(0 <= status.promises[0].interval[0] <= status.promises[0].interval[1], "an interval is crossed, or NaN")
+    again = monitor_bytes(monitor)
+    insist(monitor_bytes(monitor_from_bytes(again, "again")) == again, "written and read it is another monitor")
 
 
 def use_plan(data, name, rng, world):
@@ -373,7 +407,7 @@ def use_grown(data, name, rng, world):
 
 
 USES = {
-    "grown": use_grown,
+    "grown": use_grown, "monitor": use_monitor,
     "calibration": use_calibration, "apply": use_apply, "plan": use_plan, "answer": use_answer,
     "announcement": use_announcement, "study": use_study, "network": use_network, "state": use_state,
 }  # fmt: skip

@@ -188,7 +188,7 @@ def calibrate(
             groups=groups,
             k=k,
             unit_of=unit_of[split.fitting],
-            goal=goal_of(aims, split, bound, failure_prob),
+            goal=goal_of(aims, split, bound, failure_prob) if aims else None,
         ),
     }
     check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))

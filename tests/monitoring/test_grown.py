@@ -167,6 +167,18 @@ def test_units_come_whole_and_once(images):
     assert growing.looks[-1].units == 7
 
 
+def test_labels_and_features_known_at_test_time_come_with_every_image(images):
+    truth, band, _ = images
+    labels = (np.arange(SIZE) // 4 + np.zeros((N, SIZE, 1))).astype(int)
+    growing = begun(images, labels=labels[FIT])
+    growing.add(truth[20:], band[20:], labels=labels[20:])
+    assert pb.GrowingCalibration.from_bytes(growing.to_bytes()).to_bytes() == growing.to_bytes()
+    interval = growing.certified.apply(band[20:], labels=labels[20:])
+    assert growing.certified.risk == pytest.approx(pb.losses.l01(truth[20:], interval).mean())
+    refuses(lambda: begun(images, labels=labels[FIT]).add(truth[20:], band[20:]), "features= and labels=")
+    refuses(lambda: begun(images).add(truth[20:], band[20:], features=truth[20:]), "features= and labels=")
+
+
 def test_what_is_not_as_at_first_is_refused(images):
     truth, band, bright = images
     growing = begun(images, risk_level=None, promises=[pb.share(0.3, within=bright[FIT], name="bright")])

@@ -67,6 +67,8 @@ class Terms:
     pixels: tuple[int, ...]
     source: Source
     seed: str
+    with_features: bool
+    with_labels: bool
     measure: Measure | None = None
 
     def promises_within(self, within: Mapping[str, Any] | None) -> list[Promise]:

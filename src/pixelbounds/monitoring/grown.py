@@ -21,14 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.arrivals import Path, region_sizes, regional_misses
+from ..calibration.arrivals import Path, printed_regional_misses, region_sizes
 from ..calibration.confidence import betting
 from ..calibration.families import Family
-from ..calibration.front_door import check_family, check_scales, pairs_of, what_is_promised
+from ..calibration.front_door import what_is_promised
 from ..calibration.groups.contract import Grouping
 from ..calibration.joint_walk import Jury, most_of_a_unit
-from ..calibration.losses import l01
-from ..calibration.pairs import ROWS, Pairs, Statistic
+from ..calibration.pairs import ROWS, Pairs, Statistic, check_family, check_scales, pairs_of
 from ..calibration.paths.line import GAMMAS
 from ..calibration.paths.mixture import Goal
 from ..calibration.prints import known_again, prints
@@ -88,6 +87,7 @@ class GrowingCalibration:
         method: str = "frontier",
         groups: Any = None,
         features: Any = None,
+        labels: Any = None,
         family: Any = None,
         k: int | None = None,
         d_opt: int | None = None,
@@ -102,7 +102,7 @@ class GrowingCalibration:
         expected: int | None = None,
         seed: Any = 0,
     ) -> None:
-        asked = what_is_promised(risk_level, promises, l01)
+        asked = what_is_promised(risk_level, promises)
         wanted = [Promise("share", asked)] if isinstance(asked, float) else asked
         failure_prob = check_open_unit(failure_prob, "failure_prob")
         check_choice(method, METHODS, "method")
@@ -113,7 +113,7 @@ class GrowingCalibration:
         if most_images is not None:
             check_count(most_images, "most_images")
         rng = check_generator(seed)
-        pairs = pairs_of(truth, band, family, limits, features, groups)
+        pairs = pairs_of(truth, band, family, limits, features, labels)
         names = check_units(units, len(pairs))
         unit_of = np.unique(names, return_inverse=True)[1]
         by_unit = units is not None
@@ -124,7 +124,7 @@ class GrowingCalibration:
         check_family(pairs, np.arange(len(pairs)))
         check_scales(pairs, np.arange(len(pairs)))
         goal = _goal_of(aims, unit_of, failure_prob, expected) if wanted is asked else None
-        own_choices = {"groups": groups, "k": k, "d_opt": d_opt, "direction": direction}
+        own_choices = {"groups": groups, "k": k, "d_opt": d_opt, "direction": direction}  # of the user
         own_choices = {name: x for name, x in own_choices.items() if x is not None}
         grouping, path = _fitted(method, pairs, unit_of, rng, path_level(aims), goal, gammas, own_choices)
         digest, own = pairs.ask(prints)
@@ -133,7 +133,7 @@ class GrowingCalibration:
         self._terms = Terms(
             method, pairs.family, pairs.limits, grouping, path, kept, wanted is not asked, failure_prob,
             unit_name if by_unit else None, counting, pairs.pixels, pairs.source,
-            "generator" if seed is rng else str(seed), measure,
+            "generator" if seed is rng else str(seed), features is not None, labels is not None, measure,
         )  # fmt: skip
         purses = tuple(Purses.new(aim.level, failure_prob, len(path)) for aim in aims)
         known = np.unique(unit_prints(names)) if by_unit and fits else np.empty(0, np.uint64)
@@ -150,14 +150,14 @@ class GrowingCalibration:
         *,
         within: Mapping[str, Any] | None = None,
         features: Any = None,
-        groups: Any = None,
+        labels: Any = None,
         units: Any = None,
         skip_known: bool = False,
     ) -> int:
         """Count further images, in the order of their arrival, and say how many were counted.
 
         within      of each promise about a region, by its name: the region of these images
-        features    and `groups`, a segmentation, where those of the first images were given
+        features    and `labels`, where those of the first images were given
         units       of these images, where those of the first were given; each call brings whole units
         skip_known  leave out images that were counted before, and units all of whose images were, instead of refusing
                     the call: a command that was killed may be run again
@@ -172,12 +172,11 @@ class GrowingCalibration:
                 f"this band was made in another way than the first ones ({'; '.join(differences)}): make it in the "
                 f"same way, or begin another growing calibration ({VOIDS})"
             )
-        kind = terms.grouping.kind
-        if (groups is None) != (kind != "segmentation") or (features is not None and kind != "learned"):
-            raise ValueError(f"the groups are of kind {kind!r}: give groups= and features= as for the first images")
+        if (features is not None, labels is not None) != (terms.with_features, terms.with_labels):
+            raise ValueError("give features= and labels= of these images exactly where those of the first were given")
         if not terms.pixels:  # images differ in size, even if these do not
             band = band.map(singly, checked=True)
-        pairs = pairs_of(truth, band, terms.family, terms.limits, features, groups)
+        pairs = pairs_of(truth, band, terms.family, terms.limits, features, labels)
         if pairs.pixels != terms.pixels:
             raise ValueError(f"these images have shape {pairs.pixels}, the first ones {terms.pixels}; they must agree")
         if (units is None) != (terms.units is None):
@@ -200,7 +199,7 @@ class GrowingCalibration:
         for some, unit_of in _whole_units(images, names):
             part = pairs.take(some)
             here = tuple(aim.take(some) for aim in aims)
-            found = part.ask(regional_misses, grouping=terms.grouping, path=terms.path)
+            found = part.ask(printed_regional_misses, grouping=terms.grouping, path=terms.path)
             evidence = evidence.after(part, here, terms, unit_of, found)
         if names is not None:
             fresh = unit_prints(names[np.sort(np.unique(names, return_index=True)[1])])
@@ -334,8 +333,10 @@ def _fitted(
     every = np.arange(len(pairs))
     takes = {"rcps": (), "krcps": ("groups", "k", "d_opt", "direction"), "frontier": ("groups", "k")}[method]
     strange = sorted(choices.keys() - set(takes))
-    if strange or (pairs.features is not None and method != "frontier"):
-        raise ValueError(f"{method} takes no {', '.join(strange) or 'features'}; leave it out, or use another method")
+    strange += ["features"] * (pairs.features is not None and method != "frontier")
+    strange += ["labels"] * (pairs.labels is not None and method == "rcps")
+    if strange:
+        raise ValueError(f"{method} takes no {', '.join(strange)}; leave it out, or use another method")
     if method == "rcps":
         return rcps(pairs)
     if method == "krcps":

@@ -10,6 +10,7 @@ import numpy as np
 from ..calibration.arrivals import Path
 from ..calibration.families import FAMILIES, Family
 from ..calibration.groups.contract import load_grouping, on_images
+from ..calibration.groups.labelled import LabelledGroups
 from ..calibration.procedures import METHODS
 from ..calibration.promises import CertifiedPromise
 from ..calibration.result import COUNTINGS
@@ -42,6 +43,7 @@ def growing_to_bytes(terms: Terms, evidence: Evidence) -> bytes:
         "plain": terms.plain, "failure_prob": terms.failure_prob, "units": terms.units, "counting": terms.counting,
         "pixels": list(terms.pixels), "source": terms.source.state(), "seed": terms.seed,
         "measure": None if terms.measure is None else terms.measure.state(),
+        "features": terms.with_features, "labels": terms.with_labels,
         "fitting": evidence.fitting, "certifying": evidence.certifying,
     }  # fmt: skip
     return seal(text, tensors)
@@ -86,6 +88,8 @@ def _terms_of(text: dict[str, Any], tensors: dict[str, Array], name: str, family
     groups = dict(text["groups"])
     arrays = {key.removeprefix("groups."): x for key, x in tensors.items() if key.startswith("groups.")}
     grouping = on_images(load_grouping(groups.pop("kind"), groups, arrays), tensors["fitted_on"])
+    if text["labels"] is not isinstance(grouping, LabelledGroups) or not isinstance(text["features"], bool):
+        raise ValueError("its groups are not such as its images had labels for")
     path = Path(tensors["knots"])
     least = family.start if family is not None else FAMILIES[named].start
     if path.knots.shape[0] != grouping.count or path.knots.min() < least or tensors["knots"].dtype != np.float64:
@@ -101,7 +105,8 @@ def _terms_of(text: dict[str, Any], tensors: dict[str, Array], name: str, family
         check_limits((-np.inf if low is None else low, np.inf if high is None else high)), grouping, path, promises,
         text["plain"], check_open_unit(text["failure_prob"], "failure_prob"), text["units"],
         check_choice(text["counting"], COUNTINGS, "counting"), tuple(text["pixels"]),
-        Source.from_state(text["source"]), check_line(text["seed"], "seed"),
+        Source.from_state(text["source"]), check_line(text["seed"], "seed"), text["features"],
+        text["labels"],
         None if measure is None else Measure.from_state(measure),
     )  # fmt: skip
 

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from .images.measure import Measure
     from .images.ragged import Ragged
     from .images.source import Source
-    from .monitoring.grown import GrowingCalibration
-    from .monitoring.shift import recalibrate
+    from .monitoring import GrowingCalibration, Monitor, load_monitor, recalibrate, save_monitor
     from .report import plot
     from .storage.version import VERSION as __version__
 
@@ -55,8 +54,7 @@ _HOMES = {  # where each name is defined
     "images.measure": "Measure",
     "images.ragged": "Ragged",
     "images.source": "Source",
-    "monitoring.grown": "GrowingCalibration",
-    "monitoring.shift": "recalibrate",
+    "monitoring": "GrowingCalibration Monitor load_monitor recalibrate save_monitor",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _ROOMS = {name: f"calibration.{name}" for name in ("confidence", "families", "groups", "losses")}
@@ -85,6 +83,7 @@ __all__ = [
     "GrowingCalibration",
     "Interval",
     "Measure",
+    "Monitor",
     "NoGuarantee",
     "Promise",
     "Ragged",
@@ -102,6 +101,7 @@ __all__ = [
     "least_images",
     "least_samples",
     "load_calibration",
+    "load_monitor",
     "losses",
     "mean_and_std",
     "naive_quantiles",
@@ -110,6 +110,7 @@ __all__ = [
     "quantile_regression",
     "recalibrate",
     "regions",
+    "save_monitor",
     "share",
     "tail",
 ]

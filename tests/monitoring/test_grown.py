@@ -130,6 +130,8 @@ def test_cut_saved_and_resumed_it_is_the_same_bits(images, tmp_path):
         assert again.to_bytes() == parts.to_bytes()
         parts = again
     assert parts.certified.to_bytes() == whole.certified.to_bytes()
+    assert len(whole.certified.reference) == 40
+    assert (whole.certified.unusual(band[20:]) > 1 / 42).all()  # images of the reference itself
     parts.certified.save(tmp_path / "cal.safetensors")
     assert pb.load_calibration(tmp_path / "cal.safetensors").to_bytes() == whole.certified.to_bytes()
 

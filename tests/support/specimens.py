@@ -10,12 +10,14 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from grown_specimens import make_grown, use_grown
 from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds.calibration.reader import calibration_from_bytes
 from pixelbounds.federated.messages import message_of
 from pixelbounds.images.checks import own_limits
+from pixelbounds.monitoring.sealed import monitor_bytes, monitor_from_bytes
 
 SIZE, N, FEW = 6, 40, 3
 FORMAT_1 = Path(__file__).parent.parent / "calibration" / "format_1"
@@ -199,26 +201,26 @@ def make_networks(folder):
     save_state(folder / "state", state, {"step": 3, "seconds": 1.5, "config": made["score"].config.to_dict()})
 
 
-def make_grown(folder):
-    """Growing calibrations: some that certify already, one that does not, one by units with regions."""
-    first, rest = slice(0, 8), slice(8, N)
-    regions = [pb.share(0.5), pb.share(0.6, within=TRUTH[first] > 0.5, name="bright", counting="images")]
-    units = {"units": UNITS[first], "unit_name": "patient"}
-    made = {
-        "rcps": pb.GrowingCalibration(TRUTH[first], BAND[first], risk_level=0.3, method="rcps"),
-        "band": pb.GrowingCalibration(TRUTH[first], BAND[first], risk_level=0.3, groups="band", k=3),
-        "regions": pb.GrowingCalibration(TRUTH[first], BAND[first], promises=regions, groups="band", k=3, **units),
-        "new": pb.GrowingCalibration(TRUTH[first], BAND[first], risk_level=0.05, groups="learned", k=2),
-    }
-    for name in ("rcps", "band"):
-        made[name].add(TRUTH[rest], BAND[rest])
-    made["regions"].add(TRUTH[rest], BAND[rest], within={"bright": TRUTH[rest] > 0.5}, units=UNITS[rest])
-    for name, growing in made.items():
-        insist((growing.certified is None) == (name == "new"), f"{name} does not certify")
-        growing.save(folder / f"{name}.safetensors")
+def make_monitors(folder):
+    """Monitors that have seen some images with truth and some without."""
+    for name in ("rcps", "learned", "units", "promises"):
+        band, how = calibrations()[name]
+        monitor = pb.Monitor(pb.calibrate(TRUTH, band, **{"risk_level": 0.3, **how}))
+        watch(monitor, FEW)
+        pb.save_monitor(monitor, folder / f"{name}.safetensors")
 
 
-KINDS = ("calibration", "apply", "plan", "answer", "announcement", "study", "network", "state", "grown")
+def watch(monitor, first):
+    """Show a monitor a few images that it has not seen, noisier than those of its calibration."""
+    rng = np.random.default_rng(first)
+    truth = rng.uniform(size=(FEW, *TRUTH.shape[1:])).astype(TRUTH.dtype)
+    units = {"units": np.arange(FEW) // 2 + first} if monitor.calibration.record.units else {}
+    regions = {promise.name for promise in monitor.calibration.promises if promise.place != "all"}
+    monitor.update(truth, BAND[:FEW], within=dict.fromkeys(regions, truth > 0.5), **units)
+    return monitor.look(BAND[:FEW], **units)
+
+
+KINDS = ("calibration", "apply", "monitor", "plan", "answer", "announcement", "study", "network", "state", "grown")
 
 
 def make(folder, kinds=KINDS):
@@ -228,6 +230,8 @@ def make(folder, kinds=KINDS):
     if {"calibration", "apply"} & set(kinds):
         make_calibrations(folder / "calibration")
         np.savez(folder / "bands.npz", lower=BAND.lower[:FEW], upper=BAND.upper[:FEW])
+    if "monitor" in kinds:
+        make_monitors(folder / "monitor")
     if {"plan", "answer", "announcement", "study"} & set(kinds):
         make_messages(folder)
     if {"network", "state"} & set(kinds):
@@ -283,6 +287,16 @@ def use_apply(data, name, rng, world):
     apply_files(file, world.folder / "bands.npz", out, replace=True)
     with np.load(out) as found:
         insist(np.all(found["lower"] <= found["upper"]), "an interval is crossed, or NaN")
+
+
+def use_monitor(data, name, rng, world):
+    """Load it, show it more images, print what it says, write it again."""
+    monitor = monitor_from_bytes(data, "case")
+    status = watch(monitor, 77)
+    insist(status.sentence in str(status), "a monitor does not print its sentence")
+    insist(0 <= status.promises[0].interval[0] <= status.promises[0].interval[1], "an interval is crossed, or NaN")
+    again = monitor_bytes(monitor)
+    insist(monitor_bytes(monitor_from_bytes(again, "again")) == again, "written and read it is another monitor")
 
 
 def use_plan(data, name, rng, world):
@@ -357,24 +371,9 @@ def use_state(data, name, rng, world):
     load_state(world.scratch)
 
 
-def use_grown(data, name, rng, world):
-    """Load it, let further images arrive, look, write it again."""
-    growing = pb.GrowingCalibration.from_bytes(data, "case")
-    again = growing.to_bytes()
-    insist(pb.GrowingCalibration.from_bytes(again, "again").to_bytes() == again, "written and read it is another one")
-    truth, band = heteroscedastic(FEW, np.random.default_rng(3), size=SIZE, dtype=np.float64)
-    regions = {"within": {"bright": truth > 0.5}, "units": ["a", "a", "b"]} if name == "regions" else {}
-    images = growing.images
-    insist(growing.add(truth, band, **regions) == FEW, "not all images were counted")
-    insist(growing.images == images + FEW, "images were lost")
-    cal = growing.certified
-    if cal is not None:
-        use_calibration(cal.to_bytes(), "grown", np.random.default_rng(0), world)
-
-
 USES = {
-    "grown": use_grown,
-    "calibration": use_calibration, "apply": use_apply, "plan": use_plan, "answer": use_answer,
+    "grown": lambda *case: use_grown(*case, use_calibration),
+    "calibration": use_calibration, "apply": use_apply, "monitor": use_monitor, "plan": use_plan, "answer": use_answer,
     "announcement": use_announcement, "study": use_study, "network": use_network, "state": use_state,
 }  # fmt: skip
 

@@ -40,6 +40,7 @@ from .paths.mixture import goal_of
 from .prints import digest_of, known_again, prints
 from .procedures import METHODS, frontier, groups_for, krcps, rcps
 from .promises import Aim, CertifiedPromise, Promise, aims_of, check_promises, path_level
+from .reference import reference_of
 from .result import COUNTINGS, Calibration, Record
 from .sentence import ANYTIME, VOIDS
 from .split import Need, Split, fitting_units, least_units, most_in_a_unit, unit_numbers
@@ -270,7 +271,7 @@ def calibrate_archive(
             unit_name=units or "unit", counting="images" if most_images else "units", most_images=most_images,
             prints=own,
         ),
-        certified=kept,
+        certified=kept, reference=reference_of(pairs, split, fit, grouping, path, risk_level),
     )  # fmt: skip
 
 

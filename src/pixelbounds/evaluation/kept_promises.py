@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import nan
+from math import inf, nan
 from typing import Any
 
 import numpy as np
 
-from ..calibration.promises import Aim, CertifiedPromise, aims_of, check_promises
-from ..images.checks import check_values
+from ..calibration.promises import Aim, CertifiedPromise, Regions, aims_of, check_promises
+from ..images.checks import Limits, check_values
 from ..images.ends import Interval
 from ..images.library import Array, Runner, differ_in_size, library_of, over_images, rows_of
 from ..images.regions import region_rows
@@ -55,9 +55,23 @@ def promises_seen(
             "same order, with the regions of these images"
         )
 
+    missed, sizes = region_tallies(truth, interval, regions, runner)
+    most = [promise.most for promise in certified] or [0.0] * len(aims)
+    at_once = 1 - (1 - judges.confidence_level) / len(aims)
+    return tuple(_seen(aim, missed, sizes, judges, b, at_once) for aim, b in zip(aims, most, strict=True))
+
+
+def region_tallies(
+    truth: Any, interval: Interval, regions: Regions, runner: Runner, limits: Limits = (-inf, inf)
+) -> tuple[Array, Array]:
+    """What each image misses of all pixels and of each region, and their sizes: (n, 1 + regions) float64 each.
+
+    Truth outside the limits is refused.
+    """
+
     def work(start: int, stop: int) -> tuple[Array, Array]:
         x, lower, upper = (rows_of(part, start, stop) for part in (truth, interval.lower, interval.upper))
-        check_values("truth", x, start)
+        check_values("truth", x, start, limits)
         missed = ((x < lower) | (x > upper)).reshape(len(x), -1)
         regional = [region_rows(values, name, start, stop).reshape(len(x), -1) for name, values in regions]
         lost = [missed.sum(axis=1), *((row * missed).sum(axis=1) for row in regional)]
@@ -67,11 +81,7 @@ def promises_seen(
     arrays = (truth, interval.lower, interval.upper, *(values for _, values in regions))
     reads = [x for x in arrays if library_of(x) or differ_in_size(x)]
     parts = list(over_images(work, truth, runner, reads))
-    missed = np.concatenate([part for part, _ in parts])
-    sizes = np.concatenate([part for _, part in parts])
-    most = [promise.most for promise in certified] or [0.0] * len(aims)
-    at_once = 1 - (1 - judges.confidence_level) / len(aims)
-    return tuple(_seen(aim, missed, sizes, judges, b, at_once) for aim, b in zip(aims, most, strict=True))
+    return np.concatenate([part for part, _ in parts]), np.concatenate([part for _, part in parts])
 
 
 def _seen(aim: Aim, missed: Array, sizes: Array, judges: Judges, most: float, at_once: float) -> SeenPromise:

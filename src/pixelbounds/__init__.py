@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from .images.measure import Measure
     from .images.ragged import Ragged
     from .images.source import Source
-    from .monitoring import Monitor, load_monitor, save_monitor
-    from .monitoring.grown import GrowingCalibration
-    from .monitoring.shift import recalibrate
+    from .monitoring import GrowingCalibration, Monitor, load_monitor, recalibrate, save_monitor
     from .report import plot
     from .samplers.function import bands_from
     from .storage.version import VERSION as __version__
@@ -57,9 +55,7 @@ _HOMES = {  # where each name is defined
     "images.measure": "Measure",
     "images.ragged": "Ragged",
     "images.source": "Source",
-    "monitoring": "Monitor load_monitor save_monitor",
-    "monitoring.grown": "GrowingCalibration",
-    "monitoring.shift": "recalibrate",
+    "monitoring": "GrowingCalibration Monitor load_monitor recalibrate save_monitor",
     "samplers.function": "bands_from",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -70,3 +70,16 @@ def test_two_commands_do_not_write_one_state_and_a_second_start_is_told(days):
     forced = call("grow", "start", "s.safetensors", "truth0.npy", "band0.npz", "--risk-level", 0.1, "--units", "each",
                   "--groups", "band", "--force")  # fmt: skip
     assert "second lottery" in forced.output
+
+
+def test_promises_in_words_and_their_regions_by_name(days, tmp_path):
+    for day in range(4):
+        np.save(f"bright{day}.npy", np.load(f"truth{day}.npy") > 0.5)
+    asked = ("--promise", "share 0.3", "--promise", "share 0.4 within bright0.npy as bright", "--units", "each")
+    done("grow", "start", "p.safetensors", "truth0.npy", "band0.npz", *asked, "--groups", "band")
+    for day in (1, 2, 3):
+        words = days(day)[3:]
+        said = done("grow", "add", "p.safetensors", *words, "--region", f"bright{day}.npy as bright")
+    assert said["certified"]
+    assert '"bright"' in said["guarantee"]
+    assert "needs its region" in call("grow", "add", "p.safetensors", *days(1)[3:]).output

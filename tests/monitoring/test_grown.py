@@ -130,6 +130,8 @@ def test_cut_saved_and_resumed_it_is_the_same_bits(images, tmp_path):
         assert again.to_bytes() == parts.to_bytes()
         parts = again
     assert parts.certified.to_bytes() == whole.certified.to_bytes()
+    assert len(whole.certified.reference) == 40
+    assert (whole.certified.unusual(band[20:]) > 1 / 42).all()  # images of the reference itself
     parts.certified.save(tmp_path / "cal.safetensors")
     assert pb.load_calibration(tmp_path / "cal.safetensors").to_bytes() == whole.certified.to_bytes()
 
@@ -165,6 +167,18 @@ def test_units_come_whole_and_once(images):
     refuses(lambda: growing.add(truth[40:42], band[40:42]), "give units= here, too")
     assert growing.add(truth[24:34], band[24:34], units=units[24:34], skip_known=True) == 4
     assert growing.looks[-1].units == 7
+
+
+def test_labels_and_features_known_at_test_time_come_with_every_image(images):
+    truth, band, _ = images
+    labels = (np.arange(SIZE) // 4 + np.zeros((N, SIZE, 1))).astype(int)
+    growing = begun(images, labels=labels[FIT])
+    growing.add(truth[20:], band[20:], labels=labels[20:])
+    assert pb.GrowingCalibration.from_bytes(growing.to_bytes()).to_bytes() == growing.to_bytes()
+    interval = growing.certified.apply(band[20:], labels=labels[20:])
+    assert growing.certified.risk == pytest.approx(pb.losses.l01(truth[20:], interval).mean())
+    refuses(lambda: begun(images, labels=labels[FIT]).add(truth[20:], band[20:]), "features= and labels=")
+    refuses(lambda: begun(images).add(truth[20:], band[20:], features=truth[20:]), "features= and labels=")
 
 
 def test_what_is_not_as_at_first_is_refused(images):

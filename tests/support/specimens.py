@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from grown_specimens import make_grown, use_grown
 from worlds import heteroscedastic
 
 import pixelbounds as pb
@@ -200,25 +201,6 @@ def make_networks(folder):
     save_state(folder / "state", state, {"step": 3, "seconds": 1.5, "config": made["score"].config.to_dict()})
 
 
-def make_grown(folder):
-    """Growing calibrations: some that certify already, one that does not, one by units with regions."""
-    first, rest = slice(0, 8), slice(8, N)
-    regions = [pb.share(0.5), pb.share(0.6, within=TRUTH[first] > 0.5, name="bright", counting="images")]
-    units = {"units": UNITS[first], "unit_name": "patient"}
-    made = {
-        "rcps": pb.GrowingCalibration(TRUTH[first], BAND[first], risk_level=0.3, method="rcps"),
-        "band": pb.GrowingCalibration(TRUTH[first], BAND[first], risk_level=0.3, groups="band", k=3),
-        "regions": pb.GrowingCalibration(TRUTH[first], BAND[first], promises=regions, groups="band", k=3, **units),
-        "new": pb.GrowingCalibration(TRUTH[first], BAND[first], risk_level=0.05, groups="learned", k=2),
-    }
-    for name in ("rcps", "band"):
-        made[name].add(TRUTH[rest], BAND[rest])
-    made["regions"].add(TRUTH[rest], BAND[rest], within={"bright": TRUTH[rest] > 0.5}, units=UNITS[rest])
-    for name, growing in made.items():
-        insist((growing.certified is None) == (name == "new"), f"{name} does not certify")
-        growing.save(folder / f"{name}.safetensors")
-
-
 def make_monitors(folder):
     """Monitors that have seen some images with truth and some without."""
     for name in ("rcps", "learned", "units", "promises"):
@@ -238,9 +220,7 @@ def watch(monitor, first):
     return monitor.look(BAND[:FEW], **units)
 
 
-KINDS = (
-    "calibration", "apply", "monitor", "plan", "answer", "announcement", "study", "network", "state", "grown",
-)  # fmt: skip
+KINDS = ("calibration", "apply", "monitor", "plan", "answer", "announcement", "study", "network", "state", "grown")
 
 
 def make(folder, kinds=KINDS):
@@ -391,24 +371,9 @@ def use_state(data, name, rng, world):
     load_state(world.scratch)
 
 
-def use_grown(data, name, rng, world):
-    """Load it, let further images arrive, look, write it again."""
-    growing = pb.GrowingCalibration.from_bytes(data, "case")
-    again = growing.to_bytes()
-    insist(pb.GrowingCalibration.from_bytes(again, "again").to_bytes() == again, "written and read it is another one")
-    truth, band = heteroscedastic(FEW, np.random.default_rng(3), size=SIZE, dtype=np.float64)
-    regions = {"within": {"bright": truth > 0.5}, "units": ["a", "a", "b"]} if name == "regions" else {}
-    images = growing.images
-    insist(growing.add(truth, band, **regions) == FEW, "not all images were counted")
-    insist(growing.images == images + FEW, "images were lost")
-    cal = growing.certified
-    if cal is not None:
-        use_calibration(cal.to_bytes(), "grown", np.random.default_rng(0), world)
-
-
 USES = {
-    "grown": use_grown, "monitor": use_monitor,
-    "calibration": use_calibration, "apply": use_apply, "plan": use_plan, "answer": use_answer,
+    "grown": lambda *case: use_grown(*case, use_calibration),
+    "calibration": use_calibration, "apply": use_apply, "monitor": use_monitor, "plan": use_plan, "answer": use_answer,
     "announcement": use_announcement, "study": use_study, "network": use_network, "state": use_state,
 }  # fmt: skip
 

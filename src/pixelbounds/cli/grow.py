@@ -17,8 +17,9 @@ from .options import (
     Features,
     Force,
     LargeOptions,
+    Promises,
     ReadOptions,
-    RiskLevel,
+    TestLabels,
     Truth,
     method_option,
     units_option,
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
 
 _State = Annotated[Path, typer.Argument(metavar="STATE", help="The growing calibration, .safetensors.")]
 _Out = Annotated[Path | None, typer.Option(help="The calibration file, written where one can be certified.")]
+_Regions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--region", help="Of a promise, on these images: 'heart.npy as heart', 'labels.nii.gz=2 as liver', body."
+    ),
+]
 _KEPT = "the state holds all of these images or none; run the command again"
 
 
@@ -37,16 +44,20 @@ def start_command(
     state: _State,
     truth: Truth,
     bands: BandPath,
-    risk_level: RiskLevel,
     read: ReadOptions,
     large: Annotated[LargeOptions, WHERE],
+    risk_level: Annotated[
+        float | None, typer.Option(help="Share of the pixels of an image that may lie outside: --promise 'share ...'.")
+    ] = None,
+    promise: Promises = None,
     failure_prob: FailureProb = 0.1,
     force: Force = False,
     method: Annotated[str, method_option(help="frontier (shortest), krcps (the paper's), rcps.")] = "frontier",
     groups: Annotated[
-        str | None, method_option(help="learned, band, loss, squared, otsu, or a file of labels.")
+        str | None, method_option(help="learned, band, loss, squared, otsu, or a file of one map for all.")
     ] = None,
     features: Features = None,
+    labels: TestLabels = None,
     family: FamilyName = None,
     k: Annotated[int | None, method_option("--k", help="Number of groups.")] = None,
     seed: Annotated[int, method_option(help="Of all fitting.")] = 0,
@@ -64,10 +75,10 @@ def start_command(
 
     with progress("fitting") as advance:
         growing = start_files(
-            state, truth, bands, risk_level=risk_level, failure_prob=failure_prob, method=method, groups=groups,
-            features=features, family=family, k=k, seed=seed, unit_name=unit_name, counting=counting,
-            most_images=most_images, replace=force, progress=advance, reading=reading_of(read),
-            resources=resources_of(large),
+            state, truth, bands, risk_level=risk_level, promises=promise or (), failure_prob=failure_prob,
+            method=method, groups=groups, features=features, labels=labels, family=family, k=k, seed=seed,
+            unit_name=unit_name, counting=counting, most_images=most_images, replace=force, progress=advance,
+            reading=reading_of(read), resources=resources_of(large),
         )  # fmt: skip
     return _outcome(state, growing, None)
 
@@ -80,8 +91,9 @@ def add_command(
     read: ReadOptions,
     large: Annotated[LargeOptions, WHERE],
     out: _Out = None,
-    groups: Annotated[Path | None, method_option(help="Labels of these images, where the first ones had them.")] = None,
+    region: _Regions = None,
     features: Features = None,
+    labels: TestLabels = None,
 ) -> Outcome:
     """Let images arrive, in the order of their arrival, and look; images that were counted before are left out.
 
@@ -91,7 +103,7 @@ def add_command(
 
     with progress("counting") as advance:
         made = add_files(
-            state, truth, bands, out=out, groups=groups, features=features, progress=advance,
+            state, truth, bands, out=out, regions=region or (), features=features, labels=labels, progress=advance,
             reading=reading_of(read), resources=resources_of(large),
         )  # fmt: skip
     known = {"known": f"{images_in_words(made.known)} counted before, left out"} if made.known else {}

@@ -21,6 +21,7 @@ from ..calibration.groups.contract import Grouping
 from ..calibration.pairs import Pairs
 from ..calibration.prints import digest_of
 from ..calibration.promises import Aim, CertifiedPromise, Promise
+from ..calibration.reference import MOST_UNITS, STATISTICS, Reference, likenesses, some_of
 from ..calibration.result import Calibration, Record
 from ..calibration.sentence import ANYTIME
 from ..images.checks import Limits
@@ -67,6 +68,10 @@ class Terms:
     pixels: tuple[int, ...]
     source: Source
     seed: str
+    with_features: bool
+    with_labels: bool
+    usual: Array  # a widening, and shares of groups, (K,) each, by which bands are described (`calibration/reference`)
+    shares: Array
     measure: Measure | None = None
 
     def promises_within(self, within: Mapping[str, Any] | None) -> list[Promise]:
@@ -103,7 +108,8 @@ class Terms:
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """What was seen: purses of each promise, how much its units count for in all (J,), prints of all images, those
-    that fitted first, prints of all units, the sum of the images' digests, and a `Look` for every call, (calls, 3).
+    that fitted first, prints of all units, the sum of the images' digests, a `Look` for every call, (calls, 3), and
+    what bands of the first units are like, averaged over images and of one (`Reference`).
     """
 
     purses: tuple[Purses, ...]
@@ -114,12 +120,15 @@ class Evidence:
     units: Array
     digest: Array
     looks: Array
+    of_units: Array
+    of_images: Array
 
     @classmethod
     def new(cls, purses: tuple[Purses, ...], prints: Array, units: Array, digest: Array) -> Evidence:
         """Before any image that certifies."""
         looks = np.empty((0, 3), np.int64)
-        return cls(purses, np.zeros(len(purses)), len(prints), 0, prints, units, digest, looks)
+        rows = np.empty((0, len(STATISTICS)), np.float32)
+        return cls(purses, np.zeros(len(purses)), len(prints), 0, prints, units, digest, looks, rows, rows)
 
     def after(self, pairs: Pairs, aims: tuple[Aim, ...], terms: Terms, unit_of: Array, found: Any) -> Evidence:
         """The evidence after some whole units, numbered in the order of arrival, of which `found` was counted."""
@@ -142,10 +151,26 @@ class Evidence:
             purses.append(self.purses[j].after(losses.T))
             for weight in task.weights:  # one by one: the same bits however images are cut into calls
                 weights[j] += weight
+        of_units, of_images = self._described(pairs, terms, unit_of)
         return replace(
             self, purses=tuple(purses), weights=weights, certifying=self.certifying + int(unit_of.max()) + 1,
-            prints=np.concatenate([self.prints, own]), digest=self.digest + digest,
+            prints=np.concatenate([self.prints, own]), digest=self.digest + digest, of_units=of_units,
+            of_images=of_images,
         )  # fmt: skip
+
+    def _described(self, pairs: Pairs, terms: Terms, unit_of: Array) -> tuple[Array, Array]:
+        """What bands of the first units are like, with these; beyond so many none is added."""
+        means = [self.of_units]
+        single = [self.of_images]
+        for unit in range(min(int(unit_of.max()) + 1, MOST_UNITS - len(self.of_units))):
+            images = np.flatnonzero(unit_of == unit)
+            images = images[some_of(0, len(images))]
+            given = {"grouping": terms.grouping, "widening": terms.usual, "shares": terms.shares}
+            rows = pairs.ask(likenesses, images, **given)[0]
+            one = int(np.random.default_rng([0, self.certifying + unit]).integers(len(rows)))
+            means.append(rows.mean(axis=0, keepdims=True))
+            single.append(rows[one : one + 1])
+        return np.concatenate(means), np.concatenate(single)
 
     def looked(self) -> Evidence:
         """The evidence with one more look."""
@@ -192,8 +217,13 @@ def calibration_of(terms: Terms, evidence: Evidence) -> Calibration | None:
     return Calibration(
         terms.method, ANYTIME, terms.family, "l01" if terms.plain else "promises", first.at_most, terms.failure_prob,
         terms.limits, terms.grouping, terms.path.at(knot), first.risk, curve, chosen, record, terms.measure,
-        () if terms.plain else kept,
+        () if terms.plain else kept, _reference(terms, evidence),
     )  # fmt: skip
+
+
+def _reference(terms: Terms, evidence: Evidence) -> Reference:
+    own = evidence.of_units
+    return Reference(own, own if terms.units is None else evidence.of_images, terms.usual, terms.shares)
 
 
 def _risk(promise: CertifiedPromise, purses: Purses, weight: float, knot: int) -> float:

@@ -21,19 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.arrivals import Path, region_sizes, regional_misses
-from ..calibration.confidence import betting
+from ..calibration.arrivals import printed_regional_misses
 from ..calibration.families import Family
-from ..calibration.front_door import check_family, check_scales, pairs_of, what_is_promised
-from ..calibration.groups.contract import Grouping
-from ..calibration.joint_walk import Jury, most_of_a_unit
-from ..calibration.losses import l01
-from ..calibration.pairs import ROWS, Pairs, Statistic
+from ..calibration.front_door import what_is_promised
+from ..calibration.pairs import Pairs, check_family, check_scales, pairs_of
 from ..calibration.paths.line import GAMMAS
-from ..calibration.paths.mixture import Goal
 from ..calibration.prints import known_again, prints
-from ..calibration.procedures import METHODS, frontier, groups_for, krcps, rcps
-from ..calibration.promises import Aim, CertifiedPromise, Promise, aims_of, path_level
+from ..calibration.procedures import METHODS
+from ..calibration.promises import Aim, Promise, aims_of, path_level
+from ..calibration.reference import grounds_of
 from ..calibration.result import COUNTINGS, Calibration
 from ..calibration.sentence import VOIDS
 from ..images.checks import (
@@ -50,12 +46,11 @@ from ..images.library import Array, singly
 from ..images.measure import Measure
 from ..storage.files import replace_file
 from .evidence import Evidence, Look, Terms, calibration_of, unit_prints
+from .first_images import as_asked, check_names, fitted_path, goal_for, most_of
 from .grown_file import growing_from_bytes, growing_to_bytes
 from .horizons import Purses, fewest
 
 _AT_ONCE = 256  # images whose losses are tabulated at a time
-_sizes = Statistic("sizes", lambda truth, block, family: (region_sizes(block),), (ROWS,))
-_COMING = 7  # times as many as the first ones, where nobody says how many images are expected
 
 
 class GrowingCalibration:
@@ -88,6 +83,7 @@ class GrowingCalibration:
         method: str = "frontier",
         groups: Any = None,
         features: Any = None,
+        labels: Any = None,
         family: Any = None,
         k: int | None = None,
         d_opt: int | None = None,
@@ -102,7 +98,7 @@ class GrowingCalibration:
         expected: int | None = None,
         seed: Any = 0,
     ) -> None:
-        asked = what_is_promised(risk_level, promises, l01)
+        asked = what_is_promised(risk_level, promises)
         wanted = [Promise("share", asked)] if isinstance(asked, float) else asked
         failure_prob = check_open_unit(failure_prob, "failure_prob")
         check_choice(method, METHODS, "method")
@@ -113,27 +109,29 @@ class GrowingCalibration:
         if most_images is not None:
             check_count(most_images, "most_images")
         rng = check_generator(seed)
-        pairs = pairs_of(truth, band, family, limits, features, groups)
+        pairs = pairs_of(truth, band, family, limits, features, labels)
         names = check_units(units, len(pairs))
         unit_of = np.unique(names, return_inverse=True)[1]
         by_unit = units is not None
         counting = counting if by_unit else "units"  # every image is its own: the two are one
         aims, regions = aims_of(wanted, pairs.band.lower, counting, by_unit, most_images or 0)
-        _check_names(wanted, aims)
+        check_names(wanted, aims)
         pairs = replace(pairs, regions=regions)
         check_family(pairs, np.arange(len(pairs)))
         check_scales(pairs, np.arange(len(pairs)))
-        goal = _goal_of(aims, unit_of, failure_prob, expected) if wanted is asked else None
-        own_choices = {"groups": groups, "k": k, "d_opt": d_opt, "direction": direction}
+        goal = goal_for(aims, unit_of, failure_prob, expected) if wanted is asked else None
+        own_choices = {"groups": groups, "k": k, "d_opt": d_opt, "direction": direction}  # of the user
         own_choices = {name: x for name, x in own_choices.items() if x is not None}
-        grouping, path = _fitted(method, pairs, unit_of, rng, path_level(aims), goal, gammas, own_choices)
+        grouping, path = fitted_path(method, pairs, unit_of, rng, path_level(aims), goal, gammas, own_choices)
         digest, own = pairs.ask(prints)
         fits = method != "rcps"
-        kept = tuple(_as_asked(aim, _most_of(aim, pairs, unit_of, fits)) for aim in aims)
+        kept = tuple(as_asked(aim, most_of(aim, pairs, unit_of, fits)) for aim in aims)
+        usual, shares = grounds_of(pairs if fits else None, pairs, grouping, path, path_level(aims))
         self._terms = Terms(
             method, pairs.family, pairs.limits, grouping, path, kept, wanted is not asked, failure_prob,
             unit_name if by_unit else None, counting, pairs.pixels, pairs.source,
-            "generator" if seed is rng else str(seed), measure,
+            "generator" if seed is rng else str(seed), features is not None, labels is not None, usual, shares,
+            measure,
         )  # fmt: skip
         purses = tuple(Purses.new(aim.level, failure_prob, len(path)) for aim in aims)
         known = np.unique(unit_prints(names)) if by_unit and fits else np.empty(0, np.uint64)
@@ -150,14 +148,14 @@ class GrowingCalibration:
         *,
         within: Mapping[str, Any] | None = None,
         features: Any = None,
-        groups: Any = None,
+        labels: Any = None,
         units: Any = None,
         skip_known: bool = False,
     ) -> int:
         """Count further images, in the order of their arrival, and say how many were counted.
 
         within      of each promise about a region, by its name: the region of these images
-        features    and `groups`, a segmentation, where those of the first images were given
+        features    and `labels`, where those of the first images were given
         units       of these images, where those of the first were given; each call brings whole units
         skip_known  leave out images that were counted before, and units all of whose images were, instead of refusing
                     the call: a command that was killed may be run again
@@ -172,12 +170,11 @@ class GrowingCalibration:
                 f"this band was made in another way than the first ones ({'; '.join(differences)}): make it in the "
                 f"same way, or begin another growing calibration ({VOIDS})"
             )
-        kind = terms.grouping.kind
-        if (groups is None) != (kind != "segmentation") or (features is not None and kind != "learned"):
-            raise ValueError(f"the groups are of kind {kind!r}: give groups= and features= as for the first images")
+        if (features is not None, labels is not None) != (terms.with_features, terms.with_labels):
+            raise ValueError("give features= and labels= of these images exactly where those of the first were given")
         if not terms.pixels:  # images differ in size, even if these do not
             band = band.map(singly, checked=True)
-        pairs = pairs_of(truth, band, terms.family, terms.limits, features, groups)
+        pairs = pairs_of(truth, band, terms.family, terms.limits, features, labels)
         if pairs.pixels != terms.pixels:
             raise ValueError(f"these images have shape {pairs.pixels}, the first ones {terms.pixels}; they must agree")
         if (units is None) != (terms.units is None):
@@ -200,7 +197,7 @@ class GrowingCalibration:
         for some, unit_of in _whole_units(images, names):
             part = pairs.take(some)
             here = tuple(aim.take(some) for aim in aims)
-            found = part.ask(regional_misses, grouping=terms.grouping, path=terms.path)
+            found = part.ask(printed_regional_misses, grouping=terms.grouping, path=terms.path)
             evidence = evidence.after(part, here, terms, unit_of, found)
         if names is not None:
             fresh = unit_prints(names[np.sort(np.unique(names, return_index=True)[1])])
@@ -315,68 +312,6 @@ class GrowingCalibration:
         """Read a state that `save` wrote, and go on; a user's own family must be given again."""
         with open(path, "rb") as file:
             return cls.from_bytes(file.read(), str(path), family)
-
-
-# ---------------------------------------------------------------- the first images
-
-
-def _fitted(
-    method: str,
-    pairs: Pairs,
-    unit_of: Array,
-    rng: np.random.Generator,
-    risk_level: float,
-    goal: Goal | None,
-    gammas: Sequence[float],
-    choices: dict[str, Any],
-) -> tuple[Grouping, Path]:
-    """Groups and path from all of the images; `choices` are those of groups that the user made."""
-    every = np.arange(len(pairs))
-    takes = {"rcps": (), "krcps": ("groups", "k", "d_opt", "direction"), "frontier": ("groups", "k")}[method]
-    strange = sorted(choices.keys() - set(takes))
-    if strange or (pairs.features is not None and method != "frontier"):
-        raise ValueError(f"{method} takes no {', '.join(strange) or 'features'}; leave it out, or use another method")
-    if method == "rcps":
-        return rcps(pairs)
-    if method == "krcps":
-        return krcps(pairs, every, rng, risk_level, gammas=gammas, **choices)
-    if not choices and pairs.features is None:
-        choices = {"groups": groups_for(int(unit_of.max()) + 1)}
-    return frontier(pairs, every, rng, risk_level, unit_of=unit_of, goal=goal, **choices)
-
-
-def _goal_of(aims: tuple[Aim, ...], unit_of: Array, failure_prob: float, expected: int | None) -> Goal:
-    """What the path for several promises aims at."""
-    units = int(unit_of.max()) + 1
-    least = 2 * max(fewest(aim.level, failure_prob) for aim in aims)
-    coming = max(_COMING * units, least) if expected is None else check_count(expected, "expected")
-    return Goal(aims, unit_of, coming, betting, failure_prob)
-
-
-def _check_names(promises: Sequence[Promise], aims: tuple[Aim, ...]) -> None:
-    """Regions are told by the names of their promises."""
-    regions: dict[str, Any] = {}
-    for promise, aim in zip(promises, aims, strict=True):
-        if promise.within is not None and regions.setdefault(aim.name, promise.within) is not promise.within:
-            raise ValueError(f"two promises about different regions are called {aim.name!r}; give each its own name")
-
-
-def _most_of(aim: Aim, pairs: Pairs, unit_of: Array, fits: bool) -> float:
-    """For how many images or pixels a unit counts at most, from the first images; 0 where units count the same."""
-    if aim.counting == "units":
-        return 0.0
-    sizes = pairs.ask(_sizes)[0]
-    counts = aim.counts(sizes)
-    weight = sizes[:, aim.region] if aim.counting == "pixels" else np.ones(len(counts))
-    jury = Jury(np.full(len(counts), not fits), unit_of, unit_of[:0], betting, 0.5)
-    return most_of_a_unit(aim, jury, counts, weight)
-
-
-def _as_asked(aim: Aim, most: float) -> CertifiedPromise:
-    """A promise before anything was seen."""
-    return CertifiedPromise(
-        aim.kind, aim.name, aim.place, aim.at_most, aim.above, aim.cap, aim.counting, most, 0.0, 1
-    )  # fmt: skip
 
 
 def _whole_units(images: Array, names: Array | None) -> Iterator[tuple[Array, Array]]:

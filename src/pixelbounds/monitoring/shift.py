@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from ..calibration.confidence import bound_named, least_images
-from ..calibration.front_door import calibrate, pairs_of, what_is_promised
-from ..calibration.losses import l01
+from ..calibration.front_door import calibrate, what_is_promised
+from ..calibration.pairs import pairs_of
 from ..calibration.promises import Promise, region_array
 from ..calibration.result import Calibration
 from ..calibration.sentence import SHIFT
@@ -41,7 +41,7 @@ def recalibrate(
     promises: Sequence[Promise] | None = None,
     failure_prob: float = 0.1,
     features: Any = None,
-    groups: Any = None,
+    labels: Any = None,
     family: Any = None,
     units: Any = None,
     limits: Any = (0.0, 1.0),
@@ -66,13 +66,13 @@ def recalibrate(
     (True, True)
     """
     rng = check_generator(seed)
-    pairs = pairs_of(truth, one_band(band), family, limits, features, groups)
+    pairs = pairs_of(truth, one_band(band), family, limits, features, labels)
     ratios, most = _check_weights(weights, most_weight, len(pairs))
     names = check_units(units, len(pairs))
     unit_of = np.unique(names, return_inverse=True)[1]
     _check_mean(_per_unit(ratios, unit_of), most)
     images = np.flatnonzero(_kept(ratios / most, unit_of, rng if seed is rng else np.random.default_rng([seed, 1])))
-    said = what_is_promised(risk_level, promises, l01)
+    said = what_is_promised(risk_level, promises)
     asked = [] if isinstance(said, float) else said
     level = said if isinstance(said, float) else min(promise.at_most / (promise.cap or 1) for promise in said)
     _check_enough(_per_unit(ratios, unit_of).sum() / most, level, failure_prob, choices.get("confidence", "betting"))
@@ -82,7 +82,7 @@ def recalibrate(
     here = [_within(promise, kept.get(i), images) for i, promise in enumerate(asked)]
     found = calibrate(
         some.truth, some.band, risk_level=None if asked else level, promises=here or None, failure_prob=failure_prob,
-        features=some.features, groups=groups if some.segmentation is None else some.segmentation, family=pairs.family,
+        features=some.features, labels=some.labels, family=pairs.family,
         units=None if units is None else names[images], limits=limits, seed=seed, **choices,
     )  # fmt: skip
     settings = {**found.record.settings, SHIFT: {"most_weight": most, "offered": len(pairs)}}

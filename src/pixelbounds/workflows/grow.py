@@ -7,7 +7,7 @@ command that is killed has counted all of its images or none, and may be run aga
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,8 @@ from ..monitoring.grown import GrowingCalibration
 from ..storage.chunks import guarded
 from ..storage.files import exclusive
 from .agreement import check_bands, check_images, reading_for
+from .promise_regions import PromiseRegions, map_paths, named_regions
+from .promise_words import promises_said
 from .resources import Resources
 
 _STATE = (".safetensors",)
@@ -47,27 +49,39 @@ def start_files(
     truth: FilePath,
     bands: FilePath,
     *,
-    risk_level: float,
+    risk_level: float | None = None,
+    promises: Sequence[str] = (),
     reading: Reading = Reading(),  # noqa: B008 - frozen
     groups: str | None = None,
     features: FilePath | None = None,
+    labels: FilePath | None = None,
     unit_name: str | None = None,
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
     **choices: Any,
 ) -> GrowingCalibration:
-    """Begin a growing calibration with the images of some files, and write its state."""
-    target = check_target(state, _STATE, replace=replace, inputs=(truth, bands, groups, features, reading.units))
+    """Begin a growing calibration with the images of some files, and write its state.
+
+    Options are those of `calibrate_files`.
+    """
+    said = promises_said(promises) if promises else ()
+    if (risk_level is None) == (not said):
+        raise ValueError("give --risk-level, the share of all pixels that may be missed, such as 0.1, or --promise")
+    reads = (truth, bands, groups, features, labels, reading.units, *(map_paths(said) if said else ()))
+    target = check_target(state, _STATE, replace=replace, inputs=reads)
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
         images, made, limits = open_pair(truth, bands, reading, execution)
         band = stack.enter_context(_whole(made, execution))
         units = open_units(images, reading)
         own = images.unit_name if reading.units is None else None
+        regions = PromiseRegions.open(said, images, reading) if said else None
         growing = GrowingCalibration(
-            images.pixels, band, risk_level=risk_level, groups=_labels(groups), features=_features(features),
-            units=units, unit_name=unit_name or own or "unit", limits=limits, measure=images.measure or made.measure,
-            **choices,
+            images.pixels, band, risk_level=risk_level,
+            promises=regions.promises(images.pixels, lambda x: x) if regions else None,
+            groups=groups if groups is None or groups in NAMED_GROUPS else open_labels(groups),
+            features=_features(features), labels=None if labels is None else open_labels(labels), units=units,
+            unit_name=unit_name or own or "unit", limits=limits, measure=images.measure or made.measure, **choices,
         )  # fmt: skip
     _tell_a_second_start(target, growing)
     growing.save(target)
@@ -81,14 +95,15 @@ def add_files(
     *,
     out: FilePath | None = None,
     reading: Reading = Reading(),  # noqa: B008 - frozen
-    groups: FilePath | None = None,
+    regions: Sequence[str] = (),
     features: FilePath | None = None,
+    labels: FilePath | None = None,
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
 ) -> Arrived:
     """Let the images of some files arrive; `out` is the calibration file, written where one can be certified.
 
-    Images that were counted before are left out.
+    `regions` of promises are said in words, "heart.npy as heart". Images that were counted before are left out.
     """
     target = _target(out, state, truth, bands)
     with exclusive(_existing(state)):
@@ -102,11 +117,11 @@ def add_files(
             check_images(growing, truth, images, asked)
             check_pair(images.pixels, made)
             band = stack.enter_context(_whole(made, execution))
-            labels = None if groups is None else open_labels(groups)
             units = open_units(images, reading) if growing.by_unit or reading.units is not None else None
             counted = growing.add(
-                images.pixels, band, features=_features(features), groups=labels, units=units, skip_known=True
-            )
+                images.pixels, band, within=named_regions(regions, images, reading), features=_features(features),
+                labels=None if labels is None else open_labels(labels), units=units, skip_known=True,
+            )  # fmt: skip
         if counted:
             growing.save(state)
         save_certified(growing, target)
@@ -147,10 +162,6 @@ def _whole(made: Any, execution: Any) -> Iterator[Band]:
         if made.samples is not None and not made.fit_in_memory(execution):
             store = stack.enter_context(execution.folder()) / "bands.zarr"
         yield made.whole(execution, store)[0]
-
-
-def _labels(groups: str | None) -> Any:
-    return groups if groups is None or groups in NAMED_GROUPS else open_labels(groups)
 
 
 def _features(features: FilePath | None) -> Any:

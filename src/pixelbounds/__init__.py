@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .calibration.confidence import least_images
     from .calibration.families import Family
     from .calibration.front_door import calibrate
+    from .calibration.needs import plan
     from .calibration.promises import Promise, loss, share, tail
     from .calibration.reader import load_calibration
     from .calibration.result import Calibration
@@ -46,6 +47,7 @@ _HOMES = {  # where each name is defined
     "calibration.confidence": "least_images",
     "calibration.families": "Family",
     "calibration.front_door": "calibrate",
+    "calibration.needs": "plan",
     "calibration.promises": "Promise loss share tail",
     "calibration.reader": "load_calibration",
     "calibration.result": "Calibration",
@@ -110,6 +112,7 @@ __all__ = [
     "mean_and_std",
     "naive_quantiles",
     "narrow",
+    "plan",
     "plot",
     "quantile_regression",
     "recalibrate",

@@ -10,6 +10,7 @@ history.py       how things went, in few rows
 status.py        what is said
 watch.py         `Monitor`: all of it
 sealed.py        a monitor as a file
+pooled.py        several sites together
 """
 
 from .sealed import load_monitor, save_monitor

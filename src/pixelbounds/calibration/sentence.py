@@ -396,6 +396,14 @@ def _false_alarms(false_alarm: float) -> str:
     )
 
 
+def together_in_words(false_alarm: float) -> str:
+    """What the common view of several sites' monitors is worth."""
+    return (
+        "While every promise is kept everywhere and sites see different patients, this view ever raises an alarm with "
+        f"probability at most {level_in_words(false_alarm)}, whenever sites report and however often it is asked."
+    )
+
+
 def recently_in_words(what: str, count: int, noun: str, chance: float) -> str:
     """How often the last few new images would look so by chance.
 

@@ -10,6 +10,7 @@ history.py       how things went, in few rows
 status.py        what is said
 watch.py         `Monitor`: all of it
 sealed.py        a monitor as a file
+pooled.py        several sites together
 horizons.py      bettors who do not know how many images will come
 evidence.py      what a growing calibration is about, and what its images have shown so far
 first_images.py  what its first images settle

@@ -23,14 +23,14 @@ from .urn import BETS
 from .watch import Monitor
 
 _STATE = 1
-_TEXT = {"format", "kind", "false_alarm", "broken", "images", "looked", "named", "changed", "rounds"}
+_TEXT = {"format", "what", "false_alarm", "broken", "images", "looked", "named", "changed", "rounds"}
 
 
 def monitor_bytes(monitor: Monitor) -> bytes:
     """The content of a monitor's file; equal monitors give equal bytes."""
     gauges = monitor.gauges
     text = {
-        "format": _STATE, "kind": "monitor", "false_alarm": monitor.false_alarm, "broken": monitor.broken,
+        "format": _STATE, "what": "monitor", "false_alarm": monitor.false_alarm, "broken": monitor.broken,
         "images": monitor.images, "looked": monitor.looked, "named": [x.broken for x in monitor.accounts],
         "changed": [x.changed for x in gauges], "rounds": gauges[0].purse.rounds if gauges else 0,
     }  # fmt: skip
@@ -70,7 +70,7 @@ def monitor_from_bytes(
     """The monitor that the content of a file holds."""
     again = "begin a new one with the calibration file"
     text, tensors = unseal(data, name, what="monitor", remedy=again, again=again)
-    if text.get("kind") != "monitor" or text["format"] != _STATE:
+    if text.get("what") != "monitor" or text["format"] != _STATE:
         raise ValueError(f"{name!r} is no monitor of a format that this version reads; {again}")
     try:
         return _monitor_of(text, tensors, name, loss, family)

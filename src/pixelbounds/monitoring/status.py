@@ -89,6 +89,8 @@ class Status:
     changed      whether bands have ever shown that the source has changed; that is not about risk
     images, looked    images that were counted with their truth, and without
     repeated     images of the last call that were counted before and were left out
+    log_worth    log of the mean worth of the promises' purses now, for `pooled`
+    calibration  the digest of the calibration file, by which sites know that they watch the same
     """
 
     false_alarm: float
@@ -101,6 +103,8 @@ class Status:
     promises: tuple[WatchedPromise, ...]
     statistics: tuple[WatchedStatistic, ...]
     notes: tuple[str, ...] = ()
+    log_worth: float = 0.0
+    calibration: str = ""
 
     @property
     def alarm(self) -> bool:

@@ -14,6 +14,7 @@ what was seen, up to 2^17 each (`seen`), and a history of at most 512 rows.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from ..storage.digests import joined_digests
 from .accounts import Account, Rounds, played, regions_of, rounds_of
 from .gauges import Gauge, gauges_of, looked
 from .history import row_of, with_row
+from .purse import mean_worth
 from .seen import first_seen, image_digests, name_digests, remembered_with
 from .status import Status, WatchedPromise, worth_of
 
@@ -65,6 +67,7 @@ class Monitor:
             raise TypeError(f"calibration is a {type(calibration).__name__}; give what pixelbounds.calibrate returns")
         self.calibration = calibration
         self.false_alarm = check_open_unit(false_alarm, "false_alarm")
+        self._digest = hashlib.sha256(calibration.to_bytes()).hexdigest()
         self.loss = loss
         if any(promise.kind == "loss" for promise in calibration.certified):
             raise ValueError("a loss of one's own among several promises cannot be watched; calibrate it by itself")
@@ -219,7 +222,7 @@ class Monitor:
             self.false_alarm, self.broken, any(gauge.changed for gauge in self.gauges), self.images, self.looked,
             repeated, record.unit_name if record.units else None,
             tuple(_watched(account) for account in self.accounts), tuple(gauge.status for gauge in self.gauges),
-            tuple(notes),
+            tuple(notes), mean_worth(np.array([x.purse.log_worth for x in self.accounts])), self._digest,
         )  # fmt: skip
 
 

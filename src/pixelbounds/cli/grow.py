@@ -114,7 +114,7 @@ def add_command(
 
 
 @command("status")
-def status_command(state: _State, out: _Out = None) -> Outcome:
+def grow_status_command(state: _State, out: _Out = None) -> Outcome:
     """Say what can be certified now; looking costs nothing.
 
     Example: pixelbounds grow status state.safetensors
@@ -127,7 +127,7 @@ def status_command(state: _State, out: _Out = None) -> Outcome:
 def grow_commands() -> typer.Typer:
     """The commands of a growing calibration."""
     group = typer.Typer(no_args_is_help=True, help="A calibration of images that keep arriving, certified at any look.")
-    for function in (start_command, add_command, status_command):
+    for function in (start_command, add_command, grow_status_command):
         group.command()(function)
     return group
 

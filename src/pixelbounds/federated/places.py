@@ -18,8 +18,9 @@ from ..calibration.block import Block
 from ..calibration.families import Family
 from ..calibration.pairs import ROWS, Pairs, Statistic
 from ..calibration.prints import fingerprints, region_prints
-from ..calibration.promises import ALL_PIXELS, Aim, Promise, aim_of, check_name, place_of
+from ..calibration.promises import ALL_PIXELS, Aim, Promise, aim_of, check_name
 from ..images.library import Array
+from ..images.regions import place_of
 from .messages import Message
 
 MOST_REGIONS = 64

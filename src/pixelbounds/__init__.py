@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from .images.measure import Measure
     from .images.ragged import Ragged
     from .images.source import Source
+    from .monitoring import GrowingCalibration, Monitor, load_monitor, recalibrate, save_monitor
     from .report import plot
+    from .samplers.function import bands_from
     from .storage.version import VERSION as __version__
 
 _HOMES = {  # where each name is defined
@@ -55,6 +57,8 @@ _HOMES = {  # where each name is defined
     "images.measure": "Measure",
     "images.ragged": "Ragged",
     "images.source": "Source",
+    "monitoring": "GrowingCalibration Monitor load_monitor recalibrate save_monitor",
+    "samplers.function": "bands_from",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _ROOMS = {name: f"calibration.{name}" for name in ("confidence", "families", "groups", "losses")}
@@ -80,13 +84,16 @@ __all__ = [
     "Calibration",
     "Evaluation",
     "Family",
+    "GrowingCalibration",
     "Interval",
     "Measure",
+    "Monitor",
     "NoGuarantee",
     "Promise",
     "Ragged",
     "Source",
     "__version__",
+    "bands_from",
     "calibrate",
     "calibrated_quantiles",
     "calibrated_ranks",
@@ -99,6 +106,7 @@ __all__ = [
     "least_images",
     "least_samples",
     "load_calibration",
+    "load_monitor",
     "loss",
     "losses",
     "mean_and_std",
@@ -107,7 +115,9 @@ __all__ = [
     "plan",
     "plot",
     "quantile_regression",
+    "recalibrate",
     "regions",
+    "save_monitor",
     "share",
     "tail",
 ]

@@ -32,19 +32,21 @@ from .arrivals import Path, tabulated, tabulated_regions
 from .certify import Losses, Task, certify_l01, certify_loss, curve_of
 from .confidence import BOUNDS, ConfidenceBound, bound_named
 from .groups.contract import Grouping
-from .joint_walk import OWN_POINTS, Jury, certify_jointly, needs_of
+from .joint_walk import OWN_POINTS, Jury, certify_jointly, images_having, needs_of
 from .losses import Loss, l01
 from .pairs import Archive, check_family, check_scales, pairs_of, tell_doubles
 from .paths.line import GAMMAS
-from .paths.mixture import Goal
+from .paths.mixture import goal_of
 from .prints import digest_of, known_again, prints
 from .procedures import METHODS, frontier, groups_for, krcps, rcps
 from .promises import Aim, CertifiedPromise, Promise, aims_of, check_promises, path_level
+from .reference import reference_of
 from .result import COUNTINGS, Calibration, Record
-from .sentence import VOIDS
+from .sentence import ANYTIME, VOIDS
 from .split import Need, Split, fitting_units, least_units, most_in_a_unit, unit_numbers
 
 FitPath = Callable[[Any, Array], tuple[Grouping, Path]]  # images, the numbers of those that fit -> groups and path
+_TAKEN = {**BOUNDS, ANYTIME: None}  # names of bounds that are ours
 
 
 def calibrate(
@@ -77,7 +79,8 @@ def calibrate(
     """Widenings such that, with probability 1 - failure_prob, the mean loss of a future image is at most risk_level.
 
     That holds for one calibration. Choosing among several on the same images (seeds, methods, bounds, looks at a
-    growing set) voids it: docs/what_voids_the_promise.md says what is valid.
+    growing set) voids it: docs/what_voids_the_promise.md says what is valid. `GrowingCalibration` may be looked at
+    after every image.
 
     truth          true images, (n, *pixels), within the limits; 8-bit ones span them, 0 the least and 255 the greatest
     band           their band, of the same shape; images of different sizes are lists, of truths and of bands, and
@@ -124,7 +127,7 @@ def calibrate(
     >>> [(promise.name, promise.risk < promise.at_most) for promise in cal.promises]
     [('all pixels', True), ('bright pixels', True)]
     """
-    asked_for = _what_is_promised(risk_level, promises, loss)
+    asked_for = what_is_promised(risk_level, promises, loss)
     failure_prob = check_open_unit(failure_prob, "failure_prob")
     check_choice(method, METHODS, "method")
     bound = bound_named(confidence)
@@ -151,9 +154,10 @@ def calibrate(
         aims, regions = aims_of(asked_for, pairs.band.lower, counting, units is not None, most_images or 0)
         pairs = replace(pairs, regions=regions)
         risk_level = path_level(aims)
-        counted = method != "rcps" or bool(n_opt)  # where none fit, certifying will tell
-        needs = needs_of(aims, pairs, unit_of, bound, failure_prob, count=counted)
-        least = max(need.in_all for need in needs)
+        fits_any = method != "rcps" or bool(n_opt)  # where none fit, certifying will tell
+        inside = images_having(pairs) if fits_any and regions else None
+        needs = needs_of(aims, inside, unit_of, bound, failure_prob)
+        least = max(need.least for need in needs)
     if method == "rcps" and not groups is k is labels is None:
         raise ValueError("rcps has one group only: leave groups, k and labels out, or use method='krcps' or 'frontier'")
     if features is not None and (
@@ -169,8 +173,7 @@ def calibrate(
     count = int(unit_of.max()) + 1
     asked = groups is not None or k is not None or features is not None
     fits = fitting_units(n_opt, method, count, least, asked)
-    scarce = [need for need in needs if not need.having.all()]
-    split = Split.draw(unit_of, fits, rng, scarce, exactly=n_opt is not None)
+    split = Split.draw(unit_of, fits, rng, needs if n_opt is None else ())
     if method == "frontier" and not asked:
         groups = groups_for(count - len(split.order))
     fit_path: dict[str, FitPath] = {
@@ -185,7 +188,7 @@ def calibrate(
             groups=groups,
             k=k,
             unit_of=unit_of[split.fitting],
-            goal=_goal_of(aims, split, bound, failure_prob),
+            goal=goal_of(aims, split, bound, failure_prob) if aims else None,
         ),
     }
     check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))
@@ -198,15 +201,7 @@ def calibrate(
     return replace(found, measure=measure)
 
 
-def _goal_of(aims: tuple[Aim, ...], split: Split, bound: ConfidenceBound, failure_prob: float) -> Goal | None:
-    """What the path for several promises aims at, on the fitting images; a loss that sees images has no say in it."""
-    here = tuple(aim.take(np.flatnonzero(split.fitting)) for aim in aims if aim.counts_only)
-    if not here:
-        return None
-    return Goal(here, split.unit_of[split.fitting], len(split.order), bound, failure_prob)
-
-
-def _what_is_promised(risk_level: float | None, promises: Any, loss: Loss) -> float | list[Promise]:
+def what_is_promised(risk_level: float | None, promises: Any, loss: Loss = l01) -> float | list[Promise]:
     """The level of one share of all pixels, or promises where they say more than that."""
     if (risk_level is None) == (promises is None):
         raise ValueError(
@@ -269,7 +264,7 @@ def calibrate_archive(
     if units is None:
         tell_doubles(own)
     return Calibration(
-        method, name_of(bound, BOUNDS), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
+        method, name_of(bound, _TAKEN), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
         failure_prob, pairs.limits, grouping, widening, risk, curve, chosen,
         Record(
             images=len(pairs), fitting=len(images), certifying=task.size, units=0 if units is None else task.size,
@@ -277,7 +272,7 @@ def calibrate_archive(
             unit_name=units or "unit", counting="images" if most_images else "units", most_images=most_images,
             prints=own,
         ),
-        certified=kept,
+        certified=kept, reference=reference_of(pairs, split, fit, grouping, path, risk_level),
     )  # fmt: skip
 
 

@@ -35,21 +35,18 @@ from .split import Need, least_units
 
 
 def needs_of(
-    aims: Sequence[Aim], pairs: Pairs, unit_of: Array, bound: ConfidenceBound, failure_prob: float, *, count: bool
+    aims: Sequence[Aim], inside: Array | None, unit_of: Array, bound: ConfidenceBound, failure_prob: float
 ) -> list[Need]:
-    """Which units have what each promise is about, and how many must certify it: regions alone are read.
+    """Which units have what each promise is about, and how many must certify it: `inside` as `images_having` tells.
 
-    Unless they are to be counted, regions of pixels are taken to be everywhere.
+    Without it regions of pixels are taken to be everywhere.
     """
-    inside = np.ones((len(pairs), len(pairs.regions) + 1), bool)
-    if count and pairs.regions:
-        inside = _images_having(pairs)
     found = []
     for aim in aims:
         having = np.zeros(int(unit_of.max()) + 1, bool)
-        having[unit_of[inside[:, aim.region] & aim.subgroup]] = True
+        having[unit_of[aim.subgroup if inside is None else inside[:, aim.region] & aim.subgroup]] = True
         need = Need(having, least_units(aim.level, failure_prob, bound))
-        if aim.place != "all" and need.having.sum() < need.least and bound in BOUNDS.values():
+        if aim.place != "all" and having.sum() < need.least and bound in BOUNDS.values():
             raise NoGuarantee(
                 f"{aim.words} cannot be certified: {int(having.sum())} of {len(having)} images (units) have the "
                 f"region, and with {bound.__name__} at least {need.least} that have it must certify; give more of "
@@ -59,8 +56,8 @@ def needs_of(
     return found
 
 
-def _images_having(pairs: Pairs) -> Array:
-    """Which images have each region, all pixels first: bool (n, R)."""
+def images_having(pairs: Pairs) -> Array:
+    """Which images have each region, all pixels first: bool (n, R); regions alone are read."""
 
     def work(start: int, stop: int) -> Array:
         rows = [region_rows(values, name, start, stop).reshape(stop - start, -1) for name, values in pairs.regions]
@@ -98,13 +95,13 @@ def task_of(aim: Aim, pairs: Archive, sizes: Array, jury: Jury) -> Task:
     weights = sizes[:, aim.region] if aim.counting == "pixels" else None
     most = 0.0
     if aim.counting != "units":
-        most = _most_of_a_unit(aim, jury, counts, np.ones(len(counts)) if weights is None else weights)
+        most = most_of_a_unit(aim, jury, counts, np.ones(len(counts)) if weights is None else weights)
     return Task(
         pairs, certifying, jury.unit_of, order, jury.bound, aim.level, jury.failure_prob, most, weights, aim.words
     )
 
 
-def _most_of_a_unit(aim: Aim, jury: Jury, counts: Array, weight: Array) -> float:
+def most_of_a_unit(aim: Aim, jury: Jury, counts: Array, weight: Array) -> float:
     """For how many images (or pixels) a unit counts at most: as told, or the most that a fitting unit has.
 
     The certifying units must not say it: their number would then depend on what is bounded.

@@ -29,6 +29,7 @@ PROMISE_KINDS = ("share", "tail", "loss")
 WAYS_TO_COUNT = ("units", "images", "pixels")
 PLACES = ("all", "region", "weights", "subgroup")  # where a promise is counted
 _ABOVE_THE_MEAN = ("hoeffding", "bentkus", "hoeffding_bentkus", "empirical_bernstein", "conformal")  # bounds that are
+ALL_PIXELS = "all pixels"  # name of a promise that has none
 _MOST = 64  # promises of one calibration
 _NAMELESS = ("loss", "custom", "function", "<lambda>")  # names of functions that say nothing
 
@@ -251,29 +252,43 @@ def aims_of(
     for i, promise in enumerate(promises, 1):
         within, place, number = promise.within, "all", 0
         subgroup = np.ones(n, bool)
-        name = promise.name or ("all pixels" if within is None else f"region {i}")
+        name = promise.name or (ALL_PIXELS if within is None else f"region {i}")
         if within is not None:
-            values = region_array(within, band, f"within of promise {i}")
-            if len(values.shape) == 1 and not differ_in_size(values):
-                subgroup, place = _subgroup(values, name), "subgroup"
+            place, values = place_of(within, band, f"within of promise {i}", name)
+            if place == "subgroup":
+                subgroup = values
             elif promise.function is not None and not promise.counts:
                 raise ValueError(
                     f"{name!r} is a loss that sees whole images, so within must be one bool per image, ({n},); count "
                     "what is missed of a region in the loss itself, or give pb.loss(..., counts=True)"
                 )
             else:
-                place = "weights" if np.dtype(str(values.dtype).removeprefix("torch.")).kind == "f" else "region"
                 if id(within) not in seen:
                     regions.append((f"within of {name!r}", values))
                     seen[id(within)] = len(regions)
                 number = seen[id(within)]
-        way = promise.counting or counting
-        way = "units" if way == "images" and not units else way
-        level, above, cap = promise.at_most, promise.above or 0.0, promise.cap or 1.0
-        only = promise.function is None or promise.counts
-        told = (promise.kind, name, place, level, above, cap, way, number, subgroup, most_images)
-        aims.append(Aim(*told, promise.function, only))
+        aims.append(aim_of(replace(promise, name=name), place, number, subgroup, counting, units, most_images))
     return tuple(aims), tuple(regions)
+
+
+def aim_of(
+    promise: Promise, place: str, region: int, subgroup: Array, counting: str, units: bool, most_images: int = 0
+) -> Aim:
+    """A promise with a name as it is counted, in a region by its number."""
+    way = promise.counting or counting
+    way = "units" if way == "images" and not units else way
+    level, above, cap = promise.at_most, promise.above or 0.0, promise.cap or 1.0
+    only = promise.function is None or promise.counts
+    told = (promise.kind, str(promise.name), place, level, above, cap, way, region, subgroup, most_images)
+    return Aim(*told, promise.function, only)
+
+
+def place_of(within: Any, band: Any, what: str, name: str) -> tuple[str, Any]:
+    """Whether a region is a mask, weights or a subgroup of whole images, and its array, checked (`PLACES`)."""
+    values = region_array(within, band, what)
+    if len(values.shape) == 1 and not differ_in_size(values):
+        return "subgroup", _subgroup(values, name)
+    return "weights" if np.dtype(str(values.dtype).removeprefix("torch.")).kind == "f" else "region", values
 
 
 def region_array(within: Any, band: Any, name: str) -> Any:
@@ -391,6 +406,6 @@ def sole_promise(calibration: Any) -> CertifiedPromise:
     record = calibration.record
     pixels = calibration.loss == "l01"
     return CertifiedPromise(
-        "share" if pixels else "loss", "all pixels" if pixels else calibration.loss, "all", calibration.risk_level, 0.0,
+        "share" if pixels else "loss", ALL_PIXELS if pixels else calibration.loss, "all", calibration.risk_level, 0.0,
         1.0, record.counting, float(record.most_images), calibration.risk, record.certifying,
     )  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,8 @@ import numpy as np
 from ..images.checks import NoGuarantee, check_count, check_units
 from ..images.library import Array
 from .confidence import ConfidenceBound, least_images
+
+_SPARE = 1.5  # times the least that must certify a promise are left for it, as far as fitting units can tell
 
 
 def unit_numbers(units: Any, n: int) -> Array:
@@ -69,17 +70,6 @@ class Need(NamedTuple):
     having: Array
     least: int
 
-    @property
-    def in_all(self) -> int:
-        """Units that it takes in all, where most have it; a rarer thing spares those that have it instead."""
-        count = int(self.having.sum())
-        return ceil(self.least * len(self.having) / count) if 2 * count >= len(self.having) else 0
-
-    @property
-    def beyond(self) -> int:
-        """How many of those that have it are more than the least."""
-        return max(0, int(self.having.sum()) - self.least)
-
 
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -90,38 +80,27 @@ class Split:
     order: Array
 
     @classmethod
-    def draw(
-        cls, unit_of: Array, fit: int, rng: np.random.Generator, needs: Sequence[Need] = (), *, exactly: bool = True
-    ) -> Split:
+    def draw(cls, unit_of: Array, fit: int, rng: np.random.Generator, needs: Sequence[Need] = ()) -> Split:
         """Some units at random fit; the others certify, in an order that tells nothing, as bets need it.
 
-        A unit that a rare promise needs does not fit. Who has a region says nothing more of losses, so given that all
-        others are still drawn at random. Unless so many shall fit `exactly`, of those beyond the least that certify a
-        promise a quarter fits at most.
+        With needs, fewer fit where those that do tell that something is rare. The rule looks at fitting units alone:
+        when it stops, the others are as good as new. Keeping all units that have a rare region for certification would
+        certify everything else on a mixture with too many of them.
         """
         shuffled = rng.permutation(int(unit_of.max()) + 1)
         if fit >= len(shuffled):
             raise NoGuarantee(f"{len(shuffled)} image (unit) cannot both fit and certify; give more images")
-        chosen = np.arange(len(shuffled)) < fit
-        if needs and fit:
-            spare = [need.beyond if exactly else ceil(need.beyond / 4) for need in needs]
-            chosen = _spared(shuffled, fit, needs, spare, fit if exactly else 1)
-        return cls(unit_of, np.isin(unit_of, shuffled[chosen]), shuffled[~chosen])
+        fit = min((_enough(need, shuffled, fit) for need in needs), default=fit)
+        return cls(unit_of, np.isin(unit_of, shuffled[:fit]), shuffled[fit:])
 
 
-def _spared(shuffled: Array, fit: int, needs: Sequence[Need], may_fit: Sequence[int], at_least: int) -> Array:
-    """The first units, of those in random order, that no promise needs; then others, if these are too few."""
-    spare = np.array(may_fit)
-    costs = np.stack([need.having for need in needs], axis=1)[shuffled]
-    chosen = np.zeros(len(shuffled), bool)
-    count = 0
-    for place, cost in enumerate(costs):
-        if count == fit:
-            break
-        if (spare >= cost).all():
-            chosen[place] = True
-            spare = spare - cost
-            count += 1
-    if count < at_least:
-        chosen[np.flatnonzero(~chosen)[: at_least - count]] = True
-    return chosen
+def _enough(need: Need, shuffled: Array, fit: int) -> int:
+    """After how many of the units, in random order, as many are likely left as must certify; none where none fit.
+
+    What is likely is said by the units before, with one that has it added.
+    """
+    for count in range(1, fit):
+        share = (int(need.having[shuffled[:count]].sum()) + 1) / (count + 1)
+        if (len(shuffled) - count - 1) * share < _SPARE * need.least:
+            return count
+    return fit

@@ -90,9 +90,9 @@ def calibrate_command(
     with progress("calibrating") as advance:
         made = calibrate_files(
             truth, bands, out, risk_level=risk_level, promises=promise or (), failure_prob=failure_prob,
-            method=method, confidence=confidence, groups=groups, features=features, labels=labels,
-            family=family, k=k, n_opt=n_opt, seed=seed, replace=force, progress=advance,
-            reading=reading_of(read, large), bands_out=bands_out, resources=resources_of(large), unit_name=unit_name,
+            method=method, confidence=confidence, groups=groups, features=features, labels=labels, family=family,
+            k=k, n_opt=n_opt, seed=seed, replace=force, progress=advance, reading=reading_of(read, large),
+            bands_out=bands_out, resources=resources_of(large), unit_name=unit_name,
             counting=counting, most_images=most_images,
         )  # fmt: skip
     found = made.calibration

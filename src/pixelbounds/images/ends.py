@@ -23,6 +23,7 @@ from .library import (
     singly,
     to_numpy,
 )
+from .notebook import facts_html, first_images_html
 from .ragged import Ragged
 from .source import NOT_KNOWN, Source, source_from
 
@@ -63,6 +64,11 @@ class Band:
     def __repr__(self) -> str:
         source = f", {self.source}" if self.source.known else ""
         return f"Band of {len(self)} images of {_sizes(self.lower)}, {self.lower.dtype}{source}"
+
+    def _repr_html_(self) -> str:
+        facts = {"images": len(self), "shape": _sizes(self.lower), "type": self.lower.dtype, "made": self.source}
+        shown = {} if differ_in_size(self.lower) else {"lower": self.lower, "upper": self.upper, "width": self.width}
+        return facts_html("Band, before calibration", facts, first_images_html(shown) if shown else "")
 
     def __len__(self) -> int:
         return int(self.lower.shape[0])
@@ -152,6 +158,11 @@ class Interval:
 
     def __repr__(self) -> str:
         return f"Interval of {len(self)} images of {_sizes(self.lower)}, {self.lower.dtype}"
+
+    def _repr_html_(self) -> str:
+        facts = {"images": len(self), "shape": _sizes(self.lower), "type": self.lower.dtype}
+        shown = {} if differ_in_size(self.lower) else {"lower": self.lower, "upper": self.upper, "length": self.length}
+        return facts_html("Interval, calibrated", facts, first_images_html(shown) if shown else "")
 
     def __len__(self) -> int:
         return int(self.lower.shape[0])

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..calibration.front_door import calibrate
 from ..calibration.prints import known_again
+from ..calibration.procedures import NAMED_GROUPS
 from ..calibration.reader import load_calibration
 from ..calibration.result import Calibration
 from ..calibration.sentence import second_try
@@ -36,7 +37,6 @@ from .resources import Resources
 
 _MOST_IMAGES = 32  # whose lengths are told
 _MOST_PIXELS = 2**24
-_NAMED_GROUPS = ("learned", "band", "loss", "squared", "otsu")
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def calibrate_files(
         check_not_read(Path(bands_out), reads)
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
         images, made, limits = open_pair(truth, bands, reading, execution)
-        partition = groups if groups is None or groups in _NAMED_GROUPS else open_labels(groups)
+        partition = groups if groups is None or groups in NAMED_GROUPS else open_labels(groups)
         segmented = None if labels is None else open_labels(labels)
         known = None if features is None else guarded(open_images(features, window=None).pixels)
         regions = PromiseRegions.open(said, images, reading) if said else None

@@ -24,7 +24,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..calibration.promises import WAYS_TO_COUNT, Promise
+from ..calibration.promises import WAYS_TO_COUNT, Promise, check_name
 
 BUILT_IN = ("body", "edges")  # regions of the truth
 _CLAUSES = {
@@ -150,6 +150,36 @@ def promise_of_words(text: str, folder: Path | None = None) -> Said:
     if kind == "tail" and said.above is None:
         raise wrong("it does not say above which share of missed pixels an image is bad", kind)
     return said
+
+
+def region_of_words(text: str) -> tuple[str, Region]:
+    """The name of a region and the region, REGION [dilated PIXELS] [as NAME], where no promise stands beside it.
+
+    >>> region_of_words("labels.nii.gz=2 as heart")[0], region_of_words("edges 0.1")[1].top
+    ('heart', 0.1)
+    """
+
+    def wrong(why: str, kind: str = "share") -> ValueError:
+        return ValueError(
+            f'the region "{text}" was not understood: {why}; write, for example, "labels.nii.gz=2 as heart"'
+        )
+
+    words = _split(text, wrong)
+    if not words:
+        raise wrong("it is empty")
+    given = _clauses(["within", *words], "share", wrong)
+    strange = given.keys() - {"within", "top", "dilated", "as"}
+    if strange:
+        raise wrong(f"{min(strange)!r} belongs to a promise, which the coordinator makes")
+    region = _region(given, None, wrong, "share")
+    assert region is not None  # there is a within
+    name = given.get("as") or (region.place if region.path is None else None)
+    if name is None:
+        raise wrong("it has no name, under which promises are about it")
+    try:
+        return check_name(name), region
+    except ValueError as error:
+        raise wrong(str(error)) from error
 
 
 def _split(text: str, wrong: _Refusal) -> list[str]:

@@ -62,6 +62,8 @@ class Promise:
             check_choice(self.counting, WAYS_TO_COUNT, "counting")
         if self.counting == "pixels" and self.cap is not None:
             raise ValueError("cap bounds what an image counts for, and with counting='pixels' pixels count: leave one")
+        if (self.kind == "loss") != callable(self.function):
+            raise ValueError("a loss of your own is a function, which no file keeps; give it again: pb.loss")
         if self.kind == "loss" and self.counting == "pixels":
             raise ValueError("a loss is one number for each image, so pixels cannot be counted; leave counting out")
 
@@ -189,6 +191,8 @@ class Aim:
 
     def losses(self, missed: Array, size: Array) -> Array:
         """Loss of each image from what it misses of its region and the region's size: (..., n), (n,) -> (..., n)."""
+        if not self.counts_only:
+            raise TypeError(f"the loss {self.name!r} sees images, and here are counts alone; give one with counts=True")
         if self.function is not None:
             return self.capped(_counted(self.function, missed, size))
         part = np.minimum(missed / np.where(size > 0, size, 1), 1.0)

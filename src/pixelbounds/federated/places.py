@@ -107,6 +107,10 @@ def check_places(plan: Message, places: Places, site: str) -> list[str]:
 
 def said_promise(promise: Promise) -> dict[str, Any]:
     """A promise as a study keeps it."""
+    if promise.kind == "loss":
+        raise ValueError(
+            f"the loss {promise.name!r} is a function, and none travels to a site; use pb.share or pb.tail"
+        )
     if promise.within is not None:
         raise ValueError(
             f"the promise {promise.kind} {promise.at_most:g} has a region of its own, and regions are at the sites: "

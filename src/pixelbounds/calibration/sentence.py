@@ -32,6 +32,10 @@ class Promised(Protocol):
         """Name of the bound."""
 
     @property
+    def labelled(self) -> bool:
+        """Whether it uses labels of the images it is applied to."""
+
+    @property
     def loss(self) -> str:
         """Name of the loss."""
 
@@ -249,6 +253,8 @@ def _provided(calibration: Promised) -> str:
         words += f" and their bands are made in the same way ({source}{unknown})"
     else:
         words += " and their bands are made in the same way (how is not known here, so it cannot be checked)"
+    if calibration.labelled:
+        words += ", and so are the labels that come with them, be they right or wrong"
     measure = calibration.measure
     if measure is not None and measure.low is not None:
         words += f"; values are those within the {measure}, and what lies beyond it counts as its edge"

@@ -36,12 +36,12 @@ def test_a_verdict_is_what_the_interval_bears():
     seen = this.evaluation.promises
     ends = {"kept": (0.0, 0.1), "not told": (0.05, 0.11), "broken": (0.11, 0.2)}
     for verdict, interval in ends.items():
-        changed = replace(seen[0], interval=interval)
+        changed = replace(seen[0], interval=interval, risk=interval[1], least=interval[0])
         evaluation = replace(this.evaluation, promises=(changed, *seen[1:]))
         assert changed.verdict == verdict
         assert rows_of(this, evaluation)[0]["verdict"].startswith(f"{verdict}: ")
         judged = judge(evaluation, this.calibration)
-        assert (judged.broken, judged.verdict == "broken: all pixels") == ((verdict == "broken"),) * 2
+        assert (judged.broken, judged.verdict == "above the level of all pixels") == ((verdict == "broken"),) * 2
     none = replace(seen[2], units=0, risk=np.nan)
     rows = rows_of(this, replace(this.evaluation, promises=(*seen[:2], none)))
     assert rows[2]["verdict"] == "not told: no such image here"
@@ -55,7 +55,7 @@ def test_promises_that_nothing_checks_are_called_so(tmp_path):
     this = promised_world()
     page = words_of(this.write(tmp_path / "a.html", evaluation=replace(this.evaluation, promises=()), examples=[]))
     assert "Nothing on this page checks these promises" in page
-    assert "evaluate(promises=...) compares each of them" in page
+    assert "evaluate(promises=...), or --promise, compares each of them" in page
 
 
 def test_what_was_asked_and_not_promised_is_not_called_a_promise(tmp_path):

@@ -75,6 +75,16 @@ Identifiers = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 RiskLevel = Annotated[float, typer.Option(help="Share of the pixels of an image that may lie outside.")]
+Promises = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--promise",
+        metavar="WORDS",
+        help="What must hold, several times: 'share 0.05', 'share 0.10 within labels.nii.gz=2 as heart', "
+        "'tail 0.05 above 0.10', also 'within body', 'within edges 0.05', 'cap 0.25', 'counting pixels'; or a .toml "
+        "file of them.",
+    ),
+]
 FailureProb = Annotated[float, typer.Option(help="Share of calibrations that may be unlucky.")]
 FamilyName = Annotated[str | None, method_option(help="additive, scaled or multiplicative.")]
 FittingCount = Annotated[int | None, method_option(help="Images (units) that fit; the rest certify.")]

@@ -125,7 +125,8 @@ class SampleCoverage(_Record):
 class SeenPromise(_Record):
     """What a promise comes to on images: its risk with an interval, over the units (or images) that have its region.
 
-    The interval holds the risk with probability `confidence_level` of the evaluation, by itself, not jointly.
+    The interval holds the risk with probability `confidence_level` of the evaluation, by itself, not jointly. `least`
+    lies below it as surely as the low end of one interval, for all promises at once.
     """
 
     kind: str
@@ -138,11 +139,12 @@ class SeenPromise(_Record):
     risk: float
     interval: tuple[float, float]
     units: int
+    least: float
 
     @property
     def broken(self) -> bool:
-        """Whether it is seen broken: even the low end of the interval lies above the level."""
-        return self.interval[0] > self.at_most
+        """Whether it is seen broken: even the low end that holds for all promises at once lies above the level."""
+        return self.least > self.at_most
 
     @property
     def verdict(self) -> str:

@@ -348,19 +348,21 @@ def _of_run(run: Run, reading: Reading, execution: Execution) -> Bands:
     """The band of a sampling run, with whatever else the run kept."""
     names = {"observation": "observation", "mean": "estimate", "estimate": "estimate"}
     known = {word: run[name] for name, word in names.items() if name in run.group}
+    if run.observation.shape != run[run.parts()[0]].shape or run.observation.dtype.kind == "c":
+        known.pop("observation")  # a sinogram, k-space: no image to show
     known |= {name: run[name] for name in ("samples", "held_out") if name in run.group}
     if reading.miscoverage is not None and reading.miscoverage != run.about.get("miscoverage"):
         raise ValueError(
             f"miscoverage is {reading.miscoverage:g}, but {run.path} was drawn with {run.about.get('miscoverage')}; "
             "leave --miscoverage out"
         )
-    least, most = check_limits(run.about["limits"])
+    limits = None if run.about["limits"] is None else check_limits(run.about["limits"])
     known = {name: guarded(x) for name, x in known.items()}
     there = None
     if reading.skip_bad:
         there = readable(execution, *(run[name] for name in run.parts(reading.kind)))
     band = run.band(reading.kind, check=not reading.skip_bad, there=there)
-    return Bands(band.map(guarded), limits=(least, most), measure=run.measure, known=known, there=there)
+    return Bands(band.map(guarded), limits=limits, measure=run.measure, known=known, there=there)
 
 
 def _of_folder(path: Path, reading: Reading) -> dict[str, Images]:

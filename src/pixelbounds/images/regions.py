@@ -14,7 +14,7 @@ import numpy as np
 from scipy import ndimage
 
 from .checks import ImageError, check_number, check_open_unit, check_values
-from .library import Array, as_array, differ_in_size, library_of, rows_of, spatial_axes
+from .library import Array, Derived, as_array, differ_in_size, in_file, library_of, rows_of, spatial_axes, to_numpy
 from .ragged import Ragged
 
 _LEVELS = 256  # of the histogram that Otsu's threshold cuts
@@ -175,6 +175,32 @@ def _in_each_channel(of: Callable[[Array], Array], image: Array) -> Array:
     shape = front.shape
     pieces = [of(piece) for piece in front.reshape(-1, *shape[len(channels) :])]
     return np.moveaxis(np.stack(pieces).reshape(shape), range(len(channels)), channels)
+
+
+def region_as_read(images: Any, of: Callable[[Array], Any]) -> Any:
+    """The region `of` images, found as they are read where these lie in files: (n, *pixels) -> bool.
+
+    `of` takes images to bool, (k, *pixels) -> (k, *pixels), and one image does not depend on another.
+    """
+    if not differ_in_size(images):
+        return Derived(images, of, bool) if in_file(images) else of(to_numpy(images))
+    if not in_file(images):
+        return [np.asarray(of(image[None])[0]) for image in images]
+    return Ragged([_OneRegion(images, i, of) for i in range(len(images))])
+
+
+class _OneRegion:
+    """The region of one of images that differ in size, found whenever it is asked for."""
+
+    def __init__(self, images: Ragged, number: int, of: Callable[[Array], Any]) -> None:
+        self.images = images
+        self.number = number
+        self.of = of
+        self.shape = images.shapes[number]
+        self.dtype = np.dtype(bool)
+
+    def __getitem__(self, at: Any) -> Array:
+        return np.asarray(self.of(self.images[self.number][None])[0])[at]
 
 
 def region_rows(values: Any, name: str, start: int, stop: int) -> Array:

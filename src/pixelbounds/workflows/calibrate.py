@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 
 from ..calibration.front_door import calibrate
 from ..calibration.prints import known_again
+from ..calibration.procedures import NAMED_GROUPS
 from ..calibration.reader import load_calibration
 from ..calibration.result import Calibration
 from ..calibration.sentence import second_try
@@ -29,11 +31,12 @@ from ..formats.opener import check_not_read, check_target, open_images
 from ..images.ends import Band, Interval
 from ..images.library import Array, rows_of, sizes_of
 from ..storage.chunks import guarded
+from .promise_regions import PromiseRegions, map_paths
+from .promise_words import promises_said
 from .resources import Resources
 
 _MOST_IMAGES = 32  # whose lengths are told
 _MOST_PIXELS = 2**24
-_NAMED_GROUPS = ("learned", "band", "loss", "squared", "otsu")
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ def calibrate_files(
     bands: FilePath,
     out: FilePath,
     *,
-    risk_level: float,
+    risk_level: float | None = None,
+    promises: Sequence[str] = (),
     reading: Reading = Reading(),  # noqa: B008 - frozen
     groups: str | None = None,
     features: FilePath | None = None,
@@ -74,21 +78,26 @@ def calibrate_files(
 
     groups         the name of a grouping, or a file of one map for all images
     labels         a file of labels (n, *pixels) known at test time
+    promises       in words (`promise_words`), or files of them; instead of risk_level
     unit_name      what a unit is called; by default what the files call it, a scan, a patient
     bands_out      a .zarr store for the bands of samples, kept for later; an unfinished one is gone on with
     """
-    reads = (truth, bands, groups, features, labels, reading.units)
+    said = promises_said(promises) if promises else ()
+    if (risk_level is None) == (not said):
+        raise ValueError("give --risk-level, the share of all pixels that may be missed, such as 0.1, or --promise")
+    reads = (truth, bands, groups, features, labels, reading.units, *(map_paths(said) if said else ()))
     target = check_target(out, (".safetensors",), replace=replace, inputs=reads)
     if bands_out is not None:
         check_not_read(Path(bands_out), reads)
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
         images, made, limits = open_pair(truth, bands, reading, execution)
-        partition = groups if groups is None or groups in _NAMED_GROUPS else open_labels(groups)
+        partition = groups if groups is None or groups in NAMED_GROUPS else open_labels(groups)
         segmented = None if labels is None else open_labels(labels)
         known = None if features is None else guarded(open_images(features, window=None).pixels)
+        regions = PromiseRegions.open(said, images, reading) if said else None
         band, good = made.whole(execution, _bands_store(bands_out, made, execution, stack), replace=replace)
         if reading.skip_bad:
-            read = [images.pixels, band.lower, band.upper, segmented]
+            read = [images.pixels, band.lower, band.upper, segmented, *(regions.stores if regions else ())]
             good = good & readable(execution, *(x for x in read if x is not None))
         units = open_units(images, reading)
         if units is None and unit_name is not None:
@@ -99,11 +108,13 @@ def calibrate_files(
         band = band.map(lambda x: pick(execution, x, good))
         known = pick(execution, known, good)
         segmented = pick(execution, segmented, good)
+        true = pick(execution, images.pixels, good)
         calibration = calibrate(
-            pick(execution, images.pixels, good),
+            true,
             band,
             risk_level=risk_level,
             groups=partition,
+            promises=regions.promises(true, lambda x: pick(execution, x, good)) if regions else None,
             features=known,
             labels=segmented,
             units=pick(execution, units, good),

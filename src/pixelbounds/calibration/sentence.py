@@ -338,6 +338,27 @@ def second_try(failure_prob: float) -> str:
     )
 
 
+def trust_in_words(calibration: Promised, share: float) -> str:
+    """What is promised about a mask of pixels with short intervals, which is this share of the pixels: little.
+
+    All misses may lie in the mask. Where a share of all pixels is promised, at most level / share of a mask of this
+    size is missed on average; nothing better follows.
+    """
+    entries = _entries(calibration.record.pixels).partition(" ")[0]
+    words = f"This says that intervals are short, not that they hold the truth: {entries} outside may gather here"
+    made = calibration.certified
+    of_all = [p.at_most for p in made if (p.kind, p.place, p.cap) == ("share", "all", 1)]
+    if calibration.loss == "l01":
+        of_all = [calibration.risk_level]
+    if of_all and calibration.confidence != "conformal":
+        level = min(of_all)
+        most = "all" if share <= level else f"up to {share_in_words(level / share, up=True)}"
+        words += (
+            f". What is promised ({level_in_words(level)} of all {entries}, on average) leaves room for {most} of these"
+        )
+    return f"{words}. Images with a known truth tell how many are: evaluate with a promise within the mask"
+
+
 def counted_in_short(promise: Any, pixels: tuple[int, ...], noun: str) -> str:
     """What is counted for a promise (`promises.CertifiedPromise`), for a row of a table that names it.
 

@@ -6,6 +6,7 @@ temporary store. Images of different sizes are widened one by one and written in
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import Arrays, FilePath, Reading
 from ..formats.identifiers import keeps
-from ..formats.inputs import Bands, open_bands, open_interval, open_labels
+from ..formats.inputs import KEPT, Bands, open_bands, open_interval, open_labels
 from ..formats.maps import INTERVAL_SUFFIXES, write_interval
 from ..formats.opener import check_target, open_images
 from ..formats.scans import Images
@@ -151,7 +152,10 @@ def bands_for(calibration: Calibration, path: FilePath, reading: Reading, execut
     source = calibration.record.source
     level = source.miscoverage if source.kind == "calibrated quantiles" else None
     usual: dict[str, Any] = {} if level is None else {"miscoverage": level}
-    made = open_bands(path, reading_for(calibration, reading), execution=execution, **usual)
+    told = reading_for(calibration, reading)
+    if source.kind == f"calibrated quantiles of {KEPT} samples" and source.miscoverage is not None:
+        told = dataclasses.replace(told, kind=KEPT, miscoverage=float(source.miscoverage))
+    made = open_bands(path, told, execution=execution, **usual)
     check_bands(calibration, path, made, reading)
     return made
 

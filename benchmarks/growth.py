@@ -5,8 +5,8 @@ python -m benchmarks.growth                    (writes the tables of docs/growin
 
 Risks: the greatest risk certified at 5% with 90%, images losing alike or losses being 0 or 1 (median of 20 orders).
 Lengths: 32 images fit (band groups), the others arrive one by one, beside `pixelbounds.calibrate` on as many in all; on
-128 further images, the mean over two draws. Failures: worlds in which the risk is the level exactly, looked at after every image.
-Kills: `pixelbounds grow add` ended by SIGKILL at a random moment, and run again.
+128 further images, the mean over two draws. Failures: worlds in which the risk is the level exactly, looked at after
+every image. Kills: `pixelbounds grow add` ended by SIGKILL at a random moment, and run again.
 """
 
 from __future__ import annotations

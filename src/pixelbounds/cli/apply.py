@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .command import Outcome, command, in_short, progress, reading_of, resources_of, skipped_in_words, written
+from .command import (
+    Outcome,
+    command,
+    images_in_words,
+    in_short,
+    progress,
+    reading_of,
+    resources_of,
+    skipped_in_words,
+    written,
+)
 from .options import BandPath, Features, Force, Identifiers, LargeOptions, ReadOptions, TestLabels
 
 if TYPE_CHECKING:
@@ -46,6 +56,7 @@ def apply_command(
     rows = {
         "images": f"{n} of {' x '.join(map(str, pixels)) + ' pixels' if pixels else 'different sizes'}",
         **_lengths(done),
+        **_unusual(done),
         "written": written(done.path),
         **skipped_in_words(done.skipped),
     }
@@ -56,9 +67,22 @@ def apply_command(
         "open_share": done.open_share,
         "closed_length": None if done.open_share in (None, 1) else done.closed_length,
         "skipped": done.skipped,
+        "unusual": done.unusual,
         "guarantee": done.calibration.guarantee,
     }
     return in_short(facts, done.calibration.guarantee, rows)
+
+
+def _unusual(done: Applied) -> dict[str, str]:
+    """The row that tells of images like none of the calibration's, where there are some."""
+    if not done.unusual:
+        return {}
+    more = ", ..." if len(done.unusual) > 8 else ""
+    which = f"{images_in_words(len(done.unusual))} ({', '.join(map(str, done.unusual[:8]))}{more})"
+    return {
+        "unusual": f"{which} with bands farther out than those of all {len(done.calibration.reference)} certifying "
+        f"images kept; up to {done.expected_unusual:.2g} expected from the same source"
+    }
 
 
 def _lengths(done: Applied) -> dict[str, str]:

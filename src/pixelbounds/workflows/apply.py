@@ -39,13 +39,16 @@ from .agreement import check_bands, check_images, reading_for
 from .lengths import CLOSED, beyond_the_window, closed_mean
 from .resources import Resources
 
+UNUSUAL = "unusual"  # p-value of each image among those of the calibration
+
 
 @dataclass(frozen=True)
 class Applied:
     """Where intervals were written, their shape, their mean length, and the images that were skipped.
 
     Of values seen through a window also the share of pixels with an open end, at its edge, and the mean length of the
-    other intervals, NaN where there are none.
+    other intervals, NaN where there are none. `unusual` are images farther out than all of the calibration's
+    reference; None where it has none.
     """
 
     path: Path
@@ -55,6 +58,12 @@ class Applied:
     skipped: tuple[int, ...] = ()
     open_share: float | None = None
     closed_length: float | None = None
+    unusual: tuple[int, ...] | None = None
+
+    @property
+    def expected_unusual(self) -> float:
+        """How many images of the calibration's own source would be so unusual, in the mean, at most."""
+        return (self.shape[0] - len(self.skipped)) / (1 + len(self.calibration.reference))
 
 
 def apply_files(
@@ -84,7 +93,7 @@ def apply_files(
     with running(**vars(resources), progress=progress) as execution:
         made = bands_for(found, bands, reading, execution)
         space = _space(target, made, like, found, reading)
-        widening = Widening(found, made, known_of(features, labels), reading.skip_bad)
+        widening = Widening(found, made, known_of(features, labels), reading.skip_bad, flagged=True)
         digest = hashlib.sha256(Path(calibration).read_bytes()).hexdigest()
         about = {
             "guarantee": found.guarantee,
@@ -109,7 +118,16 @@ def apply_files(
             target = write_interval(target, interval, like=space, identifiers=identifiers, about=about)
     skipped = tuple(np.flatnonzero(marks == BAD).tolist())
     there = {name: x[marks == DONE] for name, x in lengths.items()}
-    return Applied(target, made.shape, float(there["length"].mean()), found, skipped, *closed_mean(there))
+    mean = float(there["length"].mean())
+    unusual = _unusual(lengths, marks, found) if UNUSUAL in lengths else None
+    share, closed = closed_mean(there)
+    return Applied(target, made.shape, mean, found, skipped, share, closed, unusual)
+
+
+def _unusual(told: dict[str, Array], marks: Array, calibration: Calibration) -> tuple[int, ...]:
+    """Images that are farther out than all of the reference."""
+    least = 1.5 / (1 + len(calibration.reference))  # between 1 and 2 of n + 1
+    return tuple(np.flatnonzero((marks == DONE) & (told[UNUSUAL] < least)).tolist())
 
 
 def _space(target: Path, bands: Bands, like: FilePath | None, calibration: Calibration, told: Reading) -> Images | None:
@@ -153,17 +171,23 @@ class Widening:
     bands: Bands
     known: dict[str, Any]
     skip_bad: bool = False
+    flagged: bool = False  # whether it is told how usual each image is, where the calibration knows that
 
     @property
     def told(self) -> tuple[str, ...]:
-        """What is told of each image beside its intervals: mean length, and how much lies beyond a window."""
+        """What is told of each image beside its intervals: mean length, what lies beyond a window, how usual it is."""
+        return ("length", *self._windowed, *((UNUSUAL,) if self.flagged and len(self.calibration.reference) else ()))
+
+    @property
+    def _windowed(self) -> tuple[str, ...]:
         measure = self.calibration.measure
-        return ("length",) if measure is None or measure.window is None else ("length", *CLOSED)
+        return () if measure is None or measure.window is None else CLOSED
 
     def maker(self, *, witness: bool = False) -> Maker:
         """What makes the intervals of images start..stop, with the mean length of each; a witness says what it read."""
-        calibration, known, windowed = self.calibration, self.known, len(self.told) > 1
+        calibration, known, windowed = self.calibration, self.known, bool(self._windowed)
         read, there = self.bands.reader(witness=witness), self.bands.there
+        told = self.told
 
         def make(start: int, stop: int) -> dict[str, Array]:
             _check_there(there, start, stop)
@@ -173,6 +197,8 @@ class Widening:
                 interval = calibration.apply(band, threads=False, **now)
             length = _means(interval.upper) - _means(interval.lower)
             parts = {"lower": interval.lower, "upper": interval.upper, "length": length}
+            if UNUSUAL in told:
+                parts[UNUSUAL] = calibration.unusual(band, threads=False, **now)
             parts |= beyond_the_window(interval) if windowed else {}
             return parts | ({SEEN: joined_digests(*seen, *_digests(now))} if witness else {})
 

@@ -1,5 +1,6 @@
 """Observation processes: exact adjoints, noise of the stated deviation, the same bits in any batch."""
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -62,6 +63,8 @@ def test_one_definition_serves_numpy_and_torch(make, shape, rng):
     observed = problem(torch.from_numpy(x), 0)
     assert isinstance(observed, torch.Tensor)
     np.testing.assert_array_equal(observed.numpy(), problem(x, 0))
+    there = cloudpickle.loads(cloudpickle.dumps(problem))  # as it travels to a worker
+    np.testing.assert_array_equal(there.forward(x), problem.forward(x))
 
 
 @on_squares

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from grown_specimens import make_grown, use_grown
 from worlds import heteroscedastic
 
 import pixelbounds as pb
@@ -219,7 +220,7 @@ def watch(monitor, first):
     return monitor.look(BAND[:FEW], **units)
 
 
-KINDS = ("calibration", "apply", "monitor", "plan", "answer", "announcement", "study", "network", "state")
+KINDS = ("calibration", "apply", "monitor", "plan", "answer", "announcement", "study", "network", "state", "grown")
 
 
 def make(folder, kinds=KINDS):
@@ -235,6 +236,8 @@ def make(folder, kinds=KINDS):
         make_messages(folder)
     if {"network", "state"} & set(kinds):
         make_networks(folder)
+    if "grown" in kinds:
+        make_grown(folder / "grown")
 
 
 # ---------------------------------------------------------------- what a user does
@@ -369,6 +372,7 @@ def use_state(data, name, rng, world):
 
 
 USES = {
+    "grown": lambda *case: use_grown(*case, use_calibration),
     "calibration": use_calibration, "apply": use_apply, "monitor": use_monitor, "plan": use_plan, "answer": use_answer,
     "announcement": use_announcement, "study": use_study, "network": use_network, "state": use_state,
 }  # fmt: skip

@@ -32,7 +32,7 @@ from .arrivals import Path, tabulated, tabulated_regions
 from .certify import Losses, Task, certify_l01, certify_loss, curve_of
 from .confidence import BOUNDS, ConfidenceBound, bound_named
 from .groups.contract import Grouping
-from .joint_walk import Jury, certify_jointly, images_having, needs_of
+from .joint_walk import OWN_POINTS, Jury, certify_jointly, images_having, needs_of
 from .losses import Loss, l01
 from .pairs import Archive, check_family, check_scales, pairs_of, tell_doubles
 from .paths.line import GAMMAS
@@ -42,11 +42,11 @@ from .procedures import METHODS, frontier, groups_for, krcps, rcps
 from .promises import Aim, CertifiedPromise, Promise, aims_of, check_promises, path_level
 from .reference import reference_of
 from .result import COUNTINGS, Calibration, Record
-from .sentence import VOIDS
+from .sentence import ANYTIME, VOIDS
 from .split import Need, Split, fitting_units, least_units, most_in_a_unit, unit_numbers
 
 FitPath = Callable[[Any, Array], tuple[Grouping, Path]]  # images, the numbers of those that fit -> groups and path
-_USER_KNOTS = 256  # knots at which a user's loss may be evaluated
+_TAKEN = {**BOUNDS, ANYTIME: None}  # names of bounds that are ours
 
 
 def calibrate(
@@ -79,14 +79,15 @@ def calibrate(
     """Widenings such that, with probability 1 - failure_prob, the mean loss of a future image is at most risk_level.
 
     That holds for one calibration. Choosing among several on the same images (seeds, methods, bounds, looks at a
-    growing set) voids it: docs/what_voids_the_promise.md says what is valid.
+    growing set) voids it: docs/what_voids_the_promise.md says what is valid. `GrowingCalibration` may be looked at
+    after every image.
 
     truth          true images, (n, *pixels), within the limits; 8-bit ones span them, 0 the least and 255 the greatest
     band           their band, of the same shape; images of different sizes are lists, of truths and of bands, and
                    each counts the same
     risk_level     the share of all pixels that may be missed: the short form of promises=[pb.share(risk_level)]
-    promises       what must hold, all of it together, made by `pb.share` and `pb.tail`: about all pixels, regions of
-                   them or subgroups of images; several need no correction (docs/guarantee.md)
+    promises       what must hold, all of it together, made by `pb.share`, `pb.tail` and `pb.loss`: about all pixels,
+                   regions of them or subgroups of images; several need no correction (docs/guarantee.md)
     method         "frontier" (shortest; like rcps where units are hardly enough to certify), "krcps" (the paper's),
                    "rcps" (one widening for all pixels)
     confidence     name of a function of `pixelbounds.confidence`, or a function (losses, failure_prob) -> bound
@@ -211,7 +212,7 @@ def what_is_promised(risk_level: float | None, promises: Any, loss: Loss = l01) 
         return check_open_unit(risk_level, "risk_level")
     asked = check_promises(promises)
     if loss is not l01:
-        raise ValueError("loss= belongs to risk_level=, and promises count missed pixels; leave one of them out")
+        raise ValueError("loss= belongs to risk_level=; a loss among promises is pixelbounds.loss(at_most, function)")
     return float(asked[0].at_most) if len(asked) == 1 and asked[0].plain else asked
 
 
@@ -243,7 +244,9 @@ def calibrate_archive(
     if aims:
         jury = Jury(~split.fitting, split.unit_of, split.order, bound, failure_prob)
         with tabulated_regions(pairs, grouping, path) as (table, sizes, total, own):
-            knot, kept, curve, chosen = certify_jointly(aims, pairs, path, table, sizes, jury)
+            knot, kept, curve, chosen = certify_jointly(
+                aims, pairs, grouping, path, table, sizes, jury, fit if len(images) else None
+            )
         widening, risk, risk_level = path.at(knot), kept[0].risk, kept[0].at_most
     elif loss is l01:
         with tabulated(pairs, grouping, path) as (table, total, own):
@@ -251,7 +254,7 @@ def calibrate_archive(
             curve, chosen = curve_of(Losses(task, table, len(path)), path, certificate.knot)
     else:
         total, own = pairs.ask(prints)
-        every = np.unique(np.linspace(0, len(path) - 1, min(_USER_KNOTS, len(path))).round().astype(int))
+        every = np.unique(np.linspace(0, len(path) - 1, min(OWN_POINTS, len(path))).round().astype(int))
         path = Path(np.ascontiguousarray(path.knots[:, every]))
         certificate = certify_loss(task, grouping, path, loss)
         curve, chosen = np.empty((0, 3)), 0
@@ -261,7 +264,7 @@ def calibrate_archive(
     if units is None:
         tell_doubles(own)
     return Calibration(
-        method, name_of(bound, BOUNDS), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
+        method, name_of(bound, _TAKEN), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
         failure_prob, pairs.limits, grouping, widening, risk, curve, chosen,
         Record(
             images=len(pairs), fitting=len(images), certifying=task.size, units=0 if units is None else task.size,

@@ -158,7 +158,7 @@ def _group_shares(truth: Array, block: Block, family: Family, grouping: Grouping
     return (np.bincount(ends, minlength=groups).astype(np.int64),)
 
 
-_likenesses = Statistic("likeness", _likeness, (ROWS,))
+likenesses = Statistic("likeness", _likeness, (ROWS,))
 _shares = Statistic("group_shares", _group_shares, (np.add,))
 
 
@@ -171,13 +171,7 @@ def reference_of(pairs: Archive, split: Split, fit: Archive, grouping: Grouping,
         fit, Pairs
     ):  # images that stay at their sites are not told one by one
         return NO_REFERENCE
-    fits = bool(split.fitting.any())
-    groups = len(path.knots)
-    shares = np.full(groups, 1 / groups)
-    if fits:
-        counts = fit.ask(_shares, grouping=grouping, groups=groups)[0]
-        shares = counts / counts.sum()
-    widening = path.at(_usual_knot(fit if fits else None, pairs, grouping, path, level))
+    widening, shares = grounds_of(fit if split.fitting.any() else None, pairs, grouping, path, level)
     units = split.order[:MOST_UNITS]
     certifying = np.flatnonzero(~split.fitting)
     by_unit = np.argsort(split.unit_of[certifying], kind="stable")
@@ -186,7 +180,7 @@ def reference_of(pairs: Archive, split: Split, fit: Archive, grouping: Grouping,
     last = np.searchsorted(numbers, units, side="right")
     chosen = [certifying[by_unit[some_of(a, b)]] for a, b in zip(first, last, strict=True)]
     images = np.sort(np.concatenate(chosen))
-    rows = pairs.ask(_likenesses, images, grouping=grouping, widening=widening, shares=shares)[0]
+    rows = pairs.ask(likenesses, images, grouping=grouping, widening=widening, shares=shares)[0]
     if len(images) == len(units):
         own = rows[np.searchsorted(images, np.concatenate(chosen))]
         return Reference(own, own, widening, shares)
@@ -194,6 +188,16 @@ def reference_of(pairs: Archive, split: Split, fit: Archive, grouping: Grouping,
     of_units = np.stack([rows[np.searchsorted(images, unit)].mean(axis=0) for unit in chosen])
     of_images = np.stack([rows[np.searchsorted(images, rng.choice(unit))] for unit in chosen])
     return Reference(of_units, of_images, widening, shares)
+
+
+def grounds_of(fit: Pairs | None, pairs: Archive, grouping: Grouping, path: Path, level: float) -> tuple[Array, Array]:
+    """Widening and shares of groups, (K,) each, in which no certifying image has a part; None where no image fits."""
+    groups = len(path.knots)
+    shares = np.full(groups, 1 / groups)
+    if fit is not None:
+        counts = fit.ask(_shares, grouping=grouping, groups=groups)[0]
+        shares = counts / counts.sum()
+    return path.at(_usual_knot(fit, pairs, grouping, path, level)), shares
 
 
 def some_of(first: int, last: int) -> Array:

@@ -39,11 +39,12 @@ from .groups.positions import Partition
 from .procedures import METHODS
 from .promises import CertifiedPromise, check_certified, sole_promise
 from .reference import NO_REFERENCE, Reference, p_values, statistics_of_images
-from .sentence import VOIDS, guarantee_of
+from .sentence import ANYTIME, SHIFT, VOIDS, check_shift, guarantee_of
 
 FORMAT = 2
 COUNTINGS = ("units", "images")
 NO_PRINTS = np.empty(0, np.uint64)
+_OURS = (*BOUNDS, ANYTIME)  # bounds whose reach is known
 _ROUNDED = 1e-9  # how far sums in another order may lie apart
 
 
@@ -96,6 +97,8 @@ class Record:
             check_line(getattr(self, name), f"{name} of a calibration")
         if not isinstance(self.source, Source) or not isinstance(self.settings, dict):
             raise ValueError("a record needs a Source and settings by name")
+        if SHIFT in self.settings:
+            check_shift(self.settings[SHIFT])
         check_unit_name(self.unit_name)
         check_choice(self.counting, COUNTINGS, "counting")
         if (self.counting == "images") != bool(self.units and self.most_images):
@@ -210,17 +213,17 @@ class Calibration:
 
     def _check_level(self) -> None:
         """No bound of ours certifies less than so many images can tell, or (but for early bets) than was seen."""
-        if self.confidence not in BOUNDS:
+        if self.confidence not in _OURS:
             return
         seen = max(self.risk, float(self.curve[self.chosen, 1]) if len(self.curve) else 0.0)
-        if seen > self.risk_level and self.confidence != "betting":
+        if seen > self.risk_level and self.confidence not in ("betting", ANYTIME):
             raise ValueError(f"a mean loss of {seen:g} was seen, above the level {self.risk_level:g}")
         if not self.certified:
             self._check_reach(self.risk_level, self.record.certifying)
 
     def _check_reach(self, level: float, n: int) -> None:
         """No bound certifies less than n images can tell."""
-        sure = self.confidence in BOUNDS and self.confidence != "conformal"
+        sure = self.confidence in _OURS and self.confidence != "conformal"
         if sure and n * log1p(-level) > log(self.failure_prob) + _ROUNDED:
             raise ValueError(
                 f"{n} images cannot certify a level of {level:g} with failure probability "

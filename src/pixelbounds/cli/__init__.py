@@ -10,6 +10,7 @@ from .command import app, main
 from .demo import demo_command
 from .evaluate import evaluate_command
 from .federated import federated_commands
+from .grow import grow_commands
 from .info import info_command
 from .monitor import monitor_commands
 from .plan import plan_command
@@ -23,6 +24,7 @@ __all__ = ["app", "main"]
 app.command()(demo_command)
 app.command()(plan_command)
 app.command()(calibrate_command)
+app.add_typer(grow_commands(), name="grow")
 app.command()(apply_command)
 app.command()(evaluate_command)
 app.command()(report_command)

@@ -84,7 +84,7 @@ def look_command(
 
 
 @command("status")
-def status_command(state: _State) -> Outcome:
+def monitor_status_command(state: _State) -> Outcome:
     """What a monitor has to say; with --json this is the summary that sites may send.
 
     Example: pixelbounds monitor status ct.monitor.safetensors
@@ -171,6 +171,6 @@ def pool_command(
 def monitor_commands() -> typer.Typer:
     """The commands of a monitor."""
     group = typer.Typer(no_args_is_help=True, help="After deployment: is the promise still kept?")
-    for function in (update_command, look_command, status_command, page_command, pool_command):
+    for function in (update_command, look_command, monitor_status_command, page_command, pool_command):
         group.command()(function)
     return group

@@ -69,6 +69,8 @@ class Monitor:
         self.false_alarm = check_open_unit(false_alarm, "false_alarm")
         self._digest = hashlib.sha256(calibration.to_bytes()).hexdigest()
         self.loss = loss
+        if any(promise.kind == "loss" for promise in calibration.certified):
+            raise ValueError("a loss of one's own among several promises cannot be watched; calibrate it by itself")
         own = any(promise.kind == "loss" for promise in calibration.promises)
         if own != (loss is not None):
             raise ValueError(
@@ -130,7 +132,7 @@ class Monitor:
         promises = calibration.promises
         aims, regions = regions_of(promises, within, band.lower)
         interval = calibration.apply(band, features=features, labels=labels)
-        missed, sizes = region_tallies(truth, interval, regions, runner, calibration.limits)
+        missed, sizes, _ = region_tallies(truth, interval, regions, runner, limits=calibration.limits)
         own = None
         if self.loss is not None:
             own = np.clip(np.asarray(self.loss(truth, interval), np.float64), 0, 1)

@@ -34,8 +34,9 @@ def conjugate_gradients(apply: Callable[[Any], Any], b: Any, *, steps: int, tole
         if bool((square <= least).all()):
             break
         applied = apply(direction)
-        step = square / dot(direction, applied).clip(min=1e-30)
-        step = step * (square > least)  # an image that is solved stays as it is
+        curved = dot(direction, applied)
+        step = square / curved.clip(min=1e-30)
+        step = step * ((square > least) & (curved > 0))  # one that is solved, or not positive, stays as it is
         x = x + step.reshape(wide) * direction
         residual = residual - step.reshape(wide) * applied
         now = dot(residual, residual)

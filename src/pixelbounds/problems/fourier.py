@@ -30,27 +30,19 @@ def mri(acceleration: float, sigma_0: float = 0.0, *, coils: int = 4, centre: fl
     if not 0 <= check_number(centre, "centre") <= 1:
         raise ValueError(f"centre is {centre:g}; give the share of lines in the middle that are all measured")
 
-    @lru_cache(maxsize=4)
-    def lines(h: int) -> Array:
-        return _lines(h, acceleration, centre, seed)
-
-    @lru_cache(maxsize=4)
-    def sensitivity(h: int, w: int) -> Array:
-        return _sensitivity(coils, h, w)
-
     def masked(y: Any) -> Any:
-        return y * constant(lines(int(y.shape[-2]))[:, None], y)
+        return y * constant(_lines(int(y.shape[-2]), acceleration, centre, seed)[:, None], y)
 
     def forward(x: Any) -> Any:
         last_axes(x, 2)
-        s = constant(sensitivity(int(x.shape[-2]), int(x.shape[-1])), x)
+        s = constant(_sensitivity(coils, int(x.shape[-2]), int(x.shape[-1])), x)
         return masked(_transforms(x).fft2(x[..., None, :, :] * s, norm="ortho"))
 
     def adjoint(y: Any) -> Any:
         last_axes(y, 3)
         if int(y.shape[-3]) != coils:
             raise ValueError(f"observations have shape {tuple(y.shape)}; this problem takes (n, ..., {coils}, h, w)")
-        s = constant(sensitivity(int(y.shape[-2]), int(y.shape[-1])), y)
+        s = constant(_sensitivity(coils, int(y.shape[-2]), int(y.shape[-1])), y)
         return (s.conj() * _transforms(y).ifft2(masked(y), norm="ortho")).sum(-3).real
 
     name = f"mri {acceleration:g} with {coils} coil{'s' * (coils > 1)}"
@@ -66,6 +58,7 @@ def _transforms(x: Any) -> Any:
     return np.fft
 
 
+@lru_cache(maxsize=8)
 def _lines(h: int, acceleration: float, centre: float, seed: int) -> Array:
     """1 for lines that are measured and 0 for others, in the order of the transform, (h,)."""
     apart = np.minimum(np.arange(h), h - np.arange(h))  # from the middle of k-space
@@ -77,6 +70,7 @@ def _lines(h: int, acceleration: float, centre: float, seed: int) -> Array:
     return measured.astype(np.float64)
 
 
+@lru_cache(maxsize=8)
 def _sensitivity(coils: int, h: int, w: int) -> Array:
     """Smooth complex sensitivities of coils on a circle around the image, sum of squares 1, (coils, h, w)."""
     if coils == 1:

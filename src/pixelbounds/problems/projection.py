@@ -28,15 +28,14 @@ def ct(views: int, size: int, sigma_0: float = 0.0, *, span: float = 180.0) -> P
     if not 0 < check_number(span, "span") <= 180:
         raise ValueError(f"span is {span:g}; give the angle that views cover, in degrees, above 0 and at most 180")
     bins = int(np.ceil(np.sqrt(2) * size)) + 1
-    matrix = lru_cache(maxsize=1)(lambda: _projector(views, size, bins, float(span)))
 
     def forward(x: Any) -> Any:
         _check_size(x, (size, size), "images")
-        return _multiplied(matrix(), x, (views, bins))
+        return _multiplied(_projector(views, size, bins, float(span)), x, (views, bins))
 
     def adjoint(y: Any) -> Any:
         _check_size(y, (views, bins), "observations")
-        return _multiplied(matrix(), y, (size, size), transposed=True)
+        return _multiplied(_projector(views, size, bins, float(span)), y, (size, size), transposed=True)
 
     limited = "" if span == 180 else f" of {span:g} degrees"
     return Problem(f"ct {views} views{limited}", check_deviation(sigma_0), forward, adjoint)
@@ -46,12 +45,12 @@ def motion_blur(length: float, angle: float = 0.0, sigma_0: float = 0.0) -> Prob
     """The camera moved `length` pixels at `angle` degrees while it looked; images go on as their mirror images."""
     if check_number(length, "length") <= 0:
         raise ValueError(f"length is {length:g}; give the way of the camera in pixels, a positive number")
-    matrix = lru_cache(maxsize=4)(lambda shape: _trail(shape, float(length), check_number(angle, "angle")))
+    angle = check_number(angle, "angle")
 
     def apply(x: Any, *, transposed: bool = False) -> Any:
         down, right = last_axes(x, 2)
         shape = (int(x.shape[down]), int(x.shape[right]))
-        return _multiplied(matrix(shape), x, shape, transposed=transposed)
+        return _multiplied(_trail(shape, float(length), angle), x, shape, transposed=transposed)
 
     name = f"motion blur {length:g} at {angle:g} degrees"
     return Problem(name, check_deviation(sigma_0), apply, lambda y: apply(y, transposed=True))
@@ -102,6 +101,7 @@ def _multiplied(sparse: _Sparse, x: Any, shape: tuple[int, int], *, transposed: 
     return (sparse.of_kind(x, transposed) @ columns).swapaxes(0, 1).reshape(*before, *shape)
 
 
+@lru_cache(maxsize=4)
 def _projector(views: int, size: int, bins: int, span: float) -> _Sparse:
     """Rows are (view, bin), columns pixels."""
     middle = (size - 1) / 2
@@ -119,6 +119,7 @@ def _projector(views: int, size: int, bins: int, span: float) -> _Sparse:
     return _Sparse(np.concatenate(rows), np.concatenate(columns), np.concatenate(values), (views * bins, size * size))
 
 
+@lru_cache(maxsize=4)
 def _trail(shape: tuple[int, int], length: float, angle: float) -> _Sparse:
     """Rows are blurred pixels, columns pixels: the mean along a line, between pixels in proportion."""
     down, right = (axis.ravel() for axis in np.mgrid[: shape[0], : shape[1]])

@@ -84,17 +84,17 @@ def deblur(width: float, sigma_0: float = 0.0, *, dims: int = 2) -> Problem:
     dims = check_count(dims, "dims")
     if check_number(width, "width") <= 0:
         raise ValueError(f"width is {width}; the deviation of the kernel must be positive, in pixels")
-    matrix = lru_cache(maxsize=8)(lambda size: _blur_matrix(size, float(width)))
 
     def forward(x: Any) -> Any:
-        return along_axes(x, matrix, dims)
+        return along_axes(x, lambda size: _blur_matrix(size, float(width)), dims)
 
     def adjoint(y: Any) -> Any:
-        return along_axes(y, lambda size: matrix(size).T, dims)
+        return along_axes(y, lambda size: _blur_matrix(size, float(width)).T, dims)
 
     return Problem(f"deblur {width:g}", check_deviation(sigma_0), forward, adjoint)
 
 
+@lru_cache(maxsize=16)
 def _blur_matrix(size: int, width: float) -> Array:
     """A Gaussian blur of one axis with mirrored ends, (size, size)."""
     from scipy.ndimage import gaussian_filter1d

@@ -27,13 +27,16 @@ _BLOCK = 16  # samples that are reduced at a time
 
 
 def sampler_name(sampler: Sampler) -> str:
-    """What a run calls a sampler: the module and name of the function, or of the class of an object.
+    """What a run calls a sampler: its `name` where it has one, else module and name of the function or class.
 
     >>> sampler_name(load_sampler("pixelbounds.samplers:bands_from"))
     'pixelbounds.samplers.function:bands_from'
     """
     while isinstance(sampler, partial):
         sampler = sampler.func
+    own = getattr(sampler, "name", None)
+    if isinstance(own, str):
+        return check_line(own, "name of the sampler")
     named = sampler if hasattr(sampler, "__qualname__") else type(sampler)
     return check_line(f"{named.__module__}:{named.__qualname__}", "name of the sampler")
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..calibration.front_door import calibrate
 from ..calibration.prints import known_again
+from ..calibration.procedures import NAMED_GROUPS
 from ..calibration.reader import load_calibration
 from ..calibration.result import Calibration
 from ..calibration.sentence import second_try
@@ -36,7 +37,6 @@ from .resources import Resources
 
 _MOST_IMAGES = 32  # whose lengths are told
 _MOST_PIXELS = 2**24
-_NAMED_GROUPS = ("learned", "band", "loss", "squared", "otsu")
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ def calibrate_files(
 ) -> Calibrated:
     """Calibrate on files and write the calibration file; `choices` are those of `pixelbounds.calibrate`.
 
-    promises       in words (`promise_words`), or files of them; instead of risk_level
     groups         the name of a grouping, or a file of one map for all images
     labels         a file of labels (n, *pixels) known at test time
+    promises       in words (`promise_words`), or files of them; instead of risk_level
     unit_name      what a unit is called; by default what the files call it, a scan, a patient
     bands_out      a .zarr store for the bands of samples, kept for later; an unfinished one is gone on with
     """
@@ -91,7 +91,7 @@ def calibrate_files(
         check_not_read(Path(bands_out), reads)
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
         images, made, limits = open_pair(truth, bands, reading, execution)
-        partition = groups if groups is None or groups in _NAMED_GROUPS else open_labels(groups)
+        partition = groups if groups is None or groups in NAMED_GROUPS else open_labels(groups)
         segmented = None if labels is None else open_labels(labels)
         known = None if features is None else guarded(open_images(features, window=None).pixels)
         regions = PromiseRegions.open(said, images, reading) if said else None
@@ -113,8 +113,8 @@ def calibrate_files(
             true,
             band,
             risk_level=risk_level,
-            promises=regions.promises(true, lambda x: pick(execution, x, good)) if regions else None,
             groups=partition,
+            promises=regions.promises(true, lambda x: pick(execution, x, good)) if regions else None,
             features=known,
             labels=segmented,
             units=pick(execution, units, good),

@@ -94,9 +94,8 @@ def evaluate_files(
     promises       in words (`promise_words`), with the regions of these images; those that were certified, in order
     """
     said = promises_said(promises)
-    with held_out(
-        truth, intervals, calibration, reading, groups, known_of(features, labels), resources, progress, said=said
-    ) as found:
+    known = known_of(features, labels)
+    with held_out(truth, intervals, calibration, reading, groups, known, resources, progress, said=said) as found:
         return found.result
 
 
@@ -115,9 +114,7 @@ def held_out(
     said: Sequence[Said] = (),
 ) -> Iterator[HeldOut]:
     """Images and what they say, also of promises that were `said`; the intervals may lie in a temporary store, which
-    is there until the end.
-
-    `known` is what `known_of` tells of the images. Without `names` units are numbered.
+    is there until the end. `known` is what `known_of` tells of the images. Without `names` units are numbered.
     """
     cal = None if calibration is None else load_calibration(calibration)
     about = told(intervals)

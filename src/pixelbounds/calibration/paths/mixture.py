@@ -59,9 +59,11 @@ class Goal:
         return replace(self, aims=aims, unit_of=self.unit_of[images])
 
 
-def goal_of(aims: Sequence[Aim], split: Split, bound: ConfidenceBound, failure_prob: float) -> Goal:
-    """What the path for several promises aims at, on the fitting images."""
-    here = tuple(aim.take(np.flatnonzero(split.fitting)) for aim in aims)
+def goal_of(aims: Sequence[Aim], split: Split, bound: ConfidenceBound, failure_prob: float) -> Goal | None:
+    """What the path for several promises aims at, on the fitting images; a loss that sees images has no say in it."""
+    here = tuple(aim.take(np.flatnonzero(split.fitting)) for aim in aims if aim.counts_only)
+    if not here:
+        return None
     return Goal(here, split.unit_of[split.fitting], len(split.order), bound, failure_prob)
 
 

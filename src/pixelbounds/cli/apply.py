@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..calibration.sentence import trust_in_words
 from .command import Outcome, command, in_short, progress, reading_of, resources_of, skipped_in_words, written
-from .options import BandPath, Features, Force, Identifiers, LargeOptions, ReadOptions, method_option
+from .options import BandPath, Features, Force, Identifiers, LargeOptions, ReadOptions, TestLabels
 
 if TYPE_CHECKING:
     from ..workflows.apply import Applied
@@ -26,12 +27,14 @@ def apply_command(
     like: Annotated[
         Path | None, typer.Option(help="A NIfTI file or DICOM folder whose geometry the intervals get.")
     ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="Also write which pixels have an interval at most so long (in HU, where values are).", min=0),
+    ] = None,
     identifiers: Identifiers = "drop",
     force: Force = False,
-    groups: Annotated[
-        Path | None, method_option(help="Labels of these images, where the calibration used some.")
-    ] = None,
     features: Features = None,
+    labels: TestLabels = None,
 ) -> Outcome:
     """Write the intervals of new images.
 
@@ -41,13 +44,14 @@ def apply_command(
 
     with progress("widening") as advance:
         done = apply_files(
-            calibration, bands, out, like=like, groups=groups, features=features, replace=force, progress=advance,
-            identifiers=identifiers, reading=reading_of(read, large), resources=resources_of(large),
+            calibration, bands, out, like=like, features=features, labels=labels, tolerance=tolerance, replace=force,
+            progress=advance, identifiers=identifiers, reading=reading_of(read, large), resources=resources_of(large),
         )  # fmt: skip
     n, *pixels = done.shape
     rows = {
         "images": f"{n} of {' x '.join(map(str, pixels)) + ' pixels' if pixels else 'different sizes'}",
         **_lengths(done),
+        **_trusted(done),
         "written": written(done.path),
         **skipped_in_words(done.skipped),
     }
@@ -57,10 +61,19 @@ def apply_command(
         "mean_length": done.mean_length,
         "open_share": done.open_share,
         "closed_length": None if done.open_share in (None, 1) else done.closed_length,
+        **({} if done.tolerance is None else {"trusted_share": done.trusted_share}),
         "skipped": done.skipped,
         "guarantee": done.calibration.guarantee,
     }
     return in_short(facts, done.calibration.guarantee, rows)
+
+
+def _trusted(done: Applied) -> dict[str, str]:
+    """How many pixels are in the mask, and what that does not say."""
+    if done.tolerance is None or done.trusted_share is None:
+        return {}
+    words = trust_in_words(done.calibration, done.trusted_share)
+    return {"trusted": f"{done.trusted_share:.1%} of the pixels: intervals {done.tolerance}. {words}"}
 
 
 def _lengths(done: Applied) -> dict[str, str]:

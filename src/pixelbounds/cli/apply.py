@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..calibration.sentence import trust_in_words
+from ..calibration.phrases import trust_in_words
 from .command import Outcome, command, in_short, progress, reading_of, resources_of, skipped_in_words, written
 from .options import BandPath, Features, Force, Identifiers, LargeOptions, ReadOptions, TestLabels
 

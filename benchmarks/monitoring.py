@@ -3,7 +3,7 @@
 python -m benchmarks.monitoring run    (some ten minutes on one core; writes benchmarks/results/monitoring.json)
 python -m benchmarks.monitoring        (writes the tables of docs/monitoring.md of it)
 
-MAPIE's `RiskMonitoring` runs in an environment of its own, PIXELBOUNDS_MAPIE=/path/to/python; without it the rows say so.
+MAPIE's `RiskMonitoring` runs in an environment of its own, PIXELBOUNDS_MAPIE=/path/to/python; else rows say so.
 It is given the level as its threshold, and the same chance of a false alarm for its bound on the stream.
 """
 

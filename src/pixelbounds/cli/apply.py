@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..calibration.sentence import trust_in_words
+from ..calibration.phrases import trust_in_words
 from .command import (
     Outcome,
     command,

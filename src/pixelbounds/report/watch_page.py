@@ -60,8 +60,8 @@ _PAGE = """<!doctype html>
 <section>
   <h2>With truth: {{ status.images }} images</h2>
   <p class="small">Evidence is what a bet on "the risk is above its level" has made of 1; the mean of all at {{ goal }}
-  raises the alarm. Risk is the mean over all {{ each }} so far, held at all times by the band with probability 95%, each
-  promise by itself; the line through the points of every call is the mean since the call before.</p>
+  raises the alarm. Risk is the mean over all {{ each }} so far, held at all times by the band with probability 95%,
+  each promise by itself; the line through the points of every call is the mean since the call before.</p>
   <div class="columns">{% for chart in promises %}<figure>{{ chart }}</figure>{% endfor %}</div>
   <ul>{% for promise in status.promises %}
   <li>{{ promise.words }}{% if promise.broken %}: <b>broken</b>{% endif %}</li>

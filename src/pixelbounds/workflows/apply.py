@@ -42,6 +42,8 @@ from .agreement import check_bands, check_images, reading_for
 from .lengths import CLOSED, TRUSTED_SHARE, beyond_the_window, closed_mean, within_tolerance
 from .resources import Resources
 
+UNUSUAL = "unusual"  # p-value of each image among those of the calibration
+
 
 @dataclass(frozen=True)
 class Applied:
@@ -49,6 +51,7 @@ class Applied:
 
     Of values seen through a window also the share of pixels with an open end, at its edge, and the mean length of the
     other intervals, NaN where there are none. With a tolerance the share of pixels whose interval is within it.
+    `unusual` are images farther out than all of the calibration's reference; None where it has none.
     """
 
     path: Path
@@ -60,6 +63,12 @@ class Applied:
     closed_length: float | None = None
     tolerance: Tolerance | None = None
     trusted_share: float | None = None
+    unusual: tuple[int, ...] | None = None
+
+    @property
+    def expected_unusual(self) -> float:
+        """How many images of the calibration's own source would be so unusual, in the mean, at most."""
+        return (self.shape[0] - len(self.skipped)) / (1 + len(self.calibration.reference))
 
 
 def apply_files(
@@ -93,7 +102,7 @@ def apply_files(
         made = bands_for(found, bands, reading, execution)
         space = _space(target, made, like, found, reading)
         within = None if tolerance is None else Tolerance(tolerance, _measure_of(found, space))
-        widening = Widening(found, made, known_of(features, labels), reading.skip_bad, within)
+        widening = Widening(found, made, known_of(features, labels), reading.skip_bad, within, flagged=True)
         digest = hashlib.sha256(Path(calibration).read_bytes()).hexdigest()
         about = {
             "guarantee": found.guarantee,
@@ -121,9 +130,16 @@ def apply_files(
     skipped = tuple(np.flatnonzero(marks == BAD).tolist())
     there = {name: x[marks == DONE] for name, x in lengths.items()}
     trusted = None if within is None else float(there[TRUSTED_SHARE].mean())
+    unusual = _unusual(lengths, marks, found) if UNUSUAL in lengths else None
     beyond, closed = closed_mean(there)
     mean = float(there["length"].mean())
-    return Applied(target, made.shape, mean, found, skipped, beyond, closed, within, trusted)
+    return Applied(target, made.shape, mean, found, skipped, beyond, closed, within, trusted, unusual)
+
+
+def _unusual(told: dict[str, Array], marks: Array, calibration: Calibration) -> tuple[int, ...]:
+    """Images that are farther out than all of the reference."""
+    least = 1.5 / (1 + len(calibration.reference))  # between 1 and 2 of n + 1
+    return tuple(np.flatnonzero((marks == DONE) & (told[UNUSUAL] < least)).tolist())
 
 
 def _measure_of(calibration: Calibration, space: Images | None) -> Measure | None:
@@ -178,14 +194,16 @@ class Widening:
     known: dict[str, Any]
     skip_bad: bool = False
     tolerance: Tolerance | None = None
+    flagged: bool = False  # whether it is told how usual each image is, where the calibration knows that
 
     @property
     def told(self) -> tuple[str, ...]:
-        """What is told of each image beside its intervals: mean length, and how much lies beyond a window and is within
-        the tolerance.
+        """What is told of each image beside its intervals: mean length, how much lies beyond a window and is within
+        the tolerance, how usual it is.
         """
         trusted = () if self.tolerance is None else (TRUSTED_SHARE,)
-        return ("length", *(CLOSED if self.windowed else ()), *trusted)
+        usual = (UNUSUAL,) if self.flagged and len(self.calibration.reference) else ()
+        return ("length", *(CLOSED if self.windowed else ()), *trusted, *usual)
 
     @property
     def windowed(self) -> bool:
@@ -197,6 +215,7 @@ class Widening:
         """What makes the intervals of images start..stop, with the mean length of each; a witness says what it read."""
         calibration, known, windowed, tolerance = self.calibration, self.known, self.windowed, self.tolerance
         read, there = self.bands.reader(witness=witness), self.bands.there
+        told = self.told
 
         def make(start: int, stop: int) -> dict[str, Array]:
             _check_there(there, start, stop)
@@ -206,6 +225,8 @@ class Widening:
                 interval = calibration.apply(band, threads=False, **now)
             length = _means(interval.upper) - _means(interval.lower)
             parts = {"lower": interval.lower, "upper": interval.upper, "length": length}
+            if UNUSUAL in told:
+                parts[UNUSUAL] = calibration.unusual(band, threads=False, **now)
             parts |= beyond_the_window(interval) if windowed else {}
             parts |= {} if tolerance is None else within_tolerance(interval, tolerance)
             return parts | ({SEEN: joined_digests(*seen, *_digests(now))} if witness else {})

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..calibration.phrases import trust_in_words
-from .command import Outcome, command, in_short, progress, reading_of, resources_of, skipped_in_words, written
+from .command import (
+    Outcome,
+    command,
+    images_in_words,
+    in_short,
+    progress,
+    reading_of,
+    resources_of,
+    skipped_in_words,
+    written,
+)
 from .options import BandPath, Features, Force, Identifiers, LargeOptions, ReadOptions, TestLabels
 
 if TYPE_CHECKING:
@@ -52,6 +62,7 @@ def apply_command(
         "images": f"{n} of {' x '.join(map(str, pixels)) + ' pixels' if pixels else 'different sizes'}",
         **_lengths(done),
         **_trusted(done),
+        **_unusual(done),
         "written": written(done.path),
         **skipped_in_words(done.skipped),
     }
@@ -63,6 +74,7 @@ def apply_command(
         "closed_length": None if done.open_share in (None, 1) else done.closed_length,
         **({} if done.tolerance is None else {"trusted_share": done.trusted_share}),
         "skipped": done.skipped,
+        "unusual": done.unusual,
         "guarantee": done.calibration.guarantee,
     }
     return in_short(facts, done.calibration.guarantee, rows)
@@ -74,6 +86,18 @@ def _trusted(done: Applied) -> dict[str, str]:
         return {}
     words = trust_in_words(done.calibration, done.trusted_share)
     return {"trusted": f"{done.trusted_share:.1%} of the pixels: intervals {done.tolerance}. {words}"}
+
+
+def _unusual(done: Applied) -> dict[str, str]:
+    """The row that tells of images like none of the calibration's, where there are some."""
+    if not done.unusual:
+        return {}
+    more = ", ..." if len(done.unusual) > 8 else ""
+    which = f"{images_in_words(len(done.unusual))} ({', '.join(map(str, done.unusual[:8]))}{more})"
+    return {
+        "unusual": f"{which} with bands farther out than those of all {len(done.calibration.reference)} certifying "
+        f"images kept; up to {done.expected_unusual:.2g} expected from the same source"
+    }
 
 
 def _lengths(done: Applied) -> dict[str, str]:

@@ -6,6 +6,7 @@ temporary store. Images of different sizes are widened one by one and written in
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import Arrays, FilePath, Reading
 from ..formats.identifiers import keeps
-from ..formats.inputs import Bands, open_bands, open_interval, open_labels
+from ..formats.inputs import KEPT, Bands, open_bands, open_interval, open_labels
 from ..formats.maps import INTERVAL_SUFFIXES, write_interval
 from ..formats.opener import check_target, open_images
 from ..formats.scans import Images
@@ -41,6 +42,8 @@ from .agreement import check_bands, check_images, reading_for
 from .lengths import CLOSED, TRUSTED_SHARE, beyond_the_window, closed_mean, within_tolerance
 from .resources import Resources
 
+UNUSUAL = "unusual"  # p-value of each image among those of the calibration
+
 
 @dataclass(frozen=True)
 class Applied:
@@ -48,6 +51,7 @@ class Applied:
 
     Of values seen through a window also the share of pixels with an open end, at its edge, and the mean length of the
     other intervals, NaN where there are none. With a tolerance the share of pixels whose interval is within it.
+    `unusual` are images farther out than all of the calibration's reference; None where it has none.
     """
 
     path: Path
@@ -59,6 +63,12 @@ class Applied:
     closed_length: float | None = None
     tolerance: Tolerance | None = None
     trusted_share: float | None = None
+    unusual: tuple[int, ...] | None = None
+
+    @property
+    def expected_unusual(self) -> float:
+        """How many images of the calibration's own source would be so unusual, in the mean, at most."""
+        return (self.shape[0] - len(self.skipped)) / (1 + len(self.calibration.reference))
 
 
 def apply_files(
@@ -92,7 +102,7 @@ def apply_files(
         made = bands_for(found, bands, reading, execution)
         space = _space(target, made, like, found, reading)
         within = None if tolerance is None else Tolerance(tolerance, _measure_of(found, space))
-        widening = Widening(found, made, known_of(features, labels), reading.skip_bad, within)
+        widening = Widening(found, made, known_of(features, labels), reading.skip_bad, within, flagged=True)
         digest = hashlib.sha256(Path(calibration).read_bytes()).hexdigest()
         about = {
             "guarantee": found.guarantee,
@@ -120,9 +130,16 @@ def apply_files(
     skipped = tuple(np.flatnonzero(marks == BAD).tolist())
     there = {name: x[marks == DONE] for name, x in lengths.items()}
     trusted = None if within is None else float(there[TRUSTED_SHARE].mean())
+    unusual = _unusual(lengths, marks, found) if UNUSUAL in lengths else None
     beyond, closed = closed_mean(there)
     mean = float(there["length"].mean())
-    return Applied(target, made.shape, mean, found, skipped, beyond, closed, within, trusted)
+    return Applied(target, made.shape, mean, found, skipped, beyond, closed, within, trusted, unusual)
+
+
+def _unusual(told: dict[str, Array], marks: Array, calibration: Calibration) -> tuple[int, ...]:
+    """Images that are farther out than all of the reference."""
+    least = 1.5 / (1 + len(calibration.reference))  # between 1 and 2 of n + 1
+    return tuple(np.flatnonzero((marks == DONE) & (told[UNUSUAL] < least)).tolist())
 
 
 def _measure_of(calibration: Calibration, space: Images | None) -> Measure | None:
@@ -151,7 +168,10 @@ def bands_for(calibration: Calibration, path: FilePath, reading: Reading, execut
     source = calibration.record.source
     level = source.miscoverage if source.kind == "calibrated quantiles" else None
     usual: dict[str, Any] = {} if level is None else {"miscoverage": level}
-    made = open_bands(path, reading_for(calibration, reading), execution=execution, **usual)
+    told = reading_for(calibration, reading)
+    if source.kind == f"calibrated quantiles of {KEPT} samples" and source.miscoverage is not None:
+        told = dataclasses.replace(told, kind=KEPT, miscoverage=float(source.miscoverage))
+    made = open_bands(path, told, execution=execution, **usual)
     check_bands(calibration, path, made, reading)
     return made
 
@@ -174,14 +194,16 @@ class Widening:
     known: dict[str, Any]
     skip_bad: bool = False
     tolerance: Tolerance | None = None
+    flagged: bool = False  # whether it is told how usual each image is, where the calibration knows that
 
     @property
     def told(self) -> tuple[str, ...]:
-        """What is told of each image beside its intervals: mean length, and how much lies beyond a window and is within
-        the tolerance.
+        """What is told of each image beside its intervals: mean length, how much lies beyond a window and is within
+        the tolerance, how usual it is.
         """
         trusted = () if self.tolerance is None else (TRUSTED_SHARE,)
-        return ("length", *(CLOSED if self.windowed else ()), *trusted)
+        usual = (UNUSUAL,) if self.flagged and len(self.calibration.reference) else ()
+        return ("length", *(CLOSED if self.windowed else ()), *trusted, *usual)
 
     @property
     def windowed(self) -> bool:
@@ -193,6 +215,7 @@ class Widening:
         """What makes the intervals of images start..stop, with the mean length of each; a witness says what it read."""
         calibration, known, windowed, tolerance = self.calibration, self.known, self.windowed, self.tolerance
         read, there = self.bands.reader(witness=witness), self.bands.there
+        told = self.told
 
         def make(start: int, stop: int) -> dict[str, Array]:
             _check_there(there, start, stop)
@@ -202,6 +225,8 @@ class Widening:
                 interval = calibration.apply(band, threads=False, **now)
             length = _means(interval.upper) - _means(interval.lower)
             parts = {"lower": interval.lower, "upper": interval.upper, "length": length}
+            if UNUSUAL in told:
+                parts[UNUSUAL] = calibration.unusual(band, threads=False, **now)
             parts |= beyond_the_window(interval) if windowed else {}
             parts |= {} if tolerance is None else within_tolerance(interval, tolerance)
             return parts | ({SEEN: joined_digests(*seen, *_digests(now))} if witness else {})

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from .calibration.confidence import least_images
     from .calibration.families import Family
     from .calibration.front_door import calibrate
-    from .calibration.promises import Promise, share, tail
+    from .calibration.needs import plan
+    from .calibration.promises import Promise, loss, share, tail
     from .calibration.reader import load_calibration
     from .calibration.result import Calibration
     from .evaluation import Evaluation, evaluate
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
     from .images.measure import Measure
     from .images.ragged import Ragged
     from .images.source import Source
+    from .monitoring import GrowingCalibration, Monitor, load_monitor, recalibrate, save_monitor
     from .report import plot
+    from .samplers.function import bands_from
     from .storage.version import VERSION as __version__
 
 _HOMES = {  # where each name is defined
@@ -44,7 +47,8 @@ _HOMES = {  # where each name is defined
     "calibration.confidence": "least_images",
     "calibration.families": "Family",
     "calibration.front_door": "calibrate",
-    "calibration.promises": "Promise share tail",
+    "calibration.needs": "plan",
+    "calibration.promises": "Promise loss share tail",
     "calibration.reader": "load_calibration",
     "calibration.result": "Calibration",
     "evaluation": "Evaluation evaluate",
@@ -53,6 +57,8 @@ _HOMES = {  # where each name is defined
     "images.measure": "Measure",
     "images.ragged": "Ragged",
     "images.source": "Source",
+    "monitoring": "GrowingCalibration Monitor load_monitor recalibrate save_monitor",
+    "samplers.function": "bands_from",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _ROOMS = {name: f"calibration.{name}" for name in ("confidence", "families", "groups", "losses")}
@@ -78,13 +84,16 @@ __all__ = [
     "Calibration",
     "Evaluation",
     "Family",
+    "GrowingCalibration",
     "Interval",
     "Measure",
+    "Monitor",
     "NoGuarantee",
     "Promise",
     "Ragged",
     "Source",
     "__version__",
+    "bands_from",
     "calibrate",
     "calibrated_quantiles",
     "calibrated_ranks",
@@ -97,13 +106,18 @@ __all__ = [
     "least_images",
     "least_samples",
     "load_calibration",
+    "load_monitor",
+    "loss",
     "losses",
     "mean_and_std",
     "naive_quantiles",
     "narrow",
+    "plan",
     "plot",
     "quantile_regression",
+    "recalibrate",
     "regions",
+    "save_monitor",
     "share",
     "tail",
 ]

@@ -82,3 +82,16 @@ def test_colour_and_volumes_and_what_cannot_be_shown(world):
         pb.plot.misses(volume, interval, 2)
     with pytest.raises(ValueError, match="only pictures"):
         pb.plot.misses(volume[..., 0, 0], pb.Interval(volume[..., 0, 0], volume[..., 0, 0]))
+
+
+def test_a_notebook_shows_what_things_are(world):
+    cal, truth, interval, ev = world
+    for thing, words in {
+        cal: ("all of these hold jointly", "<td>bright</td>"),
+        ev: ("pixels outside", "<td>bright</td>"),
+        interval: ("40", "data:image/png;base64,"),
+        pb.Band(truth, truth): ("unknown", "data:image/png;base64,"),
+    }.items():
+        shown = thing._repr_html_()
+        assert all(word in shown for word in words), shown
+    assert "&lt;i&gt;" in pb.Band(truth, truth, source="<i>")._repr_html_()

@@ -12,6 +12,7 @@ from pixelbounds.workflows.promise_words import Region, promise_of_words, promis
     ("tail 0.05 within body above 10%", ("tail", 0.05, 0.1, Region("body"), None, None, None)),
     ("share 0.1 as 'left lung' counting pixels", ("share", 0.1, None, None, None, "pixels", "left lung")),
     ("share 3.3% within edges dilated 2", ("share", 0.033, None, Region("edges", dilated=2.0), None, None, None)),
+    ("tail 0.2 in 8% above 0", ("tail", 0.2, 0.0, None, None, None, None)),
     ("share 0.1 within edges 0.2 as e", ("share", 0.1, None, Region("edges", top=0.2), None, None, "e")),
 ])  # fmt: skip
 def test_words_say_what_must_hold(text, wanted):
@@ -74,4 +75,6 @@ def test_a_file_of_promises_holds_the_same_words(tmp_path):
     ):
         file.write_text(text)
         refuses(lambda: promises_said([str(file)]), *words)
+    refuses(lambda: promises_said(["share 0.1 in 0.08"]), "for plan alone", "leave 'in 0.08' out")
+    assert promises_said(["share 0.1 in 0.08"], planned=True)[0].prevalence == 0.08
     refuses(lambda: promises_said([str(tmp_path / "none.toml")]), "does not exist", error=FileNotFoundError)

@@ -33,7 +33,7 @@ from .certify import Losses, Task, certify_l01, certify_loss, curve_of
 from .choose_band import choose_band
 from .confidence import BOUNDS, ConfidenceBound, bound_named
 from .groups.contract import Grouping
-from .joint_walk import Jury, certify_jointly, least_to_split
+from .joint_walk import OWN_POINTS, Jury, certify_jointly, images_having, needs_of
 from .losses import Loss, l01
 from .pairs import Archive, check_family, check_scales, pairs_of, tell_doubles
 from .paths.line import GAMMAS
@@ -41,13 +41,14 @@ from .paths.mixture import goal_of
 from .prints import digest_of, known_again, prints
 from .procedures import METHODS, frontier, groups_for, krcps, rcps
 from .promises import Aim, CertifiedPromise, Promise, aims_of, check_promises, path_level
+from .reference import reference_of
 from .result import COUNTINGS, Calibration, Record
-from .sentence import VOIDS
-from .split import Split, fitting_units, least_units, most_in_a_unit, unit_numbers
+from .sentence import ANYTIME, VOIDS
+from .split import Need, Split, fitting_units, least_units, most_in_a_unit, unit_numbers
 
 FitPath = Callable[[Any, Array], tuple[Grouping, Path]]  # images, the numbers of those that fit -> groups and path
 _MOST_BANDS = 32  # candidates
-_USER_KNOTS = 256  # knots at which a user's loss may be evaluated
+_TAKEN = {**BOUNDS, ANYTIME: None}  # names of bounds that are ours
 
 
 def calibrate(
@@ -61,6 +62,7 @@ def calibrate(
     confidence: Any = "betting",
     groups: Any = None,
     features: Any = None,
+    labels: Any = None,
     family: Any = None,
     loss: Loss = l01,
     k: int | None = None,
@@ -79,24 +81,28 @@ def calibrate(
     """Widenings such that, with probability 1 - failure_prob, the mean loss of a future image is at most risk_level.
 
     That holds for one calibration. Choosing among several on the same images (seeds, methods, bounds, looks at a
-    growing set) voids it: docs/what_voids_the_promise.md says what is valid.
+    growing set) voids it: docs/what_voids_the_promise.md says what is valid. `GrowingCalibration` may be looked at
+    after every image.
 
     truth          true images, (n, *pixels), within the limits; 8-bit ones span them, 0 the least and 255 the greatest
     band           their band, of the same shape; images of different sizes are lists, of truths and of bands, and
                    each counts the same; of several bands, {"0.05": band, "0.1": other}, the one that is shortest on
                    the fitting images is taken
     risk_level     the share of all pixels that may be missed: the short form of promises=[pb.share(risk_level)]
-    promises       what must hold, all of it together, made by `pb.share` and `pb.tail`: about all pixels, regions of
-                   them or subgroups of images; several need no correction (docs/guarantee.md)
+    promises       what must hold, all of it together, made by `pb.share`, `pb.tail` and `pb.loss`: about all pixels,
+                   regions of them or subgroups of images; several need no correction (docs/guarantee.md)
     method         "frontier" (shortest; like rcps where units are hardly enough to certify), "krcps" (the paper's),
                    "rcps" (one widening for all pixels)
     confidence     name of a function of `pixelbounds.confidence`, or a function (losses, failure_prob) -> bound
     groups         frontier: "learned", "band", by default the shorter of the two on the fitting images ("learned"
                    where k is given; with features the shorter of two kinds of it); krcps: "loss" (default), "squared"
-                   or "otsu"; both also take a partition of the pixels (*pixels), a segmentation (n, *pixels) of whole
-                   numbers, a Grouping, or a function that fits one, such as
+                   or "otsu"; both also take a partition of the pixels (*pixels), a Grouping, or a function that fits
+                   one, such as
                    partial(pixelbounds.groups.fit_band_groups, width=8, level=4)
     features       further images known at test time: (n, *pixels), (n, f, *pixels), or a list; for "learned"
+    labels         whole numbers (n, *pixels), or a list of them: a segmentation of the reconstruction, known at test
+                   time too and given to `apply`; groups then lie within labels. It may be wrong, and must be made for
+                   new images as it was for these; a region that a promise is about is another array
     family         "additive", "scaled", "multiplicative" or a Family; by default what the band calls for
     loss           function (truth, interval) -> (n,) in [0, 1], nonincreasing as intervals widen
     k              number of groups: of "loss" and "otsu", or of bins per side of "learned"
@@ -131,7 +137,7 @@ def calibrate(
     if not callable(loss):
         raise TypeError(f"loss is {loss!r}; it must be a function (truth, interval) -> losses (n,)")
     rng = check_generator(seed)
-    offered = {name: pairs_of(truth, one, family, limits, features, groups) for name, one in _by_name(band).items()}
+    offered = {name: pairs_of(truth, one, family, limits, features, labels) for name, one in _by_name(band).items()}
     pairs = next(iter(offered.values()))
     unit_of = unit_numbers(units, len(pairs))
     check_unit_name(unit_name)
@@ -145,6 +151,7 @@ def calibrate(
     if measure is not None and not isinstance(measure, Measure):
         raise TypeError(f"measure is {measure!r}; give a pixelbounds.Measure, or leave it out")
     aims: tuple[Aim, ...] = ()
+    needs: list[Need] = []
     if isinstance(asked_for, float):
         risk_level, least = asked_for, least_units(asked_for, failure_prob, bound)
     else:
@@ -152,9 +159,12 @@ def calibrate(
         offered = {name: replace(one, regions=regions) for name, one in offered.items()}
         pairs = next(iter(offered.values()))
         risk_level = path_level(aims)
-        least = least_to_split(aims, failure_prob, bound)
-    if method == "rcps" and (groups is not None or k is not None):
-        raise ValueError("rcps has one group only: leave groups and k out, or use method='krcps' or 'frontier'")
+        fits_any = method != "rcps" or bool(n_opt)  # where none fit, certifying will tell
+        inside = images_having(pairs) if fits_any and regions else None
+        needs = needs_of(aims, inside, unit_of, bound, failure_prob)
+        least = max(need.least for need in needs)
+    if method == "rcps" and not groups is k is labels is None:
+        raise ValueError("rcps has one group only: leave groups, k and labels out, or use method='krcps' or 'frontier'")
     if features is not None and (
         method != "frontier" or not (groups is None or (isinstance(groups, str) and groups == "learned"))
     ):
@@ -168,9 +178,9 @@ def calibrate(
     count = int(unit_of.max()) + 1
     asked = groups is not None or k is not None or features is not None
     fits = fitting_units(n_opt, method, count, least, asked)
+    split = Split.draw(unit_of, fits, rng, needs if n_opt is None else ())
     if method == "frontier" and not asked:
-        groups = groups_for(fits)
-    split = Split.draw(unit_of, fits, rng)
+        groups = groups_for(count - len(split.order))
     goal = goal_of(aims, split, bound, failure_prob) if aims else None
     chosen = choose_band(offered, split, rng, risk_level, goal, method) if len(offered) > 1 else None
     pairs = pairs if chosen is None else chosen.pairs
@@ -222,7 +232,7 @@ def what_is_promised(risk_level: float | None, promises: Any, loss: Loss = l01) 
         return check_open_unit(risk_level, "risk_level")
     asked = check_promises(promises)
     if loss is not l01:
-        raise ValueError("loss= belongs to risk_level=, and promises count missed pixels; leave one of them out")
+        raise ValueError("loss= belongs to risk_level=; a loss among promises is pixelbounds.loss(at_most, function)")
     return float(asked[0].at_most) if len(asked) == 1 and asked[0].plain else asked
 
 
@@ -254,7 +264,9 @@ def calibrate_archive(
     if aims:
         jury = Jury(~split.fitting, split.unit_of, split.order, bound, failure_prob)
         with tabulated_regions(pairs, grouping, path) as (table, sizes, total, own):
-            knot, kept, curve, chosen = certify_jointly(aims, pairs, path, table, sizes, jury)
+            knot, kept, curve, chosen = certify_jointly(
+                aims, pairs, grouping, path, table, sizes, jury, fit if len(images) else None
+            )
         widening, risk, risk_level = path.at(knot), kept[0].risk, kept[0].at_most
     elif loss is l01:
         with tabulated(pairs, grouping, path) as (table, total, own):
@@ -262,7 +274,7 @@ def calibrate_archive(
             curve, chosen = curve_of(Losses(task, table, len(path)), path, certificate.knot)
     else:
         total, own = pairs.ask(prints)
-        every = np.unique(np.linspace(0, len(path) - 1, min(_USER_KNOTS, len(path))).round().astype(int))
+        every = np.unique(np.linspace(0, len(path) - 1, min(OWN_POINTS, len(path))).round().astype(int))
         path = Path(np.ascontiguousarray(path.knots[:, every]))
         certificate = certify_loss(task, grouping, path, loss)
         curve, chosen = np.empty((0, 3)), 0
@@ -272,7 +284,7 @@ def calibrate_archive(
     if units is None:
         tell_doubles(own)
     return Calibration(
-        method, name_of(bound, BOUNDS), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
+        method, name_of(bound, _TAKEN), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
         failure_prob, pairs.limits, grouping, widening, risk, curve, chosen,
         Record(
             images=len(pairs), fitting=len(images), certifying=task.size, units=0 if units is None else task.size,
@@ -280,7 +292,7 @@ def calibrate_archive(
             unit_name=units or "unit", counting="images" if most_images else "units", most_images=most_images,
             prints=own,
         ),
-        certified=kept,
+        certified=kept, reference=reference_of(pairs, split, fit, grouping, path, risk_level),
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from ..images.checks import (
     check_values,
     own_limits,
 )
-from ..images.ends import Band, check_features, check_range, one_band
+from ..images.ends import Band, check_features, check_labels, check_range, one_band
 from ..images.library import (
     Array,
     Runner,
@@ -35,13 +35,11 @@ from ..images.library import (
     current_runner,
     differ_in_size,
     in_memory,
-    library_of,
     over_images,
     rows_of,
     singly,
     sizes_of,
     spanning,
-    to_numpy,
 )
 from ..images.regions import region_rows
 from ..images.source import Source
@@ -96,6 +94,7 @@ class Archive(ABC):
     family: Family
     limits: Limits
     runner: Runner
+    labels: Any = None  # of images, known at test time; those that stay elsewhere have none
 
     @property
     @abstractmethod
@@ -153,7 +152,7 @@ class Pairs(Archive):
     family: Family
     limits: Limits
     features: Any = None
-    segmentation: Any = None
+    labels: Any = None
     runner: Runner = HERE
     regions: tuple[tuple[str, Any], ...] = ()  # name and mask or weights of each
 
@@ -190,7 +189,7 @@ class Pairs(Archive):
     @property
     def reads(self) -> list[Any]:
         """The arrays that a block is read from."""
-        known = (self.features, self.segmentation, *(values for _, values in self.regions))
+        known = (self.features, self.labels, *(values for _, values in self.regions))
         return [x for x in (self.truth, *self.band.arrays, *known) if x is not None]
 
     def parts(self, statistic: Statistic, images: Array | None = None, **given: Any) -> Iterator[tuple[Array, ...]]:
@@ -211,9 +210,9 @@ class Pairs(Archive):
         if good < truth.size or far > 0 or band.centre is not None:  # the slow road finds out what and where
             check_values("truth", truth, start, self.limits)
             check_range(self.band.rows(start, stop), start, self.limits)
-        features, segmentation = known_rows(self.features, self.segmentation, start, stop)
+        features, labels = known_rows(self.features, self.labels, start, stop)
         regions = tuple(region_rows(values, name, start, stop) for name, values in self.regions)
-        return truth, Block(start, band, self.limits, features, segmentation, outside, regions)
+        return truth, Block(start, band, self.limits, features, labels, outside, regions)
 
     def over_blocks(self, work: Callable[[Array, Block], T], images: Array | None = None) -> Iterator[T]:
         """`work(truth, block)` over all images in order, or over some (ascending), in blocks."""
@@ -231,12 +230,12 @@ class Pairs(Archive):
         if differ_in_size(self.band.lower):
             band = self.band.map(lambda x: x[images], checked=True)
             regions = tuple((name, values[images]) for name, values in self.regions)
-            return replace(self, truth=self.truth[images], band=band, regions=regions)
+            labels = None if self.labels is None else self.labels[images]
+            return replace(self, truth=self.truth[images], band=band, labels=labels, regions=regions)
         truth, block = self.gather(images)
         regions = tuple((name, x) for (name, _), x in zip(self.regions, block.regions, strict=True))
         return replace(
-            self, truth=truth, band=block.band, features=block.features, segmentation=block.segmentation,
-            regions=regions,
+            self, truth=truth, band=block.band, features=block.features, labels=block.labels, regions=regions,
         )  # fmt: skip
 
     def gather(self, images: Array) -> tuple[Array, Block]:
@@ -247,7 +246,7 @@ class Pairs(Archive):
                 truth=self.truth[images],
                 band=self.band.map(lambda x: x[images], checked=True),
                 features=None if self.features is None else self.features[images],
-                segmentation=None if self.segmentation is None else self.segmentation[images],
+                labels=None if self.labels is None else _some_rows(self.labels, images),
                 regions=tuple((name, _some_rows(values, images)) for name, values in self.regions),
             )
             try:
@@ -270,8 +269,8 @@ def _some_rows(values: Any, images: Array) -> Array:
 # ---------------------------------------------------------------- images at the door
 
 
-def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = None, groups: Any = None) -> Pairs:
-    """Truth and band, checked, as pairs."""
+def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = None, labels: Any = None) -> Pairs:
+    """Truth and band, and what else is known at test time, checked, as pairs."""
     limits = check_limits(limits)
     band = one_band(band)
     truth = as_array(spanning(truth, limits), "truth")
@@ -279,15 +278,8 @@ def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = No
         truth = singly(truth)
         band = band.map(singly, checked=True)
     check_same_shape(band=band.lower, truth=truth)
-    segmentation = None
-    if differ_in_size(band.lower) and (library_of(groups) or isinstance(groups, list | tuple)):
-        raise ValueError(f"groups are a map of pixels, {NO_GRID}")
-    if library_of(groups) and tuple(groups.shape) == band.shape:
-        segmentation = to_numpy(groups)
-        if not np.issubdtype(segmentation.dtype, np.integer):
-            raise ValueError(f"groups have dtype {segmentation.dtype}; a segmentation needs whole numbers")
     return Pairs(
-        truth, band, family_named(family, band), limits, check_features(features, band), segmentation,
+        truth, band, family_named(family, band), limits, check_features(features, band), check_labels(labels, band),
         current_runner(),
     )  # fmt: skip
 

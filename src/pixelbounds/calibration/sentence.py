@@ -14,6 +14,9 @@ from ..images.source import Source
 
 VOIDS = "docs/what_voids_the_promise.md"
 EARLIER = "format"  # by this setting a record knows that an earlier format kept less
+ANYTIME = "anytime"  # the bound of a calibration that grows, as a calibration names it
+SHIFT = "shift"  # by this setting a record knows that its images were kept by weights, for another source
+YOUR_LOSS = "your loss"  # that has no name of its own
 _DIGITS = 6
 
 
@@ -104,8 +107,17 @@ def guarantee_of(calibration: Promised) -> str:
             f"On average over future {future} and over calibration sets of {n}, {what}; this holds in expectation "
             "only, not with high probability for the calibration set at hand."
         )
-    sure = confidence_in_words(calibration.failure_prob)
-    return f"With probability at least {sure} over the draw of {n} for certification, on average {what}."
+    return f"{_odds(calibration, n)}, on average {what}."
+
+
+def _odds(calibration: Promised, n: str) -> str:
+    """With which probability, over the draw of what."""
+    sure = f"With probability at least {confidence_in_words(calibration.failure_prob)} over the draw of"
+    if calibration.confidence != ANYTIME:
+        return f"{sure} {n} for certification"
+    record = calibration.record
+    who = plural(record.unit_name) if record.units else "images"
+    return f"{sure} {who} for certification as they arrive, at this look after {n} and jointly at every other look"
 
 
 def _jointly(calibration: Promised, n: str) -> str:
@@ -123,8 +135,7 @@ def _jointly(calibration: Promised, n: str) -> str:
             "probability for the calibration set at hand."
         )
     jointly = "all of these hold jointly: " if several else ""
-    sure = confidence_in_words(calibration.failure_prob)
-    return f"With probability at least {sure} over the draw of {n} for certification, {jointly}{whole}."
+    return f"{_odds(calibration, n)}, {jointly}{whole}."
 
 
 def _clause(promise: Any, record: Any) -> str:
@@ -143,7 +154,11 @@ def _clause(promise: Any, record: Any) -> str:
         that_have = f" that {'have' if by_unit else 'has'} {named}"
         of_what = f"the {entries} of {named}" if promise.place == "region" else f"the weights of {named}"
     level = level_in_words(promise.at_most)
-    if promise.kind == "tail":
+    if promise.kind == "loss":
+        whose = f"a future {noun}, averaged over its images{_of_loss(promise)}," if by_unit else "a future image"
+        words = f"{_named_loss(promise.name)} of {whose}{'' if by_unit else _of_loss(promise)} is on average at most "
+        words += _plain(_up(promise.at_most))
+    elif promise.kind == "tail":
         own = of_what if promise.place in ("region", "weights") else f"their {entries}"
         missed = f"miss more than {level_in_words(promise.above)} of {own}"
         if by_unit:
@@ -159,9 +174,18 @@ def _clause(promise: Any, record: Any) -> str:
     return words + _terms(promise, record, noun, by_unit)
 
 
+def _named_loss(name: str) -> str:
+    return YOUR_LOSS if name == YOUR_LOSS else f'the loss "{name}"'
+
+
+def _of_loss(promise: Any) -> str:
+    """Which images a loss is about, where not all."""
+    return {"all": "", "subgroup": " in its subgroup"}.get(promise.place, " with its region")
+
+
 def promise_in_words(promise: Any) -> str:
     """What a promise is about, in a few words, for a row of a table: its name, and what else it says than a share."""
-    words = str(promise.name)
+    words = _named_loss(promise.name) if promise.kind == "loss" else str(promise.name)
     if promise.kind == "tail":
         words = f"images that miss more than {level_in_words(promise.above)}, {words}"
     if promise.cap < 1:
@@ -174,7 +198,10 @@ def _terms(promise: Any, record: Any, noun: str, by_unit: bool) -> str:
     terms = []
     if promise.cap < 1:
         cap = _percent(Context(_DIGITS, ROUND_FLOOR).create_decimal(repr(float(promise.cap))))  # says less, never more
-        terms.append(f"an image that misses more than {cap} counting as one that misses {cap}")
+        more = f"an image that misses more than {cap} counting as one that misses {cap}"
+        terms.append(
+            more if promise.kind != "loss" else f"an image that loses more than {cap} counting as one of {cap}"
+        )
     if by_unit:
         terms.append(f"each {noun} counting the same, however many images it has")
     if promise.most:
@@ -196,8 +223,8 @@ def _what(calibration: Promised) -> str:
         share = f"at most {level_in_words(calibration.risk_level)}"
         what = f"{share} of the {_entries(record.pixels)} of {whose} lie outside their intervals"
     else:
-        named = "your loss" if calibration.loss in ("loss", "custom", "<lambda>") else f'the loss "{calibration.loss}"'
-        what = f"{named} of {whose} is at most {_plain(_up(calibration.risk_level))}"
+        named = YOUR_LOSS if calibration.loss in ("loss", "custom", "<lambda>") else calibration.loss
+        what = f"{_named_loss(named)} of {whose} is at most {_plain(_up(calibration.risk_level))}"
     if record.units and record.counting == "units":
         what += f" (each {record.unit_name} counts the same, however many images it has)"
     if record.units and record.counting == "images":
@@ -212,10 +239,8 @@ def _provided(calibration: Promised) -> str:
     record = calibration.record
     independent = plural(record.unit_name) if record.units else "images"
     units = f" and {independent}" if record.units else ""
-    words = (
-        f", provided {independent} are independent of each other, future images{units} come from the same source as "
-    )
-    words += f"the calibration images{units}"
+    words = f", provided {independent} are independent of each other, future images{units} come from "
+    words += _whence(record, units)
     if record.skipped:
         words += f" that could be read ({record.skipped} could not and were left out: nothing is promised for such)"
     source = record.source
@@ -230,6 +255,29 @@ def _provided(calibration: Promised) -> str:
     if measure is None and record.settings.get(EARLIER) == 1:
         words += "; what the numbers stand for (a window, a unit) was not kept, so it cannot be checked either"
     return words
+
+
+def _whence(record: Any, units: str) -> str:
+    """From which source future images come."""
+    shift = record.settings.get(SHIFT)
+    if shift is None:
+        return f"the same source as the calibration images{units}"
+    one = record.unit_name if record.units else "image"
+    return (
+        f"the shifted source for which the weights that were given are the likelihood ratios, exactly and at most "
+        f"{shift['most_weight']:.12g} (of {shift['offered']} calibration images {record.images} were kept, each {one} "
+        f"with probability its weight / {shift['most_weight']:.12g}, which makes these draws of that source)"
+    )
+
+
+def check_shift(shift: Any) -> None:
+    """What a record says of weights: the bound on them, and how many images were offered."""
+    names = {"most_weight": float, "offered": int}
+    if not isinstance(shift, dict) or shift.keys() != names.keys():
+        raise ValueError(f"a shift is {shift!r}; it must hold {' and '.join(names)}")
+    for name, kind in names.items():
+        if not isinstance(shift[name], kind) or isinstance(shift[name], bool) or not 1 <= shift[name] < 2**53:
+            raise ValueError(f"{name} of a shift is {shift[name]!r}; it must be a number of at least 1")
 
 
 def _of_samples(source: Source) -> bool:
@@ -279,5 +327,90 @@ def second_try(failure_prob: float) -> str:
         "A second try on the same images (another seed, method or bound, or these and a few more) is a second lottery: "
         f"keeping whichever succeeds can fail with probability {min(1.0, 2 * failure_prob):.3g} instead of "
         f"{failure_prob:.3g}. Valid are fresh images, or a failure probability of {failure_prob / 2:.3g} for each of "
-        f"two tries that were planned before the first ({VOIDS})"
+        "two tries that were planned before the first; for images that keep coming there is a growing calibration, "
+        f"which may be looked at after every image (pixelbounds.GrowingCalibration, pixelbounds grow; {VOIDS})"
     )
+
+
+def counted_in_short(promise: Any, pixels: tuple[int, ...], noun: str) -> str:
+    """What is counted for a promise (`promises.CertifiedPromise`), for a row of a table that names it.
+
+    >>> from .promises import CertifiedPromise
+    >>> made = CertifiedPromise("tail", "heart", "region", 0.05, 0.1, 1.0, "units", 0.0, 0.01, 90)
+    >>> counted_in_short(made, (64, 64), "image")
+    'images that miss more than 10% of its pixels'
+    """
+    entries = _entries(pixels).partition(" ")[0]
+    whose = {"region": f"its {entries}", "weights": "its weights"}.get(promise.place, f"the {entries}")
+    if promise.kind == "tail":
+        images = "images" if noun == "image" or promise.counting != "units" else f"images of {article(noun)} {noun}"
+        return f"{images} that miss more than {level_in_words(promise.above)} of {whose}"
+    words = f"{whose} outside"
+    if promise.counting == "pixels":
+        return f"{words}, pooled over images"
+    words += f", mean over {plural(noun) if promise.counting == 'units' else 'images'}"
+    if promise.place in ("region", "weights"):
+        words += " that have it"
+    if promise.place == "subgroup":
+        words += " in it"
+    return words if promise.cap == 1 else f"{words}, an image counting for at most {share_in_words(promise.cap)}"
+
+
+# ---------------------------------------------------------------- after deployment
+
+
+def quiet_in_words(seen: str, false_alarm: float) -> str:
+    """What a monitor says that has seen nothing wrong; `seen` says of how much.
+
+    >>> quiet_in_words("120 images with truth", 0.01).split(":")[0]
+    'No alarm'
+    """
+    return (
+        f"No alarm: {seen} give no sufficient evidence that a promise is broken or that the source has changed. That "
+        f"all is well is not shown by this; {_false_alarms(false_alarm)}."
+    )
+
+
+def broken_in_words(named: str, false_alarm: float) -> str:
+    """What a monitor says where the truth shows that promises are broken; `named` says which."""
+    return (
+        f"ALARM, promises broken: {named}. The source has changed, or the calibration was among the unlucky ones; "
+        f"{_false_alarms(false_alarm)}."
+    )
+
+
+def changed_in_words(named: str, false_alarm: float) -> str:
+    """What a monitor says where bands alone show that the source has changed; `named` says what of it."""
+    return (
+        f"ALARM, source changed: {named}. New images are not exchangeable with those of the calibration, so nothing is "
+        "promised for them; whether intervals miss more than before cannot be told without truth. "
+        f"{_false_alarms(false_alarm).capitalize()}."
+    )
+
+
+def _false_alarms(false_alarm: float) -> str:
+    return (
+        "while images (units) are independent, come from the calibration's source and every promise is kept, this "
+        f"monitor ever raises an alarm with probability at most {level_in_words(false_alarm)}, however long it runs "
+        "and however often it is asked"
+    )
+
+
+def together_in_words(false_alarm: float) -> str:
+    """What the common view of several sites' monitors is worth."""
+    return (
+        "While every promise is kept everywhere and sites see different patients, this view ever raises an alarm with "
+        f"probability at most {level_in_words(false_alarm)}, whenever sites report and however often it is asked."
+    )
+
+
+def recently_in_words(what: str, count: int, noun: str, chance: float) -> str:
+    """How often the last few new images would look so by chance.
+
+    >>> recently_in_words("bands {are} wider", 40, "image", 0.0199)
+    'bands of the last 40 images are wider than at calibration, as on 2% of days when nothing has changed'
+    """
+    some = f"of the last {count} {plural(noun)}" if count > 1 else f"of the last {noun}"
+    words = what.replace("{are}", f"{some} are").replace("{fall}", f"{some} fall")
+    share = share_in_words(max(chance, 1e-9), up=True)
+    return f"{words} than at calibration, as on {share} of days when nothing has changed"

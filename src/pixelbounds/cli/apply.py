@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .command import Outcome, command, in_short, progress, reading_of, resources_of, skipped_in_words, written
-from .options import BandPath, Features, Force, Identifiers, LargeOptions, ReadOptions, method_option
+from .options import BandPath, Features, Force, Identifiers, LargeOptions, ReadOptions, TestLabels
 
 if TYPE_CHECKING:
     from ..workflows.apply import Applied
@@ -28,10 +28,8 @@ def apply_command(
     ] = None,
     identifiers: Identifiers = "drop",
     force: Force = False,
-    groups: Annotated[
-        Path | None, method_option(help="Labels of these images, where the calibration used some.")
-    ] = None,
     features: Features = None,
+    labels: TestLabels = None,
 ) -> Outcome:
     """Write the intervals of new images.
 
@@ -41,7 +39,7 @@ def apply_command(
 
     with progress("widening") as advance:
         done = apply_files(
-            calibration, bands, out, like=like, groups=groups, features=features, replace=force, progress=advance,
+            calibration, bands, out, like=like, features=features, labels=labels, replace=force, progress=advance,
             identifiers=identifiers, reading=reading_of(read, large), resources=resources_of(large),
         )  # fmt: skip
     n, *pixels = done.shape

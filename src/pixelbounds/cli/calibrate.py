@@ -31,6 +31,7 @@ from .options import (
     LargeOptions,
     Promises,
     ReadOptions,
+    TestLabels,
     Truth,
     method_option,
     units_option,
@@ -60,9 +61,10 @@ def calibrate_command(
         method_option(help="betting, hoeffding_bentkus, bentkus, empirical_bernstein, hoeffding, conformal."),
     ] = "betting",
     groups: Annotated[
-        str | None, method_option(help="learned, band, loss, squared, otsu, or a file of labels.")
+        str | None, method_option(help="learned, band, loss, squared, otsu, or a file of one map for all.")
     ] = None,
     features: Features = None,
+    labels: TestLabels = None,
     family: FamilyName = None,
     k: Annotated[int | None, method_option("--k", help="Number of groups.")] = None,
     n_opt: FittingCount = None,
@@ -88,7 +90,7 @@ def calibrate_command(
     with progress("calibrating") as advance:
         made = calibrate_files(
             truth, bands, out, risk_level=risk_level, promises=promise or (), failure_prob=failure_prob,
-            method=method, confidence=confidence, groups=groups, features=features, family=family,
+            method=method, confidence=confidence, groups=groups, features=features, labels=labels, family=family,
             k=k, n_opt=n_opt, seed=seed, replace=force, progress=advance, reading=reading_of(read, large),
             bands_out=bands_out, resources=resources_of(large), unit_name=unit_name,
             counting=counting, most_images=most_images,

@@ -10,6 +10,7 @@ error is a message, and its kind is the exit code:
   2  wrong usage or input: a path, a shape, a value
   3  this machine cannot do it: disk full, no permission, out of memory, a package that is not installed
   4  a fault of pixelbounds
+  5  a monitor has raised an alarm
   130, 143  stopped by Ctrl-C, by SIGTERM
 """
 
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from ..workflows.resources import Resources
     from .options import LargeOptions, ReadOptions
 
-OK, NO_GUARANTEE, WRONG_INPUT, THIS_MACHINE, OUR_FAULT, INTERRUPTED = 0, 1, 2, 3, 4, 130
+OK, NO_GUARANTEE, WRONG_INPUT, THIS_MACHINE, OUR_FAULT, ALARM, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _EXTRAS = {"torch": "diffusion", "nibabel": "medical", "pydicom": "medical"}

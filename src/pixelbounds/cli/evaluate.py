@@ -25,7 +25,7 @@ from .command import (
     sentence,
     skipped_in_words,
 )
-from .options import Features, LargeOptions, Organs, Promises, ReadOptions, Truth
+from .options import Features, LargeOptions, Organs, Promises, ReadOptions, TestLabels, Truth
 
 if TYPE_CHECKING:
     from ..evaluation.evaluation import Evaluation, Strata
@@ -45,6 +45,7 @@ def evaluate_command(
     ] = None,
     groups: Organs = None,
     features: Features = None,
+    labels: TestLabels = None,
     promise: Promises = None,
 ) -> Outcome:
     """Check intervals against the truth of images that had no part in their calibration.
@@ -59,7 +60,7 @@ def evaluate_command(
 
     with progress("evaluating") as advance:
         result = evaluate_files(
-            truth, intervals, calibration=calibration, groups=groups, features=features,
+            truth, intervals, calibration=calibration, groups=groups, features=features, labels=labels,
             promises=promise or (), progress=advance, reading=reading_of(read, large), resources=resources_of(large),
         )  # fmt: skip
     return evaluated(result)

@@ -91,4 +91,7 @@ FailureProb = Annotated[float, typer.Option(help="Share of calibrations that may
 FamilyName = Annotated[str | None, method_option(help="additive, scaled or multiplicative.")]
 FittingCount = Annotated[int | None, method_option(help="Images (units) that fit; the rest certify.")]
 Features = Annotated[Path | None, method_option(help="Further images known at test time, for learned groups.")]
+TestLabels = Annotated[
+    Path | None, method_option("--labels", help="Labels known at test time: whole numbers, one per image and pixel.")
+]
 Organs = Annotated[Path | None, typer.Option(help="Labels (organs) by which the risk is broken down.")]

@@ -88,7 +88,8 @@ class Judgement:
     """The mean that a claim is about, with its interval and the level; all None where they cannot be compared.
 
     `of_units` says which mean it is, of units or of images; `apart` whether none of the images calibrated, as far as
-    digests tell; `notes` what cannot be compared or was not checked, and what to do about it.
+    digests tell; `notes` what cannot be compared or was not checked, and what to do about it. Where `promises` were
+    made, each is compared with its own level.
     """
 
     risk: float | None

@@ -92,18 +92,13 @@ class Sites(Archive):
         exact = all(site.text["least_count"] == 1 for site in self.announced)
         within = digests = None
         if FORMS[statistic.name].regional:
-            within = np.concatenate([self._within(at) for at in range(len(self.announced))])
+            within = np.concatenate([sizes_at(site, self.regions) for site in self.announced])
             within = within[self.split.fitting] if scope == "fitting" else within
             digests = np.sum([told_region(site, self.regions, "region_prints") for site in self.announced], axis=0)
         return Respondent(
             "the study's file", rows, int(every[self.split.fitting].sum()), np.asarray(prints), exact, None, within,
             digests, remedy="it was damaged or edited: begin again",
         )  # fmt: skip
-
-    def _within(self, at: int) -> Array:
-        """Pixels of each image of a site, and sizes of its regions: (n, 1 + regions)."""
-        site = self.announced[at]
-        return np.stack([_sizes(site), *told_region(site, self.regions, "region_sizes")], axis=1)
 
     def _scope(self, images: Array | None, wanted: Array) -> None:
         if images is not None and not np.array_equal(images, np.flatnonzero(wanted)):
@@ -130,7 +125,7 @@ class Sites(Archive):
         exact = site.text["least_count"] == 1
         within = digests = None
         if FORMS[statistic.name].regional:
-            within = self._within(at)[fitting if statistic is missed_cells else ~fitting]
+            within = sizes_at(site, self.regions)[fitting if statistic is missed_cells else ~fitting]
             digests = np.asarray(told_region(site, self.regions, "region_prints"))
         return Respondent(
             who, sizes[~fitting], int(sizes[fitting].sum()), site.tables["prints"], exact, earlier, within, digests
@@ -156,7 +151,7 @@ class Sites(Archive):
                 rows[~fitting] = x
             out.append(rows)
         if statistic is regional_misses:
-            out[1] = self._within(at)
+            out[1] = sizes_at(self.announced[at], self.regions)
         return tuple(out)
 
 
@@ -164,6 +159,11 @@ def _sizes(site: Message) -> Array:
     if "sizes" in site.tables:
         return site.tables["sizes"]
     return np.full(site.text["images"], int(np.prod(site.text["pixels"])))
+
+
+def sizes_at(site: Message, regions: Sequence[str]) -> Array:
+    """Pixels of each image of a site, and sizes of some of its regions: (n, 1 + regions)."""
+    return np.stack([_sizes(site), *told_region(site, regions, "region_sizes")], axis=1)
 
 
 def units_at(site: Message) -> Array:

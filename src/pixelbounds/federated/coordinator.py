@@ -20,7 +20,7 @@ from ..calibration.confidence import BOUNDS, bound_named
 from ..calibration.families import Family, family_named
 from ..calibration.front_door import calibrate_archive, what_is_promised
 from ..calibration.groups.contract import Grouping
-from ..calibration.joint_walk import least_to_split
+from ..calibration.joint_walk import needs_of
 from ..calibration.pairs import Archive
 from ..calibration.paths.mixture import Goal, goal_of
 from ..calibration.procedures import frontier, path_of, rcps
@@ -33,7 +33,7 @@ from ..images.library import Array, current_runner
 from ..images.measure import Measure
 from ..images.source import UNKNOWN, Source
 from .answers import Tables, added, checked_tables
-from .archive import Sites, Unanswered
+from .archive import Sites, Unanswered, sizes_at
 from .contents import check_announced
 from .keys import key_of
 from .messages import Message, expect
@@ -323,12 +323,14 @@ def _sites(study: Study) -> Sites:
     units = int(unit_of.max()) + 1
     bound = bound_named(asked["confidence"])
     aims, regions = _aims(asked, study.sites)
+    needs = []
     if aims:
-        least = least_to_split(aims, asked["failure_prob"], bound)
-    else:
-        least = least_units(asked["risk_level"], asked["failure_prob"], bound)
+        inside = np.concatenate([sizes_at(site, regions) for site in study.sites]) > 0
+        needs = needs_of(aims, inside, unit_of, bound, asked["failure_prob"])
+    least = max((need.least for need in needs), default=least_units(asked["risk_level"], asked["failure_prob"], bound))
     fit = fitting_units(asked["n_opt"], asked["method"], units, least, asked["groups"] is not None)
-    split = Split.draw(unit_of, fit, np.random.default_rng(study.settings["seed"]))
+    rng = np.random.default_rng(study.settings["seed"])
+    split = Split.draw(unit_of, fit, rng, needs if asked["n_opt"] is None else ())
     low, high = study.sites[0].text["limits"]
     limits = (-inf if low is None else low, inf if high is None else high)
     return Sites(

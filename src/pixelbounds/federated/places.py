@@ -106,6 +106,8 @@ def check_places(plan: Message, places: Places, site: str) -> list[str]:
 
 def said_promise(promise: Promise) -> dict[str, Any]:
     """A promise as a study keeps it."""
+    if promise.function is not None:
+        raise ValueError("a promise about a loss of your own needs the images themselves, and these are at the sites")
     if promise.within is not None:
         raise ValueError(
             f"the promise {promise.kind} {promise.at_most:g} has a region of its own, and regions are at the sites: "

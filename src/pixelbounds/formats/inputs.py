@@ -109,8 +109,10 @@ def open_units(images: Images, reading: Reading) -> Array | None:
 
 
 def open_labels(path: FilePath) -> Any:
-    """Whole numbers of an array file or a NIfTI file: a partition (*pixels), or a segmentation (n, *pixels)."""
+    """Whole numbers of an array file or a NIfTI file, (*pixels) or (n, *pixels); of images of different sizes too."""
     path = existing(path, "the name of a grouping (learned, band, loss, squared, otsu) or a file of labels")
+    if is_ragged(path):
+        return only(sets_at(path, Reading()), path, ("labels", "groups", "segmentation"))
     if path.suffix in ARRAY_SUFFIXES:
         labels = only(arrays_at(path), path, ("labels", "groups", "segmentation"))
     else:
@@ -352,33 +354,39 @@ def _of_run(run: Run, reading: Reading, execution: Execution) -> Bands:
     """The band of a sampling run, with whatever else the run kept."""
     names = {"observation": "observation", "mean": "estimate", "estimate": "estimate"}
     known = {word: run[name] for name, word in names.items() if name in run.group}
+    if run.observation.shape != run[run.parts()[0]].shape or run.observation.dtype.kind == "c":
+        known.pop("observation")  # a sinogram, k-space: no image to show
     known |= {name: run[name] for name in ("samples", "held_out") if name in run.group}
     level = reading.miscoverage
-    least, most = check_limits(run.about["limits"])
+    limits = None if run.about["limits"] is None else check_limits(run.about["limits"])
     known = {name: guarded(x) for name, x in known.items()}
     if reading.kind == KEPT or (level is not None and level != run.about.get("miscoverage")):
-        return _of_kept_samples(run, reading, known)
+        return _of_kept_samples(run, reading, known, limits)
     there = None
     if reading.skip_bad:
         there = readable(execution, *(run[name] for name in run.parts(reading.kind)))
     band = run.band(reading.kind, check=not reading.skip_bad, there=there)
-    return Bands(band.map(guarded), limits=(least, most), measure=run.measure, known=known, there=there)
+    return Bands(band.map(guarded), limits=limits, measure=run.measure, known=known, there=there)
 
 
-def _of_kept_samples(run: Run, reading: Reading, known: dict[str, Any]) -> Bands:
+def _of_kept_samples(run: Run, reading: Reading, known: dict[str, Any], limits: Limits | None) -> Bands:
     """The band of any miscoverage of the samples that a run kept; these were rounded: it is a kind of its own."""
     level: Any = run.about.get("miscoverage") if reading.miscoverage is None else reading.miscoverage
     if "samples" not in known or reading.kind not in (None, "calibrated", KEPT):
         raise ValueError(
-            f"miscoverage is {level}, but {run.path} was drawn with {run.about.get('miscoverage')} and kept no samples "
-            "of which other bands could be made; leave --miscoverage out, or draw with --keep-samples"
+            f"miscoverage is {level}, but {run.path} was drawn with {run.about.get('miscoverage')} and kept no samples"
+            "; leave it out, or draw with --keep-samples"
         )
     calibrated_ranks(int(known["samples"].shape[1]), level)  # there must be enough
     source = replace(run.source("calibrated"), kind=f"calibrated quantiles of {KEPT} samples", miscoverage=level)
-    return Bands(
-        samples=known["samples"], miscoverage=level, limits=check_limits(run.about["limits"]), measure=run.measure,
-        known=known, skip_bad=reading.skip_bad, source=source,
-    )  # fmt: skip
+    more: dict[str, Any] = {
+        "limits": limits,
+        "measure": run.measure,
+        "known": known,
+        "skip_bad": reading.skip_bad,
+        "source": source,
+    }
+    return Bands(samples=known["samples"], miscoverage=level, **more)
 
 
 def _of_folder(path: Path, reading: Reading) -> dict[str, Images]:

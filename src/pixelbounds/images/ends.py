@@ -20,8 +20,11 @@ from .library import (
     library_of,
     over_images,
     rows_of,
+    singly,
     to_numpy,
 )
+from .notebook import facts_html, first_images_html
+from .ragged import Ragged
 from .source import NOT_KNOWN, Source, source_from
 
 _IMAGES = ("lower", "upper", "centre")
@@ -61,6 +64,11 @@ class Band:
     def __repr__(self) -> str:
         source = f", {self.source}" if self.source.known else ""
         return f"Band of {len(self)} images of {_sizes(self.lower)}, {self.lower.dtype}{source}"
+
+    def _repr_html_(self) -> str:
+        facts = {"images": len(self), "shape": _sizes(self.lower), "type": self.lower.dtype, "made": self.source}
+        shown = {} if differ_in_size(self.lower) else {"lower": self.lower, "upper": self.upper, "width": self.width}
+        return facts_html("Band, before calibration", facts, first_images_html(shown) if shown else "")
 
     def __len__(self) -> int:
         return int(self.lower.shape[0])
@@ -151,6 +159,11 @@ class Interval:
     def __repr__(self) -> str:
         return f"Interval of {len(self)} images of {_sizes(self.lower)}, {self.lower.dtype}"
 
+    def _repr_html_(self) -> str:
+        facts = {"images": len(self), "shape": _sizes(self.lower), "type": self.lower.dtype}
+        shown = {} if differ_in_size(self.lower) else {"lower": self.lower, "upper": self.upper, "length": self.length}
+        return facts_html("Interval, calibrated", facts, first_images_html(shown) if shown else "")
+
     def __len__(self) -> int:
         return int(self.lower.shape[0])
 
@@ -197,6 +210,24 @@ def check_range(band: Band, start: int, limits: Limits) -> None:
             f"{limits[1]:g}); bring band and truth to one scale, or set limits",
             start + image,
         )
+
+
+def check_labels(labels: Any, band: Band) -> Any:
+    """Labels known at test time: whole numbers (n, *pixels), or a list of them where images differ in size."""
+    if labels is None:
+        return None
+    if isinstance(labels, list | tuple) and labels and all(library_of(image) for image in labels):
+        sizes = {tuple(image.shape) for image in labels}
+        labels = Ragged([to_numpy(x) for x in labels]) if len(sizes) > 1 else np.stack([to_numpy(x) for x in labels])
+    if not library_of(labels) and not differ_in_size(labels):
+        raise TypeError(f"labels is a {type(labels).__name__}; give an array, one whole number per image and pixel")
+    dtype = str(labels.dtype).removeprefix("torch.")
+    if not dtype.startswith(("int", "uint", "bool")):
+        raise TypeError(f"labels have dtype {labels.dtype}; give whole numbers, one per image and pixel")
+    if differ_in_size(band.lower) and not differ_in_size(labels):
+        labels = singly(labels)
+    check_same_shape(band=band.lower, labels=labels)
+    return labels
 
 
 def check_features(features: Any, band: Band) -> Any:

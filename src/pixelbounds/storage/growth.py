@@ -52,7 +52,7 @@ def add_array(
         chunks=(min(chunk, shape[0]), *shape[1:]),
         dtype=dtype,
         compressors=(ZstdCodec(level=1), Crc32cCodec()) if pack else (Crc32cCodec(),),
-        fill_value=np.nan if np.dtype(dtype).kind == "f" else 0,
+        fill_value=np.dtype(dtype).type(np.nan) if np.dtype(dtype).kind in "fc" else 0,
         **({"chunk_key_encoding": _FLAT} if flat else {}),
     )
 

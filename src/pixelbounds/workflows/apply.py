@@ -31,7 +31,7 @@ from ..formats.opener import check_target, open_images
 from ..formats.scans import Images
 from ..images.checks import numbered
 from ..images.ends import Interval
-from ..images.library import Array
+from ..images.library import Array, rows_of
 from ..storage.chunks import BadChunk, guarded
 from ..storage.digests import joined_digests, row_digests
 from ..storage.growth import BAD, DONE, SEEN, growing
@@ -65,8 +65,8 @@ def apply_files(
     *,
     reading: Reading = Reading(),  # noqa: B008 - frozen
     like: FilePath | None = None,
-    groups: FilePath | None = None,
     features: FilePath | None = None,
+    labels: FilePath | None = None,
     identifiers: str = "drop",
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
@@ -79,13 +79,13 @@ def apply_files(
     identifiers    `keep` what the files say of patients, and their names, or `drop` it
     """
     keeps(identifiers)
-    reads = (calibration, bands, like, groups, features)
+    reads = (calibration, bands, like, features, labels)
     target = check_target(out, INTERVAL_SUFFIXES, replace=replace, folder=True, inputs=reads)
     found = load_calibration(calibration)
     with running(**vars(resources), progress=progress) as execution:
         made = bands_for(found, bands, reading, execution)
         space = _space(target, made, like, found, reading)
-        widening = Widening(found, made, known_of(features, groups), reading.skip_bad)
+        widening = Widening(found, made, known_of(features, labels), reading.skip_bad)
         digest = hashlib.sha256(Path(calibration).read_bytes()).hexdigest()
         about = {
             "guarantee": found.guarantee,
@@ -140,10 +140,10 @@ def bands_for(calibration: Calibration, path: FilePath, reading: Reading, execut
     return made
 
 
-def known_of(features: FilePath | None, groups: FilePath | None) -> dict[str, Any]:
+def known_of(features: FilePath | None, labels: FilePath | None) -> dict[str, Any]:
     """What else is known of the images at test time."""
     images = None if features is None else guarded(open_images(features, window=None).pixels)
-    return {"features": images, "groups": None if groups is None else open_labels(groups)}
+    return {"features": images, "labels": None if labels is None else open_labels(labels)}
 
 
 # ---------------------------------------------------------------- bands to intervals
@@ -240,8 +240,8 @@ class Widening:
         self, execution: Execution, path: Path, attributes: dict[str, Any], replace: bool
     ) -> dict[str, Array]:
         """The same for images of different sizes; lengths of each image."""
-        if any(x is not None for x in self.known.values()):
-            raise ValueError("features and groups are for images of one size, and these differ: leave them out")
+        if self.known["features"] is not None:
+            raise ValueError("features are for images of one size, and these differ: leave them out")
         make = self.maker()
         shapes = self.bands.shapes
         lengths: dict[str, list[float]] = {name: [] for name in self.told}
@@ -278,7 +278,7 @@ def _check_there(there: Array | None, start: int, stop: int) -> None:
 
 def _known_at(known: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
     """What is known of images start..stop."""
-    return {name: None if x is None else np.asarray(x[start:stop]) for name, x in known.items()}
+    return {name: None if x is None else rows_of(x, start, stop) for name, x in known.items()}
 
 
 def _digests(known: dict[str, Any]) -> list[Array]:

@@ -80,6 +80,7 @@ def evaluate_files(
     reading: Reading = Reading(),  # noqa: B008 - frozen
     groups: FilePath | None = None,
     features: FilePath | None = None,
+    labels: FilePath | None = None,
     promises: Sequence[str] = (),
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
@@ -89,10 +90,12 @@ def evaluate_files(
     Images that calibrated are refused, where the calibration is given.
 
     groups         labels by which the risk is broken down: a partition or a segmentation
+    labels         those known at test time, where the calibration uses some
     promises       in words (`promise_words`), with the regions of these images; those that were certified, in order
     """
     said = promises_said(promises)
-    with held_out(truth, intervals, calibration, reading, groups, features, resources, progress, said=said) as found:
+    known = known_of(features, labels)
+    with held_out(truth, intervals, calibration, reading, groups, known, resources, progress, said=said) as found:
         return found.result
 
 
@@ -103,7 +106,7 @@ def held_out(
     calibration: FilePath | None,
     reading: Reading,
     groups: FilePath | None,
-    features: FilePath | None,
+    known: dict[str, Any],
     resources: Resources,
     progress: Progress,
     *,
@@ -111,7 +114,7 @@ def held_out(
     said: Sequence[Said] = (),
 ) -> Iterator[HeldOut]:
     """Images and what they say, also of promises that were `said`; the intervals may lie in a temporary store, which
-    is there until the end. Without `names` units are numbered.
+    is there until the end. `known` is what `known_of` tells of the images. Without `names` units are numbered.
     """
     cal = None if calibration is None else load_calibration(calibration)
     about = told(intervals)
@@ -123,7 +126,7 @@ def held_out(
         images = open_truth(truth, reading, limits)
         if cal is not None:
             check_images(cal, truth, images, asked)
-        labels = None if groups is None else open_labels(groups)
+        by = None if groups is None else open_labels(groups)
         regions = PromiseRegions.open(said, images, reading)
         units = open_units(images, reading)
         units = units if names or units is None else numbered_units(units)
@@ -133,8 +136,7 @@ def held_out(
             good = open_marks(intervals, len(images))
         else:
             check_pair(images.pixels, bands)
-            at_test = known_of(features, groups if cal.grouping.kind == "segmentation" else None)
-            widening = Widening(cal, bands, at_test, reading.skip_bad)
+            widening = Widening(cal, bands, known, reading.skip_bad)
             interval, good = stack.enter_context(widening.intervals(execution))
             fresh = bands.known.get("held_out")
             about = {"guarantee": cal.guarantee}
@@ -143,12 +145,12 @@ def held_out(
             good = good & readable(execution, *(x for x in reads if x is not None))
         claim = Claim.from_state(about.get("claim")) if cal is None else claim_of(cal)
         named = None if units is None or claim is None else claim.unit_name
-        known: dict[str, Any] = {"calibration": cal, "unit_name": named}
-        known["limits"] = about.get("limits") or asked.limits
+        more: dict[str, Any] = {"calibration": cal, "unit_name": named}
+        more["limits"] = about.get("limits") or asked.limits
         try:
             evaluation = _evaluate(
-                execution, images.pixels, interval, good, groups=labels, samples=fresh, units=units, regions=regions,
-                **known,
+                execution, images.pixels, interval, good, groups=by, samples=fresh, units=units, regions=regions,
+                **more,
             )  # fmt: skip
         except CalibrationImages as error:
             numbers = np.flatnonzero(good)[list(error.images)].tolist()

@@ -13,9 +13,11 @@ from typing import Any
 
 from ..calibration.reader import calibration_from_bytes
 from ..calibration.result import Calibration
+from ..calibration.sentence import plural
 from ..federated.messages import message_of
 from ..formats.runs import open_run
 from ..images.source import Source
+from ..monitoring.sealed import monitor_from_bytes
 from ..storage.files import sealed_parts, strict_json
 
 
@@ -29,7 +31,7 @@ class About:
 
 
 def about_file(path: str | os.PathLike[str]) -> About:
-    """Describe a calibration, a network, a training state, a run of `sample`, or a message between sites."""
+    """Describe a calibration, a monitor, a network, a training state, a run of `sample`, or a message between sites."""
     place = Path(path)
     if not place.exists():
         raise FileNotFoundError(f"{place} does not exist; give a file or a run that pixelbounds wrote")
@@ -38,7 +40,8 @@ def about_file(path: str | os.PathLike[str]) -> About:
     data = place.read_bytes()
     name = str(place)
     kind = _kind_of(data, name)
-    found = {"calibration": _about_calibration, "message": _about_message}.get(kind)
+    readers = {"calibration": _about_calibration, "message": _about_message, "monitor": _about_monitor}
+    found = readers.get(kind)
     about = _about_network(place, kind) if found is None else found(data, name)
     facts = {**about.facts, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     return About(about.kind, about.sentence, facts)
@@ -65,10 +68,17 @@ def _about_calibration(data: bytes, name: str) -> About:
     return About("calibration", found.guarantee, calibration_facts(found))
 
 
+def _about_monitor(data: bytes, name: str) -> About:
+    monitor = monitor_from_bytes(data, name)
+    status = monitor.status()
+    facts = {"images": status.images, "looked": status.looked, "alarm": status.alarm}
+    return About("monitor", status.sentence, facts | calibration_facts(monitor.calibration))
+
+
 def calibration_facts(found: Calibration) -> dict[str, Any]:
     """How a calibration was made, by name."""
     record = found.record
-    units = f" of {record.units} certifying {record.unit_name}s" if record.units else ""
+    units = f" of {record.units} certifying {plural(record.unit_name)}" if record.units else ""
     return {
         "method": f"{found.method}, {found.confidence}, {found.grouping.count} groups of kind {found.grouping.kind}",
         "family": found.family.name,

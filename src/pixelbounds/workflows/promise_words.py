@@ -5,7 +5,8 @@
 
 REGION is `body`, `edges` or `edges TOP` (of the truth), a file with a mask, weights or a subgroup, or FILE=LABEL and
 FILE=LABEL,LABEL for a label map; `dilated PIXELS` may follow it. Shares are numbers, 0.05, or 5%. What holds a space is
-quoted. What follows the level may come in any order, and a word that is not known is an error that names it.
+quoted. What follows the level may come in any order, and a word that is not known is an error that names it. In `plan`,
+before there are images, `in SHARE` says how many of them will have the region.
 
 A file that ends in .toml holds a list of such lines, promises = ["share 0.05", ...]; files that these name lie beside
 it.
@@ -26,7 +27,10 @@ from typing import Any, Protocol
 from ..calibration.promises import WAYS_TO_COUNT, Promise, check_name
 
 BUILT_IN = ("body", "edges")  # regions of the truth
-_CLAUSES = {"share": ("within", "dilated", "cap", "counting", "as"), "tail": ("above", "within", "dilated", "as")}
+_CLAUSES = {
+    "share": ("within", "dilated", "cap", "counting", "in", "as"),
+    "tail": ("above", "within", "dilated", "in", "as"),
+}
 _TOP = 0.05  # of the edges, unless told
 _EXAMPLES = {
     "share": "share 0.10 within labels.nii.gz=2 as heart",
@@ -59,6 +63,7 @@ class Said:
     cap: float | None = None
     counting: str | None = None
     name: str | None = None
+    prevalence: float | None = None  # the share of images that have the region, in a plan
 
     def promise(self, within: Any = None) -> Promise:
         """The promise about a region; a name is that of a region of ours unless told."""
@@ -68,11 +73,17 @@ class Said:
         return Promise(self.kind, self.at_most, self.above, within, self.cap, name, self.counting)
 
 
-def promises_said(words: Sequence[str]) -> tuple[Said, ...]:
-    """The promises of all words, each a promise or a .toml file of several."""
+def promises_said(words: Sequence[str], *, planned: bool = False) -> tuple[Said, ...]:
+    """The promises of all words, each a promise or a .toml file of several; `planned` before there are images."""
     found: list[Said] = []
     for text in words:
         found += _of_file(Path(text)) if text.endswith(".toml") else [promise_of_words(text)]
+    told = next((one for one in found if one.prevalence is not None), None)
+    if told is not None and not planned:
+        raise ValueError(
+            f'the promise "{told.text}" says how many images have its region, which is for plan alone: leave '
+            f"'in {told.prevalence:g}' out, the images tell it themselves"
+        )
     return tuple(found)
 
 
@@ -130,8 +141,9 @@ def promise_of_words(text: str, folder: Path | None = None) -> Said:
     region = _region(given, folder, wrong, kind)
     try:
         said = Said(
-            text, kind, at_most, given.get("above"), region, given.get("cap"), given.get("counting"), given.get("as")
-        )
+            text, kind, at_most, given.get("above"), region, given.get("cap"), given.get("counting"), given.get("as"),
+            given.get("in"),
+        )  # fmt: skip
         said.promise()
     except ValueError as error:
         raise wrong(str(error), kind) from error
@@ -200,6 +212,7 @@ def _clauses(words: list[str], kind: str, wrong: _Refusal) -> dict[str, Any]:
     readers: dict[str, Callable[[str], Any]] = {
         "above": lambda x: _share(x, "above", wrong, kind),
         "cap": lambda x: _share(x, "cap", wrong, kind),
+        "in": lambda x: _share(x, "the share of images with the region", wrong, kind),
         "dilated": lambda x: _number(x, "dilated", wrong, kind),
         "counting": lambda x: _counting(x, wrong, kind),
         "within": str,

@@ -18,6 +18,7 @@ from ..images.ends import Interval
 from ..report.example import Example, examples_of
 from ..report.figures import save_figures
 from ..report.page import write_report
+from .apply import known_of
 from .evaluate import Evaluated, HeldOut, held_out
 from .resources import Resources
 
@@ -34,6 +35,7 @@ def report_files(
     reading: Reading = Reading(),  # noqa: B008 - frozen
     groups: FilePath | None = None,
     features: FilePath | None = None,
+    labels: FilePath | None = None,
     notes: Sequence[str] = (),
     identifiers: str = "drop",
     replace: bool = False,
@@ -48,8 +50,11 @@ def report_files(
     identifiers    `keep` names of files and units, or `drop` them: images and units are numbered
     """
     who = keeps(identifiers)
-    target = check_target(out, (".html",), replace=replace, inputs=(truth, bands, calibration, groups, features))
-    with held_out(truth, bands, calibration, reading, groups, features, resources, progress, names=who) as found:
+    target = check_target(
+        out, (".html",), replace=replace, inputs=(truth, bands, calibration, groups, features, labels)
+    )
+    known = known_of(features, labels)
+    with held_out(truth, bands, calibration, reading, groups, known, resources, progress, names=who) as found:
         pictures = _examples(found, shown(found.result.evaluation, examples), names=who)
     about: dict[str, Any] = {
         "calibration": found.calibration,

@@ -15,6 +15,7 @@ STREAMS, IMAGES = (1000, 2000) if WORLDS >= 1000 else (200, 250)
 REFERENCE = 100
 FALSE_ALARM = 0.1
 EVERY = np.ones(BETS, int)
+ABOVE = 0.9**19 + 19 * 0.1 * 0.9**18  # chance that a share of Beta(2, 18) is above 0.1
 
 
 def losses_at(level, rng, kind):
@@ -84,8 +85,9 @@ def test_all_detectors_jointly():
     alarm = np.zeros(STREAMS, bool)
     for _ in range(IMAGES):
         same = rng.beta(2, 18, STREAMS)  # the promises are about the same images
-        losses = [same, (same > 0.2) * 0.1 / 0.1351, np.where(rng.random(STREAMS) < 0.5, same, 2 * 0.1 - same)]
-        purses = [p.play(log_factors(np.clip(x, 0, 1) - 0.1, 0.1)) for p, x in zip(purses, losses, strict=True)]
+        other = np.where(rng.random(STREAMS) < 0.5, same, rng.beta(2, 18, STREAMS))
+        losses = [same, (same > 0.1) * 0.1 / ABOVE, other]
+        purses = [p.play(log_factors(x - 0.1, 0.1)) for p, x in zip(purses, losses, strict=True)]
         mean = np.logaddexp.reduce([p.log_worths for p in purses]) - np.log(3)
         common = rng.standard_normal(STREAMS)
         worths = [ranks.play(0.7 * common + 0.7 * rng.standard_normal(STREAMS)) for ranks in statistics]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from ..calibration.sentence import together_in_words
+from ..monitoring.sentences import together_in_words
 from .command import ALARM, OK, Outcome, command, numbers, progress, reading_of, resources_of, sentence, written
-from .options import WHERE, BandPath, Features, LargeOptions, ReadOptions, TestLabels, Truth
+from .options import WHERE, BandPath, Features, Force, LargeOptions, ReadOptions, TestLabels, Truth
 
 if TYPE_CHECKING:
     from ..monitoring import Status
@@ -111,6 +111,29 @@ def said(status: Status, state: Path) -> Outcome:
     return Outcome({**status.to_dict(), "file": str(state)}, (*text, *notes), ALARM if status.alarm else OK)
 
 
+@command("page")
+def monitor_page_command(
+    state: _State,
+    out: Annotated[Path, typer.Option(help="The page, .html.")],
+    title: Annotated[str, typer.Option(help="Of the page.")] = "Monitor",
+    force: Force = False,
+) -> Outcome:
+    """Write a page: evidence and risk over time, what bands are like, and what changed.
+
+    Example: pixelbounds monitor page ct.monitor.safetensors --out monitor.html
+    """
+    from ..formats.opener import check_target
+    from ..monitoring import load_monitor
+    from ..report.watch_page import write_watch_page
+
+    target = check_target(out, (".html",), replace=force, inputs=(state,))
+    monitor = load_monitor(state)
+    status = monitor.status()
+    write_watch_page(target, monitor, title)
+    facts = {"file": str(target), "alarm": status.alarm}
+    return Outcome(facts, (sentence(status.sentence), numbers({"written": written(target)})))
+
+
 @command("pool")
 def pool_command(
     summaries: Annotated[
@@ -148,6 +171,6 @@ def pool_command(
 def monitor_commands() -> typer.Typer:
     """The commands of a monitor."""
     group = typer.Typer(no_args_is_help=True, help="After deployment: is the promise still kept?")
-    for function in (update_command, look_command, monitor_status_command, pool_command):
+    for function in (update_command, look_command, monitor_status_command, monitor_page_command, pool_command):
         group.command()(function)
     return group

@@ -357,11 +357,10 @@ def _of_run(run: Run, reading: Reading, execution: Execution) -> Bands:
     if run.observation.shape != run[run.parts()[0]].shape or run.observation.dtype.kind == "c":
         known.pop("observation")  # a sinogram, k-space: no image to show
     known |= {name: run[name] for name in ("samples", "held_out") if name in run.group}
-    level = reading.miscoverage
     limits = None if run.about["limits"] is None else check_limits(run.about["limits"])
     known = {name: guarded(x) for name, x in known.items()}
-    if reading.kind == KEPT or (level is not None and level != run.about.get("miscoverage")):
-        return _of_kept_samples(run, reading, known, limits)
+    if reading.kind == KEPT or reading.miscoverage not in (None, run.about.get("miscoverage")):
+        return _of_kept_samples(run, reading, limits, known)
     there = None
     if reading.skip_bad:
         there = readable(execution, *(run[name] for name in run.parts(reading.kind)))
@@ -369,7 +368,7 @@ def _of_run(run: Run, reading: Reading, execution: Execution) -> Bands:
     return Bands(band.map(guarded), limits=limits, measure=run.measure, known=known, there=there)
 
 
-def _of_kept_samples(run: Run, reading: Reading, known: dict[str, Any], limits: Limits | None) -> Bands:
+def _of_kept_samples(run: Run, reading: Reading, limits: Limits | None, known: dict[str, Any]) -> Bands:
     """The band of any miscoverage of the samples that a run kept; these were rounded: it is a kind of its own."""
     level: Any = run.about.get("miscoverage") if reading.miscoverage is None else reading.miscoverage
     if "samples" not in known or reading.kind not in (None, "calibrated", KEPT):
@@ -379,14 +378,10 @@ def _of_kept_samples(run: Run, reading: Reading, known: dict[str, Any], limits: 
         )
     calibrated_ranks(int(known["samples"].shape[1]), level)  # there must be enough
     source = replace(run.source("calibrated"), kind=f"calibrated quantiles of {KEPT} samples", miscoverage=level)
-    more: dict[str, Any] = {
-        "limits": limits,
-        "measure": run.measure,
-        "known": known,
-        "skip_bad": reading.skip_bad,
-        "source": source,
-    }
-    return Bands(samples=known["samples"], miscoverage=level, **more)
+    return Bands(
+        samples=known["samples"], miscoverage=level, limits=limits, measure=run.measure, known=known,
+        skip_bad=reading.skip_bad, source=source,
+    )  # fmt: skip
 
 
 def _of_folder(path: Path, reading: Reading) -> dict[str, Images]:

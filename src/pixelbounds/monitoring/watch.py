@@ -147,8 +147,9 @@ class Monitor:
             else:
                 losses = own if own is not None else aim.losses(missed[:, aim.region], size)
             rounds.append(rounds_of(promise, losses[fresh], size[fresh], counts[fresh], unit_of, len(arrived)))
-        self._count(rounds, digests[fresh], arrived)
-        self._remember(when)
+        if fresh.any():
+            self._count(rounds, digests[fresh], arrived)
+            self._remember(when)
         return self.status(int((~fresh).sum()))
 
     def _units(self, units: Any, n: int) -> Array | None:
@@ -198,7 +199,8 @@ class Monitor:
         self.looked += int(fresh.sum())
         marks = arrived if names is not None else _NO_DIGESTS
         self.seen_bands = remembered_with(self.seen_bands, np.concatenate([digests[fresh], marks]))
-        self._remember(when)
+        if fresh.any():
+            self._remember(when)
         return self.status(int((~fresh).sum()))
 
     # ------------------------------------------------------------ what is said

@@ -135,8 +135,7 @@ def calibrate_files(
             measure=images.measure or made.measure,
             **choices,
         )
-        band = offered[calibration.record.settings.get("band", "")]
-        lengths = _lengths(calibration, band, known, segmented)
+        lengths = _lengths(calibration, offered[calibration.record.settings.get("band", "")], known, segmented)
     if not good.all():
         calibration = _without(calibration, good)
     _tell_a_second_try(target, calibration)

@@ -71,7 +71,7 @@ def _about_calibration(data: bytes, name: str) -> About:
 def _about_monitor(data: bytes, name: str) -> About:
     monitor = monitor_from_bytes(data, name)
     status = monitor.status()
-    facts = {"images": status.images, "looked": status.looked, "alarm": status.alarm}
+    facts = {"seen_with_truth": status.images, "seen_without": status.looked, "alarm": status.alarm}
     return About("monitor", status.sentence, facts | calibration_facts(monitor.calibration))
 
 

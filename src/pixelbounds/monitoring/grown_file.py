@@ -142,9 +142,10 @@ def _evidence_of(text: dict[str, Any], tensors: dict[str, Array], terms: Terms) 
     counts, weights = tensors["counts"], tensors["weights"]
     _check_counts(terms, certifying, counts, weights, tensors["units"])
     _check_looks(tensors["looks"], points)
+    moving = {name: tensors[name] for name in ("wealth", "total", "squares", "best")}
     purses = tuple(
-        Purses(promise.at_most / promise.cap, terms.failure_prob, int(counts[j]),
-               *(tensors[name][j].copy() for name in ("wealth", "total", "squares", "best")))
+        Purses(promise.at_most / promise.cap, terms.failure_prob, int(counts[j]), coins=promise.kind == "tail",
+               **{name: x[j].copy() for name, x in moving.items()})
         for j, promise in enumerate(terms.promises)
     )  # fmt: skip
     if any((np.diff(x.total) > 1e-9 * (1 + x.count)).any() for x in purses):

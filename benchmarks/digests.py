@@ -45,7 +45,7 @@ Data = tuple[Any, pb.Band, Any, pb.Band]  # truth and band to calibrate on, and 
 PACKAGE = Path(pb.__file__).resolve().parent
 N, NEW, M, SIZE = 160, 40, 19, 12
 METHODS, FAMILIES = ("frontier", "krcps", "rcps"), ("additive", "scaled", "multiplicative")
-GROUPS = (None, "band", "learned", "loss", "squared", "otsu", "partition", "segmentation")
+GROUPS = (None, "band", "learned", "loss", "squared", "otsu", "partition", "labels")
 BOUNDS = ("betting", "hoeffding_bentkus")
 KINDS = ("float32", "float64", "torch", "zarr", "dask", "ragged")
 LIBRARIES = ("numpy", "scipy", "numba", "lightgbm", "scikit-image", "zarr", "dask", "torch", "nibabel", "matplotlib")
@@ -153,9 +153,9 @@ def data_of(kind: str, truth: Array, band: pb.Band, folder: Path) -> Data:
 
 
 def trial(book: Book, name: str, data: Data, known: Array | None = None, units: bool = False, **how: Any) -> None:
-    """Calibrate, apply to new images, evaluate; `known` are the features or the segmentation of all images."""
+    """Calibrate, apply to new images, evaluate; `known` are the features or the labels of all images."""
     truth, band, new_truth, new_band = data
-    word = "groups" if isinstance(how.get("groups"), str) and how["groups"] == "segmentation" else "features"
+    word = "labels" if how.pop("labelled", False) else "features"
     how |= {"risk_level": 0.1, "units": UNITS if units else None} | ({} if known is None else {word: known[:N]})
     more = {} if known is None else {word: known[N:]}
     cal = book.note(f"{name}: calibration", lambda: pb.calibrate(truth, band, **how), lambda x: x.to_bytes())
@@ -178,8 +178,9 @@ def combinations(book: Book, truth: Array, samples: Array) -> None:
                 continue
             name = f"{method} {family} {groups} {bound} {kind}"
             how: dict[str, Any] = {"method": method, "family": family, "confidence": bound}
-            how["groups"] = PARTITION if groups == "partition" else groups
-            how["known"] = segmentation(samples) if groups == "segmentation" else None
+            how["groups"] = PARTITION if groups == "partition" else None if groups == "labels" else groups
+            how["labelled"] = groups == "labels"
+            how["known"] = segmentation(samples) if groups == "labels" else None
             trial(book, name, data, **how)
             if bound == "betting" and (kind == "float32" or (kind == "ragged" and family == "additive")):
                 trial(book, f"{name} with units", data, units=True, **how)

@@ -22,7 +22,7 @@ def first_three(name):
     """The band that a calibration was made for, and what else it needs."""
     source = pb.Source("calibrated quantiles", samples=19, miscoverage=0.1) if name == "band" else pb.Source()
     band = pb.Band(BAND.lower[:3], BAND.upper[:3], source=source)
-    return band, {"groups": LABELS} if name == "segmentation" else {}
+    return band, {"labels": LABELS} if name == "segmentation" else {}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -38,7 +38,10 @@ KINDS = {
     "otsu": lambda pairs, images: groups.by_otsu(pairs, images, 3),
     "otsu squared": lambda pairs, images: groups.by_otsu(pairs, images, 4, "squared"),
     "partition": lambda pairs, images: groups.partition(PARTITION, (SIZE, SIZE)),
-    "segmentation": lambda pairs, images: groups.segmentation(pairs, images),
+    "labels": lambda pairs, images: groups.fit_labelled_groups(pairs, images, groups.Single()),
+    "labels and band": lambda pairs, images: groups.fit_labelled_groups(
+        pairs, images, groups.fit_band_groups(pairs, images, width=4, room=2), least=20
+    ),
     "band": lambda pairs, images: groups.fit_band_groups(pairs, images),
     "band, one feature": _band_groups(width=5, room=1, side=False),
     "band, all products": _band_groups(width=4, room=3, level=5),
@@ -67,7 +70,8 @@ def test_labels_run_from_0_without_empty_groups_on_the_fitting_images(rng, fit):
     assert labels.dtype.kind == "i"
     assert labels.min() >= 0
     assert labels.max() < grouping.count
-    assert set(np.unique(labels[:, FITTING])) == set(range(grouping.count))
+    others = set(grouping.table[-1].tolist()) if isinstance(grouping, groups.LabelledGroups) else set()
+    assert set(np.unique(labels[:, FITTING])) == set(range(grouping.count)) - others
     if not grouping.sided:
         np.testing.assert_array_equal(labels[0], labels[1])
 
@@ -143,10 +147,10 @@ def test_labels_never_depend_on_the_truth_of_other_images(fit):
 @every_kind
 def test_fitting_is_deterministic_and_leaves_its_input_alone(fit):
     pairs = world(np.random.default_rng(0))
-    before = [x.copy() for x in (pairs.truth, pairs.band.lower, pairs.band.upper, pairs.features, pairs.segmentation)]
+    before = [x.copy() for x in (pairs.truth, pairs.band.lower, pairs.band.upper, pairs.features, pairs.labels)]
     first, second = fit(pairs, FITTING), fit(world(np.random.default_rng(0)), FITTING)
     np.testing.assert_array_equal(labels_of(first, pairs), labels_of(second, pairs))
-    after = (pairs.truth, pairs.band.lower, pairs.band.upper, pairs.features, pairs.segmentation)
+    after = (pairs.truth, pairs.band.lower, pairs.band.upper, pairs.features, pairs.labels)
     for x, kept in zip(after, before, strict=True):
         np.testing.assert_array_equal(x, kept)
 

@@ -1,4 +1,4 @@
-"""Groups of positions: quantiles of the loss, multi-Otsu, a partition, a segmentation."""
+"""Groups of positions: quantiles of the loss, multi-Otsu, a partition."""
 
 import numpy as np
 import pytest
@@ -85,23 +85,16 @@ def test_a_partition_is_renumbered_and_checked():
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "int64"])
-def test_partition_and_segmentation_of_any_whole_dtype(rng, dtype):
+def test_partition_and_labels_of_any_whole_dtype(rng, dtype):
     truth, band = heteroscedastic(60, rng, size=6)
     partition = (np.arange(36).reshape(6, 6) % 3).astype(dtype)
-    segmentation = np.broadcast_to(partition, truth.shape).copy()
+    labels = np.broadcast_to(partition, truth.shape).copy()
     one = pb.calibrate(truth, band, risk_level=0.2, method="krcps", groups=partition)
-    other = pb.calibrate(truth, band, risk_level=0.2, method="krcps", groups=segmentation)
-    assert one.grouping.count == other.grouping.count == 3
-    np.testing.assert_array_equal(one.widening, other.widening)
-    np.testing.assert_array_equal(one.apply(band).lower, other.apply(band, groups=segmentation).lower)
-
-
-def test_segmentation_labels_that_were_not_fitted_are_refused(rng):
-    pairs = world(rng)
-    grouping = groups.segmentation(pairs, FITTING[FITTING % 2 == 0])
-    with pytest.raises(ValueError, match=r"labels \[25, 28, 31\].*\[5, 8, 11\].*merge"):
-        grouping.check(pairs.read(1, 2)[1])
-    grouping.check(pairs.read(0, 1)[1])
+    other = pb.calibrate(truth, band, risk_level=0.2, method="krcps", labels=labels)
+    assert one.grouping.count == 3
+    assert other.grouping.count == 4  # with that of labels which were not seen
+    np.testing.assert_allclose(one.widening, other.widening[:3], rtol=1e-9)
+    np.testing.assert_allclose(one.apply(band).lower, other.apply(band, labels=labels).lower, rtol=1e-6)
 
 
 # ---------------------------------------------------------------- multi-Otsu

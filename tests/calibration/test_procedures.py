@@ -7,12 +7,11 @@ import pytest
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds.calibration.front_door import frontier
 from pixelbounds.calibration.groups.band_bins import fit_band_groups
 from pixelbounds.calibration.groups.learned import fit_learned_groups
 from pixelbounds.calibration.groups.positions import Single
 from pixelbounds.calibration.pairs import Pairs
-from pixelbounds.calibration.procedures import shortest
+from pixelbounds.calibration.procedures import frontier, shortest
 from pixelbounds.demo.synthetic import synthetic_pairs
 
 

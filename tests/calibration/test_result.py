@@ -41,11 +41,11 @@ CASES = {
     "krcps loss": ("plain", {"method": "krcps"}, {}),
     "krcps otsu": ("plain", {"method": "krcps", "groups": "otsu", "confidence": "hoeffding_bentkus"}, {}),
     "krcps partition": ("plain", {"method": "krcps", "groups": PARTITION}, {}),
-    "krcps segmentation": ("plain", {"method": "krcps", "groups": SEGMENTATION}, {"groups": SEGMENTATION}),
+    "krcps labels": ("plain", {"method": "krcps", "labels": SEGMENTATION}, {"labels": SEGMENTATION}),
     "krcps scaled": ("centred", {"method": "krcps"}, {}),
     "frontier band": ("plain", {"groups": "band"}, {}),
     "frontier loss": ("plain", {"groups": "loss"}, {}),
-    "frontier segmentation": ("plain", {"groups": SEGMENTATION}, {"groups": SEGMENTATION}),
+    "frontier labels": ("plain", {"groups": "band", "labels": SEGMENTATION}, {"labels": SEGMENTATION}),
     "frontier learned": ("plain", {"k": 4}, {}),
     "frontier learned, features": ("plain", {"k": 4, "features": EXTRA}, {"features": EXTRA}),
     "frontier scaled": ("centred", {"groups": "band"}, {}),
@@ -95,6 +95,10 @@ def test_a_calibration_comes_back_as_it_was(tmp_path, kind, how, apply):
         elif field.name == "record":
             assert ours.state() == theirs.state()
             np.testing.assert_array_equal(ours.prints, theirs.prints)
+        elif field.name == "reference":
+            assert ours.alike == theirs.alike
+            for name in ("of_units", "of_images", "widening", "shares"):
+                np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
         else:
             np.testing.assert_array_equal(ours, theirs)
     first, second = cal.apply(band, **apply), again.apply(band, **apply)

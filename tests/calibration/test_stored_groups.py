@@ -18,7 +18,9 @@ MADE = {
         pairs, FITTING, np.random.default_rng(0), bins_per_side=4, trees=4
     ),
     "partition": lambda pairs: groups.by_loss(pairs, FITTING, 4),
-    "segmentation": lambda pairs: groups.segmentation(pairs, FITTING),
+    "labels": lambda pairs: groups.fit_labelled_groups(
+        pairs, FITTING, groups.fit_band_groups(pairs, FITTING, width=4, room=1), least=20
+    ),
 }
 _states = {}
 
@@ -119,12 +121,19 @@ RULES = [
     ("partition", "labels in halves", array("labels", lambda x: x / 2), "labels"),
     ("partition", "no pixels", array("labels", lambda x: x[:0]), "labels"),
     ("partition", "one number", array("labels", lambda x: np.array(0)), "labels"),
-    ("segmentation", "no classes", without("classes"), "classes"),
-    ("segmentation", "none at all", array("classes", lambda x: x[:0]), "classes"),
-    ("segmentation", "classes that fall", array("classes", lambda x: x[::-1].copy()), "classes"),
-    ("segmentation", "classes twice", array("classes", lambda x: x * 0), "classes"),
-    ("segmentation", "classes in halves", array("classes", lambda x: x / 2), "classes"),
-    ("segmentation", "classes of two axes", array("classes", lambda x: x[None]), "classes"),
+    ("labels", "no values", without("values"), "values"),
+    ("labels", "no inner groups", without("inner"), "inner"),
+    ("labels", "no values at all", array("values", lambda x: x[:0]), "values"),
+    ("labels", "values that fall", array("values", lambda x: x[::-1].copy()), "values"),
+    ("labels", "values in halves", array("values", lambda x: x / 2), "values"),
+    ("labels", "a row too few", array("table", lambda x: x[1:]), "table"),
+    ("labels", "a column too many", array("table", lambda x: np.append(x, x[:, :1], axis=1)), "table"),
+    ("labels", "an end without a group", array("table", lambda x: np.where(x == 0, -1, x)), "table"),
+    ("labels", "a group left out", array("table", lambda x: x + (x > 0)), "table"),
+    ("labels", "a group of both sides", array("table", lambda x: np.where(x == x[0, -1], x[0, 0], x)), "table"),
+    ("labels", "a huge group", array("table", lambda x: x + 10**6), "table"),
+    ("labels", "inner bins that fall", array("inner.cuts.width", lambda x: x[::-1].copy()), "width"),
+    ("labels", "labels within labels", meta("inner", {"kind": "labels"}), "inner"),
 ]
 
 

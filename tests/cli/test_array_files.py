@@ -121,23 +121,27 @@ def test_8_bit_truth_spans_the_limits(files, tmp_path):
         assert out.read_bytes() == wanted, name
 
 
-def test_a_segmentation_is_given_again_when_it_is_applied(files, tmp_path):
-    labels = (np.load(files / "truth.npy") > 0.5).astype(np.uint8)
-    np.save(tmp_path / "labels.npy", labels)
+def test_labels_are_given_again_when_they_are_applied(files, tmp_path):
+    np.save(tmp_path / "labels.npy", (np.load(files / "truth.npy") > 0.5).astype(np.uint8))
+    new = np.load(files / "new_truth.npy") > 0.5
+    zarr.create_array(tmp_path / "new.zarr", data=new.astype(np.uint8), chunks=(3, *new.shape[1:]))
     out = tmp_path / "cal.safetensors"
-    said = done(
-        "calibrate", files / "truth.npy", files / "band.zarr", *RISK, "--groups", tmp_path / "labels.npy", "--out", out
-    )
-    assert said["groups"] == {"kind": "segmentation", "count": 2}
-    result = call("apply", out, files / "band.zarr", "--out", tmp_path / "i.npz")
+    words = *RISK, *BAND, "--labels", tmp_path / "labels.npy"
+    said = done("calibrate", files / "truth.npy", files / "band.zarr", *words, "--out", out)
+    assert said["groups"]["kind"] == "labels"
+    result = call("apply", out, files / "new_band.zarr", "--out", tmp_path / "i.npz")
     assert result.exit_code == 2
-    assert "segmentation" in flat(result.stderr)
+    assert "--labels" in flat(result.stderr)
     assert not (tmp_path / "i.npz").exists()
-    new = files / "new_truth.npy"
-    np.save(tmp_path / "labels.npy", (np.load(new) > 0.5).astype(np.uint8))
-    words = "--calibration", out, "--groups", tmp_path / "labels.npy"
-    said = done("evaluate", new, files / "new_band.zarr", *words)
+    with np.load(files / "new_band.npz") as file:
+        wanted = pb.load_calibration(out).apply(pb.Band(file["lower"], file["upper"]), labels=new.astype(int))
+    done("apply", out, files / "new_band.zarr", "--labels", tmp_path / "new.zarr", "--out", tmp_path / "i.npz")
+    with np.load(tmp_path / "i.npz") as found:
+        np.testing.assert_array_equal(found["lower"], wanted.lower)
+    words = "--calibration", out, "--labels", tmp_path / "new.zarr", "--groups", tmp_path / "new.zarr"
+    said = done("evaluate", files / "new_truth.npy", files / "new_band.zarr", *words)
     assert said["evaluation"]["by_group"]["label"] == [0, 1]
+    assert said["mean_length"] == pytest.approx(float(wanted.length.mean()), rel=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["calibrated", "naive", "mean"])

@@ -9,8 +9,8 @@ import pixelbounds as pb
 from pixelbounds.calibration.block import all_entries
 from pixelbounds.calibration.confidence import greatest_loss
 from pixelbounds.calibration.families import additive
-from pixelbounds.calibration.front_door import frontier, groups_for
 from pixelbounds.calibration.pairs import Pairs
+from pixelbounds.calibration.procedures import frontier, groups_for
 from pixelbounds.experiments.draws import Draw, compute, schedule
 from pixelbounds.experiments.experiment import KRCPSSection
 from pixelbounds.experiments.fits import (

@@ -63,7 +63,6 @@ def test_what_would_be_ignored_is_refused():
     refuses(
         lambda: cal.apply(band, features=np.zeros(truth.shape)), "features belong to learned groups", "leave them out"
     )
-    refuses(lambda: cal.apply(band, groups=np.zeros(truth.shape, int)), "kind 'band'", "leave groups out")
 
 
 def test_apply_needs_the_features_of_the_calibration():
@@ -77,40 +76,35 @@ def test_apply_needs_the_features_of_the_calibration():
     refuses(lambda: cal.apply(band, features=features), "features of image 9")
 
 
-def test_segmentation_labels_unseen():
+def test_labels_belong_to_the_calibration_or_not():
     truth, band = data()
     labels = np.zeros((N, SIZE, SIZE), int)
     labels[:, :, 3:] = 1
-    cal = pb.calibrate(truth, band, groups=labels, **HERE)
-    refuses(lambda: cal.apply(band), "segmentation", "groups=")
-    refuses(lambda: cal.apply(band, groups=labels[:5]), "groups", "shape")
-    refuses(lambda: cal.apply(band[:5], groups=labels), "groups", "shape")
-    refuses(lambda: cal.apply(band, groups=labels[:, :2]), "groups", "shape")
-    refuses(lambda: cal.apply(band, groups="brain"), "groups", error=(ValueError, TypeError))
-    strange = labels.copy()
-    strange[11, 2, 2] = 77
-    refuses(lambda: cal.apply(band, groups=strange), "labels [77]", "[0, 1]", "merge", unchanged=[strange])
+    cal = pb.calibrate(truth, band, labels=labels, groups="band", **HERE)
+    refuses(lambda: cal.apply(band), "uses labels", "labels=", "--labels")
+    refuses(lambda: cal.apply(band, labels=labels[:5]), "labels", "shape")
+    refuses(lambda: cal.apply(band[:5], labels=labels), "labels", "shape")
+    refuses(lambda: cal.apply(band, labels=labels[:, :2]), "labels", "shape")
+    for wrong in ("brain", labels / 2, labels.astype(str)):
+        refuses(lambda wrong=wrong: cal.apply(band, labels=wrong), "labels", "whole number", error=TypeError)
+    plain = pb.calibrate(truth, band, groups="band", **HERE)
+    refuses(lambda: plain.apply(band, labels=labels), "without labels", "leave labels out")
+    refuses(lambda: pb.calibrate(truth, band, groups=labels, **HERE), "labels=")
 
 
 @pytest.mark.parametrize("method", ["krcps", "frontier"])
 def test_a_label_that_only_certifying_images_have(method):
-    """It has no group: an error, never a label out of range."""
+    """It has a group, that of all labels together: never a label out of range."""
     labels = np.zeros((N, SIZE, SIZE), int)
     truth, band = data()
-    fitted = pb.calibrate(truth, band, method=method, groups=labels, n_opt=3, **HERE)
-    assert fitted.record.fitting == 3
-    refused = 0
-    for image in range(0, N, 6):
-        strange = labels.copy()
-        strange[image] = 5
-        try:
-            cal = pb.calibrate(truth, band, method=method, groups=strange, n_opt=3, **HERE)
-        except ValueError as error:
-            assert "labels [5]" in str(error)  # noqa: PT017
-            refused += 1
-        else:
-            assert cal.grouping.count == 2  # the image was among the fitting ones
-    assert refused >= 7
+    labels[N // 2 :] = 5
+    cal = pb.calibrate(truth, band, method=method, labels=labels, n_opt=3, **HERE)
+    known = set(cal.grouping.values.tolist())
+    strange = np.full_like(labels, 77)
+    interval = cal.apply(band, labels=strange)
+    assert known <= {0, 5}
+    assert (interval.lower <= band.lower).all()
+    assert (cal.widening[cal.grouping.table[-1]] > 0).all()
 
 
 # ---------------------------------------------------------------- calibration files

@@ -10,6 +10,8 @@ import pixelbounds as pb
 from pixelbounds import confidence, groups, losses
 from pixelbounds.calibration.losses import l01
 
+LABELLED = groups.LabelledGroups(np.array([0]), groups.Single(), np.array([[0], [1]], np.int32))
+
 # ---------------------------------------------------------------- levels and counts
 
 
@@ -150,10 +152,12 @@ def test_names_of_a_wrong_type(name):
         ({"method": "krcps", "groups": np.zeros((SIZE, SIZE), int), "k": 2}, ("k sets", "leave it out")),
         ({"groups": np.zeros((SIZE, SIZE))}, ("float64", "whole numbers")),
         ({"groups": np.zeros((SIZE, 3), int)}, ("(6, 3)", "(6, 6)")),
-        ({"groups": np.zeros((N, SIZE, SIZE))}, ("float64", "whole numbers")),
+        ({"groups": np.zeros((N, SIZE, SIZE), int)}, ("labels=",)),
         ({"groups": groups.Partition(np.zeros((3, 3), np.int32))}, ("(3, 3)", "(6, 6)")),
-        ({"groups": groups.Segmentation(np.array([0, 1]))}, ("segmentation", "groups=")),
-        ({"method": "krcps", "d_opt": 5, "groups": np.zeros((N, SIZE, SIZE), int)}, ("d_opt", "leave")),
+        ({"groups": LABELLED}, ("uses labels", "labels=")),
+        ({"labels": np.zeros((N, SIZE, SIZE), int), "method": "rcps"}, ("rcps has one group",)),
+        ({"labels": np.zeros((SIZE, SIZE), int)}, ("labels", "shape")),
+        ({"method": "krcps", "d_opt": 5, "labels": np.zeros((N, SIZE, SIZE), int)}, ("d_opt", "leave")),
     ],
 )  # fmt: skip
 def test_options_that_do_not_fit_together(kwargs, words):

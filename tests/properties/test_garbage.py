@@ -3,6 +3,7 @@
 import inspect
 import os
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -164,7 +165,13 @@ GOOD = {
     },
     "groups.load_grouping": {"kind": "partition", "meta": {}, "arrays": {"labels": np.zeros((3, 3), np.int32)}},
     "groups.partition": {"labels": np.zeros((3, 3), int), "pixels": (3, 3)},
-    "groups.segmentation": {"pairs": PAIRS, "images": IMAGES},
+    "groups.fit_labelled_groups": {
+        "pairs": replace(PAIRS, labels=np.ones(PAIRS.band.shape, int)),
+        "images": IMAGES,
+        "inner": groups.Single(),
+        "runs": 2,
+        "least": 5,
+    },
     **{
         f"families.{name}.widen": {"band": CENTRED if name == "scaled" else BAND, "widening": 1.5}
         for name in families.FAMILIES

@@ -16,8 +16,9 @@ from pixelbounds.storage.files import checksum
 
 DEEP = re.compile(r'"@deep (\d+)@"')  # where nested lists stand in the written text: json.dumps would not write them
 ODD = [
-    None, True, False, "", "x", "l01", "band", "single", "partition", "learned", "segmentation", "scaled", "additive",
-    "multiplicative", "<script>", "a\0b", "\ud83d", "ü" * 50, "1e400", "1/10", "1/0", "-1/2", "1e999999999", "9" * 5000,
+    None, True, False, "", "x", "l01", "band", "single", "partition", "learned", "segmentation", "labels", "scaled",
+    "additive", "multiplicative", "<script>", "a\0b", "\ud83d", "ü" * 50, "1e400", "1/10", "1/0", "-1/2", "1e999999999",
+    "9" * 5000,
     -1, 0, 1, 2, 3, 7, 0.5, -0.5, 1e-320, 1e308, -1e308, 255, 2**31, -(2**31), 2**53, 2**63, 2**64, 10**30, 10**400,
     float("nan"), float("inf"), float("-inf"), [], {}, [[]], [None], [0, 1], [1, 0], [-1, -1], [0.0, None],
     ["a"], [2**40, 2**40], [1] * 300, {"is": "number"}, {"kind": "band"}, {"low": 1, "high": 0, "unit": "HU"},

@@ -58,19 +58,7 @@ def test_ends_are_rounded_outward(world, score, whole, monkeypatch):
 
 
 def test_killed_by_the_system_a_run_resumes_to_the_same_bits(world, score, tmp_path):
-    words = (
-        "sample",
-        score,
-        world / "y.npy",
-        "--samples",
-        M,
-        "--sampler",
-        "reverse_sde",
-        "--steps",
-        150,
-        "--batch",
-        40,
-    )
+    words = "sample", score, world / "y.npy", "--samples", M, "--sampler", "reverse_sde", "--steps", 40, "--batch", 40
     process = start(*words, "--out", tmp_path / "run.zarr")
     marks = tmp_path / "run.zarr" / "done"
     kill_when(process, lambda: any(name.startswith("c.") for name in whole_files(marks)))

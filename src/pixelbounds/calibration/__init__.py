@@ -5,7 +5,7 @@ losses.py        what a miss costs
 confidence.py    upper bounds on a risk
 promises.py      what is promised: share and tail, where they are counted, and their levels
 block.py         a few images at hand: what is known of them, and how they widen
-pairs.py         truth and band, block by block, and what is counted of them
+pairs.py         truth and band, checked at the door, read block by block, and what is counted of them
 prints.py        digests of images, by which they are known again
 arrivals.py      arrival times along a path, and the tables of losses that they make
 groups/          which ends of which pixels widen together

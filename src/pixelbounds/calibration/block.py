@@ -14,7 +14,7 @@ import numpy as np
 
 from ..images.checks import Limits, check_values, own_limits
 from ..images.ends import Band, check_range, outward
-from ..images.library import Array, rows_of, to_numpy
+from ..images.library import Array, rows_of
 from ..kernels.intervals import widen_to_double, widen_to_single
 from ..kernels.knots import LOWER, UPPER, collect_missed
 from ..kernels.values import survey, survey_band
@@ -44,7 +44,8 @@ class Labels(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Images start..stop: the band (NumPy), and further images (n, f, *pixels) or a segmentation known at test time.
+    """Images start..stop: the band (NumPy), and further images (n, f, *pixels) and labels (n, *pixels) known at
+    test time.
 
     `regions` are masks or weights (n, *pixels) that promises are about; they are known of calibration images only.
     """
@@ -53,7 +54,7 @@ class Block:
     band: Band
     limits: Limits
     features: Array | None = None
-    segmentation: Array | None = None
+    labels: Array | None = None
     outside: int | None = None  # entries outside the clipped band, where that was counted already
     regions: tuple[Array, ...] = ()
 
@@ -129,7 +130,8 @@ class Block:
         if family is additive and out[0].dtype in _WIDENED and self.band.lower.dtype.kind == "f":
             flat = [x.reshape(-1) for x in out]
             kernel = _WIDENED[out[0].dtype]
-            strange = kernel(*self.flat_ends(), *self.limits, below, above, np.asarray(widening, np.float64), *flat)
+            widening = np.ascontiguousarray(widening, np.float64)  # a column of a path too: one layout is compiled
+            strange = kernel(*self.flat_ends(), *self.limits, below, above, widening, *flat)
             if strange:
                 raise IndexError(f"{strange} ends are in a group without a widening; there are {len(widening)}")
             return
@@ -147,7 +149,7 @@ class Block:
             return None if x is None else x[start:stop]
 
         band = self.band.map(lambda x: x[start:stop], checked=True)
-        return Block(self.start + start, band, self.limits, part(self.features), part(self.segmentation))
+        return Block(self.start + start, band, self.limits, part(self.features), part(self.labels))
 
     def flat_ends(self) -> tuple[Array, Array]:
         """Lower and upper ends, (n * pixels,) each."""
@@ -204,9 +206,7 @@ def all_entries(block: Block) -> tuple[Array, Array]:
 # ---------------------------------------------------------------- images to blocks
 
 
-def read_block(
-    band: Band, start: int, stop: int, limits: Limits, features: Any = None, segmentation: Any = None
-) -> Block:
+def read_block(band: Band, start: int, stop: int, limits: Limits, features: Any = None, labels: Any = None) -> Block:
     """Images start..stop of a band with what else is known of them, checked."""
     rows = band.map(lambda x: rows_of(x, start, stop), checked=True)
     half = (limits[1] - limits[0]) / 2
@@ -214,17 +214,17 @@ def read_block(
     if good < rows.lower.size or outside > 0 or rows.centre is not None:  # the slow road finds out what and where
         rows = band.rows(start, stop)
         check_range(rows, start, limits)
-    return Block(start, rows, limits, *known_rows(features, segmentation, start, stop))
+    return Block(start, rows, limits, *known_rows(features, labels, start, stop))
 
 
-def known_rows(features: Any, segmentation: Any, start: int, stop: int) -> tuple[Array | None, Array | None]:
+def known_rows(features: Any, labels: Any, start: int, stop: int) -> tuple[Array | None, Array | None]:
     """What else is known of images start..stop, checked."""
     if features is not None:
         features = rows_of(features, start, stop)
         check_values("features", features, start)
-    if segmentation is not None:
-        segmentation = to_numpy(segmentation[start:stop])
-    return features, segmentation
+    if labels is not None:
+        labels = rows_of(labels, start, stop)
+    return features, labels
 
 
 def stack_blocks(blocks: list[Block]) -> Block:
@@ -242,6 +242,6 @@ def stack_blocks(blocks: list[Block]) -> Block:
         first.band.source,
     )
     features = stack([block.features for block in blocks])
-    segmentation = stack([block.segmentation for block in blocks])
+    labels = stack([block.labels for block in blocks])
     regions = tuple(np.concatenate(parts) for parts in zip(*(block.regions for block in blocks), strict=True))
-    return Block(first.start, band, first.limits, features, segmentation, regions=regions)
+    return Block(first.start, band, first.limits, features, labels, regions=regions)

@@ -7,7 +7,6 @@ front door: it checks, turns names into functions, splits, and calls a procedure
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,55 +18,42 @@ from ..images.checks import (
     check_choice,
     check_count,
     check_generator,
-    check_limits,
     check_open_unit,
-    check_same_shape,
     check_unit_name,
     is_name,
 )
-from ..images.ends import Band, check_features, one_band
+from ..images.ends import Band
 from ..images.library import (
     Array,
-    alike,
-    as_array,
-    current_runner,
-    differ_in_size,
-    library_of,
-    singly,
-    spanning,
-    to_numpy,
 )
 from ..images.measure import Measure
 from ..storage.version import VERSION
 from .arrivals import Path, tabulated, tabulated_regions
 from .certify import Losses, Task, certify_l01, certify_loss, curve_of
+from .choose_band import choose_band
 from .confidence import BOUNDS, ConfidenceBound, bound_named
-from .families import FAMILIES, check_nested, family_named
 from .groups.contract import Grouping
-from .groups.positions import NO_GRID
-from .joint_walk import Jury, certify_jointly
+from .joint_walk import OWN_POINTS, Jury, certify_jointly, images_having, needs_of
 from .losses import Loss, l01
-from .pairs import Archive, Pairs
+from .pairs import Archive, check_family, check_scales, pairs_of, tell_doubles
 from .paths.line import GAMMAS
-from .paths.mixture import Goal
+from .paths.mixture import goal_of
 from .prints import digest_of, known_again, prints
 from .procedures import METHODS, frontier, groups_for, krcps, rcps
 from .promises import Aim, CertifiedPromise, Promise, aims_of, check_promises, path_level
+from .reference import reference_of
 from .result import COUNTINGS, Calibration, Record
-from .sentence import VOIDS
-from .split import Split, fitting_units, least_units, most_in_a_unit, unit_numbers
+from .sentence import ANYTIME, VOIDS
+from .split import Need, Split, fitting_units, least_units, most_in_a_unit, unit_numbers
 
 FitPath = Callable[[Any, Array], tuple[Grouping, Path]]  # images, the numbers of those that fit -> groups and path
-_USER_KNOTS = 256  # knots at which a user's loss may be evaluated
-_SLIVER = 0.05  # of the spread of the truth: a band within it is on another scale
-_TRIED_IMAGES = 16  # for that
-_TRIED_VALUES = 2**12  # of each of them
-_TRIED_PIXELS = 2**23  # that are read, beyond the first image
+_MOST_BANDS = 32  # candidates
+_TAKEN = {**BOUNDS, ANYTIME: None}  # names of bounds that are ours
 
 
 def calibrate(
     truth: Any,
-    band: Band,
+    band: Band | Mapping[str, Band],
     *,
     risk_level: float | None = None,
     promises: Sequence[Promise] | None = None,
@@ -76,6 +62,7 @@ def calibrate(
     confidence: Any = "betting",
     groups: Any = None,
     features: Any = None,
+    labels: Any = None,
     family: Any = None,
     loss: Loss = l01,
     k: int | None = None,
@@ -94,23 +81,28 @@ def calibrate(
     """Widenings such that, with probability 1 - failure_prob, the mean loss of a future image is at most risk_level.
 
     That holds for one calibration. Choosing among several on the same images (seeds, methods, bounds, looks at a
-    growing set) voids it: docs/what_voids_the_promise.md says what is valid.
+    growing set) voids it: docs/what_voids_the_promise.md says what is valid. `GrowingCalibration` may be looked at
+    after every image.
 
     truth          true images, (n, *pixels), within the limits; 8-bit ones span them, 0 the least and 255 the greatest
     band           their band, of the same shape; images of different sizes are lists, of truths and of bands, and
-                   each counts the same
+                   each counts the same; of several bands, {"0.05": band, "0.1": other}, the one that is shortest on
+                   the fitting images is taken
     risk_level     the share of all pixels that may be missed: the short form of promises=[pb.share(risk_level)]
-    promises       what must hold, all of it together, made by `pb.share` and `pb.tail`: about all pixels, regions of
-                   them or subgroups of images; several need no correction (docs/guarantee.md)
+    promises       what must hold, all of it together, made by `pb.share`, `pb.tail` and `pb.loss`: about all pixels,
+                   regions of them or subgroups of images; several need no correction (docs/guarantee.md)
     method         "frontier" (shortest; like rcps where units are hardly enough to certify), "krcps" (the paper's),
                    "rcps" (one widening for all pixels)
     confidence     name of a function of `pixelbounds.confidence`, or a function (losses, failure_prob) -> bound
     groups         frontier: "learned", "band", by default the shorter of the two on the fitting images ("learned"
                    where k is given; with features the shorter of two kinds of it); krcps: "loss" (default), "squared"
-                   or "otsu"; both also take a partition of the pixels (*pixels), a segmentation (n, *pixels) of whole
-                   numbers, a Grouping, or a function that fits one, such as
+                   or "otsu"; both also take a partition of the pixels (*pixels), a Grouping, or a function that fits
+                   one, such as
                    partial(pixelbounds.groups.fit_band_groups, width=8, level=4)
     features       further images known at test time: (n, *pixels), (n, f, *pixels), or a list; for "learned"
+    labels         whole numbers (n, *pixels), or a list of them: a segmentation of the reconstruction, known at test
+                   time too and given to `apply`; groups then lie within labels. It may be wrong, and must be made for
+                   new images as it was for these; a region that a promise is about is another array
     family         "additive", "scaled", "multiplicative" or a Family; by default what the band calls for
     loss           function (truth, interval) -> (n,) in [0, 1], nonincreasing as intervals widen
     k              number of groups: of "loss" and "otsu", or of bins per side of "learned"
@@ -138,14 +130,15 @@ def calibrate(
     >>> [(promise.name, promise.risk < promise.at_most) for promise in cal.promises]
     [('all pixels', True), ('bright pixels', True)]
     """
-    asked_for = _what_is_promised(risk_level, promises, loss)
+    asked_for = what_is_promised(risk_level, promises, loss)
     failure_prob = check_open_unit(failure_prob, "failure_prob")
     check_choice(method, METHODS, "method")
     bound = bound_named(confidence)
     if not callable(loss):
         raise TypeError(f"loss is {loss!r}; it must be a function (truth, interval) -> losses (n,)")
     rng = check_generator(seed)
-    pairs = pairs_of(truth, band, family, limits, features, groups)
+    offered = {name: pairs_of(truth, one, family, limits, features, labels) for name, one in _by_name(band).items()}
+    pairs = next(iter(offered.values()))
     unit_of = unit_numbers(units, len(pairs))
     check_unit_name(unit_name)
     check_choice(counting, COUNTINGS, "counting")
@@ -158,15 +151,20 @@ def calibrate(
     if measure is not None and not isinstance(measure, Measure):
         raise TypeError(f"measure is {measure!r}; give a pixelbounds.Measure, or leave it out")
     aims: tuple[Aim, ...] = ()
+    needs: list[Need] = []
     if isinstance(asked_for, float):
         risk_level, least = asked_for, least_units(asked_for, failure_prob, bound)
     else:
         aims, regions = aims_of(asked_for, pairs.band.lower, counting, units is not None, most_images or 0)
-        pairs = replace(pairs, regions=regions)
+        offered = {name: replace(one, regions=regions) for name, one in offered.items()}
+        pairs = next(iter(offered.values()))
         risk_level = path_level(aims)
-        least = max(int(least_units(aim.level, failure_prob, bound) / max(aim.subgroup.mean(), 1e-9)) for aim in aims)
-    if method == "rcps" and (groups is not None or k is not None):
-        raise ValueError("rcps has one group only: leave groups and k out, or use method='krcps' or 'frontier'")
+        fits_any = method != "rcps" or bool(n_opt)  # where none fit, certifying will tell
+        inside = images_having(pairs) if fits_any and regions else None
+        needs = needs_of(aims, inside, unit_of, bound, failure_prob)
+        least = max(need.least for need in needs)
+    if method == "rcps" and not groups is k is labels is None:
+        raise ValueError("rcps has one group only: leave groups, k and labels out, or use method='krcps' or 'frontier'")
     if features is not None and (
         method != "frontier" or not (groups is None or (isinstance(groups, str) and groups == "learned"))
     ):
@@ -180,9 +178,12 @@ def calibrate(
     count = int(unit_of.max()) + 1
     asked = groups is not None or k is not None or features is not None
     fits = fitting_units(n_opt, method, count, least, asked)
+    split = Split.draw(unit_of, fits, rng, needs if n_opt is None else ())
     if method == "frontier" and not asked:
-        groups = groups_for(fits)
-    split = Split.draw(unit_of, fits, rng)
+        groups = groups_for(count - len(split.order))
+    goal = goal_of(aims, split, bound, failure_prob) if aims else None
+    chosen = choose_band(offered, split, rng, risk_level, goal, method) if len(offered) > 1 else None
+    pairs = pairs if chosen is None else chosen.pairs
     fit_path: dict[str, FitPath] = {
         "rcps": lambda fit, every: rcps(fit),
         "krcps": partial(
@@ -195,26 +196,32 @@ def calibrate(
             groups=groups,
             k=k,
             unit_of=unit_of[split.fitting],
-            goal=_goal_of(aims, split, bound, failure_prob) if aims else None,
+            goal=goal,
         ),
     }
-    _check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))
-    _check_scales(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(len(pairs)))
+    check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))
+    check_scales(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(len(pairs)))
     found = calibrate_archive(
         pairs, split, fit_path[method], bound, risk_level=risk_level, failure_prob=failure_prob, method=method,
         loss=loss, units=unit_name if units is not None else None, seed="generator" if seed is rng else str(seed),
         most_images=most_in_a_unit(split, most_images) if counting == "images" else 0, aims=aims,
     )  # fmt: skip
+    if chosen is not None:
+        tried = {"band": chosen.name, "bands": chosen.lengths}
+        found = replace(found, record=replace(found.record, settings={**found.record.settings, **tried}))
     return replace(found, measure=measure)
 
 
-def _goal_of(aims: tuple[Aim, ...], split: Split, bound: ConfidenceBound, failure_prob: float) -> Goal:
-    """What the path for several promises aims at, on the fitting images."""
-    here = tuple(aim.take(np.flatnonzero(split.fitting)) for aim in aims)
-    return Goal(here, split.unit_of[split.fitting], len(split.order), bound, failure_prob)
+def _by_name(band: Any) -> dict[str, Any]:
+    """Candidates for the band by their names; a single one has none."""
+    if not isinstance(band, Mapping):
+        return {"": band}
+    if not 1 <= len(band) <= _MOST_BANDS:
+        raise ValueError(f"band holds {len(band)} candidates; give 1 to {_MOST_BANDS}, each by a name")
+    return {str(name): one for name, one in band.items()}
 
 
-def _what_is_promised(risk_level: float | None, promises: Any, loss: Loss) -> float | list[Promise]:
+def what_is_promised(risk_level: float | None, promises: Any, loss: Loss = l01) -> float | list[Promise]:
     """The level of one share of all pixels, or promises where they say more than that."""
     if (risk_level is None) == (promises is None):
         raise ValueError(
@@ -225,7 +232,7 @@ def _what_is_promised(risk_level: float | None, promises: Any, loss: Loss) -> fl
         return check_open_unit(risk_level, "risk_level")
     asked = check_promises(promises)
     if loss is not l01:
-        raise ValueError("loss= belongs to risk_level=, and promises count missed pixels; leave one of them out")
+        raise ValueError("loss= belongs to risk_level=; a loss among promises is pixelbounds.loss(at_most, function)")
     return float(asked[0].at_most) if len(asked) == 1 and asked[0].plain else asked
 
 
@@ -257,7 +264,9 @@ def calibrate_archive(
     if aims:
         jury = Jury(~split.fitting, split.unit_of, split.order, bound, failure_prob)
         with tabulated_regions(pairs, grouping, path) as (table, sizes, total, own):
-            knot, kept, curve, chosen = certify_jointly(aims, pairs, path, table, sizes, jury)
+            knot, kept, curve, chosen = certify_jointly(
+                aims, pairs, grouping, path, table, sizes, jury, fit if len(images) else None
+            )
         widening, risk, risk_level = path.at(knot), kept[0].risk, kept[0].at_most
     elif loss is l01:
         with tabulated(pairs, grouping, path) as (table, total, own):
@@ -265,7 +274,7 @@ def calibrate_archive(
             curve, chosen = curve_of(Losses(task, table, len(path)), path, certificate.knot)
     else:
         total, own = pairs.ask(prints)
-        every = np.unique(np.linspace(0, len(path) - 1, min(_USER_KNOTS, len(path))).round().astype(int))
+        every = np.unique(np.linspace(0, len(path) - 1, min(OWN_POINTS, len(path))).round().astype(int))
         path = Path(np.ascontiguousarray(path.knots[:, every]))
         certificate = certify_loss(task, grouping, path, loss)
         curve, chosen = np.empty((0, 3)), 0
@@ -273,9 +282,9 @@ def calibrate_archive(
         widening, risk = path.at(certificate.knot, certificate.part), task.risk_of(certificate.losses)
     _check_not_certifying(grouping, own, ~split.fitting)
     if units is None:
-        _tell_doubles(own)
+        tell_doubles(own)
     return Calibration(
-        method, name_of(bound, BOUNDS), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
+        method, name_of(bound, _TAKEN), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
         failure_prob, pairs.limits, grouping, widening, risk, curve, chosen,
         Record(
             images=len(pairs), fitting=len(images), certifying=task.size, units=0 if units is None else task.size,
@@ -283,7 +292,7 @@ def calibrate_archive(
             unit_name=units or "unit", counting="images" if most_images else "units", most_images=most_images,
             prints=own,
         ),
-        certified=kept,
+        certified=kept, reference=reference_of(pairs, split, fit, grouping, path, risk_level),
     )  # fmt: skip
 
 
@@ -305,80 +314,4 @@ def _check_not_certifying(grouping: Grouping, prints: Array, certifying: Array) 
             f"the groups were fitted on {len(again)} of the images that would certify now (image {again[0]} is the "
             "first), and a promise made so fails far more often than asked: give other images, or let calibrate fit "
             f"groups on the fitting images ({VOIDS})"
-        )
-
-
-# ---------------------------------------------------------------- images at the door
-
-
-def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = None, groups: Any = None) -> Pairs:
-    """Truth and band, checked, as pairs."""
-    limits = check_limits(limits)
-    band = one_band(band)
-    truth = as_array(spanning(truth, limits), "truth")
-    if differ_in_size(truth) != differ_in_size(band.lower):
-        truth = singly(truth)
-        band = band.map(singly, checked=True)
-    check_same_shape(band=band.lower, truth=truth)
-    segmentation = None
-    if differ_in_size(band.lower) and (library_of(groups) or isinstance(groups, list | tuple)):
-        raise ValueError(f"groups are a map of pixels, {NO_GRID}")
-    if library_of(groups) and tuple(groups.shape) == band.shape:
-        segmentation = to_numpy(groups)
-        if not np.issubdtype(segmentation.dtype, np.integer):
-            raise ValueError(f"groups have dtype {segmentation.dtype}; a segmentation needs whole numbers")
-    return Pairs(
-        truth, band, family_named(family, band), limits, check_features(features, band), segmentation,
-        current_runner(),
-    )  # fmt: skip
-
-
-def _check_family(pairs: Pairs, images: Array) -> None:
-    """A user's own family is tried on the data; ours are known to be nested."""
-    if pairs.family.name in FAMILIES:
-        if FAMILIES[pairs.family.name] is not pairs.family:
-            raise ValueError(f"your family is called {pairs.family.name!r}, a name that is taken; give it another")
-        return
-    span = pairs.limits[1] - pairs.limits[0]
-    for some in alike(pairs.band.lower, images):
-        truth, block = pairs.gather(some)
-        check_nested(pairs.family, truth, block.band, span if np.isfinite(span) else float(np.ptp(truth)) or 1.0)
-
-
-def _tell_doubles(prints: Array) -> None:
-    """Warn where images have one truth, as several noisy views of one image do: they are not independent."""
-    kept = prints[prints != 0]
-    doubles = len(kept) - len(np.unique(kept))
-    if doubles:
-        warnings.warn(
-            f"{doubles} of {len(prints)} images have the truth of another one, so they are not independent and the "
-            f"promise does not hold: leave them out, or give units= the same name for images of one truth ({VOIDS})",
-            stacklevel=4,
-        )
-
-
-def _check_scales(pairs: Pairs, images: Array) -> None:
-    """Warn where all values of the band lie within a sliver of those of the truth, on some of these images.
-
-    Ends are compared from their 0.1% to their 99.9% quantile, the truth from 1% to 99%: a few bright pixels that a
-    band misses, or a band about a blurred image, are no other scale.
-    """
-    count = int(np.clip(_TRIED_PIXELS // max(1, int(pairs.sizes.mean())), 1, min(_TRIED_IMAGES, len(images))))
-    some = images[np.unique(np.linspace(0, len(images) - 1, count).round().astype(int))]
-    truths: list[Array] = []
-    ends: list[Array] = []
-    for run in alike(pairs.band.lower, some):
-        truth, block = pairs.gather(run)
-        for part, kept in ((truth, truths), (block.band.lower, ends), (block.band.upper, ends)):
-            flat = part.reshape(len(part), -1)
-            kept.append(flat[:, :: -(-flat.shape[1] // _TRIED_VALUES)].reshape(-1))
-    least, most = np.quantile(np.concatenate(truths), (0.01, 0.99)).tolist()
-    low, high = np.quantile(np.concatenate(ends), (0.001, 0.999)).tolist()
-    flat_band = all((x == ends[i % 2][0]).all() for i, x in enumerate(ends))  # it knows nothing, on any scale
-    if high - low < _SLIVER * (most - least) and not flat_band:
-        warnings.warn(
-            f"the band's values lie between {low:.4g} and {high:.4g}, a sliver of the truth's, {least:.4g} to "
-            f"{most:.4g}: are they on one scale? Intervals are valid, but far longer than they need be: bring band and "
-            "truth to one scale",
-            stacklevel=3,
         )

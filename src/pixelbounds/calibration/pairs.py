@@ -8,6 +8,7 @@ blocks become one. Counts are exact in any order, so images may as well answer w
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -16,27 +17,44 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..images.checks import ImageError, Limits, check_values, own_limits
-from ..images.ends import Band, check_range
+from ..images.checks import (
+    ImageError,
+    Limits,
+    check_limits,
+    check_same_shape,
+    check_values,
+    own_limits,
+)
+from ..images.ends import Band, check_features, check_labels, check_range, one_band
 from ..images.library import (
     Array,
     Runner,
     alike,
+    as_array,
     block_of,
+    current_runner,
     differ_in_size,
     in_memory,
     over_images,
     rows_of,
+    singly,
     sizes_of,
+    spanning,
 )
 from ..images.regions import region_rows
 from ..images.source import Source
 from ..kernels.values import survey
 from .block import Block, known_rows, stack_blocks
-from .families import Family, check_fits
+from .families import FAMILIES, Family, check_fits, check_nested, family_named
+from .sentence import VOIDS
 
 T = TypeVar("T")
+NO_GRID = "but the images differ in size: use groups='band' or 'learned', or method='rcps'"
 HERE = Runner()  # threads of this process
+_SLIVER = 0.05  # of the spread of the truth: a band within it is on another scale
+_TRIED_IMAGES = 16  # for that
+_TRIED_VALUES = 2**12  # of each of them
+_TRIED_PIXELS = 2**23  # that are read, beyond the first image
 
 
 # ---------------------------------------------------------------- what is counted
@@ -133,7 +151,7 @@ class Pairs(Archive):
     family: Family
     limits: Limits
     features: Any = None
-    segmentation: Any = None
+    labels: Any = None
     runner: Runner = HERE
     regions: tuple[tuple[str, Any], ...] = ()  # name and mask or weights of each
 
@@ -170,7 +188,7 @@ class Pairs(Archive):
     @property
     def reads(self) -> list[Any]:
         """The arrays that a block is read from."""
-        known = (self.features, self.segmentation, *(values for _, values in self.regions))
+        known = (self.features, self.labels, *(values for _, values in self.regions))
         return [x for x in (self.truth, *self.band.arrays, *known) if x is not None]
 
     def parts(self, statistic: Statistic, images: Array | None = None, **given: Any) -> Iterator[tuple[Array, ...]]:
@@ -191,9 +209,9 @@ class Pairs(Archive):
         if good < truth.size or far > 0 or band.centre is not None:  # the slow road finds out what and where
             check_values("truth", truth, start, self.limits)
             check_range(self.band.rows(start, stop), start, self.limits)
-        features, segmentation = known_rows(self.features, self.segmentation, start, stop)
+        features, labels = known_rows(self.features, self.labels, start, stop)
         regions = tuple(region_rows(values, name, start, stop) for name, values in self.regions)
-        return truth, Block(start, band, self.limits, features, segmentation, outside, regions)
+        return truth, Block(start, band, self.limits, features, labels, outside, regions)
 
     def over_blocks(self, work: Callable[[Array, Block], T], images: Array | None = None) -> Iterator[T]:
         """`work(truth, block)` over all images in order, or over some (ascending), in blocks."""
@@ -211,12 +229,12 @@ class Pairs(Archive):
         if differ_in_size(self.band.lower):
             band = self.band.map(lambda x: x[images], checked=True)
             regions = tuple((name, values[images]) for name, values in self.regions)
-            return replace(self, truth=self.truth[images], band=band, regions=regions)
+            labels = None if self.labels is None else self.labels[images]
+            return replace(self, truth=self.truth[images], band=band, labels=labels, regions=regions)
         truth, block = self.gather(images)
         regions = tuple((name, x) for (name, _), x in zip(self.regions, block.regions, strict=True))
         return replace(
-            self, truth=truth, band=block.band, features=block.features, segmentation=block.segmentation,
-            regions=regions,
+            self, truth=truth, band=block.band, features=block.features, labels=block.labels, regions=regions,
         )  # fmt: skip
 
     def gather(self, images: Array) -> tuple[Array, Block]:
@@ -227,7 +245,7 @@ class Pairs(Archive):
                 truth=self.truth[images],
                 band=self.band.map(lambda x: x[images], checked=True),
                 features=None if self.features is None else self.features[images],
-                segmentation=None if self.segmentation is None else self.segmentation[images],
+                labels=None if self.labels is None else _some_rows(self.labels, images),
                 regions=tuple((name, _some_rows(values, images)) for name, values in self.regions),
             )
             try:
@@ -245,3 +263,72 @@ def _some_rows(values: Any, images: Array) -> Array:
     if in_memory(values):
         return values[images]
     return np.concatenate([rows_of(values, int(i), int(i) + 1) for i in images])
+
+
+# ---------------------------------------------------------------- images at the door
+
+
+def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = None, labels: Any = None) -> Pairs:
+    """Truth and band, and what else is known at test time, checked, as pairs."""
+    limits = check_limits(limits)
+    band = one_band(band)
+    truth = as_array(spanning(truth, limits), "truth")
+    if differ_in_size(truth) != differ_in_size(band.lower):
+        truth = singly(truth)
+        band = band.map(singly, checked=True)
+    check_same_shape(band=band.lower, truth=truth)
+    return Pairs(
+        truth, band, family_named(family, band), limits, check_features(features, band), check_labels(labels, band),
+        current_runner(),
+    )  # fmt: skip
+
+
+def check_family(pairs: Pairs, images: Array) -> None:
+    """A user's own family is tried on the data; ours are known to be nested."""
+    if pairs.family.name in FAMILIES:
+        if FAMILIES[pairs.family.name] is not pairs.family:
+            raise ValueError(f"your family is called {pairs.family.name!r}, a name that is taken; give it another")
+        return
+    span = pairs.limits[1] - pairs.limits[0]
+    for some in alike(pairs.band.lower, images):
+        truth, block = pairs.gather(some)
+        check_nested(pairs.family, truth, block.band, span if np.isfinite(span) else float(np.ptp(truth)) or 1.0)
+
+
+def tell_doubles(prints: Array) -> None:
+    """Warn where images have one truth, as several noisy views of one image do: they are not independent."""
+    kept = prints[prints != 0]
+    doubles = len(kept) - len(np.unique(kept))
+    if doubles:
+        warnings.warn(
+            f"{doubles} of {len(prints)} images have the truth of another one, so they are not independent and the "
+            f"promise does not hold: leave them out, or give units= the same name for images of one truth ({VOIDS})",
+            stacklevel=4,
+        )
+
+
+def check_scales(pairs: Pairs, images: Array) -> None:
+    """Warn where all values of the band lie within a sliver of those of the truth, on some of these images.
+
+    Ends are compared from their 0.1% to their 99.9% quantile, the truth from 1% to 99%: a few bright pixels that a
+    band misses, or a band about a blurred image, are no other scale.
+    """
+    count = int(np.clip(_TRIED_PIXELS // max(1, int(pairs.sizes.mean())), 1, min(_TRIED_IMAGES, len(images))))
+    some = images[np.unique(np.linspace(0, len(images) - 1, count).round().astype(int))]
+    truths: list[Array] = []
+    ends: list[Array] = []
+    for run in alike(pairs.band.lower, some):
+        truth, block = pairs.gather(run)
+        for part, kept in ((truth, truths), (block.band.lower, ends), (block.band.upper, ends)):
+            flat = part.reshape(len(part), -1)
+            kept.append(flat[:, :: -(-flat.shape[1] // _TRIED_VALUES)].reshape(-1))
+    least, most = np.quantile(np.concatenate(truths), (0.01, 0.99)).tolist()
+    low, high = np.quantile(np.concatenate(ends), (0.001, 0.999)).tolist()
+    flat_band = all((x == ends[i % 2][0]).all() for i, x in enumerate(ends))  # it knows nothing, on any scale
+    if high - low < _SLIVER * (most - least) and not flat_band:
+        warnings.warn(
+            f"the band's values lie between {low:.4g} and {high:.4g}, a sliver of the truth's, {least:.4g} to "
+            f"{most:.4g}: are they on one scale? Intervals are valid, but far longer than they need be: bring band and "
+            "truth to one scale",
+            stacklevel=3,
+        )

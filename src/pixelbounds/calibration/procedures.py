@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from ..images.checks import check_choice, check_count
-from ..images.library import Array, library_of, to_numpy
+from ..images.library import Array, differ_in_size, library_of, to_numpy
 from . import groups as groupings
 from .arrivals import Path, loss_table, scalar_path
 from .block import Block
 from .groups.contract import Grouping
-from .pairs import Archive, Pairs
+from .pairs import NO_GRID, Archive, Pairs
 from .paths.frontier import frontier_of
 from .paths.line import GAMMAS, line_path, solve_program, stratified_pixels
 from .paths.mixture import Goal, joint_frontier, joint_knot
@@ -55,7 +55,8 @@ def krcps(
     gammas: Sequence[float] = GAMMAS,
 ) -> tuple[Grouping, Path]:
     """The line through the solution of (P_K) (Algorithm 1)."""
-    grouping = grouping_of("loss" if groups is None else groups, pairs, images, rng, k)
+    usual = "loss" if pairs.labels is None or k is not None else groupings.Single()
+    grouping = grouping_of(usual if groups is None else groups, pairs, images, rng, k)
     if grouping.sided:
         raise ValueError(
             f"krcps widens both ends of a pixel alike, but groups of kind {grouping.kind!r} treat them apart; "
@@ -79,6 +80,8 @@ def krcps(
             f"direction is {direction!r}; it must hold {grouping.count} finite values of at least 0, not all of them 0"
         )
     offset = solve_program(pairs, images, grouping, risk_level, np.atleast_1d(values).tolist(), pixels).widening
+    if isinstance(grouping, groupings.LabelledGroups):  # labels that none of these images has
+        offset[grouping.table[-1]] = offset.max()
     return grouping, line_path(pairs, images, grouping, offset, eta, risk_level)
 
 
@@ -102,17 +105,18 @@ def frontier(
     if groups is None and k is None:
         tried: list[Fit] = [partial(grouping_of, "band"), partial(grouping_of, "learned")]
         if pairs.features is not None:  # with much to learn from, the shortfall's tail can be told apart too
-            tried = [partial(groupings.fit_learned_groups, quantile=q) for q in (0.75, 0.9)]
+            tried = [_learned_to(q) for q in (0.75, 0.9)]
         if goal is not None:  # a rare region tells many groups apart badly
             tried.insert(0, partial(grouping_of, partial(groupings.fit_band_groups, width=8, room=1)))
         own = images if unit_of is None else unit_of
         grouping = shortest(pairs, images, rng, risk_level, tried, own, goal)(pairs, images, rng)
     else:
         grouping = grouping_of("learned" if groups is None else groups, pairs, images, rng, k)
-    return grouping, _path_of(pairs, images, grouping, risk_level, goal)
+    return grouping, path_of(pairs, images, grouping, risk_level, goal)
 
 
-def _path_of(pairs: Any, images: Array, grouping: Grouping, risk_level: float, goal: Goal | None) -> Path:
+def path_of(pairs: Any, images: Array, grouping: Grouping, risk_level: float, goal: Goal | None) -> Path:
+    """The frontier of a grouping on some images; with a goal, that for several promises."""
     if goal is None:
         return frontier_of(pairs, images, grouping, risk_level)
     return joint_frontier(pairs, images, grouping, risk_level, goal.take(images))
@@ -132,7 +136,27 @@ def groups_for(fitting: int) -> Any:
 
 
 def grouping_of(groups: Any, pairs: Pairs, images: Array, rng: np.random.Generator, k: int | None = None) -> Grouping:
-    """The grouping that a name, an array or a Grouping stands for, fitted on the fitting images."""
+    """The grouping that a name, an array or a Grouping stands for, fitted on the fitting images, within labels."""
+    return _within_labels(pairs, images, _named_or_given(groups, pairs, images, rng, k))
+
+
+def _within_labels(pairs: Pairs, images: Array, found: Grouping) -> Grouping:
+    """Groups, or their runs within labels where there are labels."""
+    if pairs.labels is None or isinstance(found, groupings.LabelledGroups):
+        return found
+    return groupings.fit_labelled_groups(pairs, images, found)
+
+
+def _learned_to(quantile: float) -> Fit:
+    """Learned groups of one quantile of the shortfall."""
+
+    def fit(pairs: Pairs, images: Array, rng: np.random.Generator) -> Grouping:
+        return _within_labels(pairs, images, groupings.fit_learned_groups(pairs, images, rng, quantile=quantile))
+
+    return fit
+
+
+def _named_or_given(groups: Any, pairs: Pairs, images: Array, rng: np.random.Generator, k: int | None) -> Grouping:
     if isinstance(groups, str):
         check_choice(groups, NAMED_GROUPS, "groups")
         if groups == "learned":
@@ -154,13 +178,15 @@ def grouping_of(groups: Any, pairs: Pairs, images: Array, rng: np.random.Generat
         for _ in pairs.over_blocks(lambda truth, block: found.check(block), images):
             pass
         return found
-    if pairs.segmentation is not None:
-        return groupings.segmentation(pairs, images)
     if not library_of(groups):
         raise TypeError(
             f"groups is {groups!r}; give a name (learned, band, loss, squared, otsu), a partition (*pixels), a "
-            "segmentation (n, *pixels), a Grouping, or a function that fits one"
+            "Grouping, or a function that fits one"
         )
+    if differ_in_size(pairs.band.lower):
+        raise ValueError(f"groups are a map of pixels, {NO_GRID}")
+    if tuple(groups.shape[1:]) == pairs.pixels:
+        raise ValueError("groups= takes one map for all images; give a map of each image, a segmentation, as labels=")
     return groupings.partition(to_numpy(groups), pairs.pixels)
 
 
@@ -185,7 +211,7 @@ def shortest(
 
     def length(fit: Fit) -> float:
         grouping = fit(pairs, taught, np.random.default_rng(seed))
-        path = _path_of(pairs, taught, grouping, risk_level, goal)
+        path = path_of(pairs, taught, grouping, risk_level, goal)
         if goal is None:
             return length_at_risk(untouched, grouping, path, risk_level)
         knot = joint_knot(untouched, grouping, path, goal.take(images[~first]))

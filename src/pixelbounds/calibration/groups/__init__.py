@@ -1,13 +1,14 @@
 """Entries to K groups: which ends of which pixels widen together.
 
 A grouping answers one question, `at(block, entry, side)`: the group of some ends of some images, from what is known
-when the truth is not: position, band, features, segmentation. It never looks at the truth of the image at hand, so a
+when the truth is not: position, band, features, labels. It never looks at the truth of the image at hand, so a
 path over its groups is a nested family and the guarantee holds whatever the grouping. The two ends of a pixel may
 belong to different groups (`sided`): a miss is at one end only, so risks add.
 
-positions.py    one label per pixel position: quantiles of the loss, multi-Otsu, a user's partition, a segmentation
+positions.py    one label per pixel position: quantiles of the loss, multi-Otsu, a user's partition
 contract.py     what every grouping is
 band_bins.py    bins of band width, level and room to the limits, in products
+labelled.py     groups of another kind within labels known at test time
 learned.py      bins of a predicted quantile of the shortfall, and of the room to the limits
 forest.py       decision trees as checked arrays, and LightGBM's text of them
 """
@@ -15,22 +16,23 @@ forest.py       decision trees as checked arrays, and LightGBM's text of them
 from ..block import all_entries
 from .band_bins import BandGroups, fit_band_groups
 from .contract import Grouping, load_grouping
+from .labelled import LabelledGroups, fit_labelled_groups
 from .learned import LearnedGroups, fit_learned_groups
-from .positions import Partition, Segmentation, Single, by_loss, by_otsu, partition, segmentation
+from .positions import Partition, Single, by_loss, by_otsu, partition
 
 __all__ = [
     "BandGroups",
     "Grouping",
+    "LabelledGroups",
     "LearnedGroups",
     "Partition",
-    "Segmentation",
     "Single",
     "all_entries",
     "by_loss",
     "by_otsu",
     "fit_band_groups",
+    "fit_labelled_groups",
     "fit_learned_groups",
     "load_grouping",
     "partition",
-    "segmentation",
 ]

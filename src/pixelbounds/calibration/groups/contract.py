@@ -39,6 +39,11 @@ class Grouping(ABC):
     def count(self) -> int:
         """Number of groups, K."""
 
+    @property
+    def pools(self) -> Array | None:
+        """Which groups may stand for one another on the frontier, (groups,); None: each for itself."""
+        return None
+
     @abstractmethod
     def at(self, block: Block, entry: Array, side: Array) -> Array:
         """Groups of some ends: flat index within the block (e,), end (e,) -> (e,) int32."""
@@ -65,6 +70,8 @@ class Grouping(ABC):
 
 def load_grouping(kind: str, meta: dict[str, Any], arrays: dict[str, Array]) -> Grouping:
     """The grouping of a kind from its state."""
+    if kind == "segmentation":  # of the first versions
+        kind, meta = "labels", {"inner": None}
     if not isinstance(kind, str) or kind not in Grouping._kinds:
         raise ValueError(f"groups of kind {kind!r} are unknown to this version; it knows {', '.join(Grouping._kinds)}")
     try:

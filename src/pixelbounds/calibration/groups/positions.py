@@ -1,7 +1,7 @@
 """Groups that follow the pixel grid: all images have one size, and a pixel keeps its group in every image.
 
 The paper sorts pixels by their mean loss on the fitting images and cuts at quantiles; multi-Otsu cuts the same map
-where its classes differ most. A partition is the user's own map, a segmentation one map per image.
+where its classes differ most. A partition is the user's own map.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import numpy as np
 from ...images.checks import check_choice, check_count
 from ...images.library import Array, library_of, to_numpy
 from ..block import Block
-from ..pairs import Pairs, check_fitting
-from .contract import Grouping, State, ascending, consecutive, refuse, remembered, stored, whole_numbers, without_gaps
+from ..pairs import NO_GRID, Pairs, check_fitting
+from .contract import Grouping, State, consecutive, remembered, whole_numbers, without_gaps
 
 _MOST = 2**16  # groups
 _CELLS = 256  # of the histogram that multi-Otsu cuts
-NO_GRID = "but the images differ in size: use groups='band' or 'learned', or method='rcps'"
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,57 +80,6 @@ class Partition(Grouping):
         axes = np.ndim(arrays["labels"])
         labels = whole_numbers(arrays, "labels", max(1, axes), 0, np.size(arrays["labels"]) - 1)
         return cls(without_gaps(labels, "labels"))
-
-
-@dataclass(frozen=True, eq=False)
-class Segmentation(Grouping):
-    """One group per class of a segmentation that comes with each image; classes (K,) ascending."""
-
-    classes: Array
-    kind: ClassVar[str] = "segmentation"
-
-    @property
-    def count(self) -> int:
-        """Number of classes."""
-        return len(self.classes)
-
-    def check(self, block: Block) -> None:
-        """Every label is one that the fitting images had."""
-        if block.segmentation is None:
-            raise ValueError("this calibration groups pixels by a segmentation; give groups= the labels of the images")
-        if block.segmentation.shape != block.band.shape:
-            raise ValueError(
-                f"groups have shape {block.segmentation.shape} but the band has {block.band.shape}; give one label "
-                "per image and pixel"
-            )
-        unknown = np.setdiff1d(block.segmentation, self.classes)
-        if len(unknown):
-            raise ValueError(
-                f"labels {unknown[:5].tolist()} (first image {block.start}) were not among the fitting images' labels "
-                f"{self.classes.tolist()}; merge them into a known label, or fit on more images"
-            )
-
-    def at(self, block: Block, entry: Array, side: Array) -> Array:
-        """Class of the pixel in its image."""
-        if block.segmentation is None:
-            raise ValueError("the segmentation of these images is missing")
-        label = block.segmentation.reshape(-1)[entry]
-        group = np.searchsorted(self.classes, label)
-        if (self.classes[np.minimum(group, len(self.classes) - 1)] != label).any():
-            self.check(block)
-        return group.astype(np.int32)
-
-    def state(self) -> State:
-        """The classes."""
-        return {}, {"classes": self.classes}
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> Segmentation:
-        """From the classes."""
-        classes = stored(arrays, "classes", 1)
-        if classes.dtype.kind not in "iu" or not len(classes):
-            raise refuse("classes", f"has dtype {classes.dtype} and {len(classes)} values; it must hold whole numbers")
-        return cls(ascending(np.ascontiguousarray(classes, np.int64), "classes"))
 
 
 # ---------------------------------------------------------------- fitting
@@ -200,12 +148,3 @@ def partition(labels: Any, pixels: tuple[int, ...]) -> Partition:
             f"groups have shape {labels.shape} and dtype {labels.dtype}; give whole numbers of shape {pixels}"
         )
     return Partition(consecutive(labels)[0])
-
-
-def segmentation(pairs: Pairs, images: Array) -> Segmentation:
-    """The classes of the segmentation that the pairs carry, on the fitting images."""
-    check_fitting(pairs, images)
-    if pairs.segmentation is None:
-        raise ValueError("these pairs carry no segmentation; give groups= one label per image and pixel")
-    parts = pairs.over_blocks(lambda truth, block: np.unique(np.asarray(block.segmentation)), images)
-    return Segmentation(np.unique(np.concatenate(list(parts))).astype(np.int64))

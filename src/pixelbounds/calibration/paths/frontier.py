@@ -25,17 +25,32 @@ from ..families import Family, additive
 from ..groups.contract import Grouping
 from ..pairs import Archive, Statistic
 
+_POOLED_ENDS = 1024  # of all labels that a group within a label counts beside its own
+
 # ---------------------------------------------------------------- what widening buys
 
 
 @dataclass(frozen=True, eq=False)
 class Trades:
-    """What widening buys on the fitting images: misses left and clipped length added at the edges (E,), (K, E) each."""
+    """What widening buys on the fitting images: misses left and clipped length added at the edges (E,), (K, E) each.
+
+    Where groups have `pools`, each is priced as if it had a `part` of what its pool has beside its own.
+    """
 
     edges: Array
     missed: Array
     length: Array
     entries: int
+    pools: Array | None = None
+    part: float = 0.0
+
+    def priced(self, x: Array) -> Array:
+        """Misses or lengths (K, E) with a part of the pool's."""
+        if self.pools is None:
+            return x
+        pooled = np.zeros((int(self.pools.max()) + 1, x.shape[1]))
+        np.add.at(pooled, self.pools, x)
+        return x + self.part * pooled[self.pools]
 
 
 def trades(pairs: Archive, images: Array, grouping: Grouping) -> Trades:
@@ -46,7 +61,9 @@ def trades(pairs: Archive, images: Array, grouping: Grouping) -> Trades:
     counts, sums = pairs.ask(spend, images, grouping=grouping, edges=edges, units=units)
     missed = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1][:, 1:]
     length = _lengths(sums, edges - pairs.family.start, slope_unit / length_unit) * (length_unit / FIXED_POINT)
-    return Trades(edges, missed, length, int(pairs.sizes[images].sum()))
+    entries = int(pairs.sizes[images].sum())
+    sides = 1 if grouping.pools is None else int(grouping.pools.max()) + 1
+    return Trades(edges, missed, length, entries, grouping.pools, _POOLED_ENDS * sides / (2 * entries))
 
 
 def _useful_edges(pairs: Archive, images: Array) -> Array:
@@ -187,7 +204,7 @@ def traversal(found: Trades, risk_level: float) -> Array:
     first = [0]
     steps = []
     price = []
-    for cost, missed in zip(found.length, found.missed, strict=True):
+    for cost, missed in zip(found.priced(found.length), found.priced(found.missed), strict=True):
         hull = lower_hull(cost, missed)
         segment = np.diff(hull)  # each cell of a hull segment is one step, at the price of the segment
         steps.append(np.arange(hull[0] + 1, hull[-1] + 1))

@@ -30,12 +30,14 @@ from ..groups.contract import Grouping
 from ..joint_walk import Jury, task_of
 from ..pairs import ROWS, Archive, Statistic
 from ..promises import Aim
+from ..split import Split
 from .frontier import Ladder, Trades, frontier_path, trades, traversal
 
 _ROUNDS = 12  # of updates
 _PATIENCE = 4  # rounds that may pass without a shorter one
 _LEAST = 0.2  # factor by which a promise is lowered in one round
 _FINE = 1e-6  # risk below which knots need not be dense
+_DOUBT = 2.0  # standard errors by which other units may be worse: what a rare region misses is hardly known
 _FLOOR = 1e-3  # no promise is forgotten: relative to the greatest multiplier
 
 
@@ -55,6 +57,14 @@ class Goal:
         """The goal of some of the images."""
         aims = tuple(aim.take(images) for aim in self.aims)
         return replace(self, aims=aims, unit_of=self.unit_of[images])
+
+
+def goal_of(aims: Sequence[Aim], split: Split, bound: ConfidenceBound, failure_prob: float) -> Goal | None:
+    """What the path for several promises aims at, on the fitting images; a loss that sees images has no say in it."""
+    here = tuple(aim.take(np.flatnonzero(split.fitting)) for aim in aims if aim.counts_only)
+    if not here:
+        return None
+    return Goal(here, split.unit_of[split.fitting], len(split.order), bound, failure_prob)
 
 
 # ---------------------------------------------------------------- what is missed, by cell
@@ -127,7 +137,11 @@ class _Rehearsal:
         return self.task.per_unit(self.aim.losses(missed[:, knot], size))
 
     def passes(self, losses: Array) -> bool:
-        return rejects(self.task.bound, np.resize(losses, self.units), self.task.failure_prob, self.task.risk_level)
+        """Whether as many units like these would pass, were they a little worse than the fitting units let on."""
+        mean = float(losses.mean())
+        error = float(losses.std()) * (1 / len(losses) + 1 / self.units) ** 0.5
+        unlucky = np.minimum(losses * (1 + _DOUBT * error / mean), 1.0) if mean > 0 else losses
+        return rejects(self.task.bound, np.resize(unlucky, self.units), self.task.failure_prob, self.task.risk_level)
 
     def stop(self, missed: Array, size: Array) -> tuple[int, float]:
         """The first knot that as many units like these would certify, or the last, and the loss there."""
@@ -235,13 +249,11 @@ def _missed_along(cells: Cells, arrival: Array, region: int, points: int) -> Arr
 
 
 def joint_knot(pairs: Archive, grouping: Grouping, path: Path, goal: Goal) -> int:
-    """The first knot at which every promise is kept on these very images, or the last; the goal is about them."""
+    """The first knot at which as many units like these would certify every promise, or the last."""
     table, sizes, *_ = pairs.ask(regional_misses, grouping=grouping, path=path)
     knot = 0
     for x in _rehearsals(goal, pairs, sizes):
         if x is not None:
             first = x.aim.region * len(path)
-            missed = table[:, first : first + len(path)].T
-            means = x.task.per_unit(x.aim.losses(missed, sizes[:, x.aim.region])).mean(axis=1)
-            knot = max(knot, min(int(np.argmax(np.append(means, 0.0) <= x.task.risk_level)), len(path) - 1))
+            knot = max(knot, x.stop(table[:, first : first + len(path)], sizes[:, x.aim.region])[0])
     return knot

@@ -112,7 +112,7 @@ def said(status: Status, state: Path) -> Outcome:
 
 
 @command("page")
-def page_command(
+def monitor_page_command(
     state: _State,
     out: Annotated[Path, typer.Option(help="The page, .html.")],
     title: Annotated[str, typer.Option(help="Of the page.")] = "Monitor",
@@ -171,6 +171,6 @@ def pool_command(
 def monitor_commands() -> typer.Typer:
     """The commands of a monitor."""
     group = typer.Typer(no_args_is_help=True, help="After deployment: is the promise still kept?")
-    for function in (update_command, look_command, monitor_status_command, page_command, pool_command):
+    for function in (update_command, look_command, monitor_status_command, monitor_page_command, pool_command):
         group.command()(function)
     return group

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         calibrated_quantiles,
         calibrated_ranks,
         conffusion,
+        functional_band,
         least_samples,
         mean_and_std,
         naive_quantiles,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .images import regions
     from .images.checks import NoGuarantee
     from .images.ends import Band, Interval
+    from .images.functional import functional_values
     from .images.measure import Measure
     from .images.ragged import Ragged
     from .images.source import Source
@@ -41,8 +43,8 @@ if TYPE_CHECKING:
 
 _HOMES = {  # where each name is defined
     "bands": (
-        "calibrated_quantiles calibrated_ranks conffusion least_samples mean_and_std naive_quantiles narrow "
-        "quantile_regression"
+        "calibrated_quantiles calibrated_ranks conffusion functional_band least_samples mean_and_std naive_quantiles "
+        "narrow quantile_regression"
     ),
     "calibration.confidence": "least_images",
     "calibration.families": "Family",
@@ -54,6 +56,7 @@ _HOMES = {  # where each name is defined
     "evaluation": "Evaluation evaluate",
     "images.checks": "NoGuarantee",
     "images.ends": "Band Interval",
+    "images.functional": "functional_values",
     "images.measure": "Measure",
     "images.ragged": "Ragged",
     "images.source": "Source",
@@ -102,6 +105,8 @@ __all__ = [
     "evaluate",
     "families",
     "federated",
+    "functional_band",
+    "functional_values",
     "groups",
     "least_images",
     "least_samples",

@@ -42,6 +42,9 @@ def test_a_verdict_is_what_the_interval_bears():
         assert rows_of(this, evaluation)[0]["verdict"].startswith(f"{verdict}: ")
         judged = judge(evaluation, this.calibration)
         assert (judged.broken, judged.verdict == "above the level of all pixels") == ((verdict == "broken"),) * 2
+    alone = replace(seen[0], interval=(0.11, 0.2), risk=0.15, least=0.09)  # not so for all promises at once
+    rows = rows_of(this, replace(this.evaluation, promises=(alone, *seen[1:])))
+    assert rows[0]["verdict"].startswith("not told: above the level, which chance")
     none = replace(seen[2], units=0, risk=np.nan)
     rows = rows_of(this, replace(this.evaluation, promises=(*seen[:2], none)))
     assert rows[2]["verdict"] == "not told: no such image here"

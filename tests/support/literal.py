@@ -200,3 +200,38 @@ def literal_krcps(
         truth[certify], lower[certify], upper[certify], membership=membership, solution=best, risk_level=risk_level,
         failure_prob=failure_prob, step=step, largest=largest, ucb=ucb,
     )  # fmt: skip
+
+
+# ---------------------------------------------------------------- semantic RCPS
+
+
+def literal_semantic_rcps(
+    truth: Array,
+    lower: Array,
+    upper: Array,
+    labels: Array,
+    *,
+    risk_levels: dict[int, float],
+    failure_prob: float,
+    step: float,
+    largest: float = 1.0,
+    ucb: Ucb = hoeffding_bentkus_ucb,
+) -> dict[int, float]:
+    """One widening per label, each reached by steps down from `largest` at its own level: label -> widening.
+
+    As its authors release it: the pixels of a label are pooled over all scans, n is the number of all scans, and
+    nothing is corrected for several labels.
+    """
+    truth, lower, upper = (np.asarray(x, np.float64) for x in (truth, lower, upper))
+    found = {}
+    for label, level in risk_levels.items():
+        inside = labels == label
+        below = (lower - truth)[inside]
+        above = (truth - upper)[inside]
+        widening, bound = largest, 0.0
+        while bound <= level and widening > 0:
+            widening = widening - step
+            risk = float(np.mean((below > widening) | (above > widening)))
+            bound = ucb(len(truth), failure_prob, risk)
+        found[label] = widening + step if bound > level else 0.0
+    return found

@@ -30,6 +30,7 @@ from ..images.measure import Measure
 from ..storage.version import VERSION
 from .arrivals import Path, tabulated, tabulated_regions
 from .certify import Losses, Task, certify_l01, certify_loss, curve_of
+from .choose_band import choose_band
 from .confidence import BOUNDS, ConfidenceBound, bound_named
 from .groups.contract import Grouping
 from .joint_walk import OWN_POINTS, Jury, certify_jointly, images_having, needs_of
@@ -46,12 +47,13 @@ from .sentence import ANYTIME, VOIDS
 from .split import Need, Split, fitting_units, least_units, most_in_a_unit, unit_numbers
 
 FitPath = Callable[[Any, Array], tuple[Grouping, Path]]  # images, the numbers of those that fit -> groups and path
+_MOST_BANDS = 32  # candidates
 _TAKEN = {**BOUNDS, ANYTIME: None}  # names of bounds that are ours
 
 
 def calibrate(
     truth: Any,
-    band: Band,
+    band: Band | Mapping[str, Band],
     *,
     risk_level: float | None = None,
     promises: Sequence[Promise] | None = None,
@@ -84,7 +86,8 @@ def calibrate(
 
     truth          true images, (n, *pixels), within the limits; 8-bit ones span them, 0 the least and 255 the greatest
     band           their band, of the same shape; images of different sizes are lists, of truths and of bands, and
-                   each counts the same
+                   each counts the same; of several bands, {"0.05": band, "0.1": other}, the one that is shortest on
+                   the fitting images is taken
     risk_level     the share of all pixels that may be missed: the short form of promises=[pb.share(risk_level)]
     promises       what must hold, all of it together, made by `pb.share`, `pb.tail` and `pb.loss`: about all pixels,
                    regions of them or subgroups of images; several need no correction (docs/guarantee.md)
@@ -134,7 +137,8 @@ def calibrate(
     if not callable(loss):
         raise TypeError(f"loss is {loss!r}; it must be a function (truth, interval) -> losses (n,)")
     rng = check_generator(seed)
-    pairs = pairs_of(truth, band, family, limits, features, labels)
+    offered = {name: pairs_of(truth, one, family, limits, features, labels) for name, one in _by_name(band).items()}
+    pairs = next(iter(offered.values()))
     unit_of = unit_numbers(units, len(pairs))
     check_unit_name(unit_name)
     check_choice(counting, COUNTINGS, "counting")
@@ -152,7 +156,8 @@ def calibrate(
         risk_level, least = asked_for, least_units(asked_for, failure_prob, bound)
     else:
         aims, regions = aims_of(asked_for, pairs.band.lower, counting, units is not None, most_images or 0)
-        pairs = replace(pairs, regions=regions)
+        offered = {name: replace(one, regions=regions) for name, one in offered.items()}
+        pairs = next(iter(offered.values()))
         risk_level = path_level(aims)
         fits_any = method != "rcps" or bool(n_opt)  # where none fit, certifying will tell
         inside = images_having(pairs) if fits_any and regions else None
@@ -176,6 +181,9 @@ def calibrate(
     split = Split.draw(unit_of, fits, rng, needs if n_opt is None else ())
     if method == "frontier" and not asked:
         groups = groups_for(count - len(split.order))
+    goal = goal_of(aims, split, bound, failure_prob) if aims else None
+    chosen = choose_band(offered, split, rng, risk_level, goal, method) if len(offered) > 1 else None
+    pairs = pairs if chosen is None else chosen.pairs
     fit_path: dict[str, FitPath] = {
         "rcps": lambda fit, every: rcps(fit),
         "krcps": partial(
@@ -188,7 +196,7 @@ def calibrate(
             groups=groups,
             k=k,
             unit_of=unit_of[split.fitting],
-            goal=goal_of(aims, split, bound, failure_prob) if aims else None,
+            goal=goal,
         ),
     }
     check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))
@@ -198,7 +206,19 @@ def calibrate(
         loss=loss, units=unit_name if units is not None else None, seed="generator" if seed is rng else str(seed),
         most_images=most_in_a_unit(split, most_images) if counting == "images" else 0, aims=aims,
     )  # fmt: skip
+    if chosen is not None:
+        tried = {"band": chosen.name, "bands": chosen.lengths}
+        found = replace(found, record=replace(found.record, settings={**found.record.settings, **tried}))
     return replace(found, measure=measure)
+
+
+def _by_name(band: Any) -> dict[str, Any]:
+    """Candidates for the band by their names; a single one has none."""
+    if not isinstance(band, Mapping):
+        return {"": band}
+    if not 1 <= len(band) <= _MOST_BANDS:
+        raise ValueError(f"band holds {len(band)} candidates; give 1 to {_MOST_BANDS}, each by a name")
+    return {str(name): one for name, one in band.items()}
 
 
 def what_is_promised(risk_level: float | None, promises: Any, loss: Loss = l01) -> float | list[Promise]:

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from ..images.checks import check_choice, check_number, check_open_unit, check_same_shape, is_name
+from ..images.checks import check_choice, check_number, check_open_unit, is_name
 from ..images.ends import Interval
-from ..images.library import Array, differ_in_size, library_of, singly, to_numpy
-from ..images.ragged import Ragged
+from ..images.library import Array
+from ..images.regions import place_of
 from .confidence import check_losses
 from .sentence import YOUR_LOSS
 
@@ -62,6 +62,8 @@ class Promise:
             check_choice(self.counting, WAYS_TO_COUNT, "counting")
         if self.counting == "pixels" and self.cap is not None:
             raise ValueError("cap bounds what an image counts for, and with counting='pixels' pixels count: leave one")
+        if (self.kind == "loss") != callable(self.function):
+            raise ValueError("a loss of your own is a function, which no file keeps; give it again: pb.loss")
         if self.kind == "loss" and self.counting == "pixels":
             raise ValueError("a loss is one number for each image, so pixels cannot be counted; leave counting out")
 
@@ -189,6 +191,8 @@ class Aim:
 
     def losses(self, missed: Array, size: Array) -> Array:
         """Loss of each image from what it misses of its region and the region's size: (..., n), (n,) -> (..., n)."""
+        if not self.counts_only:
+            raise TypeError(f"the loss {self.name!r} sees images, and here are counts alone; give one with counts=True")
         if self.function is not None:
             return self.capped(_counted(self.function, missed, size))
         part = np.minimum(missed / np.where(size > 0, size, 1), 1.0)
@@ -281,44 +285,6 @@ def aim_of(
     only = promise.function is None or promise.counts
     told = (promise.kind, str(promise.name), place, level, above, cap, way, region, subgroup, most_images)
     return Aim(*told, promise.function, only)
-
-
-def place_of(within: Any, band: Any, what: str, name: str) -> tuple[str, Any]:
-    """Whether a region is a mask, weights or a subgroup of whole images, and its array, checked (`PLACES`)."""
-    values = region_array(within, band, what)
-    if len(values.shape) == 1 and not differ_in_size(values):
-        return "subgroup", _subgroup(values, name)
-    return "weights" if np.dtype(str(values.dtype).removeprefix("torch.")).kind == "f" else "region", values
-
-
-def region_array(within: Any, band: Any, name: str) -> Any:
-    """A region of the images of a band: bool, 0 and 1, or weights, of their shape, or (n,) for whole images."""
-    if isinstance(within, list | tuple) and within and all(library_of(image) for image in within):
-        sizes = {tuple(image.shape) for image in within}
-        within = Ragged([to_numpy(x) for x in within]) if len(sizes) > 1 else np.stack([to_numpy(x) for x in within])
-    elif not library_of(within) and not differ_in_size(within):
-        within = np.asarray(within)
-    dtype = str(within.dtype).removeprefix("torch.").replace("bfloat16", "float32")
-    if dtype == "object" or np.dtype(dtype).kind not in "biuf":
-        raise TypeError(f"{name} has dtype {within.dtype}; give a mask of bool, or weights of at least 0")
-    if not differ_in_size(within) and tuple(within.shape) == (int(band.shape[0]),):
-        return within
-    if differ_in_size(band):
-        within = singly(within)
-    if not differ_in_size(within) and tuple(within.shape) != tuple(band.shape):
-        raise ValueError(
-            f"{name} has shape {tuple(within.shape)}; give {tuple(band.shape)}, one value per image and pixel, or "
-            f"({int(band.shape[0])},), one per image"
-        )
-    check_same_shape(band=band, **{name: within})
-    return within
-
-
-def _subgroup(values: Any, name: str) -> Array:
-    mask = to_numpy(values)
-    if mask.dtype != bool and not np.isin(mask, (0, 1)).all():
-        raise ValueError(f"within of {name!r} holds one value per image: give bool, True for images of the subgroup")
-    return mask.astype(bool)
 
 
 def path_level(aims: Sequence[Aim]) -> float:

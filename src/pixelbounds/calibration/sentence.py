@@ -32,6 +32,10 @@ class Promised(Protocol):
         """Name of the bound."""
 
     @property
+    def labelled(self) -> bool:
+        """Whether it uses labels of the images it is applied to."""
+
+    @property
     def loss(self) -> str:
         """Name of the loss."""
 
@@ -140,7 +144,7 @@ def _jointly(calibration: Promised, n: str) -> str:
 
 def _clause(promise: Any, record: Any) -> str:
     """One promise: what is at most its level, of whose pixels, how they are averaged, and how many certified it."""
-    entries = _entries(record.pixels)
+    entries = entries_in_words(record.pixels)
     by_unit = bool(record.units) and promise.counting == "units"
     noun = record.unit_name if record.units else "image"
     named = f'"{promise.name}"'
@@ -156,11 +160,11 @@ def _clause(promise: Any, record: Any) -> str:
     level = level_in_words(promise.at_most)
     if promise.kind == "loss":
         whose = f"a future {noun}, averaged over its images{_of_loss(promise)}," if by_unit else "a future image"
-        words = f"{_named_loss(promise.name)} of {whose}{'' if by_unit else _of_loss(promise)} is on average at most "
+        words = f"{loss_in_words(promise.name)} of {whose}{'' if by_unit else _of_loss(promise)} is on average at most "
         words += _plain(_up(promise.at_most))
     elif promise.kind == "tail":
         own = of_what if promise.place in ("region", "weights") else f"their {entries}"
-        missed = f"miss more than {level_in_words(promise.above)} of {own}"
+        missed = f"miss {more_than(promise.above)} of {own}"
         if by_unit:
             words = f"on average at most {level} of the images of a future {noun}{that_have} {missed}"
         else:
@@ -171,26 +175,30 @@ def _clause(promise: Any, record: Any) -> str:
     else:
         whose = f"a future {noun}, averaged over its images{that_have}," if by_unit else f"a future image{that_have}"
         words = f"on average at most {level} of {of_what} of {whose} lie outside their intervals"
+        if record.pixels == (1,) and promise.place in ("all", "subgroup"):
+            words = _one_value(level, noun if by_unit else None, that_have)
     return words + _terms(promise, record, noun, by_unit)
 
 
-def _named_loss(name: str) -> str:
+def _one_value(level: str, unit: str | None, where: str = "") -> str:
+    """Of images that are one value each: the value is inside or outside, so the share is one of images."""
+    images = f"future images{where}" if unit is None else f"the images{where} of a future {unit}"
+    return f"on average at most {level} of {images} have their value outside its interval"
+
+
+def more_than(share: float) -> str:
+    """More than a share of some things: any of them, where it is 0."""
+    return f"more than {level_in_words(share)}" if share else "any"
+
+
+def loss_in_words(name: str) -> str:
+    """A user's loss by its name."""
     return YOUR_LOSS if name == YOUR_LOSS else f'the loss "{name}"'
 
 
 def _of_loss(promise: Any) -> str:
     """Which images a loss is about, where not all."""
     return {"all": "", "subgroup": " in its subgroup"}.get(promise.place, " with its region")
-
-
-def promise_in_words(promise: Any) -> str:
-    """What a promise is about, in a few words, for a row of a table: its name, and what else it says than a share."""
-    words = _named_loss(promise.name) if promise.kind == "loss" else str(promise.name)
-    if promise.kind == "tail":
-        words = f"images that miss more than {level_in_words(promise.above)}, {words}"
-    if promise.cap < 1:
-        words += f", cap {level_in_words(promise.cap)}"
-    return words if promise.counting == "units" else f"{words}, by {promise.counting}"
 
 
 def _terms(promise: Any, record: Any, noun: str, by_unit: bool) -> str:
@@ -221,10 +229,13 @@ def _what(calibration: Promised) -> str:
         whose = f"a future {record.unit_name}, averaged over its images,"
     if calibration.loss == "l01":
         share = f"at most {level_in_words(calibration.risk_level)}"
-        what = f"{share} of the {_entries(record.pixels)} of {whose} lie outside their intervals"
+        what = f"{share} of the {entries_in_words(record.pixels)} of {whose} lie outside their intervals"
+        if record.pixels == (1,):
+            unit = record.unit_name if record.units and record.counting == "units" else None
+            what = _one_value(level_in_words(calibration.risk_level), unit).removeprefix("on average ")
     else:
         named = YOUR_LOSS if calibration.loss in ("loss", "custom", "<lambda>") else calibration.loss
-        what = f"{_named_loss(named)} of {whose} is at most {_plain(_up(calibration.risk_level))}"
+        what = f"{loss_in_words(named)} of {whose} is at most {_plain(_up(calibration.risk_level))}"
     if record.units and record.counting == "units":
         what += f" (each {record.unit_name} counts the same, however many images it has)"
     if record.units and record.counting == "images":
@@ -249,6 +260,8 @@ def _provided(calibration: Promised) -> str:
         words += f" and their bands are made in the same way ({source}{unknown})"
     else:
         words += " and their bands are made in the same way (how is not known here, so it cannot be checked)"
+    if calibration.labelled:
+        words += ", and so are the labels that come with them, be they right or wrong"
     measure = calibration.measure
     if measure is not None and measure.low is not None:
         words += f"; values are those within the {measure}, and what lies beyond it counts as its edge"
@@ -285,11 +298,13 @@ def _of_samples(source: Source) -> bool:
     return source.kind.endswith(" quantiles")
 
 
-def _entries(pixels: tuple[int, ...]) -> str:
+def entries_in_words(pixels: tuple[int, ...]) -> str:
     """What is counted of an image of this shape; () where images differ in size, so that channels cannot be told."""
     if in_channels(pixels):
         return "values (each channel of a pixel is one)"
-    return "pixels" if len(pixels) in (1, 2) else "values (each voxel, or channel of a pixel, is one)"
+    if len(pixels) == 1:
+        return "values"
+    return "pixels" if len(pixels) == 2 else "values (each voxel, or channel of a pixel, is one)"
 
 
 def in_channels(pixels: tuple[int, ...]) -> bool:
@@ -330,87 +345,3 @@ def second_try(failure_prob: float) -> str:
         "two tries that were planned before the first; for images that keep coming there is a growing calibration, "
         f"which may be looked at after every image (pixelbounds.GrowingCalibration, pixelbounds grow; {VOIDS})"
     )
-
-
-def counted_in_short(promise: Any, pixels: tuple[int, ...], noun: str) -> str:
-    """What is counted for a promise (`promises.CertifiedPromise`), for a row of a table that names it.
-
-    >>> from .promises import CertifiedPromise
-    >>> made = CertifiedPromise("tail", "heart", "region", 0.05, 0.1, 1.0, "units", 0.0, 0.01, 90)
-    >>> counted_in_short(made, (64, 64), "image")
-    'images that miss more than 10% of its pixels'
-    """
-    entries = _entries(pixels).partition(" ")[0]
-    whose = {"region": f"its {entries}", "weights": "its weights"}.get(promise.place, f"the {entries}")
-    if promise.kind == "tail":
-        images = "images" if noun == "image" or promise.counting != "units" else f"images of {article(noun)} {noun}"
-        return f"{images} that miss more than {level_in_words(promise.above)} of {whose}"
-    words = f"{whose} outside"
-    if promise.counting == "pixels":
-        return f"{words}, pooled over images"
-    words += f", mean over {plural(noun) if promise.counting == 'units' else 'images'}"
-    if promise.place in ("region", "weights"):
-        words += " that have it"
-    if promise.place == "subgroup":
-        words += " in it"
-    return words if promise.cap == 1 else f"{words}, an image counting for at most {share_in_words(promise.cap)}"
-
-
-# ---------------------------------------------------------------- after deployment
-
-
-def quiet_in_words(seen: str, false_alarm: float) -> str:
-    """What a monitor says that has seen nothing wrong; `seen` says of how much.
-
-    >>> quiet_in_words("120 images with truth", 0.01).split(":")[0]
-    'No alarm'
-    """
-    return (
-        f"No alarm: {seen} give no sufficient evidence that a promise is broken or that the source has changed. That "
-        f"all is well is not shown by this; {_false_alarms(false_alarm)}."
-    )
-
-
-def broken_in_words(named: str, false_alarm: float) -> str:
-    """What a monitor says where the truth shows that promises are broken; `named` says which."""
-    return (
-        f"ALARM, promises broken: {named}. The source has changed, or the calibration was among the unlucky ones; "
-        f"{_false_alarms(false_alarm)}."
-    )
-
-
-def changed_in_words(named: str, false_alarm: float) -> str:
-    """What a monitor says where bands alone show that the source has changed; `named` says what of it."""
-    return (
-        f"ALARM, source changed: {named}. New images are not exchangeable with those of the calibration, so nothing is "
-        "promised for them; whether intervals miss more than before cannot be told without truth. "
-        f"{_false_alarms(false_alarm).capitalize()}."
-    )
-
-
-def _false_alarms(false_alarm: float) -> str:
-    return (
-        "while images (units) are independent, come from the calibration's source and every promise is kept, this "
-        f"monitor ever raises an alarm with probability at most {level_in_words(false_alarm)}, however long it runs "
-        "and however often it is asked"
-    )
-
-
-def together_in_words(false_alarm: float) -> str:
-    """What the common view of several sites' monitors is worth."""
-    return (
-        "While every promise is kept everywhere and sites see different patients, this view ever raises an alarm with "
-        f"probability at most {level_in_words(false_alarm)}, whenever sites report and however often it is asked."
-    )
-
-
-def recently_in_words(what: str, count: int, noun: str, chance: float) -> str:
-    """How often the last few new images would look so by chance.
-
-    >>> recently_in_words("bands {are} wider", 40, "image", 0.0199)
-    'bands of the last 40 images are wider than at calibration, as on 2% of days when nothing has changed'
-    """
-    some = f"of the last {count} {plural(noun)}" if count > 1 else f"of the last {noun}"
-    words = what.replace("{are}", f"{some} are").replace("{fall}", f"{some} fall")
-    share = share_in_words(max(chance, 1e-9), up=True)
-    return f"{words} than at calibration, as on {share} of days when nothing has changed"

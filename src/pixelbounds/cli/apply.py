@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..calibration.phrases import trust_in_words
 from .command import (
     Outcome,
     command,
@@ -36,6 +37,10 @@ def apply_command(
     like: Annotated[
         Path | None, typer.Option(help="A NIfTI file or DICOM folder whose geometry the intervals get.")
     ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="Also write which pixels have an interval at most so long (in HU, where values are).", min=0),
+    ] = None,
     identifiers: Identifiers = "drop",
     force: Force = False,
     features: Features = None,
@@ -49,13 +54,14 @@ def apply_command(
 
     with progress("widening") as advance:
         done = apply_files(
-            calibration, bands, out, like=like, features=features, labels=labels, replace=force, progress=advance,
-            identifiers=identifiers, reading=reading_of(read, large), resources=resources_of(large),
+            calibration, bands, out, like=like, features=features, labels=labels, tolerance=tolerance, replace=force,
+            progress=advance, identifiers=identifiers, reading=reading_of(read, large), resources=resources_of(large),
         )  # fmt: skip
     n, *pixels = done.shape
     rows = {
         "images": f"{n} of {' x '.join(map(str, pixels)) + ' pixels' if pixels else 'different sizes'}",
         **_lengths(done),
+        **_trusted(done),
         **_unusual(done),
         "written": written(done.path),
         **skipped_in_words(done.skipped),
@@ -66,11 +72,20 @@ def apply_command(
         "mean_length": done.mean_length,
         "open_share": done.open_share,
         "closed_length": None if done.open_share in (None, 1) else done.closed_length,
+        **({} if done.tolerance is None else {"trusted_share": done.trusted_share}),
         "skipped": done.skipped,
         "unusual": done.unusual,
         "guarantee": done.calibration.guarantee,
     }
     return in_short(facts, done.calibration.guarantee, rows)
+
+
+def _trusted(done: Applied) -> dict[str, str]:
+    """How many pixels are in the mask, and what that does not say."""
+    if done.tolerance is None or done.trusted_share is None:
+        return {}
+    words = trust_in_words(done.calibration, done.trusted_share)
+    return {"trusted": f"{done.trusted_share:.1%} of the pixels: intervals {done.tolerance}. {words}"}
 
 
 def _unusual(done: Applied) -> dict[str, str]:

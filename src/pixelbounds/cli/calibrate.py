@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from ..calibration.sentence import level_in_words, plural, promise_in_words
+from ..calibration.phrases import promise_in_words
+from ..calibration.sentence import level_in_words, plural
 from .command import (
     Outcome,
     command,
@@ -116,8 +117,14 @@ def _rows(found: Calibration) -> dict[str, str]:
     certified = {
         "certified": f"at most {level_in_words(found.risk_level)}; {found.risk:.2%} seen on {who} that certified",
     }
+    tried = record.settings.get("bands", {})
+    chosen = {}
+    if tried:
+        lengths = ", ".join(f"{length:.4f} at {name}" for name, length in tried.items())
+        chosen["miscoverage"] = f"{record.settings['band']}, chosen on the fitting images by length: {lengths}"
     return {
         **({} if found.certified else certified),
+        **chosen,
         "method": f"{found.method}, {grouped}{fitted}",
     }
 

@@ -11,7 +11,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..calibration.sentence import level_in_words, plural, promise_in_words, share_in_words
+from ..calibration.phrases import promise_in_words
+from ..calibration.sentence import level_in_words, plural, share_in_words
 from .command import (
     NO_GUARANTEE,
     OK,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from ..calibration.sentence import together_in_words
+from ..monitoring.sentences import together_in_words
 from .command import ALARM, OK, Outcome, command, numbers, progress, reading_of, resources_of, sentence, written
 from .options import WHERE, BandPath, Features, Force, LargeOptions, ReadOptions, TestLabels, Truth
 

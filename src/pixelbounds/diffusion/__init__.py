@@ -5,14 +5,14 @@ torch lives in this folder only. Every file imports torch, numpy, safetensors, i
 machine.
 """
 
-from .inverse import METHODS, Guidance, sample_linear
+from .inverse import GUIDANCES, Guidance, sample_linear
 from .network import NCSNpp, NetworkConfig, configuration, from_diffusers
 from .noise import gaussian
 from .posterior import SAMPLERS, Draws, Reduction, automatic_batch, posterior_mean, sample
 from .sde import VESDE
 
 __all__ = [
-    "METHODS",
+    "GUIDANCES",
     "SAMPLERS",
     "VESDE",
     "Draws",

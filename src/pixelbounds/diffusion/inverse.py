@@ -35,7 +35,7 @@ from .noise import check_seed, gaussian
 from .posterior import SAMPLERS, Level, Noise, Score, at_least_one, checked_ids, for_network, level_row, per_image
 from .sde import VESDE
 
-METHODS = "mmps", "pigdm", "dps"
+GUIDANCES = "mmps", "pigdm", "dps"
 _BEFORE = 2  # times that the start is replaced by a mean
 _APART = 2**20  # between the numbers of noises of two sweeps
 
@@ -69,8 +69,8 @@ class Guidance:
     step: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise ValueError(f"method is {self.method!r}; known are {', '.join(METHODS)}")
+        if self.method not in GUIDANCES:
+            raise ValueError(f"method is {self.method!r}; known are {', '.join(GUIDANCES)}")
         if self.sampler not in ("heun", "reverse_sde"):
             raise ValueError(f"sampler is {self.sampler!r}; for linear problems known are heun, reverse_sde")
         for name in ("steps", "solver_steps", "sweeps"):

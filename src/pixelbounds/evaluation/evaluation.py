@@ -219,7 +219,7 @@ class Evaluation(_Record):
     @property
     def entries(self) -> str:
         """What is inside or outside: pixels, or values where images may have channels."""
-        return "values" if in_channels(self.pixels) else "pixels"
+        return "values" if in_channels(self.pixels) or len(self.pixels) == 1 else "pixels"
 
     @property
     def two_means(self) -> bool:

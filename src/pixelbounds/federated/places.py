@@ -18,8 +18,9 @@ from ..calibration.block import Block
 from ..calibration.families import Family
 from ..calibration.pairs import ROWS, Pairs, Statistic
 from ..calibration.prints import fingerprints, region_prints
-from ..calibration.promises import ALL_PIXELS, Aim, Promise, aim_of, check_name, place_of
+from ..calibration.promises import ALL_PIXELS, Aim, Promise, aim_of, check_name
 from ..images.library import Array
+from ..images.regions import place_of
 from .messages import Message
 
 MOST_REGIONS = 64
@@ -106,6 +107,10 @@ def check_places(plan: Message, places: Places, site: str) -> list[str]:
 
 def said_promise(promise: Promise) -> dict[str, Any]:
     """A promise as a study keeps it."""
+    if promise.kind == "loss":
+        raise ValueError(
+            f"the loss {promise.name!r} is a function, and none travels to a site; use pb.share or pb.tail"
+        )
     if promise.within is not None:
         raise ValueError(
             f"the promise {promise.kind} {promise.at_most:g} has a region of its own, and regions are at the sites: "

@@ -45,7 +45,7 @@ class Reading:
     key: str | None = None  # of the samples in an .npz or .zarr file
     truth_key: str | None = None
     kind: str | None = None  # of the band of a run
-    miscoverage: float | None = None
+    miscoverage: float | tuple[float, ...] | None = None  # several: candidates, of which `calibrate` chooses one
     window: Window | None = None  # of NIfTI and DICOM values
     raw: bool = False  # such values stay as they are
     limits: Limits | None = None

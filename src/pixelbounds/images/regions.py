@@ -13,8 +13,19 @@ from typing import Any
 import numpy as np
 from scipy import ndimage
 
-from .checks import ImageError, check_number, check_open_unit, check_values
-from .library import Array, Derived, as_array, differ_in_size, in_file, library_of, rows_of, spatial_axes, to_numpy
+from .checks import ImageError, check_number, check_open_unit, check_same_shape, check_values
+from .library import (
+    Array,
+    Derived,
+    as_array,
+    differ_in_size,
+    in_file,
+    library_of,
+    rows_of,
+    singly,
+    spatial_axes,
+    to_numpy,
+)
 from .ragged import Ragged
 
 _LEVELS = 256  # of the histogram that Otsu's threshold cuts
@@ -219,3 +230,41 @@ def region_rows(values: Any, name: str, start: int, stop: int) -> Array:
     if strange.any():
         raise ImageError(f"{name} has {why}, see {{image}}", start + int(np.argmax(strange)))
     return rows.astype(bool if rows.dtype.kind in "iu" else np.float64)
+
+
+def place_of(within: Any, band: Any, what: str, name: str) -> tuple[str, Any]:
+    """Whether a region is a mask, weights or a subgroup of whole images, and its array, checked (`PLACES`)."""
+    values = region_array(within, band, what)
+    if len(values.shape) == 1 and not differ_in_size(values):
+        return "subgroup", _subgroup(values, name)
+    return "weights" if np.dtype(str(values.dtype).removeprefix("torch.")).kind == "f" else "region", values
+
+
+def region_array(within: Any, band: Any, name: str) -> Any:
+    """A region of the images of a band: bool, 0 and 1, or weights, of their shape, or (n,) for whole images."""
+    if isinstance(within, list | tuple) and within and all(library_of(image) for image in within):
+        sizes = {tuple(image.shape) for image in within}
+        within = Ragged([to_numpy(x) for x in within]) if len(sizes) > 1 else np.stack([to_numpy(x) for x in within])
+    elif not library_of(within) and not differ_in_size(within):
+        within = np.asarray(within)
+    dtype = str(within.dtype).removeprefix("torch.").replace("bfloat16", "float32")
+    if dtype == "object" or np.dtype(dtype).kind not in "biuf":
+        raise TypeError(f"{name} has dtype {within.dtype}; give a mask of bool, or weights of at least 0")
+    if not differ_in_size(within) and tuple(within.shape) == (int(band.shape[0]),):
+        return within
+    if differ_in_size(band):
+        within = singly(within)
+    if not differ_in_size(within) and tuple(within.shape) != tuple(band.shape):
+        raise ValueError(
+            f"{name} has shape {tuple(within.shape)}; give {tuple(band.shape)}, one value per image and pixel, or "
+            f"({int(band.shape[0])},), one per image"
+        )
+    check_same_shape(band=band, **{name: within})
+    return within
+
+
+def _subgroup(values: Any, name: str) -> Array:
+    mask = to_numpy(values)
+    if mask.dtype != bool and not np.isin(mask, (0, 1)).all():
+        raise ValueError(f"within of {name!r} holds one value per image: give bool, True for images of the subgroup")
+    return mask.astype(bool)

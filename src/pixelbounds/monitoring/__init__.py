@@ -7,7 +7,8 @@ urn.py           ranks among a reference that are independent while nothing chan
 gauges.py        statistics of bands without truth, each with a purse
 seen.py          digests: nothing is counted twice
 history.py       how things went, in few rows
-status.py        what is said
+sentences.py     what is said, in words
+status.py        how things stand
 watch.py         `Monitor`: all of it
 sealed.py        a monitor as a file
 pooled.py        several sites together

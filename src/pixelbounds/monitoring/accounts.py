@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.promises import Aim, CertifiedPromise, Regions, region_array
+from ..calibration.promises import Aim, CertifiedPromise, Regions
 from ..images.library import Array, differ_in_size, to_numpy
+from ..images.regions import region_array
 from .purse import PAUSES, Purse, log_factors, mean_worth, named_by_means
 from .running_mean import NOTHING_SEEN, RunningRatio
 

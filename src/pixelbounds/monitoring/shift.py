@@ -21,12 +21,13 @@ import numpy as np
 from ..calibration.confidence import bound_named, least_images
 from ..calibration.front_door import calibrate, what_is_promised
 from ..calibration.pairs import pairs_of
-from ..calibration.promises import Promise, region_array
+from ..calibration.promises import Promise
 from ..calibration.result import Calibration
 from ..calibration.sentence import SHIFT
 from ..images.checks import NoGuarantee, check_generator, check_number, check_units
 from ..images.ends import Band, one_band
 from ..images.library import Array, differ_in_size, library_of, to_numpy
+from ..images.regions import region_array
 
 _FALSE_REFUSAL = 1e-6  # of weights that are likelihood ratios, for their mean
 

@@ -7,14 +7,11 @@ from math import exp, isfinite
 from typing import Any
 
 from ..calibration.sentence import (
-    broken_in_words,
-    changed_in_words,
     level_in_words,
     plural,
-    quiet_in_words,
-    recently_in_words,
 )
 from ..evaluation.evaluation import share_ends
+from .sentences import broken_in_words, changed_in_words, quiet_in_words, recently_in_words
 
 _LATELY = 0.05  # chance below which it is told what bands are like lately
 _MOST_WORTH = 1e300

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ..formats.maps import open_ends
 from ..images.checks import Limits
 from ..images.library import Array, to_numpy
+from ..images.tolerance import open_ends
 from .example import Example
 
 SAMPLES = (32, 24, 16, 12, 8)  # kept per pixel, order statistics at even ranks: the first count that fits, or none

@@ -92,7 +92,7 @@ def write_report(
         style=Markup(style), script=Markup(script), style_hash=_hash(style), script_hash=_hash(script),
         limited=any(isfinite(x) for x in limits),
         one=calibration.record.unit_name if calibration.record.units else "image",
-        entries="values" if in_channels(calibration.record.pixels) else "pixels",
+        entries=_entries(calibration.record.pixels),
         judged=judged, promises=promise_rows(calibration, evaluation, judged, examples), level_of_all=level,
         path_chart=_path_chart(calibration, evaluation),
         tables=tables, rows_shown=sum(len(table["rows"]) for table in tables),
@@ -243,6 +243,11 @@ def _comparison(rows: Sequence[Row], shown: Calibration) -> list[dict[str, Any]]
             }
         )  # fmt: skip
     return out
+
+
+def _entries(pixels: tuple[int, ...]) -> str:
+    """What is inside or outside, as in `Evaluation.entries`."""
+    return "values" if in_channels(pixels) or len(pixels) == 1 else "pixels"
 
 
 def _known_ends(ev: Evaluation) -> list[float]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..calibration.phrases import counted_in_short
 from ..calibration.promises import CertifiedPromise
 from ..calibration.result import Calibration
-from ..calibration.sentence import counted_in_short, plural
+from ..calibration.sentence import plural
 from ..evaluation.evaluation import Evaluation, SeenPromise
 from ..evaluation.judgement import Judgement
 from .example import Example, outline_name
@@ -16,10 +17,11 @@ from .words import level_text, percent, span
 
 _VERDICTS = {
     "kept": "kept: the whole range is within the level",
-    "broken": "broken: the whole range is above the level",
+    "broken": "broken: above the level, for all rows at once",
     "not told": "not told: the range reaches beyond the level",
     "not seen": "not told: no such image here",
 }
+_ALONE = "not told: above the level, which chance may do to one of these rows"
 
 
 def promise_rows(
@@ -88,7 +90,11 @@ def _row(
         row["on"] = f"on {seen.units} {plural(evaluation.each)}"
         row["cell"] = whisker(seen.risk, *seen.interval, most, seen.at_most)
     if made is not None:
-        row["verdict"] = _VERDICTS[seen.verdict] if compared else "not compared, as said above"
+        alone = seen.verdict == "not told" and seen.interval[0] > seen.at_most
+        words = (
+            "not told: above the level, which chance may do to one of these rows" if alone else _VERDICTS[seen.verdict]
+        )
+        row["verdict"] = words if compared else "not compared, as said above"
         row["kind"] = seen.verdict.replace(" ", "-") if compared else ""
     elif seen.units:
         row["verdict"] = f"not promised; {_VERDICTS[seen.verdict].partition(': ')[2]}"

@@ -70,6 +70,7 @@ class HeldOut:
     bands: Bands | None
     calibration: Calibration | None
     result: Evaluated
+    regions: PromiseRegions
 
 
 def evaluate_files(
@@ -157,7 +158,7 @@ def held_out(
             raise CalibrationImages(numbers, error.total, images.names) from None
         skipped = tuple(np.flatnonzero(~good).tolist())
         result = Evaluated(evaluation, claim, about.get("guarantee"), skipped)
-        yield HeldOut(images, interval, bands, cal, result)
+        yield HeldOut(images, interval, bands, cal, result, regions)
 
 
 def _evaluate(

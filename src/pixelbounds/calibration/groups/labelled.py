@@ -156,7 +156,7 @@ def _flat(block: Block) -> Array:
 
 @remembered
 def fit_labelled_groups(
-    pairs: Pairs, images: Array, inner: Grouping, *, runs: int = 16, least: int = 256
+    pairs: Pairs, images: Array, inner: Grouping, *, runs: int = 8, least: int = 1024
 ) -> LabelledGroups:
     """Cut the inner groups of each label and side into at most so many runs, of at least so many ends each."""
     check_fitting(pairs, images)

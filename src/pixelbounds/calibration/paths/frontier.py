@@ -25,7 +25,7 @@ from ..families import Family, additive
 from ..groups.contract import Grouping
 from ..pairs import Archive, Statistic
 
-_POOLED_ENDS = 256  # of all labels that a group within a label counts beside its own
+_POOLED_ENDS = 1024  # of all labels that a group within a label counts beside its own
 
 # ---------------------------------------------------------------- what widening buys
 

@@ -37,7 +37,7 @@ _ROUNDS = 12  # of updates
 _PATIENCE = 4  # rounds that may pass without a shorter one
 _LEAST = 0.2  # factor by which a promise is lowered in one round
 _FINE = 1e-6  # risk below which knots need not be dense
-_DOUBT = 1.0  # standard errors by which other units may be worse: what a rare region misses is hardly known
+_DOUBT = 2.0  # standard errors by which other units may be worse: what a rare region misses is hardly known
 _FLOOR = 1e-3  # no promise is forgotten: relative to the greatest multiplier
 
 
@@ -249,13 +249,11 @@ def _missed_along(cells: Cells, arrival: Array, region: int, points: int) -> Arr
 
 
 def joint_knot(pairs: Archive, grouping: Grouping, path: Path, goal: Goal) -> int:
-    """The first knot at which every promise is kept on these very images, or the last; the goal is about them."""
+    """The first knot at which as many units like these would certify every promise, or the last."""
     table, sizes, *_ = pairs.ask(regional_misses, grouping=grouping, path=path)
     knot = 0
     for x in _rehearsals(goal, pairs, sizes):
         if x is not None:
             first = x.aim.region * len(path)
-            missed = table[:, first : first + len(path)].T
-            means = x.task.per_unit(x.aim.losses(missed, sizes[:, x.aim.region])).mean(axis=1)
-            knot = max(knot, min(int(np.argmax(np.append(means, 0.0) <= x.task.risk_level)), len(path) - 1))
+            knot = max(knot, x.stop(table[:, first : first + len(path)], sizes[:, x.aim.region])[0])
     return knot

@@ -223,7 +223,8 @@ def text() -> str:
     for row in rows:
         if row["part"] == "kills":
             said = "the same bytes as without" if row["same bytes"] else "other bytes than without"
-            runs = f"{row['runs']} times, {row['killed']} of them killed midway, and run again each time"
+            when = "at a random moment (many while it was still loading)"
+            runs = f"{row['runs']} times, {row['killed']} of them killed {when}, and run again each time"
             lines += ["", f"`pixelbounds grow add` run {runs}: {row['images']} images counted, {said}."]
     return "\n".join(
         [*lines, "", f"Measured at commit {kept['machine']['commit']} (`python -m benchmarks.growth run`)."]

@@ -94,6 +94,7 @@ class Archive(ABC):
     family: Family
     limits: Limits
     runner: Runner
+    labels: Any = None  # of each pixel, known at test time; sites have none
 
     @property
     @abstractmethod

@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS := diffusion,medical,cvx,cluster,dev
 STAMP := $(VENV)/.installed
+# the tests of a file share one worker, and with it what they train, draw and compile; the short doctests come last
+PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test check format guarantees fuzz bench lock clean
 
@@ -11,13 +13,13 @@ demo: $(STAMP)  ## calibrate on the embedded default and print the table of meth
 	$(BIN)/pixelbounds demo
 
 test: $(STAMP)  ## tests and doctests; statistical ones at their small size
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest $(PARALLEL)
 
 check: $(STAMP)  ## exactly what CI runs: format, lint, types, tests, doctests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest $(PARALLEL)
 
 format: $(STAMP)  ## rewrite in house style
 	$(BIN)/ruff format .

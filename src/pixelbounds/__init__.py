@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         calibrated_quantiles,
         calibrated_ranks,
         conffusion,
+        functional_band,
         least_samples,
         mean_and_std,
         naive_quantiles,
@@ -23,39 +24,48 @@ if TYPE_CHECKING:
     from .calibration.confidence import least_images
     from .calibration.families import Family
     from .calibration.front_door import calibrate
-    from .calibration.promises import Promise, share, tail
+    from .calibration.needs import plan
+    from .calibration.promises import Promise, loss, share, tail
     from .calibration.reader import load_calibration
     from .calibration.result import Calibration
     from .evaluation import Evaluation, evaluate
     from .images import regions
     from .images.checks import NoGuarantee
     from .images.ends import Band, Interval
+    from .images.functional import functional_values
     from .images.measure import Measure
     from .images.ragged import Ragged
     from .images.source import Source
+    from .monitoring import GrowingCalibration, Monitor, load_monitor, recalibrate, save_monitor
+    from .report import plot
+    from .samplers.function import bands_from
     from .storage.version import VERSION as __version__
 
 _HOMES = {  # where each name is defined
     "bands": (
-        "calibrated_quantiles calibrated_ranks conffusion least_samples mean_and_std naive_quantiles narrow "
-        "quantile_regression"
+        "calibrated_quantiles calibrated_ranks conffusion functional_band least_samples mean_and_std naive_quantiles "
+        "narrow quantile_regression"
     ),
     "calibration.confidence": "least_images",
     "calibration.families": "Family",
     "calibration.front_door": "calibrate",
-    "calibration.promises": "Promise share tail",
+    "calibration.needs": "plan",
+    "calibration.promises": "Promise loss share tail",
     "calibration.reader": "load_calibration",
     "calibration.result": "Calibration",
     "evaluation": "Evaluation evaluate",
     "images.checks": "NoGuarantee",
     "images.ends": "Band Interval",
+    "images.functional": "functional_values",
     "images.measure": "Measure",
     "images.ragged": "Ragged",
     "images.source": "Source",
+    "monitoring": "GrowingCalibration Monitor load_monitor recalibrate save_monitor",
+    "samplers.function": "bands_from",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _ROOMS = {name: f"calibration.{name}" for name in ("confidence", "families", "groups", "losses")}
-_ROOMS |= {"federated": "federated", "regions": "images.regions"}
+_ROOMS |= {"federated": "federated", "regions": "images.regions", "plot": "report.plot"}
 
 
 def __getattr__(name: str) -> Any:
@@ -77,13 +87,16 @@ __all__ = [
     "Calibration",
     "Evaluation",
     "Family",
+    "GrowingCalibration",
     "Interval",
     "Measure",
+    "Monitor",
     "NoGuarantee",
     "Promise",
     "Ragged",
     "Source",
     "__version__",
+    "bands_from",
     "calibrate",
     "calibrated_quantiles",
     "calibrated_ranks",
@@ -92,16 +105,24 @@ __all__ = [
     "evaluate",
     "families",
     "federated",
+    "functional_band",
+    "functional_values",
     "groups",
     "least_images",
     "least_samples",
     "load_calibration",
+    "load_monitor",
+    "loss",
     "losses",
     "mean_and_std",
     "naive_quantiles",
     "narrow",
+    "plan",
+    "plot",
     "quantile_regression",
+    "recalibrate",
     "regions",
+    "save_monitor",
     "share",
     "tail",
 ]

@@ -9,7 +9,8 @@ nothing by themselves; risk control makes each of them safe for the truth.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil, floor, prod
 from typing import Any
@@ -27,7 +28,8 @@ from .images.checks import (
     numbered,
 )
 from .images.ends import Band
-from .images.library import Array, as_array, in_threads, library_of, like, to_numpy
+from .images.functional import Functional, functional_values
+from .images.library import Array, as_array, differ_in_size, in_threads, library_of, like, to_numpy
 from .images.source import Source
 from .kernels.selection import tails
 
@@ -223,6 +225,34 @@ def calibrated_quantiles(samples: Any, miscoverage: float | Fraction, *, axis: i
     rank, _ = calibrated_ranks(samples.shape[axis], a)  # by symmetry the upper rank is m + 1 - rank
     lower, upper = _reduce(samples, axis, lambda x: order_statistics(x, rank, threads=threads))
     return Band(lower, upper, source=quantile_source("calibrated", samples.shape[axis], a))
+
+
+def functional_band(
+    samples: Any,
+    function: Functional,
+    miscoverage: float | Fraction,
+    *,
+    axis: int = 1,
+    known: Sequence[Any] = (),
+    name: str | None = None,
+) -> Band:
+    """Numbers, not pixels: samples (n, m, *pixels) and a function of an image -> Band of its values, (n, q).
+
+    The values of the truth (`functional_values` with the same function) calibrate it like any image, with limits=None
+    unless values have limits. `known` is what else is known of each image, as in `functional_values`. The `name` of
+    what is measured, by default the function's, is part of how the band was made: another one is another source.
+
+    >>> samples = np.random.default_rng(0).normal(size=(2, 19, 4, 4))
+    >>> functional_band(samples, np.mean, 0.1)
+    Band of 2 images of shape (1,), float64, mean, calibrated quantiles, samples 19, miscoverage 1/10
+    """
+    samples = as_array(samples, "samples")
+    if not differ_in_size(samples):
+        samples, axis = _checked(samples, axis)
+        calibrated_ranks(samples.shape[axis], miscoverage)  # before the work, whether they are enough
+    band = calibrated_quantiles(functional_values(samples, function, known=known, sample_axis=axis), miscoverage)
+    named = name or getattr(function, "__name__", "values").strip("<>").replace("lambda", "values")
+    return replace(band, source=replace(band.source, kind=f"{named}, {band.source.kind}"))
 
 
 def naive_quantiles(samples: Any, miscoverage: float | Fraction, *, axis: int = 1) -> Band:

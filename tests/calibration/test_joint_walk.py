@@ -14,7 +14,7 @@ from pixelbounds.calibration.arrivals import scalar_path
 from pixelbounds.calibration.pairs import Pairs, pairs_of
 from pixelbounds.calibration.promises import CertifiedPromise
 from pixelbounds.calibration.reader import calibration_from_bytes
-from pixelbounds.calibration.split import Split
+from pixelbounds.calibration.split import Need, Split
 
 N, SIZE, DELTA = 90, 8, 0.1
 
@@ -197,7 +197,7 @@ def test_the_path_for_several_promises_is_shorter_and_groups_without_a_miss_wide
     from pixelbounds.calibration import procedures
 
     with pytest.MonkeyPatch.context() as patch:  # the frontier that does not know of the organ, walked until both hold
-        patch.setattr(procedures, "_path_of", lambda p, i, g, level, goal: procedures.frontier_of(p, i, g, level))
+        patch.setattr(procedures, "path_of", lambda p, i, g, level, goal: procedures.frontier_of(p, i, g, level))
         blind = pb.calibrate(truth, band, promises=[pb.share(0.1), pb.share(0.1, within=organ, name="organ")], **how)
     assert both.apply(band).length.mean() < 0.95 * blind.apply(band).length.mean()
     tight = pb.calibrate(truth, band, promises=[pb.tail(0.02, above=0.0), pb.share(0.05, within=organ)], **how)
@@ -317,3 +317,44 @@ def test_pairs_read_regions_with_their_images():
     np.testing.assert_array_equal(taken.regions[0][1], mask[some])
     _, block = pairs.gather(some)
     np.testing.assert_array_equal(block.regions[1], weights[some])
+
+
+# ---------------------------------------------------------------- rare regions
+
+
+def test_fewer_fit_where_those_that_fit_tell_that_a_region_is_rare():
+    truth, band, *_ = data(300)
+    rare = np.zeros(truth.shape, bool)
+    rare[5:35, :3] = True  # 30 images, of which 23 must certify
+    promises = [pb.share(0.3), pb.share(0.1, within=rare, name="rare")]
+    few = partial(pb.groups.fit_band_groups, width=2, room=1)
+    fits = [pb.calibrate(truth, band, promises=x, groups=few).record.fitting for x in (promises, promises[:1])]
+    assert fits[0] < fits[1] == 38
+    assert pb.calibrate(truth, band, promises=promises, groups=few, n_opt=12).record.fitting == 12  # as told
+
+
+def test_who_certifies_is_drawn_from_all_also_where_something_is_rare():
+    """Sparing units that have a rare region for certification would certify all else on too many of them."""
+    rng = np.random.default_rng(0)
+    more = []
+    for _ in range(1500):
+        having = rng.random(80) < 0.3
+        split = Split.draw(np.arange(80), 40, rng, [Need(having, 10)])
+        assert 1 <= split.fitting.sum() <= 40
+        more.append((having[split.order] - 0.3).sum())
+    assert abs(np.mean(more)) < 4 * np.std(more) / np.sqrt(len(more))
+    spared = [(having.sum() - 0.3 * 40) for having in (rng.random(80) < 0.3 for _ in range(100))]  # none of them fits
+    assert np.mean(spared) > 20 * np.std(more) / np.sqrt(len(more))
+
+
+def test_too_few_images_with_a_region_are_told_before_anything_is_fitted():
+    truth, band, *_ = data()
+    rare = np.zeros(truth.shape, bool)
+    rare[:12, :3] = True
+    promises = [pb.share(0.3), pb.tail(0.1, above=0.5, within=rare, name="rare")]
+
+    def never(pairs, images):
+        raise AssertionError("groups were fitted")
+
+    with pytest.raises(pb.NoGuarantee, match=r"tail 0\.1 above 0\.5 of 'rare'.*12 of 90 .* at least 23 that have it"):
+        pb.calibrate(truth, band, promises=promises, groups=never)

@@ -6,14 +6,23 @@ from typer.testing import CliRunner
 
 import pixelbounds as pb
 from pixelbounds.cli import app
-from pixelbounds.demo import packaged
+from pixelbounds.demo import packaged, showcase
+from pixelbounds.demo.promised import PROMISED
 from pixelbounds.demo.showcase import CALIBRATION, RISK_LEVEL, packaged_band, samples_band
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory):
+def arrays():
+    """The packaged set; its phantoms take seconds to make."""
+    return packaged.material()
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory, arrays):
     folder = tmp_path_factory.mktemp("demo")
-    result = CliRunner().invoke(app, ["demo", "--new", "1", "--out", str(folder), "--json"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(showcase, "material", lambda: arrays)  # made once
+        result = CliRunner().invoke(app, ["demo", "--new", "1", "--out", str(folder), "--json"])
     assert result.exit_code == 0, result.output
     return folder, json.loads(result.stdout)
 
@@ -27,6 +36,19 @@ def test_every_method_is_controlled_and_ours_is_shortest(demo):
     assert ours["mean_length"] < 0.95 * paper["mean_length"]
 
 
+def test_what_is_promised_together_is_kept_where_one_level_is_not_enough(demo):
+    rows = {row["name"]: row for row in demo[1]["promises"]}
+    assert set(rows) == set(PROMISED)
+    for row in rows.values():
+        assert row["risk"] <= row["at_most"]
+        assert row["verdict"] in ("kept", "not told")
+    for name in ("body", "liver", "edges"):
+        assert rows[name]["risk_without"] > 1.3 * rows[name]["at_most"]
+    assert rows["kidneys"]["certifying"] < rows["liver"]["certifying"] < rows["body"]["certifying"]
+    ours = next(row for row in demo[1]["methods"] if "ours" in row["method"])
+    assert demo[1]["promised_length"] < 1.4 * ours["mean_length"]
+
+
 def test_what_the_demo_writes_is_what_it_says(demo):
     folder, facts = demo
     cal = pb.load_calibration(folder / "calibration.safetensors")
@@ -36,18 +58,19 @@ def test_what_the_demo_writes_is_what_it_says(demo):
     assert np.mean((new < ends["lower"]) | (new > ends["upper"])) == pytest.approx(facts["new_risk"])
     page = (folder / "report.html").read_text()
     assert "new phantom 1" in page
+    assert "Promise by promise" in page
+    assert '"regions": ["body", "liver", "kidneys", "edges"]' in page
     assert all(seconds > 0 for seconds in facts["seconds"].values())
 
 
-def test_samples_drawn_now_make_bands_like_the_packaged_ones():
+def test_samples_drawn_now_make_bands_like_the_packaged_ones(arrays):
     """A calibration of the packaged bands may be applied to new ones only if they are made alike."""
     about = packaged.figures()
     rng = np.random.default_rng(0)
     band = samples_band(rng.random((2, about["samples"], 8, 8)).astype(np.float32))
-    assert band.source == packaged_band(packaged.material()).source
+    assert band.source == packaged_band(arrays).source
     steps = band.lower * 255
     np.testing.assert_allclose(steps, steps.round(), atol=1e-4)
-    arrays = packaged.material()
     assert len(arrays["truth"]) > CALIBRATION
     fresh = (arrays["fresh"] >= arrays["lower"]) & (arrays["fresh"] <= arrays["upper"])
     assert fresh.mean() > 1 - about["miscoverage"] - 0.005

@@ -48,21 +48,26 @@ def two_processes(tmp_path, body):
     return [json.loads(output.strip().splitlines()[-1]) for output in outputs]
 
 
-# ---------------------------------------------------------------- many steps
+# ---------------------------------------------------------------- two processes
 
-MANY = """
+TWO = """
 import hashlib, json, os, sys
 import test_processes as t
 
+many, one = os.path.join(sys.argv[1], "many"), os.path.join(sys.argv[1], "one")
 digests = []
 for steps in (20, 40):  # the second run goes on where the first ended
     network = t.world.network(seed=int(os.environ["RANK"]), base=8)  # the first process's weights must win
-    result = t.train(network, t.world.draw(512, 0), sde=t.SDE, limits=t.world.LIMITS, device="cpu", folder=sys.argv[1],
+    result = t.train(network, t.world.draw(512, 0), sde=t.SDE, limits=t.world.LIMITS, device="cpu", folder=many,
                      settings=t.many_steps(steps))
     for module in (network, result.network):
         content = b"".join(tensor.numpy().tobytes() for tensor in module.state_dict().values())
         digests.append(hashlib.sha256(content).hexdigest())
-print(json.dumps([digests, result.step, result.last]))
+t.one_step(one)
+try:  # now with a folder of its own for each process: the first goes on, the second starts anew
+    t.one_step(one if os.environ["RANK"] == "0" else one + "-other", steps=2)
+except ValueError as error:
+    print(json.dumps([digests, result.step, result.last, str(error)]))
 """
 
 
@@ -70,33 +75,6 @@ def many_steps(steps):
     return Settings(
         steps=steps, batch=16, warmup=5, learning_rate=8e-3, cosine=False, augment=batches.keep, log_every=10
     )
-
-
-def test_two_processes_stay_in_step_resume_and_learn_like_one(tmp_path):
-    (digests, step, last), (others, other_step, _) = two_processes(tmp_path, MANY)
-    assert step == other_step == 40
-    assert digests == others
-    assert len(set(digests)) == 4
-    alone = train(
-        world.network(base=8), world.draw(512, 0), sde=SDE, limits=world.LIMITS, settings=many_steps(40), device="cpu"
-    )
-    losses = read_log(tmp_path / "run")["loss"]
-    assert losses[-1] < 0.8 * losses[0]
-    assert last["loss"] == pytest.approx(alone.last["loss"], rel=0.15)
-
-
-# ---------------------------------------------------------------- one step
-
-ONE = """
-import json, os, sys
-import test_processes as t
-
-t.one_step(sys.argv[1])
-try:  # now with a folder of its own for each process: the first goes on, the second starts anew
-    t.one_step(sys.argv[1] if os.environ["RANK"] == "0" else sys.argv[1] + "-other", steps=2)
-except ValueError as error:
-    print(json.dumps(str(error)))
-"""
 
 
 def settled(network, x, sigma, noise):
@@ -118,17 +96,37 @@ def one_step(folder, steps=1):
           settings=settings)  # fmt: skip
 
 
-def test_a_step_of_two_processes_is_that_of_one_with_the_whole_batch_and_folders_must_be_shared(tmp_path):
-    said = two_processes(tmp_path, ONE)
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """The folder of two joined processes that trained for many steps and for one, and what each of them said."""
+    folder = tmp_path_factory.mktemp("pair")
+    return folder / "run", two_processes(folder, TWO)
+
+
+def test_two_processes_stay_in_step_resume_and_learn_like_one(pair):
+    folder, ((digests, step, last, _), (others, other_step, *_)) = pair
+    assert step == other_step == 40
+    assert digests == others
+    assert len(set(digests)) == 4
+    alone = train(
+        world.network(base=8), world.draw(512, 0), sde=SDE, limits=world.LIMITS, settings=many_steps(40), device="cpu"
+    )
+    losses = read_log(folder / "many")["loss"]
+    assert losses[-1] < 0.8 * losses[0]
+    assert last["loss"] == pytest.approx(alone.last["loss"], rel=0.15)
+
+
+def test_a_step_of_two_processes_is_that_of_one_with_the_whole_batch_and_folders_must_be_shared(pair, tmp_path):
+    folder, said = pair
     one_step(tmp_path / "alone")
-    (shared, _), (whole, _) = load_state(tmp_path / "run"), load_state(tmp_path / "alone")
+    (shared, _), (whole, _) = load_state(folder / "one"), load_state(tmp_path / "alone")
     assert shared.keys() == whole.keys()
     for name, tensor in whole.items():
         largest = float(tensor.abs().max())
         assert torch.allclose(shared[name], tensor, rtol=0, atol=1e-6 * max(1.0, largest)), name
         if name.startswith("optimizer/exp_avg/"):  # a tenth of the gradient; a step of Adam hides its scale
             assert torch.allclose(shared[name], tensor, rtol=0, atol=1e-5 * largest), name
-    assert all("stand at steps 0 to 1: they do not see the same folder" in text for text in said), said
+    assert all("stand at steps 0 to 1: they do not see the same folder" in words[-1] for words in said), said
 
 
 def test_a_batch_that_cannot_be_shared_is_refused():
@@ -142,7 +140,7 @@ def test_a_batch_that_cannot_be_shared_is_refused():
 
 def test_torchrun_trains_in_two_processes_and_one_of_them_speaks(tmp_path):
     np.save(tmp_path / "x.npy", np.broadcast_to(np.linspace(0, 1, 12, dtype=np.float32)[:, None, None], (12, 8, 8)))
-    (tmp_path / "score.toml").write_text(TINY)
+    (tmp_path / "score.toml").write_text(TINY.replace("steps = 60", "steps = 30"))
     words = "-m torch.distributed.run --standalone --nproc_per_node 2 -m pixelbounds.cli train score.toml --quiet"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
@@ -152,5 +150,5 @@ def test_torchrun_trains_in_two_processes_and_one_of_them_speaks(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("score.safetensors") == 1
     assert done.stderr.count("9 images, 3 to choose when to stop") == 1
-    assert load_network(tmp_path / "run" / "score.safetensors")[2]["extra"]["step"] == 60
-    assert read_log(tmp_path / "run")["images"][-1] == 480  # of both processes
+    assert load_network(tmp_path / "run" / "score.safetensors")[2]["extra"]["step"] == 30
+    assert read_log(tmp_path / "run")["images"][-1] == 240  # of both processes

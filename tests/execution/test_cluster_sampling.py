@@ -77,8 +77,23 @@ def test_a_worker_dies_while_it_draws(files, tmp_path, client):
 
 
 def test_another_network_on_a_worker_is_refused(files, tmp_path, client):
-    from pixelbounds.workflows.sample import _drawer_of, _Elsewhere
+    from pixelbounds.samplers.loop import drawer_of
+    from pixelbounds.workflows.sample import NetworkRecipe
 
-    there = _Elsewhere(str(files / "score.safetensors"), "0" * 64, 0.3, OPTIONS)
+    recipe = NetworkRecipe(str(files / "score.safetensors"), "0" * 64, 0.3, OPTIONS, (8, 8))
     with pytest.raises(ValueError, match="or another one"):
-        client.submit(_drawer_of, there).result()
+        client.submit(drawer_of, recipe).result()
+
+
+def test_a_function_of_a_users_own_is_drawn_by_workers(files, tmp_path, client):
+    from pixelbounds.samplers import bands_from
+
+    def noisy(observation, samples, seed):
+        return observation + np.random.default_rng(seed).normal(size=(samples, *observation.shape))
+
+    y = np.load(files / "y.npy", mmap_mode="r")[:5]
+    wanted = bands_from(noisy, y, samples=M, out=tmp_path / "here.zarr")
+    found = bands_from(noisy, y, samples=M, out=tmp_path / "there.zarr", scheduler=client)
+    np.testing.assert_array_equal(found.lower[:], wanted.lower[:])
+    in_memory = bands_from(noisy, y, samples=M, scheduler=client)
+    np.testing.assert_array_equal(in_memory.upper, bands_from(noisy, y, samples=M).upper)

@@ -89,6 +89,7 @@ def zip_of_scans(folder, name="ct/scan{unit:03d}/{i:05d}.png"):
 def test_an_experiment_runs_from_files_to_the_table(name, written, tmp_path, monkeypatch):
     out, source = tmp_path / "out", ["--train"] if written is None else ["--data", str(written(tmp_path / "data"))]
     words = [name, "--toy", "--out", str(out), "--device", "cpu", "--no-figures", *source]
+    words += [] if name == "phantom" else ["--workers", "1"]  # processes of their own take longer to start than to work
     ran = CliRunner().invoke(app, ["reproduce", *words])
     assert ran.exit_code == 0, ran.output
     results, plan = load_results(out), miniature(load_experiment(name))

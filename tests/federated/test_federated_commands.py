@@ -50,6 +50,43 @@ def test_the_commands_reach_the_calibration_of_one_place(tmp_path):
     assert not (tmp_path / "x.safetensors").exists()
 
 
+def test_promises_in_words_reach_the_calibration_of_one_place(tmp_path):
+    truth, band = data()
+    bright = truth > 0.5
+    told = []
+    at = np.cumsum((0, *COUNTS))
+    words = {}
+    for i, (name, (t, b, _)) in enumerate(parts_of(truth, band).items()):
+        own = bright[at[i] : at[i + 1]]
+        (tmp_path / name).mkdir()
+        np.save(tmp_path / name / "truth.npy", t)
+        np.savez(tmp_path / name / "bands.npz", lower=b.lower, upper=b.upper)
+        np.save(tmp_path / name / "labels.npy", own.astype(np.uint8) * 2)
+        regions = "--region", f"{tmp_path / name / 'labels.npy'}=2 as bright", "--region", "edges 0.3"
+        words[name] = (tmp_path / name / "truth.npy", tmp_path / name / "bands.npz", "--site", name, *regions)
+        told.append(tmp_path / name / "0.safetensors")
+        run("announce", *words[name], "--out", told[-1])
+    promises = "--promise", "share 0.3 as bright", "--promise", "tail 0.5 above 0.4 as edges"
+    how = "--failure-prob", "0.2", "--method", "rcps", "--out", tmp_path / "study"
+    within = run("begin", *told, "--promise", "share 0.3 within edges", *how, code=2)
+    assert "regions are at the sites" in within
+    found = run("begin", *told, *promises, *how, "--json")
+    while "guarantee" not in found:
+        sent = [tmp_path / name / f"{found['round']}.safetensors" for name in NAMES]
+        for name, out in zip(NAMES, sent, strict=True):
+            run("answer", found["file"], *words[name], "--out", out)
+        found = run("merge", tmp_path / "study", *sent, "--json")
+    asked = [
+        pb.share(0.3, within=bright, name="bright"),
+        pb.tail(0.5, above=0.4, within=pb.regions.edges(truth, top=0.3), name="edges"),
+    ]
+    pooled = in_one_place(truth, band, promises=asked, failure_prob=0.2, method="rcps")
+    assert Path(found["file"]).read_bytes() == pooled.to_bytes()
+    assert [promise["name"] for promise in found["promises"]] == ["bright", "edges"]
+    for region, why in (("labels.npy", "no name"), ("body cap 0.3", "coordinator"), ("", "empty")):
+        assert why in run("announce", *words["east"], "--region", region, "--out", tmp_path / "x.safetensors", code=2)
+
+
 def test_samples_become_bands_once(tmp_path):
     rng = np.random.default_rng(0)
     truth = rng.uniform(0.3, 0.7, (40, 6, 6)).astype(np.float32)

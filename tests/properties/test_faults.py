@@ -95,7 +95,7 @@ def killed_and_started_again(target, *words):
 
 
 def test_the_driver_of_a_cluster_killed_and_started_again(tmp_path, cluster):
-    truth, samples = world(200, size=24)
+    truth, samples = world(120, size=24)
     store(tmp_path, "truth.zarr", truth, (20,))
     store(tmp_path, "samples.zarr", samples, (1,), compressors=None)
     cal, bands = tmp_path / "cal.safetensors", tmp_path / "bands.zarr"
@@ -108,7 +108,7 @@ def test_the_driver_of_a_cluster_killed_and_started_again(tmp_path, cluster):
 
 
 def test_applying_killed_and_started_again(tmp_path, wanted):
-    _, samples = world(200, size=24)
+    _, samples = world(60, size=24)
     store(tmp_path, "samples.zarr", samples, (1,), compressors=None)
     cal, out = tmp_path / "cal.safetensors", tmp_path / "i.zarr"
     wanted[0].save(cal)

@@ -12,7 +12,7 @@ from worlds import BoundedWorld
 
 import pixelbounds as pb
 from pixelbounds import federated
-from pixelbounds.federated import suppression
+from pixelbounds.federated import site, suppression
 from pixelbounds.images import library
 
 pytestmark = pytest.mark.guarantees
@@ -41,7 +41,7 @@ def calibrated(sites, limits, *, key=None, **settings):
     """A study of sites (truth, band, what each says), run to its end."""
     said = {"limits": limits, "key": key}
     told = [federated.announce(t, b, site=name, **how, **said) for name, (t, b, how) in sites.items()]
-    study = federated.begin(told, risk_level=RISK, failure_prob=DELTA, key=key, **settings)
+    study = federated.begin(told, **{"risk_level": RISK, "failure_prob": DELTA, "key": key, **settings})
     while isinstance(study, federated.Study):
         plan = study.plan
         answers = [federated.answer(plan, t, b, site=name, **how, **said) for name, (t, b, how) in sites.items()]
@@ -66,6 +66,36 @@ def test_misses_rounded_down_are_caught(monkeypatch):
     """What is suppressed must not be told as 0: then the risk that is certified is not the true one."""
     monkeypatch.setattr(suppression, "rounded_up", lambda counts, sizes, least: counts // least * least)
     assert not holds([risk_where_small_counts_are_not_told(seed, "rcps", "betting") for seed in range(15)])
+
+
+def risk_of_a_region(seed):
+    """Half of the images have a region of one to five pixels that are hard, the others a larger one of easy pixels."""
+    rng = np.random.default_rng([3, seed])
+    small = rng.random(120) < 0.5
+    size = np.where(small, rng.integers(1, LEAST, 120), 2 * LEAST + 1)
+    truth = np.where(small[:, None], rng.random((120, 16)), 0.5)
+    band = pb.Band(np.full(truth.shape, 0.4), np.full(truth.shape, 0.6))
+    region = np.arange(16) < size[:, None]
+    halves = {"north": slice(0, 60), "south": slice(60, 120)}
+    sites = {
+        name: (truth[at], band[at], {"least_count": LEAST, "regions": {"hard": region[at]}})
+        for name, at in halves.items()
+    }
+    promises = [pb.share(RISK, name="hard")]
+    found = calibrated(sites, (0.0, 1.0), method="rcps", seed=seed, risk_level=None, promises=promises)
+    return 0.5 * max(0.0, 0.8 - 2 * float(found.widening[0]))
+
+
+def test_risk_in_a_region_is_controlled_where_small_counts_are_not_told():
+    assert holds([risk_of_a_region(seed) for seed in range(WORLDS)])
+
+
+def test_small_regions_told_as_none_are_caught(monkeypatch):
+    """An image whose region is small must count: leaving it out certifies the easy ones alone."""
+    told = suppression.told_sizes
+    for room in (suppression, site):
+        monkeypatch.setattr(room, "told_sizes", lambda sizes, least: np.where(sizes < least, 0, told(sizes, least)))
+    assert not holds([risk_of_a_region(seed) for seed in range(6)], alarm=1e-3)
 
 
 def risk_with_patients_at_ten_sites(seed, *, key):

@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from report_world import HOSTILE, SIZE, pictures_of, world
+from report_world import HOSTILE, SIZE, pictures_of, promised_world, world
 from waiting import PATIENCE
 
 import pixelbounds as pb
@@ -274,6 +274,33 @@ def test_colour_and_planes_are_read_too(open_page, tmp_path):
     page.mouse.move(*place(page, 7, 8, 12, 10))
     sync_api.expect(page.locator("#where")).to_have_text("plane 4, row 7, column 8")
     assert reading(page) == pytest.approx([volume.lower[4, 7, 8], volume.upper[4, 7, 8]], abs=0.51e-4)
+
+
+def test_the_region_of_a_promise_is_outlined(open_page, tmp_path):
+    page = open_page(promised_world().write(tmp_path / "a.html"), 390, has_touch=True)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    example = promised_world().examples[1]
+    assert not promised_world().examples[0].regions["disc"].any()
+    assert page.locator("#outline option[disabled]").text_content() == "disc (not in this picture)"
+    page.get_by_role("button", name="Outline disc in the viewer").click()  # goes on to the next image that has it
+    sync_api.expect(page.locator("#picture")).to_have_attribute("data-outline", "disc")
+    assert page.get_attribute("#picture", "data-image") == "1"
+    mask = example.regions["disc"]
+    missed = (example.truth < example.lower) | (example.truth > example.upper)
+    told = f"disc: {100 * mask.mean():.1f}% of this picture, {100 * missed[mask].mean():.2f}% of it outside"
+    assert page.text_content("#outlined") == told
+    settle(page)
+    row, left = 12, int(np.flatnonzero(mask[12])[0])
+    edge = drawn(page, row, left - 0.5)  # on the line between the two pixels
+    assert edge[0] > 200 > edge[1] + 80
+    assert len(set(drawn(page, row, left + 2))) == 1  # gray inside
+    page.locator("#picture").focus()
+    for name in ("", "bright", "disc"):
+        page.keyboard.press("o")
+        sync_api.expect(page.locator("#picture")).to_have_attribute("data-outline", name)
+    page.mouse.click(*place(page, row, left + 2))
+    wanted = [name for name, region in example.regions.items() if region[row, left + 2]]
+    sync_api.expect(page.locator("#values tr:last-child td")).to_have_text(", ".join(wanted))
 
 
 def test_ends_at_the_edge_of_a_window_are_open(open_page, tmp_path):

@@ -20,8 +20,9 @@ def wanted(arrays):
     return pb.calibrate(truth, band, **CHOICES), band
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster():
+    """Ended with its file: an idle one takes a tenth of a core."""
     with LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit="1GiB"
     ) as started:

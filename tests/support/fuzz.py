@@ -29,8 +29,8 @@ START = 240.0  # seconds that a child may take to load what it needs
 ROOM = 2 * 2**30  # bytes of address space beyond those of a child that has tried every kind
 BATCH = 100
 SHARES = {
-    "calibration": 0.54, "apply": 0.02, "plan": 0.18, "answer": 0.1, "announcement": 0.06, "study": 0.04,
-    "network": 0.03, "state": 0.03,
+    "calibration": 0.44, "apply": 0.02, "plan": 0.18, "answer": 0.1, "announcement": 0.06,
+    "study": 0.04, "network": 0.03, "state": 0.03, "monitor": 0.04, "grown": 0.06,
 }  # fmt: skip
 
 

@@ -54,6 +54,31 @@ def world() -> World:
     return World(rows[-1].calibration, rows[-1].evaluation, examples, rows)
 
 
+@cache
+def promised_world() -> World:
+    """Three promises, of which the region of the last is a disc that only some images have."""
+    rng = np.random.default_rng(1)
+    truth = synthetic_images(120, SIZE, rng)
+    band = pb.calibrated_quantiles(flawed_samples(truth, 9, rng), 0.2)
+    rows, columns = np.indices((SIZE, SIZE))
+    disc = np.broadcast_to((rows - 12) ** 2 + (columns - 10) ** 2 < 40, truth.shape).copy()
+    disc[::4] = False
+    bright = truth > 0.5
+
+    def promises(images: slice) -> list[pb.Promise]:
+        return [
+            pb.share(0.1), pb.share(0.2, within=bright[images], name="bright"),
+            pb.tail(0.3, above=0.2, within=disc[images], name="disc"),
+        ]  # fmt: skip
+
+    first, others = slice(0, 80), slice(80, None)
+    calibration = pb.calibrate(truth[first], band[first], promises=promises(first), method="rcps")
+    interval = calibration.apply(band[others])
+    evaluation = pb.evaluate(truth[others], interval, calibration=calibration, promises=promises(others))
+    examples = examples_of(interval, [0, 1, 2], truth=truth[others], promises=promises(others))
+    return World(calibration, evaluation, examples, [])
+
+
 def pictures_of(pixels: tuple[int, ...], seed: int = 0, scale: float = 1.0) -> Example:
     """An example of any shape in which about one pixel in five is missed."""
     rng = np.random.default_rng(seed)

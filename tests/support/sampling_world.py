@@ -33,7 +33,7 @@ sigma_0 = 0.3
 
 [training]
 kind = "score"
-steps = 80
+steps = 20
 batch = 8
 augment = "flips"
 learning_rate = 1e-2

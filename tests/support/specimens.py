@@ -10,12 +10,14 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from grown_specimens import make_grown, use_grown
 from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds.calibration.reader import calibration_from_bytes
 from pixelbounds.federated.messages import message_of
 from pixelbounds.images.checks import own_limits
+from pixelbounds.monitoring.sealed import monitor_bytes, monitor_from_bytes
 
 SIZE, N, FEW = 6, 40, 3
 FORMAT_1 = Path(__file__).parent.parent / "calibration" / "format_1"
@@ -40,6 +42,9 @@ TRUTH, BAND = heteroscedastic(N, np.random.default_rng(0), size=SIZE, dtype=np.f
 LABELS = np.broadcast_to(np.arange(SIZE) // 2, (N, SIZE, SIZE)).astype(np.int64)
 EXTRA = np.random.default_rng(1).normal(size=(N, SIZE, SIZE))
 UNITS = np.arange(N) // 2
+OF_SITES = [
+    pb.share(0.6, name="bright"), pb.tail(0.7, above=0.8, name="first"), pb.share(0.6, cap=0.9, name="weights"),
+]  # fmt: skip
 HOW = pb.Source("calibrated quantiles", samples=19, miscoverage="1/10", sampler="test", steps=9, sigma_0=0.1)
 
 
@@ -106,6 +111,7 @@ class Trial:
     asked: dict
     said: dict = field(default_factory=dict)
     units: bool = False
+    regions: bool = False
 
     @property
     def key(self):
@@ -115,7 +121,12 @@ class Trial:
     def site(self, where):
         """Truth and band of a site, and what else it gives to `announce` and `answer`."""
         units = {"units": UNITS[SITES[where]]} if self.units else {}
-        return (TRUTH[SITES[where]], BAND[SITES[where]]), {"site": where, **self.said, **units, **self.key}
+        truth = TRUTH[SITES[where]]
+        regions = {"bright": truth > 0.5, "first": np.arange(len(truth)) % 2 == 0}
+        if "least_count" not in self.said:
+            regions["weights"] = np.abs(truth - 0.5)
+        known = {"regions": regions} if self.regions else {}
+        return (truth, BAND[SITES[where]]), {"site": where, **self.said, **units, **known, **self.key}
 
     def begin(self, told):
         """Open the study."""
@@ -139,6 +150,8 @@ def trials():
         "few": Trial({"k": 3}, {"least_count": 3}),
         "learned": Trial({"groups": learned}),
         "units": Trial({"k": 3, "risk_level": 0.5, "unit_name": "patient"}, units=True),
+        "promises": Trial({"k": 3, "risk_level": None, "promises": OF_SITES}, regions=True),
+        "few promises": Trial({"k": 2, "risk_level": None, "promises": OF_SITES[:2]}, {"least_count": 3}, regions=True),
     }
 
 
@@ -188,7 +201,26 @@ def make_networks(folder):
     save_state(folder / "state", state, {"step": 3, "seconds": 1.5, "config": made["score"].config.to_dict()})
 
 
-KINDS = ("calibration", "apply", "plan", "answer", "announcement", "study", "network", "state")
+def make_monitors(folder):
+    """Monitors that have seen some images with truth and some without."""
+    for name in ("rcps", "learned", "units", "promises"):
+        band, how = calibrations()[name]
+        monitor = pb.Monitor(pb.calibrate(TRUTH, band, **{"risk_level": 0.3, **how}))
+        watch(monitor, FEW)
+        pb.save_monitor(monitor, folder / f"{name}.safetensors")
+
+
+def watch(monitor, first):
+    """Show a monitor a few images that it has not seen, noisier than those of its calibration."""
+    rng = np.random.default_rng(first)
+    truth = rng.uniform(size=(FEW, *TRUTH.shape[1:])).astype(TRUTH.dtype)
+    units = {"units": np.arange(FEW) // 2 + first} if monitor.calibration.record.units else {}
+    regions = {promise.name for promise in monitor.calibration.promises if promise.place != "all"}
+    monitor.update(truth, BAND[:FEW], within=dict.fromkeys(regions, truth > 0.5), **units)
+    return monitor.look(BAND[:FEW], **units)
+
+
+KINDS = ("calibration", "apply", "monitor", "plan", "answer", "announcement", "study", "network", "state", "grown")
 
 
 def make(folder, kinds=KINDS):
@@ -198,10 +230,14 @@ def make(folder, kinds=KINDS):
     if {"calibration", "apply"} & set(kinds):
         make_calibrations(folder / "calibration")
         np.savez(folder / "bands.npz", lower=BAND.lower[:FEW], upper=BAND.upper[:FEW])
+    if "monitor" in kinds:
+        make_monitors(folder / "monitor")
     if {"plan", "answer", "announcement", "study"} & set(kinds):
         make_messages(folder)
     if {"network", "state"} & set(kinds):
         make_networks(folder)
+    if "grown" in kinds:
+        make_grown(folder / "grown")
 
 
 # ---------------------------------------------------------------- what a user does
@@ -251,6 +287,16 @@ def use_apply(data, name, rng, world):
     apply_files(file, world.folder / "bands.npz", out, replace=True)
     with np.load(out) as found:
         insist(np.all(found["lower"] <= found["upper"]), "an interval is crossed, or NaN")
+
+
+def use_monitor(data, name, rng, world):
+    """Load it, show it more images, print what it says, write it again."""
+    monitor = monitor_from_bytes(data, "case")
+    status = watch(monitor, 77)
+    insist(status.sentence in str(status), "a monitor does not print its sentence")
+    insist(0 <= status.promises[0].interval[0] <= status.promises[0].interval[1], "an interval is crossed, or NaN")
+    again = monitor_bytes(monitor)
+    insist(monitor_bytes(monitor_from_bytes(again, "again")) == again, "written and read it is another monitor")
 
 
 def use_plan(data, name, rng, world):
@@ -326,7 +372,8 @@ def use_state(data, name, rng, world):
 
 
 USES = {
-    "calibration": use_calibration, "apply": use_apply, "plan": use_plan, "answer": use_answer,
+    "grown": lambda *case: use_grown(*case, use_calibration),
+    "calibration": use_calibration, "apply": use_apply, "monitor": use_monitor, "plan": use_plan, "answer": use_answer,
     "announcement": use_announcement, "study": use_study, "network": use_network, "state": use_state,
 }  # fmt: skip
 

@@ -17,8 +17,9 @@ from pixelbounds.formats import runs as store  # noqa: E402
 from pixelbounds.formats.arrays import Reading  # noqa: E402
 from pixelbounds.formats.runs import open_run  # noqa: E402
 from pixelbounds.images.library import library_of  # noqa: E402
+from pixelbounds.samplers import loop as jobs  # noqa: E402
 from pixelbounds.workflows import SampleOptions, evaluate_files, sample_to  # noqa: E402
-from pixelbounds.workflows import sample as jobs  # noqa: E402
+from pixelbounds.workflows.observations import NetworkDrawer  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -57,19 +58,7 @@ def test_ends_are_rounded_outward(world, score, whole, monkeypatch):
 
 
 def test_killed_by_the_system_a_run_resumes_to_the_same_bits(world, score, tmp_path):
-    words = (
-        "sample",
-        score,
-        world / "y.npy",
-        "--samples",
-        M,
-        "--sampler",
-        "reverse_sde",
-        "--steps",
-        150,
-        "--batch",
-        40,
-    )
+    words = "sample", score, world / "y.npy", "--samples", M, "--sampler", "reverse_sde", "--steps", 40, "--batch", 40
     process = start(*words, "--out", tmp_path / "run.zarr")
     marks = tmp_path / "run.zarr" / "done"
     kill_when(process, lambda: any(name.startswith("c.") for name in whole_files(marks)))
@@ -106,8 +95,8 @@ def test_stopped_within_a_block_a_run_resumes_to_the_same_bits(world, score, who
         sample_to(score, y, tmp_path / "run.zarr", OPTIONS)
     assert open_run(tmp_path / "run.zarr").done.sum() == after
     monkeypatch.setattr(jobs, "write_image", write_image)
-    blocks, draw = [], jobs.Drawer.draw
-    monkeypatch.setattr(jobs.Drawer, "draw", lambda own, y, ids, b: blocks.append(list(ids)) or draw(own, y, ids, b))
+    blocks, draw = [], NetworkDrawer.draw
+    monkeypatch.setattr(NetworkDrawer, "draw", lambda own, y, ids, b: blocks.append(list(ids)) or draw(own, y, ids, b))
     same(sample_to(score, y, tmp_path / "run.zarr", OPTIONS), whole)
     assert blocks == [[0, 1], [2, 3], [4, 5]][after // 2 :]  # whole blocks, or a GPU could give other last bits
 

@@ -36,7 +36,7 @@ def test_train_saves_what_it_says(world, score):
 
 
 def test_edms_weights_and_squares_of_pixels_come_from_the_file_and_stay(world, tmp_path):
-    text = SETTINGS.replace("steps = 80", 'steps = 80\nweighting = "edm"').replace("x.npy", str(world / "x.npy"))
+    text = SETTINGS.replace("steps = 20", 'steps = 20\nweighting = "edm"').replace("x.npy", str(world / "x.npy"))
     path = write(tmp_path, text.replace("base = 4", "base = 4\npatch = 2"))
     said = call("train", path, "--quiet")
     assert said.exit_code == 0, said.output
@@ -56,7 +56,7 @@ def test_edms_weights_and_squares_of_pixels_come_from_the_file_and_stay(world, t
 
 
 def test_training_killed_by_the_system_resumes_to_the_same_bits(world, tmp_path):
-    text = SETTINGS.replace("steps = 80", "steps = 80\ncheckpoint_every = 10").replace("x.npy", str(world / "x.npy"))
+    text = SETTINGS.replace("steps = 20", "steps = 40\ncheckpoint_every = 4").replace("x.npy", str(world / "x.npy"))
     process = start("train", write(tmp_path, text))
     kill_when(process, (tmp_path / "run" / "state.safetensors").exists)
     assert not (tmp_path / "run" / "score.safetensors").exists()
@@ -71,10 +71,10 @@ def test_training_killed_by_the_system_resumes_to_the_same_bits(world, tmp_path)
 @pytest.mark.parametrize(
     "old, new, line, words",
     [
-        ("steps = 80", "stpes = 4", 19, "did you mean 'steps'"),
-        ("steps = 80", "steps = -4", 19, "[training] steps is -4: it should be greater than 0"),
-        ("steps = 80", 'steps = "four"', 19, "[training] steps is 'four'"),
-        ("steps = 80", "", 17, "neither steps nor seconds"),
+        ("steps = 20", "stpes = 4", 19, "did you mean 'steps'"),
+        ("steps = 20", "steps = -4", 19, "[training] steps is -4: it should be greater than 0"),
+        ("steps = 20", 'steps = "four"', 19, "[training] steps is 'four'"),
+        ("steps = 20", "", 17, "neither steps nor seconds"),
         ("base = 4", "base = 5", 8, "must be divisible by 4"),
         ('name = "tiny"', 'name = "tinny"', 7, "did you mean 'tiny'"),
         ('"flips"', '"flip"', 21, "did you mean 'flips'"),
@@ -89,7 +89,7 @@ def test_training_killed_by_the_system_resumes_to_the_same_bits(world, tmp_path)
         ("held_out = 0.25", "held_out = 0.25\nlimits = [0.0, inf]", 5, "[0.0, inf] has no end"),
         ("held_out = 0.25", "held_out = 0.25\nlimits = [-inf, 0.0]", 5, "[-inf, 0.0] has no end"),
         ('path = "x.npy"', 'path = "hot.npy"', 3, "image 3 spans [0, 7], the limits are [0, 1]"),
-        ("steps = 80", "steps = 4.5", 19, "[training] steps is 4.5"),
+        ("steps = 20", "steps = 4.5", 19, "[training] steps is 4.5"),
         ("batch = 8", f"batch = 8\nseed = {10**23 - 1}", 21, "it must be an integer in [0, 2^64)"),
         ("sigma_max = 1.0", "sigma_max = 0.005", 14, "above sigma_min"),
         ("multipliers = [1, 1]", "multipliers = [1, 1, 1, 1, 1]", 9, "must be divisible by 16"),
@@ -266,14 +266,13 @@ def test_a_unit_is_never_cut():
 
 
 def test_images_beyond_memory_stay_in_their_store_and_train_to_the_same_bits(tmp_path, monkeypatch, rng):
-    x = (rng.integers(0, 200, (6000, 1, 1)) + rng.integers(0, 56, (6000, 64, 64))).astype(np.uint8)
+    x = (rng.integers(0, 200, (16_000, 1, 1)) + rng.integers(0, 56, (16_000, 32, 32))).astype(np.uint8)
     peaks, networks = {}, {}
     np.save(tmp_path / "x.npy", x)
-    zarr.create_array(tmp_path / "x.zarr", data=x, chunks=(16, 64, 64))
-    monkeypatch.setattr(jobs, "_memory", lambda: 2**20, raising=False)  # of 24 MB
+    zarr.create_array(tmp_path / "x.zarr", data=x, chunks=(128, 32, 32))
+    monkeypatch.setattr(jobs, "_memory", lambda: 2**20, raising=False)  # of 16 MB
     for kind in ("npy", "zarr"):
         text = SETTINGS.replace("x.npy", f"x.{kind}").replace('"run"', f'"{kind}"').replace("0.25", "0.002")
-        text = text.replace("steps = 80", "steps = 25")
         tracemalloc.start()
         result = call("train", write(tmp_path, text, f"{kind}.toml"), "--quiet")
         peaks[kind] = tracemalloc.get_traced_memory()[1]

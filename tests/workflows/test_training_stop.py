@@ -21,7 +21,7 @@ torch.set_num_threads(1)
 def settings(world, **changes):
     """The settings of the tiny world, images named from elsewhere."""
     text = SETTINGS.replace("x.npy", str(world / "x.npy"))
-    lines = {"data": "held_out = 0.25", "rate": "learning_rate = 1e-2", "steps": "steps = 80"}
+    lines = {"data": "held_out = 0.25", "rate": "learning_rate = 1e-2", "steps": "steps = 20"}
     for name, new in changes.items():
         text = text.replace(lines[name], new)
     return text
@@ -49,7 +49,7 @@ def test_units_of_validation_are_whole(world, tmp_path):
 
 def test_validation_images_may_be_a_file_of_their_own(world, tmp_path):
     np.save(tmp_path / "v.npy", images(6, 3))
-    text = settings(world, data=f'validation = "{tmp_path}/v.npy"')
+    text = settings(world, data=f'validation = "{tmp_path}/v.npy"', steps="steps = 40")
     assert call("train", write(tmp_path, text), "--quiet").exit_code == 0
     about = load_state(tmp_path / "run")[1]["about"]
     assert (about["images"][0], about["validation"][0]) == (32, 6)
@@ -83,7 +83,7 @@ def test_a_run_that_learned_nothing_is_an_error_and_a_longer_one_goes_on(world, 
     assert "score.toml, line 19: after 1 steps the loss is" in said
     assert "nothing was learned; give the run more steps" in said
     assert not (tmp_path / "run" / "score.safetensors").exists()
-    more = lazy.replace("steps = 1", "steps = 80").replace("1e-12", "1e-2")
+    more = lazy.replace("steps = 1", "steps = 40").replace("1e-12", "1e-2")
     result = call("train", write(tmp_path, more), "--quiet")
     assert result.exit_code == 0, result.output
     assert "going on from step 1" in result.output

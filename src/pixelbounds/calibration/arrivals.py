@@ -28,7 +28,7 @@ from ..kernels.knots import KEY, arrivals, count_arrivals, knots_below, weigh_ar
 from .block import Block, Labels
 from .families import Family, additive
 from .pairs import ROWS, Archive, Pairs, Statistic
-from .prints import fingerprints, prints
+from .prints import fingerprints, prints, region_prints
 
 KNOTS = 2048
 _TILE = 2**24  # bytes of a table that are turned over at a time
@@ -154,6 +154,18 @@ def _table(truth: Array, block: Block, family: Family, grouping: Labels, path: P
 
 
 def _regional_misses(truth: Array, block: Block, family: Family, grouping: Labels, path: Path) -> tuple[Array, ...]:
+    rows = _regional_table(truth, block, family, grouping, path), region_sizes(block)
+    return *rows, *fingerprints.count(truth, block, family), region_prints(block)
+
+
+def _printed_regional_misses(
+    truth: Array, block: Block, family: Family, grouping: Labels, path: Path
+) -> tuple[Array, ...]:
+    rows = _regional_table(truth, block, family, grouping, path), region_sizes(block)
+    return *rows, *prints.count(truth, block, family)
+
+
+def _regional_table(truth: Array, block: Block, family: Family, grouping: Labels, path: Path) -> Array:
     grouping.check(block)
     entry, side, need = block.missed(truth, family)
     arrival = path.arrivals(grouping.at(block, entry, side), need)
@@ -165,7 +177,7 @@ def _regional_misses(truth: Array, block: Block, family: Family, grouping: Label
             tables.append(count_arrivals(image[inside], arrival[inside], len(block), len(path)))
         else:
             tables.append(weigh_arrivals(image, arrival, inside, len(block), len(path)))
-    return np.concatenate(tables, axis=1), region_sizes(block), *prints.count(truth, block, family)
+    return np.concatenate(tables, axis=1)
 
 
 def region_sizes(block: Block) -> Array:
@@ -192,8 +204,10 @@ def _arriving(truth: Array, block: Block, family: Family, grouping: Labels, path
 misses = Statistic("misses", _misses, (ROWS, np.add))
 # the same with a print of each image, for images that are here
 printed_misses = Statistic("printed_misses", _printed_misses, (ROWS, np.add, ROWS))
-# missed ends of all pixels and of each region, (1 + regions) * T columns, with the sizes of regions
-regional_misses = Statistic("regional_misses", _regional_misses, (ROWS, ROWS, np.add, ROWS))
+# missed ends of all pixels and of each region, (1 + regions) * T columns, sizes of regions, and digests of both
+regional_misses = Statistic("regional_misses", _regional_misses, (ROWS, ROWS, np.add, np.add))
+# the same with a print of each image, for images that are here
+printed_regional_misses = Statistic("printed_regional_misses", _printed_regional_misses, (ROWS, ROWS, np.add, ROWS))
 # ends that are covered at a knot: how many per image, and their share of the way from the knot before
 arriving = Statistic("arriving", _arriving, (ROWS, ROWS))
 
@@ -225,13 +239,15 @@ def tabulated_regions(pairs: Archive, grouping: Labels, path: Path) -> Iterator[
     """The same with all regions side by side, region r from column r * T on, and their sizes (n, 1 + regions)."""
     total = np.zeros(8, np.int64)
     sizes = []
-    own = []
+    own = [np.empty(0, np.uint64)]
+    here = isinstance(pairs, Pairs)
+    statistic = printed_regional_misses if here else regional_misses
     with Table(pairs.runner.table_bytes, pairs.runner.scratch) as table:
-        for rows, size, part, printed in pairs.parts(regional_misses, grouping=grouping, path=path):
+        for rows, size, part, last in pairs.parts(statistic, grouping=grouping, path=path):
             table.append(rows)
             total += part
             sizes.append(size)
-            own.append(printed)
+            own += [last] if here else []
         yield table, np.concatenate(sizes), total, np.concatenate(own)
 
 

@@ -130,7 +130,8 @@ class Block:
         if family is additive and out[0].dtype in _WIDENED and self.band.lower.dtype.kind == "f":
             flat = [x.reshape(-1) for x in out]
             kernel = _WIDENED[out[0].dtype]
-            strange = kernel(*self.flat_ends(), *self.limits, below, above, np.asarray(widening, np.float64), *flat)
+            widening = np.ascontiguousarray(widening, np.float64)  # a column of a path too: one layout is compiled
+            strange = kernel(*self.flat_ends(), *self.limits, below, above, widening, *flat)
             if strange:
                 raise IndexError(f"{strange} ends are in a group without a widening; there are {len(widening)}")
             return

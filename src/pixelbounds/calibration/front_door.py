@@ -30,27 +30,30 @@ from ..images.measure import Measure
 from ..storage.version import VERSION
 from .arrivals import Path, tabulated, tabulated_regions
 from .certify import Losses, Task, certify_l01, certify_loss, curve_of
+from .choose_band import choose_band
 from .confidence import BOUNDS, ConfidenceBound, bound_named
 from .groups.contract import Grouping
-from .joint_walk import Jury, certify_jointly
+from .joint_walk import OWN_POINTS, Jury, certify_jointly, images_having, needs_of
 from .losses import Loss, l01
 from .pairs import Archive, check_family, check_scales, pairs_of, tell_doubles
 from .paths.line import GAMMAS
-from .paths.mixture import Goal
+from .paths.mixture import goal_of
 from .prints import digest_of, known_again, prints
 from .procedures import METHODS, frontier, groups_for, krcps, rcps
 from .promises import Aim, CertifiedPromise, Promise, aims_of, check_promises, path_level
+from .reference import reference_of
 from .result import COUNTINGS, Calibration, Record
-from .sentence import VOIDS
-from .split import Split, fitting_units, least_units, most_in_a_unit, unit_numbers
+from .sentence import ANYTIME, VOIDS
+from .split import Need, Split, fitting_units, least_units, most_in_a_unit, unit_numbers
 
 FitPath = Callable[[Any, Array], tuple[Grouping, Path]]  # images, the numbers of those that fit -> groups and path
-_USER_KNOTS = 256  # knots at which a user's loss may be evaluated
+_MOST_BANDS = 32  # candidates
+_TAKEN = {**BOUNDS, ANYTIME: None}  # names of bounds that are ours
 
 
 def calibrate(
     truth: Any,
-    band: Band,
+    band: Band | Mapping[str, Band],
     *,
     risk_level: float | None = None,
     promises: Sequence[Promise] | None = None,
@@ -78,14 +81,16 @@ def calibrate(
     """Widenings such that, with probability 1 - failure_prob, the mean loss of a future image is at most risk_level.
 
     That holds for one calibration. Choosing among several on the same images (seeds, methods, bounds, looks at a
-    growing set) voids it: docs/what_voids_the_promise.md says what is valid.
+    growing set) voids it: docs/what_voids_the_promise.md says what is valid. `GrowingCalibration` may be looked at
+    after every image.
 
     truth          true images, (n, *pixels), within the limits; 8-bit ones span them, 0 the least and 255 the greatest
     band           their band, of the same shape; images of different sizes are lists, of truths and of bands, and
-                   each counts the same
+                   each counts the same; of several bands, {"0.05": band, "0.1": other}, the one that is shortest on
+                   the fitting images is taken
     risk_level     the share of all pixels that may be missed: the short form of promises=[pb.share(risk_level)]
-    promises       what must hold, all of it together, made by `pb.share` and `pb.tail`: about all pixels, regions of
-                   them or subgroups of images; several need no correction (docs/guarantee.md)
+    promises       what must hold, all of it together, made by `pb.share`, `pb.tail` and `pb.loss`: about all pixels,
+                   regions of them or subgroups of images; several need no correction (docs/guarantee.md)
     method         "frontier" (shortest; like rcps where units are hardly enough to certify), "krcps" (the paper's),
                    "rcps" (one widening for all pixels)
     confidence     name of a function of `pixelbounds.confidence`, or a function (losses, failure_prob) -> bound
@@ -125,14 +130,15 @@ def calibrate(
     >>> [(promise.name, promise.risk < promise.at_most) for promise in cal.promises]
     [('all pixels', True), ('bright pixels', True)]
     """
-    asked_for = _what_is_promised(risk_level, promises, loss)
+    asked_for = what_is_promised(risk_level, promises, loss)
     failure_prob = check_open_unit(failure_prob, "failure_prob")
     check_choice(method, METHODS, "method")
     bound = bound_named(confidence)
     if not callable(loss):
         raise TypeError(f"loss is {loss!r}; it must be a function (truth, interval) -> losses (n,)")
     rng = check_generator(seed)
-    pairs = pairs_of(truth, band, family, limits, features, labels)
+    offered = {name: pairs_of(truth, one, family, limits, features, labels) for name, one in _by_name(band).items()}
+    pairs = next(iter(offered.values()))
     unit_of = unit_numbers(units, len(pairs))
     check_unit_name(unit_name)
     check_choice(counting, COUNTINGS, "counting")
@@ -145,13 +151,18 @@ def calibrate(
     if measure is not None and not isinstance(measure, Measure):
         raise TypeError(f"measure is {measure!r}; give a pixelbounds.Measure, or leave it out")
     aims: tuple[Aim, ...] = ()
+    needs: list[Need] = []
     if isinstance(asked_for, float):
         risk_level, least = asked_for, least_units(asked_for, failure_prob, bound)
     else:
         aims, regions = aims_of(asked_for, pairs.band.lower, counting, units is not None, most_images or 0)
-        pairs = replace(pairs, regions=regions)
+        offered = {name: replace(one, regions=regions) for name, one in offered.items()}
+        pairs = next(iter(offered.values()))
         risk_level = path_level(aims)
-        least = max(int(least_units(aim.level, failure_prob, bound) / max(aim.subgroup.mean(), 1e-9)) for aim in aims)
+        fits_any = method != "rcps" or bool(n_opt)  # where none fit, certifying will tell
+        inside = images_having(pairs) if fits_any and regions else None
+        needs = needs_of(aims, inside, unit_of, bound, failure_prob)
+        least = max(need.least for need in needs)
     if method == "rcps" and not groups is k is labels is None:
         raise ValueError("rcps has one group only: leave groups, k and labels out, or use method='krcps' or 'frontier'")
     if features is not None and (
@@ -167,9 +178,12 @@ def calibrate(
     count = int(unit_of.max()) + 1
     asked = groups is not None or k is not None or features is not None
     fits = fitting_units(n_opt, method, count, least, asked)
+    split = Split.draw(unit_of, fits, rng, needs if n_opt is None else ())
     if method == "frontier" and not asked:
-        groups = groups_for(fits)
-    split = Split.draw(unit_of, fits, rng)
+        groups = groups_for(count - len(split.order))
+    goal = goal_of(aims, split, bound, failure_prob) if aims else None
+    chosen = choose_band(offered, split, rng, risk_level, goal, method) if len(offered) > 1 else None
+    pairs = pairs if chosen is None else chosen.pairs
     fit_path: dict[str, FitPath] = {
         "rcps": lambda fit, every: rcps(fit),
         "krcps": partial(
@@ -182,7 +196,7 @@ def calibrate(
             groups=groups,
             k=k,
             unit_of=unit_of[split.fitting],
-            goal=_goal_of(aims, split, bound, failure_prob) if aims else None,
+            goal=goal,
         ),
     }
     check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))
@@ -192,16 +206,22 @@ def calibrate(
         loss=loss, units=unit_name if units is not None else None, seed="generator" if seed is rng else str(seed),
         most_images=most_in_a_unit(split, most_images) if counting == "images" else 0, aims=aims,
     )  # fmt: skip
+    if chosen is not None:
+        tried = {"band": chosen.name, "bands": chosen.lengths}
+        found = replace(found, record=replace(found.record, settings={**found.record.settings, **tried}))
     return replace(found, measure=measure)
 
 
-def _goal_of(aims: tuple[Aim, ...], split: Split, bound: ConfidenceBound, failure_prob: float) -> Goal:
-    """What the path for several promises aims at, on the fitting images."""
-    here = tuple(aim.take(np.flatnonzero(split.fitting)) for aim in aims)
-    return Goal(here, split.unit_of[split.fitting], len(split.order), bound, failure_prob)
+def _by_name(band: Any) -> dict[str, Any]:
+    """Candidates for the band by their names; a single one has none."""
+    if not isinstance(band, Mapping):
+        return {"": band}
+    if not 1 <= len(band) <= _MOST_BANDS:
+        raise ValueError(f"band holds {len(band)} candidates; give 1 to {_MOST_BANDS}, each by a name")
+    return {str(name): one for name, one in band.items()}
 
 
-def _what_is_promised(risk_level: float | None, promises: Any, loss: Loss) -> float | list[Promise]:
+def what_is_promised(risk_level: float | None, promises: Any, loss: Loss = l01) -> float | list[Promise]:
     """The level of one share of all pixels, or promises where they say more than that."""
     if (risk_level is None) == (promises is None):
         raise ValueError(
@@ -212,7 +232,7 @@ def _what_is_promised(risk_level: float | None, promises: Any, loss: Loss) -> fl
         return check_open_unit(risk_level, "risk_level")
     asked = check_promises(promises)
     if loss is not l01:
-        raise ValueError("loss= belongs to risk_level=, and promises count missed pixels; leave one of them out")
+        raise ValueError("loss= belongs to risk_level=; a loss among promises is pixelbounds.loss(at_most, function)")
     return float(asked[0].at_most) if len(asked) == 1 and asked[0].plain else asked
 
 
@@ -244,7 +264,9 @@ def calibrate_archive(
     if aims:
         jury = Jury(~split.fitting, split.unit_of, split.order, bound, failure_prob)
         with tabulated_regions(pairs, grouping, path) as (table, sizes, total, own):
-            knot, kept, curve, chosen = certify_jointly(aims, pairs, path, table, sizes, jury)
+            knot, kept, curve, chosen = certify_jointly(
+                aims, pairs, grouping, path, table, sizes, jury, fit if len(images) else None
+            )
         widening, risk, risk_level = path.at(knot), kept[0].risk, kept[0].at_most
     elif loss is l01:
         with tabulated(pairs, grouping, path) as (table, total, own):
@@ -252,7 +274,7 @@ def calibrate_archive(
             curve, chosen = curve_of(Losses(task, table, len(path)), path, certificate.knot)
     else:
         total, own = pairs.ask(prints)
-        every = np.unique(np.linspace(0, len(path) - 1, min(_USER_KNOTS, len(path))).round().astype(int))
+        every = np.unique(np.linspace(0, len(path) - 1, min(OWN_POINTS, len(path))).round().astype(int))
         path = Path(np.ascontiguousarray(path.knots[:, every]))
         certificate = certify_loss(task, grouping, path, loss)
         curve, chosen = np.empty((0, 3)), 0
@@ -262,7 +284,7 @@ def calibrate_archive(
     if units is None:
         tell_doubles(own)
     return Calibration(
-        method, name_of(bound, BOUNDS), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
+        method, name_of(bound, _TAKEN), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
         failure_prob, pairs.limits, grouping, widening, risk, curve, chosen,
         Record(
             images=len(pairs), fitting=len(images), certifying=task.size, units=0 if units is None else task.size,
@@ -270,7 +292,7 @@ def calibrate_archive(
             unit_name=units or "unit", counting="images" if most_images else "units", most_images=most_images,
             prints=own,
         ),
-        certified=kept,
+        certified=kept, reference=reference_of(pairs, split, fit, grouping, path, risk_level),
     )  # fmt: skip
 
 

@@ -94,7 +94,7 @@ class Archive(ABC):
     family: Family
     limits: Limits
     runner: Runner
-    labels: Any = None  # of each pixel, known at test time; sites have none
+    labels: Any = None  # of images, known at test time; those that stay elsewhere have none
 
     @property
     @abstractmethod

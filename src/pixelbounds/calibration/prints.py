@@ -43,6 +43,17 @@ fingerprints = Statistic("fingerprints", _fingerprints, (np.add,))
 prints = Statistic("prints", _all_prints, (np.add, ROWS))
 
 
+def region_prints(block: Block) -> Array:
+    """The sum over images of the digests of each of their regions, in which no image can be told: (regions, 8)."""
+    total = np.zeros((len(block.regions), 8), np.int64)
+    for r, region in enumerate(block.regions):
+        kind = _kind_of(region)
+        for image in region:
+            content = np.packbits(image) if image.dtype == bool else np.ascontiguousarray(image)
+            total[r] += np.frombuffer(hashlib.sha256(kind + content.tobytes()).digest(), "<u4")
+    return total
+
+
 def _words_of(image: Array) -> Array:
     state = np.full(256, 2166136261, np.uint32)
     fingerprint(np.ascontiguousarray(image).reshape(-1).view(np.uint32), state)

@@ -114,10 +114,11 @@ def frontier(
         grouping = shortest(pairs, images, rng, risk_level, tried, own, goal)(pairs, images, rng)
     else:
         grouping = grouping_of("learned" if groups is None else groups, pairs, images, rng, k)
-    return grouping, _path_of(pairs, images, grouping, risk_level, goal)
+    return grouping, path_of(pairs, images, grouping, risk_level, goal)
 
 
-def _path_of(pairs: Any, images: Array, grouping: Grouping, risk_level: float, goal: Goal | None) -> Path:
+def path_of(pairs: Any, images: Array, grouping: Grouping, risk_level: float, goal: Goal | None) -> Path:
+    """The frontier of a grouping on some images; with a goal, that for several promises."""
     if goal is None:
         return frontier_of(pairs, images, grouping, risk_level)
     return joint_frontier(pairs, images, grouping, risk_level, goal.take(images))
@@ -212,7 +213,7 @@ def shortest(
 
     def length(fit: Fit) -> float:
         grouping = fit(pairs, taught, np.random.default_rng(seed))
-        path = _path_of(pairs, taught, grouping, risk_level, goal)
+        path = path_of(pairs, taught, grouping, risk_level, goal)
         if goal is None:
             return length_at_risk(untouched, grouping, path, risk_level)
         knot = joint_knot(untouched, grouping, path, goal.take(images[~first]))

@@ -2,6 +2,7 @@
 
 share    the mean over images of the share of missed pixels, of all pixels or within a region
 tail     the share of images that miss more than a given share of their pixels
+loss     the mean over images of a loss of your own, of their intervals, or of what they miss of a region
 cap      an image counts for at most so much: losses in [0, cap] need cap times the slack of losses in [0, 1]
 
 A region is needed on the calibration images only: it enters the loss, not the path. Images without it do not count for
@@ -17,20 +18,25 @@ from typing import Any
 
 import numpy as np
 
-from ..images.checks import check_choice, check_number, check_open_unit, check_same_shape
-from ..images.library import Array, differ_in_size, library_of, singly, to_numpy
-from ..images.ragged import Ragged
+from ..images.checks import check_choice, check_number, check_open_unit, is_name
+from ..images.ends import Interval
+from ..images.library import Array
+from ..images.regions import place_of
+from .confidence import check_losses
+from .sentence import YOUR_LOSS
 
 PROMISE_KINDS = ("share", "tail", "loss")
 WAYS_TO_COUNT = ("units", "images", "pixels")
 PLACES = ("all", "region", "weights", "subgroup")  # where a promise is counted
 _ABOVE_THE_MEAN = ("hoeffding", "bentkus", "hoeffding_bentkus", "empirical_bernstein", "conformal")  # bounds that are
+ALL_PIXELS = "all pixels"  # name of a promise that has none
 _MOST = 64  # promises of one calibration
+_NAMELESS = ("loss", "custom", "function", "<lambda>")  # names of functions that say nothing
 
 
 @dataclass(frozen=True, eq=False)
 class Promise:
-    """What must hold, made by `share` or `tail`."""
+    """What must hold, made by `share`, `tail` or `loss`."""
 
     kind: str
     at_most: float
@@ -39,6 +45,8 @@ class Promise:
     cap: float | None = None
     name: str | None = None
     counting: str | None = None
+    function: Any = None  # of a loss
+    counts: bool = False  # whether it takes counts, not images
 
     def __post_init__(self) -> None:
         check_open_unit(self.at_most, "at_most")
@@ -54,6 +62,10 @@ class Promise:
             check_choice(self.counting, WAYS_TO_COUNT, "counting")
         if self.counting == "pixels" and self.cap is not None:
             raise ValueError("cap bounds what an image counts for, and with counting='pixels' pixels count: leave one")
+        if (self.kind == "loss") != callable(self.function):
+            raise ValueError("a loss of your own is a function, which no file keeps; give it again: pb.loss")
+        if self.kind == "loss" and self.counting == "pixels":
+            raise ValueError("a loss is one number for each image, so pixels cannot be counted; leave counting out")
 
     @property
     def plain(self) -> bool:
@@ -95,6 +107,39 @@ def tail(at_most: float, above: float, within: Any = None, name: str | None = No
     return Promise("tail", at_most, above, within, None, name)
 
 
+def loss(
+    at_most: float,
+    function: Any,
+    within: Any = None,
+    cap: float | None = None,
+    name: str | None = None,
+    counting: str | None = None,
+    *,
+    counts: bool = False,
+) -> Promise:
+    """A loss of your own is at most this in the mean over future images.
+
+    function    (truth, Interval) -> losses (n,) in [0, 1] that do not rise where intervals widen; evaluated on images
+                at few places along the path. With `counts` it is (missed, size) -> (n,): what an image misses of its
+                region, and the region's size; such a loss is as fast as `share`
+    within      as in `share` with `counts`; else (n,) of bool, a subgroup of whole images
+    cap, counting    as in `share`, but that pixels are not pooled
+    name        of the loss, for the sentence; by default that of the function
+
+    >>> from pixelbounds.calibration.losses import any_channel
+    >>> loss(0.1, any_channel()).name
+    'pixels missed in any channel'
+    >>> loss(0.05, lambda missed, size: (missed / size) ** 2, counts=True, name="squared share").counts
+    True
+    """
+    if not callable(function):
+        raise TypeError(f"function is {function!r}; give a function (truth, interval) -> losses (n,)")
+    own = getattr(function, "__name__", "")
+    if name is None:
+        name = own if is_name(own) and own not in _NAMELESS else YOUR_LOSS
+    return Promise("loss", at_most, None, within, cap, name, counting, function, bool(counts))
+
+
 def check_name(name: Any) -> str:
     """A few printable words."""
     if not isinstance(name, str) or not 0 < len(name.strip()) <= 80 or not name.isprintable() or '"' in name:
@@ -112,7 +157,7 @@ def check_promises(promises: Any) -> list[Promise]:
         )
     for i, promise in enumerate(promises):
         if not isinstance(promise, Promise):
-            raise TypeError(f"promise {i + 1} is a {type(promise).__name__}; make it with pb.share or pb.tail")
+            raise TypeError(f"promise {i + 1} is a {type(promise).__name__}; make it with pb.share, pb.tail or pb.loss")
     return list(promises)
 
 
@@ -136,6 +181,8 @@ class Aim:
     region: int
     subgroup: Array
     most_images: int = 0  # that a unit counts for, where that was told
+    function: Any = None
+    counts_only: bool = True  # what is missed of the region says all; else the function sees the images
 
     @property
     def level(self) -> float:
@@ -144,10 +191,25 @@ class Aim:
 
     def losses(self, missed: Array, size: Array) -> Array:
         """Loss of each image from what it misses of its region and the region's size: (..., n), (n,) -> (..., n)."""
+        if not self.counts_only:
+            raise TypeError(f"the loss {self.name!r} sees images, and here are counts alone; give one with counts=True")
+        if self.function is not None:
+            return self.capped(_counted(self.function, missed, size))
         part = np.minimum(missed / np.where(size > 0, size, 1), 1.0)
         if self.kind == "tail":
             return (part > self.above).astype(np.float64)
-        return part if self.cap == 1 else np.minimum(part, self.cap) / self.cap
+        return self.capped(part)
+
+    def losses_of(self, truth: Array, interval: Interval, first: int) -> Array:
+        """Loss of each image of a block from its interval, for a function that sees images: -> (n,)."""
+        value = np.asarray(self.function(truth, interval))
+        if value.shape != (len(truth),):
+            raise ValueError(f"the loss returned shape {value.shape} for {len(truth)} images; it must be one per image")
+        return self.capped(check_losses(value, first))
+
+    def capped(self, losses: Array) -> Array:
+        """Losses as shares of the cap."""
+        return losses if self.cap == 1 else np.minimum(losses, self.cap) / self.cap
 
     def counts(self, sizes: Array) -> Array:
         """Which images count, from the sizes of all regions: (n, R) -> bool (n,)."""
@@ -162,6 +224,19 @@ class Aim:
         """For messages."""
         more = f" above {self.above:g}" if self.kind == "tail" else ""
         return f"the promise {self.kind} {self.at_most:g}{more} of {self.name!r}"
+
+
+def _counted(function: Any, missed: Array, size: Array) -> Array:
+    """Losses that a user's function makes of counts, a path point at a time; 0 of images without the region."""
+    has = size > 0
+    rows = missed.reshape(-1, missed.shape[-1])
+    out = np.zeros(rows.shape)
+    for row, counted in zip(out, rows, strict=True):
+        value = np.asarray(function(counted[has].astype(np.float64), size[has]))
+        if value.shape != (int(has.sum()),):
+            raise ValueError(f"the loss returned shape {value.shape} for {has.sum()} images; it must be one per image")
+        row[has] = check_losses(value)
+    return out.reshape(missed.shape)
 
 
 Regions = tuple[tuple[str, Any], ...]  # name and mask or weights (n, *pixels) of each distinct region
@@ -181,57 +256,40 @@ def aims_of(
     for i, promise in enumerate(promises, 1):
         within, place, number = promise.within, "all", 0
         subgroup = np.ones(n, bool)
-        name = promise.name or ("all pixels" if within is None else f"region {i}")
+        name = promise.name or (ALL_PIXELS if within is None else f"region {i}")
         if within is not None:
-            values = region_array(within, band, f"within of promise {i}")
-            if len(values.shape) == 1 and not differ_in_size(values):
-                subgroup, place = _subgroup(values, name), "subgroup"
+            place, values = place_of(within, band, f"within of promise {i}", name)
+            if place == "subgroup":
+                subgroup = values
+            elif promise.function is not None and not promise.counts:
+                raise ValueError(
+                    f"{name!r} is a loss that sees whole images, so within must be one bool per image, ({n},); count "
+                    "what is missed of a region in the loss itself, or give pb.loss(..., counts=True)"
+                )
             else:
-                place = "weights" if np.dtype(str(values.dtype).removeprefix("torch.")).kind == "f" else "region"
                 if id(within) not in seen:
                     regions.append((f"within of {name!r}", values))
                     seen[id(within)] = len(regions)
                 number = seen[id(within)]
-        way = promise.counting or counting
-        way = "units" if way == "images" and not units else way
-        level, above, cap = promise.at_most, promise.above or 0.0, promise.cap or 1.0
-        aims.append(Aim(promise.kind, name, place, level, above, cap, way, number, subgroup, most_images))
+        aims.append(aim_of(replace(promise, name=name), place, number, subgroup, counting, units, most_images))
     return tuple(aims), tuple(regions)
 
 
-def region_array(within: Any, band: Any, name: str) -> Any:
-    """A region of the images of a band: bool, 0 and 1, or weights, of their shape, or (n,) for whole images."""
-    if isinstance(within, list | tuple) and within and all(library_of(image) for image in within):
-        sizes = {tuple(image.shape) for image in within}
-        within = Ragged([to_numpy(x) for x in within]) if len(sizes) > 1 else np.stack([to_numpy(x) for x in within])
-    elif not library_of(within) and not differ_in_size(within):
-        within = np.asarray(within)
-    dtype = str(within.dtype).removeprefix("torch.").replace("bfloat16", "float32")
-    if dtype == "object" or np.dtype(dtype).kind not in "biuf":
-        raise TypeError(f"{name} has dtype {within.dtype}; give a mask of bool, or weights of at least 0")
-    if not differ_in_size(within) and tuple(within.shape) == (int(band.shape[0]),):
-        return within
-    if differ_in_size(band):
-        within = singly(within)
-    if not differ_in_size(within) and tuple(within.shape) != tuple(band.shape):
-        raise ValueError(
-            f"{name} has shape {tuple(within.shape)}; give {tuple(band.shape)}, one value per image and pixel, or "
-            f"({int(band.shape[0])},), one per image"
-        )
-    check_same_shape(band=band, **{name: within})
-    return within
-
-
-def _subgroup(values: Any, name: str) -> Array:
-    mask = to_numpy(values)
-    if mask.dtype != bool and not np.isin(mask, (0, 1)).all():
-        raise ValueError(f"within of {name!r} holds one value per image: give bool, True for images of the subgroup")
-    return mask.astype(bool)
+def aim_of(
+    promise: Promise, place: str, region: int, subgroup: Array, counting: str, units: bool, most_images: int = 0
+) -> Aim:
+    """A promise with a name as it is counted, in a region by its number."""
+    way = promise.counting or counting
+    way = "units" if way == "images" and not units else way
+    level, above, cap = promise.at_most, promise.above or 0.0, promise.cap or 1.0
+    only = promise.function is None or promise.counts
+    told = (promise.kind, str(promise.name), place, level, above, cap, way, region, subgroup, most_images)
+    return Aim(*told, promise.function, only)
 
 
 def path_level(aims: Sequence[Aim]) -> float:
     """The share of missed pixels about which a path that knows one level should be finest: the least asked for."""
-    shares = [aim.at_most for aim in aims if aim.kind == "share"]
+    shares = [aim.at_most for aim in aims if aim.kind != "tail"]
     return min(shares or [min(max(aim.above, aim.at_most / 10), 0.9) for aim in aims])
 
 
@@ -267,14 +325,15 @@ class CertifiedPromise:
         check_choice(self.counting, WAYS_TO_COUNT, "counting of a promise")
         check_open_unit(self.at_most, "at_most")
         numbers = {name: check_number(getattr(self, name), name) for name in ("above", "cap", "most", "risk")}
-        shape = self.kind == "tail" or self.above == 0, self.kind == "share" or self.cap == 1
+        shape = self.kind == "tail" or self.above == 0, self.kind != "tail" or self.cap == 1
         limits = 0 <= numbers["above"] < 1 and self.at_most < numbers["cap"] <= 1
         if not all(shape) or not limits or not 0 <= numbers["risk"] <= numbers["cap"]:
             raise ValueError(f"a promise above {self.above!r}, with cap {self.cap!r} and risk {self.risk!r} cannot be")
         whole = isinstance(self.certifying, int) and not isinstance(self.certifying, bool)
         if not whole or self.certifying < 1 or not 0 <= numbers["most"] < 2**53:
             raise ValueError(f"a promise certified by {self.certifying!r} units of at most {self.most!r} cannot be")
-        if (self.counting == "units") != (self.most == 0) or (self.counting == "pixels" and self.cap < 1):
+        pooled = self.counting == "pixels"
+        if (self.counting == "units") != (self.most == 0) or (pooled and (self.cap < 1 or self.kind == "loss")):
             raise ValueError(f"a promise that counts {self.counting}, at most {self.most!r} of a unit, cannot be")
 
     def state(self) -> dict[str, Any]:
@@ -295,8 +354,8 @@ def check_certified(calibration: Any) -> None:
     if (calibration.loss == "promises") != bool(kept) or len(kept) > _MOST:
         raise ValueError(f"a calibration of {len(kept)} promises cannot have the loss {calibration.loss!r}")
     for promise in kept:
-        if not isinstance(promise, CertifiedPromise) or promise.kind == "loss":
-            raise ValueError(f"{promise!r} is no promise of a share or a tail")
+        if not isinstance(promise, CertifiedPromise):
+            raise ValueError(f"{promise!r} is no promise")
         all_count = promise.place != "all" or promise.certifying == record.certifying
         if promise.certifying > record.certifying or not all_count:
             raise ValueError(f"{promise!r} cannot be of {record.certifying} certifying images (units)")
@@ -313,6 +372,6 @@ def sole_promise(calibration: Any) -> CertifiedPromise:
     record = calibration.record
     pixels = calibration.loss == "l01"
     return CertifiedPromise(
-        "share" if pixels else "loss", "all pixels" if pixels else calibration.loss, "all", calibration.risk_level, 0.0,
+        "share" if pixels else "loss", ALL_PIXELS if pixels else calibration.loss, "all", calibration.risk_level, 0.0,
         1.0, record.counting, float(record.most_images), calibration.risk, record.certifying,
     )  # fmt: skip

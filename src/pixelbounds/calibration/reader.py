@@ -17,6 +17,7 @@ from ..storage.files import unseal
 from .families import FAMILIES, Family
 from .groups.contract import load_grouping, on_images
 from .promises import CertifiedPromise
+from .reference import Reference
 from .result import FORMAT, NO_PRINTS, Calibration, Record
 from .sentence import EARLIER
 
@@ -76,6 +77,7 @@ def _calibration_of(text: dict[str, Any], tensors: dict[str, Array], name: str, 
         tensors["curve"], text["chosen"], _record_of(text["record"], tensors),
         None if measure is None else Measure.from_state(measure),
         tuple(CertifiedPromise.from_state(state) for state in text.get("promises", ())),
+        Reference.from_tensors(tensors),
     )  # fmt: skip
 
 

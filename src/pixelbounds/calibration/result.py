@@ -27,6 +27,7 @@ from ..images.checks import (
 from ..images.ends import Band, Interval, check_features, check_labels, one_band
 from ..images.library import Array, alike, block_of, in_threads, like, places_for, sizes_of
 from ..images.measure import Measure
+from ..images.notebook import facts_html, rows_html
 from ..images.source import Source
 from ..storage.files import replace_file, seal
 from .block import read_block
@@ -37,11 +38,13 @@ from .groups.labelled import NO_LABELS, LabelledGroups
 from .groups.positions import Partition
 from .procedures import METHODS
 from .promises import CertifiedPromise, check_certified, sole_promise
-from .sentence import VOIDS, guarantee_of
+from .reference import NO_REFERENCE, Reference, p_values, statistics_of_images
+from .sentence import ANYTIME, SHIFT, VOIDS, check_shift, guarantee_of
 
 FORMAT = 2
 COUNTINGS = ("units", "images")
 NO_PRINTS = np.empty(0, np.uint64)
+_OURS = (*BOUNDS, ANYTIME)  # bounds whose reach is known
 _ROUNDED = 1e-9  # how far sums in another order may lie apart
 
 
@@ -94,6 +97,8 @@ class Record:
             check_line(getattr(self, name), f"{name} of a calibration")
         if not isinstance(self.source, Source) or not isinstance(self.settings, dict):
             raise ValueError("a record needs a Source and settings by name")
+        if SHIFT in self.settings:
+            check_shift(self.settings[SHIFT])
         check_unit_name(self.unit_name)
         check_choice(self.counting, COUNTINGS, "counting")
         if (self.counting == "images") != bool(self.units and self.most_images):
@@ -117,6 +122,7 @@ class Calibration:
     each bound is valid for a point chosen beforehand, not for one that the data chose. `measure` says what the numbers
     stand for, where that is known. Where `promises` say more than one level for all pixels, they are kept in
     `certified`; `risk_level`, `risk` and `curve` are then those of the first, and the `loss` is "promises".
+    `reference` says what bands of certifying images are like, for `unusual` and `pixelbounds.Monitor`.
     """
 
     method: str
@@ -134,9 +140,11 @@ class Calibration:
     record: Record
     measure: Measure | None = None
     certified: tuple[CertifiedPromise, ...] = ()
+    reference: Reference = NO_REFERENCE
 
     def __post_init__(self) -> None:
         kinds = {"family": Family, "grouping": Grouping, "widening": np.ndarray, "curve": np.ndarray, "record": Record}
+        kinds["reference"] = Reference
         for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
                 raise TypeError(f"{name} is a {type(getattr(self, name)).__name__}; it must be a {kind.__name__}")
@@ -165,6 +173,7 @@ class Calibration:
         if not np.isfinite(self.curve).all():
             raise ValueError("curve holds values that are not finite")
         check_count(self.chosen, "chosen", least=0, most=max(0, len(self.curve) - 1))
+        self.reference.check(count)
         self._check_groups()
         self._check_curve()
         self._check_level()
@@ -204,17 +213,17 @@ class Calibration:
 
     def _check_level(self) -> None:
         """No bound of ours certifies less than so many images can tell, or (but for early bets) than was seen."""
-        if self.confidence not in BOUNDS:
+        if self.confidence not in _OURS:
             return
         seen = max(self.risk, float(self.curve[self.chosen, 1]) if len(self.curve) else 0.0)
-        if seen > self.risk_level and self.confidence != "betting":
+        if seen > self.risk_level and self.confidence not in ("betting", ANYTIME):
             raise ValueError(f"a mean loss of {seen:g} was seen, above the level {self.risk_level:g}")
         if not self.certified:
             self._check_reach(self.risk_level, self.record.certifying)
 
     def _check_reach(self, level: float, n: int) -> None:
         """No bound certifies less than n images can tell."""
-        sure = self.confidence in BOUNDS and self.confidence != "conformal"
+        sure = self.confidence in _OURS and self.confidence != "conformal"
         if sure and n * log1p(-level) > log(self.failure_prob) + _ROUNDED:
             raise ValueError(
                 f"{n} images cannot certify a level of {level:g} with failure probability "
@@ -223,6 +232,13 @@ class Calibration:
 
     def __repr__(self) -> str:
         return f"Calibration({self.method}, {self.confidence}, {self.grouping.count} groups): {self.guarantee}"
+
+    def _repr_html_(self) -> str:
+        how = f"{self.method}, {self.confidence}, {self.grouping.count} groups of kind {self.grouping.kind}"
+        facts = {"guarantee": self.guarantee, "method": how, "images": self.record.images, "bands": self.record.source}
+        head = ("promise", "kind", "at most", "seen", "certified by")
+        rows = [(p.name, p.kind, f"{p.at_most:.2%}", f"{p.risk:.2%}", f"{p.certifying:,}") for p in self.promises]
+        return facts_html("Calibration", facts, rows_html(head, rows))
 
     @property
     def promises(self) -> tuple[CertifiedPromise, ...]:
@@ -242,17 +258,7 @@ class Calibration:
         Images of different sizes, a list of bands or a Band of lists, give an Interval of `Ragged`. Blocks of images
         run in `threads`, or one after the other for a caller that has threads of its own.
         """
-        band = self._check(band)
-        features = check_features(features, band)
-        labels = check_labels(labels, band)
-        if features is not None and self.inner.kind != "learned":
-            raise ValueError(
-                f"features belong to learned groups, and these are of kind {self.inner.kind!r}: leave them out"
-            )
-        if labels is not None and not self.labelled:
-            raise ValueError("this calibration was made without labels: leave labels out, or calibrate with them")
-        if labels is None and self.labelled:
-            raise ValueError(NO_LABELS)
+        band, features, labels = self._check_known(band, features, labels)
         dtype = np.dtype(str(band.lower.dtype).removeprefix("torch.").replace("bfloat16", "float32"))
         lower = places_for(band.lower, dtype)
         upper = places_for(band.lower, dtype)
@@ -274,6 +280,37 @@ class Calibration:
         else:
             work(0, len(band))
         return Interval(like(lower, band.lower), like(upper, band.upper))
+
+    def statistics(self, band: Band, *, features: Any = None, labels: Any = None, threads: bool = True) -> Array:
+        """What each image's band is like, as the `reference` has it of certifying images: Band -> (n, 5) float32."""
+        band, features, labels = self._check_known(band, features, labels)
+        known = band, features, labels, self.limits
+        return statistics_of_images(self.reference, known, self.family, self.grouping, threads=threads)
+
+    def unusual(self, band: Band, *, features: Any = None, labels: Any = None, threads: bool = True) -> Array:
+        """How usual each image's band is among those of the certifying images: a p-value each, Band -> (n,).
+
+        Of images from the same source at most a share p has a p-value of at most p; 1 / (n + 1) is that of an image
+        farther out than all n of the reference. Units count once: it holds for an image drawn from a new unit. It says
+        nothing about risk.
+        """
+        rows = self.statistics(band, features=features, labels=labels, threads=threads)
+        return p_values(self.reference.of_images, rows)
+
+    def _check_known(self, band: Any, features: Any, labels: Any) -> tuple[Band, Any, Any]:
+        """A band and what else is known of its images, as the groups need it."""
+        band = self._check(band)
+        features = check_features(features, band)
+        labels = check_labels(labels, band)
+        if features is not None and self.inner.kind != "learned":
+            raise ValueError(
+                f"features belong to learned groups, and these are of kind {self.inner.kind!r}: leave them out"
+            )
+        if labels is not None and not self.labelled:
+            raise ValueError("this calibration was made without labels: leave labels out, or calibrate with them")
+        if labels is None and self.labelled:
+            raise ValueError(NO_LABELS)
+        return band, features, labels
 
     @property
     def labelled(self) -> bool:
@@ -298,12 +335,12 @@ class Calibration:
         return band
 
     def without_prints(self) -> Calibration:
-        """The calibration without the digests of its images, for who must not hand these on.
+        """The calibration without what it keeps of single images, digests and reference, for who must not tell of them.
 
-        Nobody can tell then whether an image that it is judged by is one of those that calibrated.
+        Nobody can tell then whether an image that it is judged by is one of those that calibrated, or is like them.
         """
         record = replace(self.record, prints=NO_PRINTS)
-        return replace(self, record=record, grouping=on_images(self.grouping, NO_PRINTS))
+        return replace(self, record=record, grouping=on_images(self.grouping, NO_PRINTS), reference=NO_REFERENCE)
 
     # ------------------------------------------------------------ files
 
@@ -327,7 +364,7 @@ class Calibration:
         meta, arrays = self.grouping.state()
         tensors = {f"groups.{name}": x for name, x in arrays.items()}
         tensors |= {"widening": self.widening, "curve": self.curve, "prints": self.record.prints}
-        tensors |= {"fitted_on": self.grouping.fitted_on}
+        tensors |= {"fitted_on": self.grouping.fitted_on} | self.reference.tensors()
         text = {
             "format": FORMAT, "package": "pixelbounds", "guarantee": self.guarantee,
             "method": self.method, "confidence": self.confidence, "family": self.family.name, "loss": self.loss,

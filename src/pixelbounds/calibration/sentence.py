@@ -14,6 +14,9 @@ from ..images.source import Source
 
 VOIDS = "docs/what_voids_the_promise.md"
 EARLIER = "format"  # by this setting a record knows that an earlier format kept less
+ANYTIME = "anytime"  # the bound of a calibration that grows, as a calibration names it
+SHIFT = "shift"  # by this setting a record knows that its images were kept by weights, for another source
+YOUR_LOSS = "your loss"  # that has no name of its own
 _DIGITS = 6
 
 
@@ -108,8 +111,17 @@ def guarantee_of(calibration: Promised) -> str:
             f"On average over future {future} and over calibration sets of {n}, {what}; this holds in expectation "
             "only, not with high probability for the calibration set at hand."
         )
-    sure = confidence_in_words(calibration.failure_prob)
-    return f"With probability at least {sure} over the draw of {n} for certification, on average {what}."
+    return f"{_odds(calibration, n)}, on average {what}."
+
+
+def _odds(calibration: Promised, n: str) -> str:
+    """With which probability, over the draw of what."""
+    sure = f"With probability at least {confidence_in_words(calibration.failure_prob)} over the draw of"
+    if calibration.confidence != ANYTIME:
+        return f"{sure} {n} for certification"
+    record = calibration.record
+    who = plural(record.unit_name) if record.units else "images"
+    return f"{sure} {who} for certification as they arrive, at this look after {n} and jointly at every other look"
 
 
 def _jointly(calibration: Promised, n: str) -> str:
@@ -127,13 +139,12 @@ def _jointly(calibration: Promised, n: str) -> str:
             "probability for the calibration set at hand."
         )
     jointly = "all of these hold jointly: " if several else ""
-    sure = confidence_in_words(calibration.failure_prob)
-    return f"With probability at least {sure} over the draw of {n} for certification, {jointly}{whole}."
+    return f"{_odds(calibration, n)}, {jointly}{whole}."
 
 
 def _clause(promise: Any, record: Any) -> str:
     """One promise: what is at most its level, of whose pixels, how they are averaged, and how many certified it."""
-    entries = _entries(record.pixels)
+    entries = entries_in_words(record.pixels)
     by_unit = bool(record.units) and promise.counting == "units"
     noun = record.unit_name if record.units else "image"
     named = f'"{promise.name}"'
@@ -147,9 +158,13 @@ def _clause(promise: Any, record: Any) -> str:
         that_have = f" that {'have' if by_unit else 'has'} {named}"
         of_what = f"the {entries} of {named}" if promise.place == "region" else f"the weights of {named}"
     level = level_in_words(promise.at_most)
-    if promise.kind == "tail":
+    if promise.kind == "loss":
+        whose = f"a future {noun}, averaged over its images{_of_loss(promise)}," if by_unit else "a future image"
+        words = f"{loss_in_words(promise.name)} of {whose}{'' if by_unit else _of_loss(promise)} is on average at most "
+        words += _plain(_up(promise.at_most))
+    elif promise.kind == "tail":
         own = of_what if promise.place in ("region", "weights") else f"their {entries}"
-        missed = f"miss more than {level_in_words(promise.above)} of {own}"
+        missed = f"miss {more_than(promise.above)} of {own}"
         if by_unit:
             words = f"on average at most {level} of the images of a future {noun}{that_have} {missed}"
         else:
@@ -160,7 +175,30 @@ def _clause(promise: Any, record: Any) -> str:
     else:
         whose = f"a future {noun}, averaged over its images{that_have}," if by_unit else f"a future image{that_have}"
         words = f"on average at most {level} of {of_what} of {whose} lie outside their intervals"
+        if record.pixels == (1,) and promise.place in ("all", "subgroup"):
+            words = _one_value(level, noun if by_unit else None, that_have)
     return words + _terms(promise, record, noun, by_unit)
+
+
+def _one_value(level: str, unit: str | None, where: str = "") -> str:
+    """Of images that are one value each: the value is inside or outside, so the share is one of images."""
+    images = f"future images{where}" if unit is None else f"the images{where} of a future {unit}"
+    return f"on average at most {level} of {images} have their value outside its interval"
+
+
+def more_than(share: float) -> str:
+    """More than a share of some things: any of them, where it is 0."""
+    return f"more than {level_in_words(share)}" if share else "any"
+
+
+def loss_in_words(name: str) -> str:
+    """A user's loss by its name."""
+    return YOUR_LOSS if name == YOUR_LOSS else f'the loss "{name}"'
+
+
+def _of_loss(promise: Any) -> str:
+    """Which images a loss is about, where not all."""
+    return {"all": "", "subgroup": " in its subgroup"}.get(promise.place, " with its region")
 
 
 def _terms(promise: Any, record: Any, noun: str, by_unit: bool) -> str:
@@ -168,7 +206,10 @@ def _terms(promise: Any, record: Any, noun: str, by_unit: bool) -> str:
     terms = []
     if promise.cap < 1:
         cap = _percent(Context(_DIGITS, ROUND_FLOOR).create_decimal(repr(float(promise.cap))))  # says less, never more
-        terms.append(f"an image that misses more than {cap} counting as one that misses {cap}")
+        more = f"an image that misses more than {cap} counting as one that misses {cap}"
+        terms.append(
+            more if promise.kind != "loss" else f"an image that loses more than {cap} counting as one of {cap}"
+        )
     if by_unit:
         terms.append(f"each {noun} counting the same, however many images it has")
     if promise.most:
@@ -188,10 +229,13 @@ def _what(calibration: Promised) -> str:
         whose = f"a future {record.unit_name}, averaged over its images,"
     if calibration.loss == "l01":
         share = f"at most {level_in_words(calibration.risk_level)}"
-        what = f"{share} of the {_entries(record.pixels)} of {whose} lie outside their intervals"
+        what = f"{share} of the {entries_in_words(record.pixels)} of {whose} lie outside their intervals"
+        if record.pixels == (1,):
+            unit = record.unit_name if record.units and record.counting == "units" else None
+            what = _one_value(level_in_words(calibration.risk_level), unit).removeprefix("on average ")
     else:
-        named = "your loss" if calibration.loss in ("loss", "custom", "<lambda>") else f'the loss "{calibration.loss}"'
-        what = f"{named} of {whose} is at most {_plain(_up(calibration.risk_level))}"
+        named = YOUR_LOSS if calibration.loss in ("loss", "custom", "<lambda>") else calibration.loss
+        what = f"{loss_in_words(named)} of {whose} is at most {_plain(_up(calibration.risk_level))}"
     if record.units and record.counting == "units":
         what += f" (each {record.unit_name} counts the same, however many images it has)"
     if record.units and record.counting == "images":
@@ -206,10 +250,8 @@ def _provided(calibration: Promised) -> str:
     record = calibration.record
     independent = plural(record.unit_name) if record.units else "images"
     units = f" and {independent}" if record.units else ""
-    words = (
-        f", provided {independent} are independent of each other, future images{units} come from the same source as "
-    )
-    words += f"the calibration images{units}"
+    words = f", provided {independent} are independent of each other, future images{units} come from "
+    words += _whence(record, units)
     if record.skipped:
         words += f" that could be read ({record.skipped} could not and were left out: nothing is promised for such)"
     source = record.source
@@ -228,16 +270,41 @@ def _provided(calibration: Promised) -> str:
     return words
 
 
+def _whence(record: Any, units: str) -> str:
+    """From which source future images come."""
+    shift = record.settings.get(SHIFT)
+    if shift is None:
+        return f"the same source as the calibration images{units}"
+    one = record.unit_name if record.units else "image"
+    return (
+        f"the shifted source for which the weights that were given are the likelihood ratios, exactly and at most "
+        f"{shift['most_weight']:.12g} (of {shift['offered']} calibration images {record.images} were kept, each {one} "
+        f"with probability its weight / {shift['most_weight']:.12g}, which makes these draws of that source)"
+    )
+
+
+def check_shift(shift: Any) -> None:
+    """What a record says of weights: the bound on them, and how many images were offered."""
+    names = {"most_weight": float, "offered": int}
+    if not isinstance(shift, dict) or shift.keys() != names.keys():
+        raise ValueError(f"a shift is {shift!r}; it must hold {' and '.join(names)}")
+    for name, kind in names.items():
+        if not isinstance(shift[name], kind) or isinstance(shift[name], bool) or not 1 <= shift[name] < 2**53:
+            raise ValueError(f"{name} of a shift is {shift[name]!r}; it must be a number of at least 1")
+
+
 def _of_samples(source: Source) -> bool:
     """Whether bands of this source are quantiles of samples."""
     return source.kind.endswith(" quantiles")
 
 
-def _entries(pixels: tuple[int, ...]) -> str:
+def entries_in_words(pixels: tuple[int, ...]) -> str:
     """What is counted of an image of this shape; () where images differ in size, so that channels cannot be told."""
     if in_channels(pixels):
         return "values (each channel of a pixel is one)"
-    return "pixels" if len(pixels) in (1, 2) else "values (each voxel, or channel of a pixel, is one)"
+    if len(pixels) == 1:
+        return "values"
+    return "pixels" if len(pixels) == 2 else "values (each voxel, or channel of a pixel, is one)"
 
 
 def in_channels(pixels: tuple[int, ...]) -> bool:
@@ -275,5 +342,6 @@ def second_try(failure_prob: float) -> str:
         "A second try on the same images (another seed, method or bound, or these and a few more) is a second lottery: "
         f"keeping whichever succeeds can fail with probability {min(1.0, 2 * failure_prob):.3g} instead of "
         f"{failure_prob:.3g}. Valid are fresh images, or a failure probability of {failure_prob / 2:.3g} for each of "
-        f"two tries that were planned before the first ({VOIDS})"
+        "two tries that were planned before the first; for images that keep coming there is a growing calibration, "
+        f"which may be looked at after every image (pixelbounds.GrowingCalibration, pixelbounds grow; {VOIDS})"
     )

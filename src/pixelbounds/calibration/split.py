@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..images.checks import NoGuarantee, check_count, check_units
 from ..images.library import Array
 from .confidence import ConfidenceBound, least_images
+
+_SPARE = 1.5  # times the least that must certify a promise are left for it, as far as fitting units can tell
 
 
 def unit_numbers(units: Any, n: int) -> Array:
@@ -61,6 +64,13 @@ def least_units(risk_level: float, failure_prob: float, bound: ConfidenceBound) 
         return 0
 
 
+class Need(NamedTuple):
+    """Which units have what a promise is about, bool (units,), and how many of these must certify it at the least."""
+
+    having: Array
+    least: int
+
+
 @dataclass(frozen=True, eq=False)
 class Split:
     """Unit of each image (n,), which images fit (bool (n,)), and the certifying units in random order."""
@@ -70,9 +80,27 @@ class Split:
     order: Array
 
     @classmethod
-    def draw(cls, unit_of: Array, fit: int, rng: np.random.Generator) -> Split:
-        """Some units at random fit; the others certify, in an order that tells nothing, as bets need it."""
+    def draw(cls, unit_of: Array, fit: int, rng: np.random.Generator, needs: Sequence[Need] = ()) -> Split:
+        """Some units at random fit; the others certify, in an order that tells nothing, as bets need it.
+
+        With needs, fewer fit where those that do tell that something is rare. The rule looks at fitting units alone:
+        when it stops, the others are as good as new. Keeping all units that have a rare region for certification would
+        certify everything else on a mixture with too many of them.
+        """
         shuffled = rng.permutation(int(unit_of.max()) + 1)
         if fit >= len(shuffled):
             raise NoGuarantee(f"{len(shuffled)} image (unit) cannot both fit and certify; give more images")
+        fit = min((_enough(need, shuffled, fit) for need in needs), default=fit)
         return cls(unit_of, np.isin(unit_of, shuffled[:fit]), shuffled[fit:])
+
+
+def _enough(need: Need, shuffled: Array, fit: int) -> int:
+    """After how many of the units, in random order, as many are likely left as must certify; none where none fit.
+
+    What is likely is said by the units before, with one that has it added.
+    """
+    for count in range(1, fit):
+        share = (int(need.having[shuffled[:count]].sum()) + 1) / (count + 1)
+        if (len(shuffled) - count - 1) * share < _SPARE * need.least:
+            return count
+    return fit

@@ -10,6 +10,9 @@ from .command import app, main
 from .demo import demo_command
 from .evaluate import evaluate_command
 from .federated import federated_commands
+from .grow import grow_commands
+from .info import info_command
+from .monitor import monitor_commands
 from .plan import plan_command
 from .report import report_command
 from .reproduce import reproduce_commands
@@ -21,9 +24,12 @@ __all__ = ["app", "main"]
 app.command()(demo_command)
 app.command()(plan_command)
 app.command()(calibrate_command)
+app.add_typer(grow_commands(), name="grow")
 app.command()(apply_command)
 app.command()(evaluate_command)
 app.command()(report_command)
+app.command()(info_command)
+app.add_typer(monitor_commands(), name="monitor")
 app.add_typer(federated_commands(), name="federated")
 app.command()(train_command)
 app.command()(sample_command)

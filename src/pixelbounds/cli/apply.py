@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .command import Outcome, command, in_short, progress, reading_of, resources_of, skipped_in_words, written
+from ..calibration.phrases import trust_in_words
+from .command import (
+    Outcome,
+    command,
+    images_in_words,
+    in_short,
+    progress,
+    reading_of,
+    resources_of,
+    skipped_in_words,
+    written,
+)
 from .options import BandPath, Features, Force, Identifiers, LargeOptions, ReadOptions, TestLabels
 
 if TYPE_CHECKING:
@@ -26,6 +37,10 @@ def apply_command(
     like: Annotated[
         Path | None, typer.Option(help="A NIfTI file or DICOM folder whose geometry the intervals get.")
     ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="Also write which pixels have an interval at most so long (in HU, where values are).", min=0),
+    ] = None,
     identifiers: Identifiers = "drop",
     force: Force = False,
     features: Features = None,
@@ -39,13 +54,15 @@ def apply_command(
 
     with progress("widening") as advance:
         done = apply_files(
-            calibration, bands, out, like=like, features=features, labels=labels, replace=force, progress=advance,
-            identifiers=identifiers, reading=reading_of(read, large), resources=resources_of(large),
+            calibration, bands, out, like=like, features=features, labels=labels, tolerance=tolerance, replace=force,
+            progress=advance, identifiers=identifiers, reading=reading_of(read, large), resources=resources_of(large),
         )  # fmt: skip
     n, *pixels = done.shape
     rows = {
         "images": f"{n} of {' x '.join(map(str, pixels)) + ' pixels' if pixels else 'different sizes'}",
         **_lengths(done),
+        **_trusted(done),
+        **_unusual(done),
         "written": written(done.path),
         **skipped_in_words(done.skipped),
     }
@@ -55,10 +72,32 @@ def apply_command(
         "mean_length": done.mean_length,
         "open_share": done.open_share,
         "closed_length": None if done.open_share in (None, 1) else done.closed_length,
+        **({} if done.tolerance is None else {"trusted_share": done.trusted_share}),
         "skipped": done.skipped,
+        "unusual": done.unusual,
         "guarantee": done.calibration.guarantee,
     }
     return in_short(facts, done.calibration.guarantee, rows)
+
+
+def _trusted(done: Applied) -> dict[str, str]:
+    """How many pixels are in the mask, and what that does not say."""
+    if done.tolerance is None or done.trusted_share is None:
+        return {}
+    words = trust_in_words(done.calibration, done.trusted_share)
+    return {"trusted": f"{done.trusted_share:.1%} of the pixels: intervals {done.tolerance}. {words}"}
+
+
+def _unusual(done: Applied) -> dict[str, str]:
+    """The row that tells of images like none of the calibration's, where there are some."""
+    if not done.unusual:
+        return {}
+    more = ", ..." if len(done.unusual) > 8 else ""
+    which = f"{images_in_words(len(done.unusual))} ({', '.join(map(str, done.unusual[:8]))}{more})"
+    return {
+        "unusual": f"{which} with bands farther out than those of all {len(done.calibration.reference)} certifying "
+        f"images kept; up to {done.expected_unusual:.2g} expected from the same source"
+    }
 
 
 def _lengths(done: Applied) -> dict[str, str]:

@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
+from ..calibration.phrases import promise_in_words
 from ..calibration.sentence import level_in_words, plural
 from .command import (
     Outcome,
     command,
     images_in_words,
-    in_short,
+    numbers,
     progress,
     reading_of,
     resources_of,
+    sentence,
     skipped_in_words,
     written,
 )
@@ -27,8 +30,8 @@ from .options import (
     FittingCount,
     Force,
     LargeOptions,
+    Promises,
     ReadOptions,
-    RiskLevel,
     TestLabels,
     Truth,
     method_option,
@@ -45,9 +48,12 @@ def calibrate_command(
     truth: Truth,
     bands: BandPath,
     out: Annotated[Path, typer.Option(help="The calibration file, .safetensors.")],
-    risk_level: RiskLevel,
     read: ReadOptions,
     large: LargeOptions,
+    risk_level: Annotated[
+        float | None, typer.Option(help="Share of the pixels of an image that may lie outside: --promise 'share ...'.")
+    ] = None,
+    promise: Promises = None,
     failure_prob: FailureProb = 0.1,
     force: Force = False,
     method: Annotated[str, method_option(help="frontier (shortest), krcps (the paper's), rcps.")] = "frontier",
@@ -76,15 +82,19 @@ def calibrate_command(
     """Choose intervals that keep a promise on future images, and write them as a calibration file.
 
     Example: pixelbounds calibrate truth.npy samples.zarr --risk-level 0.1 --failure-prob 0.1 --out cal.safetensors
+
+    Example: pixelbounds calibrate truth.npy bands.zarr --promise "share 0.05" --promise "share 0.1 within heart.npy as
+    heart" --out cal.safetensors
     """
     from ..workflows.calibrate import calibrate_files
 
     with progress("calibrating") as advance:
         made = calibrate_files(
-            truth, bands, out, risk_level=risk_level, failure_prob=failure_prob, method=method, confidence=confidence,
-            groups=groups, features=features, labels=labels, family=family, k=k, n_opt=n_opt, seed=seed, replace=force,
-            progress=advance, reading=reading_of(read, large), bands_out=bands_out, resources=resources_of(large),
-            unit_name=unit_name, counting=counting, most_images=most_images,
+            truth, bands, out, risk_level=risk_level, promises=promise or (), failure_prob=failure_prob,
+            method=method, confidence=confidence, groups=groups, features=features, labels=labels, family=family,
+            k=k, n_opt=n_opt, seed=seed, replace=force, progress=advance, reading=reading_of(read, large),
+            bands_out=bands_out, resources=resources_of(large), unit_name=unit_name,
+            counting=counting, most_images=most_images,
         )  # fmt: skip
     found = made.calibration
     skipped = found.record.settings.get("skipped", ())
@@ -96,7 +106,7 @@ def calibrate_command(
         **skipped_in_words(skipped),
         "next": f"pixelbounds apply {out} NEW_BANDS --out intervals.zarr",
     }
-    return in_short(facts, found.guarantee, rows)
+    return Outcome(facts, (sentence(found.guarantee), *_promises(found), numbers(rows)))
 
 
 def _rows(found: Calibration) -> dict[str, str]:
@@ -104,10 +114,34 @@ def _rows(found: Calibration) -> dict[str, str]:
     who = f"{record.certifying} {plural(record.unit_name) if record.units else 'images'}"
     grouped = f"{groups.count} {groups.kind} group{'s' * (groups.count > 1)}"
     fitted = f" fitted on {images_in_words(record.fitting)}" if record.fitting else ""
-    return {
+    certified = {
         "certified": f"at most {level_in_words(found.risk_level)}; {found.risk:.2%} seen on {who} that certified",
+    }
+    tried = record.settings.get("bands", {})
+    chosen = {}
+    if tried:
+        lengths = ", ".join(f"{length:.4f} at {name}" for name, length in tried.items())
+        chosen["miscoverage"] = f"{record.settings['band']}, chosen on the fitting images by length: {lengths}"
+    return {
+        **({} if found.certified else certified),
+        **chosen,
         "method": f"{found.method}, {grouped}{fitted}",
     }
+
+
+def _promises(found: Calibration) -> tuple[Table, ...]:
+    """A table of promises, where there are more than one level: what was asked, what was seen, and by how many."""
+    if not found.certified:
+        return ()
+    record = found.record
+    table = Table(box=None, padding=(0, 2), header_style="dim")
+    table.add_column("promise")
+    for heading in ("level", "seen", f"{plural(record.unit_name) if record.units else 'images'} that certified"):
+        table.add_column(heading, justify="right")
+    for promise in found.certified:
+        words = promise_in_words(promise)
+        table.add_row(words, level_in_words(promise.at_most), f"{promise.risk:.2%}", str(promise.certifying))
+    return (table,)
 
 
 def _lengths(made: Calibrated) -> str:
@@ -123,6 +157,7 @@ def _facts(calibration: Calibration) -> dict[str, Any]:
     measure = calibration.measure
     return {name: getattr(calibration, name) for name in names} | {
         "groups": groups,
+        "promises": [promise.state() for promise in calibration.promises],
         "measure": None if measure is None else measure.state(),
         "record": calibration.record.state(),
     }

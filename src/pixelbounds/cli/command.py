@@ -10,6 +10,7 @@ error is a message, and its kind is the exit code:
   2  wrong usage or input: a path, a shape, a value
   3  this machine cannot do it: disk full, no permission, out of memory, a package that is not installed
   4  a fault of pixelbounds
+  5  a monitor has raised an alarm
   130, 143  stopped by Ctrl-C, by SIGTERM
 """
 
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from ..workflows.resources import Resources
     from .options import LargeOptions, ReadOptions
 
-OK, NO_GUARANTEE, WRONG_INPUT, THIS_MACHINE, OUR_FAULT, INTERRUPTED = 0, 1, 2, 3, 4, 130
+OK, NO_GUARANTEE, WRONG_INPUT, THIS_MACHINE, OUR_FAULT, ALARM, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _EXTRAS = {"torch": "diffusion", "nibabel": "medical", "pydicom": "medical"}
@@ -142,10 +143,23 @@ def reading_of(read: ReadOptions, large: LargeOptions | None = None, **known: An
     """How files are read, as the options say; what is `known` otherwise goes before them."""
     from ..formats.arrays import Reading
 
-    said = {**vars(read), **known}
+    said = {**vars(read), "miscoverage": _shares(read.miscoverage), **known}
     if large is not None:
         said |= {"skip_bad": large.skip_bad, "fill_missing": large.fill_missing}
     return Reading(**said)
+
+
+def _shares(text: Any) -> float | tuple[float, ...] | None:
+    """A share, or several with commas between them."""
+    if text is None:
+        return None
+    try:
+        found = tuple(float(part) for part in str(text).split(","))
+    except ValueError as error:
+        raise ValueError(
+            f"--miscoverage is {text!r}; give a share such as 0.1, or several with commas, such as 0.05,0.1,0.2"
+        ) from error
+    return found if len(found) > 1 else found[0]
 
 
 def resources_of(large: LargeOptions) -> Resources:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from ..evaluation.evaluation import share_ends
 from .command import Outcome, command, numbers, progress, sentence, tell
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def demo_command(
     new: Annotated[int, typer.Option(min=1, max=64, help="New phantoms to sample.")] = 4,
     seed: Annotated[int, typer.Option(min=0, help="Which new phantoms, and their noise.")] = 0,
 ) -> Outcome:
-    """Calibrate every method on phantoms, sample new ones with a small diffusion model, and write a page.
+    """Calibrate every method on phantoms, promise body, organs and edges, sample new ones, and write a page.
 
     Example: pixelbounds demo --new 8 --out out/demo
     """
@@ -30,7 +31,9 @@ def demo_command(
 
     with progress("sampling", of="images") as advance:
         found = run(out, new=new, seed=seed, step=lambda what: tell(f"· {what}"), progress=advance)
-    return Outcome(_facts(found), (_table(found), "", sentence(found.calibration.guarantee), _numbers(found)))
+    return Outcome(
+        _facts(found), (_table(found), "", _promises(found), "", sentence(found.calibration.guarantee), _numbers(found))
+    )
 
 
 def _table(found: Demo) -> Table:
@@ -46,6 +49,20 @@ def _table(found: Demo) -> Table:
             row.name, f"{length:.4f}", f"{length / paper - 1:+.1%}", f"{ev.risk:.2%}", held, f"{row.seconds or 0:.2f}",
             style="bold" if length == min(lengths) else "",
         )  # fmt: skip
+    return table
+
+
+def _promises(found: Demo) -> Table:
+    """What was promised together, what other phantoms say, and what one level for all pixels would miss there."""
+    ev = found.promised.evaluation
+    longer = ev.mean_length / found.rows[-1].evaluation.mean_length - 1
+    title = f"Promised together: mean length {ev.mean_length:.4f}, {longer:+.1%} against 5% of all pixels alone"
+    table = Table(title=title, title_justify="left")
+    for heading in ("at most, outside", "of", "seen", "95% range", "verdict", "with 5% of all alone"):
+        table.add_column(heading, justify="left" if heading in ("of", "verdict") else "right")
+    for seen, alone in zip(ev.promises, found.plain, strict=True):
+        ends = " to ".join(share_ends(*seen.interval))
+        table.add_row(f"{seen.at_most:.0%}", seen.name, f"{seen.risk:.2%}", ends, seen.verdict, f"{alone.risk:.2%}")
     return table
 
 
@@ -67,8 +84,16 @@ def _facts(found: Demo) -> dict[str, Any]:
         {"method": row.name, "mean_length": row.evaluation.mean_length, "risk": row.evaluation.risk,
          "seconds": row.seconds} for row in found.rows
     ]  # fmt: skip
+    promises = [
+        {"name": made.name, "at_most": made.at_most, "certifying": made.certifying, "risk": seen.risk,
+         "interval": seen.interval, "verdict": seen.verdict, "risk_without": alone.risk}
+        for made, seen, alone in zip(
+            found.calibration.promises, found.promised.evaluation.promises, found.plain, strict=True
+        )
+    ]  # fmt: skip
     files = {"calibration": found.calibration_file, "intervals": found.intervals, "report": found.report}
     return {
-        "guarantee": found.calibration.guarantee, "methods": rows, "new_risk": found.new.risk,
+        "guarantee": found.calibration.guarantee, "methods": rows, "promises": promises,
+        "promised_length": found.promised.evaluation.mean_length, "new_risk": found.new.risk,
         "files": {name: str(path) for name, path in files.items()}, "seconds": found.seconds,
     }  # fmt: skip

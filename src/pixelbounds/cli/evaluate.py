@@ -11,6 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ..calibration.phrases import promise_in_words
 from ..calibration.sentence import level_in_words, plural, share_in_words
 from .command import (
     NO_GUARANTEE,
@@ -25,7 +26,7 @@ from .command import (
     sentence,
     skipped_in_words,
 )
-from .options import Features, LargeOptions, Organs, ReadOptions, TestLabels, Truth
+from .options import Features, LargeOptions, Organs, Promises, ReadOptions, TestLabels, Truth
 
 if TYPE_CHECKING:
     from ..evaluation.evaluation import Evaluation, Strata
@@ -46,11 +47,13 @@ def evaluate_command(
     groups: Organs = None,
     features: Features = None,
     labels: TestLabels = None,
+    promise: Promises = None,
 ) -> Outcome:
     """Check intervals against the truth of images that had no part in their calibration.
 
     With --calibration images that calibrated are refused. Exit code 1: the images contradict the calibration, even at
-    the low end of the risk's 95% interval, which is valid at any number of images.
+    the low end of the risk's 95% interval, which is valid at any number of images. A calibration of promises is
+    compared with the same ones, --promise, and the regions of these images.
 
     Example: pixelbounds evaluate truth.npy new.zarr --calibration cal.safetensors
     """
@@ -59,8 +62,7 @@ def evaluate_command(
     with progress("evaluating") as advance:
         result = evaluate_files(
             truth, intervals, calibration=calibration, groups=groups, features=features, labels=labels,
-            progress=advance,
-            reading=reading_of(read, large), resources=resources_of(large),
+            promises=promise or (), progress=advance, reading=reading_of(read, large), resources=resources_of(large),
         )  # fmt: skip
     return evaluated(result)
 
@@ -78,6 +80,8 @@ def evaluated(result: Evaluated, more: Mapping[str, str] | None = None) -> Outco
     if judgement.level is not None:
         mean = " in the mean over images" if ev.two_means and judgement.risk != ev.risk else ""
         said += f" At most {level_in_words(judgement.level)}{mean} was promised."
+    if judgement.promises:
+        said += f" The promises are {judgement.verdict}."
     if judgement.broken:
         said += " They contradict it: they come from another source, or the calibration was unlucky."
     length = f"{ev.mean_length:.4f}{_within(*length_ends(*ev.mean_length_interval))}, median {ev.median_length:.4f}"
@@ -106,7 +110,8 @@ def evaluated(result: Evaluated, more: Mapping[str, str] | None = None) -> Outco
     rows |= skipped_in_words(result.skipped)
     style = "bold red" if judgement.broken else "bold"
     first = (sentence(said, style), *(Text(f"{note}\n") for note in judgement.notes))
-    text: tuple[RenderableType, ...] = (*first, numbers({**rows, **(more or {})}), Text(""), _strata(ev))
+    table = (_promises(ev), Text("")) if ev.promises else ()
+    text: tuple[RenderableType, ...] = (*first, *table, numbers({**rows, **(more or {})}), Text(""), _strata(ev))
     return Outcome(facts, text, NO_GUARANTEE if judgement.broken else OK)
 
 
@@ -126,6 +131,27 @@ def _risk_in_words(ev: Evaluation) -> str:
         f"{_within(*share_ends(*ev.image_risk_interval))}, each image counting the same, in {plural(ev.each)} of at "
         f"most {images_in_words(ev.most_images)}."
     )
+
+
+def _promises(ev: Evaluation) -> Table:
+    """What each promise comes to, with its interval."""
+    from ..evaluation.evaluation import share_ends
+
+    one = (
+        "each interval is valid by itself, not all at once; a promise is called broken only where all at once allow it"
+    )
+    table = Table(box=None, padding=(0, 2), header_style="dim", caption=one, caption_justify="left")
+    table.add_column("promise")
+    headings = ("level", "seen", f"{share_in_words(ev.confidence_level)} interval", plural(ev.each), "")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for promise in ev.promises:
+        seen = "none has it" if not promise.units else f"{promise.risk:.2%}"
+        low, high = share_ends(*promise.interval)
+        cells = (level_in_words(promise.at_most), seen, f"{low} to {high}", str(promise.units))
+        words = promise_in_words(promise)
+        table.add_row(words, *cells, "broken" if promise.broken else "", style="red" if promise.broken else "")
+    return table
 
 
 def _strata(ev: Evaluation) -> Table:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..calibration.phrases import promise_in_words
 from ..calibration.sentence import level_in_words
 from .command import Outcome, command, images_in_words, in_short, progress, reading_of, resources_of, written
 from .options import (
@@ -20,12 +21,12 @@ from .options import (
     Force,
     LargeOptions,
     ReadOptions,
-    RiskLevel,
     Truth,
     method_option,
 )
 
 if TYPE_CHECKING:
+    from ..calibration.promises import Promise
     from ..federated import Study
     from ..formats.arrays import Reading
     from ..workflows.resources import Resources
@@ -36,6 +37,15 @@ _Key = Annotated[
     Path | None,
     typer.Option(help="The key that all sites share, of `federated key`: messages are authenticated under it."),
 ]
+_Regions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--region",
+        metavar="WORDS",
+        help="A region of this site's images under the name of its promise, several times: 'labels.nii.gz=2 as heart', "
+        "'body', 'edges 0.05', 'women.npy as women'.",
+    ),
+]
 _LeastCount = Annotated[int, typer.Option(help="Counts of fewer pixels are not told; docs/federated.md says more.")]
 _ASKED = {
     "extent": "least and greatest width and level of the fitting images",
@@ -44,7 +54,9 @@ _ASKED = {
     "farthest": "the greatest shortfall of the fitting images",
     "longest": "the greatest width of the fitting images",
     "spend": "misses and lengths by group of the fitting images",
+    "missed_cells": "misses of each fitting image by group, in all and in each region",
     "misses": "misses of each certifying image along the path",
+    "regional_misses": "misses of each certifying image along the path, in all and in each region",
     "arriving": "where between two points of the path pixels are covered",
 }
 
@@ -86,6 +98,7 @@ def announce_command(
     bands_out: Annotated[
         Path | None, typer.Option(help="A .zarr for the bands of samples, to be given in later rounds.")
     ] = None,
+    region: _Regions = None,
     least_count: _LeastCount = 1,
     study_key: _Key = None,
     force: Force = False,
@@ -98,13 +111,15 @@ def announce_command(
     from ..formats.opener import check_target
 
     target = check_target(out, (".safetensors",), replace=force)
-    with _images(truth, bands, reading_of(read), resources_of(large), bands_out) as (given, known):
+    with _images(truth, bands, region, reading_of(read), resources_of(large), bands_out) as (given, known):
         message = announce(*given, site=site, **known, least_count=least_count, key=study_key)
     message.save(target)
     said = message.text
     facts = {"site": site, "images": said["images"], "units": said["units"], "least_count": least_count}
-    facts |= {"authenticated": study_key is not None, "file": str(out)}
+    facts |= {"regions": said["regions"], "authenticated": study_key is not None, "file": str(out)}
     rows = {"images": str(said["images"]), "units": str(said["units"] or "every image is its own")}
+    if region:
+        rows["regions"] = ", ".join(f"{about['name']} ({about['place']})" for about in said["regions"])
     rows |= _suppressed(least_count)
     if bands_out is not None:
         rows["bands"] = f"{bands_out}; give them to `federated answer`"
@@ -128,6 +143,7 @@ def answer_command(
     out: _Sent,
     read: Annotated[ReadOptions, ("units", "kind", "truth_key", "window", "raw", "limits")],
     large: Annotated[LargeOptions, WHERE],
+    region: _Regions = None,
     least_count: _LeastCount = 1,
     study_key: _Key = None,
     force: Force = False,
@@ -144,7 +160,7 @@ def answer_command(
     target = check_target(out, (".safetensors",), replace=force)
     key = key_of(study_key)
     asked = expect(plan, "plan", key)
-    with _images(truth, bands, reading_of(read), resources_of(large)) as (given, known):
+    with _images(truth, bands, region, reading_of(read), resources_of(large)) as (given, known):
         message = answer(asked, *given, site=site, **known, least_count=least_count, key=key)
     message.save(target)
     what = asked.text["statistic"]
@@ -164,12 +180,18 @@ def answer_command(
 
 @contextmanager
 def _images(
-    truth: Path, bands: Path, reading: Reading, resources: Resources, bands_out: Path | None = None
+    truth: Path,
+    bands: Path,
+    region: list[str] | None,
+    reading: Reading,
+    resources: Resources,
+    bands_out: Path | None = None,
 ) -> Iterator[tuple[tuple[Any, Any], dict[str, Any]]]:
     """Truth and band as they lie in files, and what else is announced; rounds read them again: bands must be bands."""
     from ..execution.runner import running
     from ..formats.inputs import open_pair, open_units
     from ..formats.opener import check_target
+    from ..workflows.promise_regions import named_regions
 
     with progress("counting") as advance, running(**vars(resources), progress=advance) as execution:
         images, made, limits = open_pair(truth, bands, reading, execution)
@@ -181,8 +203,14 @@ def _images(
         if bands_out is not None and (made.samples is None or not bands_out.exists()):
             check_target(bands_out, (".zarr",), replace=False)
         band, _ = made.whole(execution, bands_out)
-        measure = images.measure or made.measure
-        yield (images.pixels, band), {"units": open_units(images, reading), "limits": limits, "measure": measure}
+        known: dict[str, Any] = {
+            "units": open_units(images, reading),
+            "limits": limits,
+            "measure": images.measure or made.measure,
+        }
+        if region:
+            known["regions"] = named_regions(region, images, reading)
+        yield (images.pixels, band), known
 
 
 # ---------------------------------------------------------------- the coordinator
@@ -192,7 +220,18 @@ def _images(
 def begin_command(
     announcements: Annotated[list[Path], typer.Argument(metavar="ANNOUNCEMENTS...", help="One of each site.")],
     out: Annotated[Path, typer.Option(help="A new folder for the study: plans to send, and what sites answered.")],
-    risk_level: RiskLevel,
+    risk_level: Annotated[
+        float | None, typer.Option(help="Share of the pixels of an image that may lie outside: --promise 'share ...'.")
+    ] = None,
+    promise: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--promise",
+            metavar="WORDS",
+            help="What must hold, several times: 'share 0.05', 'share 0.10 as heart' for the region that sites "
+            "announce as heart, 'tail 0.05 above 0.10'; or a .toml file of them.",
+        ),
+    ] = None,
     failure_prob: FailureProb = 0.1,
     method: Annotated[str, method_option(help="frontier or rcps.")] = "frontier",
     confidence: Annotated[str, method_option(help="betting, hoeffding_bentkus, bentkus, ...")] = "betting",
@@ -214,6 +253,9 @@ def begin_command(
     """Open a study of all sites and write the first plan, which every site must answer.
 
     Example: pixelbounds federated begin north-0.safetensors south-0.safetensors --risk-level 0.1 --out study
+
+    Example: pixelbounds federated begin north-0.safetensors south-0.safetensors --promise "share 0.05" --promise
+    "share 0.1 as heart" --out study
     """
     from ..calibration.reader import load_calibration
     from ..federated import begin
@@ -221,13 +263,30 @@ def begin_command(
     if out.exists():
         raise FileExistsError(f"{out} exists; give the name of a new folder")
     study = begin(
-        announcements, risk_level=risk_level, failure_prob=failure_prob, method=method, confidence=confidence,
+        announcements, risk_level=risk_level, promises=_promised(promise), failure_prob=failure_prob, method=method,
+        confidence=confidence,
         groups=groups if groups == "band" else load_calibration(groups).grouping, family=family, k=k, n_opt=n_opt,
         seed=seed, unit_name=unit_name, counting=counting, most_images=most_images, shared_units=shared_units,
         key=study_key,
     )  # fmt: skip
     out.mkdir()
     return _asked(study, out, study_key)
+
+
+def _promised(words: list[str] | None) -> list[Promise] | None:
+    """Promises in words; their regions are at the sites."""
+    from ..workflows.promise_words import promises_said
+
+    if not words:
+        return None
+    said = promises_said(words)
+    for one in said:
+        if one.region is not None:
+            raise ValueError(
+                f"the promise \"{one.text}\" says within what, and regions are at the sites: write 'as NAME' alone "
+                "here, and give --region 'REGION as NAME' to `federated announce` and `answer`"
+            )
+    return [one.promise() for one in said]
 
 
 @command("merge")
@@ -249,10 +308,18 @@ def merge_command(
     target = study / "calibration.safetensors"
     found.save(target)
     facts = {"guarantee": found.guarantee, "risk": found.risk, "risk_level": found.risk_level}
+    facts |= {"promises": [promise.state() for promise in found.promises]}
     facts |= {"authenticated": study_key is not None, "record": found.record.state(), "file": str(target)}
-    rows = {
+    level = {
         "certified": f"at most {level_in_words(found.risk_level)} outside, by {found.confidence}",
         "seen": f"{found.risk:.2%} outside on the certifying images, as the sites told it",
+    }
+    each = {
+        promise_in_words(promise): f"at most {level_in_words(promise.at_most)}; {promise.risk:.2%} as the sites told it"
+        for promise in found.certified
+    }
+    rows = {
+        **(each or level),
         **_messages(study_key),
         "written": written(target),
     }

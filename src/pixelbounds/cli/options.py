@@ -26,6 +26,10 @@ _BANDS = (
 _UNITS = "Patient or scan of each image: a text file with a line each, or .npy; `each`: images are independent."
 _KIND = "Band of a run: calibrated, naive, mean, regressor, dropout, conffusion."
 _WINDOW = "Of NIfTI and DICOM values, mapped to [0, 1]; that of the run or calibration, else 400 40."
+_MISCOVERAGE = (
+    "Share of future samples that the band of samples may miss; `calibrate` takes several, 0.05,0.1,0.2, of which the "
+    "fitting images choose."
+)
 _LIMITS = "Possible values, 0 1 unless told; 8-bit images span them."
 
 
@@ -33,9 +37,7 @@ _LIMITS = "Possible values, 0 1 unless told; 8-bit images span them."
 class ReadOptions:
     """How files are read; `Reading` has the same names."""
 
-    miscoverage: Annotated[float | None, _read(help="Share of future samples that the band of samples may miss.")] = (
-        None
-    )
+    miscoverage: Annotated[str | None, _read(metavar="SHARE", help=_MISCOVERAGE)] = None
     units: Annotated[str | None, _read(help=_UNITS)] = None
     kind: Annotated[str | None, _read(help=_KIND)] = None
     key: Annotated[str | None, _read(help="Name of the samples in an .npz or .zarr.")] = None
@@ -75,6 +77,16 @@ Identifiers = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 RiskLevel = Annotated[float, typer.Option(help="Share of the pixels of an image that may lie outside.")]
+Promises = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--promise",
+        metavar="WORDS",
+        help="What must hold, several times: 'share 0.05', 'share 0.10 within labels.nii.gz=2 as heart', "
+        "'tail 0.05 above 0.10', also 'within body', 'within edges 0.05', 'cap 0.25', 'counting pixels'; or a .toml "
+        "file of them.",
+    ),
+]
 FailureProb = Annotated[float, typer.Option(help="Share of calibrations that may be unlucky.")]
 FamilyName = Annotated[str | None, method_option(help="additive, scaled or multiplicative.")]
 FittingCount = Annotated[int | None, method_option(help="Images (units) that fit; the rest certify.")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,12 +12,12 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..calibration.sentence import confidence_in_words, level_in_words
+from ..calibration.sentence import confidence_in_words, level_in_words, share_in_words
 from .command import NO_GUARANTEE, OK, Outcome, command, progress, sentence
-from .options import FailureProb, RiskLevel
+from .options import FailureProb
 
 if TYPE_CHECKING:
-    from ..calibration.needs import BoundNeeds, Needs
+    from ..calibration.needs import BoundNeeds, Needs, PromiseNeeds
     from ..workflows.pilot import Pilot
 
 _pilot = partial(typer.Option, rich_help_panel="From a pilot run")
@@ -25,7 +25,18 @@ _pilot = partial(typer.Option, rich_help_panel="From a pilot run")
 
 @command("plan")
 def plan_command(
-    risk_level: RiskLevel = 0.1,
+    risk_level: Annotated[
+        float | None, typer.Option(help="Share of the pixels of an image that may lie outside; 0.1 unless told.")
+    ] = None,
+    promise: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--promise",
+            metavar="WORDS",
+            help="What must hold, several times: 'share 0.05 cap 0.25', 'share 0.10 in 0.08 as trachea' (8% of the "
+            "images have it), 'tail 0.05 above 0.10'; or a .toml file of them.",
+        ),
+    ] = None,
     failure_prob: FailureProb = 0.1,
     miscoverage: Annotated[float, typer.Option(help="Share of future samples that a band may miss.")] = 0.1,
     images: Annotated[
@@ -54,29 +65,47 @@ def plan_command(
 
     Example: pixelbounds plan --risk-level 0.05 --failure-prob 0.1 --images 300
 
+    Example: pixelbounds plan --promise "share 0.05 cap 0.25" --promise "share 0.10 in 0.08 as trachea" --images 300
+
     Example: pixelbounds plan --risk-level 0.05 --pilot pilot.zarr --truth pilot.npy --images 2000 --plot pilot.png
     """
     from ..calibration.needs import IMAGES, plan
     from ..images.checks import check_choice
+    from ..workflows.promise_words import promises_said
 
-    if pilot:
+    said = promises_said(promise or (), planned=True)
+    if said and (pilot or risk_level is not None):
+        raise typer.BadParameter("leave --risk-level and --pilot out, which know one level", param_hint="--promise")
+    risk_level = 0.1 if risk_level is None and not said else risk_level
+    if pilot and risk_level is not None:
         if truth is None:
             raise typer.BadParameter("a pilot needs the true images of its observations", param_hint="--truth")
         return _piloted(pilot, truth, risk_level, miscoverage, tolerance, max(images or [1000]), plot)
     if truth is not None or plot is not None:
         raise typer.BadParameter("--truth and --plot belong to a pilot run; give one", param_hint="--pilot")
+    asked = [one.promise() for one in said]
+    if any(one.prevalence is not None and one.name is None for one in said):
+        asked = [replace(p, name=p.name or f"region {i}") for i, p in enumerate(asked, 1)]
+    prevalence = {str(p.name): one.prevalence for p, one in zip(asked, said, strict=True) if one.prevalence is not None}
     found = plan(
-        risk_level, failure_prob, method=method, groups=groups, images=images or IMAGES, miscoverage=miscoverage,
-        spread=spread,
+        risk_level, failure_prob, promises=asked or None, prevalence=prevalence, confidence=confidence, method=method,
+        groups=groups, images=images or IMAGES, miscoverage=miscoverage, spread=spread,
     )  # fmt: skip
     chosen = {row.confidence: row for row in found.bounds}[
         check_choice(confidence, [row.confidence for row in found.bounds], "confidence")
     ]
     missing = _missing(found, chosen, max(images) if images else None, samples)
-    promise = (
-        f"To promise at most {level_in_words(risk_level)} of the pixels outside, with probability "
-        f"{confidence_in_words(failure_prob)}, {method} with {confidence} needs at least {chosen.images} images "
-        f"(patients, where slices are not independent), {chosen.certifying} of which certify. Bands that hold "
+    what = f"at most {level_in_words(found.risk_level)} of the pixels outside"
+    if said:
+        what = (
+            f"{len(said)} things jointly"
+            if len(said) > 1
+            else f"{_words(found.promises[0])} at most {level_in_words(found.risk_level)}"
+        )
+    of_them = "" if said else f", {chosen.certifying} of which certify"
+    wanted = (
+        f"To promise {what}, with probability {confidence_in_words(failure_prob)}, {method} with {confidence} needs at "
+        f"least {chosen.images} images (patients, where slices are not independent){of_them}. Bands that hold "
         f"{level_in_words(1 - miscoverage)} of future samples need {found.samples} samples per image."
     )
     slack = Text(
@@ -85,7 +114,8 @@ def plan_command(
         style="dim",
     )
     text: tuple[RenderableType, ...] = (
-        sentence(promise),
+        sentence(wanted),
+        *((_promised(found), Text("")) if said else ()),
         _table(found, chosen),
         slack,
         *(Text(f"\n{line}", "bold red") for line in missing),
@@ -149,6 +179,32 @@ def _duration(seconds: float) -> str:
 # ---------------------------------------------------------------- before any image
 
 
+def _promised(found: Needs) -> Table:
+    """What each promise needs, and what risk so many images certify, with its cap and without."""
+    table = Table(title="each promise, and the greatest risk that is certified", title_justify="left")
+    table.add_column("promise")
+    for heading in ("level", "in images", "least images"):
+        table.add_column(heading, justify="right")
+    for n in found.images:
+        table.add_column(f"{n} images", justify="right")
+    for one in found.promises:
+        level, share = level_in_words(one.at_most), share_in_words(one.prevalence)
+        table.add_row(_words(one), level, share, str(one.images), *map(_risk, one.certified))
+        if one.cap < 1:
+            plain = map(_risk, one.certified_without_cap)
+            table.add_row("  without the cap", "", "", str(one.images_without_cap), *plain, style="dim")
+    return table
+
+
+def _words(one: PromiseNeeds) -> str:
+    tail = f"images that miss more than {level_in_words(one.above)}, " if one.kind == "tail" else ""
+    return f"{tail}{one.name}" + (f", cap {level_in_words(one.cap)}" if one.cap < 1 else "")
+
+
+def _risk(value: float | None) -> str:
+    return "impossible" if value is None else f"{value:.4f}"
+
+
 def _table(found: Needs, chosen: BoundNeeds) -> Table:
     table = Table(title="slack of each bound", title_justify="left")
     table.add_column("bound")
@@ -157,14 +213,10 @@ def _table(found: Needs, chosen: BoundNeeds) -> Table:
         table.add_column(f"{n} images", justify="right")
     for row in found.bounds:
         name = f"{row.confidence} (expectation only)" if row.confidence == "conformal" else row.confidence
-        table.add_row(name, str(row.images), *map(_slack, row.slack), style="bold" if row is chosen else "")
+        table.add_row(name, str(row.images), *map(_risk, row.slack), style="bold" if row is chosen else "")
     table.add_section()
-    table.add_row("no bound needs less", "", *map(_slack, found.limit), style="dim")
+    table.add_row("no bound needs less", "", *map(_risk, found.limit), style="dim")
     return table
-
-
-def _slack(value: float | None) -> str:
-    return "impossible" if value is None else f"{value:.4f}"
 
 
 def _missing(found: Needs, chosen: BoundNeeds, images: int | None, samples: int | None) -> list[str]:

@@ -9,7 +9,19 @@ import typer
 
 from .command import Outcome, command, progress, reading_of, resources_of, written
 from .evaluate import evaluated
-from .options import WHERE, BandPath, Features, Force, Identifiers, LargeOptions, Organs, ReadOptions, TestLabels, Truth
+from .options import (
+    WHERE,
+    BandPath,
+    Features,
+    Force,
+    Identifiers,
+    LargeOptions,
+    Organs,
+    Promises,
+    ReadOptions,
+    TestLabels,
+    Truth,
+)
 
 _READ = ("miscoverage", "units", "kind", "key", "truth_key", "window", "raw")
 
@@ -32,6 +44,7 @@ def report_command(
     groups: Organs = None,
     features: Features = None,
     labels: TestLabels = None,
+    promise: Promises = None,
 ) -> Outcome:
     """Evaluate on images that had no part in the calibration and write one page: the promise, and every pixel.
 
@@ -43,7 +56,7 @@ def report_command(
         result, files = report_files(
             truth, bands, calibration, out, title=title, figures=figures, notes=note or (), replace=force,
             examples=examples if images is None else _numbers(images), groups=groups, features=features,
-            labels=labels,
+            labels=labels, promises=promise or (),
             identifiers=identifiers, progress=advance, reading=reading_of(read),
             resources=resources_of(large),
         )  # fmt: skip

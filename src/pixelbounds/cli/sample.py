@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .command import Outcome, command, progress, reading_of, tell
 from .options import LargeOptions, ReadOptions
 
+if TYPE_CHECKING:
+    from ..samplers import Sampler
+    from ..workflows import SampleOptions
+
 
 @command("sample", stopped="finished images are kept; run the same command to go on")
 def sample_command(
-    network: Annotated[Path, typer.Argument(help="A network that `pixelbounds train` saved.")],
+    network: Annotated[
+        str, typer.Argument(help="A network that `pixelbounds train` saved, or package.module:function.")
+    ],
     observations: Annotated[
-        Path, typer.Argument(help="Noisy images: .npy, .npz, .zarr, pictures in a folder or zip, NIfTI, DICOM.")
+        Path, typer.Argument(help="Observations: .npy, .npz, .zarr, pictures in a folder or zip, NIfTI, DICOM.")
     ],
     out: Annotated[Path, typer.Option("--out", help="The zarr store to write, or to go on with.")],
     read: Annotated[ReadOptions, ("window", "raw")],
@@ -40,13 +47,24 @@ def sample_command(
     ),
     device: str | None = typer.Option(None, help="cpu, cuda or cuda:1; a GPU if there is one."),
     compile_: bool = typer.Option(False, "--compile", help="Use torch.compile."),
+    problem: Annotated[
+        Path | None, typer.Option(help="A TOML file that says what was observed: CT, MRI, blur, ...; see docs.")
+    ] = None,
+    method: str | None = typer.Option(None, help="With --problem: mmps (unless told), pigdm or dps."),
+    sweeps: int | None = typer.Option(
+        None, help="With --problem: runs of the SDE, one after the other; 1 unless told."
+    ),
     repair: bool = typer.Option(False, "--repair", help="Draw damaged images again."),
 ) -> Outcome:
-    """Sample the posterior of noisy images into a zarr store of bands, or go on where a run stopped.
+    """Sample the posterior of observations into a zarr store of bands, or go on where a run stopped.
+
+    A function of your own, (observation, samples, seed) -> (samples, *pixels), is named as package.module:function.
+    With --problem a score network inverts what a TOML file declares, such as CT or MRI.
 
     Example: pixelbounds sample runs/ct/score.safetensors noisy.npy --out ct.zarr --sigma0 0.4
     """
     from ..formats.opener import open_images
+    from ..samplers import sample_function_to
     from ..workflows import SampleOptions, sample_to
 
     options = SampleOptions(
@@ -54,20 +72,66 @@ def sample_command(
         batch=batch, held_out=held_out, keep_samples=keep_samples, limits=limits, device=device,
         compile=compile_, repair=repair,
     )  # fmt: skip
-    noisy = open_images(observations, key=key, window=reading_of(read).mapping, clip=False)
+    own = _sampler(network, options, problem, method, sweeps)
+    seen = open_images(observations, key=key, window=reading_of(read).mapping, clip=False, spectra=own is not None)
     with progress("sampling", of="images") as advance:
-        run = sample_to(
-            network,
-            noisy.pixels,
-            out,
-            options,
-            images=_range(images, len(noisy)),
-            measure=noisy.measure,
-            scheduler=large.scheduler,
-            tell=tell,
-            progress=advance,
-        )
+        shared: dict[str, Any] = {"images": _range(images, len(seen)), "measure": seen.measure, "tell": tell}
+        shared |= {"scheduler": large.scheduler, "progress": advance}
+        if own is None:
+            run = sample_to(network, seen.pixels, out, options, **shared)
+        else:
+            run = sample_function_to(own, seen.pixels, out, **_told(options, own, network), **shared)
     return Outcome({"run": str(out), "images": len(run), "bands": run.kinds}, (str(run),))
+
+
+def _sampler(
+    network: str, options: SampleOptions, problem: Path | None, method: str | None, sweeps: int | None
+) -> Sampler | None:
+    """A function, or a network that inverts a linear problem; None: a network that denoises, or predicts."""
+    from ..samplers import LinearSampler, load_sampler
+
+    guidance = {"--problem": problem, "--method": method, "--sweeps": sweeps}
+    usual = {"--sigma0": options.sigma_0, "--compile": options.compile or None}
+    chosen = {"--sampler": options.sampler, "--steps": options.steps}
+    if is_function(network):
+        chosen |= {"--batch": options.batch, "--device": options.device}
+        _refuse("a function has settings of its own", usual | chosen | guidance)
+        return load_sampler(network)
+    if problem is None:
+        _refuse("without --problem a network denoises", guidance)
+        return None
+    _refuse("the file of the problem says what its noise is", {"--sigma0": options.sigma_0})
+    _refuse("with --problem the network is differentiated", {"--compile": options.compile or None})
+    from ..diffusion.inverse import Guidance
+    from ..problems import read_problem
+
+    told: dict[str, Any] = {"method": method, "sweeps": sweeps, "sampler": options.sampler, "steps": options.steps}
+    how = Guidance(**{name: value for name, value in told.items() if value is not None})
+    return LinearSampler(network, read_problem(problem), how, options.device, options.batch)
+
+
+def _refuse(why: str, told: dict[str, Any]) -> None:
+    given = [name for name, value in told.items() if value is not None]
+    if given:
+        raise typer.BadParameter(f"{why}; leave {', '.join(given)} out")
+
+
+def _told(options: SampleOptions, sampler: Sampler, text: str) -> dict[str, Any]:
+    """Options of a run that any sampler takes."""
+    names = ("samples", "miscoverage", "held_out", "keep_samples", "limits", "seed", "repair")
+    told = {name: getattr(options, name) for name in names}
+    told["name"] = text if is_function(text) else None
+    told["limits"] = told["limits"] or getattr(sampler, "limits", None)
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def is_function(text: str) -> bool:
+    """Whether the first word names a function, and no file.
+
+    >>> is_function("mine.samplers:draw"), is_function("run/score.safetensors")
+    (True, False)
+    """
+    return re.fullmatch(r"[\w.]+:[\w.]+", text) is not None and not Path(text).exists()
 
 
 def _range(text: str | None, n: int) -> range:

@@ -73,7 +73,7 @@ def figures() -> dict[str, Any]:
 
 
 def material() -> dict[str, Any]:
-    """Truth, observation, unit, and every stored array (n, h, w) as float32 in [0, 1], by name; and `figures`.
+    """Truth, organs, observation, unit, and every stored array (n, h, w) as float32 in [0, 1]; and `figures`.
 
     >>> arrays = material()
     >>> arrays["lower"].shape == arrays["truth"].shape, bool((arrays["lower"] <= arrays["upper"]).all())
@@ -81,7 +81,8 @@ def material() -> dict[str, Any]:
     """
     arrays, about = _stored()
     made = some_phantoms(len(arrays["mean"]))
-    return {"truth": made.images, "observation": observe(made.images), "unit": made.units, **arrays, "figures": about}
+    known = {"truth": made.images, "organs": made.organs, "observation": observe(made.images), "unit": made.units}
+    return {**known, **arrays, "figures": about}
 
 
 # ---------------------------------------------------------------- how it is stored

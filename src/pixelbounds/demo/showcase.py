@@ -1,8 +1,8 @@
 """The main job on the embedded default, from packaged bands to a page: what a stranger sees first.
 
-Phantoms that the network never saw come with its bands of them. They calibrate every method; some that no calibration
-saw judge them; then the network draws samples of new noisy phantoms, here and now, and the calibration turns these
-into intervals.
+Phantoms that the network never saw come with its bands of them. They calibrate every method, and then, as their organs
+are known, promises about body, organs and edges at once; some that no calibration saw judge them; then the network
+draws samples of new noisy phantoms, here and now, and the calibration of all promises turns these into intervals.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ import numpy as np
 from ..bands import calibrated_quantiles
 from ..calibration.front_door import calibrate
 from ..calibration.result import Calibration
-from ..evaluation.evaluation import Evaluation
+from ..evaluation.evaluation import Evaluation, SeenPromise
 from ..evaluation.held_out import evaluate
 from ..execution.progress import Progress
 from ..formats.maps import write_interval
 from ..images.checks import check_count
-from ..images.ends import Band, Interval
+from ..images.ends import Band
 from ..images.library import Array
 from ..images.source import Source
-from ..report.example import Row, examples_of
+from ..report.example import Example, Row, examples_of
 from ..report.page import write_report
 from .packaged import NEW, figures, in_8_bits, material, network_file, observe, some_phantoms
+from .promised import PROMISED, demo_promises
 
 RISK_LEVEL = 0.05
 FAILURE_PROB = 0.1
@@ -46,9 +47,15 @@ Step = Callable[[str], None]  # called with what begins
 
 @dataclass(frozen=True, eq=False)
 class Demo:
-    """What the demo found and where it put it; seconds by step."""
+    """What the demo found and where it put it; seconds by step.
+
+    `rows` are the methods at one level for all pixels, `promised` the last of them with several promises, and `plain`
+    what these come to without having been promised.
+    """
 
     rows: tuple[Row, ...]
+    promised: Row
+    plain: tuple[SeenPromise, ...]
     new: Evaluation
     calibration_file: Path
     intervals: Path
@@ -57,8 +64,8 @@ class Demo:
 
     @property
     def calibration(self) -> Calibration:
-        """Of the method that is shown: the last."""
-        return self.rows[-1].calibration
+        """What is shown and written: that of all promises."""
+        return self.promised.calibration
 
 
 def packaged_band(arrays: dict[str, Any]) -> Band:
@@ -81,7 +88,9 @@ def run(folder: Path, *, new: int = 4, seed: int = 0, step: Step = print, progre
         f"calibrate {len(DEMO_METHODS)} methods on {CALIBRATION} phantoms, judge them on {len(truth) - CALIBRATION}"
     ):
         rows = tuple(_row(name, choices, truth, band, fresh) for name, choices in DEMO_METHODS.items())
-    shown = rows[-1].calibration
+    with clock(f"promise {', '.join(PROMISED)} together"):
+        promised, plain = _promised(rows[-1], truth, arrays["organs"], band)
+    shown = promised.calibration
     with clock(f"draw {figures()['samples']} posterior samples each of {new} new noisy phantoms"):
         made = some_phantoms(new, NEW + new * seed)
         noisy = observe(made.images, seed)
@@ -89,11 +98,18 @@ def run(folder: Path, *, new: int = 4, seed: int = 0, step: Step = print, progre
         new_band = samples_band(samples)
     with clock("turn them into intervals and write everything"):
         interval = shown.apply(new_band)
-        found = evaluate(made.images, interval, calibration=shown)
+        promises = demo_promises(made.images, made.organs)
+        found = evaluate(made.images, interval, calibration=shown, promises=promises)
         shown.save(folder / "calibration.safetensors")
         write_interval(folder / "intervals.npz", interval)
-        page = _report(folder / "report.html", rows, made.images, noisy, samples, new_band, interval)
-    return Demo(rows, found, folder / "calibration.safetensors", folder / "intervals.npz", page, clock.seconds)
+        examples = examples_of(
+            interval, range(new), names=[f"new phantom {i + 1}" for i in range(new)], band=new_band, truth=made.images,
+            estimate=samples.mean(axis=1), samples=samples, observation=noisy, promises=promises,
+        )  # fmt: skip
+        page = _report(folder / "report.html", (*rows, promised), examples)
+    return Demo(
+        rows, promised, plain, found, folder / "calibration.safetensors", folder / "intervals.npz", page, clock.seconds
+    )
 
 
 def _row(name: str, choices: dict[str, Any], truth: Array, band: Band, fresh: Array) -> Row:
@@ -105,6 +121,19 @@ def _row(name: str, choices: dict[str, Any], truth: Array, band: Band, fresh: Ar
     others = slice(CALIBRATION, None)
     found = evaluate(truth[others], cal.apply(band[others]), samples=fresh[others], calibration=cal)
     return Row(name, cal, found, seconds)
+
+
+def _promised(plain: Row, truth: Array, organs: Array, band: Band) -> tuple[Row, tuple[SeenPromise, ...]]:
+    """All promises with the method of a row, and what they come to with its one level."""
+    begin = perf_counter()
+    first, others = slice(0, CALIBRATION), slice(CALIBRATION, None)
+    promises = demo_promises(truth[first], organs[first])
+    cal = calibrate(truth[first], band[first], promises=promises, failure_prob=FAILURE_PROB)
+    seconds = perf_counter() - begin
+    asked = demo_promises(truth[others], organs[others])
+    found = evaluate(truth[others], cal.apply(band[others]), calibration=cal, promises=asked)
+    beside = evaluate(truth[others], plain.calibration.apply(band[others]), promises=asked)
+    return Row(f"frontier, {len(asked)} promises jointly", cal, found, seconds), beside.promises
 
 
 def draw(noisy: Array, seed: int, progress: Progress | None = None) -> Array:
@@ -138,23 +167,18 @@ def _demo_source() -> Source:
     )  # fmt: skip
 
 
-def _report(
-    path: Path, rows: tuple[Row, ...], truth: Array, noisy: Array, samples: Array, band: Band, interval: Interval
-) -> Path:
-    names = [f"new phantom {i + 1}" for i in range(len(truth))]
-    examples = examples_of(
-        interval, range(len(truth)), names=names, band=band, estimate=samples.mean(axis=1), truth=truth,
-        samples=samples, observation=noisy,
-    )  # fmt: skip
+def _report(path: Path, rows: tuple[Row, ...], examples: list[Example]) -> Path:
+    """The page of the last row, beside the others."""
     about = figures()
+    height, width = examples[0].pixels
+    others = len(rows[-1].evaluation.by_image)
     notes = [
-        f"The images are phantoms: synthetic abdominal CT slices of {truth.shape[1]} x {truth.shape[2]} pixels, "
-        f"windowed to [0, 1] (width 400, level 40 Hounsfield units), with noise of deviation {about['sigma_0']:g} "
-        f"added. A small diffusion model, trained on other phantoms, drew {about['samples']} samples of the clean "
-        "image for each.",
-        f"{CALIBRATION} phantoms calibrated; {len(rows[-1].evaluation.by_image)} others, which no calibration saw, are "
-        f"behind the numbers of this page. The {len(truth)} images to look at are new: they were sampled when this "
-        "page was made.",
+        f"The images are phantoms: synthetic abdominal CT slices of {height} x {width} pixels, windowed to [0, 1] "
+        f"(width 400, level 40 Hounsfield units), with noise of deviation {about['sigma_0']:g} added. A small "
+        f"diffusion model, trained on other phantoms, drew {about['samples']} samples of the clean image for each.",
+        f"{CALIBRATION} phantoms calibrated; {others} others, which no calibration saw, are behind the numbers of this "
+        f"page. The {len(examples)} images to look at are new: they were sampled when this page was made.",
+        "Organs of phantoms are known, so that something can be promised about each. A future image needs no labels.",
     ]
     return write_report(
         path, title="pixelbounds demo: synthetic abdominal CT", calibration=rows[-1].calibration,

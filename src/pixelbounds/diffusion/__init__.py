@@ -1,18 +1,22 @@
 """From an observation to posterior samples: the noise process, the score network, its training and its samplers.
 
-torch lives in this folder only. Every file imports torch, numpy, safetensors, its neighbours and
-`pixelbounds.storage.files`, nothing else, so that both also run alone on a GPU machine.
+torch lives in this folder only. Every file imports torch, numpy, safetensors, its neighbours,
+`pixelbounds.storage.files` and `pixelbounds.problems.conjugate`, nothing else, so that all also run alone on a GPU
+machine.
 """
 
+from .inverse import GUIDANCES, Guidance, sample_linear
 from .network import NCSNpp, NetworkConfig, configuration, from_diffusers
 from .noise import gaussian
 from .posterior import SAMPLERS, Draws, Reduction, automatic_batch, posterior_mean, sample
 from .sde import VESDE
 
 __all__ = [
+    "GUIDANCES",
     "SAMPLERS",
     "VESDE",
     "Draws",
+    "Guidance",
     "NCSNpp",
     "NetworkConfig",
     "Reduction",
@@ -22,4 +26,5 @@ __all__ = [
     "gaussian",
     "posterior_mean",
     "sample",
+    "sample_linear",
 ]

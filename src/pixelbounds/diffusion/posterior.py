@@ -223,9 +223,9 @@ def posterior_mean(score: Score, y: Tensor, sigma_0: float) -> Tensor:
     """Posterior mean of the image, y + sigma_0^2 score(y, sigma_0): (b, c, h, w) -> the same."""
     if not 0 < sigma_0 < math.inf:
         raise ValueError(f"sigma_0 is {sigma_0}; give the noise level of the observation, a positive deviation")
-    y = _for_network(score, _checked_observation(y))
+    y = for_network(score, _checked_observation(y))
     with torch.no_grad():
-        return y + sigma_0**2 * score(y, _row(y, sigma_0)).to(y.dtype)
+        return y + sigma_0**2 * score(y, level_row(y, sigma_0)).to(y.dtype)
 
 
 def sample(
@@ -254,11 +254,11 @@ def sample(
     sigma_0 = sde.check_level(sigma_0)
     steps = check_steps(sampler, steps, sigma_0, sde)
     draw, _ = SAMPLERS[sampler]
-    _check_count(samples, "samples")
-    _check_count(1 if batch is None else batch, "batch")
+    at_least_one(samples, "samples")
+    at_least_one(1 if batch is None else batch, "batch")
     check_seed(seed)
-    y = _for_network(score, _checked_observation(observation))
-    ids = _checked_ids(image_ids, len(y))
+    y = for_network(score, _checked_observation(observation))
+    ids = checked_ids(image_ids, len(y))
     if isinstance(reduce, Reduction):
         reduce.check(samples)
         samples += reduce.held_out
@@ -271,18 +271,18 @@ def sample(
         keys = ids[image].to(y.device), number.to(y.device)
 
         def level(x: Tensor, sigma: float) -> Tensor:
-            return score(x, _row(x, sigma)).to(x.dtype)
+            return score(x, level_row(x, sigma)).to(x.dtype)
 
         def noise(step: int) -> Tensor:
             return gaussian(seed, *keys, step, tuple(y.shape[1:]), y.device).to(y.dtype)
 
-        with torch.no_grad(), _autocast(y, autocast):
+        with torch.no_grad(), in_bfloat16(y, autocast):
             return draw(level, start, sigma_0, sde, steps, noise)
 
-    return _per_image(rows, len(y), samples, batch, reduce or (lambda draws: draws), progress, ids)
+    return per_image(rows, len(y), samples, batch, reduce or (lambda draws: draws), progress, ids)
 
 
-def _per_image(
+def per_image(
     rows: Callable[[Tensor, Tensor], Tensor],
     n: int,
     m: int,
@@ -320,7 +320,7 @@ def check_steps(sampler: str, steps: int | None, sigma_0: float, sde: VESDE) -> 
     """The number of steps of a sampler, its own where None; a number that it cannot take is refused."""
     if sampler not in SAMPLERS:
         raise ValueError(f"sampler is {sampler!r}; known are {', '.join(SAMPLERS)}")
-    steps = _check_count(SAMPLERS[sampler][1] if steps is None else steps, "steps")
+    steps = at_least_one(SAMPLERS[sampler][1] if steps is None else steps, "steps")
     if sampler == "euler_maruyama":
         _printed_steps(sigma_0, sde, steps)
     return steps
@@ -336,8 +336,10 @@ def automatic_batch(score: Score, observation: Tensor, sigma_0: float, *, autoca
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)
-    with torch.no_grad(), _autocast(probe, autocast):
-        getattr(score, "_orig_mod", score)(probe, _row(probe, sigma_0))  # a compiled one must not see a second shape
+    with torch.no_grad(), in_bfloat16(probe, autocast):
+        getattr(score, "_orig_mod", score)(
+            probe, level_row(probe, sigma_0)
+        )  # a compiled one must not see a second shape
     each = max(1, (torch.cuda.max_memory_allocated(device) - before) / len(probe))
     free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device) - before
     return max(1, min(most, int(0.6 * free / each)))
@@ -346,21 +348,24 @@ def automatic_batch(score: Score, observation: Tensor, sigma_0: float, *, autoca
 # ---------------------------------------------------------------- small parts
 
 
-def _row(x: Tensor, sigma: float) -> Tensor:
+def level_row(x: Tensor, sigma: float) -> Tensor:
+    """One level for every image of a batch, (b,)."""
     return torch.full((len(x),), sigma, dtype=x.dtype, device=x.device)
 
 
-def _autocast(x: Tensor, wanted: bool) -> Any:
+def in_bfloat16(x: Tensor, wanted: bool) -> Any:
+    """Half precision on a GPU, where wanted."""
     return torch.autocast(x.device.type, torch.bfloat16, enabled=wanted and x.device.type == "cuda")
 
 
-def _check_count(value: int, name: str) -> int:
+def at_least_one(value: int, name: str) -> int:
+    """A count of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} is {value!r}; it must be an integer of at least 1")
     return value
 
 
-def _checked_ids(image_ids: Any, n: int) -> Tensor:
+def checked_ids(image_ids: Any, n: int) -> Tensor:
     """The number of each image, (n,) int64."""
     given = range(n) if image_ids is None else image_ids
     ids = np.asarray(given.tolist() if hasattr(given, "tolist") else list(given))
@@ -382,7 +387,7 @@ def _checked_observation(y: Tensor) -> Tensor:
     return y if y.dtype == torch.float64 else y.float()
 
 
-def _for_network(score: Score, y: Tensor) -> Tensor:
+def for_network(score: Score, y: Tensor) -> Tensor:
     """The observation in the precision of the network, which must be ready and on the same device."""
     network = getattr(score, "_orig_mod", score)  # a compiled module wraps the original
     if not isinstance(network, nn.Module):

@@ -12,6 +12,7 @@ import numpy as np
 from ..calibration.sentence import in_channels, plural, share_in_words
 from ..images.checks import check_count
 from ..images.library import Array
+from ..images.notebook import facts_html, rows_html
 
 
 class _Record:
@@ -124,7 +125,8 @@ class SampleCoverage(_Record):
 class SeenPromise(_Record):
     """What a promise comes to on images: its risk with an interval, over the units (or images) that have its region.
 
-    The interval holds the risk with probability `confidence_level` of the evaluation, by itself, not jointly.
+    The interval holds the risk with probability `confidence_level` of the evaluation, by itself, not jointly. `least`
+    lies below it as surely as the low end of one interval, for all promises at once.
     """
 
     kind: str
@@ -137,11 +139,21 @@ class SeenPromise(_Record):
     risk: float
     interval: tuple[float, float]
     units: int
+    least: float
 
     @property
     def broken(self) -> bool:
-        """Whether it is seen broken: even the low end of the interval lies above the level."""
-        return self.interval[0] > self.at_most
+        """Whether it is seen broken: even the low end that holds for all promises at once lies above the level."""
+        return self.least > self.at_most
+
+    @property
+    def verdict(self) -> str:
+        """What the images tell by its interval: "kept", "broken", "not told"; "not seen" where none has the region."""
+        if self.units == 0:
+            return "not seen"
+        if self.broken:
+            return "broken"
+        return "kept" if self.interval[1] <= self.at_most else "not told"
 
     def line(self) -> str:
         """As text for a terminal."""
@@ -207,7 +219,7 @@ class Evaluation(_Record):
     @property
     def entries(self) -> str:
         """What is inside or outside: pixels, or values where images may have channels."""
-        return "values" if in_channels(self.pixels) else "pixels"
+        return "values" if in_channels(self.pixels) or len(self.pixels) == 1 else "pixels"
 
     @property
     def two_means(self) -> bool:
@@ -224,6 +236,21 @@ class Evaluation(_Record):
     def worst(self, count: int = 5) -> Array:
         """Images with the greatest share of missed pixels, worst first."""
         return np.argsort(-self.by_image, kind="stable")[: check_count(count, "count")]
+
+    def _repr_html_(self) -> str:
+        ends = " to ".join(share_ends(*self.risk_interval))
+        facts = {
+            "images": len(self.by_image),
+            f"{self.entries} outside": f"{self.risk:.2%} ({share_in_words(self.confidence_level)} interval {ends})",
+            "mean length": f"{self.mean_length:.4g}, median {self.median_length:.4g}",
+            "worst images": ", ".join(f"{i} ({self.by_image[i]:.2%})" for i in self.worst()),
+        }
+        head = ("promise", "at most", "seen", "interval", plural(self.each))
+        rows = [
+            (p.name, f"{p.at_most:.2%}", f"{p.risk:.2%}", " to ".join(share_ends(*p.interval)), f"{p.units:,}")
+            for p in self.promises
+        ]
+        return facts_html("Evaluation", facts, rows_html(head, rows) if rows else "")
 
     def __repr__(self) -> str:
         return f"Evaluation of {len(self.by_image)} images: risk {self.risk:.4g}, mean length {self.mean_length:.4g}"

@@ -1,7 +1,8 @@
 """Whether images agree with what a calibration claims, and where the two cannot be compared.
 
 A claim is about one mean: over units, each counting the same, or over images. It is compared with the same mean of the
-evaluation, by an interval that is valid for it, and seen broken only where the low end lies above the level.
+evaluation, by an interval that is valid for it, and seen broken only where the low end lies above the level. A claim of
+several promises is compared with what each of them comes to, where the evaluation was asked about the same ones.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from ..calibration.promises import CertifiedPromise
 from ..calibration.result import COUNTINGS, Calibration
 from ..calibration.sentence import plural
 from ..images.checks import check_choice, check_count, check_open_unit, check_unit_name
-from .evaluation import Evaluation
+from .evaluation import Evaluation, SeenPromise
 
 _LONGEST = 200  # characters of a name
 
@@ -34,17 +36,22 @@ class Claim:
     expected: bool
     digest: str
     prints: bool
+    promises: tuple[CertifiedPromise, ...] = ()
 
     def state(self) -> dict[str, Any]:
-        """Plain values, for the file of intervals."""
-        return asdict(self)
+        """Plain values, for the file of intervals; promises where there are some."""
+        found = asdict(self)
+        return found if self.promises else {name: x for name, x in found.items() if name != "promises"}
 
     @classmethod
     def from_state(cls, state: Any) -> Claim | None:
         """What a file of intervals says was claimed; None where it does not say."""
-        if not isinstance(state, dict) or state.keys() != {field.name for field in fields(cls)}:
+        if not isinstance(state, dict) or {"promises", *state} != {field.name for field in fields(cls)}:
             return None
-        claim = cls(**state)
+        kept = state.get("promises", [])
+        if not isinstance(kept, list):
+            raise ValueError(f"the intervals claim the promises {kept!r}; apply the calibration again")
+        claim = cls(**{**state, "promises": tuple(CertifiedPromise.from_state(promise) for promise in kept)})
         check_open_unit(claim.level, "level")
         check_choice(claim.counting, COUNTINGS, "counting")
         check_count(claim.most_images, "most_images", least=0)
@@ -72,6 +79,7 @@ def claim_of(calibration: Calibration) -> Claim:
         expected=calibration.confidence == "conformal",
         digest=record.digest,
         prints=bool(record.prints.any()),
+        promises=calibration.certified,
     )
 
 
@@ -80,7 +88,8 @@ class Judgement:
     """The mean that a claim is about, with its interval and the level; all None where they cannot be compared.
 
     `of_units` says which mean it is, of units or of images; `apart` whether none of the images calibrated, as far as
-    digests tell; `notes` what cannot be compared or was not checked, and what to do about it.
+    digests tell; `notes` what cannot be compared or was not checked, and what to do about it. Where `promises` were
+    made, each is compared with its own level.
     """
 
     risk: float | None
@@ -89,15 +98,24 @@ class Judgement:
     apart: bool
     notes: tuple[str, ...]
     of_units: bool = False
+    promises: tuple[SeenPromise, ...] = ()  # that were compared, where the claim is of promises
 
     @property
     def broken(self) -> bool:
-        """Whether the claim is seen broken: even the low end of the interval lies above the level."""
+        """Whether the claim is seen broken: even the low end of the interval lies above the level, or a promise's."""
+        if self.promises:
+            return any(promise.broken for promise in self.promises)
         return self.level is not None and self.interval is not None and self.interval[0] > self.level
 
     @property
     def verdict(self) -> str:
         """In a few words."""
+        if self.promises:
+            above = [promise for promise in self.promises if promise.risk > promise.at_most]
+            if not above:
+                return "within the level of every promise"
+            named = ", ".join(promise.name for promise in (x for x in above if x.broken or not self.broken))
+            return f"above the level of {named}" + ("" if self.broken else ", which chance may explain")
         if self.risk is None or self.level is None:
             return "not compared with the level"
         if self.risk <= self.level:
@@ -121,6 +139,8 @@ def judge(evaluation: Evaluation, against: Calibration | Claim) -> Judgement:
     apart = _apart(evaluation, claim)
     if reasons:
         return Judgement(None, None, None, apart, notes)
+    if claim.loss == "promises":
+        return Judgement(None, None, None, apart, notes, promises=evaluation.promises)
     if claim.of_units:
         return Judgement(evaluation.risk, evaluation.risk_interval, claim.level, apart, notes, of_units=True)
     return Judgement(evaluation.image_risk, evaluation.image_risk_interval, claim.level, apart, notes)
@@ -134,10 +154,7 @@ def _incomparable(evaluation: Evaluation, claim: Claim) -> list[str]:
     """Why the claim is about something else than what was evaluated."""
     reasons = []
     if claim.loss == "promises":
-        reasons.append(
-            "The guarantee is of several promises, or of one about less than all pixels, and here the share of all "
-            f"{evaluation.entries} outside is counted: evaluate(promises=...) compares each of them."
-        )
+        reasons += _other_promises(evaluation, claim)
     elif claim.loss != "l01":
         reasons.append(
             f'The guarantee is about the loss "{claim.loss}", and here the share of {evaluation.entries} outside is '
@@ -160,6 +177,25 @@ def _incomparable(evaluation: Evaluation, claim: Claim) -> list[str]:
             f"{claim.most_images}, and here not: evaluate with the calibration to compare them."
         )
     return reasons
+
+
+def _other_promises(evaluation: Evaluation, claim: Claim) -> list[str]:
+    """Why promises that were certified are not those that were evaluated."""
+    if not evaluation.promises:
+        return [
+            "The guarantee is of several promises, or of one about less than all pixels, and here the share of all "
+            f"{evaluation.entries} outside is counted: evaluate(promises=...), or --promise, compares each of them."
+        ]
+    asked = [(promise.kind, promise.at_most, promise.above, promise.cap) for promise in evaluation.promises]
+    if asked != [(promise.kind, promise.at_most, promise.above, promise.cap) for promise in claim.promises]:
+        said = f"certified {len(claim.promises)} promises" if claim.promises else "is not known here"
+        return [
+            f"The calibration {said}, and those compared here are others: evaluate with the calibration, and the same "
+            "promises in the same order."
+        ]
+    if evaluation.apart_from is None and any(promise.most for promise in claim.promises):
+        return ["How much a unit counts for at most is known to the calibration alone: evaluate with it to compare."]
+    return []
 
 
 def _cautions(evaluation: Evaluation, claim: Claim) -> list[str]:

@@ -1,21 +1,21 @@
 """Promises on images that had no part in the calibration: what each comes to, with an interval that is valid.
 
 Each is a mean over the units that have its region, or, where images or pixels count, a ratio of means: both are held by
-bets (`unit_means`), each by itself, at any number of units. A promise is seen broken only where the low end of its
-interval lies above its level.
+bets (`unit_means`), each by itself, at any number of units. A promise is seen broken only where a low end that holds
+for all of them at once lies above its level, so that several promises are no more often falsely accused than one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import nan
+from math import inf, nan
 from typing import Any
 
 import numpy as np
 
-from ..calibration.promises import Aim, CertifiedPromise, aims_of, check_promises
-from ..images.checks import check_values
+from ..calibration.promises import Aim, CertifiedPromise, Regions, aims_of, check_promises
+from ..images.checks import Limits, check_values
 from ..images.ends import Interval
 from ..images.library import Array, Runner, differ_in_size, library_of, over_images, rows_of
 from ..images.regions import region_rows
@@ -55,40 +55,66 @@ def promises_seen(
             "same order, with the regions of these images"
         )
 
-    def work(start: int, stop: int) -> tuple[Array, Array]:
+    seeing = [aim for aim in aims if not aim.counts_only]
+    missed, sizes, own = region_tallies(truth, interval, regions, runner, seeing=seeing)
+    most = [promise.most for promise in certified] or [0.0] * len(aims)
+    by_image = [
+        own[:, seeing.index(aim)] if not aim.counts_only else aim.losses(missed[:, aim.region], sizes[:, aim.region])
+        for aim in aims
+    ]
+    at_once = 1 - (1 - judges.confidence_level) / len(aims)
+    return tuple(_seen(aim, x, sizes, judges, b, at_once) for aim, x, b in zip(aims, by_image, most, strict=True))
+
+
+def region_tallies(
+    truth: Any,
+    interval: Interval,
+    regions: Regions,
+    runner: Runner,
+    *,
+    limits: Limits = (-inf, inf),
+    seeing: Sequence[Aim] = (),
+) -> tuple[Array, Array, Array]:
+    """What each image misses of all pixels and of each region, their sizes, and losses that see images.
+
+    (n, 1 + regions) float64 each, and (n, losses). Truth outside the limits is refused.
+    """
+
+    def work(start: int, stop: int) -> tuple[Array, ...]:
         x, lower, upper = (rows_of(part, start, stop) for part in (truth, interval.lower, interval.upper))
-        check_values("truth", x, start)
+        check_values("truth", x, start, limits)
         missed = ((x < lower) | (x > upper)).reshape(len(x), -1)
         regional = [region_rows(values, name, start, stop).reshape(len(x), -1) for name, values in regions]
         lost = [missed.sum(axis=1), *((row * missed).sum(axis=1) for row in regional)]
         size = [np.full(len(x), missed.shape[1]), *(row.sum(axis=1) for row in regional)]
-        return np.stack(lost, axis=1).astype(np.float64), np.stack(size, axis=1).astype(np.float64)
+        own = [aim.losses_of(x, Interval(lower, upper), start) for aim in seeing]
+        return *(np.stack(part, axis=1).astype(np.float64) for part in (lost, size)), np.reshape(own, (-1, len(x))).T
 
     arrays = (truth, interval.lower, interval.upper, *(values for _, values in regions))
     reads = [x for x in arrays if library_of(x) or differ_in_size(x)]
     parts = list(over_images(work, truth, runner, reads))
-    missed = np.concatenate([part for part, _ in parts])
-    sizes = np.concatenate([part for _, part in parts])
-    most = [promise.most for promise in certified] or [0.0] * len(aims)
-    return tuple(_seen(aim, missed, sizes, judges, b) for aim, b in zip(aims, most, strict=True))
+    missed, sizes, own = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return missed, sizes, own
 
 
-def _seen(aim: Aim, missed: Array, sizes: Array, judges: Judges, most: float) -> SeenPromise:
+def _seen(aim: Aim, by_image: Array, sizes: Array, judges: Judges, most: float, at_once: float) -> SeenPromise:
+    """One promise; its `least` is the low end of an interval of the level `at_once`."""
     counts = aim.counts(sizes)
     unit_of = judges.unit_of[counts]
     size = sizes[counts, aim.region]
-    losses = aim.losses(missed[counts, aim.region], size)
+    losses = by_image[counts]
     weight = size if aim.counting == "pixels" else np.ones(len(size))
     total = np.bincount(unit_of, weight, minlength=len(judges.order))
     order = judges.order[total[judges.order] > 0]
     told = (aim.kind, aim.name, aim.place, aim.at_most, aim.above, aim.cap, aim.counting)
     if not len(order):
-        return SeenPromise(*told, nan, (0.0, aim.cap), 0)
+        return SeenPromise(*told, nan, (0.0, aim.cap), 0, 0.0)
     shares = np.clip(np.bincount(unit_of, weight * losses, minlength=len(total))[order] / total[order], 0, 1)
     counted = np.ones(len(order))
     if aim.counting != "units":
         most = most or float(total.max())
         counted = np.minimum(total[order], most) / most
     low, high = ratio_interval(shares * counted, counted, judges.confidence_level)
+    least = low if at_once == judges.confidence_level else ratio_interval(shares * counted, counted, at_once)[0]
     risk = float((shares * counted).sum() / counted.sum())
-    return SeenPromise(*told, aim.cap * risk, (aim.cap * low, aim.cap * high), len(order))
+    return SeenPromise(*told, aim.cap * risk, (aim.cap * low, aim.cap * high), len(order), aim.cap * least)

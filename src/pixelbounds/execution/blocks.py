@@ -175,13 +175,15 @@ def ragged_to(
     about: Mapping[str, Any],
     *,
     replace: bool = False,
+    also: Mapping[str, Any] | None = None,
 ) -> None:
     """Put the lower and upper ends of images, as they are made, in a store that `read_ragged` reads.
 
-    Where images come with digests of what they were made of, the store keeps one of all.
+    Where images come with digests of what they were made of, the store keeps one of all. `also` holds the dtype of
+    further arrays of each image, by name.
     """
-    ends = "lower", "upper"
-    sets = dict.fromkeys(ends, (np.array(shapes, np.int64), dtype))
+    dtypes = {"lower": dtype, "upper": dtype, **(also or {})}
+    sets = {name: (np.array(shapes, np.int64), held) for name, held in dtypes.items()}
     seen: list[Array] = []
 
     def told() -> dict[str, str]:
@@ -189,7 +191,7 @@ def ragged_to(
 
     with growing_ragged(path, sets, about, replace=replace, finally_about=told) as put:
         for part in made:
-            for name in ends:
+            for name in sets:
                 put(name, part[name])
             seen += [part[SEEN]] if SEEN in part else []
 

@@ -34,7 +34,7 @@ def draw_pictures(
     if {"observation", "qr_lower", "qr_estimate", "qr_upper"} <= have.keys():
         out += regression(material, folder, images)
     if "observation" in have and {"samples", "samples_printed"} & have.keys():
-        out += samples(experiment, material, folder, images)
+        out += kept_samples(experiment, material, folder, images)
     elif material.source == PACKAGED and find_spec("torch") is not None and network_file().is_file():
         out += live_samples(material, folder, images[0], heun_steps=experiment.sampling.steps)
     return out
@@ -109,7 +109,7 @@ def _sample_rows(
     return _draw_rows(folder, "samples", heads, pixels, labels=labels)
 
 
-def samples(
+def kept_samples(
     experiment: Experiment, material: Material, folder: Path, images: tuple[int, ...], count: int = 4
 ) -> list[Path]:
     """Samples of the diffusion model for one observation each, of Algorithm 3 as printed and of the experiment's."""

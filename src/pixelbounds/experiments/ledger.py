@@ -15,6 +15,7 @@ import platform
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context, parent_process
 from pathlib import Path
@@ -150,8 +151,9 @@ def source_digest() -> str:
     return hashlib.sha256(b"".join([versions, *(path.read_bytes() for path in sources())])).hexdigest()
 
 
-def sources() -> list[Path]:
-    """The files that `draws` imports, and what they import."""
+@cache
+def sources() -> tuple[Path, ...]:
+    """The files that `draws` imports, and what they import: parsed once, as the code that runs was loaded once."""
     found: set[Path] = set()
     todo = [Path(__file__).with_name("draws.py")]
     while todo:
@@ -159,7 +161,7 @@ def sources() -> list[Path]:
         if path not in found:
             found.add(path)
             todo += _imported(path)
-    return sorted(found)
+    return tuple(sorted(found))
 
 
 def _imported(path: Path) -> Iterator[Path]:

@@ -25,9 +25,10 @@ True
 keys.py           the key that sites share: HMAC of messages, keyed hashes of units' names
 contents.py       what each kind of message may say, field by field
 messages.py       files that are sent: sealed, authenticated, told apart by kind and digest
-questions.py      the eight questions, and what each may be given
+questions.py      the ten questions, and what each may be given
 answers.py        the tables that a question calls for, and what can be counted at all
 suppression.py    small counts that a site does not tell
+places.py         regions of the sites, under the names of promises
 site.py           announce, answer
 archive.py        sites in place of images
 shared_units.py   units and images that are at two sites

@@ -20,7 +20,8 @@ from .questions import FORMS, Question
 
 Tables = tuple[Array, ...]
 _CELLS = 4096  # of a feature of the band
-_WORDS = {"i": "whole numbers", "f": "float64", "b": "yes or no"}
+_WORDS = {"i": "whole numbers", "f": "float64", "b": "yes or no", "n": "numbers"}
+_ROUNDED = 1 + 1e-9  # sums of weights in another order
 _MOST_SUM = 2**62
 
 
@@ -29,7 +30,8 @@ class Respondent:
     """Whose tables: how errors call them, the pixels of each image that has a row, and of all that fit together.
 
     `exact` is False where small counts were suppressed; `prints` and `before` are what it told of its images earlier:
-    the digest it announced, and its misses in the round before.
+    the digest it announced, and its misses in the round before. `within` are the announced sizes of the regions that
+    are asked for, (images, 1 + regions), `region_prints` their digests.
     """
 
     who: str
@@ -38,6 +40,8 @@ class Respondent:
     prints: Array
     exact: bool = True
     before: Array | None = None
+    within: Array | None = None
+    region_prints: Array | None = None
     remedy: str = "ask it again"
 
     def refuse(self, why: str) -> None:
@@ -49,7 +53,7 @@ def checked_tables(
     question: Question, given: Mapping[str, Any], family: Family, tables: Mapping[str, Array], by: Respondent
 ) -> Tables:
     """The tables of an answer in their order, where they can be; `given`: its question's `arguments_of`."""
-    wanted = _shapes(question.statistic, given, family, len(by.rows))
+    wanted = _shapes(question.statistic, given, family, by)
     if set(tables) != {str(j) for j in range(len(wanted))}:
         by.refuse(f"has {len(tables)} tables, but {len(wanted)} were asked for")
     found = tuple(tables[str(j)] for j in range(len(wanted)))
@@ -57,11 +61,11 @@ def checked_tables(
         if x.ndim != len(shape) or any(size not in (None, held) for held, size in zip(x.shape, shape, strict=True)):
             rows = f" ({len(by.rows)} of its images certify)" if "path" in given and x is found[0] else ""
             by.refuse(f"has a table of shape {x.shape}, but {_in_words(shape)} was asked for{rows}")
-        if x.dtype.kind.replace("u", "i") != kind:
+        if x.dtype.kind.replace("u", "i") not in (("i", "f") if kind == "n" else (kind,)):
             by.refuse(f"has a table of {x.dtype}, but {_WORDS[kind]} were asked for")
-        if kind == "f" and not np.isfinite(x).all():
+        if x.dtype.kind == "f" and not np.isfinite(x).all():
             by.refuse("has a table with impossible values, NaN or infinite")
-        if kind == "i" and x.size and int(x.min()) < 0:
+        if kind in ("i", "n") and x.size and x.min() < 0:
             by.refuse(f"has a table with impossible values, such as a count of {x.min()}")
     _CHECKS[question.statistic](found, given, family, by)
     return found
@@ -85,8 +89,21 @@ def _in_words(shape: tuple[int | None, ...]) -> str:
     return f"({', '.join('any' if size is None else str(size) for size in shape)})"
 
 
-def _shapes(name: str, given: Mapping[str, Any], family: Family, rows: int) -> list[tuple[str, tuple[int | None, ...]]]:
+def _shapes(
+    name: str, given: Mapping[str, Any], family: Family, by: Respondent
+) -> list[tuple[str, tuple[int | None, ...]]]:
     """Kind and shape of each table that a statistic has."""
+    rows = len(by.rows)
+    if by.within is not None:
+        asked, places = by.within.shape
+        if name == "missed_cells":
+            return [("i", (asked,)), ("i", (None,)), ("n", (None, places)), ("n", (asked, places))]
+        return [
+            ("n", (asked, places * len(given["path"]))),
+            ("n", (asked, places)),
+            ("i", (8,)),
+            ("i", (places - 1, 8)),
+        ]
     if name == "spend":
         groups, edges = given["grouping"].count, len(given["edges"])
         sums = (groups, edges) if family.ends is None else (2, groups, edges + 1)
@@ -185,6 +202,40 @@ def _misses(found: Tables, given: Mapping[str, Any], family: Family, by: Respond
         by.refuse("is about other images than it announced")
 
 
+def _regional(found: Tables, given: Mapping[str, Any], family: Family, by: Respondent) -> None:
+    rows, sizes, prints, regions = found
+    _check_sizes(sizes, by)
+    table = rows.reshape(*sizes.shape, -1)  # images, regions, points of the path
+    if (table > sizes[:, :, None] * _ROUNDED).any():
+        by.refuse("counts more misses than its regions have pixels")
+    if (table[:, :, 1:] > table[:, :, :-1]).any():
+        by.refuse("counts more misses where intervals widen, which cannot be")
+    if not np.array_equal(prints, by.prints):
+        by.refuse("is about other images than it announced")
+    if not np.array_equal(regions, np.asarray(by.region_prints).reshape(regions.shape)):
+        by.refuse("is about other regions than it announced")
+
+
+def _check_sizes(sizes: Array, by: Respondent) -> None:
+    if not np.array_equal(sizes, np.asarray(by.within)):
+        by.refuse("has regions of other sizes than it announced")
+
+
+def _missed_cells(found: Tables, given: Mapping[str, Any], family: Family, by: Respondent) -> None:
+    counts, key, weights, sizes = found
+    _check_sizes(sizes, by)
+    if not _total(counts) == len(key) == len(weights):
+        by.refuse(f"lists {len(key)} cells, {len(weights)} with counts, but says {_total(counts)}")
+    cells = given["grouping"].count * (len(given["edges"]) + 1)
+    if len(key) and key.max() >= cells:
+        by.refuse(f"has a cell {key.max()} of {cells}")
+    image = np.repeat(np.arange(len(counts)), counts)
+    most = sizes * (_ROUNDED if by.exact else 2.0)  # sizes that are told may be half of the true ones
+    for column, size in zip(weights.T, most.T, strict=True):
+        if (np.bincount(image, column, minlength=len(counts)) > size).any():
+            by.refuse("counts more misses than its regions have pixels")
+
+
 def _arriving(found: Tables, given: Mapping[str, Any], family: Family, by: Respondent) -> None:
     counts, shares = found
     if (counts > by.rows).any():
@@ -208,4 +259,6 @@ _CHECKS: dict[str, Callable[[Tables, Mapping[str, Any], Family, Respondent], Non
     "spend": _spend,
     "misses": _misses,
     "arriving": _arriving,
+    "missed_cells": _missed_cells,
+    "regional_misses": _regional,
 }

@@ -9,16 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.arrivals import arriving
+from ..calibration.arrivals import arriving, regional_misses
 from ..calibration.families import Family
 from ..calibration.pairs import HERE, ROWS, Archive, Statistic
+from ..calibration.paths.mixture import missed_cells
 from ..calibration.split import Split
 from ..images.checks import Limits
 from ..images.library import Array, Runner
 from ..images.source import Source
 from .answers import Respondent, Tables, checked_tables
 from .messages import Message
-from .questions import Question, encode
+from .places import told_region
+from .questions import FORMS, Question, encode
 
 
 class Unanswered(Exception):
@@ -39,6 +41,7 @@ class Sites(Archive):
     limits: Limits
     answers: Iterator[tuple[str, Tables]]  # digest of a question, tables, in the order in which they are asked
     scope: str = "all"
+    regions: tuple[str, ...] = ()  # that promises are about, by name
     runner: Runner = HERE
 
     @property
@@ -78,17 +81,23 @@ class Sites(Archive):
         if digest != question.digest:
             raise ValueError("this machine arrives at other questions than were asked; merge where the study began")
         tables = {str(j): x for j, x in enumerate(found)}
-        return [checked_tables(question, given, self.family, tables, self._together(scope))]
+        found = checked_tables(question, given, self.family, tables, self._together(scope, statistic))
+        return [found if statistic is not missed_cells else (*found[:2], *(x.astype(np.float64) for x in found[2:]))]
 
-    def _together(self, scope: str) -> Respondent:
+    def _together(self, scope: str, statistic: Statistic) -> Respondent:
         """All sites as one, whose sums a study keeps."""
         every = np.concatenate([_sizes(site) for site in self.announced])
         rows = every[~self.split.fitting] if scope == "certifying" else every
         prints = sum(site.tables["prints"] for site in self.announced)
         exact = all(site.text["least_count"] == 1 for site in self.announced)
+        within = digests = None
+        if FORMS[statistic.name].regional:
+            within = np.concatenate([sizes_at(site, self.regions) for site in self.announced])
+            within = within[self.split.fitting] if scope == "fitting" else within
+            digests = np.sum([told_region(site, self.regions, "region_prints") for site in self.announced], axis=0)
         return Respondent(
-            "the study's file", rows, int(every[self.split.fitting].sum()), np.asarray(prints), exact,
-            remedy="it was damaged or edited: begin again",
+            "the study's file", rows, int(every[self.split.fitting].sum()), np.asarray(prints), exact, None, within,
+            digests, remedy="it was damaged or edited: begin again",
         )  # fmt: skip
 
     def _scope(self, images: Array | None, wanted: Array) -> None:
@@ -114,7 +123,13 @@ class Sites(Archive):
             earlier = before[0][self._first[at] : self._first[at + 1]][~fitting]
         who = f"the answer of site {site.text['site']!r}"
         exact = site.text["least_count"] == 1
-        return Respondent(who, sizes[~fitting], int(sizes[fitting].sum()), site.tables["prints"], exact, earlier)
+        within = digests = None
+        if FORMS[statistic.name].regional:
+            within = sizes_at(site, self.regions)[fitting if statistic is missed_cells else ~fitting]
+            digests = np.asarray(told_region(site, self.regions, "region_prints"))
+        return Respondent(
+            who, sizes[~fitting], int(sizes[fitting].sum()), site.tables["prints"], exact, earlier, within, digests
+        )
 
     def fitting_units(self, at: int) -> Array:
         """Whether each unit of a site fits."""
@@ -124,7 +139,10 @@ class Sites(Archive):
         return out
 
     def expand(self, at: int, found: Tables, statistic: Statistic) -> Tables:
-        """Rows of a site's certifying images among rows of zeros for its fitting images, which nobody looks at."""
+        """Rows of a site's certifying images among rows of zeros for its fitting images, which nobody looks at.
+
+        Sizes of regions were announced of all images.
+        """
         fitting, out = self.fitting(at), []
         for x, join in zip(found, statistic.joins, strict=True):
             rows = x
@@ -132,6 +150,8 @@ class Sites(Archive):
                 rows = np.zeros((len(fitting), *x.shape[1:]), x.dtype)
                 rows[~fitting] = x
             out.append(rows)
+        if statistic is regional_misses:
+            out[1] = sizes_at(self.announced[at], self.regions)
         return tuple(out)
 
 
@@ -139,6 +159,11 @@ def _sizes(site: Message) -> Array:
     if "sizes" in site.tables:
         return site.tables["sizes"]
     return np.full(site.text["images"], int(np.prod(site.text["pixels"])))
+
+
+def sizes_at(site: Message, regions: Sequence[str]) -> Array:
+    """Pixels of each image of a site, and sizes of some of its regions: (n, 1 + regions)."""
+    return np.stack([_sizes(site), *told_region(site, regions, "region_sizes")], axis=1)
 
 
 def units_at(site: Message) -> Array:

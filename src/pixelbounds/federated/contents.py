@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from ..calibration.confidence import BOUNDS
 from ..calibration.families import FAMILIES
+from ..calibration.promises import PLACES, WAYS_TO_COUNT, check_name
 from ..calibration.result import COUNTINGS
 from ..images.library import Array
 from ..images.measure import Measure
@@ -81,10 +82,28 @@ _FamilyWord = Annotated[str, _one_of(*FAMILIES)]
 _SourceState = Annotated[dict[str, Any], AfterValidator(_source)]
 _MeasureState = Annotated[dict[str, Any], AfterValidator(_measure)]
 _Short = Annotated[str, Field(max_length=200)]
+_RegionName = Annotated[str, AfterValidator(check_name)]
+_MOST_REGIONS = 64
 
 
 class _Said(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class _Region(_Said):
+    """A region of a site, or of a plan."""
+
+    name: _RegionName
+    place: Annotated[str, _one_of(*PLACES[1:])]
+
+
+def _different(regions: list[_Region]) -> list[_Region]:
+    if len({region.name for region in regions}) < len(regions):
+        raise ValueError("two regions have one name")
+    return regions
+
+
+_Regions = Annotated[list[_Region], Field(max_length=_MOST_REGIONS), AfterValidator(_different)]
 
 
 class _Announcement(_Said):
@@ -97,6 +116,7 @@ class _Announcement(_Said):
     centred: bool
     limits: _Ends
     least_count: _Count
+    regions: _Regions
 
     @model_validator(mode="after")
     def _possible(self) -> _Announcement:
@@ -141,6 +161,7 @@ class _Plan(_Said):
     source: _SourceState
     measure: _MeasureState | None
     sites: Annotated[list[_Asked], Field(min_length=1, max_length=MOST_SITES)]
+    regions: _Regions
 
 
 class _Answer(_Said):
@@ -150,8 +171,26 @@ class _Answer(_Said):
     round: _Round
 
 
+class _Promised(_Said):
+    """A promise, as `Promise` has it, but for its region."""
+
+    kind: Annotated[str, _one_of("share", "tail")]
+    at_most: _Level
+    above: Annotated[float, Field(ge=0, lt=1)] | None
+    cap: Annotated[float, Field(gt=0, le=1)] | None
+    name: _RegionName | None
+    counting: Annotated[str, _one_of(*WAYS_TO_COUNT)] | None
+
+    @model_validator(mode="after")
+    def _possible(self) -> _Promised:
+        if (self.kind == "tail") != (self.above is not None):
+            raise ValueError(f"a {self.kind} above {self.above} cannot be")
+        return self
+
+
 class _Settings(_Said):
     risk_level: _Level
+    promises: Annotated[list[_Promised], Field(max_length=_MOST_REGIONS)]
     failure_prob: _Level
     method: Annotated[str, _one_of("frontier", "rcps")]
     confidence: Annotated[str, _one_of(*BOUNDS)]
@@ -211,15 +250,30 @@ def check_announced(text: Mapping[str, Any], tables: Mapping[str, Array], who: s
         wanted["sizes"] = (images,)
     if units is not None and "names" in tables:
         wanted["names"] = (units, HASH_BYTES)
-    if set(tables) != set(wanted):
-        raise ValueError(f"{who} has the tables {_listed(tables)}, but should have {_listed(wanted)}; announce again")
+    masks = [about["place"] for about in text["regions"] if about["place"] != "subgroup"]
+    subgroups = len(text["regions"]) - len(masks)
+    more: set[str] = set()
+    if masks:
+        wanted["region_prints"] = (len(masks), 8)
+        more.add("region_sizes")
+    if subgroups:
+        more.add("subgroups")
+    if set(tables) != set(wanted) | more:
+        raise ValueError(
+            f"{who} has the tables {_listed(tables)}, but should have {_listed({*wanted, *more})}; announce again"
+        )
     for name, shape in wanted.items():
         x = tables[name]
         if x.dtype.kind not in "iu" or x.shape != shape:
             raise ValueError(
                 f"{who} has {name} of {x.dtype} {x.shape}; it should be whole numbers of shape {shape}: announce again"
             )
-    _check_range(who, "prints", tables["prints"], 0, images * (2**32 - 1))
+    for name in {"prints", "region_prints"} & set(tables):
+        _check_range(who, name, tables[name], 0, images * (2**32 - 1))
+    if masks:
+        _check_region_sizes(who, tables["region_sizes"], (images, len(masks)), masks)
+    if subgroups and (tables["subgroups"].dtype != np.bool_ or tables["subgroups"].shape != (images, subgroups)):
+        raise ValueError(f"{who} has subgroups that are not yes or no of shape {(images, subgroups)}: announce again")
     if "sizes" in tables:
         _check_range(who, "sizes", tables["sizes"], 1, MOST_PIXELS)
     if "names" in tables:
@@ -230,6 +284,17 @@ def check_announced(text: Mapping[str, Any], tables: Mapping[str, Array], who: s
         _check_range(who, "unit_of", tables["unit_of"], 0, units - 1)
         if len(np.unique(tables["unit_of"])) != units:
             raise ValueError(f"{who} says {units} units, but some of them have no image; announce again")
+
+
+def _check_region_sizes(who: str, x: Array, shape: tuple[int, int], places: list[str]) -> None:
+    """Pixels of each region in each image, or sums of weights."""
+    if x.dtype.kind not in "iuf" or x.shape != shape:
+        raise ValueError(f"{who} has region_sizes of {x.dtype} {x.shape}; it should be numbers of shape {shape}")
+    if not np.isfinite(x).all() or x.min() < 0 or x.max() > 1e300:
+        raise ValueError(f"{who} has region_sizes that no region has, below 0, NaN or infinite: announce again")
+    for column, place in zip(x.T, places, strict=True):
+        if place == "region" and ((np.rint(column) != column).any() or column.max() > MOST_PIXELS):
+            raise ValueError(f"{who} has region_sizes of a mask that are no counts of pixels: announce again")
 
 
 def _check_range(who: str, name: str, x: Array, least: int, most: int) -> None:

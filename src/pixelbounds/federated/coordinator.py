@@ -18,11 +18,13 @@ import numpy as np
 from ..calibration.arrivals import Path
 from ..calibration.confidence import BOUNDS, bound_named
 from ..calibration.families import Family, family_named
-from ..calibration.front_door import calibrate_archive
+from ..calibration.front_door import calibrate_archive, what_is_promised
 from ..calibration.groups.contract import Grouping
+from ..calibration.joint_walk import needs_of
 from ..calibration.pairs import Archive
-from ..calibration.paths.frontier import frontier_of
-from ..calibration.procedures import frontier, rcps
+from ..calibration.paths.mixture import Goal, goal_of
+from ..calibration.procedures import frontier, path_of, rcps
+from ..calibration.promises import Aim, Promise, path_level
 from ..calibration.result import COUNTINGS, Calibration
 from ..calibration.split import Split, fitting_units, least_units, most_in_a_unit
 from ..images.checks import check_choice, check_count, check_open_unit, check_unit_name
@@ -31,10 +33,11 @@ from ..images.library import Array, current_runner
 from ..images.measure import Measure
 from ..images.source import UNKNOWN, Source
 from .answers import Tables, added, checked_tables
-from .archive import Sites, Unanswered
+from .archive import Sites, Unanswered, sizes_at
 from .contents import check_announced
 from .keys import key_of
 from .messages import Message, expect
+from .places import aims_of_sites, said_promise
 from .questions import FITTING, Question, arguments_of, check_groups, decode, encode, form_of
 from .shared_units import check_shared, joint_units
 from .site import same_measure
@@ -78,6 +81,7 @@ class Study:
             "family": sites.family.name, "limits": first["limits"],
             "source": first["source"], "measure": first["measure"],
             "sites": [{name: site.text[name] for name in _TOLD} for site in self.sites],
+            "regions": [about for name in sites.regions for about in first["regions"] if about["name"] == name],
         }  # fmt: skip
         fitting = {f"fitting.{i}": sites.fitting_units(i) for i in range(len(self.sites))}
         tables = fitting | {f"given.{name}": x for name, x in question.tables.items()}
@@ -144,7 +148,8 @@ def load_study(path: str | os.PathLike[str], *, key: Any = None) -> Study:
 def begin(
     announcements: Sequence[Any],
     *,
-    risk_level: float,
+    risk_level: float | None = None,
+    promises: Sequence[Promise] | None = None,
     failure_prob: float = 0.1,
     method: str = "frontier",
     confidence: str = "betting",
@@ -162,6 +167,9 @@ def begin(
     """Open a study of some sites, in this order; `study.plan` is what each of them must answer.
 
     announcements  Messages of `announce`, or their paths
+    risk_level     the share of all pixels that may be missed: the short form of promises=[pb.share(risk_level)]
+    promises       what must hold, made by `pb.share` and `pb.tail` without `within`: one with a name is about the
+                   region that every site announced under that name, one without about all pixels
     method         "frontier" or "rcps"; krcps needs single pixels, which do not travel
     groups         of the frontier: "band", or a Grouping made elsewhere, such as that of another calibration
     shared_units   "refuse" a unit (patient) that is at two sites, or "join" its images into one unit; both need a key,
@@ -184,8 +192,10 @@ def begin(
     check_groups(groups)
     if k is not None and (method == "rcps" or isinstance(groups, Grouping)):
         raise ValueError("k is the number of bins of groups='band'; leave it out")
+    asked = what_is_promised(risk_level, promises)
     settings = {
-        "risk_level": check_open_unit(risk_level, "risk_level"),
+        "risk_level": asked if isinstance(asked, float) else 0.0,
+        "promises": [] if isinstance(asked, float) else [said_promise(promise) for promise in asked],
         "failure_prob": check_open_unit(failure_prob, "failure_prob"),
         "method": method,
         "confidence": check_choice(confidence, BOUNDS, "confidence"),
@@ -203,6 +213,8 @@ def begin(
     check_choice(counting, COUNTINGS, "counting")
     if most_images is not None and settings["counting"] != "images":
         raise ValueError(f"most_images is {most_images!r}; it belongs to counting='images' with units: leave it out")
+    if settings["promises"]:
+        settings["risk_level"] = path_level(_aims(settings, sites)[0])
     study = Study(settings, sites, key=key)
     _ = study.plan  # what is wrong with the settings shows now
     return study
@@ -309,15 +321,27 @@ def _sites(study: Study) -> Sites:
     asked = study.settings
     unit_of = joint_units(study.sites, join=asked["shared_units"] == "join")
     units = int(unit_of.max()) + 1
-    least = least_units(asked["risk_level"], asked["failure_prob"], bound_named(asked["confidence"]))
+    bound = bound_named(asked["confidence"])
+    aims, regions = _aims(asked, study.sites)
+    needs = []
+    if aims:
+        inside = np.concatenate([sizes_at(site, regions) for site in study.sites]) > 0
+        needs = needs_of(aims, inside, unit_of, bound, asked["failure_prob"])
+    least = max((need.least for need in needs), default=least_units(asked["risk_level"], asked["failure_prob"], bound))
     fit = fitting_units(asked["n_opt"], asked["method"], units, least, asked["groups"] is not None)
-    split = Split.draw(unit_of, fit, np.random.default_rng(study.settings["seed"]))
+    rng = np.random.default_rng(study.settings["seed"])
+    split = Split.draw(unit_of, fit, rng, needs if asked["n_opt"] is None else ())
     low, high = study.sites[0].text["limits"]
     limits = (-inf if low is None else low, inf if high is None else high)
     return Sites(
         study.sites, split, _family(asked["family"], study.sites), limits, iter(study.answered),
-        runner=current_runner(),
+        regions=regions, runner=current_runner(),
     )  # fmt: skip
+
+
+def _aims(settings: Mapping[str, Any], sites: Sequence[Message]) -> tuple[tuple[Aim, ...], tuple[str, ...]]:
+    """What is promised beyond one level, on the images of all sites, and the regions that it is about."""
+    return aims_of_sites(settings["promises"], sites, settings["counting"], settings["most_images"] or 0)
 
 
 def _family(family: str | None, sites: Sequence[Message]) -> Family:
@@ -329,11 +353,14 @@ def _family(family: str | None, sites: Sequence[Message]) -> Family:
 def _calibrate(study: Study) -> Calibration:
     """The calibration, or the first question without an answer as an exception."""
     settings, sites = study.settings, _sites(study)
+    aims, _ = _aims(settings, study.sites)
+    bound = BOUNDS[settings["confidence"]]
+    goal = goal_of(aims, sites.split, bound, settings["failure_prob"]) if aims else None
     words = {name: settings[name] for name in ("risk_level", "failure_prob", "method")}
     first = study.sites[0].text
     most = settings["most_images"]
     found = calibrate_archive(
-        sites, sites.split, partial(_fit_path, settings), BOUNDS[settings["confidence"]],
+        sites, sites.split, partial(_fit_path, settings, goal), bound, aims=aims,
         units=None if first["units"] is None else settings["unit_name"], seed=str(settings["seed"]),
         most_images=most_in_a_unit(sites.split, most) if settings["counting"] == "images" else 0, **words,
     )  # fmt: skip
@@ -343,12 +370,12 @@ def _calibrate(study: Study) -> Calibration:
     return found if first["measure"] is None else replace(found, measure=Measure.from_state(first["measure"]))
 
 
-def _fit_path(settings: Mapping[str, Any], fit: Archive, images: Array) -> tuple[Grouping, Path]:
+def _fit_path(settings: Mapping[str, Any], goal: Goal | None, fit: Archive, images: Array) -> tuple[Grouping, Path]:
     """Groups and path of a method whose fitting asks for sums alone."""
     groups, risk_level = settings["groups"], settings["risk_level"]
     if settings["method"] == "rcps":
         return rcps(fit)
     if isinstance(groups, Grouping):
-        return groups, frontier_of(fit, images, groups, risk_level)
+        return groups, path_of(fit, images, groups, risk_level, goal)
     unused = np.random.default_rng(0)  # band groups are not random
-    return frontier(fit, images, unused, risk_level, groups=groups, k=settings["k"])
+    return frontier(fit, images, unused, risk_level, groups=groups, k=settings["k"], goal=goal)

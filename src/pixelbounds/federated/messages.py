@@ -22,7 +22,7 @@ from ..storage.version import VERSION
 from .contents import check_announced, check_text
 from .keys import mac_of, same_mac
 
-_FORMAT = 2
+_FORMAT = 3  # 2 knew no regions
 _KINDS = {
     "announcement": "announcement of a site (federated.announce)",
     "plan": "plan (federated.begin, federated.merge)",
@@ -81,8 +81,12 @@ def message_of(data: bytes, name: str = "message") -> Message:
     kind = text.pop("kind", None)
     if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(f"{name!r} is not a message between sites but a {kind or 'calibration file'}")
-    if [text.pop("format"), text.pop("version", "")] != [_FORMAT, VERSION]:
-        raise ValueError(f"{name!r} was written by another version than {VERSION}; all sites must use the same one")
+    found = text.pop("format")
+    if [found, text.pop("version", "")] != [_FORMAT, VERSION]:
+        raise ValueError(
+            f"{name!r} was written by another version than {VERSION} (format {found!r}, not {_FORMAT}); all sites must "
+            "use the same one"
+        )
     mac = text.pop("mac", "")
     if not isinstance(mac, str) or not mac.isascii() or len(mac) not in (0, 64):
         raise ValueError(f"{name!r} has an HMAC that is none; send it again")

@@ -1,4 +1,4 @@
-"""The eight questions that a coordinator may ask, and what each is given: numbers, arrays, a grouping, a path.
+"""The ten questions that a coordinator may ask, and what each is given: numbers, arrays, a grouping, a path.
 
 A plan comes from another machine, and what it gives drives compiled loops. So a question is asked only as the table
 `FORMS` has it, of the images that it is meant for, and every array is checked for type, shape, range and order before.
@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.arrivals import Path, arriving, misses
+from ..calibration.arrivals import Path, arriving, misses, regional_misses
 from ..calibration.families import Family
 from ..calibration.groups.band_bins import BandGroups, cells, extent, occupied
 from ..calibration.groups.contract import Grouping, load_grouping, on_images
 from ..calibration.pairs import Statistic
 from ..calibration.paths.frontier import farthest, longest, spend
+from ..calibration.paths.mixture import missed_cells
 from ..images.library import Array
 
 FITTING, CERTIFYING, ALL = "fitting", "certifying", "all"  # images; of all, rows of the certifying ones are told
@@ -42,6 +43,11 @@ class Form:
     scope: str
     given: Mapping[str, str]
 
+    @property
+    def regional(self) -> bool:
+        """Whether it is counted in the regions of promises, too."""
+        return self.statistic in (missed_cells, regional_misses)
+
 
 FORMS = {
     form.statistic.name: form
@@ -52,7 +58,9 @@ FORMS = {
         Form(farthest, FITTING, {}),
         Form(longest, FITTING, {"edge": "number"}),
         Form(spend, FITTING, {"grouping": "grouping", "edges": "array", "units": "array"}),
+        Form(missed_cells, FITTING, {"grouping": "grouping", "edges": "array"}),
         Form(misses, ALL, {"grouping": "grouping", "path": "path"}),
+        Form(regional_misses, ALL, {"grouping": "grouping", "path": "path"}),
         Form(arriving, CERTIFYING, {"grouping": "grouping", "path": "path", "knot": "number"}),
     )
 }
@@ -107,7 +115,7 @@ def arguments_of(question: Question, family: Family) -> dict[str, Any]:
         raise ValueError(f"the plan has knot {given['knot']} of a path of {len(given['path'])} points; send another")
     if question.statistic == "occupied":
         _check_blank(given["grouping"])
-    if question.statistic == "spend" and given["grouping"].count * len(given["edges"]) > _MOST_CELLS:
+    if "edges" in given and given["grouping"].count * len(given["edges"]) > _MOST_CELLS:
         raise ValueError(f"the plan has {given['grouping'].count} groups x {len(given['edges'])} edges, too many")
     return given
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..calibration.groups.contract import Grouping
 from ..calibration.pairs import ROWS, Pairs, pairs_of
-from ..calibration.prints import fingerprints, known_again, prints
+from ..calibration.prints import known_again, prints
 from ..calibration.sentence import VOIDS
 from ..calibration.split import unit_numbers
 from ..images.checks import Limits, check_count, check_limits, check_units
@@ -18,15 +18,16 @@ from ..images.measure import Measure
 from .contents import check_site_name
 from .keys import key_of, name_hashes
 from .messages import Message, expect
+from .places import announced_places, as_whole, check_places, counted_in, places_of
 from .questions import ALL, FITTING, Form, Question, arguments_of, form_of
-from .suppression import suppressed
+from .suppression import suppressed, told_sizes
 
 _MOST_LEAST = 2**20
 
 
 def announce(
     truth: Any, band: Any, *, site: str, units: Any = None, limits: Any = (0.0, 1.0), measure: Measure | None = None,
-    least_count: int = 1, key: Any = None,
+    least_count: int = 1, key: Any = None, regions: Any = None,
 ) -> Message:  # fmt: skip
     """How many images and units a site has, and how large; every value is read and checked, none is told.
 
@@ -35,13 +36,17 @@ def announce(
     least_count    counts of fewer pixels are not told: docs/federated.md says what becomes of them
     key            that the sites share, 32 bytes or the path of its file: the message is authenticated, and units are
                    told as keyed hashes of their names, so that one that is at two sites is found
+    regions        what promises are about, by their names: masks, weights or subgroups of this site's images, as
+                   `within` of `pixelbounds.share`; a mask of False where a site has none
     """
     site, key = check_site_name(site), key_of(key)
     least_count = check_count(least_count, "least_count", most=_MOST_LEAST)
     pairs = pairs_of(truth, band, None, limits)
     unit_of = unit_numbers(units, len(pairs))
-    (total,) = pairs.ask(fingerprints)
-    tables: dict[str, Array] = {"prints": total}
+    places, told, total = announced_places(pairs, places_of(regions, pairs, least_count))
+    tables: dict[str, Array] = {"prints": total, **told}
+    if "region_sizes" in tables:
+        tables["region_sizes"] = told_sizes(tables["region_sizes"], least_count)
     if units is not None:
         tables["unit_of"] = unit_of
         if key is not None:
@@ -58,13 +63,14 @@ def announce(
         "centred": pairs.band.centre is not None,
         "limits": told_limits(pairs.limits),
         "least_count": least_count,
+        "regions": places,
     }
     return expect(Message("announcement", text, tables).signed(key), "announcement", key)
 
 
 def answer(
     plan: Any, truth: Any, band: Any, *, site: str, units: Any = None, limits: Any = (0.0, 1.0),
-    measure: Measure | None = None, least_count: int = 1, key: Any = None,
+    measure: Measure | None = None, least_count: int = 1, key: Any = None, regions: Any = None,
 ) -> Message:  # fmt: skip
     """The tables that a plan (a Message, or the path of one) asks of a site; everything else as it was announced."""
     key = key_of(key)
@@ -84,6 +90,8 @@ def answer(
             f"{site} announced a least count of {asked['least_count']}, but {least_count} is given now; give the same "
             "again"
         )
+    places = places_of(regions, pairs, least_count)
+    names = check_places(plan, places, site)
     for what, count in {"images": len(pairs), "units": None if units is None else int(unit_of.max()) + 1}.items():
         if count != asked[what]:
             raise ValueError(
@@ -92,6 +100,8 @@ def answer(
     question = question_of(plan)
     form, given = form_of(question), arguments_of(question, pairs.family)
     fitting = _fitting(plan, at)[unit_of]
+    if form.regional:
+        pairs = counted_in(pairs, places, names)
     if form.scope == ALL:
         _check_fresh(pairs, given["grouping"], ~fitting)
     counted = _count(pairs, form, fitting, given, least_count)
@@ -180,6 +190,8 @@ def _count(pairs: Pairs, form: Form, fitting: Array, given: dict[str, Any], leas
     statistic = form.statistic
     if form.scope == ALL:
         found = pairs.ask(statistic, **given)
+        found = tuple(as_whole(x) if form.regional else x for x in found)
         return tuple(x[~fitting] if join is ROWS else x for x, join in zip(found, statistic.joins, strict=True))
     images = np.flatnonzero(fitting if form.scope == FITTING else ~fitting)
-    return pairs.ask(statistic, images, **given) if len(images) else ()
+    found = pairs.ask(statistic, images, **given) if len(images) else ()
+    return tuple(as_whole(x) if form.regional else x for x in found)

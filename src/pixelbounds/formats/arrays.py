@@ -34,6 +34,7 @@ ARRAY_SUFFIXES = (".npy", ".npz", ".zarr")
 SHAPES = "lower and upper of shape (n, *pixels), or samples of shape (n, m, *pixels)"
 SOURCE = "source"  # how a band was made, as JSON, beside its ends
 ABOUT = "about"  # what intervals in an .npz say of themselves, as JSON
+_SPECTRA = "complex64", "complex128"
 _PER_IMAGE = ("names", "units")  # one entry per image, beside the images themselves
 
 
@@ -44,7 +45,7 @@ class Reading:
     key: str | None = None  # of the samples in an .npz or .zarr file
     truth_key: str | None = None
     kind: str | None = None  # of the band of a run
-    miscoverage: float | None = None
+    miscoverage: float | tuple[float, ...] | None = None  # several: candidates, of which `calibrate` chooses one
     window: Window | None = None  # of NIfTI and DICOM values
     raw: bool = False  # such values stay as they are
     limits: Limits | None = None
@@ -183,11 +184,14 @@ def existing(path: FilePath, what: str) -> Path:
 # ---------------------------------------------------------------- one set of images
 
 
-def open_arrays(path: Path, key: str | None = None) -> Images:
-    """Images (n, *pixels) of an .npy, .npz or .zarr file; `names` and `units` (n,) beside them are taken along."""
+def open_arrays(path: Path, key: str | None = None, *, spectra: bool = False) -> Images:
+    """Images (n, *pixels) of an .npy, .npz or .zarr file; `names` and `units` (n,) beside them are taken along.
+
+    Complex numbers are refused unless `spectra` are welcome.
+    """
     arrays = Arrays(path)
     name = "" if list(arrays) == [""] else _chosen(arrays, key)
-    pixels = guarded(_supported(arrays[name], path), fill=True)
+    pixels = guarded(_supported(arrays[name], path, _SPECTRA if spectra else ()), fill=True)
     n = int(pixels.shape[0])
     beside = {part: arrays[part] for part in _PER_IMAGE if part in arrays}
     extra = {part: np.asarray(x[:]) for part, x in beside.items() if x.shape == (n,)}
@@ -210,10 +214,10 @@ def _chosen(arrays: Arrays, key: str | None) -> str:
     return key
 
 
-def _supported(x: Any, path: Path) -> Any:
+def _supported(x: Any, path: Path, more: tuple[str, ...] = ()) -> Any:
     if x.ndim < 2 or 0 in x.shape:
         raise Told(f"{path} holds an array of shape {tuple(x.shape)}; images must be (n, *pixels), e.g. (n, h, w)")
-    if str(x.dtype) not in ("uint8", "float16", "float32", "float64"):
+    if str(x.dtype) not in ("uint8", "float16", "float32", "float64", *more):
         raise Told(f"{path} holds {x.dtype}; convert the images to uint8, or to float32 within the limits")
     return x
 

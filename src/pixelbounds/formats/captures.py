@@ -1,4 +1,4 @@
-"""Maps of a scan as DICOM secondary captures: one series each for lower, upper and length, and for open ends.
+"""Maps of a scan as DICOM secondary captures: a series each for lower, upper, length, open ends and a trust mask.
 
 Values are stored in 16 bits with a rescale slope that is a power of two and a whole intercept, so that both are exact
 as decimal strings of 16 characters and as floats; lower ends are rounded down and upper ends up to the next step.
@@ -29,13 +29,16 @@ PatientName PatientID IssuerOfPatientID PatientBirthDate PatientSex PatientAge S
 StudyDescription AccessionNumber ReferringPhysicianName PositionReferenceIndicator
 """.split()  # noqa: SIM905
 _REMOVED = "pixelbounds: identifiers left out, UIDs kept"
+_LABELS = ("open", "trusted")  # series of labels
+_TRUSTED = "1: the interval is within the tolerance. It is short, which does not say that it holds the truth"
 _PLACE = ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "SliceThickness", "SliceLocation")
 
 
 def write_captures(folder: Path, maps: dict[str, Array], scan: Scan, geometry: Geometry, *, who: bool = False) -> None:
     """Write lower and upper ends (n, h, w), in the measure of the scan, and which are open, as the series of a folder.
 
-    Series are folder/lower, folder/upper, folder/length and, where values were seen through a window, folder/open.
+    Series are folder/lower, folder/upper, folder/length and, where values were seen through a window, folder/open; and
+    folder/trusted, where there is a map of it.
 
     who            whether patient and study go along
     """
@@ -48,9 +51,9 @@ def write_captures(folder: Path, maps: dict[str, Array], scan: Scan, geometry: G
         _Series("upper", high, slope, intercept),
         _Series("length", high - low, slope, 0),
     ]
-    if "open" in maps:
-        series.append(_Series("open", maps["open"].astype(np.uint16), 1.0, 0))
+    series += [_Series(part, maps[part].astype(np.uint16), 1.0, 0) for part in _LABELS if part in maps]
     comments = {} if geometry.window is None else _comments(geometry, *scan.beyond(geometry.window))
+    comments["trusted"] = _TRUSTED
     name = scan.name
     if scan.kind != "dicom" and not who:  # the name of a file
         name = hashlib.sha256(low.tobytes() + high.tobytes() + scan.affine.tobytes()).hexdigest()
@@ -69,7 +72,7 @@ def write_captures(folder: Path, maps: dict[str, Array], scan: Scan, geometry: G
             data.WindowWidth, data.WindowCenter = _decimals(shown)
             if one.part in comments:
                 data.ImageComments = comments[one.part]
-            if one.part == "open":
+            if one.part in _LABELS:
                 data.RescaleType = "US"  # labels have no unit
             data.PixelData = plane.astype("<u2").tobytes()
             data.save_as(folder / one.part / f"{scan.start + k + 1:05d}.dcm", enforce_file_format=True)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..bands import calibrated_quantiles, quantile_source
+from ..bands import calibrated_quantiles, calibrated_ranks, quantile_source
 from ..execution.blocks import gather, readable
 from ..execution.runner import Execution, current
 from ..execution.sample_bands import (
@@ -30,9 +30,10 @@ from ..execution.sample_bands import (
     sample_digests,
 )
 from ..images.checks import Limits, check_limits
-from ..images.ends import Band, Interval
+from ..images.ends import Band, Interval, trusted_band
 from ..images.library import Array, differ_in_size, spanning
 from ..images.measure import Measure
+from ..images.source import Source
 from ..storage.chunks import guarded, rows_at
 from ..storage.digests import row_digests
 from ..storage.growth import BAD, DONE, MARKS
@@ -66,6 +67,7 @@ INDEPENDENT = (
     "no --units: every image counts as independent; slices of one patient are not: give --units FILE, or --units each "
     "where they are"
 )
+KEPT = "kept"  # kind of the band of the samples that a run kept
 _MISCOVERAGE = 0.1  # of bands made of samples, unless told
 _IN_MEMORY = 2**30  # bytes of bands or intervals; more are kept in a temporary store
 
@@ -145,6 +147,7 @@ class Bands:
     known: dict[str, Any] = field(default_factory=dict)
     there: Array | None = None
     skip_bad: bool = False
+    source: Source | None = None  # of the bands of samples, where more is known of these
 
     @property
     def reads(self) -> list[Any]:
@@ -195,7 +198,7 @@ class Bands:
         """What gives the band of images start..stop in NumPy, and refers to nothing else; as a witness with digests
         (n,) of what was read, one for each of `reads`.
         """
-        band, samples, level = self.band, self.samples, self.miscoverage
+        band, samples, level, source = self.band, self.samples, self.miscoverage, self.source
         if band is not None:
 
             def lying(start: int, stop: int) -> tuple[Band, list[Array]]:
@@ -208,7 +211,7 @@ class Bands:
 
         def made(start: int, stop: int) -> tuple[Band, list[Array]]:
             now, seen = band_and_digests(samples, level, start, stop, witness=witness)
-            return now, [seen]
+            return now if source is None else trusted_band(now.lower, now.upper, None, source), [seen]
 
         return made
 
@@ -227,14 +230,15 @@ class Bands:
         if self.ragged:
             return ragged_bands(execution, self.samples, store, self.miscoverage, replace=replace), every
         if store is not None:
-            return bands_to(
+            band, there = bands_to(
                 self.samples, store, self.miscoverage, skip_bad=self.skip_bad, replace=replace, execution=execution
             )
+            return Band(band.lower, band.upper, source=self.source or band.source), there
         make = quantiles(self.samples, self.miscoverage)
         pixels = prod(self.shape[1:])
         parts, marks = gather(execution, make, [self.samples], len(self), pixels, skip_bad=self.skip_bad)
         source = quantile_source("calibrated", int(self.samples.shape[1]), self.miscoverage)
-        band = Band(parts["lower"], parts["upper"], source=source)
+        band = Band(parts["lower"], parts["upper"], source=self.source or source)
         return band, marks == DONE
 
 
@@ -252,6 +256,8 @@ def open_bands(
 ) -> Bands:
     """The band that lies at a path; `miscoverage` is that of samples unless `reading` says another."""
     path = existing(path, f"a run of `pixelbounds sample`, or a file or folder with {SHAPES}")
+    if isinstance(reading.miscoverage, tuple):
+        raise ValueError("several miscoverages are for `calibrate`, which chooses one on the fitting images; give one")
     about = told(path)
     if about.get("kind") == "interval":
         raise ValueError(f"{path} holds intervals, which are calibrated already; give the band they were made of")
@@ -348,19 +354,34 @@ def _of_run(run: Run, reading: Reading, execution: Execution) -> Bands:
     """The band of a sampling run, with whatever else the run kept."""
     names = {"observation": "observation", "mean": "estimate", "estimate": "estimate"}
     known = {word: run[name] for name, word in names.items() if name in run.group}
+    if run.observation.shape != run[run.parts()[0]].shape or run.observation.dtype.kind == "c":
+        known.pop("observation")  # a sinogram, k-space: no image to show
     known |= {name: run[name] for name in ("samples", "held_out") if name in run.group}
-    if reading.miscoverage is not None and reading.miscoverage != run.about.get("miscoverage"):
-        raise ValueError(
-            f"miscoverage is {reading.miscoverage:g}, but {run.path} was drawn with {run.about.get('miscoverage')}; "
-            "leave --miscoverage out"
-        )
-    least, most = check_limits(run.about["limits"])
+    limits = None if run.about["limits"] is None else check_limits(run.about["limits"])
     known = {name: guarded(x) for name, x in known.items()}
+    if reading.kind == KEPT or reading.miscoverage not in (None, run.about.get("miscoverage")):
+        return _of_kept_samples(run, reading, limits, known)
     there = None
     if reading.skip_bad:
         there = readable(execution, *(run[name] for name in run.parts(reading.kind)))
     band = run.band(reading.kind, check=not reading.skip_bad, there=there)
-    return Bands(band.map(guarded), limits=(least, most), measure=run.measure, known=known, there=there)
+    return Bands(band.map(guarded), limits=limits, measure=run.measure, known=known, there=there)
+
+
+def _of_kept_samples(run: Run, reading: Reading, limits: Limits | None, known: dict[str, Any]) -> Bands:
+    """The band of any miscoverage of the samples that a run kept; these were rounded: it is a kind of its own."""
+    level: Any = run.about.get("miscoverage") if reading.miscoverage is None else reading.miscoverage
+    if "samples" not in known or reading.kind not in (None, "calibrated", KEPT):
+        raise ValueError(
+            f"miscoverage is {level}, but {run.path} was drawn with {run.about.get('miscoverage')} and kept no samples"
+            "; leave it out, or draw with --keep-samples"
+        )
+    calibrated_ranks(int(known["samples"].shape[1]), level)  # there must be enough
+    source = replace(run.source("calibrated"), kind=f"calibrated quantiles of {KEPT} samples", miscoverage=level)
+    return Bands(
+        samples=known["samples"], miscoverage=level, limits=limits, measure=run.measure, known=known,
+        skip_bad=reading.skip_bad, source=source,
+    )  # fmt: skip
 
 
 def _of_folder(path: Path, reading: Reading) -> dict[str, Images]:

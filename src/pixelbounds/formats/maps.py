@@ -25,6 +25,7 @@ from ..images.checks import check_same_shape, check_values
 from ..images.ends import Interval, outward
 from ..images.library import Array, rows_of, to_numpy
 from ..images.measure import Measure
+from ..images.tolerance import OPEN_ABOVE, OPEN_BELOW, SLACK, Tolerance, open_ends
 from ..storage.folders import aside, swap_folder
 from .arrays import ABOUT, Arrays, FilePath, about_of
 from .captures import captured_measure, write_captures
@@ -34,10 +35,8 @@ from .nifti import NIFTI_SUFFIXES, stem, write_volume, written_measure
 from .scans import Geometry, Images, Scan, Window
 
 INTERVAL_SUFFIXES = (".zarr", ".npz", ".nii.gz", ".nii", ".dcm")
-MAP_PARTS = ("lower", "upper", "length", "open")
-MAP_SUFFIXES = (*NIFTI_SUFFIXES, ".dcm")  # become NAME_lower, NAME_upper, NAME_length and NAME_open
-OPEN_BELOW, OPEN_ABOVE = 1, 2  # of a map of open ends; 0 where both are closed, 3 where neither is
-_SLACK = 2.0**-22  # of the window: more than float32 images lose when they are windowed and inverted
+MAP_PARTS = ("lower", "upper", "length", "open", "trusted")
+MAP_SUFFIXES = (*NIFTI_SUFFIXES, ".dcm")  # become NAME_lower, NAME_upper, NAME_length, NAME_open and NAME_trusted
 _BLOCK_BYTES = 2**26
 
 
@@ -48,14 +47,16 @@ def write_interval(
     like: Images | None = None,
     identifiers: str = "drop",
     about: Mapping[str, Any] | None = None,
+    tolerance: Tolerance | None = None,
 ) -> Path:
     """Write an interval under a name whose suffix says the kind: .zarr, .npz, .nii, .nii.gz, or a folder for DICOM.
 
     NIfTI and DICOM need `like`, the images that the interval is about: its maps lie where they lie, in their measure.
     With identifiers="keep" what the images' files say of people and names goes along, see `identifiers.py`. An .npz
-    keeps what the interval is `about` (plain values by name, such as its guarantee).
+    keeps what the interval is `about` (plain values by name, such as its guarantee). With a `tolerance` the mask of the
+    pixels whose interval is within it is written as well (`Interval.trust_mask`), as `trusted`.
     Returns what was written; for .nii.gz and .dcm, which become NAME_lower, NAME_upper, NAME_length and, where values
-    were seen through a window, NAME_open, the first.
+    were seen through a window, NAME_open (with a tolerance NAME_trusted), the first.
     """
     path = Path(path)
     who = keeps(identifiers)
@@ -66,13 +67,13 @@ def write_interval(
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist; make it first")
     if path.suffix == ".zarr":
-        return _write_zarr(path, interval, _labels(like, who))
+        return _write_zarr(path, interval, _labels(like, who), tolerance)
     if path.suffix == ".npz":
-        return _write_npz(path, interval, _labels(like, who), about)
+        return _write_npz(path, interval, _labels(like, who), about, tolerance)
     if path.name.endswith(NIFTI_SUFFIXES):
-        return _write_nifti(path, interval, _space(path, like), who)
+        return _write_nifti(path, interval, _space(path, like), who, tolerance)
     if path.suffix == ".dcm" or path.is_dir() or not path.suffix:
-        return _write_dicom(path, interval, _space(path, like), who)
+        return _write_dicom(path, interval, _space(path, like), who, tolerance)
     raise ValueError(f"{path} is of no known kind; end it in .zarr, .npz, .nii.gz or .dcm, or name a folder for DICOM")
 
 
@@ -132,35 +133,52 @@ def _replace(new: Path, path: Path) -> None:
 # ---------------------------------------------------------------- arrays
 
 
-def _write_zarr(path: Path, interval: Interval, labels: dict[str, Array]) -> Path:
+def _write_zarr(path: Path, interval: Interval, labels: dict[str, Array], tolerance: Tolerance | None) -> Path:
     _check_free(path, "interval")
     about: dict[str, Any] = {"kind": "interval", **{name: x.tolist() for name, x in labels.items()}}
     with aside(path) as folder:
         group = zarr.create_group(folder / "new", attributes={"pixelbounds": about})
-        for name in ("lower", "upper"):
-            end = getattr(interval, name)
+        step = max(1, _BLOCK_BYTES // rows_of(interval.lower, 0, 1).nbytes)
+        for name in ("lower", "upper", *(() if tolerance is None else ("trusted",))):
+            first = _rows(interval, name, 0, 1, tolerance)
             array = group.create_array(
                 name,
-                shape=tuple(end.shape),
-                chunks=(1, *end.shape[1:]),
-                dtype=str(rows_of(end, 0, 1).dtype),
+                shape=tuple(interval.lower.shape),
+                chunks=(1, *interval.lower.shape[1:]),
+                dtype=str(first.dtype),
                 compressors=(ZstdCodec(level=3), Crc32cCodec()),
-                fill_value=np.nan,
+                fill_value=np.nan if first.dtype.kind == "f" else 0,
+                config={"write_empty_chunks": first.dtype.kind == "b"},
             )
-            step = max(1, _BLOCK_BYTES // rows_of(end, 0, 1).nbytes)
             for start in range(0, len(interval), step):
-                rows = rows_of(end, start, min(start + step, len(interval)))
-                check_values(f"interval.{name}", rows, start)
+                rows = _rows(interval, name, start, min(start + step, len(interval)), tolerance)
                 for image, row in enumerate(rows, start):  # one chunk at a time: a failure leaves no other under way
                     array[image] = row
         swap_folder(folder / "new", path)
     return path
 
 
-def _write_npz(path: Path, interval: Interval, labels: dict[str, Array], about: Mapping[str, Any] | None) -> Path:
+def _rows(interval: Interval, name: str, start: int, stop: int, tolerance: Tolerance | None) -> Array:
+    """Images start..stop of a part of an interval, checked."""
+    if name == "trusted" and tolerance is not None:
+        return tolerance.holds(rows_of(interval.lower, start, stop), rows_of(interval.upper, start, stop))
+    rows = rows_of(getattr(interval, name), start, stop)
+    check_values(f"interval.{name}", rows, start)
+    return rows
+
+
+def _write_npz(
+    path: Path,
+    interval: Interval,
+    labels: dict[str, Array],
+    about: Mapping[str, Any] | None,
+    tolerance: Tolerance | None,
+) -> Path:
     arrays = {name: to_numpy(getattr(interval, name)) for name in ("lower", "upper")}
     for name, x in arrays.items():
         check_values(f"interval.{name}", x, 0)
+    if tolerance is not None:
+        arrays["trusted"] = tolerance.holds(arrays["lower"], arrays["upper"])
     if about is not None:
         arrays[ABOUT] = np.array(json.dumps({"kind": "interval", **about}))
     with aside(path) as folder:
@@ -193,43 +211,37 @@ def measured(lower: Array, upper: Array, window: Window | None, inverted: bool =
         return measured(1 - upper, 1 - lower, window)
     width, level = window
     least = level - width / 2
-    return least + width * np.clip(lower - _SLACK, 0, 1), least + width * np.clip(upper + _SLACK, 0, 1)
+    return least + width * np.clip(lower - SLACK, 0, 1), least + width * np.clip(upper + SLACK, 0, 1)
 
 
-def open_ends(lower: Array, upper: Array) -> Array:
-    """Which ends of intervals between 0 and 1 lie at the edge of the window: 0, OPEN_BELOW, OPEN_ABOVE or both, uint8.
-
-    >>> open_ends(np.array([0.0, 0.2, 0.9, 0.0]), np.array([0.1, 0.3, 1.0, 1.0])).tolist()
-    [1, 0, 2, 3]
+def _maps(interval: Interval, scan: Scan, window: Window | None, tolerance: Tolerance | None) -> dict[str, Array]:
+    """Lower and upper ends of a scan in its measure, float64; where there is a window, which of them are open; with a
+    tolerance, which intervals are within it.
     """
-    return (OPEN_BELOW * (lower <= _SLACK) + OPEN_ABOVE * (upper >= 1 - _SLACK)).astype(np.uint8)
-
-
-def _maps(interval: Interval, scan: Scan, window: Window | None) -> dict[str, Array]:
-    """Lower and upper ends of a scan in its measure, float64, and, where there is a window, which of them are open."""
     lower = rows_of(interval.lower, scan.start, scan.stop)
     upper = rows_of(interval.upper, scan.start, scan.stop)
     check_values("interval.lower", lower, scan.start)
     check_values("interval.upper", upper, scan.start)
     low, high = measured(lower, upper, window, scan.inverted)
+    mask = {} if tolerance is None else {"trusted": tolerance.holds(lower, upper).astype(np.uint8)}
     if window is None:
-        return {"lower": low, "upper": high}
+        return {"lower": low, "upper": high, **mask}
     ends = open_ends(1 - upper, 1 - lower) if scan.inverted else open_ends(lower, upper)
     least, most = scan.beyond(window)
     low[(ends & OPEN_BELOW) > 0] = least
     high[(ends & OPEN_ABOVE) > 0] = most
-    return {"lower": low, "upper": high, "open": ends}
+    return {"lower": low, "upper": high, "open": ends, **mask}
 
 
-def _write_nifti(path: Path, interval: Interval, geometry: Geometry, who: bool) -> Path:
-    """One file each for lower, upper, length and open: NAME_lower.nii.gz, or NAME_SCAN_lower.nii.gz for several scans,
-    which have numbers in their order where names are left out.
+def _write_nifti(path: Path, interval: Interval, geometry: Geometry, who: bool, tolerance: Tolerance | None) -> Path:
+    """One file each for lower, upper, length, open and trusted: NAME_lower.nii.gz, or NAME_SCAN_lower.nii.gz for
+    several scans, which have numbers in their order where names are left out.
     """
     suffix = path.name.removeprefix(stem(path.name))
     finished: dict[str, list[str]] = {part: [] for part in MAP_PARTS}
     with aside(path) as folder:
         for number, scan in enumerate(geometry.scans):
-            maps = _maps(interval, scan, geometry.window)
+            maps = _maps(interval, scan, geometry.window, tolerance)
             maps["lower"], maps["upper"] = outward(maps["lower"], maps["upper"], np.float32)
             length = maps["upper"].astype(np.float64) - maps["lower"]
             maps["length"] = outward(length, length, np.float32)[1]
@@ -250,19 +262,20 @@ def _write_nifti(path: Path, interval: Interval, geometry: Geometry, who: bool) 
     return path.with_name(names[0])
 
 
-def _write_dicom(path: Path, interval: Interval, geometry: Geometry, who: bool) -> Path:
-    """A folder with one folder each for lower, upper, length and open; of a single image as many .dcm files."""
+def _write_dicom(path: Path, interval: Interval, geometry: Geometry, who: bool, tolerance: Tolerance | None) -> Path:
+    """A folder with a folder each for lower, upper, length, open and trusted; of a single image as many .dcm files."""
     single = path.suffix == ".dcm"
     if single and len(interval) > 1:
         raise ValueError(f"{path} is one file, but there are {len(interval)} images; name a folder for the series")
     if not single:
         _check_free(path, "maps")
-    parts = MAP_PARTS if geometry.window is not None else MAP_PARTS[:-1]
+    without = {"open": geometry.window is None, "trusted": tolerance is None}
+    parts = [part for part in MAP_PARTS if not without.get(part)]
     with aside(path) as folder:
         for part in parts:
             (folder / "new" / part).mkdir(parents=True)
         for scan in geometry.scans:
-            write_captures(folder / "new", _maps(interval, scan, geometry.window), scan, geometry, who=who)
+            write_captures(folder / "new", _maps(interval, scan, geometry.window, tolerance), scan, geometry, who=who)
         if not single:
             swap_folder(folder / "new", path)
             return path

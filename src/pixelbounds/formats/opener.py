@@ -28,13 +28,16 @@ def open_images(
     window: Window | None = ABDOMEN,
     clip: bool = True,
     size: int | None = None,
+    labels: bool = False,
+    spectra: bool = False,
     progress: Progress = silent,
 ) -> Images:
     """Images (n, h, w) or (n, c, h, w) of whatever lies at a path.
 
     `key` names an array inside an .npz or .zarr file. `window` (width, level) maps the values of NIfTI and DICOM files
     to [0, 1]; None leaves them. Without `clip` what lies beyond the window lies beyond [0, 1], as it must in noisy
-    observations. `size` crops each picture or slice to its central square and resizes it.
+    observations. `size` crops each picture or slice to its central square and resizes it. `labels` are whole numbers:
+    pictures give them as they are stored. Arrays of complex numbers are taken only where `spectra` are asked for.
     """
     path = Path(path)
     window = check_window(window)
@@ -45,9 +48,9 @@ def open_images(
         if kind == "arrays":
             if size is not None:
                 raise Told(f"{path} holds arrays; they are not resized: leave size out, or resize them yourself")
-            return open_arrays(path, key)
+            return open_arrays(path, key, spectra=spectra)
         if kind == "pictures":
-            return read_pictures(path, size=size, progress=progress)
+            return read_pictures(path, size=size, progress=progress, labels=labels)
         read: Callable[..., Images] = read_nifti if kind == "NIfTI" else read_dicom
         if clip:
             return read(path, window=window, size=size, progress=progress)

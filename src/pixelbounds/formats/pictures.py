@@ -22,21 +22,23 @@ _FORMATS = ("PNG", "JPEG", "TIFF", "BMP")  # Pillow knows many more, whatever a 
 _PER_PIXEL = {"1": 1, "L": 1, "P": 1, "I;16": 4, "I": 4, "F": 4}  # bytes, as images and while they are read
 
 
-def read_pictures(path: Path, *, size: int | None = None, progress: Progress = silent) -> Images:
+def read_pictures(path: Path, *, size: int | None = None, progress: Progress = silent, labels: bool = False) -> Images:
     """Pictures of a folder or zip by name, or one file: (n, h, w) grey, (n, 3, h, w) colour; a sub-folder is a unit.
 
-    8-bit pictures stay uint8; 16-bit ones come as float32 in [0, 1]. Each page of a TIFF is an image.
+    8-bit pictures stay uint8; 16-bit ones come as float32 in [0, 1]; as `labels` all are numbers as they are stored,
+    those of a palette its entries. Each page of a TIFF is an image.
     """
+    unpack = _stored if labels else _pixels
     if path.suffix.lower() == ".zip":
         with zipfile.ZipFile(path) as archive:
             names = sorted(
                 x for x in archive.namelist() if x.lower().endswith(PICTURE_SUFFIXES) and "__MACOSX" not in x
             )
-            return _stacked(names, lambda name: _member(archive, name, path), path, size, progress)
+            return _stacked(names, lambda name: _member(archive, name, path), path, size, progress, unpack)
     if path.is_file():
-        return _stacked([path.name], lambda name: path, path, size, progress)
+        return _stacked([path.name], lambda name: path, path, size, progress, unpack)
     names = sorted(x.relative_to(path).as_posix() for x in path.rglob("*") if x.suffix.lower() in PICTURE_SUFFIXES)
-    return _stacked(names, lambda name: path / name, path, size, progress)
+    return _stacked(names, lambda name: path / name, path, size, progress, unpack)
 
 
 def _member(archive: zipfile.ZipFile, name: str, path: Path) -> io.BytesIO:
@@ -49,7 +51,12 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path) -> io.BytesIO:
 
 
 def _stacked(
-    names: list[str], opened: Callable[[str], Any], path: Path, size: int | None, progress: Progress
+    names: list[str],
+    opened: Callable[[str], Any],
+    path: Path,
+    size: int | None,
+    progress: Progress,
+    unpack: Callable[[Any], Array],
 ) -> Images:
     if not names:
         raise Told(f"{path} holds no images ({', '.join(PICTURE_SUFFIXES)}); give another folder")
@@ -57,7 +64,7 @@ def _stacked(
     labels: list[str] = []
     files: list[str] = []
     for number, name in enumerate(names):
-        for page, pixels in pages(opened(name), f"{path}: {name}", size):
+        for page, pixels in pages(opened(name), f"{path}: {name}", size, unpack=unpack):
             label = name if page is None else f"{name}[{page}]"
             if images and (pixels.shape != images[0].shape or pixels.dtype != images[0].dtype):
                 raise Told(
@@ -73,9 +80,17 @@ def _stacked(
 
 
 def pages(
-    source: Any, name: str, size: int | None = None, crop: int | None = None
+    source: Any,
+    name: str,
+    size: int | None = None,
+    crop: int | None = None,
+    *,
+    unpack: Callable[[Any], Array] | None = None,
 ) -> Iterator[tuple[int | None, Array]]:
-    """Page number (None where there is one) and pixels of a picture, upright, perhaps cropped and resized."""
+    """Page number (None where there is one) and pixels of a picture, upright, perhaps cropped and resized.
+
+    `unpack` makes numbers of an upright picture; unless told, grey values or three channels.
+    """
     try:
         with Image.open(source, formats=_FORMATS) as picture:
             frames = getattr(picture, "n_frames", 1)
@@ -86,7 +101,7 @@ def pages(
                 width, height = frame.size
                 check_allowed(width * height * _PER_PIXEL.get(frame.mode, 4), f"{name} unpacks")
                 upright = ImageOps.exif_transpose(frame)
-                yield page if several else None, _sized(_pixels(upright), name, size, crop)
+                yield page if several else None, _sized((unpack or _pixels)(upright), name, size, crop)
     except Told:
         raise
     except (MemoryError, ImportError):
@@ -104,6 +119,13 @@ def _pixels(picture: Any) -> Array:
     if picture.mode in ("1", "L", "LA"):
         return np.asarray(picture.convert("L"))
     return np.ascontiguousarray(np.moveaxis(np.asarray(picture.convert("RGB")), -1, 0))
+
+
+def _stored(picture: Any) -> Array:
+    """(h, w) numbers of a grey picture or of a palette, as they are stored; labels have no colours."""
+    if picture.mode not in ("1", "L", "P", "F") and not picture.mode.startswith("I"):
+        raise ValueError(f"its mode is {picture.mode}: colours, not labels; save labels as grey values or a palette")
+    return np.asarray(picture)
 
 
 def _sized(pixels: Array, name: str, size: int | None, crop: int | None) -> Array:

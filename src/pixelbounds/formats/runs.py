@@ -31,8 +31,10 @@ from .scans import check_declared
 
 _FORMAT = 1
 _PAIRS = (("lower", "upper"), ("naive_lower", "naive_upper"))
-_KINDS = {  # bands, by what the network is
+_DRAWN = "score", "sampler"  # kinds of which samples are drawn
+_KINDS = {  # bands, by what was drawn from
     "score": ("calibrated", "naive", "mean"),
+    "sampler": ("calibrated", "naive", "mean"),  # a function of a user's own
     "regressor": ("regressor", "dropout"),
     "conffusion": ("conffusion",),
 }
@@ -54,13 +56,21 @@ _HALF = ("lower", "upper", "naive_lower", "naive_upper", "samples")
 
 
 def create_run(
-    path: Path, about: Mapping[str, Any], pixels: tuple[int, ...], ids: Array, names: Mapping[str, tuple[int, ...]]
+    path: Path,
+    about: Mapping[str, Any],
+    pixels: tuple[int, ...],
+    ids: Array,
+    names: Mapping[str, tuple[int, ...]],
+    observed: tuple[tuple[int, ...], str] | None = None,
 ) -> None:
-    """Make an empty run, all or nothing: `names` are its arrays and the axes that each has before its pixels."""
+    """Make an empty run, all or nothing: `names` are its arrays and the axes that each has before its pixels.
+
+    `observed` are shape and dtype of an observation, those of an image in float32 unless told.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with aside(path) as folder:
         new = folder / path.name  # the folder itself lets nobody else read
-        _create(new, about, pixels, ids, names)
+        _create(new, about, pixels, ids, names, observed or (pixels, "float32"))
         try:
             os.rename(new, path)
         except OSError as error:
@@ -70,11 +80,17 @@ def create_run(
 
 
 def _create(
-    path: Path, about: Mapping[str, Any], pixels: tuple[int, ...], ids: Array, names: Mapping[str, tuple[int, ...]]
+    path: Path,
+    about: Mapping[str, Any],
+    pixels: tuple[int, ...],
+    ids: Array,
+    names: Mapping[str, tuple[int, ...]],
+    observed: tuple[tuple[int, ...], str],
 ) -> None:
     group = zarr.create_group(path, attributes={"pixelbounds": {**about, "format": _FORMAT}})
     n = len(ids)
-    for name, before in {"observation": (), **names}.items():
+    add_array(group, "observation", (n, *observed[0]), observed[1], 1, flat=True)
+    for name, before in names.items():
         dtype = "float16" if name in _HALF else "float32"
         add_array(group, name, (n, *before, *pixels), dtype, 1, flat=True)
     group.create_array("ids", data=np.asarray(ids, np.int64), chunks=(n,))
@@ -194,7 +210,7 @@ class Run:
         named = {"regressor": "quantile regression, distance form", "conffusion": "quantile pair"}
         named |= dict.fromkeys(("mean", "dropout"), f"mean and deviation, floor {FLOOR:g}")
         told = self.about.get
-        drawn = told("kind") == "score"
+        drawn = told("kind") in _DRAWN
         return Source(
             named.get(kind, f"{kind} quantiles"),
             samples=told("samples" if drawn else "passes") if drawn or kind == "dropout" else None,
@@ -299,13 +315,15 @@ def _check_whole(path: Path, group: Any, about: Mapping[str, Any]) -> None:
     if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(f"{path} is a run of kind {kind!r}, which is none of {', '.join(_KINDS)}; {again}")
     limits = about.get("limits")
-    if not isinstance(limits, list) or len(limits) != 2 or not all(isinstance(x, int | float) for x in limits):
+    untold = kind == "sampler" and limits is None
+    pair = isinstance(limits, list) and len(limits) == 2 and all(isinstance(x, int | float) for x in limits)
+    if not untold and not pair:
         raise ValueError(f"{path} has limits {limits!r} instead of two numbers; {again}")
     batch = about.get("batch", 1)
     if not isinstance(batch, int) or batch < 1:
         raise ValueError(f"{path} has a batch of {batch!r} instead of a count; {again}")
     level = about.get("miscoverage")
-    if kind == "score" and not (isinstance(level, float) and 0 < level < 1):
+    if kind in _DRAWN and not (isinstance(level, float) and 0 < level < 1):
         raise ValueError(f"{path} has miscoverage {level!r}, which is no share; {again}")
     arrays = dict(group.arrays())
     needed = {MARKS, "ids", "observation", *_MADE_OF[_KINDS[kind][0]]}

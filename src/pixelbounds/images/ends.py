@@ -14,17 +14,22 @@ from .library import (
     Array,
     Runner,
     as_array,
+    current_runner,
     differ_in_size,
     in_memory,
     joined,
     library_of,
+    like,
     over_images,
     rows_of,
     singly,
     to_numpy,
 )
+from .measure import Measure
+from .notebook import facts_html, first_images_html
 from .ragged import Ragged
 from .source import NOT_KNOWN, Source, source_from
+from .tolerance import Tolerance
 
 _IMAGES = ("lower", "upper", "centre")
 
@@ -63,6 +68,11 @@ class Band:
     def __repr__(self) -> str:
         source = f", {self.source}" if self.source.known else ""
         return f"Band of {len(self)} images of {_sizes(self.lower)}, {self.lower.dtype}{source}"
+
+    def _repr_html_(self) -> str:
+        facts = {"images": len(self), "shape": _sizes(self.lower), "type": self.lower.dtype, "made": self.source}
+        shown = {} if differ_in_size(self.lower) else {"lower": self.lower, "upper": self.upper, "width": self.width}
+        return facts_html("Band, before calibration", facts, first_images_html(shown) if shown else "")
 
     def __len__(self) -> int:
         return int(self.lower.shape[0])
@@ -153,6 +163,11 @@ class Interval:
     def __repr__(self) -> str:
         return f"Interval of {len(self)} images of {_sizes(self.lower)}, {self.lower.dtype}"
 
+    def _repr_html_(self) -> str:
+        facts = {"images": len(self), "shape": _sizes(self.lower), "type": self.lower.dtype}
+        shown = {} if differ_in_size(self.lower) else {"lower": self.lower, "upper": self.upper, "length": self.length}
+        return facts_html("Interval, calibrated", facts, first_images_html(shown) if shown else "")
+
     def __len__(self) -> int:
         return int(self.lower.shape[0])
 
@@ -160,6 +175,26 @@ class Interval:
     def length(self) -> Any:
         """Upper minus lower, (n, *pixels)."""
         return self.upper - self.lower
+
+    def trust_mask(self, tolerance: float, measure: Measure | None = None) -> Any:
+        """The pixels whose interval is at most `tolerance` long, the largest such set: bool (n, *pixels).
+
+        With `measure`, that of the calibration, the tolerance is in its unit (HU), and an interval with an end at the
+        edge of the window belongs to no mask: that end is open, the value may lie anywhere beyond it. The mask says
+        that intervals are short, not that they hold the truth: of its pixels more may be missed than of all.
+
+        >>> Interval(np.array([[0.2, 0.3]]), np.array([[0.25, 0.9]])).trust_mask(0.1)
+        array([[ True, False]])
+        """
+        rule = Tolerance(tolerance, measure)
+
+        def work(start: int, stop: int) -> Array:
+            return rule.holds(rows_of(self.lower, start, stop), rows_of(self.upper, start, stop))
+
+        masks = list(over_images(work, self.lower, current_runner(), [self.lower, self.upper]))
+        if differ_in_size(self.lower):
+            return [mask for block in masks for mask in block]
+        return like(np.concatenate(masks), self.lower) if library_of(self.lower) == "torch" else np.concatenate(masks)
 
     def contains(self, truth: Any) -> Any:
         """Whether each true pixel lies within its interval, (n, *pixels) -> bool."""

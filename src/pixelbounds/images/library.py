@@ -31,9 +31,33 @@ _THREADS = max(1, min(8, os.cpu_count() or 1))
 
 
 def library_of(x: Any) -> str:
-    """Name of the library an array belongs to: numpy, torch, zarr, dask, or "" for anything else."""
+    """Name of the library an array belongs to: numpy, torch, zarr, dask, derived (ours), or "" for anything else."""
+    if isinstance(x, Derived):
+        return "derived"
     name = type(x).__module__.split(".")[0]
     return name if name in ("numpy", "torch", "zarr", "dask") and hasattr(x, "shape") else ""
+
+
+class Derived:
+    """What is made of images in files, a few at a time, whenever it is read: (n, *pixels) -> (n, *pixels)."""
+
+    def __init__(self, images: Any, of: Callable[[Array], Any], dtype: Any) -> None:
+        self.images = images
+        self.of = of
+        self.dtype = np.dtype(dtype)
+        self.shape = tuple(int(x) for x in images.shape)
+        self.ndim = len(self.shape)
+
+    @property
+    def chunksize(self) -> tuple[int, ...]:
+        """Images that are best read together, as a Dask array says it."""
+        from ..storage.chunks import chunk_rows
+
+        return chunk_rows(self.images), *self.shape[1:]
+
+    def __getitem__(self, rows: slice) -> Array:
+        start, stop, step = rows.indices(self.shape[0])
+        return np.asarray(self.of(rows_of(self.images, start, stop)), self.dtype)[::step]
 
 
 def as_array(x: Any, name: str) -> Any:
@@ -115,7 +139,7 @@ def to_numpy(x: Any) -> Array:
         x = (x.float() if "float16" in str(x.dtype) else x).cpu().numpy()
     elif library == "dask":
         x = x.compute()
-    out = np.asarray(x[...] if library == "zarr" else x)
+    out = np.asarray(x[...] if library == "zarr" else x[:] if library == "derived" else x)
     return out.astype(np.float32) if out.dtype.itemsize == 2 and out.dtype.kind not in "iu" else out
 
 
@@ -151,7 +175,7 @@ def in_file(x: Any) -> bool:
         return any(in_file(image) for image in x.storage)
     if library_of(x) == "zarr":
         return type(x.store).__name__ != "MemoryStore"
-    return library_of(x) == "dask" or isinstance(x, np.memmap)
+    return library_of(x) in ("dask", "derived") or isinstance(x, np.memmap)
 
 
 def size_of(x: Any) -> int:

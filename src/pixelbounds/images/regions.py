@@ -13,8 +13,19 @@ from typing import Any
 import numpy as np
 from scipy import ndimage
 
-from .checks import ImageError, check_number, check_open_unit, check_values
-from .library import Array, as_array, differ_in_size, library_of, rows_of, spatial_axes
+from .checks import ImageError, check_number, check_open_unit, check_same_shape, check_values
+from .library import (
+    Array,
+    Derived,
+    as_array,
+    differ_in_size,
+    in_file,
+    library_of,
+    rows_of,
+    singly,
+    spatial_axes,
+    to_numpy,
+)
 from .ragged import Ragged
 
 _LEVELS = 256  # of the histogram that Otsu's threshold cuts
@@ -177,6 +188,32 @@ def _in_each_channel(of: Callable[[Array], Array], image: Array) -> Array:
     return np.moveaxis(np.stack(pieces).reshape(shape), range(len(channels)), channels)
 
 
+def region_as_read(images: Any, of: Callable[[Array], Any]) -> Any:
+    """The region `of` images, found as they are read where these lie in files: (n, *pixels) -> bool.
+
+    `of` takes images to bool, (k, *pixels) -> (k, *pixels), and one image does not depend on another.
+    """
+    if not differ_in_size(images):
+        return Derived(images, of, bool) if in_file(images) else of(to_numpy(images))
+    if not in_file(images):
+        return [np.asarray(of(image[None])[0]) for image in images]
+    return Ragged([_OneRegion(images, i, of) for i in range(len(images))])
+
+
+class _OneRegion:
+    """The region of one of images that differ in size, found whenever it is asked for."""
+
+    def __init__(self, images: Ragged, number: int, of: Callable[[Array], Any]) -> None:
+        self.images = images
+        self.number = number
+        self.of = of
+        self.shape = images.shapes[number]
+        self.dtype = np.dtype(bool)
+
+    def __getitem__(self, at: Any) -> Array:
+        return np.asarray(self.of(self.images[self.number][None])[0])[at]
+
+
 def region_rows(values: Any, name: str, start: int, stop: int) -> Array:
     """Images start..stop of a region, checked: a mask of bool, or weights of at least 0 in float64."""
     rows = rows_of(values, start, stop)
@@ -193,3 +230,41 @@ def region_rows(values: Any, name: str, start: int, stop: int) -> Array:
     if strange.any():
         raise ImageError(f"{name} has {why}, see {{image}}", start + int(np.argmax(strange)))
     return rows.astype(bool if rows.dtype.kind in "iu" else np.float64)
+
+
+def place_of(within: Any, band: Any, what: str, name: str) -> tuple[str, Any]:
+    """Whether a region is a mask, weights or a subgroup of whole images, and its array, checked (`PLACES`)."""
+    values = region_array(within, band, what)
+    if len(values.shape) == 1 and not differ_in_size(values):
+        return "subgroup", _subgroup(values, name)
+    return "weights" if np.dtype(str(values.dtype).removeprefix("torch.")).kind == "f" else "region", values
+
+
+def region_array(within: Any, band: Any, name: str) -> Any:
+    """A region of the images of a band: bool, 0 and 1, or weights, of their shape, or (n,) for whole images."""
+    if isinstance(within, list | tuple) and within and all(library_of(image) for image in within):
+        sizes = {tuple(image.shape) for image in within}
+        within = Ragged([to_numpy(x) for x in within]) if len(sizes) > 1 else np.stack([to_numpy(x) for x in within])
+    elif not library_of(within) and not differ_in_size(within):
+        within = np.asarray(within)
+    dtype = str(within.dtype).removeprefix("torch.").replace("bfloat16", "float32")
+    if dtype == "object" or np.dtype(dtype).kind not in "biuf":
+        raise TypeError(f"{name} has dtype {within.dtype}; give a mask of bool, or weights of at least 0")
+    if not differ_in_size(within) and tuple(within.shape) == (int(band.shape[0]),):
+        return within
+    if differ_in_size(band):
+        within = singly(within)
+    if not differ_in_size(within) and tuple(within.shape) != tuple(band.shape):
+        raise ValueError(
+            f"{name} has shape {tuple(within.shape)}; give {tuple(band.shape)}, one value per image and pixel, or "
+            f"({int(band.shape[0])},), one per image"
+        )
+    check_same_shape(band=band, **{name: within})
+    return within
+
+
+def _subgroup(values: Any, name: str) -> Array:
+    mask = to_numpy(values)
+    if mask.dtype != bool and not np.isin(mask, (0, 1)).all():
+        raise ValueError(f"within of {name!r} holds one value per image: give bool, True for images of the subgroup")
+    return mask.astype(bool)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..calibration.result import Calibration
 from ..calibration.sentence import plural
-from ..evaluation.evaluation import Evaluation, Strata
+from ..evaluation.evaluation import Evaluation, SeenPromise, Strata
 from .example import Row
 from .style import BLACK, BLUE, QUIET, RED
 from .words import level_text, strata_rows
@@ -29,7 +29,7 @@ def draw_path(axes: Axes, calibration: Calibration, evaluation: Evaluation | Non
     """Observed risk along the path with a bound of each point, the chosen point, and the evaluated risk beside it.
 
     Each bound is valid for a point chosen beforehand; the data chose this one, so no bound is marked there. Where each
-    image counts, units are weighed around the level, and only that mean is drawn.
+    image counts, units are weighed around the level, and only that mean is drawn. Of several promises it is the first.
     """
     widening, risk, bound = calibration.curve.T
     chosen = float(calibration.widening.mean())
@@ -44,22 +44,24 @@ def draw_path(axes: Axes, calibration: Calibration, evaluation: Evaluation | Non
     axes.plot(widening, risk, color=BLUE, label="observed risk")
     axes.axvline(chosen, color=QUIET, linewidth=0.6, linestyle=":")
     _note(axes, "chosen", (chosen, 1), ("data", "axes fraction"), (-3, -2), va="top", ha="right")
-    if calibration.record.counting == "units":
+    first = calibration.promises[0]
+    if first.counting == "units":
         axes.plot(chosen, calibration.risk, "o", color=BLUE)
-        if evaluation is not None:
-            _draw_evaluated(axes, chosen, evaluation)
-    _names(axes, "mean widening over groups", "pixels outside")
+        if evaluation is not None and (evaluation.promises or not calibration.certified):
+            _draw_evaluated(axes, chosen, evaluation.promises[0] if calibration.certified else evaluation)
+    counted = "images that miss too much" if first.kind == "tail" else "pixels outside"
+    _names(axes, "mean widening over groups", f"{_plain(first.name)}: {counted}" if calibration.certified else counted)
     axes.xaxis.set_major_formatter("{x:g}")
     _percent(axes.yaxis)
     _upright(axes)
 
 
-def _draw_evaluated(axes: Axes, chosen: float, evaluation: Evaluation) -> None:
+def _draw_evaluated(axes: Axes, chosen: float, evaluation: Evaluation | SeenPromise) -> None:
     """A diamond with its interval a little to the right of the chosen point, which it would hide."""
     from matplotlib.transforms import ScaledTranslation
 
     beside = axes.transData + ScaledTranslation(6 / 72, 0, axes.figure.dpi_scale_trans)
-    ends = evaluation.risk_interval
+    ends = evaluation.interval if isinstance(evaluation, SeenPromise) else evaluation.risk_interval
     axes.plot([chosen, chosen], ends, color=BLACK, transform=beside)
     edge: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.6, "linestyle": "none"}
     axes.plot(chosen, evaluation.risk, "D", color=BLACK, label="risk on the images evaluated", transform=beside, **edge)
@@ -118,6 +120,21 @@ def draw_strata(
         axes.axvline(level, color=BLACK, linewidth=0.6)
     axes.set_xlim(left=0)
     _names(axes, "pixels outside", of)
+    _percent(axes.xaxis)
+
+
+def draw_promises(axes: Axes, promises: Sequence[Any]) -> None:
+    """What was seen of each promise, with its interval where there is one, and its level as a bar across its row."""
+    names = [f"{p.name}, bad above {level_text(p.above)}" if p.kind == "tail" else p.name for p in promises]
+    ends = np.array([getattr(p, "interval", (np.nan, np.nan)) for p in promises])
+    _draw_dots(axes, names, [p.risk for p in promises], ends[:, 0], ends[:, 1])
+    for row, promise in enumerate(promises):
+        axes.plot([promise.at_most] * 2, [row - 0.32, row + 0.32], color=BLACK, linewidth=1.2)
+    axes.plot([], [], color=BLACK, linewidth=1.2, label="at most, as promised")
+    axes.plot([], [], "o", color=BLUE, label="seen")
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("share missed, or of bad images")
     _percent(axes.xaxis)
 
 

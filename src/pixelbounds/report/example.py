@@ -6,15 +6,17 @@ shown; a single channel (1, h, w) is gray. Signals (w,) and colour volumes (c, d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..calibration.promises import Promise, aims_of, check_promises
 from ..calibration.result import Calibration
 from ..evaluation.evaluation import Evaluation
 from ..images.checks import check_count, check_same_shape, check_values
 from ..images.ends import Band, Interval
 from ..images.library import Array, as_array, to_numpy
+from ..images.regions import region_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +34,8 @@ class Example:
     """One image: its interval and whatever else is known of it, (*pixels) each.
 
     `samples` are (m, *pixels); `band` is the band of this image before calibration, (1, *pixels), such as band[i:i+1];
-    `observation` may have another size than the image. `name` may be any text, such as a file name.
+    `observation` may have another size than the image. `regions` are masks (or weights, outlined where they are above
+    0) by the name of the promise that is about them. `name` may be any text, such as a file name.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Example:
     samples: Any = None
     band: Band | None = None
     observation: Any = None
+    regions: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -57,6 +61,7 @@ class Example:
             check_values(f"{part} of example {self.name!r}", x[None], 0)
             object.__setattr__(self, part, x)
         self._check_shapes()
+        object.__setattr__(self, "regions", self._masks())
 
     def _check_shapes(self) -> None:
         pixels = self.pixels
@@ -79,6 +84,19 @@ class Example:
             if self.band.shape != (1, *pixels):
                 raise ValueError(f"band of {self.name!r} has shape {self.band.shape}; it must be {(1, *pixels)}")
 
+    def _masks(self) -> dict[str, Array]:
+        """Each region as a mask, (*pixels) bool."""
+        masks = {}
+        for name, region in (self.regions or {}).items():
+            values = to_numpy(region)
+            if not isinstance(name, str) or values.shape != self.pixels or values.dtype.kind not in "biuf":
+                raise ValueError(
+                    f"region {name!r} of example {self.name!r} is {values.dtype} {values.shape}; give a mask of shape "
+                    f"{self.pixels} by the name of its promise"
+                )
+            masks[name] = region_rows(values[None], f"region {name!r} of example {self.name!r}", 0, 1)[0] > 0
+        return masks
+
     @property
     def pixels(self) -> tuple[int, ...]:
         """Shape of the image."""
@@ -100,8 +118,12 @@ def examples_of(
     truth: Any = None,
     samples: Any = None,
     observation: Any = None,
+    promises: Sequence[Promise] | None = None,
 ) -> list[Example]:
-    """Examples of some images of arrays (n, *pixels), samples (n, m, *pixels); `names` holds a name of each of n."""
+    """Examples of some images of arrays (n, *pixels), samples (n, m, *pixels); `names` holds a name of each of n.
+
+    The regions of `promises`, given for these n images as to `evaluate`, can be outlined in the viewer.
+    """
     if not isinstance(interval, Interval):
         raise TypeError(f"interval is a {type(interval).__name__}; give what Calibration.apply returns")
     n = len(interval)
@@ -109,10 +131,30 @@ def examples_of(
     for name, x in {**parts, "names": names}.items():
         if x is not None and len(x) != n:
             raise ValueError(f"{name} hold {len(x)} images but interval {n}; give one for each image")
+    places = {} if promises is None else _places(promises, interval)
     out = []
     for i in images:
         i = check_count(i, "image", least=0, most=n - 1)
         known = {name: x[i : i + 1] if name == "band" else x[i] for name, x in parts.items() if x is not None}
         name = f"image {i}" if names is None else str(names[i])
-        out.append(Example(name, interval.lower[i], interval.upper[i], **known))
+        regions = {place: values[i] for place, values in places.items()}
+        out.append(Example(name, interval.lower[i], interval.upper[i], regions=regions, **known))
     return out
+
+
+def _places(promises: Sequence[Promise], interval: Interval) -> dict[str, Any]:
+    """Region (n, *pixels) of each promise that is about some of the pixels, by `outline_name`."""
+    aims, regions = aims_of(check_promises(promises), interval.lower, "units", units=False)
+    found: dict[str, Any] = {}
+    for number, aim in enumerate(aims, 1):
+        if aim.region == 0:
+            continue
+        values = regions[aim.region - 1][1]
+        known = found.get(aim.name, values) is values
+        found[outline_name(aim.name, None if known else number)] = values
+    return found
+
+
+def outline_name(name: str, number: int | None) -> str:
+    """What the region of a promise is called; with the promise's number where an earlier one has the name."""
+    return name if number is None else f"{name} (promise {number})"

@@ -18,15 +18,16 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ..formats.maps import open_ends
 from ..images.checks import Limits
 from ..images.library import Array, to_numpy
+from ..images.tolerance import open_ends
 from .example import Example
 
 SAMPLES = (32, 24, 16, 12, 8)  # kept per pixel, order statistics at even ranks: the first count that fits, or none
 MOST_PLANES = 12  # kept of a stack
 MOST_SIDE = 256  # of a small picture
 _STEPS = 65000  # codes are uint16
+REGIONS = 15  # masks in one layer, a bit each
 
 
 # ---------------------------------------------------------------- planes
@@ -152,7 +153,12 @@ def viewer_data(example: Example, limits: Limits) -> dict[str, Any]:
     wrong = missed(example)
     if wrong is not None:
         layers["missed"] = _layer(planes_of(wrong, pixels).astype(np.float64), 0)
+    masks = [planes_of(mask, pixels) for mask in (example.regions or {}).values()]
+    for first in range(0, len(masks), REGIONS):
+        bits = [2.0**bit * mask for bit, mask in enumerate(masks[first : first + REGIONS])]
+        layers[f"regions_{first // REGIONS}"] = _layer(np.sum(bits, axis=0), 0)
     return {
+        "regions": list(example.regions or {}),
         "name": example.name, "height": pixels[-2], "width": pixels[-1], "colour": is_colour(pixels),
         "planes": kept_planes(pixels).tolist(), "depth": pixels[0] if len(pixels) == 3 else 1,
         "window": list(window_of(example, limits)), "layers": layers, "samples": 0,

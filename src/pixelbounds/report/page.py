@@ -34,6 +34,7 @@ from .pack import (
     widening_of,
     window_of,
 )
+from .promise_table import promise_rows
 from .svg import inline_chart, whisker
 from .words import MOST_ROWS, STRATA, length_span, level_text, number, percent, span, strata_rows
 
@@ -83,6 +84,7 @@ def write_report(
     drawn = sum(len(uri) for picture in pictures for _, uri in picture["shown"])
     shown = viewer_examples(examples, limits, MOST_BYTES - drawn, windowed=windowed)
     level = _level_of(calibration)
+    judged = None if evaluation is None else judge(evaluation, calibration)
     tables = [] if evaluation is None else _tables(evaluation, level, group_names)
     text = page.from_string(_asset("page.html")).render(
         title=title, cal=calibration, ev=evaluation, notes=notes, percent=percent, level=level_text,
@@ -90,8 +92,8 @@ def write_report(
         style=Markup(style), script=Markup(script), style_hash=_hash(style), script_hash=_hash(script),
         limited=any(isfinite(x) for x in limits),
         one=calibration.record.unit_name if calibration.record.units else "image",
-        entries="values" if in_channels(calibration.record.pixels) else "pixels",
-        judged=None if evaluation is None else judge(evaluation, calibration),
+        entries=_entries(calibration.record.pixels),
+        judged=judged, promises=promise_rows(calibration, evaluation, judged, examples), level_of_all=level,
         path_chart=_path_chart(calibration, evaluation),
         tables=tables, rows_shown=sum(len(table["rows"]) for table in tables),
         charts=[] if evaluation is None else _charts(evaluation, level),
@@ -101,6 +103,7 @@ def write_report(
         data={
             "colours": colours().tobytes().hex(), "scales": scales, "examples": shown,
             "measure": measure.state() if measure is not None and windowed else None,
+            "regions": list(dict.fromkeys(name for x in shown for name in x["regions"])),
         },
         measure=measure if windowed else None,
     )  # fmt: skip
@@ -163,8 +166,9 @@ def _pictures(example: Example, limits: Limits, scales: Mapping[str, float], win
 
 
 def _level_of(calibration: Calibration) -> float | None:
-    """The level that a share outside can be held against; none where another loss was certified."""
-    return calibration.risk_level if calibration.loss == "l01" else None
+    """The level that a share of all pixels outside can be held against; none where something else was certified."""
+    of_all = [p.at_most for p in calibration.promises if (p.kind, p.place, p.cap) == ("share", "all", 1)]
+    return of_all[0] if of_all else None
 
 
 def _tables(ev: Evaluation, level: float | None, names: Mapping[int, str] | None) -> list[dict[str, Any]]:
@@ -203,7 +207,7 @@ def _path_chart(calibration: Calibration, evaluation: Evaluation | None) -> Mark
     """None without a curve."""
     if not len(calibration.curve):
         return None
-    label = "Share of pixels outside and a confidence bound of each point along the path, with the chosen point"
+    label = "Observed risk and a confidence bound of each point along the path, with the chosen point"
     return inline_chart("path-chart", label, draw_path, calibration, evaluation)
 
 
@@ -239,6 +243,11 @@ def _comparison(rows: Sequence[Row], shown: Calibration) -> list[dict[str, Any]]
             }
         )  # fmt: skip
     return out
+
+
+def _entries(pixels: tuple[int, ...]) -> str:
+    """What is inside or outside, as in `Evaluation.entries`."""
+    return "values" if in_channels(pixels) or len(pixels) == 1 else "pixels"
 
 
 def _known_ends(ev: Evaluation) -> list[float]:

@@ -12,7 +12,7 @@
   const LAYERS = { interval: "Interval", estimate: "Estimate", truth: "Truth", observation: "Observation", length: "Length", widening: "Widening" };
   const colours = page.colours.match(/../g).map((x) => parseInt(x, 16));
   const still = matchMedia("(prefers-reduced-motion: reduce)");
-  const state = { index: -1, image: null, plane: 0, row: 0, col: 0, mix: 50, layer: "interval", misses: false, pinned: false, zoom: 1, x: 0, y: 0 };
+  const state = { index: -1, image: null, plane: 0, row: 0, col: 0, mix: 50, layer: "interval", misses: false, outline: "", pinned: false, zoom: 1, x: 0, y: 0 };
   let loading = 0, timer = 0;
 
   // ------------------------------------------------------------ data
@@ -66,7 +66,7 @@
     state.plane = Math.min(state.plane, example.planes.length - 1);
     at("choose").value = String(index);
     if (!available(state.layer)) state.layer = "interval";
-    listLayers();
+    listLayers(); listRegions();
     const planes = example.colour ? 1 : example.planes.length;
     at("plane-field").hidden = planes < 2;
     Object.assign(at("plane"), { max: planes - 1, value: state.plane });
@@ -130,6 +130,7 @@
     at("plane-value").textContent = `${state.image.planes[state.plane]} of ${state.image.depth}`;
     at("share").textContent = layers.missed ? `${(100 * missedShare(list)).toFixed(2)}% outside in this picture` : "";
     for (const input of at("layers").querySelectorAll("input")) input.checked = input.value === state.layer;
+    trace(); tellOutline();
     canvas.dataset.layer = state.layer; canvas.dataset.mix = String(state.mix);
   }
 
@@ -138,6 +139,69 @@
     let count = 0;
     for (const c of list) for (let i = c * size; i < (c + 1) * size; i++) count += value(missed, i) > 0;
     return count / (list.length * size);
+  }
+
+  // ------------------------------------------------------------ regions of promises
+
+  const PER_LAYER = 15; // masks in one layer of the data, a bit each
+  const belongs = (k, i) => (value(state.image.layers[`regions_${Math.floor(k / PER_LAYER)}`], i) >> (k % PER_LAYER)) & 1;
+  const isIn = (k, p) => channels().some((c) => belongs(k, c * state.image.size + p)); // at a pixel of what is shown
+  const regionsHere = () => state.image.regions.filter((_, k) => {
+    for (let p = 0; p < state.image.size; p++) if (isIn(k, p)) return true;
+    return false;
+  });
+
+  function listRegions() {
+    if (!at("outline")) return;
+    const here = regionsHere();
+    at("outline").replaceChildren(new Option("nothing", ""), ...page.regions.map((name) => {
+      const gone = !here.includes(name);
+      return node("option", { value: name, disabled: gone }, gone ? `${name} (not in this picture)` : name);
+    }));
+  }
+
+  function setOutline(name) { state.outline = name; paint(); draw(); }
+  function nextOutline() {
+    const names = ["", ...regionsHere()];
+    setOutline(names[(names.indexOf(state.outline) + 1) % names.length]);
+  }
+
+  let outline = [], traced = ""; // lines [x1, y1, x2, y2] between pixels of the region and others, and of what
+  function trace() {
+    const { width, height } = state.image, k = state.image.regions.indexOf(state.outline), now = [state.index, state.plane, k].join();
+    if (now === traced) return;
+    traced = now;
+    outline = [];
+    if (k < 0) return;
+    const inside = (x, y) => x >= 0 && y >= 0 && x < width && y < height && isIn(k, y * width + x);
+    for (let y = 0; y <= height; y++) for (let x = 0; x <= width; x++) {
+      const own = inside(x, y);
+      if (own !== inside(x - 1, y)) outline.push([x, y, x, y + 1]);
+      if (own !== inside(x, y - 1)) outline.push([x, y, x + 1, y]);
+    }
+  }
+
+  function tellOutline() { // how much of the region is missed in this picture
+    if (!at("outline")) return;
+    const k = state.image.regions.indexOf(state.outline), { size, layers } = state.image;
+    at("outline").value = outline.length ? state.outline : "";
+    at("outlined").hidden = !outline.length;
+    canvas.dataset.outline = outline.length ? state.outline : "";
+    if (!outline.length) return;
+    let pixels = 0, missed = 0;
+    for (const c of channels()) for (let i = c * size; i < (c + 1) * size; i++) {
+      if (belongs(k, i)) { pixels++; missed += side(i) > 0; }
+    }
+    const share = layers.missed ? `, ${(100 * missed / pixels).toFixed(2)}% of it outside` : "";
+    at("outlined").textContent = `${state.outline}: ${(100 * pixels / (channels().length * size)).toFixed(1)}% of this picture${share}`;
+  }
+
+  function drawOutline(s, left, top) {
+    pen.beginPath();
+    for (const [x1, y1, x2, y2] of outline) { pen.moveTo(left + x1 * s, top + y1 * s); pen.lineTo(left + x2 * s, top + y2 * s); }
+    pen.lineCap = "round";
+    pen.lineWidth = 3.5 * ratio(); pen.strokeStyle = "rgba(0,0,0,.6)"; pen.stroke();
+    pen.lineWidth = 1.75 * ratio(); pen.strokeStyle = "#ff5cc0"; pen.stroke();
   }
 
   const ratio = () => canvas.width / (canvas.clientWidth || 1);
@@ -156,6 +220,7 @@
     pen.clearRect(0, 0, canvas.width, canvas.height);
     pen.imageSmoothingEnabled = false;
     pen.drawImage(tile, left, top, tile.width * s, tile.height * s);
+    if (outline.length) drawOutline(s, left, top);
     const grow = Math.max(0, 9 * ratio() - s) / 2; // a cursor that can be seen on small pixels too
     const box = [left + state.col * s - grow, top + state.row * s - grow, s + 2 * grow, s + 2 * grow];
     pen.lineWidth = 4 * ratio(); pen.strokeStyle = "rgba(0,0,0,.75)"; pen.strokeRect(...box);
@@ -211,6 +276,7 @@
     if (layers.estimate) rows.push(["estimate", (i) => seen(layers.estimate, i)]);
     if (layers.observation) rows.push(["observation", (i) => shown(layers.observation, i)]);
     if (layers.band_lower) rows.push(["before calibration", (i) => `${seen(layers.band_lower, i)} to ${seen(layers.band_upper, i)}`]);
+    if (state.image.regions.length) rows.push(["in the regions", (i) => state.image.regions.filter((_, k) => belongs(k, i)).join(", ") || "none"]);
     if (layers.samples) rows.push(["samples inside", samplesInside]);
     at("values").replaceChildren(...rows.map(([name, of]) => node("tr", {}, node("th", { scope: "row" }, name), ...list.map((c) => node("td", {}, of(entry(c)))))));
     drawStrip(); drawProfile();
@@ -359,10 +425,11 @@
   at("choose").addEventListener("change", (e) => go(Number(e.target.value)));
   at("previous").addEventListener("click", () => go(state.index - 1));
   at("next").addEventListener("click", () => go(state.index + 1));
-  at("plane").addEventListener("input", (e) => { state.plane = Number(e.target.value); paint(); draw(); tell(); });
+  at("plane").addEventListener("input", (e) => { state.plane = Number(e.target.value); listRegions(); paint(); draw(); tell(); });
   at("mix").addEventListener("input", (e) => { play(false); setMix(Number(e.target.value)); });
   at("play").addEventListener("click", () => play(!playing));
   at("misses").addEventListener("change", (e) => setMisses(e.target.checked));
+  if (at("outline")) at("outline").addEventListener("change", (e) => setOutline(e.target.value));
   at("zoom-in").addEventListener("click", () => zoomBy(1.5));
   at("zoom-out").addEventListener("click", () => zoomBy(1 / 1.5));
   at("zoom-reset").addEventListener("click", () => zoomBy(0));
@@ -374,16 +441,26 @@
     });
   }
 
+  for (const button of document.querySelectorAll("button[data-outline]")) {
+    button.addEventListener("click", async () => {
+      const name = button.dataset.outline, from = state.index, count = page.examples.length;
+      for (let k = 1; k < count && !regionsHere().includes(name); k++) await go(from + k); // the next image that has it
+      setOutline(name);
+      at("viewer").scrollIntoView();
+      canvas.focus({ preventScroll: true });
+    });
+  }
+
   at("viewer").addEventListener("keydown", (e) => {
     if (e.ctrlKey || e.metaKey || e.altKey || !state.image) return;
     const inControl = e.target !== canvas, far = e.shiftKey ? 10 : 1, key = e.key;
-    if (inControl && (e.target.matches("select, input") || !["n", "p", "+", "=", "-", "0", "m", "l", "[", "]"].includes(key))) return;
+    if (inControl && (e.target.matches("select, input") || !["n", "p", "+", "=", "-", "0", "m", "l", "o", "[", "]"].includes(key))) return;
     const layers = Object.keys(LAYERS).filter(available);
     const actions = {
       ArrowLeft: () => moveTo(state.row, state.col - far, true), ArrowRight: () => moveTo(state.row, state.col + far, true),
       ArrowUp: () => moveTo(state.row - far, state.col, true), ArrowDown: () => moveTo(state.row + far, state.col, true),
       "+": () => zoomBy(1.5), "=": () => zoomBy(1.5), "-": () => zoomBy(1 / 1.5), 0: () => zoomBy(0),
-      n: () => go(state.index + 1), p: () => go(state.index - 1), m: () => setMisses(!state.misses),
+      n: () => go(state.index + 1), p: () => go(state.index - 1), m: () => setMisses(!state.misses), o: nextOutline,
       "[": () => setMix(state.mix - 5), "]": () => setMix(state.mix + 5), Escape: () => pin(false),
       l: () => { state.layer = layers[(layers.indexOf(state.layer) + 1) % layers.length]; paint(); draw(); },
     };

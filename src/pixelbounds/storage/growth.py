@@ -45,14 +45,18 @@ _ROOT = "zarr.json"
 def add_array(
     group: Any, name: str, shape: tuple[int, ...], dtype: Any, chunk: int, *, pack: bool = True, flat: bool = False
 ) -> Any:
-    """A new array of a store in chunks of so many rows: with a checksum, packed or plain; what is missing is NaN."""
+    """A new array of a store in chunks of so many rows: with a checksum, packed or plain; what is missing is NaN.
+
+    Of a mask every chunk is written: one that is not there is missing, not False.
+    """
     return group.create_array(
         name,
         shape=shape,
         chunks=(min(chunk, shape[0]), *shape[1:]),
         dtype=dtype,
         compressors=(ZstdCodec(level=1), Crc32cCodec()) if pack else (Crc32cCodec(),),
-        fill_value=np.nan if np.dtype(dtype).kind == "f" else 0,
+        fill_value=np.dtype(dtype).type(np.nan) if np.dtype(dtype).kind in "fc" else 0,
+        config={"write_empty_chunks": np.dtype(dtype).kind == "b"},
         **({"chunk_key_encoding": _FLAT} if flat else {}),
     )
 

@@ -8,18 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from ..calibration.result import Calibration
 from ..formats.arrays import FilePath, Reading
 from ..formats.inputs import Bands
 from ..formats.maps import measure_of_maps
 from ..formats.scans import Images
-from ..images.checks import check_limits
+from ..images.checks import Limits, check_limits
 from ..images.measure import Measure
 
 
-def reading_for(calibration: Calibration, reading: Reading) -> Reading:
+class Measured(Protocol):
+    """What is known of the numbers of a calibration (`Calibration`, `GrowingCalibration`)."""
+
+    @property
+    def limits(self) -> Limits:
+        """Least and greatest possible value."""
+
+    @property
+    def measure(self) -> Measure | None:
+        """What they stand for, where that is known."""
+
+
+def reading_for(calibration: Measured, reading: Reading) -> Reading:
     """How files are read where a calibration is applied: through its window, within its limits."""
     return reading.as_in("the calibration", calibration.measure, calibration.limits)
 
@@ -32,7 +43,7 @@ def reading_by(path: FilePath, about: Mapping[str, Any], reading: Reading) -> Re
     return reading.as_in(str(path), known, None if limits is None else check_limits(limits))
 
 
-def check_bands(calibration: Calibration, path: FilePath, bands: Bands, told: Reading) -> None:
+def check_bands(calibration: Measured, path: FilePath, bands: Bands, told: Reading) -> None:
     """Bands stand for what those of the calibration did, as far as both are known."""
     if bands.images is not None:
         check_images(calibration, path, bands.images, told)
@@ -47,7 +58,7 @@ def check_bands(calibration: Calibration, path: FilePath, bands: Bands, told: Re
         )
 
 
-def check_images(calibration: Calibration, path: FilePath, images: Images, told: Reading) -> None:
+def check_images(calibration: Measured, path: FilePath, images: Images, told: Reading) -> None:
     """Values of NIfTI and DICOM files became numbers as those of the calibration did; nobody guesses how."""
     if images.measure is None:
         return

@@ -6,6 +6,7 @@ temporary store. Images of different sizes are widened one by one and written in
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,20 +25,24 @@ from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import Arrays, FilePath, Reading
 from ..formats.identifiers import keeps
-from ..formats.inputs import Bands, open_bands, open_interval, open_labels
+from ..formats.inputs import KEPT, Bands, open_bands, open_interval, open_labels
 from ..formats.maps import INTERVAL_SUFFIXES, write_interval
 from ..formats.opener import check_target, open_images
 from ..formats.scans import Images
 from ..images.checks import numbered
 from ..images.ends import Interval
 from ..images.library import Array, rows_of
+from ..images.measure import Measure
+from ..images.tolerance import Tolerance
 from ..storage.chunks import BadChunk, guarded
 from ..storage.digests import joined_digests, row_digests
 from ..storage.growth import BAD, DONE, SEEN, growing
 from ..storage.version import VERSION
 from .agreement import check_bands, check_images, reading_for
-from .lengths import CLOSED, beyond_the_window, closed_mean
+from .lengths import CLOSED, TRUSTED_SHARE, beyond_the_window, closed_mean, within_tolerance
 from .resources import Resources
+
+UNUSUAL = "unusual"  # p-value of each image among those of the calibration
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,8 @@ class Applied:
     """Where intervals were written, their shape, their mean length, and the images that were skipped.
 
     Of values seen through a window also the share of pixels with an open end, at its edge, and the mean length of the
-    other intervals, NaN where there are none.
+    other intervals, NaN where there are none. With a tolerance the share of pixels whose interval is within it.
+    `unusual` are images farther out than all of the calibration's reference; None where it has none.
     """
 
     path: Path
@@ -55,6 +61,14 @@ class Applied:
     skipped: tuple[int, ...] = ()
     open_share: float | None = None
     closed_length: float | None = None
+    tolerance: Tolerance | None = None
+    trusted_share: float | None = None
+    unusual: tuple[int, ...] | None = None
+
+    @property
+    def expected_unusual(self) -> float:
+        """How many images of the calibration's own source would be so unusual, in the mean, at most."""
+        return (self.shape[0] - len(self.skipped)) / (1 + len(self.calibration.reference))
 
 
 def apply_files(
@@ -66,6 +80,7 @@ def apply_files(
     like: FilePath | None = None,
     features: FilePath | None = None,
     labels: FilePath | None = None,
+    tolerance: float | None = None,
     identifiers: str = "drop",
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
@@ -75,6 +90,8 @@ def apply_files(
     NIfTI and DICOM through memory.
 
     like           a NIfTI file or DICOM folder whose geometry the intervals get; by default that of the bands
+    tolerance      write the mask of pixels whose interval is at most so long, as `trusted`, in the unit of the values
+                   (HU where they were seen through a window; then intervals with an open end are not in the mask)
     identifiers    `keep` what the files say of patients, and their names, or `drop` it
     """
     keeps(identifiers)
@@ -84,7 +101,8 @@ def apply_files(
     with running(**vars(resources), progress=progress) as execution:
         made = bands_for(found, bands, reading, execution)
         space = _space(target, made, like, found, reading)
-        widening = Widening(found, made, known_of(features, labels), reading.skip_bad)
+        within = None if tolerance is None else Tolerance(tolerance, _measure_of(found, space))
+        widening = Widening(found, made, known_of(features, labels), reading.skip_bad, within, flagged=True)
         digest = hashlib.sha256(Path(calibration).read_bytes()).hexdigest()
         about = {
             "guarantee": found.guarantee,
@@ -94,7 +112,7 @@ def apply_files(
             "measure": None if found.measure is None else found.measure.state(),
             "calibration": digest,
             "version": VERSION,
-        }
+        } | ({} if within is None else {"tolerance": within.state()})
         if target.suffix == ".zarr":
             lengths, marks = widening.into(execution, target, about, digest, replace=replace)
         elif made.ragged:
@@ -106,10 +124,29 @@ def apply_files(
                 raise ValueError(
                     f"{bad} images cannot be read, and only a .zarr store can leave some out: end --out so"
                 )
-            target = write_interval(target, interval, like=space, identifiers=identifiers, about=about)
+            target = write_interval(
+                target, interval, like=space, identifiers=identifiers, about=about, tolerance=within
+            )
     skipped = tuple(np.flatnonzero(marks == BAD).tolist())
     there = {name: x[marks == DONE] for name, x in lengths.items()}
-    return Applied(target, made.shape, float(there["length"].mean()), found, skipped, *closed_mean(there))
+    trusted = None if within is None else float(there[TRUSTED_SHARE].mean())
+    unusual = _unusual(lengths, marks, found) if UNUSUAL in lengths else None
+    beyond, closed = closed_mean(there)
+    mean = float(there["length"].mean())
+    return Applied(target, made.shape, mean, found, skipped, beyond, closed, within, trusted, unusual)
+
+
+def _unusual(told: dict[str, Array], marks: Array, calibration: Calibration) -> tuple[int, ...]:
+    """Images that are farther out than all of the reference."""
+    least = 1.5 / (1 + len(calibration.reference))  # between 1 and 2 of n + 1
+    return tuple(np.flatnonzero((marks == DONE) & (told[UNUSUAL] < least)).tolist())
+
+
+def _measure_of(calibration: Calibration, space: Images | None) -> Measure | None:
+    """What the numbers of intervals stand for: as the calibration knows, or the files in whose space they are."""
+    if calibration.measure is not None or space is None or space.geometry is None:
+        return calibration.measure
+    return space.geometry.measure
 
 
 def _space(target: Path, bands: Bands, like: FilePath | None, calibration: Calibration, told: Reading) -> Images | None:
@@ -131,7 +168,10 @@ def bands_for(calibration: Calibration, path: FilePath, reading: Reading, execut
     source = calibration.record.source
     level = source.miscoverage if source.kind == "calibrated quantiles" else None
     usual: dict[str, Any] = {} if level is None else {"miscoverage": level}
-    made = open_bands(path, reading_for(calibration, reading), execution=execution, **usual)
+    told = reading_for(calibration, reading)
+    if source.kind == f"calibrated quantiles of {KEPT} samples" and source.miscoverage is not None:
+        told = dataclasses.replace(told, kind=KEPT, miscoverage=float(source.miscoverage))
+    made = open_bands(path, told, execution=execution, **usual)
     check_bands(calibration, path, made, reading)
     return made
 
@@ -153,17 +193,29 @@ class Widening:
     bands: Bands
     known: dict[str, Any]
     skip_bad: bool = False
+    tolerance: Tolerance | None = None
+    flagged: bool = False  # whether it is told how usual each image is, where the calibration knows that
 
     @property
     def told(self) -> tuple[str, ...]:
-        """What is told of each image beside its intervals: mean length, and how much lies beyond a window."""
+        """What is told of each image beside its intervals: mean length, how much lies beyond a window and is within
+        the tolerance, how usual it is.
+        """
+        trusted = () if self.tolerance is None else (TRUSTED_SHARE,)
+        usual = (UNUSUAL,) if self.flagged and len(self.calibration.reference) else ()
+        return ("length", *(CLOSED if self.windowed else ()), *trusted, *usual)
+
+    @property
+    def windowed(self) -> bool:
+        """Whether values were seen through a window."""
         measure = self.calibration.measure
-        return ("length",) if measure is None or measure.window is None else ("length", *CLOSED)
+        return measure is not None and measure.window is not None
 
     def maker(self, *, witness: bool = False) -> Maker:
         """What makes the intervals of images start..stop, with the mean length of each; a witness says what it read."""
-        calibration, known, windowed = self.calibration, self.known, len(self.told) > 1
+        calibration, known, windowed, tolerance = self.calibration, self.known, self.windowed, self.tolerance
         read, there = self.bands.reader(witness=witness), self.bands.there
+        told = self.told
 
         def make(start: int, stop: int) -> dict[str, Array]:
             _check_there(there, start, stop)
@@ -173,7 +225,10 @@ class Widening:
                 interval = calibration.apply(band, threads=False, **now)
             length = _means(interval.upper) - _means(interval.lower)
             parts = {"lower": interval.lower, "upper": interval.upper, "length": length}
+            if UNUSUAL in told:
+                parts[UNUSUAL] = calibration.unusual(band, threads=False, **now)
             parts |= beyond_the_window(interval) if windowed else {}
+            parts |= {} if tolerance is None else within_tolerance(interval, tolerance)
             return parts | ({SEEN: joined_digests(*seen, *_digests(now))} if witness else {})
 
         return make
@@ -214,13 +269,16 @@ class Widening:
             lengths = self._one_by_one(execution, path, attributes, replace)
             return lengths, np.full(len(self.bands), DONE, np.uint8)
         bands = self.bands
-        request = {
+        request: dict[str, Any] = {
             "calibration": digest,
             "reads": [[str(x.dtype), *x.shape] for x in bands.reads],
             "known": sorted(name for name, x in self.known.items() if x is not None),
         }
+        if self.tolerance is not None:
+            request["tolerance"] = self.tolerance.state()
         pixels = prod(bands.shape[1:])
         arrays: dict[str, Any] = dict.fromkeys(("lower", "upper"), (bands.shape, bands.dtype))
+        arrays |= {} if self.tolerance is None else {"trusted": (bands.shape, np.bool_)}
         arrays |= dict.fromkeys(self.told, (bands.shape[:1], np.float64))
         arrays[SEEN] = bands.shape[:1], np.uint64
         rows = block_rows(execution, bands.reads, pixels)
@@ -251,7 +309,8 @@ class Widening:
                     found.append(float(part[name]))
                 yield part
 
-        ragged_to(path, shapes, self.bands.dtype, each(), attributes, replace=replace)
+        masks = {} if self.tolerance is None else {"trusted": np.bool_}
+        ragged_to(path, shapes, self.bands.dtype, each(), attributes, replace=replace, also=masks)
         return {name: np.array(found) for name, found in lengths.items()}
 
     @contextmanager

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import numpy as np
 
 from ..calibration.front_door import calibrate
 from ..calibration.prints import known_again
+from ..calibration.procedures import NAMED_GROUPS
 from ..calibration.reader import load_calibration
 from ..calibration.result import Calibration
 from ..calibration.sentence import second_try
@@ -24,16 +27,18 @@ from ..execution.blocks import pick, readable
 from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading
-from ..formats.inputs import Bands, open_labels, open_pair, open_units
+from ..formats.inputs import Bands, open_bands, open_labels, open_pair, open_units
 from ..formats.opener import check_not_read, check_target, open_images
+from ..images.checks import check_open_unit
 from ..images.ends import Band, Interval
 from ..images.library import Array, rows_of, sizes_of
 from ..storage.chunks import guarded
+from .promise_regions import PromiseRegions, map_paths
+from .promise_words import promises_said
 from .resources import Resources
 
 _MOST_IMAGES = 32  # whose lengths are told
 _MOST_PIXELS = 2**24
-_NAMED_GROUPS = ("learned", "band", "loss", "squared", "otsu")
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,8 @@ def calibrate_files(
     bands: FilePath,
     out: FilePath,
     *,
-    risk_level: float,
+    risk_level: float | None = None,
+    promises: Sequence[str] = (),
     reading: Reading = Reading(),  # noqa: B008 - frozen
     groups: str | None = None,
     features: FilePath | None = None,
@@ -74,21 +80,36 @@ def calibrate_files(
 
     groups         the name of a grouping, or a file of one map for all images
     labels         a file of labels (n, *pixels) known at test time
+    promises       in words (`promise_words`), or files of them; instead of risk_level
     unit_name      what a unit is called; by default what the files call it, a scan, a patient
     bands_out      a .zarr store for the bands of samples, kept for later; an unfinished one is gone on with
     """
-    reads = (truth, bands, groups, features, labels, reading.units)
+    said = promises_said(promises) if promises else ()
+    if (risk_level is None) == (not said):
+        raise ValueError("give --risk-level, the share of all pixels that may be missed, such as 0.1, or --promise")
+    reads = (truth, bands, groups, features, labels, reading.units, *(map_paths(said) if said else ()))
     target = check_target(out, (".safetensors",), replace=replace, inputs=reads)
     if bands_out is not None:
         check_not_read(Path(bands_out), reads)
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
+        levels, reading = _candidates(reading)
         images, made, limits = open_pair(truth, bands, reading, execution)
-        partition = groups if groups is None or groups in _NAMED_GROUPS else open_labels(groups)
+        partition = groups if groups is None or groups in NAMED_GROUPS else open_labels(groups)
         segmented = None if labels is None else open_labels(labels)
         known = None if features is None else guarded(open_images(features, window=None).pixels)
-        band, good = made.whole(execution, _bands_store(bands_out, made, execution, stack), replace=replace)
+        regions = PromiseRegions.open(said, images, reading) if said else None
+        opened = {"": made}
+        if levels:
+            opened = {repr(level): _candidate(bands, level, reading, execution) for level in levels}
+        whole = {
+            name: each.whole(execution, _bands_store(bands_out, each, execution, stack, name), replace=replace)
+            for name, each in opened.items()
+        }
+        good = np.logical_and.reduce([there for _, there in whole.values()])
+        offered = {name: band for name, (band, _) in whole.items()}
+        band = next(iter(offered.values()))
         if reading.skip_bad:
-            read = [images.pixels, band.lower, band.upper, segmented]
+            read = [images.pixels, band.lower, band.upper, segmented, *(regions.stores if regions else ())]
             good = good & readable(execution, *(x for x in read if x is not None))
         units = open_units(images, reading)
         if units is None and unit_name is not None:
@@ -96,14 +117,16 @@ def calibrate_files(
                 f"units are called {unit_name!r}, but nobody says which images belong to one: give --units"
             )
         own = images.unit_name if reading.units is None else None
-        band = band.map(lambda x: pick(execution, x, good))
+        offered = {name: each.map(lambda x: pick(execution, x, good)) for name, each in offered.items()}
         known = pick(execution, known, good)
         segmented = pick(execution, segmented, good)
+        true = pick(execution, images.pixels, good)
         calibration = calibrate(
-            pick(execution, images.pixels, good),
-            band,
+            true,
+            offered if levels else offered[""],
             risk_level=risk_level,
             groups=partition,
+            promises=regions.promises(true, lambda x: pick(execution, x, good)) if regions else None,
             features=known,
             labels=segmented,
             units=pick(execution, units, good),
@@ -112,12 +135,33 @@ def calibrate_files(
             measure=images.measure or made.measure,
             **choices,
         )
-        lengths = _lengths(calibration, band, known, segmented)
+        lengths = _lengths(calibration, offered[calibration.record.settings.get("band", "")], known, segmented)
     if not good.all():
         calibration = _without(calibration, good)
     _tell_a_second_try(target, calibration)
     calibration.save(target)
     return Calibrated(calibration, lengths)
+
+
+def _candidates(reading: Reading) -> tuple[tuple[float, ...], Reading]:
+    """The miscoverages of which one is chosen, () where none is, and the reading of the first of them."""
+    if not isinstance(reading.miscoverage, tuple):
+        return (), reading
+    levels = tuple(check_open_unit(level, "miscoverage") for level in reading.miscoverage)
+    if len(set(levels)) < len(levels):
+        raise ValueError(f"--miscoverage is {', '.join(map(str, levels))}; give each of them once")
+    return levels, dataclasses.replace(reading, miscoverage=levels[0])
+
+
+def _candidate(bands: FilePath, level: float, reading: Reading, execution: Execution) -> Bands:
+    """The bands of one of several miscoverages: of samples, kept ones among them, or as a run made them."""
+    found = open_bands(bands, dataclasses.replace(reading, miscoverage=level), execution=execution)
+    if found.band is not None and found.band.source.miscoverage != Fraction(repr(level)):
+        raise ValueError(
+            f"{bands} holds bands that were made already, and other miscoverages need samples: give samples, or a run "
+            "that kept them (--keep-samples)"
+        )
+    return found
 
 
 def _tell_a_second_try(target: Path, calibration: Calibration) -> None:
@@ -136,8 +180,12 @@ def _tell_a_second_try(target: Path, calibration: Calibration) -> None:
         )
 
 
-def _bands_store(wanted: FilePath | None, bands: Bands, execution: Execution, stack: ExitStack) -> Path | None:
+def _bands_store(
+    wanted: FilePath | None, bands: Bands, execution: Execution, stack: ExitStack, candidate: str = ""
+) -> Path | None:
     """Where the bands of samples are kept: where that is asked, else in memory (None), many in a temporary store."""
+    if wanted is not None and (candidate or bands.source is not None):
+        raise ValueError("--bands-out keeps the bands of one miscoverage of a file of samples; leave it out here")
     if bands.samples is None:
         if wanted is not None:
             raise ValueError("--bands-out keeps the bands of samples, but these are bands already; leave it out")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +27,8 @@ from ..images.ends import Interval
 from ..images.library import Array
 from .agreement import check_images, reading_by, reading_for
 from .apply import Widening, bands_for, known_of
+from .promise_regions import PromiseRegions
+from .promise_words import Said, promises_said
 from .resources import Resources
 
 _OLD = "These intervals do not say which mean was promised: apply the calibration again to compare them."
@@ -68,6 +70,7 @@ class HeldOut:
     bands: Bands | None
     calibration: Calibration | None
     result: Evaluated
+    regions: PromiseRegions
 
 
 def evaluate_files(
@@ -79,6 +82,7 @@ def evaluate_files(
     groups: FilePath | None = None,
     features: FilePath | None = None,
     labels: FilePath | None = None,
+    promises: Sequence[str] = (),
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
 ) -> Evaluated:
@@ -88,10 +92,11 @@ def evaluate_files(
 
     groups         labels by which the risk is broken down: a partition or a segmentation
     labels         those known at test time, where the calibration uses some
+    promises       in words (`promise_words`), with the regions of these images; those that were certified, in order
     """
-    with held_out(
-        truth, intervals, calibration, reading, groups, known_of(features, labels), resources, progress
-    ) as found:
+    said = promises_said(promises)
+    known = known_of(features, labels)
+    with held_out(truth, intervals, calibration, reading, groups, known, resources, progress, said=said) as found:
         return found.result
 
 
@@ -107,10 +112,10 @@ def held_out(
     progress: Progress,
     *,
     names: bool = True,
+    said: Sequence[Said] = (),
 ) -> Iterator[HeldOut]:
-    """Images and what they say; the intervals may lie in a temporary store, which is there until the end.
-
-    `known` is what `known_of` tells of the images. Without `names` units are numbered.
+    """Images and what they say, also of promises that were `said`; the intervals may lie in a temporary store, which
+    is there until the end. `known` is what `known_of` tells of the images. Without `names` units are numbered.
     """
     cal = None if calibration is None else load_calibration(calibration)
     about = told(intervals)
@@ -123,6 +128,7 @@ def held_out(
         if cal is not None:
             check_images(cal, truth, images, asked)
         by = None if groups is None else open_labels(groups)
+        regions = PromiseRegions.open(said, images, reading)
         units = open_units(images, reading)
         units = units if names or units is None else numbered_units(units)
         fresh = None
@@ -136,7 +142,7 @@ def held_out(
             fresh = bands.known.get("held_out")
             about = {"guarantee": cal.guarantee}
         if reading.skip_bad:
-            reads = [images.pixels, interval.lower, interval.upper, fresh]
+            reads = [images.pixels, interval.lower, interval.upper, fresh, *regions.stores]
             good = good & readable(execution, *(x for x in reads if x is not None))
         claim = Claim.from_state(about.get("claim")) if cal is None else claim_of(cal)
         named = None if units is None or claim is None else claim.unit_name
@@ -144,14 +150,15 @@ def held_out(
         more["limits"] = about.get("limits") or asked.limits
         try:
             evaluation = _evaluate(
-                execution, images.pixels, interval, good, groups=by, samples=fresh, units=units, **more
-            )
+                execution, images.pixels, interval, good, groups=by, samples=fresh, units=units, regions=regions,
+                **more,
+            )  # fmt: skip
         except CalibrationImages as error:
             numbers = np.flatnonzero(good)[list(error.images)].tolist()
             raise CalibrationImages(numbers, error.total, images.names) from None
         skipped = tuple(np.flatnonzero(~good).tolist())
         result = Evaluated(evaluation, claim, about.get("guarantee"), skipped)
-        yield HeldOut(images, interval, bands, cal, result)
+        yield HeldOut(images, interval, bands, cal, result, regions)
 
 
 def _evaluate(
@@ -163,19 +170,23 @@ def _evaluate(
     groups: Any,
     samples: Any,
     units: Any,
+    regions: PromiseRegions,
     **known: Any,
 ) -> Evaluation:
     """The evaluation of the images that can be read."""
-    if good.all():
-        return evaluate(truth, interval, groups=groups, samples=samples, units=units, **known)
+
+    def take(x: Any) -> Any:
+        return pick(execution, x, good)
+
     if groups is not None and tuple(groups.shape) == tuple(truth.shape):
-        groups = pick(execution, groups, good)
-    few = Interval(pick(execution, interval.lower, good), pick(execution, interval.upper, good))
+        groups = take(groups)
+    true = take(truth)
     return evaluate(
-        pick(execution, truth, good),
-        few,
+        true,
+        interval if good.all() else Interval(take(interval.lower), take(interval.upper)),
         groups=groups,
-        samples=pick(execution, samples, good),
-        units=pick(execution, units, good),
+        samples=take(samples),
+        units=take(units),
+        promises=regions.promises(true, take) or None,
         **known,
     )

@@ -1,4 +1,4 @@
-"""Lengths of intervals seen through a window: those within it, and how many are open."""
+"""Lengths of intervals: of those seen through a window which are within it, and which are within a tolerance."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ from math import prod
 
 import numpy as np
 
-from ..formats.maps import open_ends
 from ..images.ends import Interval
 from ..images.library import Array
+from ..images.tolerance import Tolerance, open_ends
 
 CLOSED = ("open_share", "closed_length")  # of each image seen through a window
+TRUSTED_SHARE = "trusted_share"  # of each image, where there is a tolerance
+
+
+def within_tolerance(interval: Interval, tolerance: Tolerance) -> dict[str, Array]:
+    """The mask of intervals within a tolerance, (n, *pixels) bool, and its share of each image, (n,)."""
+    mask = tolerance.holds(interval.lower, interval.upper)
+    return {"trusted": mask, TRUSTED_SHARE: mask.reshape(len(mask), -1).mean(axis=1)}
 
 
 def beyond_the_window(interval: Interval) -> dict[str, Array]:

@@ -75,7 +75,8 @@ class Observations:
             raise ValueError(f"images are {chosen}; choose a range within the {n} observations")
         self._start = chosen.start
         shape = (len(chosen), *(int(x) for x in images.shape[1:]))
-        self.pixels = shape[1:]
+        self.shape = shape[1:]
+        self.dtype = "float32"
         own = shape[1] if len(shape) == 4 else 1
         if len(shape) not in (3, 4) or 0 in shape or own != channels:
             wanted = f"(n, {channels}, h, w)" if channels > 1 else "(n, h, w) or (n, 1, h, w)"
@@ -130,10 +131,14 @@ class Observations:
 # ---------------------------------------------------------------- what is drawn
 
 
-class Drawer:
+class NetworkDrawer:
     """What a kind of network gives for an image: the arrays, and how they are drawn."""
 
-    def __init__(self, kind: str, network: Any, sde: Any, sigma_0: float, options: SampleOptions) -> None:
+    keeps_seed = True
+
+    def __init__(
+        self, kind: str, network: Any, sde: Any, sigma_0: float, options: SampleOptions, pixels: tuple[int, ...]
+    ) -> None:
         from ..diffusion.noise import check_seed
         from ..diffusion.posterior import SAMPLERS, Reduction, check_steps
 
@@ -144,6 +149,7 @@ class Drawer:
         self.sde = sde
         self.sigma_0 = sigma_0
         self.options = options
+        self.pixels = pixels
         self._told: dict[str, Any] = told
         check_seed(options.seed)
         self.samples = check_count(told["samples"], "samples", least=2)

@@ -136,6 +136,8 @@ def affordable(most: int, miscoverage: float) -> list[tuple[int, Fraction]]:
 
 def _opened(path: FilePath) -> Run:
     run = open_run(path)
+    if run.about["kind"] == "sampler":
+        raise ValueError(f"{path} is a run of a function of your own, whose steps are not known; give a network's runs")
     if run.about["kind"] != "score":
         raise ValueError(f"{path} is a run of a {run.about['kind']} network, which draws no samples; give a score's")
     if not run.about["keep_samples"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from ..report.figures import save_figures
 from ..report.page import write_report
 from .apply import known_of
 from .evaluate import Evaluated, HeldOut, held_out
+from .promise_regions import map_paths
+from .promise_words import promises_said
 from .resources import Resources
 
 
@@ -36,6 +39,7 @@ def report_files(
     groups: FilePath | None = None,
     features: FilePath | None = None,
     labels: FilePath | None = None,
+    promises: Sequence[str] = (),
     notes: Sequence[str] = (),
     identifiers: str = "drop",
     replace: bool = False,
@@ -47,14 +51,18 @@ def report_files(
     Images that calibrated are refused.
 
     examples       how many images to show, from the best covered to the worst, or which
+    promises       in words, as in `evaluate_files`: the page says what each comes to, and can outline its region
     identifiers    `keep` names of files and units, or `drop` them: images and units are numbered
     """
     who = keeps(identifiers)
+    said = promises_said(promises)
     target = check_target(
-        out, (".html",), replace=replace, inputs=(truth, bands, calibration, groups, features, labels)
+        out, (".html",), replace=replace, inputs=(truth, bands, calibration, groups, features, labels, *map_paths(said))
     )
     known = known_of(features, labels)
-    with held_out(truth, bands, calibration, reading, groups, known, resources, progress, names=who) as found:
+    with held_out(
+        truth, bands, calibration, reading, groups, known, resources, progress, names=who, said=said
+    ) as found:
         pictures = _examples(found, shown(found.result.evaluation, examples), names=who)
     about: dict[str, Any] = {
         "calibration": found.calibration,
@@ -88,5 +96,6 @@ def _examples(found: HeldOut, chosen: list[int], *, names: bool) -> list[Example
                 known["samples"] = found.bands.samples[at]
             known["band"] = found.bands[at]
         name = found.images.names[i] if names else f"image {i}"
+        known["promises"] = found.regions.promises(found.images.pixels[at], itemgetter(at)) or None
         examples += examples_of(part, [0], names=[name], truth=found.images.pixels[at], **known)
     return examples

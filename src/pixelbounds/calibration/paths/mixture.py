@@ -30,6 +30,7 @@ from ..groups.contract import Grouping
 from ..joint_walk import Jury, task_of
 from ..pairs import ROWS, Archive, Statistic
 from ..promises import Aim
+from ..split import Split
 from .frontier import Ladder, Trades, frontier_path, trades, traversal
 
 _ROUNDS = 12  # of updates
@@ -56,6 +57,14 @@ class Goal:
         """The goal of some of the images."""
         aims = tuple(aim.take(images) for aim in self.aims)
         return replace(self, aims=aims, unit_of=self.unit_of[images])
+
+
+def goal_of(aims: Sequence[Aim], split: Split, bound: ConfidenceBound, failure_prob: float) -> Goal | None:
+    """What the path for several promises aims at, on the fitting images; a loss that sees images has no say in it."""
+    here = tuple(aim.take(np.flatnonzero(split.fitting)) for aim in aims if aim.counts_only)
+    if not here:
+        return None
+    return Goal(here, split.unit_of[split.fitting], len(split.order), bound, failure_prob)
 
 
 # ---------------------------------------------------------------- what is missed, by cell

@@ -1,0 +1,311 @@
+"""Monitors: false alarms without a change, delay after one, and a hospital's year.
+
+python -m benchmarks.monitoring run    (some ten minutes on one core; writes benchmarks/results/monitoring.json)
+python -m benchmarks.monitoring        (writes the tables of docs/monitoring.md of it)
+
+MAPIE's `RiskMonitoring` runs in an environment of its own, PIXELBOUNDS_MAPIE=/path/to/python; else rows say so. It is
+given the level as its threshold, and the same chance of a false alarm for its bound on the stream.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from scipy.stats import binom, norm
+
+import pixelbounds as pb
+from benchmarks.__main__ import RESULTS, machine
+from benchmarks.readme import HERE, with_figures
+from benchmarks.timing import resident
+from pixelbounds.images.library import Array
+from pixelbounds.monitoring.purse import PAUSES, Purse, log_factors
+from pixelbounds.monitoring.urn import BETS, log_rank_factors
+
+PAGE = "docs/monitoring.md"
+BEGIN = "<!-- figures: python -m benchmarks.monitoring -->"
+STREAMS, IMAGES, REFERENCE = 1000, 2000, 200
+CHANCES = (0.01, 0.05, 0.1)
+ALARM = 0.01
+LATEST = 4000  # images after a change
+COMPARED = 5  # streams on which MAPIE's monitor runs, which takes its time
+Rng = np.random.Generator
+Draw = Callable[[Rng, Array], Array]  # risks (streams,) -> losses (streams,)
+
+
+def tails(rng: Rng, risk: Array) -> Array:
+    """Images that are bad or not."""
+    return (rng.random(len(risk)) < risk).astype(float)
+
+
+def shares(rng: Rng, risk: Array) -> Array:
+    """Shares of missed pixels that vary between images as those of 20 independent pixels would."""
+    return rng.beta(20 * risk, 20 * (1 - risk))
+
+
+# ---------------------------------------------------------------- false alarms
+
+
+def greatest(worths: list[Array]) -> Array:
+    """Greatest worth of each stream, as a log."""
+    return np.max(worths, axis=0)
+
+
+class Ranks:
+    """A statistic of bands without truth, its urns and purses side by side."""
+
+    def __init__(self, rng: Rng, streams: int) -> None:
+        self.reference = np.sort(rng.standard_normal((streams, REFERENCE)), axis=1)
+        self.counts = np.zeros((streams, REFERENCE + 1))
+        self.purse = Purse.new(np.ones(BETS, int), (streams,))
+        self.every = np.arange(streams)
+
+    def play(self, values: Array) -> Array:
+        """Log worths after another image of each stream."""
+        cell = (self.reference < values[:, None]).sum(axis=1)
+        places = self.counts + 1
+        total = places.sum(axis=1)
+        low = (places * (np.arange(REFERENCE + 1) < cell[:, None])).sum(axis=1)
+        high = low + places[self.every, cell]
+        self.purse = self.purse.play(log_rank_factors(low / total, high / total))
+        self.counts[self.every, cell] += 1
+        return self.purse.log_worths
+
+
+def promise_worths(rng: Rng, draw: Draw, level: float) -> Array:
+    """Greatest worth over streams whose risk is the level itself."""
+    purse = Purse.new(PAUSES, (STREAMS,))
+    best = np.zeros(STREAMS)
+    risk = np.full(STREAMS, level)
+    for _ in range(IMAGES):
+        purse = purse.play(log_factors(draw(rng, risk) - level, level))
+        best = np.maximum(best, purse.log_worths)
+    return best
+
+
+def statistic_worths(rng: Rng) -> Array:
+    """The same of a statistic without truth."""
+    ranks = Ranks(rng, STREAMS)
+    return greatest([ranks.play(rng.standard_normal(STREAMS)) for _ in range(IMAGES)])
+
+
+def joint_alarms(rng: Rng) -> dict[str, float]:
+    """Share of streams with any alarm of three promises about the same images and two statistics."""
+    streams = STREAMS
+    purses = [Purse.new(PAUSES, (streams,)) for _ in range(3)]
+    statistics = [Ranks(rng, streams) for _ in range(2)]
+    mean, most = np.zeros(streams), np.zeros(streams)
+    above = 0.9**19 + 19 * 0.1 * 0.9**18  # chance that a share of Beta(2, 18) is above 0.1
+    for _ in range(IMAGES):
+        same = rng.beta(2, 18, streams)
+        other = np.where(rng.random(streams) < 0.5, same, rng.beta(2, 18, streams))
+        losses = [same, (same > 0.1) * 0.1 / above, other]
+        purses = [p.play(log_factors(x - 0.1, 0.1)) for p, x in zip(purses, losses, strict=True)]
+        mean = np.maximum(mean, np.logaddexp.reduce([p.log_worths for p in purses]) - np.log(3))
+        common = rng.standard_normal(streams)
+        worths = [ranks.play(0.7 * common + 0.7 * rng.standard_normal(streams)) for ranks in statistics]
+        most = np.maximum(most, np.max(worths, axis=0))
+    alarms = {}
+    for chance in CHANCES:
+        alarms[str(chance)] = float(((mean >= np.log(2 / chance)) | (most >= np.log(4 / chance))).mean())
+    return alarms
+
+
+def daily_test(rng: Rng) -> dict[str, float]:
+    """The wrong way: an exact test for a fixed number of images, looked at every ten images."""
+    bad = np.cumsum([tails(rng, np.full(STREAMS, 0.1)) for _ in range(IMAGES)], axis=0)
+    days = np.arange(10, IMAGES + 1, 10)
+    p = binom.sf(bad[days - 1] - 1, days[:, None], 0.1).min(axis=0)
+    return {str(chance): float((p <= chance).mean()) for chance in CHANCES}
+
+
+def false_alarms() -> list[dict[str, Any]]:
+    """How often streams without a change ever raise an alarm, by what was asked."""
+
+    def shared(best: Array) -> dict[str, float]:
+        return {str(chance): float((best >= np.log(1 / chance)).mean()) for chance in CHANCES}
+
+    found = {
+        "a promise on shares, risk at its level of 10%": shared(promise_worths(np.random.default_rng(1), shares, 0.1)),
+        "a promise on bad images, at its level of 5%": shared(promise_worths(np.random.default_rng(2), tails, 0.05)),
+        "a statistic without truth": shared(statistic_worths(np.random.default_rng(3))),
+        "all jointly: three promises, two statistics": joint_alarms(np.random.default_rng(4)),
+        "(wrong) a fixed-n test looked at every 10 images": daily_test(np.random.default_rng(5)),
+    }
+    return [{"detector": name, "streams": STREAMS, "images": IMAGES, **alarms} for name, alarms in found.items()]
+
+
+# ---------------------------------------------------------------- delay
+
+
+def risk_along(kind: str, quiet: int, level: float, images: int) -> Array:
+    """The risk of each image: 0.9 times the level, then 1.5 times, at once or drifting over 1,000 images."""
+    at = np.arange(images)
+    part = (at >= quiet).astype(float) if kind == "jump" else np.clip((at - quiet) / 1000, 0, 1)
+    return level * (0.9 + 0.6 * part)
+
+
+def our_delays(losses: Array, level: float, quiet: int) -> Array:
+    """Images after the change until an alarm: losses (images, streams) -> (streams,); infinite where there is none."""
+    purse = Purse.new(PAUSES, (losses.shape[1],))
+    first = np.full(losses.shape[1], np.inf)
+    for i, row in enumerate(losses):
+        purse = purse.play(log_factors(row - level, level))
+        first = np.where(np.isinf(first) & (purse.log_worths >= np.log(1 / ALARM)), i + 1, first)
+    return first - quiet
+
+
+_MAPIE = """
+import sys, numpy as np, warnings
+warnings.simplefilter("ignore")
+from mapie.exchangeability_testing import RiskMonitoring
+losses = np.load(sys.argv[1]); level = float(sys.argv[2]); alarm = float(sys.argv[3])
+for row in losses.T:
+    monitor = RiskMonitoring(risk="accuracy", test_level=2 * alarm, threshold=level, warn=False)
+    monitor.update(np.zeros(len(row), int), row.astype(int))
+    above = monitor.online_risk_lower_bound_sequence_history > level
+    print(int(np.argmax(above)) + 1 if above.any() else -1)
+"""
+
+
+def mapie_delays(losses: Array, level: float, quiet: int) -> Array | None:
+    """The same of MAPIE's RiskMonitoring on 0/1 losses; None where it is not installed."""
+    python = os.environ.get("PIXELBOUNDS_MAPIE", "")
+    if not python:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "losses.npy"
+        np.save(path, losses)
+        words = [python, "-c", _MAPIE, str(path), str(level), str(ALARM)]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+    first = np.array([int(x) for x in done.stdout.split()], float)
+    return np.where(first < 0, np.inf, first) - quiet
+
+
+def fixed_n(draw: Draw, level: float) -> int:
+    """Images that a test for a fixed number needs, which knows the time of the change, to succeed half of the time."""
+    if draw is tails:
+        for n in range(10, LATEST):
+            least = int(binom.isf(ALARM, n, level)) + 1
+            if binom.sf(least - 1, n, 1.5 * level) >= 0.5:
+                return n
+    rng = np.random.default_rng(0)
+    losses = np.cumsum([draw(rng, np.full(2000, 1.5 * level)) for _ in range(60)], axis=0)
+    spread = draw(rng, np.full(20000, level)).std()
+    n = np.arange(1, 61)[:, None]
+    passed = (losses / n - level) * np.sqrt(n) / spread >= norm.isf(ALARM)
+    return int(np.argmax(passed.mean(axis=1) >= 0.5)) + 1
+
+
+def delays(streams: int = 200, compared: int = COMPARED) -> list[dict[str, Any]]:
+    """Median and 90% quantile of the delay, beside the fixed-n test and MAPIE's monitor."""
+    rows = []
+    for name, draw, level in (("shares", shares, 0.1), ("bad images", tails, 0.1)):
+        for kind, quiet in (("jump", 0), ("jump", 200), ("jump", 1000), ("drift", 200)):
+            rng = np.random.default_rng([quiet, len(name), len(kind)])
+            risk = risk_along(kind, quiet, level, quiet + LATEST)
+            losses = np.array([draw(rng, np.full(streams, r)) for r in risk])
+            ours = our_delays(losses, level, quiet)
+            theirs = mapie_delays(losses[: quiet + 2500, :compared], level, quiet) if draw is tails else None
+            rows.append(
+                {
+                    "losses": name, "change": f"{kind} after {quiet}", "early": int((ours <= 0).sum()),
+                    "median": _number(np.median(ours)), "90%": _number(np.quantile(ours, 0.9, method="higher")),
+                    "fixed n": fixed_n(draw, level) if kind == "jump" else None,
+                    "MAPIE median": None if theirs is None else _number(np.median(theirs)),
+                    "ours, same streams": None if theirs is None else _number(np.median(ours[:compared])),
+                }
+            )  # fmt: skip
+            print(rows[-1], flush=True)
+    return rows
+
+
+def _number(value: Any) -> int | str:
+    return int(value) if np.isfinite(value) else f"> {LATEST}"
+
+
+# ---------------------------------------------------------------- a hospital's year
+
+
+def year(days: int = 365, images: int = 200, known: int = 10, size: int = 16) -> dict[str, Any]:
+    """A state that is read and written twice a day: bands of all images, and the truth of some."""
+    rng = np.random.default_rng(0)
+
+    def draw(n: int) -> tuple[Array, pb.Band]:
+        truth = rng.uniform(size=(n, size, size)).astype(np.float32)
+        centre = truth + 0.1 * rng.standard_normal(truth.shape).astype(np.float32)
+        return truth, pb.Band(centre - 0.1, centre + 0.1)
+
+    truth, band = draw(600)
+    monitor = pb.Monitor(pb.calibrate(truth, band, risk_level=0.1, groups="band"))
+    with tempfile.TemporaryDirectory() as folder:
+        state = Path(folder) / "state.safetensors"
+        pb.save_monitor(monitor, state)
+        first = state.stat().st_size
+        begin, took = resident(), []
+        for _ in range(days):
+            truth, band = draw(images)
+            start = perf_counter()
+            monitor = pb.load_monitor(state)
+            monitor.look(band)
+            pb.save_monitor(monitor, state)
+            monitor = pb.load_monitor(state)
+            status = monitor.update(truth[:known], band[:known])
+            pb.save_monitor(monitor, state)
+            took.append(perf_counter() - start)
+        return {
+            "days": days, "images": status.looked, "with truth": status.images, "alarm": status.alarm,
+            "state at first": first, "state at the end": state.stat().st_size,
+            "seconds a day": float(np.median(took)), "memory grown": max(0, resident() - begin),
+        }  # fmt: skip
+
+
+# ---------------------------------------------------------------- the page
+
+
+def text() -> str:
+    """The tables of the page."""
+    kept = json.loads((RESULTS / "monitoring.json").read_text())
+    lines = [
+        "| ever an alarm in 2,000 images without a change, of 1,000 streams | asked 1% | 5% | 10% |",
+        "|---|---|---|---|",
+    ]
+    for row in kept["false alarms"]:
+        lines.append(f"| {row['detector']} | " + " | ".join(f"{row[str(c)]:.1%}" for c in CHANCES) + " |")
+    head = "| losses, level 10% | risk from 0.9 to 1.5 times the level | delay, median | 90% of streams | fixed n |"
+    lines += ["", f"{head} MAPIE on {COMPARED} streams, ours on these |", "|---|---|---|---|---|---|"]
+    for row in kept["delays"]:
+        theirs = "does not apply" if row["losses"] == "shares" else "not installed"
+        if row["MAPIE median"] is not None:
+            theirs = f"{row['MAPIE median']}, {row['ours, same streams']}"
+        fixed = "" if row["fixed n"] is None else row["fixed n"]
+        lines.append(f"| {row['losses']} | {row['change']} | {row['median']} | {row['90%']} | {fixed} | {theirs} |")
+    year = kept["year"]
+    lines += [
+        "",
+        f"A year of {year['images']:,} images, {year['with truth']:,} of them with truth later: the state grew from "
+        f"{year['state at first'] / 1e3:.0f} to {year['state at the end'] / 1e3:.0f} kB, a day took "
+        f"{year['seconds a day']:.2f} s (median), memory grew by {year['memory grown'] / 1e6:.0f} MB, and there was "
+        f"{'an' if year['alarm'] else 'no'} alarm.",
+        "",
+        f"Measured at commit {kept['machine']['commit']} (`python -m benchmarks.monitoring run`), "
+        f"{kept['machine']['cpu']}, a shared machine.",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    if "run" in sys.argv:
+        measured = {"benchmark": "monitoring", "machine": machine(), "false alarms": false_alarms()}
+        print(json.dumps(measured["false alarms"], indent=1), flush=True)
+        measured |= {"delays": delays(), "year": year()}
+        (RESULTS / "monitoring.json").write_text(json.dumps(measured, indent=1) + "\n")
+    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))

@@ -1,0 +1,163 @@
+"""`pixelbounds grow start | add | status`: a calibration of images that keep arriving, certified at any look."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..calibration.sentence import level_in_words, plural
+from .command import Outcome, command, images_in_words, in_short, progress, reading_of, resources_of, written
+from .options import (
+    WHERE,
+    BandPath,
+    FailureProb,
+    FamilyName,
+    Features,
+    Force,
+    LargeOptions,
+    Promises,
+    ReadOptions,
+    TestLabels,
+    Truth,
+    method_option,
+    units_option,
+)
+
+if TYPE_CHECKING:
+    from ..monitoring.grown import GrowingCalibration
+
+_State = Annotated[Path, typer.Argument(metavar="STATE", help="The growing calibration, .safetensors.")]
+_Out = Annotated[Path | None, typer.Option(help="The calibration file, written where one can be certified.")]
+_Regions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--region", help="Of a promise, on these images: 'heart.npy as heart', 'labels.nii.gz=2 as liver', body."
+    ),
+]
+_KEPT = "the state holds all of these images or none; run the command again"
+
+
+@command("start")
+def start_command(
+    state: _State,
+    truth: Truth,
+    bands: BandPath,
+    read: ReadOptions,
+    large: Annotated[LargeOptions, WHERE],
+    risk_level: Annotated[
+        float | None, typer.Option(help="Share of the pixels of an image that may lie outside: --promise 'share ...'.")
+    ] = None,
+    promise: Promises = None,
+    failure_prob: FailureProb = 0.1,
+    force: Force = False,
+    method: Annotated[str, method_option(help="frontier (shortest), krcps (the paper's), rcps.")] = "frontier",
+    groups: Annotated[
+        str | None, method_option(help="learned, band, loss, squared, otsu, or a file of one map for all.")
+    ] = None,
+    features: Features = None,
+    labels: TestLabels = None,
+    family: FamilyName = None,
+    k: Annotated[int | None, method_option("--k", help="Number of groups.")] = None,
+    seed: Annotated[int, method_option(help="Of all fitting.")] = 0,
+    unit_name: Annotated[str | None, units_option(help="What a unit is, in the singular, such as patient.")] = None,
+    counting: Annotated[str, units_option(help="What counts the same on average: units, or images.")] = "units",
+    most_images: Annotated[
+        int | None, units_option(help="Images that a unit counts for at most, with --counting images.")
+    ] = None,
+) -> Outcome:
+    """Begin a growing calibration: these images fit groups and path; those that are added later certify.
+
+    Example: pixelbounds grow start state.safetensors first.npy first_bands.zarr --risk-level 0.1
+    """
+    from ..workflows.grow import start_files
+
+    with progress("fitting") as advance:
+        growing = start_files(
+            state, truth, bands, risk_level=risk_level, promises=promise or (), failure_prob=failure_prob,
+            method=method, groups=groups, features=features, labels=labels, family=family, k=k, seed=seed,
+            unit_name=unit_name, counting=counting, most_images=most_images, replace=force, progress=advance,
+            reading=reading_of(read), resources=resources_of(large),
+        )  # fmt: skip
+    return _outcome(state, growing, None)
+
+
+@command("add", stopped=_KEPT)
+def add_command(
+    state: _State,
+    truth: Truth,
+    bands: BandPath,
+    read: ReadOptions,
+    large: Annotated[LargeOptions, WHERE],
+    out: _Out = None,
+    region: _Regions = None,
+    features: Features = None,
+    labels: TestLabels = None,
+) -> Outcome:
+    """Let images arrive, in the order of their arrival, and look; images that were counted before are left out.
+
+    Example: pixelbounds grow add state.safetensors today.npy today_bands.zarr --out cal.safetensors
+    """
+    from ..workflows.grow import add_files
+
+    with progress("counting") as advance:
+        made = add_files(
+            state, truth, bands, out=out, regions=region or (), features=features, labels=labels, progress=advance,
+            reading=reading_of(read), resources=resources_of(large),
+        )  # fmt: skip
+    known = {"known": f"{images_in_words(made.known)} counted before, left out"} if made.known else {}
+    return _outcome(
+        state, made.growing, out, {"counted": made.counted, "known": made.known},
+        {"counted": images_in_words(made.counted), **known},
+    )  # fmt: skip
+
+
+@command("status")
+def grow_status_command(state: _State, out: _Out = None) -> Outcome:
+    """Say what can be certified now; looking costs nothing.
+
+    Example: pixelbounds grow status state.safetensors
+    """
+    from ..workflows.grow import look_files
+
+    return _outcome(state, look_files(state, out=out), out)
+
+
+def grow_commands() -> typer.Typer:
+    """The commands of a growing calibration."""
+    group = typer.Typer(no_args_is_help=True, help="A calibration of images that keep arriving, certified at any look.")
+    for function in (start_command, add_command, grow_status_command):
+        group.command()(function)
+    return group
+
+
+def _outcome(
+    state: Path,
+    growing: GrowingCalibration,
+    out: Path | None,
+    facts: dict[str, Any] | None = None,
+    rows: dict[str, str] | None = None,
+) -> Outcome:
+    """What a growing calibration has to say."""
+    found = growing.certified
+    look = growing.looks[-1] if growing.looks else None
+    units = look.units if look else 0
+    said = {
+        "certified": found is not None, "guarantee": None if found is None else found.guarantee,
+        "risk": None if found is None else found.risk, "images": growing.images, "units": units,
+        "least": growing.least, "looks": len(growing.looks), "state": str(state),
+        "file": None if out is None or found is None else str(out), **(facts or {}),
+    }  # fmt: skip
+    lines = dict(rows or {})
+    lines["so far"] = f"{images_in_words(growing.images)} that certify, in {len(growing.looks)} looks"
+    if found is None:
+        text = f"Nothing can be certified yet; at least {growing.least} images (units) must certify."
+    else:
+        text = found.guarantee
+        who = plural(found.record.unit_name) if found.record.units else "images"
+        lines["certified"] = f"at most {level_in_words(found.risk_level)}; {found.risk:.2%} seen on {units} {who}"
+        if out is not None:
+            lines["written"] = written(out)
+    lines["state"] = written(state)
+    return in_short(said, text, lines)

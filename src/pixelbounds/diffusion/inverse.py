@@ -1,0 +1,182 @@
+"""Samples of an image given y = A x + noise, for a linear A, drawn with the score of the noised images.
+
+Let x(v) be the image with noise of variance v added. The reverse SDE of `posterior.py`, with the score of x(v) *given
+y* in place of that of x(v), samples the posterior of x given y. By Bayes that score is s + grad log p(y | x(v)). With D
+the posterior mean of the image given x(v), and C its covariance given x(v), taken as Gaussian,
+
+    p(y | x(v)) = N(A D, S + A C A'),   grad = J' A' (S + A C A')^-1 (y - A D),   J = dD / dx(v),
+
+where S is the variance of the noise of y. By Tweedie's formula C = v J. The methods differ in what they take for C:
+
+    mmps   C = v J, moment matching (Rozet et al. 2024), solved by conjugate gradients with products J'u
+    pigdm  C = v c / (v + c), one number for all pixels, c a guess of the prior variance (Song et al. 2023)
+    dps    no covariance: grad = (step / v) J' A' (y - A D) / |y - A D| (Chung et al. 2023)
+
+For a Gaussian prior x given x(v) is Gaussian, so `mmps` is exact in the limit of many steps, and the others are not.
+
+The SDE begins at the greatest level that the network knows, sigma_top, with x = m + sigma_top z. Here m is a solution
+of least squares that was replaced twice by the mean of the image given x. What is wrong with that start is forgotten in
+the measure c / (c + sigma_top^2), for a direction of posterior variance c. A further sweep (noise is added to the
+sample, and the SDE is run again: a Gibbs step) multiplies by that once more; networks that know small levels alone need
+some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ..problems.conjugate import conjugate_gradients, dot
+from .noise import check_seed, gaussian
+from .posterior import SAMPLERS, Level, Noise, Score, at_least_one, checked_ids, for_network, level_row, per_image
+from .sde import VESDE
+
+GUIDANCES = "mmps", "pigdm", "dps"
+_BEFORE = 2  # times that the start is replaced by a mean
+_APART = 2**20  # between the numbers of noises of two sweeps
+
+
+class Linear(Protocol):
+    """A linear problem on tensors (b, c, h, w)."""
+
+    def forward(self, x: Tensor, /) -> Tensor:
+        """A x."""
+
+    def adjoint(self, y: Tensor, /) -> Tensor:
+        """A' y."""
+
+    def variance(self, y: Tensor, /) -> Tensor:
+        """Variance of the noise of each entry of y."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guidance:
+    """How y bears on the SDE: the method, steps of the SDE, of conjugate gradients, sweeps, and what some methods need.
+
+    `prior` is the deviation of pixels that `pigdm` guesses, `step` that of `dps`; both in the units of the image.
+    """
+
+    method: str = "mmps"
+    sampler: str = "heun"
+    steps: int = 24
+    solver_steps: int = 4
+    sweeps: int = 1
+    prior: float = 0.3
+    step: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.method not in GUIDANCES:
+            raise ValueError(f"method is {self.method!r}; known are {', '.join(GUIDANCES)}")
+        if self.sampler not in ("heun", "reverse_sde"):
+            raise ValueError(f"sampler is {self.sampler!r}; for linear problems known are heun, reverse_sde")
+        for name in ("steps", "solver_steps", "sweeps"):
+            at_least_one(getattr(self, name), name)
+        for name in ("prior", "step"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be positive")
+
+
+def guided(score: Score, y: Tensor, problem: Linear, how: Guidance) -> Level:
+    """The score of x(v) given y, one row of y for each of x: (b, c, h, w), sigma -> (b, c, h, w)."""
+    variance = problem.variance(y)
+    if not bool((variance > 0).all()):
+        raise ValueError("the problem has no noise, so that its posterior has no density; give a small sigma_0")
+
+    def level(x: Tensor, sigma: float) -> Tensor:
+        with torch.enable_grad():
+            point = x.detach().requires_grad_()
+            own = score(point, level_row(point, sigma)).to(point.dtype)
+            denoised = point + sigma**2 * own
+
+        def pull(u: Tensor) -> Tensor:
+            return torch.autograd.grad(denoised, point, u, retain_graph=True)[0]
+
+        residual = y - problem.forward(denoised.detach())
+        if how.method == "dps":
+            norm = dot(residual, residual).sqrt().clamp(min=1e-12).reshape(-1, *[1] * (y.ndim - 1))
+            return own.detach() + pull(problem.adjoint(residual / norm)) * (how.step / sigma**2)
+        spread = sigma**2 * how.prior**2 / (sigma**2 + how.prior**2)
+
+        def covariance(u: Tensor) -> Tensor:
+            return sigma**2 * pull(u) if how.method == "mmps" else spread * u
+
+        def system(u: Tensor) -> Tensor:
+            return variance * u + problem.forward(covariance(problem.adjoint(u)))
+
+        weighed = conjugate_gradients(system, residual, steps=how.solver_steps)
+        return own.detach() + pull(problem.adjoint(weighed))
+
+    return level
+
+
+def sample_linear(
+    score: Score,
+    observation: Tensor,
+    problem: Linear,
+    sde: VESDE,
+    how: Guidance = Guidance(),  # noqa: B008 - frozen
+    *,
+    samples: int = 79,
+    sigma_top: float | None = None,
+    seed: int = 0,
+    image_ids: Sequence[int] | None = None,
+    batch: int | None = None,
+    reduce: Callable[[Tensor], Any] | None = None,
+) -> Iterator[Any]:
+    """Posterior samples of observations (n, *observed) of images (c, h, w), image by image: an iterator of n results.
+
+    `problem` maps (b, c, h, w) to (b, *observed). Each result is reduce((samples, c, h, w)), or these samples. A draw
+    depends on (seed, image id, sample number) alone; `batch` draws are worked on at a time, those of an image unless
+    told.
+    """
+    top = sde.sigma_max if sigma_top is None else sde.check_level(sigma_top, "sigma_top")
+    at_least_one(samples, "samples")
+    check_seed(seed)
+    ids = checked_ids(image_ids, len(observation))
+    pixels = tuple(problem.adjoint(observation[:1]).shape[1:])
+    if len(pixels) != 3:
+        raise ValueError(f"the problem gives images of shape {pixels}; observations must be of images (c, h, w)")
+    for_network(score, observation.real)
+
+    def rows(image: Tensor, number: Tensor) -> Tensor:
+        """One draw for each (position of an image, number of a sample)."""
+        y = observation[image.to(observation.device)]
+        keys = ids[image].to(y.device), number.to(y.device)
+
+        def noise(step: int) -> Tensor:
+            return gaussian(seed, *keys, step, pixels, y.device).to(y.real.dtype)
+
+        with torch.no_grad():
+            return _swept(guided(score, y, problem, how), _start(y, problem), top, sde, how, noise)
+
+    return per_image(rows, len(observation), samples, batch or samples, reduce or (lambda draws: draws), None, ids)
+
+
+def _start(y: Tensor, problem: Linear) -> Tensor:
+    """A solution of least squares, damped by the noise."""
+    damping = problem.variance(y).mean()
+
+    def normal(x: Tensor) -> Tensor:
+        return problem.adjoint(problem.forward(x)) + damping * x
+
+    return conjugate_gradients(normal, problem.adjoint(y), steps=20)
+
+
+def _swept(level: Level, x: Tensor, top: float, sde: VESDE, how: Guidance, noise: Noise) -> Tensor:
+    """From a start to a sample: its mean given noise twice, then the SDE from the greatest level down, in sweeps."""
+    draw, _ = SAMPLERS[how.sampler]
+    for turn in range(_BEFORE):
+        noisy = x + top * noise(_APART * (how.sweeps + 1) + turn)
+        x = noisy + top**2 * level(noisy, top)
+    for sweep in range(how.sweeps):
+        x = x + top * noise(_APART * (sweep + 1))
+        x = draw(level, x, top, sde, how.steps, _shifted(noise, _APART * (sweep + 1) + 1))
+    return x
+
+
+def _shifted(noise: Noise, by: int) -> Noise:
+    return lambda step: noise(by + step)

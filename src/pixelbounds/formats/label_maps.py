@@ -1,0 +1,148 @@
+"""Label maps and masks in files, beside the images that they are about: where an organ, a lesion, a subgroup is.
+
+A map comes in any format that images come in: arrays (.npy, .npz, .zarr, an array inside by its name: maps.npz/heart),
+NIfTI, DICOM, pictures. It is cut into slices as the images are, is never resized, and, where both are several files,
+belongs to the images by the names of these. Arrays in .npy and .zarr files are read when they are needed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from ..images.library import Array, differ_in_size
+from ..images.regions import region_as_read
+from .arrays import ARRAY_SUFFIXES, FilePath, Reading, arrays_at, existing, is_ragged, is_store, only, sets_at
+from .opener import open_images
+from .pictures import PICTURE_SUFFIXES
+from .scans import Images
+
+_NAMES = ("labels", "label", "mask", "region", "segmentation")  # of the map among several arrays
+_IN_A_MASK = (0, 1, 255)  # 255 in pictures
+_APART = 0.01  # millimetres by which the places of one voxel may differ between two files
+
+
+def open_label_map(path: FilePath, images: Images, reading: Reading = Reading()) -> Any:  # noqa: B008 - frozen
+    """The numbers of a map, (n, *pixels) as the images have it, or (n,), one for each image."""
+    path = Path(path)
+    array, name = _member_of(path)
+    existing(array, "a label map or a mask: .npy, .npz, .zarr, NIfTI, DICOM or a folder of pictures")
+    if is_ragged(array):
+        values = only(sets_at(array, reading, name), array, _NAMES)
+    elif array.suffix in ARRAY_SUFFIXES or is_store(array):
+        arrays = arrays_at(array, reading)
+        if name is not None and name not in arrays:
+            raise ValueError(f"{array} holds the arrays {', '.join(arrays)}, and no {name!r}; name one of them")
+        if name is None and len(arrays) > 1 and not set(_NAMES) & arrays.keys():
+            held = ", ".join(arrays)
+            raise ValueError(f"{array} holds the arrays {held}; say which, such as {array}/{next(iter(arrays))}")
+        values = arrays[name] if name is not None else only(arrays, array, _NAMES)
+    else:
+        found = open_images(array, window=None, labels=True)
+        _check_files(array, found, images)
+        values = found.pixels
+    _check_shape(path, values, images.pixels)
+    return values
+
+
+def _member_of(path: Path) -> tuple[Path, str | None]:
+    """A file of arrays, and the name of one of them, where a path goes on behind the file."""
+    if not path.exists() and path.parent.suffix == ".npz" and path.parent.is_file():
+        return path.parent, path.name
+    if path.is_dir() and is_ragged(path.parent):
+        return path.parent, path.name
+    return path, None
+
+
+def _check_shape(path: Path, values: Any, truth: Any) -> None:
+    remedy = "a map is never resized: bring it to the grid of the truth, one number for each image and pixel"
+    if differ_in_size(values) and differ_in_size(truth):
+        for image, (ours, theirs) in enumerate(zip(values.shapes, truth.shapes, strict=False)):
+            if ours != theirs:
+                raise ValueError(f"{path}: image {image} has shape {ours}, but its truth has {theirs}; {remedy}")
+    shape, wanted = tuple(int(x) for x in values.shape), tuple(int(x) for x in truth.shape)
+    whole_images = shape == wanted[:1] and not differ_in_size(values)
+    if not whole_images and (shape != wanted or differ_in_size(values) != differ_in_size(truth)):
+        raise ValueError(f"{path} holds a map of shape {shape}, but the truth has {wanted}; {remedy}")
+
+
+def _check_files(path: Path, found: Images, images: Images) -> None:
+    """Several files belong to those of the images by name, and slices of a scan to as many slices."""
+    ours = _file_names(found)
+    theirs = _file_names(images)
+    if ours is not None and theirs is not None and ours != theirs:
+        odd = next((name for name in theirs if name not in ours), None) or next(x for x in ours if x not in theirs)
+        where = "has no file" if odd in theirs else "has one file too many"
+        raise ValueError(f"{path} {where} for {odd!r}; name the files of a map as those of the images, and no others")
+    if found.geometry is None or images.geometry is None:
+        return
+    for one, other in zip(found.geometry.scans, images.geometry.scans, strict=False):
+        if one.stop != other.stop:
+            raise ValueError(
+                f"{path}: {one.name} has {one.stop - one.start} slices, but its image {other.name} has "
+                f"{other.stop - other.start}; a map is never resized: bring it to the grid of the image"
+            )
+        corner = np.array([one.stop - one.start - 1, one.plane[0] - 1, one.plane[1] - 1, 1.0])
+        apart = np.abs(np.stack([(one.affine - other.affine) @ at for at in (corner, [0, 0, 0, 1.0])])).max()
+        if apart > _APART:
+            warnings.warn(
+                f"{path}: {one.name} lies up to {apart:.3g} mm from its image {other.name}, by their headers; is it "
+                "the map of this image?",
+                stacklevel=2,
+            )
+
+
+def _file_names(images: Images) -> list[str] | None:
+    """Names of the files that several scans or pictures came from, without their endings; None where none are known."""
+    if images.geometry is not None:
+        scans = images.geometry.scans
+        return None if len(scans) == 1 or scans[0].kind == "dicom" else [scan.name for scan in scans]
+    files = [name.split("[")[0] for name in images.names]
+    if len(set(files)) < 2 or not all(name.lower().endswith(PICTURE_SUFFIXES) for name in files):
+        return None
+    return sorted({str(PurePosixPath(name).with_suffix("")) for name in files})
+
+
+# ---------------------------------------------------------------- regions
+
+
+def region_of_map(path: FilePath, values: Any, labels: Sequence[int]) -> Any:
+    """Where a map has one of some labels, or, without labels, what a mask says; weights stay as they are.
+
+    A map (n,) is a subgroup of whole images.
+    """
+    if not labels and values.dtype.kind == "f" and _of_arrays(Path(path)):
+        return values  # weights
+    inside = _Inside(str(path), tuple(labels))
+    if len(values.shape) == 1 and not differ_in_size(values):
+        return inside(np.asarray(values[:]))
+    return region_as_read(values, inside)
+
+
+def _of_arrays(path: Path) -> bool:
+    return any(x.suffix in ARRAY_SUFFIXES or is_store(x) for x in (path, path.parent))
+
+
+class _Inside:
+    """Numbers of a map to bool, checked."""
+
+    def __init__(self, path: str, labels: tuple[int, ...]) -> None:
+        self.path = path
+        self.labels = labels
+
+    def __call__(self, numbers: Array) -> Array:
+        if not self.labels:
+            if numbers.dtype != bool and not np.isin(numbers, _IN_A_MASK).all():
+                odd = numbers[~np.isin(numbers, _IN_A_MASK)].flat[0]
+                raise ValueError(
+                    f"{self.path} holds {odd:g}, so it is no mask of 0 and 1; of a label map say which label is "
+                    f"meant, such as {self.path}={max(1, int(odd)) if np.isfinite(odd) else 1}"
+                )
+            return numbers != 0
+        if numbers.dtype.kind not in "iub" and not np.array_equal(numbers, np.rint(numbers)):
+            raise ValueError(f"{self.path} holds numbers that are not whole; labels must be whole numbers")
+        return np.isin(numbers, self.labels)

@@ -1,0 +1,94 @@
+"""Numbers of images: an organ's mean, a volume, a PSNR. Some values per image, (n, q), are images of q values.
+
+A function takes one image (*pixels), and whatever else is known of it, at test time too (a mask, an estimate), and
+gives a number or a vector. Images are read a block at a time; the function sees them one by one, in their own library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from .checks import ImageError
+from .library import Array, as_array, differ_in_size, library_of, to_numpy
+
+Functional = Callable[..., Any]  # image (*pixels), what else is known of it -> a number, or a vector (q,)
+_READ_AT_ONCE = 2**26  # bytes of images in files
+
+
+def functional_values(
+    images: Any, function: Functional, *, known: Sequence[Any] = (), sample_axis: int | None = None
+) -> Array:
+    """Values of a function of every image: (n, *pixels) -> (n, q) float64; of samples (n, m, *pixels) -> (n, m, q).
+
+    known          sequences of n, of which the function of an image is given its own: function(image, *known of it)
+    sample_axis    the axis that counts samples, where images are samples; 1 for a list of (m, *pixels)
+
+    >>> functional_values(np.ones((3, 4, 4)), lambda image: image.sum()).tolist()
+    [[16.0], [16.0], [16.0]]
+    >>> masks = np.arange(16).reshape(1, 4, 4) < np.array([2, 3, 4]).reshape(3, 1, 1)
+    >>> functional_values(np.ones((3, 4, 4)), lambda image, mask: [image[mask].sum(), 0.5], known=[masks]).tolist()
+    [[2.0, 0.5], [3.0, 0.5], [4.0, 0.5]]
+    """
+    if not callable(function):
+        raise TypeError(f"function is a {type(function).__name__}; give a function of one image, such as numpy.mean")
+    images = as_array(images, "images" if sample_axis is None else "samples")
+    n = int(images.shape[1] if sample_axis == 0 else images.shape[0])
+    for i, x in enumerate(known):
+        if len(x) != n:
+            raise ValueError(f"known[{i}] holds {len(x)} images, but there are {n}; give one for each image")
+    out: list[Array] = []
+    for number, image in enumerate(_one_by_one(images, n, sample_axis)):
+        more = [x[number] for x in known]
+        each = [image] if sample_axis is None else image
+        out.append(np.stack([_vector(function(one, *more), number) for one in each]))
+        if out[-1].shape != out[0].shape:
+            raise ValueError(
+                f"function gives {out[-1].shape[1]} values for image {number} and {out[0].shape[1]} for image 0 (of "
+                f"{out[-1].shape[0]} and {out[0].shape[0]} samples); give as many for every image"
+            )
+    values = np.stack(out)
+    return values[:, 0] if sample_axis is None else values
+
+
+def _one_by_one(images: Any, n: int, sample_axis: int | None) -> Iterator[Any]:
+    """Every image, or the samples (m, *pixels) of every image; of those in files a block is read at a time."""
+    if differ_in_size(images):
+        for i in range(n):
+            yield _samples_first(to_numpy(images[i]), sample_axis)
+        return
+    stored = library_of(images) in ("zarr", "dask")
+    item = np.dtype(str(images.dtype).removeprefix("torch.").replace("bfloat16", "float32")).itemsize
+    step = max(1, _READ_AT_ONCE * n // (prod(images.shape) * item)) if stored else n
+    for start in range(0, n, step):
+        rows = slice(start, min(n, start + step))
+        block = images[:, rows] if sample_axis == 0 else images[rows]
+        block = to_numpy(block) if stored else block
+        for i in range(rows.stop - start):
+            yield block[:, i] if sample_axis == 0 else _samples_first(block[i], sample_axis)
+
+
+def _samples_first(image: Any, sample_axis: int | None) -> Any:
+    """One image, or its samples (m, *pixels)."""
+    if sample_axis is None or sample_axis == 1:
+        return image
+    if library_of(image) == "torch":
+        return image.movedim(sample_axis - 1, 0)
+    return np.moveaxis(image, sample_axis - 1, 0)
+
+
+def _vector(value: Any, image: int) -> Array:
+    """What a function gave for an image, as (q,) float64."""
+    found = np.asarray(to_numpy(value) if library_of(value) else value)
+    if found.dtype.kind not in "biuf" or found.ndim > 1 or found.size == 0:
+        raise TypeError(
+            f"function gives a {type(value).__name__} of shape {found.shape} for image {image}; it must give a number, "
+            "or a vector of numbers"
+        )
+    found = found.astype(np.float64).reshape(-1)
+    if not np.isfinite(found).all():
+        raise ImageError("function gives NaN or infinite values for {image}; see that it is defined for it", image)
+    return found

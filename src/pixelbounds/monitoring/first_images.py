@@ -1,0 +1,84 @@
+"""What the first images of a growing calibration settle: groups and path, and for how much a unit counts at most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..calibration.arrivals import Path, region_sizes
+from ..calibration.confidence import betting
+from ..calibration.groups.contract import Grouping
+from ..calibration.joint_walk import Jury, most_of_a_unit
+from ..calibration.pairs import ROWS, Pairs, Statistic
+from ..calibration.paths.mixture import Goal
+from ..calibration.procedures import frontier, groups_for, krcps, rcps
+from ..calibration.promises import Aim, CertifiedPromise, Promise
+from ..images.checks import check_count
+from ..images.library import Array
+from .horizons import fewest
+
+_COMING = 7  # times as many as the first ones, where nobody says how many images are expected
+_sizes = Statistic("sizes", lambda truth, block, family: (region_sizes(block),), (ROWS,))
+
+
+def fitted_path(
+    method: str,
+    pairs: Pairs,
+    unit_of: Array,
+    rng: np.random.Generator,
+    risk_level: float,
+    goal: Goal | None,
+    gammas: Sequence[float],
+    choices: dict[str, Any],
+) -> tuple[Grouping, Path]:
+    """Groups and path from all of the images; `choices` are those of groups that the user made."""
+    every = np.arange(len(pairs))
+    takes = {"rcps": (), "krcps": ("groups", "k", "d_opt", "direction"), "frontier": ("groups", "k")}[method]
+    strange = sorted(choices.keys() - set(takes))
+    strange += ["features"] * (pairs.features is not None and method != "frontier")
+    strange += ["labels"] * (pairs.labels is not None and method == "rcps")
+    if strange:
+        raise ValueError(f"{method} takes no {', '.join(strange)}; leave it out, or use another method")
+    if method == "rcps":
+        return rcps(pairs)
+    if method == "krcps":
+        return krcps(pairs, every, rng, risk_level, gammas=gammas, **choices)
+    if not choices and pairs.features is None:
+        choices = {"groups": groups_for(int(unit_of.max()) + 1)}
+    return frontier(pairs, every, rng, risk_level, unit_of=unit_of, goal=goal, **choices)
+
+
+def goal_for(aims: tuple[Aim, ...], unit_of: Array, failure_prob: float, expected: int | None) -> Goal:
+    """What the path for several promises aims at."""
+    units = int(unit_of.max()) + 1
+    least = 2 * max(fewest(aim.level, failure_prob) for aim in aims)
+    coming = max(_COMING * units, least) if expected is None else check_count(expected, "expected")
+    return Goal(aims, unit_of, coming, betting, failure_prob)
+
+
+def check_names(promises: Sequence[Promise], aims: tuple[Aim, ...]) -> None:
+    """Regions are told by the names of their promises."""
+    regions: dict[str, Any] = {}
+    for promise, aim in zip(promises, aims, strict=True):
+        if promise.within is not None and regions.setdefault(aim.name, promise.within) is not promise.within:
+            raise ValueError(f"two promises about different regions are called {aim.name!r}; give each its own name")
+
+
+def most_of(aim: Aim, pairs: Pairs, unit_of: Array, fits: bool) -> float:
+    """For how many images or pixels a unit counts at most, from the first images; 0 where units count the same."""
+    if aim.counting == "units":
+        return 0.0
+    sizes = pairs.ask(_sizes)[0]
+    counts = aim.counts(sizes)
+    weight = sizes[:, aim.region] if aim.counting == "pixels" else np.ones(len(counts))
+    jury = Jury(np.full(len(counts), not fits), unit_of, unit_of[:0], betting, 0.5)
+    return most_of_a_unit(aim, jury, counts, weight)
+
+
+def as_asked(aim: Aim, most: float) -> CertifiedPromise:
+    """A promise before anything was seen."""
+    return CertifiedPromise(
+        aim.kind, aim.name, aim.place, aim.at_most, aim.above, aim.cap, aim.counting, most, 0.0, 1
+    )  # fmt: skip

@@ -1,0 +1,101 @@
+"""The table of promises: of each its level, what was seen when it was certified and on other images, and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..calibration.phrases import counted_in_short
+from ..calibration.promises import CertifiedPromise
+from ..calibration.result import Calibration
+from ..calibration.sentence import plural
+from ..evaluation.evaluation import Evaluation, SeenPromise
+from ..evaluation.judgement import Judgement
+from .example import Example, outline_name
+from .svg import whisker
+from .words import level_text, percent, span
+
+_VERDICTS = {
+    "kept": "kept: the whole range is within the level",
+    "broken": "broken: above the level, for all rows at once",
+    "not told": "not told: the range reaches beyond the level",
+    "not seen": "not told: no such image here",
+}
+_ALONE = "not told: above the level, which chance may do to one of these rows"
+
+
+def promise_rows(
+    calibration: Calibration, evaluation: Evaluation | None, judged: Judgement | None, examples: Sequence[Example]
+) -> list[dict[str, Any]]:
+    """Rows of the table, one for each promise; none where there is but one level for all pixels and no other was asked.
+
+    Promises that the evaluation was asked about and that nobody made are rows of their own.
+    """
+    seen = () if evaluation is None else evaluation.promises
+    made: tuple[CertifiedPromise | None, ...] = calibration.certified
+    if not made and not seen:
+        return []
+    if made and seen and [_asked(p) for p in seen] != [_asked(p) for p in calibration.certified]:
+        raise ValueError(
+            f"the evaluation is of {len(seen)} promises, and the calibration certified {len(made)} others; evaluate "
+            "with calibration= and the same promises in the same order"
+        )
+    made = made or (None,) * len(seen)
+    others: tuple[SeenPromise | None, ...] = seen or (None,) * len(made)
+    known = {name for example in examples for name in example.regions or {}}
+    levels = [p.at_most for p in calibration.certified] + [p.at_most for p in seen]
+    told = [p.interval[1] for p in seen if p.verdict in ("kept", "broken")]  # others may reach far
+    most = max(1.25 * max(levels), *told, *(1.15 * p.risk for p in seen if p.units), 0.0)
+    compared = judged is not None and bool(judged.promises)
+    pairs = zip(made, others, strict=True)
+    return [_row(i, a, b, calibration, evaluation, known, most, compared) for i, (a, b) in enumerate(pairs, 1)]
+
+
+def _asked(promise: CertifiedPromise | SeenPromise) -> tuple[str, float]:
+    return promise.kind, promise.at_most
+
+
+def _row(
+    number: int,
+    made: CertifiedPromise | None,
+    seen: SeenPromise | None,
+    calibration: Calibration,
+    evaluation: Evaluation | None,
+    known: set[str],
+    most: float,
+    compared: bool,
+) -> dict[str, Any]:
+    promise: Any = made or seen
+    record = calibration.record
+    one = record.unit_name if record.units else "image"
+    outline = outline_name(promise.name, number)
+    row = {
+        "number": number,
+        "name": promise.name,
+        "what": counted_in_short(promise, record.pixels, one if made or evaluation is None else evaluation.each),
+        "level": level_text(promise.at_most),
+        "made": made is not None,
+        "certified": None if made is None else percent(made.risk),
+        "by": None if made is None else f"by {made.certifying} {plural(one)}",
+        "seen": None,
+        "verdict": "not promised" if made is None else "not checked",
+        "kind": "",
+        "outline": next((name for name in (outline, promise.name) if name in known), None),
+    }
+    if seen is None or evaluation is None:
+        return row
+    if seen.units:
+        row["seen"] = percent(seen.risk)
+        row["span"] = span(*seen.interval)
+        row["on"] = f"on {seen.units} {plural(evaluation.each)}"
+        row["cell"] = whisker(seen.risk, *seen.interval, most, seen.at_most)
+    if made is not None:
+        alone = seen.verdict == "not told" and seen.interval[0] > seen.at_most
+        words = (
+            "not told: above the level, which chance may do to one of these rows" if alone else _VERDICTS[seen.verdict]
+        )
+        row["verdict"] = words if compared else "not compared, as said above"
+        row["kind"] = seen.verdict.replace(" ", "-") if compared else ""
+    elif seen.units:
+        row["verdict"] = f"not promised; {_VERDICTS[seen.verdict].partition(': ')[2]}"
+    return row

@@ -1,0 +1,117 @@
+"""What a sampler is: a function (observation, samples, seed) -> samples of one observation.
+
+It returns an array or tensor (samples, *pixels), a list of samples, or an iterator of them, which is taken from one by
+one and may go on for ever. The same seed must give the same samples, or a run that stopped cannot go on; and samples of
+one image must differ, or there is nothing to learn from them. What breaks this is said in `checked_samples`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..images.checks import check_count, check_line
+from ..images.library import Array, as_array, library_of, to_numpy
+
+Sampler = Callable[[Any, int, int], Any]  # observation (*shape), samples, seed -> samples (samples, *pixels)
+_WORD = 0xFFFFFFFF
+_ODD_FACTOR = 0x9E3779B1
+_BLOCK = 16  # samples that are reduced at a time
+
+
+def sampler_name(sampler: Sampler) -> str:
+    """What a run calls a sampler: its `name` where it has one, else module and name of the function or class.
+
+    >>> sampler_name(load_sampler("pixelbounds.samplers:bands_from"))
+    'pixelbounds.samplers.function:bands_from'
+    """
+    while isinstance(sampler, partial):
+        sampler = sampler.func
+    own = getattr(sampler, "name", None)
+    if isinstance(own, str):
+        return check_line(own, "name of the sampler")
+    named = sampler if hasattr(sampler, "__qualname__") else type(sampler)
+    return check_line(f"{named.__module__}:{named.__qualname__}", "name of the sampler")
+
+
+def load_sampler(text: str) -> Sampler:
+    """The function that `package.module:function` names, looked for in the current folder, too."""
+    module, _, name = text.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module.startswith(error.name):
+            raise  # something that the module itself needs
+        raise ValueError(f"there is no module {module}; give package.module:function, seen from {here}") from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise ValueError(f"{module} has no {name}; give package.module:function")
+        found = getattr(found, part)
+    return check_sampler(found)
+
+
+def check_sampler(sampler: Any) -> Sampler:
+    """Something that can be called."""
+    if not callable(sampler):
+        raise TypeError(f"sampler is {sampler!r}; give a function (observation, samples, seed) -> samples")
+    return sampler
+
+
+def image_seed(seed: int, number: int) -> int:
+    """The seed of an image: 32 bits, which any library takes; different for images of different numbers below 2^32.
+
+    >>> len({image_seed(0, number) for number in range(1000)}), image_seed(0, 1) == image_seed(1, 1)
+    (1000, False)
+    """
+    key = int(np.random.SeedSequence(check_count(seed, "seed", least=0)).generate_state(1)[0])
+    return (key ^ (number * _ODD_FACTOR)) & _WORD
+
+
+def checked_samples(found: Any, count: int, number: int) -> Iterator[Array]:
+    """What a sampler returned for the image of a number, in blocks of a few samples: NumPy, (b, *pixels)."""
+    if library_of(found):
+        if len(found.shape) < 2 or int(found.shape[0]) != count:
+            raise ValueError(
+                f"the sampler gave shape {tuple(found.shape)} for image {number}; give {count} samples, "
+                "(samples, *pixels)"
+            )
+        blocks: Iterable[Any] = (found[start : start + _BLOCK] for start in range(0, count, _BLOCK))
+    elif isinstance(found, Iterable):
+        blocks = _stacked(iter(found), count, number)
+    else:
+        raise TypeError(
+            f"the sampler gave {found!r} for image {number}; give an array (samples, *pixels) or an iterator of samples"
+        )
+    for block in blocks:
+        x = to_numpy(as_array(block, f"samples of image {number}"))
+        if not np.isfinite(x).all():
+            raise ValueError(f"samples of image {number} hold NaN or infinite values; mend the sampler")
+        yield x
+
+
+def _stacked(samples: Iterator[Any], count: int, number: int) -> Iterator[Array]:
+    """Single samples in blocks; as many as were asked for, of one shape."""
+    taken = 0
+    shape: tuple[int, ...] | None = None
+    while taken < count:
+        block = []
+        for sample in islice(samples, min(_BLOCK, count - taken)):
+            x = to_numpy(as_array(sample, f"a sample of image {number}"))
+            shape = x.shape if shape is None else shape
+            if x.shape != shape:
+                raise ValueError(f"samples of image {number} have shapes {shape} and {x.shape}; they must agree")
+            block.append(x)
+        if not block:
+            raise ValueError(f"the sampler gave {taken} samples of image {number}; {count} were asked for")
+        taken += len(block)
+        yield np.stack(block)

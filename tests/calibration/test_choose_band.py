@@ -1,0 +1,94 @@
+"""Of several bands the fitting images choose one: the promise is kept; choosing by the certifying images breaks it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from trials import WORLDS, consistent
+from worlds import heteroscedastic
+
+import pixelbounds as pb
+from pixelbounds.calibration import front_door
+from pixelbounds.calibration.choose_band import choose_band
+
+RISK, DELTA, BANDS = 0.2, 0.1, 20
+
+
+def world(seed):
+    """Truth and bands of one point each that know nothing of it, all alike: the risk at widening w is (1 - w)**2."""
+    rng = np.random.default_rng([4, seed])
+    truth = rng.random((90, 1))
+    points = [rng.random(truth.shape) for _ in range(BANDS)]
+    return truth, {str(i): pb.Band(x, x) for i, x in enumerate(points)}
+
+
+HOW = {
+    "risk_level": RISK,
+    "failure_prob": DELTA,
+    "method": "rcps",
+    "n_opt": 30,
+    "confidence": "hoeffding_bentkus",
+    "limits": (-1, 2),
+}
+
+
+def broken(widening):
+    return (1 - float(widening[0])) ** 2 > RISK
+
+
+def test_a_choice_on_the_fitting_images_keeps_the_promise():
+    failures = sum(broken(pb.calibrate(*world(seed), **HOW, seed=seed).widening) for seed in range(WORLDS))
+    assert consistent(failures, WORLDS, DELTA)
+
+
+def test_a_choice_on_the_certifying_images_is_caught(monkeypatch):
+    def choose(offered, split, rng, risk_level, *more):
+        at = 7 / 60  # the share of 60 certifying images that may be missed where the walk stops
+        return choose_band(offered, replace(split, fitting=~split.fitting), rng, at, *more)
+
+    monkeypatch.setattr(front_door, "choose_band", choose)
+    failures = sum(broken(pb.calibrate(*world(seed), **HOW, seed=seed).widening) for seed in range(12))
+    assert not consistent(failures, 12, DELTA, 1e-3)
+
+
+@pytest.mark.parametrize("how", [{"groups": "band"}, {"method": "krcps"}, {"method": "rcps", "n_opt": 8}], ids=str)
+def test_the_shorter_band_is_chosen_and_what_is_kept_is_that_of_it_alone(how):
+    truth, band = heteroscedastic(80, np.random.default_rng(0), size=10)
+    blurred = pb.Band(
+        np.full_like(band.lower, 0.4), np.full_like(band.upper, 0.6), source=pb.Source("quantiles", miscoverage="1/5")
+    )
+    mask = truth > 0.6
+    promises = [pb.share(0.2), pb.share(0.25, within=mask, name="bright")]
+    how = {"promises": promises, "failure_prob": 0.2, **how}
+    found = pb.calibrate(truth, {"blurred": blurred, "sharp": band}, **how)
+    assert found.record.settings["band"] == "sharp"
+    assert found.record.settings["bands"]["sharp"] < found.record.settings["bands"]["blurred"]
+    assert found.record.source == band.source
+    assert pb.calibrate(truth, {"sharp": band}, **how).to_bytes() == pb.calibrate(truth, band, **how).to_bytes()
+    alone = pb.calibrate(truth, {"blurred": blurred}, **how)
+    assert alone.record.source == blurred.source
+
+
+def test_certifying_images_have_no_say():
+    """Truth of the certifying images may be anything: the lengths by which a band is chosen stay the same."""
+    truth, band = heteroscedastic(60, np.random.default_rng(1), size=8)
+    bands = {"a": band, "b": pb.Band(band.lower - 0.02, band.upper + 0.02)}
+    how = {"risk_level": 0.3, "groups": "band", "n_opt": 20}
+    first = pb.calibrate(truth, bands, **how)
+    fitted = np.isin(np.arange(60), np.random.default_rng(0).permutation(60)[:20])
+    other = truth.copy()
+    other[~fitted] = np.roll(truth[~fitted], 1, axis=0)
+    assert pb.calibrate(other, bands, **how).record.settings == first.record.settings
+    other = truth.copy()
+    other[fitted] = np.roll(truth[fitted], 1, axis=0)
+    assert pb.calibrate(other, bands, **how).record.settings != first.record.settings
+
+
+def test_what_cannot_be_chosen_is_refused():
+    truth, bands = world(0)
+    with pytest.raises(ValueError, match="no image fits"):
+        pb.calibrate(truth, bands, risk_level=RISK, method="rcps")
+    with pytest.raises(ValueError, match="0 candidates"):
+        pb.calibrate(truth, {}, risk_level=RISK)
+    with pytest.raises(ValueError, match="shape"):
+        pb.calibrate(truth, {**bands, "x": pb.Band(truth[1:], truth[1:])}, risk_level=RISK)

@@ -1,0 +1,125 @@
+"""Losses of a user's own among promises: the walk is the literal one at fixed points, and few of them are visited."""
+
+import numpy as np
+import pytest
+from refusals import refuses
+from worlds import heteroscedastic
+
+import pixelbounds as pb
+from pixelbounds.calibration import joint_walk
+from pixelbounds.calibration.reader import calibration_from_bytes
+
+N = 120
+
+
+def data(n=N):
+    return heteroscedastic(n, np.random.default_rng(7), size=8, dtype=np.float64)
+
+
+class Rows:
+    """The share of rows of an image with a missed pixel, and how often it was asked."""
+
+    __name__ = "rows with a miss"
+
+    def __init__(self):
+        self.images = 0
+
+    def __call__(self, truth, interval):
+        self.images += len(truth)
+        return (~interval.contains(truth)).any(axis=2).mean(axis=1)
+
+
+def at_knots(monkeypatch):
+    """What the walk was given: path, and the points at which own losses are tested."""
+    seen = {}
+    certify, points = joint_walk.certify_jointly, joint_walk.tested_knots
+    monkeypatch.setattr(joint_walk, "tested_knots", lambda *how: seen.setdefault("points", points(*how)))
+    monkeypatch.setattr(
+        "pixelbounds.calibration.front_door.certify_jointly",
+        lambda *how: (seen.update(path=how[3], jury=how[6]), certify(*how))[1],
+    )
+    return seen
+
+
+@pytest.mark.parametrize("confidence", ["betting", "hoeffding_bentkus"])
+@pytest.mark.parametrize("method", ["rcps", "frontier"])
+def test_the_walk_is_the_literal_one_at_fixed_points(method, confidence, monkeypatch):
+    truth, band = data()
+    seen = at_knots(monkeypatch)
+    loss, group = Rows(), np.arange(N) % 4 > 0
+    how = {"groups": "band"} if method == "frontier" else {}
+    promises = [pb.share(0.3), pb.loss(0.5, loss), pb.loss(0.45, loss, within=group, cap=0.9, name="group")]
+    cal = pb.calibrate(truth, band, promises=promises, method=method, confidence=confidence, **how)
+    path, jury = seen["path"], seen["jury"]
+    bound = getattr(pb.confidence, confidence)
+    alone = pb.Calibration(**{**vars(cal), "certified": (), "loss": "rows", "curve": np.empty((0, 3)), "chosen": 0})
+
+    def passes(knot):
+        interval = pb.Calibration(**{**vars(alone), "widening": path.knots[:, knot]}).apply(band)
+        rows = (~interval.contains(truth)).any(axis=2).mean(axis=1)
+        share = (~interval.contains(truth)).mean(axis=(1, 2))
+        order, own = jury.order, jury.order[group[jury.order]]
+        return (
+            bound(share[order], 0.1) < 0.3,
+            bound(rows[order], 0.1) < 0.5 and bound(np.minimum(rows[own], 0.9) / 0.9, 0.1) < 0.5,
+        )
+
+    knot = next(k for k in range(len(path)) if (path.knots[:, k] == cal.widening).all())
+    points = seen["points"]
+    assert points[-1] == len(path) - 1
+    assert all(passes(k)[1] for k in points if k >= knot)
+    assert passes(knot)[0]
+    before = points[points < knot]
+    assert not passes(knot - 1)[0] or not passes(before[-1])[1]  # the next one fails
+    for found, mean in zip(cal.promises[1:], (slice(None), group), strict=True):
+        interval = cal.apply(band)
+        counted = np.isin(np.arange(N), jury.order) & (np.arange(N) >= 0 if isinstance(mean, slice) else mean)
+        assert found.risk == pytest.approx(np.minimum(Rows()(truth, interval)[counted], found.cap).mean(), abs=1e-12)
+        assert found.certifying == counted.sum()
+    assert calibration_from_bytes(cal.to_bytes()).to_bytes() == cal.to_bytes()
+    assert 'the loss "rows with a miss" of a future image is on average at most 0.5' in cal.guarantee
+    assert 'the loss "group" of a future image in its subgroup is on average at most 0.45 (an image' in cal.guarantee
+    if method == "frontier":
+        assert loss.images < 2 * 40 * N  # of some two thousand knots
+
+
+def test_losses_of_counts_cost_no_pass_and_equal_those_that_see_images():
+    truth, band = data()
+    mask = truth > 0.4
+    mask[::5] = False
+    promises = [pb.loss(0.3, lambda missed, size: missed / size, within=mask, counts=True, name="m")]
+    same = [pb.share(0.3, within=mask, name="m")]
+    ours, plain = (pb.calibrate(truth, band, promises=p, groups="band") for p in (promises, same))
+    assert (ours.widening == plain.widening).all()
+    assert ours.promises[0].risk == plain.promises[0].risk
+    assert 'the loss "m" of a future image with its region is on average at most 0.3' in ours.guarantee
+    seen = pb.evaluate(truth, ours.apply(band), promises=[*promises, pb.loss(0.5, Rows())])
+    wanted = pb.evaluate(truth, ours.apply(band), promises=same)
+    assert seen.promises[0].risk == wanted.promises[0].risk
+    assert seen.promises[1].risk == pytest.approx(Rows()(truth, ours.apply(band)).mean())
+
+
+def test_by_units_and_with_nothing_fitted():
+    truth, band = data()
+    units = np.repeat(np.arange(40), 3) + 100
+    cal = pb.calibrate(truth, band, promises=[pb.loss(0.6, Rows())], units=units, unit_name="scan", method="rcps")
+    assert cal.promises[0].certifying == 40
+    assert "of a future scan, averaged over its images, is on average at most 0.6 (each scan counting" in cal.guarantee
+    assert not len(cal.curve)
+
+
+def test_what_cannot_be_a_loss_is_refused():
+    truth, band = data(60)
+
+    def calibrate(promise):
+        return pb.calibrate(truth, band, promises=[pb.share(0.3), promise], method="rcps")
+
+    refuses(lambda: pb.loss(0.1, "l01"), "function is 'l01'", error=TypeError)
+    refuses(lambda: pb.loss(0.1, Rows(), counting="pixels"), "one number for each image")
+    refuses(lambda: calibrate(pb.loss(0.5, Rows(), within=truth > 0.5)), "one bool per image", "counts=True")
+    refuses(lambda: calibrate(pb.loss(0.5, lambda x, i: 1.0)), "returned shape ()")
+    refuses(lambda: calibrate(pb.loss(0.5, lambda x, i: 2 + x.mean(axis=(1, 2)))), "loss")
+    rising = pb.loss(0.9, lambda x, i: np.minimum(i.length.mean(axis=(1, 2)), 0.5), name="length")
+    refuses(lambda: calibrate(rising), "'length' rises where intervals widen")
+    refuses(lambda: calibrate(pb.loss(0.9, lambda missed, size: 0.5 - missed / size / 2, counts=True)), "rises where")
+    refuses(lambda: pb.calibrate(truth, band, promises=[pb.share(0.3)], loss=Rows()), "pixelbounds.loss")

@@ -1,0 +1,74 @@
+"""`pixelbounds info`: every kind of file says what it is, and a file that is none, or was edited, is told."""
+
+import numpy as np
+import pytest
+from commands import call, done, flat
+
+import pixelbounds as pb
+from pixelbounds.demo.packaged import network_file
+from pixelbounds.formats.runs import create_run, open_run, write_image
+
+
+@pytest.fixture
+def world():
+    rng = np.random.default_rng(0)
+    centre = rng.uniform(0.3, 0.7, (120, 8, 8))
+    return centre + 0.05 * rng.standard_normal(centre.shape), pb.Band(centre - 0.05, centre + 0.05)
+
+
+def test_a_calibration_says_its_guarantee_and_its_promises(world, tmp_path):
+    truth, band = world
+    promises = [pb.share(0.25), pb.share(0.3, within=truth > 0.5, name="bright")]
+    cal = pb.calibrate(truth, band, promises=promises, method="rcps")
+    cal.save(tmp_path / "cal.safetensors")
+    told = done("info", tmp_path / "cal.safetensors")
+    assert told["kind"] == "calibration"
+    assert told["sentence"] == cal.guarantee
+    assert [(p["name"], p["at_most"], p["seen"]) for p in told["promises"]] == [
+        (p.name, p.at_most, p.risk) for p in cal.promises
+    ]
+    shown = flat(call("info", tmp_path / "cal.safetensors").stdout)
+    assert "all of these hold jointly" in shown
+    assert "not known how they were made" in shown
+
+
+def test_networks_messages_and_runs_say_what_they_are(world, tmp_path):
+    assert done("info", network_file())["weights"] == 862689
+    pb.federated.announce(*world, site="north").save(tmp_path / "north.safetensors")
+    told = done("info", tmp_path / "north.safetensors")
+    assert (told["kind"], told["site"]) == ("announcement", "north")
+    about = {"kind": "score", "limits": [0.0, 1.0], "miscoverage": 0.2, "samples": 9, "sampler": "ode", "steps": 4}
+    names = dict.fromkeys(("lower", "upper", "naive_lower", "naive_upper", "mean", "deviation"), ())
+    create_run(tmp_path / "run.zarr", about, (8, 8), np.arange(2), names)
+    parts = dict.fromkeys(("observation", *names), np.full((8, 8), 0.5))
+    write_image(open_run(tmp_path / "run.zarr", mode="r+").group, 0, parts)
+    told = done("info", tmp_path / "run.zarr")
+    assert "1 of 2 images finished; the same `sample` goes on with it" in told["sentence"]
+    assert "samples 9" in told["bands"]["calibrated"]
+
+
+def test_what_lives_after_deployment_says_how_it_stands(world, tmp_path):
+    truth, band = world
+    growing = pb.GrowingCalibration(truth[:40], band[:40], risk_level=0.3, groups="band")
+    growing.save(tmp_path / "growing.safetensors")
+    told = done("info", tmp_path / "growing.safetensors")
+    assert (told["kind"], told["images"]) == ("growing calibration", 0)
+    assert "nothing certified yet" in told["sentence"]
+    monitor = pb.Monitor(pb.calibrate(truth[:80], band[:80], risk_level=0.3, method="rcps"))
+    monitor.update(truth[80:], band[80:])
+    pb.save_monitor(monitor, tmp_path / "monitor.safetensors")
+    told = done("info", tmp_path / "monitor.safetensors")
+    assert (told["kind"], told["images"]) == ("monitor", 40)
+    assert told["sentence"].startswith("No alarm")
+
+
+def test_other_files_and_edited_ones_are_told(world, tmp_path):
+    (tmp_path / "text.txt").write_text("no file of ours, but some text")
+    assert "is no file of pixelbounds" in flat(call("info", tmp_path / "text.txt").stderr)
+    assert "does not exist" in flat(call("info", tmp_path / "none").stderr)
+    path = tmp_path / "cal.safetensors"
+    pb.calibrate(*world, risk_level=0.3, method="rcps").save(path)
+    path.write_bytes(path.read_bytes().replace(b'\\"risk_level\\": 0.3', b'\\"risk_level\\": 0.1'))
+    found = call("info", path)
+    assert found.exit_code == 2
+    assert "was changed after it was written" in flat(found.stderr)

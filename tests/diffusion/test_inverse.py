@@ -1,0 +1,155 @@
+"""Posterior samples of linear problems: exact for Gaussian priors, and the biased relatives are told apart."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from trials import WORLDS  # noqa: E402
+
+from pixelbounds.diffusion import VESDE, Guidance, sample_linear  # noqa: E402
+from pixelbounds.problems import ct, deblur, denoise, inpaint, mri, poisson, super_resolve  # noqa: E402
+
+SIDE, SDE = 4, VESDE(0.01, 10.0)
+M = 300 if WORLDS <= 15 else 6000
+PROBLEMS = {
+    "inpaint": inpaint(0.4, 0.2),
+    "super-resolve": super_resolve(2, 0.1),
+    "deblur": deblur(1.0, 0.3),
+    "ct": ct(3, SIDE, 0.1),
+    "mri": mri(2, 0.2, coils=1),
+}
+
+
+def prior():
+    """Covariance of smooth images, deviation 1, (pixels, pixels)."""
+    i, j = np.divmod(np.arange(SIDE**2), SIDE)
+    return 0.9 * np.exp(-((i[:, None] - i) ** 2 + (j[:, None] - j) ** 2) / 4) + 0.1 * np.eye(SIDE**2)
+
+
+VALUES, VECTORS = (torch.from_numpy(x) for x in np.linalg.eigh(prior()))
+
+
+def score(x, sigma):
+    """Of the noised images, as a network would give it."""
+    inner = (x.flatten(1) @ VECTORS) / (VALUES + sigma[:, None] ** 2)
+    return -(inner @ VECTORS.T).reshape(x.shape)
+
+
+def real(y):
+    y = y.reshape(len(y), -1)
+    return np.concatenate([y.real, y.imag], 1) if np.iscomplexobj(y) else y
+
+
+def world(problem):
+    """An observation (1, 1, ...), and mean and variance of the posterior of each pixel."""
+    c = prior()
+    x = (np.linalg.cholesky(c) @ np.random.default_rng(5).normal(size=SIDE**2)).reshape(1, 1, SIDE, SIDE)
+    y = problem(x, 1)
+    a = real(problem.forward(np.eye(SIDE**2).reshape(-1, 1, SIDE, SIDE))).T
+    gain = c @ a.T @ np.linalg.inv(a @ c @ a.T + problem.sigma_0**2 * np.eye(len(a)))
+    return torch.from_numpy(y), gain @ real(y)[0], np.diag(c - gain @ a @ c)
+
+
+def apart(problem, how, m=M):
+    """How far mean and variance of samples are from the closed form, in deviations by chance: the largest of all."""
+    y, mean, variance = world(problem)
+    draws = next(sample_linear(score, y, problem, SDE, how, samples=m)).flatten(1).numpy()
+    by_mean = np.abs(draws.mean(0) - mean) / np.sqrt(variance / m)
+    by_variance = np.abs(draws.var(0, ddof=1) / variance - 1) / np.sqrt(2 / m)
+    return max(by_mean.max(), by_variance.max())
+
+
+EXACT = Guidance(steps=30, solver_steps=10)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
+def test_moment_matching_is_exact_for_a_gaussian_prior(problem):
+    assert apart(problem, EXACT) < 5
+
+
+def test_a_fixed_step_is_told_apart_by_the_same_test():
+    for name, problem in PROBLEMS.items():
+        assert apart(problem, Guidance(method="dps", steps=30)) > 6, name
+
+
+def test_one_variance_for_all_pixels_is_told_apart_where_pixels_hang_together():
+    assert apart(PROBLEMS["inpaint"], Guidance(method="pigdm", prior=1.0, steps=30, solver_steps=10)) > 6
+
+
+def test_sweeps_make_up_for_a_low_start():
+    y, mean, variance = world(PROBLEMS["inpaint"])
+    low = Guidance(steps=8, solver_steps=8, sweeps=5)  # a network that knows levels below 1 alone
+    draws = next(sample_linear(score, y, PROBLEMS["inpaint"], SDE, low, samples=M, sigma_top=1.0)).flatten(1).numpy()
+    assert np.abs((draws.mean(0) - mean) / np.sqrt(variance / M)).max() < 6
+    once = Guidance(steps=8, solver_steps=8)
+    few = next(sample_linear(score, y, PROBLEMS["inpaint"], SDE, once, samples=M, sigma_top=1.0)).flatten(1).numpy()
+    assert (few.var(0) / variance).min() < (draws.var(0) / variance).min()  # one sweep is narrower than the posterior
+
+
+# ---------------------------------------------------------------- a mixture
+
+
+HIGH, WIDTH = 1.0, 0.3  # images are all about 1 or all about -1
+
+
+def mixture_score(x, sigma):
+    v = WIDTH**2 + sigma[:, None] ** 2
+    flat = x.flatten(1)
+    side = torch.tanh((HIGH * flat / v).sum(1, keepdim=True))
+    return ((side * HIGH - flat) / v).reshape(x.shape)
+
+
+def test_inpainting_finds_both_modes_of_a_mixture():
+    missing = np.ones((SIDE, SIDE), bool)
+    missing[0, :2] = False
+    problem, sigma = inpaint(missing, 1.5), 1.5
+    y = torch.zeros(1, 1, SIDE, SIDE, dtype=torch.float64)
+    y[0, 0, 0, :2] = 0.6
+    total = 2 * HIGH * 1.2 / (WIDTH**2 + sigma**2)  # log odds of the high mode
+    share = 1 / (1 + np.exp(-total))
+    how = Guidance(steps=40, solver_steps=6)
+    draws = next(sample_linear(mixture_score, y, problem, SDE, how, samples=M)).flatten(1).numpy()
+    high = draws.mean(1) > 0
+    assert abs(high.mean() - share) < 0.05 + 3 * np.sqrt(share * (1 - share) / M)
+    unseen = draws[:, 2:] - np.where(high, HIGH, -HIGH)[:, None]
+    assert abs(unseen.mean()) < 0.05
+    assert unseen.std() == pytest.approx(WIDTH, rel=0.05)
+
+
+# ---------------------------------------------------------------- draws and refusals
+
+
+def test_a_draw_depends_on_seed_and_numbers_alone():
+    problem = PROBLEMS["deblur"]
+    y = problem(np.random.default_rng(0).normal(size=(2, 1, SIDE, SIDE)), 0)
+    y, how = torch.from_numpy(y), Guidance(steps=4)
+    whole = list(sample_linear(score, y, problem, SDE, how, samples=3, seed=4))
+    part = list(sample_linear(score, y[1:], problem, SDE, how, samples=3, seed=4, image_ids=[1], batch=2))
+    np.testing.assert_allclose(part[0], whole[1], atol=1e-9)
+    assert (whole[0][0] != whole[0][1]).any()
+
+
+def test_counts_of_photons_are_weighed_by_their_own_variance():
+    problem = poisson(denoise(0.0), 40.0)
+    y = torch.full((1, 1, SIDE, SIDE), 1.0, dtype=torch.float64)
+    y[..., :2, :] = 4.0
+    draws = next(sample_linear(score, y, problem, SDE, EXACT, samples=60))
+    spread = draws.std(0)[0]
+    assert spread[:2].mean() > 1.2 * spread[2:].mean()  # bright pixels are noisier
+
+
+@pytest.mark.parametrize(
+    "call, said",
+    [
+        (lambda: Guidance(method="dsp"), "known are mmps"),
+        (lambda: Guidance(sampler="euler_maruyama"), "heun, reverse_sde"),
+        (lambda: Guidance(steps=0), "steps is 0"),
+        (lambda: Guidance(step=-1.0), "must be positive"),
+        (lambda: next(sample_linear(score, torch.zeros(1, 1, 4, 4), denoise(0.0), SDE, samples=2)), "has no noise"),
+        (lambda: sample_linear(score, torch.zeros(1, 4, 4), denoise(0.1), SDE), "images of shape"),
+    ],
+)
+def test_bad_input_is_refused(call, said):
+    with pytest.raises(ValueError, match=said):
+        call()

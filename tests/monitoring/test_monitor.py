@@ -1,0 +1,140 @@
+"""The monitor: order of arrival, nothing twice, what it counts of each promise, and its file."""
+
+import numpy as np
+import pytest
+
+import pixelbounds as pb
+from pixelbounds.calibration.certify import Task
+from pixelbounds.evaluation.known_images import CalibrationImages
+from pixelbounds.monitoring.accounts import rounds_of
+from pixelbounds.monitoring.sealed import monitor_bytes, monitor_from_bytes
+
+N = 300
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Images with a region, a band that is as wide as its error, and a calibration of four promises."""
+    rng = np.random.default_rng(0)
+    truth = rng.uniform(size=(N, 6, 6)).astype(np.float32)
+    centre = truth + 0.1 * rng.standard_normal(truth.shape).astype(np.float32)
+    band = pb.Band(centre - 0.1, centre + 0.1)
+    region = np.zeros(truth.shape, bool)
+    region[:, 1:4, 1:4] = True
+    old = np.arange(N) % 2 == 0
+    promises = [
+        pb.share(0.15),
+        pb.share(0.2, within=region[:200], name="heart"),
+        pb.tail(0.3, above=0.3),
+        pb.share(0.15, cap=0.5, within=old[:200], name="old"),
+    ]
+    cal = pb.calibrate(truth[:200], band[:200], promises=promises, groups="band", n_opt=20)
+    return cal, truth, band, {"heart": region, "old": old}
+
+
+def within(regions, start, stop):
+    return {name: x[start:stop] for name, x in regions.items()}
+
+
+def test_pieces_are_the_whole_and_nothing_counts_twice(world):
+    cal, truth, band, regions = world
+    whole = pb.Monitor(cal)
+    whole.update(truth[200:], band[200:], within=within(regions, 200, N))
+    pieces = pb.Monitor(cal)
+    for start, stop in ((200, 230), (220, 260), (200, N)):  # they overlap
+        status = pieces.update(truth[start:stop], band[start:stop], within=within(regions, start, stop))
+        pieces = monitor_from_bytes(monitor_bytes(pieces))
+    assert status.repeated == 60
+    assert [x.to_dict() for x in (pieces.status(),)] == [x.to_dict() for x in (whole.status(),)]
+    pieces.history = whole.history
+    assert monitor_bytes(pieces) == monitor_bytes(whole)
+    assert [promise.units for promise in status.promises] == [100, 100, 100, 50]
+
+
+def test_what_is_seen_of_a_promise_is_what_an_evaluation_sees(world):
+    cal, truth, band, regions = world
+    status = pb.Monitor(cal).update(truth[200:], band[200:], within=within(regions, 200, N))
+    asked = [
+        pb.share(0.15),
+        pb.share(0.2, within=regions["heart"][200:], name="heart"),
+        pb.tail(0.3, above=0.3),
+        pb.share(0.15, cap=0.5, within=regions["old"][200:], name="old"),
+    ]
+    seen = pb.evaluate(truth[200:], cal.apply(band[200:]), promises=asked, calibration=cal).promises
+    assert np.allclose([x.risk for x in status.promises], [x.risk for x in seen])
+    assert not status.alarm
+
+
+def test_a_region_that_is_broken_is_named(world):
+    cal, truth, band, regions = world
+    worse = truth[200:].copy()
+    worse[regions["heart"][200:]] = 1 - worse[regions["heart"][200:]]
+    status = pb.Monitor(cal).update(worse, band[200:], within=within(regions, 200, N))
+    assert status.alarm
+    assert status.promises[1].broken
+    assert "heart" in status.sentence
+    assert status.promises[1].interval[0] > 0.2
+
+
+@pytest.mark.parametrize("counting", ["units", "images", "pixels"])
+def test_units_count_as_they_did_at_calibration(rng, counting):
+    unit_of = np.sort(rng.integers(0, 8, 40))
+    losses, sizes = rng.random(40), rng.integers(0, 30, 40).astype(float)
+    counts = sizes > 3
+    most = {"units": 0.0, "images": 3.0, "pixels": 40.0}[counting]
+    promise = pb.calibration.promises.CertifiedPromise(
+        "share", "x", "region", 0.2, 0.0, 1.0, counting, most, 0.1, 8
+    )  # fmt: skip
+    rounds = rounds_of(promise, losses, sizes, counts, unit_of, 8)
+    order = np.flatnonzero(rounds.there)
+    weights = sizes if counting == "pixels" else None
+    task = Task(None, counts, unit_of, order, None, 0.2, 0.1, most, weights)  # type: ignore[arg-type]
+    expected = task.per_unit(np.where(counts, losses, 0.0))
+    assert np.allclose((0.2 + rounds.weight * (rounds.loss - 0.2))[order], expected)
+
+
+def test_units_that_return_are_left_out(rng):
+    truth = rng.uniform(size=(240, 5, 5))
+    band = pb.Band(np.full_like(truth, 0.05), np.full_like(truth, 0.95))
+    units = np.arange(240) // 2
+    cal = pb.calibrate(truth[:160], band[:160], risk_level=0.2, units=units[:160], unit_name="patient", method="rcps")
+    monitor = pb.Monitor(cal)
+    assert monitor.update(truth[160:200], band[160:200], units=units[160:200]).promises[0].units == 20
+    again = monitor.update(truth[200:], band[200:], units=units[160:200])  # other images of the same patients
+    assert (again.repeated, again.promises[0].units) == (40, 20)
+    assert (
+        monitor.look(pb.Band(band.lower - rng.random(truth.shape) / 50, band.upper)[160:], units=units[160:]).looked
+        == 80
+    )
+    assert monitor.gauges[0].purse.rounds == 40
+    with pytest.raises(ValueError, match="patient of each image"):
+        monitor.update(truth[:2], band[:2])
+
+
+def test_wider_bands_are_noticed_without_truth_and_usual_ones_are_not(world):
+    cal, _, band, _ = world
+    monitor = pb.Monitor(cal)
+    assert not monitor.look(band[200:]).alarm
+    status = monitor.look(pb.Band(band.lower[200:] - 0.02, band.upper[200:] + 0.02))
+    assert status.changed
+    assert not status.broken
+    assert "bands of the last 40 images are wider" in status.sentence
+    assert (cal.unusual(pb.Band(band.lower[200:] - 0.2, band.upper[200:] + 0.2)) == 1 / 181).all()
+    shares = np.mean(cal.unusual(band[200:]) <= 0.1)
+    assert shares < 0.3
+
+
+def test_what_cannot_be_watched_is_said(world):
+    cal, truth, band, regions = world
+    monitor = pb.Monitor(cal)
+    with pytest.raises(ValueError, match="None for one that was not drawn"):
+        monitor.update(truth[200:], band[200:])
+    with pytest.raises(CalibrationImages):
+        monitor.update(truth[100:110], band[100:110], within=within(regions, 100, 110))
+    status = monitor.update(truth[200:], band[200:], within={"heart": None, "old": regions["old"][200:]})
+    assert status.promises[1].risk is None
+    assert "nothing seen yet" in str(status)
+    earlier = pb.Monitor(pb.load_calibration("tests/calibration/format_1/band.safetensors"))
+    assert "calibrate again" in str(earlier.status())
+    with pytest.raises(ValueError, match="no reference"):
+        earlier.look(pb.Band(np.zeros((1, 8, 8)), np.ones((1, 8, 8)), source=earlier.calibration.record.source))

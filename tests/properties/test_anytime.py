@@ -1,0 +1,98 @@
+"""A growing calibration keeps its promise at all looks together; looks at reshuffled images do not."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from trials import WORLDS, consistent, generator
+from worlds import world_of
+
+import pixelbounds as pb
+from pixelbounds.calibration.confidence import betting, rejects
+from pixelbounds.images import library
+from pixelbounds.monitoring.horizons import Purses
+
+pytestmark = pytest.mark.guarantees
+
+LEVEL, DELTA = 0.1, 0.1
+MANY = 100 * WORLDS
+LOOKS = range(30, 301, 30)
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch):
+    """Images are few."""
+    monkeypatch.setattr(library, "_THREADS", 1)
+
+
+def losses(kind, rng, n, worlds):
+    """Losses of n images in many worlds, with a mean of the level: (n, worlds)."""
+    if kind == "coins":
+        return (rng.random((n, worlds)) < LEVEL).astype(float)
+    if kind == "rare catastrophes":
+        return np.where(rng.random((n, worlds)) < LEVEL / 2, 1.0, LEVEL / 2 / (1 - LEVEL / 2))
+    return rng.beta(2, 2 / LEVEL - 2, (n, worlds))
+
+
+@pytest.mark.parametrize("kind", ["coins", "rare catastrophes", "shares"])
+def test_wealth_ever_reaches_its_goal_with_at_most_the_asked_probability(kind):
+    purses = Purses.new(LEVEL, DELTA, MANY, coins=kind == "coins")
+    purses = purses.after(losses(kind, generator(kind, seed=0), 600, MANY))
+    failures = int(purses.reached.sum())
+    assert consistent(failures, MANY, DELTA)
+    assert binom.cdf(failures, MANY, DELTA / 5) > 1e-6  # it does not hold because nothing is ever certified
+
+
+def test_looks_at_reshuffled_losses_break_the_promise():
+    count = max(60, WORLDS)
+    rng = generator("reshuffled", seed=0)
+    drawn = losses("coins", rng, LOOKS[-1], count)
+    broken = sum(any(rejects(betting, rng.permutation(x[:n]), DELTA, LEVEL) for n in LOOKS) for x in drawn.T)
+    assert not consistent(broken, count, DELTA, alarm=0.001)
+
+
+def hidden(rng, n):
+    """Three in ten images are dark; of these a little more than the level cannot be covered, by whatever widening."""
+    centre = rng.uniform(0.2, 0.8, (n, 4))
+    dark = rng.random((n, 1)) < 0.3
+    lost = dark & (rng.random((n, 1)) < 1.02 * LEVEL)
+    return np.where(lost, 0.0, centre), pb.Band(centre - 0.1, centre + 0.1), np.broadcast_to(dark, centre.shape)
+
+
+def test_promises_hold_jointly_at_every_look():
+    """The second is broken at every point, the first at none: certified at any look, they have failed."""
+    failures = alone = 0
+    count = max(6, WORLDS // 2)
+    for seed in range(count):
+        rng = generator("hidden", seed=seed)
+        truth, band, dark = hidden(rng, 8)
+        asked = [pb.share(LEVEL), pb.share(LEVEL, within=dark, name="dark")]
+        growing = pb.GrowingCalibration(truth, band, promises=asked, failure_prob=DELTA, method="rcps",
+                                        family="multiplicative", seed=rng)  # fmt: skip
+        for _ in range(6):
+            truth, band, dark = hidden(rng, 20)
+            growing.add(truth, band, within={"dark": dark})
+        alone += growing._evidence.purses[0].reached[-1]
+        failures += any(look.certified for look in growing.looks)
+    assert consistent(failures, count, DELTA)
+    assert alone > 0.3 * count
+
+
+@pytest.mark.parametrize("kind", ["correlated", "skewed"])
+def test_the_true_risk_is_kept_at_every_look(kind):
+    world = world_of(kind)
+    failures = certified = 0
+    for seed in range(WORLDS):
+        rng = generator("looks", kind, seed=seed)
+        first = world.draw(rng, 12)
+        growing = pb.GrowingCalibration(first.truth, first.band, risk_level=0.2, failure_prob=DELTA, groups="band",
+                                        limits=world.limits, seed=rng)  # fmt: skip
+        worst = 0.0
+        for _ in range(6):
+            drawn = world.draw(rng, 15)
+            growing.add(drawn.truth, drawn.band)
+            if growing.certified is not None:
+                worst = max(worst, world.risk(growing.certified))
+                certified += 1
+        failures += worst > 0.2
+    assert consistent(failures, WORLDS, DELTA)
+    assert certified

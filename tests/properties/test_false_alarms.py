@@ -1,0 +1,104 @@
+"""Streams without a change: a monitor ever raises an alarm as rarely as was asked, each detector and all together.
+
+With PIXELBOUNDS_WORLDS of 1,000 there are 1,000 streams of 2,000 images. Teeth: a test for a fixed number of images
+that is looked at every day, and new images ranked among the reference alone, are caught.
+"""
+
+import numpy as np
+from scipy.stats import binom
+from trials import WORLDS, consistent, generator
+
+from pixelbounds.monitoring.purse import PAUSES, Purse, log_factors
+from pixelbounds.monitoring.urn import BETS, log_rank_factors
+
+STREAMS, IMAGES = (1000, 2000) if WORLDS >= 1000 else (200, 250)
+REFERENCE = 100
+FALSE_ALARM = 0.1
+EVERY = np.ones(BETS, int)
+ABOVE = 0.9**19 + 19 * 0.1 * 0.9**18  # chance that a share of Beta(2, 18) is above 0.1
+
+
+def losses_at(level, rng, kind):
+    """Losses of every stream, of which the mean is the level itself: (streams,)."""
+    if kind == "tail":
+        return (rng.random(STREAMS) < level).astype(float)
+    return rng.beta(20 * level, 20 * (1 - level), STREAMS)
+
+
+def greatest_worth(kind, rng):
+    """Greatest worth of the purse of each stream, as a log: (streams,)."""
+    purse = Purse.new(PAUSES, (STREAMS,))
+    best = np.zeros(STREAMS)
+    for _ in range(IMAGES):
+        purse = purse.play(log_factors(losses_at(0.1, rng, kind) - 0.1, 0.1))
+        best = np.maximum(best, purse.log_worths)
+    return best
+
+
+class Ranks:
+    """Urns of all streams side by side."""
+
+    def __init__(self, rng):
+        self.reference = np.sort(rng.standard_normal((STREAMS, REFERENCE)), axis=1)
+        self.counts = np.zeros((STREAMS, REFERENCE + 1))
+        self.purse = Purse.new(EVERY, (STREAMS,))
+        self.every = np.arange(STREAMS)
+
+    def play(self, values, learn=True):
+        """Another image of each stream; without `learn` ranks are those among the reference alone."""
+        cell = (self.reference < values[:, None]).sum(axis=1)
+        high = np.cumsum(self.counts + 1, axis=1)
+        total = high[:, -1]
+        high = high[self.every, cell]
+        low = high - self.counts[self.every, cell] - 1
+        self.purse = self.purse.play(log_rank_factors(low / total, high / total))
+        if learn:
+            self.counts[self.every, cell] += 1
+        return self.purse.log_worths
+
+
+def test_each_promise_by_itself():
+    for kind in ("share", "tail"):
+        alarms = int((greatest_worth(kind, generator("alarms", kind, seed=0)) >= np.log(1 / FALSE_ALARM)).sum())
+        assert consistent(alarms, STREAMS, FALSE_ALARM)
+        assert alarms >= STREAMS * FALSE_ALARM / 20  # not far below it either: the risk is the level itself
+
+
+def test_a_statistic_without_truth_by_itself():
+    rng = generator("ranks", seed=0)
+    ranks = Ranks(rng)
+    best = np.max([ranks.play(rng.standard_normal(STREAMS)) for _ in range(IMAGES)], axis=0)
+    assert consistent(int((best >= np.log(1 / FALSE_ALARM)).sum()), STREAMS, FALSE_ALARM)
+
+
+def test_ranks_among_the_reference_alone_are_caught():
+    rng = generator("wrong ranks", seed=0)
+    ranks = Ranks(rng)
+    best = np.max([ranks.play(rng.standard_normal(STREAMS), learn=False) for _ in range(IMAGES)], axis=0)
+    assert not consistent(int((best >= np.log(1 / FALSE_ALARM)).sum()), STREAMS, FALSE_ALARM)
+
+
+def test_all_detectors_jointly():
+    rng = generator("jointly", seed=0)
+    purses = [Purse.new(PAUSES, (STREAMS,)) for _ in range(3)]
+    statistics = [Ranks(rng) for _ in range(2)]
+    alarm = np.zeros(STREAMS, bool)
+    for _ in range(IMAGES):
+        same = rng.beta(2, 18, STREAMS)  # the promises are about the same images
+        other = np.where(rng.random(STREAMS) < 0.5, same, rng.beta(2, 18, STREAMS))
+        losses = [same, (same > 0.1) * 0.1 / ABOVE, other]
+        purses = [p.play(log_factors(x - 0.1, 0.1)) for p, x in zip(purses, losses, strict=True)]
+        mean = np.logaddexp.reduce([p.log_worths for p in purses]) - np.log(3)
+        common = rng.standard_normal(STREAMS)
+        worths = [ranks.play(0.7 * common + 0.7 * rng.standard_normal(STREAMS)) for ranks in statistics]
+        alarm |= mean >= np.log(2 / FALSE_ALARM)
+        alarm |= np.max(worths, axis=0) >= np.log(2 * len(statistics) / FALSE_ALARM)
+    assert consistent(int(alarm.sum()), STREAMS, FALSE_ALARM)
+
+
+def test_a_test_for_a_fixed_number_looked_at_daily_is_caught():
+    rng = generator("daily", seed=0)
+    bad = np.cumsum([losses_at(0.1, rng, "tail") for _ in range(IMAGES)], axis=0)
+    days = np.arange(10, IMAGES + 1, 10)
+    alarm = (binom.sf(bad[days - 1] - 1, days[:, None], 0.1) <= FALSE_ALARM).any(axis=0)
+    assert not consistent(int(alarm.sum()), STREAMS, FALSE_ALARM)

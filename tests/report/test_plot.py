@@ -1,0 +1,97 @@
+"""Pictures for a notebook: axes are taken or made, what is drawn is what was computed, wrong input is named."""
+
+import numpy as np
+import pytest
+from matplotlib import pyplot
+from matplotlib.colors import to_rgb
+
+import pixelbounds as pb
+from pixelbounds.report.style import BLUE, ORANGE
+
+
+@pytest.fixture(scope="module")
+def world():
+    rng = np.random.default_rng(0)
+    centre = rng.uniform(0.3, 0.7, (240, 8, 8))
+    truth = centre + 0.05 * rng.standard_normal(centre.shape)
+    band = pb.Band(centre - 0.05, centre + 0.05)
+    promises = [[pb.share(0.2), pb.share(0.25, within=x > 0.5, name="bright")] for x in (truth[:200], truth[200:])]
+    cal = pb.calibrate(truth[:200], band[:200], promises=promises[0], method="rcps")
+    interval = cal.apply(band[200:])
+    return cal, truth[200:], interval, pb.evaluate(truth[200:], interval, promises=promises[1], calibration=cal)
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    pyplot.close("all")
+
+
+def test_misses_are_drawn_where_they_are_in_the_colour_of_their_side(world):
+    _, truth, interval, _ = world
+    axes = pb.plot.misses(truth, interval, 3)
+    marks = axes.images[1].get_array()
+    above, below = truth[3] > interval.upper[3], truth[3] < interval.lower[3]
+    assert above.any()
+    assert below.any()
+    assert np.allclose(marks[above], [*to_rgb(ORANGE), 1], atol=0.01)
+    assert np.allclose(marks[below], [*to_rgb(BLUE), 1], atol=0.01)
+    assert not marks[~(above | below)].any()
+    assert axes.get_title() == f"{(above | below).mean():.2%} outside"
+
+
+def test_length_is_shown_on_axes_that_were_given(world):
+    _, truth, interval, _ = world
+    own = pyplot.subplots(1, 4)[1]
+    shown = pb.plot.intervals(interval, 1, truth=truth, axes=own)
+    assert list(shown) == list(own)
+    assert np.array_equal(shown[-1].images[0].get_array(), interval.length[1])
+    with pytest.raises(ValueError, match="axes are 4, but there are 3 panels"):
+        pb.plot.intervals(interval, 1, axes=own)
+
+
+def test_promises_show_level_and_what_was_seen(world):
+    cal, _, _, ev = world
+    for result in (cal, ev):
+        axes = pb.plot.promises(result)
+        assert [text.get_text() for text in axes.get_yticklabels()] == ["all pixels", "bright"]
+        drawn = [line.get_xdata() for line in axes.lines]
+        assert np.allclose(drawn[0], [promise.risk for promise in result.promises])
+        assert [list(x) for x in drawn[1:3]] == [[0.2, 0.2], [0.25, 0.25]]
+
+
+def test_curve_strata_and_samples_have_names(world):
+    cal, truth, interval, ev = world
+    axes = pb.plot.calibration(cal, ev)
+    assert "of all pixels; certified is the level, 20%" in axes.get_title(loc="left")
+    assert len(pb.plot.strata(ev, "edge").get_yticklabels()) == len(ev.by_edge)
+    with pytest.raises(ValueError, match="by is 'size'"):
+        pb.plot.strata(ev, "size")
+    with pytest.raises(ValueError, match="looked at no promises"):
+        pb.plot.promises(pb.evaluate(truth, interval))
+
+
+def test_colour_and_volumes_and_what_cannot_be_shown(world):
+    rng = np.random.default_rng(1)
+    colour = rng.uniform(size=(2, 3, 8, 8))
+    volume = rng.uniform(size=(2, 5, 8, 8))
+    assert pb.plot.misses(colour, pb.Interval(colour - 0.1, colour + 0.1)).images[0].get_array().shape == (8, 8, 3)
+    interval = pb.Interval(volume - 0.1, volume + 0.1)
+    assert np.array_equal(pb.plot.misses(volume, interval, plane=4).images[0].get_array(), volume[0, 4])
+    with pytest.raises(ValueError, match="image is 2"):
+        pb.plot.misses(volume, interval, 2)
+    with pytest.raises(ValueError, match="only pictures"):
+        pb.plot.misses(volume[..., 0, 0], pb.Interval(volume[..., 0, 0], volume[..., 0, 0]))
+
+
+def test_a_notebook_shows_what_things_are(world):
+    cal, truth, interval, ev = world
+    for thing, words in {
+        cal: ("all of these hold jointly", "<td>bright</td>"),
+        ev: ("pixels outside", "<td>bright</td>"),
+        interval: ("40", "data:image/png;base64,"),
+        pb.Band(truth, truth): ("unknown", "data:image/png;base64,"),
+    }.items():
+        shown = thing._repr_html_()
+        assert all(word in shown for word in words), shown
+    assert "&lt;i&gt;" in pb.Band(truth, truth, source="<i>")._repr_html_()

@@ -1,0 +1,90 @@
+"""Promises on the page: each with its level, what was seen, who certified it, and a verdict that the interval bears."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from report_world import HOSTILE, promised_world, world
+from test_page import data_of, decode, words_of
+
+import pixelbounds as pb
+from pixelbounds.evaluation.judgement import judge
+from pixelbounds.report.example import Example, examples_of
+from pixelbounds.report.pack import REGIONS
+from pixelbounds.report.promise_table import promise_rows
+
+
+def test_each_promise_has_a_row_with_all_that_is_known(tmp_path):
+    this = promised_world()
+    page = words_of(this.write(tmp_path / "a.html"))
+    assert "All rows are promised together" in page
+    for made, seen in zip(this.calibration.promises, this.evaluation.promises, strict=True):
+        for words in (made.name, f"{100 * made.risk:.2f}%", f"by {made.certifying} images", f"on {seen.units} images"):
+            assert words in page
+    assert "images that miss more than 20% of its pixels" in page
+    assert this.calibration.promises[2].certifying < this.calibration.record.certifying
+    assert "the mean loss was" not in page
+    assert "was not compared" not in page
+
+
+def rows_of(this, evaluation):
+    return promise_rows(this.calibration, evaluation, judge(evaluation, this.calibration), this.examples)
+
+
+def test_a_verdict_is_what_the_interval_bears():
+    this = promised_world()
+    seen = this.evaluation.promises
+    ends = {"kept": (0.0, 0.1), "not told": (0.05, 0.11), "broken": (0.11, 0.2)}
+    for verdict, interval in ends.items():
+        changed = replace(seen[0], interval=interval, risk=interval[1], least=interval[0])
+        evaluation = replace(this.evaluation, promises=(changed, *seen[1:]))
+        assert changed.verdict == verdict
+        assert rows_of(this, evaluation)[0]["verdict"].startswith(f"{verdict}: ")
+        judged = judge(evaluation, this.calibration)
+        assert (judged.broken, judged.verdict == "above the level of all pixels") == ((verdict == "broken"),) * 2
+    alone = replace(seen[0], interval=(0.11, 0.2), risk=0.15, least=0.09)  # not so for all promises at once
+    rows = rows_of(this, replace(this.evaluation, promises=(alone, *seen[1:])))
+    assert rows[0]["verdict"].startswith("not told: above the level, which chance")
+    none = replace(seen[2], units=0, risk=np.nan)
+    rows = rows_of(this, replace(this.evaluation, promises=(*seen[:2], none)))
+    assert rows[2]["verdict"] == "not told: no such image here"
+    with pytest.raises(ValueError, match="the same promises in the same order"):
+        rows_of(this, replace(this.evaluation, promises=seen[::-1]))
+    expected = replace(this, calibration=replace(this.calibration, confidence="conformal"))
+    assert {row["verdict"] for row in rows_of(expected, this.evaluation)} == {"not compared, as said above"}
+
+
+def test_promises_that_nothing_checks_are_called_so(tmp_path):
+    this = promised_world()
+    page = words_of(this.write(tmp_path / "a.html", evaluation=replace(this.evaluation, promises=()), examples=[]))
+    assert "Nothing on this page checks these promises" in page
+    assert "evaluate(promises=...), or --promise, compares each of them" in page
+
+
+def test_what_was_asked_and_not_promised_is_not_called_a_promise(tmp_path):
+    this = world()
+    truth = np.stack([example.truth for example in this.examples])
+    interval = pb.Interval(*(np.stack([getattr(x, end) for x in this.examples]) for end in ("lower", "upper")))
+    asked = [pb.share(0.05, within=truth > 0.5, name=HOSTILE)]
+    evaluation = pb.evaluate(truth, interval, promises=asked)
+    page = this.write(tmp_path / "a.html", evaluation=evaluation, comparison=[])
+    assert "Nothing of this was promised" in words_of(page)
+    assert "not promised; the range reaches beyond the level" in words_of(page)
+    assert HOSTILE not in page.read_text()
+
+
+def test_regions_are_stored_by_the_bit_and_read_back(tmp_path):
+    rng = np.random.default_rng(0)
+    masks = {f"region {i}": rng.random((1, 8, 9)) < 0.5 for i in range(REGIONS + 2)}
+    ends = np.zeros((1, 8, 9)), np.ones((1, 8, 9))
+    promises = [pb.share(0.1, within=mask, name="same") for mask in masks.values()]
+    promises.append(pb.tail(0.1, above=0.2, within=promises[0].within, name="same"))
+    (example,) = examples_of(pb.Interval(*ends), [0], promises=promises)
+    assert list(example.regions) == ["same", *(f"same (promise {i + 1})" for i in range(1, REGIONS + 2))]
+    (found,) = data_of(promised_world().write(tmp_path / "a.html", examples=[example]))["examples"]
+    assert found["regions"] == list(example.regions)
+    layers = [decode(found["layers"][f"regions_{i}"], (8, 9)).astype(int) for i in (0, 1)]
+    for k, mask in enumerate(masks.values()):
+        assert np.array_equal(layers[k // REGIONS] >> (k % REGIONS) & 1, mask[0])
+    with pytest.raises(ValueError, match=r"region 'x' of example 'e' is bool \(3, 3\)"):
+        Example("e", np.zeros((4, 4)), np.ones((4, 4)), regions={"x": np.ones((3, 3), bool)})

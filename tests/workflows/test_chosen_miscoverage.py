@@ -1,0 +1,86 @@
+"""Of several miscoverages `calibrate` chooses one on the fitting images, from samples or from those that a run kept."""
+
+import shutil
+
+import numpy as np
+import pytest
+from commands import call, done
+from test_pilot import a_run
+
+import pixelbounds as pb
+
+LEVELS = (0.05, 0.1, 0.5)
+HOW = ("--risk-level", "0.3", "--n-opt", "8", "--groups", "band", "--units", "each", "--force")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    tmp_path = tmp_path_factory.mktemp("files")
+    truth = a_run(tmp_path / "run.zarr", steps=8)
+    np.save(tmp_path / "truth.npy", truth)
+    samples = pb.formats.runs.open_run(tmp_path / "run.zarr")["samples"][:]
+    np.save(tmp_path / "samples.npy", np.asarray(samples, np.float32))
+    return tmp_path, truth, samples
+
+
+def chosen(tmp_path, bands, *more):
+    words = ("--miscoverage", ",".join(map(str, LEVELS)), *more, *HOW)
+    return done("calibrate", tmp_path / "truth.npy", tmp_path / bands, "--out", tmp_path / "cal.safetensors", *words)
+
+
+def refused(*words):
+    result = call(*words)
+    assert result.exit_code in (1, 2), result.output
+    return " ".join(result.output.split())
+
+
+def test_samples_become_the_band_that_python_would_choose(files):
+    tmp_path, truth, samples = files
+    told = chosen(tmp_path, "samples.npy")
+    bands = {str(level): pb.calibrated_quantiles(samples.astype(np.float32), level) for level in LEVELS}
+    here = pb.calibrate(truth, bands, risk_level=0.3, n_opt=8, groups="band")
+    assert (tmp_path / "cal.safetensors").read_bytes() == here.to_bytes()
+    assert told["record"]["settings"]["bands"].keys() == bands.keys()
+    best = told["record"]["settings"]["band"]
+    assert here.record.source == bands[best].source
+    done("apply", tmp_path / "cal.safetensors", tmp_path / "samples.npy", "--out", tmp_path / "i.npz", "--force")
+    with np.load(tmp_path / "i.npz") as found:
+        np.testing.assert_array_equal(found["lower"], here.apply(bands[best]).lower)
+
+
+def test_a_run_that_kept_its_samples_is_calibrated_and_applied_by_them(files):
+    tmp_path, _, samples = files
+    told = chosen(tmp_path, "run.zarr")
+    record = told["record"]
+    assert record["settings"]["band"] == "0.5"
+    assert record["source"]["kind"] == "calibrated quantiles of kept samples"
+    assert record["source"]["miscoverage"] == "1/2"
+    assert record["source"]["network"] == "a" * 64
+    done("apply", tmp_path / "cal.safetensors", tmp_path / "run.zarr", "--out", tmp_path / "i.npz", "--force")
+    cal = pb.load_calibration(tmp_path / "cal.safetensors")
+    band = pb.calibrated_quantiles(samples, 0.5)
+    with np.load(tmp_path / "i.npz") as found:
+        np.testing.assert_array_equal(
+            found["upper"], cal.apply(pb.Band(band.lower, band.upper, source=cal.record.source)).upper
+        )
+    words = ("--out", tmp_path / "x.npz")
+    assert "kind" in refused("apply", tmp_path / "cal.safetensors", tmp_path / "samples.npy", *words)
+    shutil.rmtree(tmp_path / "run.zarr" / "samples")
+    assert "kept no samples" in refused("apply", tmp_path / "cal.safetensors", tmp_path / "run.zarr", *words)
+
+
+def test_what_cannot_be_chosen_is_refused(files):
+    tmp_path, truth, _ = files
+    np.savez(tmp_path / "bands.npz", lower=truth - 0.1, upper=truth + 0.1)
+    for name, words, why in (
+        ("samples.npy", ["0.1,0.1"], "once"),
+        ("samples.npy", ["0.1,x"], "'0.1,x'"),
+        ("samples.npy", ["0.1,2"], "2.0"),
+        ("samples.npy", ["0.01,0.1"], "samples"),
+        ("samples.npy", ["0.1,0.2", "--bands-out", tmp_path / "b.zarr"], "--bands-out"),
+        ("bands.npz", ["0.1,0.2"], "made already"),
+    ):
+        given = ("--out", tmp_path / "x.safetensors", "--miscoverage", *words, *HOW)
+        assert why in refused("calibrate", tmp_path / "truth.npy", tmp_path / name, *given)
+    site = ("--site", "north", "--miscoverage", "0.1,0.2", "--out", tmp_path / "n.safetensors")
+    assert "give one" in refused("federated", "announce", tmp_path / "truth.npy", tmp_path / "samples.npy", *site)

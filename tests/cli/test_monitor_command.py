@@ -15,8 +15,8 @@ import pixelbounds as pb
 from pixelbounds.monitoring.sealed import monitor_bytes
 from pixelbounds.workflows.monitor import look_state, update_state
 
-DAYS, OF_A_DAY = 8, 4
-KILLS = 50 if WORLDS >= 1000 else 4
+DAYS, OF_A_DAY = 6, 6
+KILLS = 50 if WORLDS >= 1000 else 3
 WORK = """
 import os, random, signal, sys, time
 from pixelbounds.workflows.monitor import look_state, update_state
@@ -83,6 +83,11 @@ def test_an_alarm_is_exit_code_5_and_one_json_object(hospital, tmp_path):
     facts = json.loads(alarm.stdout)
     assert facts["broken"] is facts["changed"] is facts["promises"][0]["broken"] is True
     assert run("monitor", "status", state).exit_code == 5
+    assert run("monitor", "page", state, "--out", tmp_path / "page.html").exit_code == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "ALARM, promises broken" in page
+    assert page.count("<svg") == 8
+    assert "<script" not in page
     for site in ("north", "south"):
         Path(tmp_path / f"{site}.json").write_text(alarm.stdout)
     pool = run("monitor", "pool", tmp_path / "north.json", tmp_path / "south.json", "--json")

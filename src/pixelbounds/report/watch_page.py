@@ -60,8 +60,8 @@ _PAGE = """<!doctype html>
 <section>
   <h2>With truth: {{ status.images }} images</h2>
   <p class="small">Evidence is what a bet on "the risk is above its level" has made of 1; the mean of all at {{ goal }}
-  raises the alarm. Risk is the mean over all {{ each }} so far, held at all times by the band with probability 95%,
-  each promise by itself; the line through the points of every call is the mean since the call before.</p>
+  raises the alarm. Risk is the mean over all {{ each }} so far; the band holds what was to be expected of them at all
+  times with probability 95%, each promise by itself. Grey points are means since the call before.</p>
   <div class="columns">{% for chart in promises %}<figure>{{ chart }}</figure>{% endfor %}</div>
   <ul>{% for promise in status.promises %}
   <li>{{ promise.words }}{% if promise.broken %}: <b>broken</b>{% endif %}</li>
@@ -124,15 +124,20 @@ def _promise_charts(monitor: Monitor) -> list[Markup]:
 
 def _gauge_charts(monitor: Monitor) -> list[Markup]:
     found = []
+    worths = []
     promises = len(monitor.accounts)
     for i, gauge in enumerate(monitor.gauges):
         columns = columns_of_gauge(monitor.history, promises, i)
-        goal = np.log10(len(monitor.gauges) / monitor.chances[1])
         name = _NAMES[gauge.name]
         usual = float(gauge.urn.values.mean())
         at = monitor.history[:, 2]
         found.append(inline_chart(f"mean-{i}", name, _draw_mean, at, columns, usual, name))
-        found.append(inline_chart(f"rank-{i}", f"evidence: {name}", _draw_worth, at, columns[2], goal, "evidence"))
+        worths.append(columns[2])
+    if worths:
+        goal = np.log10(len(worths) / monitor.chances[1])
+        at = monitor.history[:, 2]
+        label = "evidence of a change"
+        found.append(inline_chart("ranks", label, _draw_worth, at, np.stack(worths, axis=1), goal, label))
     return found
 
 

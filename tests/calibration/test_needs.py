@@ -30,7 +30,7 @@ def certifies(n, promise, prevalence, per_unit=1, **how):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("method, prevalence", [("rcps", 1.0), ("rcps", 0.3), ("krcps", 1.0), ("krcps", 0.3)])
+@pytest.mark.parametrize("method, prevalence", [("rcps", 1.0), ("rcps", 0.3), ("krcps", 1.0)])
 def test_the_least_images_of_a_plan_certify_and_fewer_do_not(kind, method, prevalence):
     promise = KINDS[kind]
     how = {"method": method, "confidence": "hoeffding_bentkus"}
@@ -52,7 +52,10 @@ def test_a_plan_of_promises_in_words():
     words = "--promise", "share 0.05 cap 0.25", "--promise", "share 0.1 in 0.08 as trachea", "--images", 400
     said = done("plan", *words)
     assert [one["prevalence"] for one in said["promises"]] == [1.0, 0.08]
-    assert said["promises"][1]["images"] == said["bounds"][0]["images"] == np.ceil(pb.least_images(0.1) / 0.08)
+    rare = said["promises"][1]
+    assert rare["images"] == said["bounds"][0]["images"] > pb.least_images(0.1) / 0.08  # some of them fit
+    alone = done("plan", *words, "--method", "rcps")["promises"][1]
+    assert alone["images"] == np.ceil(pb.least_images(0.1) / 0.08)
     text = flat(call("plan", *words).stdout)
     assert "To promise 2 things jointly" in text
     assert "without the cap" in text

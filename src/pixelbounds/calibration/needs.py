@@ -3,8 +3,8 @@
 The slack is the risk level minus the greatest mean loss that n images can still certify. A bound that sees more than
 the mean (betting, empirical Bernstein) profits where images lose alike, so the losses are assumed to spread: those of n
 images are quantiles of a gamma law, in random order, whose deviation is `spread` times its mean. Those of a tail are 0
-or 1. A promise about a region counts on the images that have it alone, `calibrate` sees to it that enough of these
-certify, and a cap makes losses shares of the cap.
+or 1. A promise about a region counts on the images that have it alone, so many of those that certify as of all, and a
+cap makes losses shares of the cap.
 """
 
 from __future__ import annotations
@@ -190,20 +190,19 @@ class _Forecast:
         return least_images(one.level, self.failure_prob, confidence=bound)
 
     def in_all(self, one: _Wanted, bound: ConfidenceBound) -> int:
-        """Fewest images in all such that these and all larger numbers leave enough to certify."""
+        """Fewest images in all such that these and all larger numbers leave enough to certify, on average where a
+        region is in some of them: which of these fit is drawn at random.
+        """
         least = self.least(one, bound)
-        return (
-            ceil(round(least / one.prevalence, 9)) if one.prevalence < 1 else _in_all(least, self.method, self.groups)
-        )
+        if one.prevalence == 1:
+            return _in_all(least, self.method, self.groups)
+        numbers = range(ceil(round(least / one.prevalence, 9)), 4 * ceil(least / one.prevalence) + 4)
+        return next(n for n in numbers if self.certifying(one, bound, n) >= least)
 
     def certifying(self, one: _Wanted, bound: ConfidenceBound, images: int) -> int:
         """Images with the region that are left to certify it, of so many in all."""
-        least = self.least(one, bound)
-        if one.prevalence == 1:
-            return certifying(images, self.method, least, self.groups)
-        having = int(round(one.prevalence * images, 9))
-        fitting = images - certifying(images, self.method, 0, self.groups)
-        return having - min(round(one.prevalence * fitting), ceil(max(0, having - least) / 4))
+        left = certifying(images, self.method, self.least(one, bound), self.groups)
+        return left if one.prevalence == 1 else int(round(one.prevalence * left, 9))
 
     def slack(self, one: _Wanted, bound: ConfidenceBound) -> tuple[float | None, ...]:
         """What of the level a bound cannot use, at each number of images; None where it certifies nothing."""

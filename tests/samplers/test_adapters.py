@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pixelbounds.samplers import bands_from  # noqa: E402
-from pixelbounds.samplers.adapters import from_azula, from_deepinv, from_diffusers, from_monai  # noqa: E402
+from pixelbounds.samplers.adapters import from_azula, from_deepinv, from_monai, from_pipeline  # noqa: E402
 
 torch.set_num_threads(1)
 WHY = "not installed here; an environment of its own has it"
@@ -77,9 +77,9 @@ def test_a_pipeline_of_diffusers():
     )
     pipeline = diffusers.DDPMPipeline(unet, diffusers.DDPMScheduler(num_train_timesteps=10))
     pipeline.set_progress_bar_config(disable=True)
-    keeps_seed(from_diffusers(pipeline, lambda y, count: {"batch_size": count, "num_inference_steps": 2}))
+    keeps_seed(from_pipeline(pipeline, lambda y, count: {"batch_size": count, "num_inference_steps": 2}))
     with pytest.raises(ValueError, match="raised ValueError at image 0: the pipeline gave 1 images where 8"):
-        bands_from(from_diffusers(pipeline, lambda y, count: {"num_inference_steps": 1}), Y, samples=19)
+        bands_from(from_pipeline(pipeline, lambda y, count: {"num_inference_steps": 1}), Y, samples=19)
 
 
 def test_deepinv_gives_one_sample_a_call():

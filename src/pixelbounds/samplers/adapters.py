@@ -79,7 +79,7 @@ def from_monai(
     return sampler
 
 
-def from_diffusers(pipeline: Any, arguments: Callable[[Any, int], dict[str, Any]], *, batch: int = 8) -> Sampler:
+def from_pipeline(pipeline: Any, arguments: Callable[[Any, int], dict[str, Any]], *, batch: int = 8) -> Sampler:
     """diffusers: a pipeline, and the arguments of its call for an observation and a number of images.
 
     `arguments(observation, count)` is for example {"batch_size": count, "num_inference_steps": 50}; images come back as

@@ -22,7 +22,10 @@ NAMES_IMPORTED = re.compile(r"from (pixelbounds[\w.]*) import ([\w, ]+)")
 NAMES_DOTTED = re.compile(r"(?<![\w/.-])pixelbounds((?:\.[A-Za-z_]\w*)+)(?![\w/])")
 
 
-@pytest.mark.parametrize("name", ["readme", "scale_page", "gpu.page", "tried", "voids", "monitoring", "growth"])
+FIGURES = ["readme", "scale_page", "gpu.page", "tried", "voids", "monitoring", "growth", "problems"]
+
+
+@pytest.mark.parametrize("name", FIGURES)
 def test_a_page_shows_the_measured_figures(name, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     made = import_module(f"benchmarks.{name}")

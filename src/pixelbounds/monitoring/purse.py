@@ -45,7 +45,7 @@ class Purse:
 
     >>> purse = Purse.new(np.array([1, 1]))
     >>> round(purse.play(np.log([1.5, 0.9])).log_worth, 3)
-    0.078
+    0.079
     """
 
     at_work: Array

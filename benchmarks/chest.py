@@ -38,6 +38,7 @@ from pixelbounds.calibration.procedures import frontier
 from pixelbounds.calibration.promises import Aim, aims_of
 from pixelbounds.calibration.split import Split
 from pixelbounds.images.library import Array
+from pixelbounds.storage.files import replace_file
 from tests.support.literal import literal_semantic_rcps
 
 DELTA = 0.1
@@ -81,6 +82,7 @@ def read(path: Path) -> Chest:
 
 # ---------------------------------------------------------------- ways to make the promises
 
+Row = dict[str, Any]
 Way = Callable[[Chest, Chest, dict[str, Any]], tuple[Array, Array]]  # calibration, others, settings -> both ends
 
 
@@ -180,8 +182,10 @@ def _risk(aim: Aim, missed: Array, size: Array, new: Chest, by_unit: bool) -> fl
     return float(losses.mean())
 
 
-def draws(chest: Chest, count: int, images: int, *, by_patient: bool, ways: list[str]) -> list[dict[str, Any]]:
-    """What every way comes to in every draw."""
+def draws(
+    chest: Chest, count: int, images: int, keep: Callable[[list[Row]], None], *, by_patient: bool, ways: list[str]
+) -> list[Row]:
+    """What every way comes to in every draw; what there is so far is kept after each."""
     rows = []
     for seed in range(count):
         rng = np.random.default_rng([seed, by_patient])
@@ -204,24 +208,26 @@ def draws(chest: Chest, count: int, images: int, *, by_patient: bool, ways: list
         print(
             f"draw {seed}: " + ", ".join(f"{r['way']} {r['length']:.4f}" for r in rows if r["draw"] == seed), flush=True
         )
+        keep(rows)
     return rows
 
 
-def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Means over draws by way, and in how many draws the others kept each promise."""
+def summary(rows: list[Row]) -> tuple[list[Row], list[Row]]:
+    """Means over draws by way: risks, with the draws in which the others kept each promise, and lengths."""
     out = []
+    long = []
     for way in dict.fromkeys(row["way"] for row in rows):
         own = [row for row in rows if row["way"] == way]
         risks = {name: np.array([row[f"risk of {name}"] for row in own]) for name in (*LEVELS, "tail")}
         level = {**LEVELS, "tail": 0.10}
         kept = np.all([risk <= level[name] for name, risk in risks.items()], axis=0)
         told: dict[str, Any] = {"way": way, "draws": len(own), "all kept": int(kept.sum())}
-        told["length"] = f"{np.mean([row['length'] for row in own]):.4f}"
         told |= {name: f"{risk.mean():.1%} ({(risk <= level[name]).sum()})" for name, risk in risks.items()}
-        lengths = [key for key in own[0] if key.startswith("length in")]
-        told |= {key.removeprefix("length "): f"{np.mean([row[key] for row in own]):.3f}" for key in lengths}
+        lengths = [key for key in own[0] if key.startswith("length")]
+        means = {key: float(np.mean([row[key] for row in own])) for key in lengths}
         out.append(told)
-    return out
+        long.append({"way": way} | {key.removeprefix("length in "): f"{x:.4f}" for key, x in means.items()})
+    return out, long
 
 
 def main() -> None:
@@ -240,12 +246,16 @@ def main() -> None:
         if given.only in (None, unit):
             by_patient = unit == "patients"
             ways = [way for way in given.ways if not (by_patient and way == "semantic RCPS")]
-            rows = draws(chest, given.draws, given.images, by_patient=by_patient, ways=ways)
-            table = summary(rows)
-            show(f"by {unit}: mean over draws (draws in which it was kept)", table)
-            results[unit] = {"draws": rows, "summary": table}
-    if given.out is not None:
-        given.out.write_text(json.dumps(results, indent=1) + "\n")
+
+            def keep(rows: list[Row], unit: str = unit) -> None:
+                results[unit] = rows
+                if given.out is not None:
+                    replace_file(given.out, (json.dumps(results, indent=1) + "\n").encode())
+
+            rows = draws(chest, given.draws, given.images, keep, by_patient=by_patient, ways=ways)
+            risks, lengths = summary(rows)
+            show(f"by {unit}: risks, mean over draws (draws in which the promise was kept)", risks)
+            show(f"by {unit}: mean lengths", lengths)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,12 @@
     python -m benchmarks.gpu.posterior faces regressor --out DIR    # quantile regression, MC-Dropout
     python -m benchmarks.gpu.posterior faces collect --out DIR --folder local/faces64     # back home: one folder
 
-Several may share a GPU: while one compiles, the other computes. They write a few npz files as they go, float16 in
-units of [0, 1], ends rounded outward, at most 64 MiB a part, and need torch, numpy and safetensors only; networks stay
-on that machine for the next call. `collect` adds truth and observation, and keeps the figures, which may be shown, in
-benchmarks/results; `python -m benchmarks.gpu.page` writes them into docs/diffusion.md.
+Several may share a GPU: while one compiles, the other computes. They write npz files as they go, float16 in units of
+[0, 1], ends outward, an array each, and need torch, numpy and safetensors only; networks and arrays stay on that
+machine for the next call, which may `bring` what was too much for one. `--rows` draws some of the images; `--bring
+network` takes the network home, for another machine. `collect` adds truth and observation, and keeps the figures, which
+may be shown, in benchmarks/results; `python -m benchmarks.gpu.page` writes them into docs/diffusion.md. README.md has
+the calls.
 
 Images are read from an npz: `faces`, or `ct` with `scan`, the scan of each slice, or the parts of phantoms. Held-out
 images, and whole scans, are disjoint from those that train, and those on which this project's own defaults were
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from copy import deepcopy
@@ -150,11 +153,14 @@ class Run:
         self.out = Path(options.out)
         self.out.mkdir(parents=True, exist_ok=True)
         self.pictures = pictures(name, options)
-        self.truth, self.y = self.pictures.truth, observe(self.pictures.truth, self.data)
+        self.rows = options.rows
+        part = slice(None) if self.rows is None else self.rows
+        self.truth, self.y = self.pictures.truth[part], observe(self.pictures.truth, self.data)[part]
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.sde = VESDE(0.01, self.data.sigma_max)
         self.figures: dict[str, Any] = {
-            "data": name, "torch": torch.__version__, "sigma_0": self.data.sigma_0, "limits": self.data.limits,
+            "data": name, "commit": options.commit, "torch": torch.__version__, "sigma_0": self.data.sigma_0,
+            "limits": self.data.limits,
             "device": torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu",
             "images": {part: len(getattr(self.pictures, part)) for part in ("train", "tune", "held_out")},
         }  # fmt: skip
@@ -209,12 +215,16 @@ class Run:
         array = x.float().cpu().numpy() if isinstance(x, torch.Tensor) else x
         return (array.reshape(self.truth.shape) - low) / (high - low)
 
-    def keep(self, file: str, **arrays: np.ndarray) -> None:
-        """Write some arrays as float16, with the figures so far."""
+    def keep(self, **arrays: np.ndarray) -> None:
+        """Write arrays as float16, a file each, with the figures so far; some of them come home from this call."""
         text = np.array(json.dumps(self.figures))
-        np.savez(
-            self.out / f"{self.name}-{file}.npz", figures=text, **{k: v.astype(np.float16) for k, v in arrays.items()}
-        )
+        folder = Path(self.options.keep) / "arrays"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, x in arrays.items():
+            told = name if self.rows is None else f"{name}@{self.rows.start}"
+            np.savez(folder / f"{self.name}-{told}.npz", figures=text, **{told: x.astype(np.float16)})
+            if not self.options.bring or name in self.options.bring:
+                shutil.copy(folder / f"{self.name}-{told}.npz", self.out)
 
     def kept(self, kind: str) -> Path:
         """Where a network waits on this machine for the next part."""
@@ -290,6 +300,9 @@ def score_part(run: Run) -> None:
     score = run.fit("score", network, run.pictures.train, options.seconds, 1e-3, score_matching, options.compile)
     run.save("score", score, kept)
     kept.with_suffix(".json").write_text(json.dumps(run.figures["score"]))
+    if "network" in (options.bring or ()):
+        for file in (kept, kept.with_suffix(".json")):
+            shutil.copy(file, run.out)
 
 
 def scored(run: Run) -> torch.nn.Module:
@@ -338,27 +351,30 @@ def draw_part(run: Run) -> None:
     })  # fmt: skip
     ends = outward(stack["lower"], stack["upper"])
     naive = outward(stack["naive_lower"], stack["naive_upper"])
-    run.keep("calibrated", lower=ends[0], upper=ends[1])
-    run.keep("naive", naive_lower=naive[0], naive_upper=naive[1])
-    run.keep("moments", mean=stack["mean"], deviation=deviation)
-    run.keep("fresh", fresh=stack["held_out"])
+    run.keep(lower=ends[0], upper=ends[1])
+    run.keep(naive_lower=naive[0], naive_upper=naive[1])
+    run.keep(mean=stack["mean"], deviation=deviation)
+    run.keep(fresh=stack["held_out"])
     loss, heads = quantile_loss(float(data.miscoverage)), n_conffusion(score.cpu())
     two = run.fit("conffusion", heads, run.pictures.tune, options.tune_seconds, 3e-4, loss, warmup=20)
     lower, upper = (run.unit(head) for head in predict(two, run.y, data.sigma_0, batch=256))
     run.say("conffusion_band", run.before_control(lower, upper))
     run.save("conffusion", two, run.kept("conffusion"))
     ends = outward(lower, upper)
-    run.keep("conffusion", conffusion_lower=ends[0], conffusion_upper=ends[1])
+    run.keep(conffusion_lower=ends[0], conffusion_upper=ends[1])
 
 
 def printed_part(run: Run) -> None:
     """Bands of Algorithm 3 as printed, beside those of the sampler that is exact in the limit."""
     names = ("lower", "upper", "held_out")
-    stack = drawn(run, scored(run), names, sampler="euler_maruyama")[1]
-    run.say("printed", {**run.before_control(stack["lower"], stack["upper"]), **run.coverage(stack)})
+    score = scored(run)
+    begin = time.monotonic()
+    stack = drawn(run, score, names, sampler="euler_maruyama")[1]
+    told = {"images": len(run.truth), "steps": run.options.steps, "seconds": round(time.monotonic() - begin, 1)}
+    run.say("printed", {**told, **run.before_control(stack["lower"], stack["upper"]), **run.coverage(stack)})
     ends = outward(stack["lower"], stack["upper"])
-    run.keep("printed", printed_lower=ends[0], printed_upper=ends[1])
-    run.keep("printed-fresh", printed_fresh=stack["held_out"])
+    run.keep(printed_lower=ends[0], printed_upper=ends[1])
+    run.keep(printed_fresh=stack["held_out"])
 
 
 def regressor_part(run: Run) -> None:
@@ -370,12 +386,20 @@ def regressor_part(run: Run) -> None:
     lower, estimate, upper = (run.unit(head) for head in predict(three, run.y, data.sigma_0, batch=256))
     run.say("regressor_band", {"psnr_estimate": run.psnr(estimate), **run.before_control(lower, upper)})
     ends = outward(lower, upper)
-    run.keep("quantiles", qr_lower=ends[0], qr_upper=ends[1])
+    run.keep(qr_lower=ends[0], qr_upper=ends[1])
     mean, spread = dropout_passes(three, run.y, data.sigma_0, passes=run.options.samples)
     deviation = spread / (data.limits[1] - data.limits[0])
     run.say("dropout", {"mean_deviation": float(deviation.mean()), "psnr_mean": run.psnr(run.unit(mean))})
-    run.keep("estimates", qr_estimate=estimate, dropout_mean=run.unit(mean))
-    run.keep("dropout", dropout_deviation=deviation)
+    run.keep(qr_estimate=estimate, dropout_mean=run.unit(mean))
+    run.keep(dropout_deviation=deviation)
+
+
+def bring(name: str, options: argparse.Namespace) -> None:
+    """Copy arrays that an earlier call left on this machine to where they come home from."""
+    Path(options.out).mkdir(parents=True, exist_ok=True)
+    for file in sorted((Path(options.keep) / "arrays").glob(f"{name}-*.npz")):
+        if file.stem.removeprefix(f"{name}-").split("@")[0] in options.bring:
+            print(shutil.copy(file, options.out), flush=True)
 
 
 PARTS = {"score": score_part, "draw": draw_part, "printed": printed_part, "regressor": regressor_part}
@@ -392,8 +416,11 @@ def collect(name: str, options: argparse.Namespace) -> None:
         "unit": shown.unit,
     }
     figures: dict[str, Any] = {}
+    pieces: dict[str, dict[int, np.ndarray]] = {}
     for key, array in _returned(name, Path(options.out), figures):
-        arrays[key] = array
+        whole, _, first = key.partition("@")
+        pieces.setdefault(whole, {})[int(first or 0)] = array
+    arrays |= {key: np.concatenate([rows[at] for at in sorted(rows)]) for key, rows in pieces.items()}
     each = covered(arrays["fresh"], arrays["lower"], arrays["upper"])
     figures["miscoverage"] = float(data.miscoverage)
     figures["sampling"] |= {  # of float16 with ends rounded outward, a little more than of the draws themselves
@@ -416,10 +443,16 @@ def _returned(name: str, out: Path, figures: dict[str, Any]) -> Iterator[tuple[s
             yield from ((key, arrays[key]) for key in arrays.files if key != "figures")
 
 
+def rows_of(text: str) -> slice:
+    """START:STOP as a slice."""
+    start, stop = text.split(":")
+    return slice(int(start), int(stop))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=DATA)
-    parser.add_argument("part", choices=("phantoms", *PARTS, "collect"))
+    parser.add_argument("part", choices=("phantoms", *PARTS, "bring", "collect"))
     parser.add_argument("--out", required=True, help="folder for what comes back")
     parser.add_argument("--folder", help="collect: the folder of the material")
     parser.add_argument("--data", default="local/data64.npz")
@@ -432,10 +465,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=180, help="to train the score network or the regressor")
     parser.add_argument("--keep", default="/tmp/pixelbounds", help="folder on this machine where networks wait")
     parser.add_argument("--tune-seconds", type=float, default=20)
+    parser.add_argument("--rows", type=rows_of, help="of the held-out images, START:STOP; all unless told")
+    parser.add_argument("--bring", nargs="*", help="arrays that come home from this call; all unless told")
+    parser.add_argument("--commit", default="", help="of this project, for the figures")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     options = parser.parse_args()
     if options.part == "phantoms":
         make_phantoms(options)
+    elif options.part == "bring":
+        bring(options.name, options)
     elif options.part == "collect":
         collect(options.name, options)
     else:

@@ -47,6 +47,21 @@ def test_networks_messages_and_runs_say_what_they_are(world, tmp_path):
     assert "samples 9" in told["bands"]["calibrated"]
 
 
+def test_what_lives_after_deployment_says_how_it_stands(world, tmp_path):
+    truth, band = world
+    growing = pb.GrowingCalibration(truth[:40], band[:40], risk_level=0.3, groups="band")
+    growing.save(tmp_path / "growing.safetensors")
+    told = done("info", tmp_path / "growing.safetensors")
+    assert (told["kind"], told["images"]) == ("growing calibration", 0)
+    assert "nothing certified yet" in told["sentence"]
+    monitor = pb.Monitor(pb.calibrate(truth[:80], band[:80], risk_level=0.3, method="rcps"))
+    monitor.update(truth[80:], band[80:])
+    pb.save_monitor(monitor, tmp_path / "monitor.safetensors")
+    told = done("info", tmp_path / "monitor.safetensors")
+    assert (told["kind"], told["images"]) == ("monitor", 40)
+    assert told["sentence"].startswith("No alarm")
+
+
 def test_other_files_and_edited_ones_are_told(world, tmp_path):
     (tmp_path / "text.txt").write_text("no file of ours, but some text")
     assert "is no file of pixelbounds" in flat(call("info", tmp_path / "text.txt").stderr)

@@ -236,6 +236,7 @@ def test_promises_are_about_regions_that_all_sites_have(world):
 
     refuses(begin(pb.share(0.3, name="heart")), "'heart'", "'north'", "announced no region")
     refuses(begin(pb.share(0.3, within=np.ones((120, 8, 8)))), "regions are at the sites", "within")
+    refuses(begin(pb.loss(0.3, lambda truth, interval: np.zeros(len(truth)))), "is a function", "none travels")
     refuses(begin(pb.share(0.3), risk_level=0.2), "either risk_level")
     t, b, how = sites["east"]
     other = federated.announce(t, b, site="east", regions={**how["regions"], "rare": np.ones(t.shape)})

@@ -29,14 +29,15 @@ def begun(images, **how):
     return pb.GrowingCalibration(truth[FIT], band[FIT], **{"risk_level": 0.3, "groups": "band", "k": 3, **how})
 
 
-def literal_wealth(losses, level, delta):
+def literal_wealth(losses, level, delta, coins=False):
     """Greatest wealth of the bettors together, one loss and one bettor at a time."""
     purse = shares_of_the_purse().tolist()
     best, total, squares = 1.0, 0.5, 0.25
     for i, loss in enumerate(losses):
         for k in range(BETTORS):
-            supposed = fewest(level, delta) * 2**k
-            bet = min(0.99 / (1 - level), (2 * np.log(1 / delta) / supposed / (squares / (i + 1))) ** 0.5)
+            supposed = fewest(level, delta) * 2 ** (k + coins)
+            variance = level * (1 - level) if coins else squares / (i + 1)
+            bet = min(0.99 / (1 - level), (2 * np.log(1 / delta) / supposed / variance) ** 0.5)
             purse[k] *= 1 + bet * (level - loss)
         best = max(best, sum(purse))
         total += loss
@@ -86,6 +87,8 @@ def test_every_promise_must_pass_by_units_that_have_its_region(images):
     knot = growing.looks[-1].knot
     purses = growing._evidence.purses
     assert purses[1].best[knot] == pytest.approx(literal_wealth(by_unit / 0.8, 0.5 / 0.8, 0.1))
+    bad = (missed.mean(axis=(1, 2)) > 0.4).astype(float).reshape(-1, 2).mean(axis=1)
+    assert purses[2].best[knot] == pytest.approx(literal_wealth(bad, 0.6, 0.1, coins=True))
     stops = [int(np.append(-1, np.flatnonzero(~x.reached))[-1]) + 1 for x in purses]
     assert knot == max(stops) > min(stops)
 

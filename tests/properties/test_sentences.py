@@ -67,7 +67,7 @@ def test_a_promise_by_units_is_about_units_and_one_by_images_about_images():
     (units, images), cal = by_unit(count)
     assert consistent(units.sum(), count, DELTA)
     assert not consistent(images.sum(), count, DELTA)  # so the sentence must not speak of an image
-    assert "of the pixels of a future scan, averaged over its images, lie outside" in cal.guarantee
+    assert "of the values of a future scan, averaged over its images, lie outside" in cal.guarantee
     assert "each scan counts the same, however many images it has" in cal.guarantee
     assert "60 scans" in cal.guarantee
     (_, images), cal = by_unit(count, counting="images", most_images=LONG)

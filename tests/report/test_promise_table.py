@@ -8,10 +8,13 @@ from report_world import HOSTILE, promised_world, world
 from test_page import data_of, decode, words_of
 
 import pixelbounds as pb
+from pixelbounds.demo.synthetic import flawed_samples, synthetic_images
 from pixelbounds.evaluation.judgement import judge
 from pixelbounds.report.example import Example, examples_of
 from pixelbounds.report.pack import REGIONS
 from pixelbounds.report.promise_table import promise_rows
+from pixelbounds.workflows.calibrate import calibrate_files
+from pixelbounds.workflows.report import report_files
 
 
 def test_each_promise_has_a_row_with_all_that_is_known(tmp_path):
@@ -88,3 +91,22 @@ def test_regions_are_stored_by_the_bit_and_read_back(tmp_path):
         assert np.array_equal(layers[k // REGIONS] >> (k % REGIONS) & 1, mask[0])
     with pytest.raises(ValueError, match=r"region 'x' of example 'e' is bool \(3, 3\)"):
         Example("e", np.zeros((4, 4)), np.ones((4, 4)), regions={"x": np.ones((3, 3), bool)})
+
+
+def test_a_page_of_files_outlines_what_is_promised_in_words(tmp_path):
+    rng = np.random.default_rng(2)
+    truth = synthetic_images(90, 12, rng).astype(np.float32)
+    band = pb.calibrated_quantiles(flawed_samples(truth, 9, rng).astype(np.float32), 0.2)
+    for name, images in (("old", slice(0, 60)), ("new", slice(60, None))):
+        np.save(tmp_path / f"{name}.npy", truth[images])
+        np.savez(tmp_path / f"{name}.npz", lower=band.lower[images], upper=band.upper[images])
+    said = ["share 0.3", "share 0.4 within edges 0.2"]
+    cal = tmp_path / "cal.safetensors"
+    calibrate_files(tmp_path / "old.npy", tmp_path / "old.npz", cal, promises=said, method="rcps")
+    page = tmp_path / "page.html"
+    report_files(tmp_path / "new.npy", tmp_path / "new.npz", cal, page, title="Test", promises=said, examples=[3])
+    (found,) = data_of(page)["examples"]
+    assert found["regions"] == ["edges"]
+    outlined = decode(found["layers"]["regions_0"], (12, 12)).astype(bool)
+    assert np.array_equal(outlined, pb.regions.edges(truth[63:64], top=0.2)[0])
+    assert "Promise by promise" in words_of(page)

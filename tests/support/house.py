@@ -9,6 +9,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -55,6 +56,12 @@ class Import:
         return self.module.split(".")[0]
 
 
+@cache
+def nodes_of(text: str) -> tuple[ast.AST, ...]:
+    """All that a source text says, parsed once however many rules ask."""
+    return tuple(ast.walk(ast.parse(text)))
+
+
 def files_of(source: Path) -> list[Path]:
     """Every Python file below a folder, in the order of their names."""
     return sorted(source.rglob("*.py"))
@@ -92,7 +99,7 @@ def imports_of(file: Path, source: Path) -> list[Import]:
     known = modules_of(source)
     package = source.name
     found = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in nodes_of(file.read_text()):
         targets: list[str] = []
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
@@ -133,7 +140,7 @@ def imported_roots(folder: Path) -> dict[str, list[str]]:
     """First words of everything that is imported below a folder from elsewhere, and the files that import it."""
     found = defaultdict(set)
     for file in files_of(folder):
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in nodes_of(file.read_text()):
             names = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
@@ -148,7 +155,7 @@ def called_by_name(folder: Path) -> set[str]:
     """Words by which a file may call a package that it does not import: strings and attributes, in small letters."""
     words = set()
     for file in files_of(folder):
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in nodes_of(file.read_text()):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 words.add(node.value.lower())
             elif isinstance(node, ast.Attribute):

@@ -94,6 +94,7 @@ class Archive(ABC):
     family: Family
     limits: Limits
     runner: Runner
+    labels: Any = None  # of images, known at test time; those that stay elsewhere have none
 
     @property
     @abstractmethod

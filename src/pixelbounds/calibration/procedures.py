@@ -106,6 +106,8 @@ def frontier(
         tried: list[Fit] = [partial(grouping_of, "band"), partial(grouping_of, "learned")]
         if pairs.features is not None:  # with much to learn from, the shortfall's tail can be told apart too
             tried = [_learned_to(q) for q in (0.75, 0.9)]
+        if goal is not None and pairs.labels is not None and pairs.features is None:
+            tried.pop()  # labels say more of a region than what could be learned
         if goal is not None:  # a rare region tells many groups apart badly
             tried.insert(0, partial(grouping_of, partial(groupings.fit_band_groups, width=8, room=1)))
         own = images if unit_of is None else unit_of

@@ -205,9 +205,8 @@ def check_groups(groups: Any) -> None:
     """Refuse groups that follow the pixel grid: counts by group would be counts by position."""
     if isinstance(groups, Grouping) and groups.kind not in WITHOUT_POSITIONS:
         raise ValueError(
-            f"groups of kind {groups.kind!r} follow the pixel grid, or labels on it, so that counts would tell where "
-            f"pixels lie; sites "
-            f"answer for groups of kind {', '.join(WITHOUT_POSITIONS)}"
+            f"groups of kind {groups.kind!r} follow the pixel grid or labels, so that counts would tell where pixels "
+            f"lie; sites answer for groups of kind {', '.join(WITHOUT_POSITIONS)}"
         )
 
 

@@ -373,8 +373,8 @@ def _of_kept_samples(run: Run, reading: Reading, limits: Limits | None, known: d
     level: Any = run.about.get("miscoverage") if reading.miscoverage is None else reading.miscoverage
     if "samples" not in known or reading.kind not in (None, "calibrated", KEPT):
         raise ValueError(
-            f"miscoverage is {level}, but {run.path} was drawn with {run.about.get('miscoverage')} and kept no samples "
-            "of which other bands could be made; leave --miscoverage out, or draw with --keep-samples"
+            f"miscoverage is {level}, but {run.path} was drawn with {run.about.get('miscoverage')} and kept no samples"
+            "; leave it out, or draw with --keep-samples"
         )
     calibrated_ranks(int(known["samples"].shape[1]), level)  # there must be enough
     source = replace(run.source("calibrated"), kind=f"calibrated quantiles of {KEPT} samples", miscoverage=level)

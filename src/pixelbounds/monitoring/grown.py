@@ -133,7 +133,7 @@ class GrowingCalibration:
             "generator" if seed is rng else str(seed), features is not None, labels is not None, usual, shares,
             measure,
         )  # fmt: skip
-        purses = tuple(Purses.new(aim.level, failure_prob, len(path)) for aim in aims)
+        purses = tuple(Purses.new(aim.level, failure_prob, len(path), aim.kind == "tail") for aim in aims)
         known = np.unique(unit_prints(names)) if by_unit and fits else np.empty(0, np.uint64)
         self._evidence = Evidence.new(purses, own if fits else own[:0], known, digest if fits else digest * 0)
         if not fits:

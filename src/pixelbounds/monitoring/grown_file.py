@@ -24,7 +24,7 @@ from .evidence import Evidence, Terms, calibration_of
 from .horizons import BETTORS, Purses
 
 _FORMAT = 1
-_KIND = "growing calibration"
+GROWING = "growing calibration"
 _KEPT = ("prints", "units", "digest", "looks", "of_units", "of_images")
 _MOST_PROMISES = 64
 
@@ -40,7 +40,7 @@ def growing_to_bytes(terms: Terms, evidence: Evidence) -> bytes:
     tensors |= {name: getattr(evidence, name) for name in _KEPT}
     tensors |= {"usual": terms.usual, "shares": terms.shares}
     text = {
-        "format": _FORMAT, "package": "pixelbounds", "kind": _KIND, "method": terms.method,
+        "format": _FORMAT, "package": "pixelbounds", "kind": GROWING, "method": terms.method,
         "family": terms.family.name, "limits": [x if isfinite(x) else None for x in terms.limits],
         "groups": {"kind": terms.grouping.kind, **meta}, "promises": [promise.state() for promise in terms.promises],
         "plain": terms.plain, "failure_prob": terms.failure_prob, "units": terms.units, "counting": terms.counting,
@@ -55,8 +55,8 @@ def growing_to_bytes(terms: Terms, evidence: Evidence) -> bytes:
 def growing_from_bytes(data: bytes, name: str = "file", family: Family | None = None) -> tuple[Terms, Evidence]:
     """The terms and the evidence that a file holds."""
     again = "begin again, with the images that fitted"
-    text, tensors = unseal(data, name, what=_KIND, remedy="write it again with GrowingCalibration.save", again=again)
-    if text.get("kind") != _KIND or text["format"] != _FORMAT:
+    text, tensors = unseal(data, name, what=GROWING, remedy="write it again with GrowingCalibration.save", again=again)
+    if text.get("kind") != GROWING or text["format"] != _FORMAT:
         raise ValueError(
             f"{name!r} is no growing calibration of format {_FORMAT}; give what GrowingCalibration.save or "
             "`pixelbounds grow` wrote, or update pixelbounds"
@@ -142,9 +142,10 @@ def _evidence_of(text: dict[str, Any], tensors: dict[str, Array], terms: Terms) 
     counts, weights = tensors["counts"], tensors["weights"]
     _check_counts(terms, certifying, counts, weights, tensors["units"])
     _check_looks(tensors["looks"], points)
+    moving = {name: tensors[name] for name in ("wealth", "total", "squares", "best")}
     purses = tuple(
-        Purses(promise.at_most / promise.cap, terms.failure_prob, int(counts[j]),
-               *(tensors[name][j].copy() for name in ("wealth", "total", "squares", "best")))
+        Purses(promise.at_most / promise.cap, terms.failure_prob, int(counts[j]), coins=promise.kind == "tail",
+               **{name: x[j].copy() for name, x in moving.items()})
         for j, promise in enumerate(terms.promises)
     )  # fmt: skip
     if any((np.diff(x.total) > 1e-9 * (1 + x.count)).any() for x in purses):

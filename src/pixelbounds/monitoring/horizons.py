@@ -7,8 +7,9 @@ with probability at most delta (Ville): it may be looked at after every loss, wi
 Good bets depend on the number of losses to come. The bettor of `kernels.wealth` knows it; here each of a few supposes
 another number: as many as no test can do without, and twice, four times, ... as many. Where losses vary little, as
 shares of missed pixels do, all of them stake nearly all that a loss of 1 could take, so having several costs next to
-nothing; where losses are 0 or 1 each is good at his own time. A uniform mixture of fixed stakes costs far more
-(docs/growing.md).
+nothing. Losses of 0 and 1 (`coins`) vary as much as they can, which is known beforehand: there nobody learns the
+variance from the first few, which tell nothing of it, and all suppose twice as many losses: docs/growing.md has
+figures.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Purses:
     total      sum of the losses, (T,)
     squares    of their deviations, as bettors learn them, (T,)
     best       greatest wealth of all bettors together so far, (T,)
+    coins      losses are 0 or 1, or means of such
     """
 
     level: float
@@ -61,12 +63,13 @@ class Purses:
     total: Array
     squares: Array
     best: Array
+    coins: bool = False
 
     @classmethod
-    def new(cls, level: float, failure_prob: float, points: int) -> Purses:
+    def new(cls, level: float, failure_prob: float, points: int, coins: bool = False) -> Purses:
         """Before any loss."""
         wealth = np.repeat(shares_of_the_purse()[:, None], points, axis=1)
-        return cls(level, failure_prob, 0, wealth, np.zeros(points), np.full(points, _START), np.ones(points))
+        return cls(level, failure_prob, 0, wealth, np.zeros(points), np.full(points, _START), np.ones(points), coins)
 
     def __post_init__(self) -> None:
         check_open_unit(self.level, "level")
@@ -100,7 +103,7 @@ class Purses:
             return self
         if check_number(losses.min(), "a loss") < -1e-9 or check_number(losses.max(), "a loss") > 1 + 1e-9:
             raise ValueError(f"losses reach from {losses.min():g} to {losses.max():g}; they must lie in [0, 1]")
-        supposed = fewest(self.level, self.failure_prob) * 2.0 ** np.arange(BETTORS)
+        supposed = fewest(self.level, self.failure_prob) * 2.0 ** (np.arange(BETTORS) + self.coins)
         stake = np.sqrt(-2 * log(self.failure_prob) / supposed)[:, None]
         most = _MOST / (1 - self.level)
         factor = np.empty_like(self.wealth)
@@ -110,7 +113,8 @@ class Purses:
         best = self.best.copy()
         count = self.count
         for loss in np.clip(losses, 0.0, 1.0):
-            np.divide(stake, np.sqrt(squares / (count + 1)), out=factor)
+            variance = self.level * (1 - self.level) if self.coins else squares / (count + 1)
+            np.divide(stake, np.sqrt(variance), out=factor)
             np.minimum(factor, most, out=factor)  # the bets
             factor *= self.level - loss
             factor += 1

@@ -54,7 +54,7 @@ def recently_in_words(what: str, count: int, noun: str, chance: float) -> str:
     """How often the last few new images would look so by chance.
 
     >>> recently_in_words("bands {are} wider", 40, "image", 0.0199)
-    'bands of the last 40 images are wider than at calibration, as on 2% of days when nothing has changed'
+    'bands of the last 40 images are wider than at calibration, as on 1.99% of days when nothing has changed'
     """
     some = f"of the last {count} {plural(noun)}" if count > 1 else f"of the last {noun}"
     words = what.replace("{are}", f"{some} are").replace("{fall}", f"{some} fall")

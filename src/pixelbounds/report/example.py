@@ -15,7 +15,7 @@ from ..calibration.result import Calibration
 from ..evaluation.evaluation import Evaluation
 from ..images.checks import check_count, check_same_shape, check_values
 from ..images.ends import Band, Interval
-from ..images.library import Array, as_array, to_numpy
+from ..images.library import Array, as_array, rows_of, to_numpy
 from ..images.regions import region_rows
 
 
@@ -137,7 +137,7 @@ def examples_of(
         i = check_count(i, "image", least=0, most=n - 1)
         known = {name: x[i : i + 1] if name == "band" else x[i] for name, x in parts.items() if x is not None}
         name = f"image {i}" if names is None else str(names[i])
-        regions = {place: values[i] for place, values in places.items()}
+        regions = {place: rows_of(values, i, i + 1)[0] for place, values in places.items()}
         out.append(Example(name, interval.lower[i], interval.upper[i], regions=regions, **known))
     return out
 

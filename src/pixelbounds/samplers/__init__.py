@@ -8,6 +8,7 @@ tails.py     samples that stream by -> order statistics, mean and deviation, in 
 loop.py      the one loop that fills a run, of a network or of a function, here or on a cluster
 function.py  a user's function in that loop: `bands_from`
 linear.py    a score network and a linear problem as a sampler
+adapters.py  samplers of azula, MONAI, diffusers and deepinv
 """
 
 from .function import bands_from, sample_function_to

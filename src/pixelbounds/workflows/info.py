@@ -17,6 +17,8 @@ from ..calibration.sentence import plural
 from ..federated.messages import message_of
 from ..formats.runs import open_run
 from ..images.source import Source
+from ..monitoring.grown import GrowingCalibration
+from ..monitoring.grown_file import GROWING
 from ..monitoring.sealed import monitor_from_bytes
 from ..storage.files import sealed_parts, strict_json
 
@@ -31,7 +33,7 @@ class About:
 
 
 def about_file(path: str | os.PathLike[str]) -> About:
-    """Describe a calibration, a monitor, a network, a training state, a run of `sample`, or a message between sites."""
+    """Describe a calibration, a growing one, a monitor, a network, a training state, a run, or a message of a site."""
     place = Path(path)
     if not place.exists():
         raise FileNotFoundError(f"{place} does not exist; give a file or a run that pixelbounds wrote")
@@ -40,7 +42,8 @@ def about_file(path: str | os.PathLike[str]) -> About:
     data = place.read_bytes()
     name = str(place)
     kind = _kind_of(data, name)
-    readers = {"calibration": _about_calibration, "message": _about_message, "monitor": _about_monitor}
+    readers = {"calibration": _about_calibration, "message": _about_message}
+    readers |= {"monitor": _about_monitor, GROWING: _about_growing}
     found = readers.get(kind)
     about = _about_network(place, kind) if found is None else found(data, name)
     facts = {**about.facts, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -60,19 +63,14 @@ def _kind_of(data: bytes, name: str) -> str:
         raise ValueError(f"{name!r} is no file of pixelbounds; give a calibration, a network, a run or a message")
     if "what" in text:
         return str(text["what"])
+    if text.get("kind") == GROWING:
+        return GROWING
     return "message" if "kind" in text else "calibration"
 
 
 def _about_calibration(data: bytes, name: str) -> About:
     found = calibration_from_bytes(data, name, family=None)
     return About("calibration", found.guarantee, calibration_facts(found))
-
-
-def _about_monitor(data: bytes, name: str) -> About:
-    monitor = monitor_from_bytes(data, name)
-    status = monitor.status()
-    facts = {"seen_with_truth": status.images, "seen_without": status.looked, "alarm": status.alarm}
-    return About("monitor", status.sentence, facts | calibration_facts(monitor.calibration))
 
 
 def calibration_facts(found: Calibration) -> dict[str, Any]:
@@ -96,6 +94,31 @@ def calibration_facts(found: Calibration) -> dict[str, Any]:
         "made_by": f"pixelbounds {record.version}",
         "images_digest": record.digest,
     }
+
+
+def _about_growing(data: bytes, name: str) -> About:
+    found = GrowingCalibration.from_bytes(data, name)
+    now = found.certified
+    facts = {
+        "images": found.images,
+        "looks": len(found.looks),
+        "least": found.least,
+        "failure_prob": found.failure_prob,
+    }
+    return About(
+        GROWING, repr(found), facts | ({} if now is None else {"promises": calibration_facts(now)["promises"]})
+    )
+
+
+def _about_monitor(data: bytes, name: str) -> About:
+    found = monitor_from_bytes(data, name)
+    facts = {
+        "watches": found.calibration.guarantee,
+        "images": found.images,
+        "looked": found.looked,
+        "false_alarm": found.false_alarm,
+    }
+    return About("monitor", str(found.status()), facts)
 
 
 def _about_message(data: bytes, name: str) -> About:

@@ -53,6 +53,13 @@ PUBLIC = {
     **_members(confidence), **_members(families), **_members(losses), **_members(groups),
 }  # fmt: skip
 
+GROWING = pb.GrowingCalibration(*SMALL, risk_level=0.5, method="rcps")
+
+
+def _drawn(observation, samples, seed):
+    return np.random.default_rng(seed).normal(size=(samples, *np.shape(observation)))
+
+
 GOOD = {
     "Band": {"lower": BAND.lower, "upper": BAND.upper, "centre": CENTRED.centre, "source": "test"},
     "Source": {"kind": "test", "samples": 19, "miscoverage": 0.1, "sampler": "heun", "steps": 12, "sigma_0": 0.3},
@@ -131,7 +138,60 @@ GOOD = {
         "seed": 0,
     },
     "load_calibration": {"path": "nowhere.safetensors", "family": None},
-    "Calibration.apply": {"self": CAL, "band": BAND, "features": None, "groups": None},
+    "Calibration.apply": {"self": CAL, "band": BAND, "features": None, "labels": None},
+    "Calibration.unusual": {"self": CAL, "band": BAND, "features": None, "labels": None},
+    "Interval.trust_mask": {"self": INTERVAL, "tolerance": 0.1, "measure": None},
+    "loss": {"at_most": 0.1, "function": l01, "within": None, "cap": 0.5, "name": "mine", "counting": "images"},
+    "plan": {
+        "risk_level": 0.3,
+        "failure_prob": 0.1,
+        "promises": None,
+        "prevalence": None,
+        "confidence": "hoeffding",
+        "method": "rcps",
+        "groups": False,
+        "images": [30],
+        "miscoverage": 0.1,
+        "spread": 0.5,
+        "seed": 0,
+    },
+    "functional_band": {"samples": SAMPLES, "function": np.mean, "miscoverage": 0.2, "axis": 1, "name": "mean"},
+    "functional_values": {"images": SAMPLES, "function": np.mean, "known": (), "sample_axis": 1},
+    "bands_from": {"sampler": _drawn, "observations": SAMPLES[:, 0], "samples": 9, "miscoverage": 0.2, "seed": 0},
+    "recalibrate": {
+        "truth": SMALL[0],
+        "band": BAND,
+        "weights": np.ones(20),
+        "most_weight": 1.0,
+        "risk_level": 0.5,
+        "failure_prob": 0.1,
+        "labels": None,
+        "units": np.arange(20),
+        "limits": (0.0, 1.0),
+        "method": "rcps",
+        "seed": 0,
+    },
+    "GrowingCalibration": {
+        "truth": SMALL[0],
+        "band": BAND,
+        "risk_level": 0.5,
+        "failure_prob": 0.1,
+        "method": "frontier",
+        "groups": "band",
+        "k": 2,
+        "units": np.arange(20),
+        "unit_name": "scan",
+        "counting": "units",
+        "expected": 50,
+        "limits": (0.0, 1.0),
+        "seed": 0,
+    },
+    "GrowingCalibration.add": {"self": GROWING, "truth": SMALL[0], "band": BAND, "within": None, "skip_known": True},
+    "Monitor": {"calibration": CAL, "false_alarm": 0.01, "loss": None},
+    "Monitor.update": {"self": pb.Monitor(CAL), "truth": 1 - SMALL[0], "band": BAND, "units": None, "within": None},
+    "Monitor.look": {"self": pb.Monitor(CAL), "band": BAND, "units": None, "when": 0.0},
+    "save_monitor": {"monitor": pb.Monitor(CAL), "path": "monitor.safetensors"},
+    "load_monitor": {"path": "nowhere.safetensors", "loss": None, "family": None},
     "Calibration.save": {"self": CAL, "path": "cal.safetensors"},
     "Interval.contains": {"self": INTERVAL, "truth": SMALL[0]},
     "Band.rows": {"self": BAND, "start": 0, "stop": 3},
@@ -218,7 +278,7 @@ def elsewhere(tmp_path_factory):
 @pytest.mark.parametrize("case", GOOD)
 def test_good_input_is_accepted(case, elsewhere):
     """Else the test below would show nothing."""
-    if case == "load_calibration":
+    if case in ("load_calibration", "load_monitor"):
         return
     _call(case, dict(GOOD[case]))
 

@@ -112,9 +112,17 @@ def plan(
     check_choice(confidence, BOUNDS, "confidence")
     if not isinstance(groups, bool):
         raise TypeError(f"groups is {groups!r}; say True where calibrate will be given groups, k or features")
+    if not isinstance(images, Sequence) or isinstance(images, str | bytes):
+        raise TypeError(
+            f"images is a {type(images).__name__}; give a list of how many you may have, such as [200, 500]"
+        )
     numbers = tuple(check_count(n, "images") for n in images)
     if check_number(spread, "spread") < 0:
         raise ValueError(f"spread is {spread}; it must be at least 0, for example 0.5")
+    if prevalence is not None and not isinstance(prevalence, Mapping):
+        raise TypeError(
+            f"prevalence is a {type(prevalence).__name__}; give the share of images by name: {{'heart': 0.1}}"
+        )
     wanted = _wanted(risk_level, promises, prevalence or {})
     forecast = _Forecast(failure_prob, method, groups, numbers, spread, check_count(seed, "seed", least=0))
     rows = []
@@ -165,7 +173,7 @@ def _wanted(risk_level: float | None, promises: Any, prevalence: Mapping[str, fl
         if not 0 < check_number(share, f"the prevalence of {name!r}") <= 1:
             raise ValueError(f"the prevalence of {name!r} is {share:g}; give a share of images above 0, such as 0.1")
         found.append(_Wanted(one.kind, name, one.at_most, one.above or 0.0, one.cap or 1.0, float(share)))
-    strange = sorted(set(prevalence) - {one.name for one in found})
+    strange = sorted(map(str, set(prevalence) - {one.name for one in found}))
     if strange:
         raise ValueError(f"prevalence names {strange[0]!r}, and no promise has that name; name the promise so")
     return found

@@ -180,13 +180,13 @@ def _named_or_given(groups: Any, pairs: Pairs, images: Array, rng: np.random.Gen
         for _ in pairs.over_blocks(lambda truth, block: found.check(block), images):
             pass
         return found
+    if differ_in_size(pairs.band.lower) and (library_of(groups) or isinstance(groups, list | tuple)):
+        raise ValueError(f"groups are a map of pixels, {NO_GRID}")
     if not library_of(groups):
         raise TypeError(
-            f"groups is {groups!r}; give a name (learned, band, loss, squared, otsu), a partition (*pixels), a "
-            "Grouping, or a function that fits one"
+            f"groups is {str(groups)[:80]!r}; give a name (learned, band, loss, squared, otsu), a partition "
+            "(*pixels), a Grouping, or a function that fits one"
         )
-    if differ_in_size(pairs.band.lower):
-        raise ValueError(f"groups are a map of pixels, {NO_GRID}")
     if tuple(groups.shape[1:]) == pairs.pixels:
         raise ValueError("groups= takes one map for all images; give a map of each image, a segmentation, as labels=")
     return groupings.partition(to_numpy(groups), pairs.pixels)

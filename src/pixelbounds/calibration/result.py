@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 from math import isfinite, log, log1p
-from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from ..images.library import Array, alike, block_of, in_threads, like, places_fo
 from ..images.measure import Measure
 from ..images.notebook import facts_html, rows_html
 from ..images.source import Source
-from ..storage.files import replace_file, seal
+from ..storage.files import check_new_file, replace_file, seal
 from .block import read_block
 from .confidence import BOUNDS
 from .families import FAMILIES, Family, check_fits
@@ -346,15 +345,7 @@ class Calibration:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the calibration file, aside first and then in place."""
-        target = FilePath(path)
-        try:
-            folder, taken = target.parent.is_dir(), target.is_dir()
-        except OSError as error:
-            raise ValueError(f"no file can have the name {str(target)!r} ({error.strerror}); give another") from error
-        if not folder:
-            raise ValueError(f"there is no folder {str(target.parent)!r} to save the calibration in; make it first")
-        if taken:
-            raise ValueError(f"{str(target)!r} is a folder; give the name of a file, such as 'ct.safetensors'")
+        target = check_new_file(path, "calibration")
         data = self.to_bytes()
         replace_file(target, data)
 

@@ -76,6 +76,8 @@ class Terms:
 
     def promises_within(self, within: Mapping[str, Any] | None) -> list[Promise]:
         """The promises with the regions of some images, by name."""
+        if within is not None and not isinstance(within, Mapping):
+            raise TypeError(f"within is a {type(within).__name__}; give the region of each promise by its name")
         given = dict(within or {})
         asked = []
         for promise in self.promises:

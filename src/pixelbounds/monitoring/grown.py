@@ -44,7 +44,7 @@ from ..images.checks import (
 from ..images.ends import Band, one_band
 from ..images.library import Array, singly
 from ..images.measure import Measure
-from ..storage.files import replace_file
+from ..storage.files import check_new_file, replace_file
 from .evidence import Evidence, Look, Terms, calibration_of, unit_prints
 from .first_images import as_asked, check_names, fitted_path, goal_for, most_of
 from .grown_file import growing_from_bytes, growing_to_bytes
@@ -298,7 +298,8 @@ class GrowingCalibration:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state, aside first and then in place: whatever happens, the file holds the old state or the new."""
-        replace_file(path, self.to_bytes())
+        target = check_new_file(path, "growing calibration")
+        replace_file(target, self.to_bytes())
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "file", family: Family | None = None) -> GrowingCalibration:

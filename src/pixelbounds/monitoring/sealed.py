@@ -14,7 +14,7 @@ from ..calibration.losses import Loss
 from ..calibration.reader import calibration_from_bytes
 from ..images.checks import check_count
 from ..images.library import Array
-from ..storage.files import replace_file, seal, unseal
+from ..storage.files import check_new_file, replace_file, seal, unseal
 from .gauges import RECENT, Gauge
 from .history import MOST_CALLS
 from .running_mean import RunningRatio
@@ -54,7 +54,10 @@ def monitor_bytes(monitor: Monitor) -> bytes:
 
 def save_monitor(monitor: Monitor, path: str | os.PathLike[str]) -> None:
     """Write a monitor's file, aside first and then in place."""
-    replace_file(path, monitor_bytes(monitor))
+    if not isinstance(monitor, Monitor):
+        raise TypeError(f"monitor is a {type(monitor).__name__}; give a pixelbounds.Monitor")
+    target = check_new_file(path, "monitor")
+    replace_file(target, monitor_bytes(monitor))
 
 
 def load_monitor(path: str | os.PathLike[str], *, loss: Loss | None = None, family: Family | None = None) -> Monitor:

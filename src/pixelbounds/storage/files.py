@@ -46,6 +46,20 @@ def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
         raise
 
 
+def check_new_file(path: str | os.PathLike[str], what: str) -> Path:
+    """A path under which a file can be written; else a ValueError says what is wrong with it."""
+    target = Path(path)
+    try:
+        folder, taken = target.parent.is_dir(), target.is_dir()
+    except OSError as error:
+        raise ValueError(f"no file can have the name {str(target)!r} ({error.strerror}); give another") from error
+    if not folder:
+        raise ValueError(f"there is no folder {str(target.parent)!r} to save the {what} in; make it first")
+    if taken:
+        raise ValueError(f"{str(target)!r} is a folder; give the name of a file, such as 'ct.safetensors'")
+    return target
+
+
 def _new_file(folder: Path) -> tuple[Path, int]:
     """A new file of no other's name, held, and its handle."""
     while True:

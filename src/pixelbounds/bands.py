@@ -22,6 +22,7 @@ from .images.checks import (
     NoGuarantee,
     check_choice,
     check_count,
+    check_line,
     check_number,
     check_open_unit,
     check_same_shape,
@@ -251,7 +252,8 @@ def functional_band(
         samples, axis = _checked(samples, axis)
         calibrated_ranks(samples.shape[axis], miscoverage)  # before the work, whether they are enough
     band = calibrated_quantiles(functional_values(samples, function, known=known, sample_axis=axis), miscoverage)
-    named = name or getattr(function, "__name__", "values").strip("<>").replace("lambda", "values")
+    own = str(getattr(function, "__name__", "values")).strip("<>").replace("lambda", "values")
+    named = own if name is None else check_line(name, "name")
     return replace(band, source=replace(band.source, kind=f"{named}, {band.source.kind}"))
 
 

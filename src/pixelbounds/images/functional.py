@@ -36,6 +36,11 @@ def functional_values(
     if not callable(function):
         raise TypeError(f"function is a {type(function).__name__}; give a function of one image, such as numpy.mean")
     images = as_array(images, "images" if sample_axis is None else "samples")
+    axes = 2 if differ_in_size(images) else len(images.shape)
+    if sample_axis is not None and (
+        isinstance(sample_axis, bool) or not isinstance(sample_axis, int) or not 0 <= sample_axis < axes or axes < 2
+    ):
+        raise ValueError(f"sample_axis is {sample_axis!r}; give the axis that counts samples, 0 to {axes - 1}")
     n = int(images.shape[1] if sample_axis == 0 else images.shape[0])
     for i, x in enumerate(known):
         if len(x) != n:

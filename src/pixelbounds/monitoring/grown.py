@@ -163,6 +163,8 @@ class GrowingCalibration:
         An image counts once, and never if it fitted; a call counts all of its images or, where it fails, none.
         """
         terms = self._terms
+        if not isinstance(skip_known, bool):
+            raise TypeError(f"skip_known is a {type(skip_known).__name__}; say True or False")
         band = one_band(band)
         differences = terms.source.differences(band.source)
         if differences:

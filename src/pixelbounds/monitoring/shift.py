@@ -95,9 +95,12 @@ def _check_weights(weights: Any, most_weight: float, n: int) -> tuple[Array, flo
     most = check_number(most_weight, "most_weight")
     if most < 1:
         raise ValueError(f"most_weight is {most_weight!r}; likelihood ratios have mean 1, so their bound is at least 1")
-    ratios = np.asarray(to_numpy(weights) if library_of(weights) else weights, np.float64)
-    if ratios.shape != (n,):
-        raise ValueError(f"weights have shape {ratios.shape}; give one likelihood ratio for each of {n} images")
+    given = np.asarray(to_numpy(weights) if library_of(weights) else weights)
+    if given.shape != (n,) or given.dtype.kind not in "iuf":
+        raise ValueError(
+            f"weights have shape {given.shape}, {given.dtype}; give one likelihood ratio for each of {n} images"
+        )
+    ratios = given.astype(np.float64)
     if not np.isfinite(ratios).all() or ratios.min() < 0:
         raise ValueError("weights must be finite and at least 0; mend or drop those images")
     if ratios.max() > most:

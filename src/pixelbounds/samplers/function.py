@@ -309,8 +309,8 @@ def _recipe(
 ) -> FunctionRecipe:
     """All that bears on the draws, checked at the door."""
     samples = check_count(samples, "samples", least=2)
-    level = float(miscoverage) if isinstance(miscoverage, Fraction) else miscoverage
     calibrated_ranks(samples, miscoverage)  # samples must suffice
+    level = float(miscoverage) if isinstance(miscoverage, Fraction) else miscoverage
     return FunctionRecipe(
         check_sampler(sampler),
         samples,

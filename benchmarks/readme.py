@@ -93,7 +93,7 @@ def text() -> str:
 def with_figures(page: str, begin: str, figures: str) -> str:
     """The text of a page with these figures between its markers."""
     before, rest = (HERE.parent / page).read_text().split(begin)
-    return f"{before}{begin}\n{figures}\n{END}{rest.split(END)[1]}"
+    return f"{before}{begin}\n{figures}\n{END}{rest.split(END, 1)[1]}"
 
 
 if __name__ == "__main__":

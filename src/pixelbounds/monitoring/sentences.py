@@ -4,41 +4,40 @@ from __future__ import annotations
 
 from ..calibration.sentence import level_in_words, plural, share_in_words
 
+_RARE = 1e-4  # chances below it are not told apart
 
-def quiet_in_words(seen: str, false_alarm: float) -> str:
+
+def quiet_in_words(seen: str) -> str:
     """What a monitor says that has seen nothing wrong; `seen` says of how much.
 
-    >>> quiet_in_words("120 images with truth", 0.01).split(":")[0]
+    >>> quiet_in_words("120 images with truth").split(":")[0]
     'No alarm'
     """
     return (
         f"No alarm: {seen} give no sufficient evidence that a promise is broken or that the source has changed. That "
-        f"all is well is not shown by this; {_false_alarms(false_alarm)}."
+        "all is well is not shown by this."
     )
 
 
-def broken_in_words(named: str, false_alarm: float) -> str:
+def broken_in_words(named: str) -> str:
     """What a monitor says where the truth shows that promises are broken; `named` says which."""
-    return (
-        f"ALARM, promises broken: {named}. The source has changed, or the calibration was among the unlucky ones; "
-        f"{_false_alarms(false_alarm)}."
-    )
+    return f"ALARM, promises broken: {named}. The source has changed, or the calibration was among the unlucky ones."
 
 
-def changed_in_words(named: str, false_alarm: float) -> str:
+def changed_in_words(named: str) -> str:
     """What a monitor says where bands alone show that the source has changed; `named` says what of it."""
     return (
         f"ALARM, source changed: {named}. New images are not exchangeable with those of the calibration, so nothing is "
-        "promised for them; whether intervals miss more than before cannot be told without truth. "
-        f"{_false_alarms(false_alarm).capitalize()}."
+        "promised for them; whether intervals miss more than before cannot be told without truth."
     )
 
 
-def _false_alarms(false_alarm: float) -> str:
+def false_alarms_in_words(false_alarm: float) -> str:
+    """What an alarm, or that there is none, is worth."""
     return (
-        "while images (units) are independent, come from the calibration's source and every promise is kept, this "
+        "While images (units) are independent, come from the calibration's source and every promise is kept, this "
         f"monitor ever raises an alarm with probability at most {level_in_words(false_alarm)}, however long it runs "
-        "and however often it is asked"
+        "and however often it is asked."
     )
 
 
@@ -58,5 +57,5 @@ def recently_in_words(what: str, count: int, noun: str, chance: float) -> str:
     """
     some = f"of the last {count} {plural(noun)}" if count > 1 else f"of the last {noun}"
     words = what.replace("{are}", f"{some} are").replace("{fall}", f"{some} fall")
-    share = share_in_words(max(chance, 1e-9), up=True)
+    share = share_in_words(chance, up=True) if chance >= _RARE else f"fewer than {share_in_words(_RARE)}"
     return f"{words} than at calibration, as on {share} of days when nothing has changed"

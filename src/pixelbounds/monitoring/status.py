@@ -11,7 +11,7 @@ from ..calibration.sentence import (
     plural,
 )
 from ..evaluation.evaluation import share_ends
-from .sentences import broken_in_words, changed_in_words, quiet_in_words, recently_in_words
+from .sentences import broken_in_words, changed_in_words, false_alarms_in_words, quiet_in_words, recently_in_words
 
 _LATELY = 0.05  # chance below which it is told what bands are like lately
 _MOST_WORTH = 1e300
@@ -128,15 +128,15 @@ class Status:
             one_of = (
                 "" if any(x.broken for x in self.promises) or len(self.promises) == 1 else "one of these at least: "
             )
-            said.append(broken_in_words(one_of + "; ".join(x.words for x in self.named), self.false_alarm))
+            said.append(broken_in_words(one_of + "; ".join(x.words for x in self.named)))
         if self.changed:
             noun = self.unit_name or "image"
             found = "; ".join(x.words(noun) if x.recent else x.name for x in self.statistics if x.changed)
-            said.append(changed_in_words(found, self.false_alarm))
+            said.append(changed_in_words(found))
         if not said:
             seen = f"{self.images} images with truth and {self.looked} without"
-            said.append(quiet_in_words(seen, self.false_alarm))
-        return " ".join(said)
+            said.append(quiet_in_words(seen))
+        return " ".join([*said, false_alarms_in_words(self.false_alarm)])
 
     def __str__(self) -> str:
         lines = [self.sentence, *(x.words for x in self.promises)]

@@ -178,13 +178,18 @@ def sample_linear(
 
         with torch.no_grad():
             return _swept(
-                guided(score, y, problem, how, autocast=autocast), _start(y, problem, how.prior), top, sde, how, noise
+                guided(score, y, problem, how, autocast=autocast),
+                smooth_start(y, problem, how.prior),
+                top,
+                sde,
+                how,
+                noise,
             )
 
     return per_image(rows, len(observation), samples, batch or samples, reduce or (lambda draws: draws), None, ids)
 
 
-def _start(y: Tensor, problem: Linear, prior: float) -> Tensor:
+def smooth_start(y: Tensor, problem: Linear, prior: float = 0.3) -> Tensor:
     """The mean given y of images that are smooth and nothing else, whose neighbours differ little.
 
     Where nothing is seen it goes on from what is seen nearby, where the image of least norm would be 0.

@@ -109,7 +109,7 @@ class Training(_Section):
     kind: Literal["score", "regressor", "conffusion"] = Field("score", description="what is trained")
     start: str | None = Field(None, alias="from", description="the trained score network that conffusion starts from")
     miscoverage: float = Field(0.1, gt=0, lt=1, description="the quantiles of a regressor or conffusion, e.g. 0.1")
-    weighting: Literal["paper", "edm"] = Field("paper", description="of noise levels in the loss of a score network")
+    weighting: Literal["paper", "edm"] = Field("edm", description="of noise levels in the loss of a score network")
     data_deviation: float = Field(0.5, gt=0, description="deviation of the pixels, which scales a regressor")
     device: str | None = Field(None, description="'cpu' or 'cuda'; a GPU if there is one, unless told")
     steps: int | None = Field(None, gt=0, description="steps of the optimizer, e.g. 100_000")
@@ -145,7 +145,7 @@ class Training(_Section):
             raise ValueError(
                 f'from is given, but a {self.kind} network starts anew; remove it or set kind = "conffusion"'
             )
-        if self.kind != "score" and self.weighting != "paper":
+        if self.kind != "score" and "weighting" in self.model_fields_set:
             raise ValueError(f'weighting is for score networks, and kind is "{self.kind}"; remove it')
         self.settings()
         return self

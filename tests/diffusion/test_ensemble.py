@@ -113,7 +113,7 @@ def test_an_ensemble_is_one_file(tmp_path, images, dtype):
 
 def test_unlike_members_are_refused(images):
     other = NCSNpp(world.config(dropout=0.5)).eval()
-    with pytest.raises(ValueError, match="member 1 is NetworkConfig.*one configuration"):
+    with pytest.raises(ValueError, match=r"member 1 is NetworkConfig.*one configuration"):
         Ensemble([awake(0), other])
     with pytest.raises(ValueError, match="of no networks"):
         Ensemble([])

@@ -253,12 +253,12 @@ def drawn(chest: Chest, study: Study, seed: int) -> tuple[Chest, Chest, dict[str
     return here, chest.take(~first), settings
 
 
-def draws(chest: Chest, name: str, seeds: range, ways: list[str], known: list[Row]) -> Iterator[Row]:
-    """A row for every way in every draw of a study, but for those that are known."""
+def draws(chest: Chest, name: str, seeds: range, ways: list[str], kept: Callable[[], list[Row]]) -> Iterator[Row]:
+    """A row for every way in every draw of a study, but for those that are kept already."""
     for seed in seeds:
         for study in STUDIES[name]:
             keys = [{"study": name, **study.key, "draw": seed, "way": way} for way in ways]
-            left = [key for key in keys if not any(key.items() <= row.items() for row in known)]
+            left = [key for key in keys if not any(key.items() <= row.items() for row in kept())]
             if not left:
                 continue
             here, new, settings = drawn(chest, study, seed)
@@ -315,15 +315,18 @@ def main() -> None:
         "size": list(chest.truth.shape[1:]),
         "having": {name: int(x.reshape(len(x), -1).any(axis=1).sum()) for name, x in chest.regions.items()},
     }  # fmt: skip
-    rows: list[Row] = json.loads(given.out.read_text())["rows"] if given.out.exists() else []
+
+    def kept() -> list[Row]:
+        """Rows that there are by now; another process may make other ways meanwhile."""
+        return list(json.loads(given.out.read_text())["rows"]) if given.out.exists() else []
+
     seeds = range(given.first, given.first + given.draws)
-    for row in draws(chest, given.study, seeds, given.ways or TAKEN[given.study], rows):
-        rows.append(row)
-        replace_file(given.out, (json.dumps({**about, "rows": rows}, indent=1) + "\n").encode())
+    for row in draws(chest, given.study, seeds, given.ways or TAKEN[given.study], kept):
+        replace_file(given.out, (json.dumps({**about, "rows": [*kept(), row]}, indent=1) + "\n").encode())
         told = f"{row['lengths']['all']:.4f}" if "lengths" in row else row["no guarantee"]
         print(f"draw {row['draw']}, {row['way']}: {told} ({row['CPU seconds']} s)", flush=True)
     for study in STUDIES[given.study]:
-        own = [row for row in rows if {"study": given.study, **study.key}.items() <= row.items()]
+        own = [row for row in kept() if {"study": given.study, **study.key}.items() <= row.items()]
         print(study)
         tables(own)
 

@@ -22,8 +22,19 @@ NAMES_IMPORTED = re.compile(r"from (pixelbounds[\w.]*) import ([\w, ]+)")
 NAMES_DOTTED = re.compile(r"(?<![\w/.-])pixelbounds((?:\.[A-Za-z_]\w*)+)(?![\w/])")
 
 
-FIGURES = ["readme", "scale_page", "gpu.page", "tried", "voids", "monitoring", "growth", "problems", "shifts"]
-FIGURES += ["gpu.projections"]
+FIGURES = [
+    "readme",
+    "scale_page",
+    "gpu.page",
+    "tried",
+    "voids",
+    "monitoring",
+    "growth",
+    "problems",
+    "shifts",
+    "gpu.projections",
+    "promises_page",
+]
 
 
 @pytest.mark.parametrize("name", FIGURES)

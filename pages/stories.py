@@ -2,8 +2,8 @@
 
 A cell begins with `# %%`, one of text with `# %% [markdown]`. The first is of text: its heading is the title, its next
 paragraph the line on the gallery's first page. A cell that draws says what is seen in a comment `# figure: ...`, which
-becomes the caption. Cells run in one namespace, in an empty folder; what was told is kept in build/gallery until the
-story or the package changes.
+becomes the caption. Cells run in one namespace, in an empty folder, in the house's style of figures; what was told is
+kept in build/gallery until the story or the package changes.
 """
 
 import base64
@@ -128,10 +128,12 @@ def run(story: Story) -> Told:
     """Run the cells one after the other; an error names the story and the cell."""
     import matplotlib
 
+    from pixelbounds.report.style import house_style
+
     matplotlib.use("agg")
     space: dict[str, Any] = {"__name__": "__main__"}
     printed, drawn = [], []
-    with in_empty_folder():
+    with in_empty_folder(), house_style():
         for number, cell in enumerate(story.cells, start=1):
             said = io.StringIO()
             if cell.kind == "code":

@@ -16,8 +16,8 @@ rng = np.random.default_rng(0)
 truth = synthetic_images(400, 48, rng)  # (n, *pixels)
 samples = flawed_samples(truth, 39, rng)  # (n, m, *pixels): 39 samples of each image
 
-# figure: Four of the 39 samples of one image, their mean and their deviation.
-shown = pb.plot.samples(samples[300:], image=0)
+# figure: Two of the 39 samples of one image, their mean and their deviation.
+shown = pb.plot.samples(samples[300:], image=0, count=2)
 
 # %% [markdown]
 # The samples give a band. The first 300 images calibrate it: a promise is chosen before they are looked at, and is

@@ -2,11 +2,10 @@
 
 A block of Python is run; one with prompts is a doctest. A block `text` after another holds what that printed, and
 is compared; `...` stands for anything. Lines of a shell that begin with `pixelbounds` are read by the commands, and
-run where the page has the comment `commands are run`. Comments before a block, which readers do not see, say what it
-needs:
+run where the page has the comment `commands are run`. Comments, which readers do not see, say what blocks need:
 
-<!-- before: code that is run first -->
-<!-- not run: why -->       its Python is compiled only, its commands are read only
+<!-- before: code that is run at this place -->
+<!-- not run: why -->       right before a block: its Python is compiled only, its commands are read only
 
 `python -m pages.blocks PAGE` writes the blocks `text` of a page anew.
 """
@@ -24,23 +23,24 @@ from typing import Any
 from pages.stories import in_empty_folder
 
 _BLOCK = re.compile(
-    r"(?:<!-- (?P<mark>before|not run):(?P<told>(?:(?!-->).)*)-->\n\n?)?"
+    r"<!-- before:(?P<before>.*?)-->"
+    r"|(?:<!-- not run:(?P<not_run>(?:(?!-->).)*)-->\n\n?)?"
     r"^(?P<indent> *)```(?P<kind>\w*)[^\n]*\n(?P<text>(?:(?!\n *```).)*?)\n? *```$"
     r"(?:\n+```text\n(?P<printed>.*?)\n```$)?",
     re.DOTALL | re.MULTILINE,
 )
+HIDDEN = "before"  # kind of code that readers do not see
 _LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 _RUN = "<!-- commands are run -->"  # of a page
 
 
 @dataclass(frozen=True)
 class Block:
-    """Code of a page: its kind, text and line, what comes before it, why it is not run, and what it should print."""
+    """Code of a page: its kind, text and line, why it is not run, and what it should print."""
 
     kind: str
     text: str
     line: int
-    before: str = ""
     not_run: str = ""
     printed: str | None = None
 
@@ -56,12 +56,12 @@ def blocks_of(text: str) -> list[Block]:
     """The blocks of code of a page, in order; blocks `text` belong to the one before."""
     found = []
     for match in _BLOCK.finditer(text):
-        told = (match["told"] or "").strip()
-        before = told if match["mark"] == "before" else ""
-        not_run = told if match["mark"] == "not run" else ""
-        line = text.count("\n", 0, match.start("indent")) + 1
-        content = re.sub(rf"^{match['indent']}", "", match["text"], flags=re.MULTILINE)
-        found.append(Block(match["kind"], content, line, before, not_run, match["printed"]))
+        line = text.count("\n", 0, match.start("text" if match["before"] is None else "before"))
+        if match["before"] is not None:
+            found.append(Block(HIDDEN, match["before"].strip(), line + 1))
+        else:
+            content = re.sub(rf"^{match['indent']}", "", match["text"], flags=re.MULTILINE)
+            found.append(Block(match["kind"], content, line, (match["not_run"] or "").strip(), match["printed"]))
     return found
 
 
@@ -79,9 +79,6 @@ def printed_by(page: Path) -> dict[int, tuple[str | None, str]]:
             said = io.StringIO()
             try:
                 with contextlib.redirect_stdout(said):
-                    exec(compile(block.before, where, "exec"), space)
-                    said.truncate(0)
-                    said.seek(0)
                     _run(block, where, space, commands=_RUN in text)
             except Exception as error:
                 raise RuntimeError(f"{where}: {type(error).__name__}: {error}") from error
@@ -92,7 +89,7 @@ def printed_by(page: Path) -> dict[int, tuple[str | None, str]]:
 def _run(block: Block, where: str, space: dict[str, Any], *, commands: bool) -> None:
     if block.kind == "python" and block.text.lstrip().startswith(">>>"):
         _doctest(block, where, space)
-    elif block.kind == "python":
+    elif block.kind in ("python", HIDDEN):
         code = compile(block.text, where, "exec")
         if not block.not_run:
             exec(code, space)
@@ -100,7 +97,7 @@ def _run(block: Block, where: str, space: dict[str, Any], *, commands: bool) -> 
         for words in block.commands:
             check_command(words)
             if commands and not block.not_run:
-                _call(words)
+                print(run_command(words))
 
 
 def _doctest(block: Block, where: str, space: dict[str, Any]) -> None:
@@ -134,14 +131,13 @@ def check_command(words: list[str]) -> None:
     command.make_context(command.name, rest, parent=parent)
 
 
-def _call(words: list[str]) -> None:
-    """Run a command in this process; what it says is printed."""
+def run_command(words: list[str]) -> str:
+    """What a command says, run in this process; another exit code than 0 is an error."""
     from typer.testing import CliRunner
 
     from pixelbounds.cli import app
 
     done = CliRunner().invoke(app, words, terminal_width=120)
-    print(done.stdout)
     if done.exit_code:
         raise RuntimeError(
             f"pixelbounds {' '.join(words)} ended with {done.exit_code}: {done.output} {done.exception!r}"

@@ -38,7 +38,7 @@ def a_page(tmp_path, text):
 
 def test_blocks_share_a_namespace_and_what_is_hidden_comes_first(tmp_path):
     text = "<!-- before: x = 2 -->\n```python\nprint(x)\n```\n\n```text\n2\n```\n```python\n>>> x + 1\n3\n\n```\n"
-    assert list(printed_by(a_page(tmp_path, text)).values()) == [("2", "2"), (None, "")]
+    assert list(printed_by(a_page(tmp_path, text)).values()) == [(None, ""), ("2", "2"), (None, "")]
 
 
 @pytest.mark.parametrize(

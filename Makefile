@@ -28,6 +28,10 @@ format: $(STAMP)  ## rewrite in house style
 docs: $(STAMP)  ## the documentation site, build/site/index.html; runs the gallery, warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
+wheel: $(STAMP)  ## dist/*.whl and dist/*.tar.gz
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+
 guarantees: $(STAMP)  ## the statistical tests at full size: at least 1,000 worlds each
 	PIXELBOUNDS_WORLDS=1000 $(BIN)/pytest tests/properties -m guarantees -q -n 2
 

@@ -14,11 +14,11 @@ from pixelbounds.demo.canvas import Organ
 from pixelbounds.demo.phantom import phantoms
 from pixelbounds.demo.synthetic import flawed_samples
 
-made = phantoms(360, 48, seed=3)
+made = phantoms(330, 40, seed=3)
 truth = made.images
 samples = flawed_samples(truth, 39, np.random.default_rng(0), sigma=0.1)
 band = pb.calibrated_quantiles(samples, miscoverage=0.2, axis=1)
-first, new = slice(0, 240), slice(240, 360)
+first, new = slice(0, 240), slice(240, 330)
 
 
 def promises(images):

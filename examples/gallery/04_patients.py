@@ -27,25 +27,25 @@ def some_patients(count, rng):
     return truth, pb.Band(centre - 0.05, centre + 0.05), np.arange(count).repeat(SLICES)
 
 
-truth_later, band_later, _ = some_patients(4000, np.random.default_rng(99))  # all that will ever come, nearly
+truth_later, band_later, _ = some_patients(1500, np.random.default_rng(99))  # all that will ever come, nearly
 
 # %% [markdown]
-# Sixty hospitals calibrate with 60 patients each, once with slices as independent images and once with patients as
+# Fifty hospitals calibrate with 60 patients each, once with slices as independent images and once with patients as
 # units. Both promise that at most 10% is outside, with probability 90%.
 
 # %%
 risks = {"slices as images": [], "patients as units": []}
 warnings.simplefilter("ignore")
-for hospital in range(60):
+for hospital in range(50):
     truth, band, patient = some_patients(60, np.random.default_rng(hospital))
     for name, units in (("slices as images", None), ("patients as units", patient)):
         made = pb.calibrate(truth, band, risk_level=0.1, method="rcps", units=units, unit_name="patient", seed=hospital)
         interval = made.apply(band_later)
         risks[name].append(1 - interval.contains(truth_later).mean())
 for name, seen in risks.items():
-    print(f"{name}: {np.mean(np.array(seen) > 0.1):.0%} of 60 hospitals break the promise; at most 10% may")
+    print(f"{name}: {np.mean(np.array(seen) > 0.1):.0%} of 50 hospitals break the promise; at most 10% may")
 
-# figure: True risk of sixty calibrations, each promised to be at most 10% with probability 90%.
+# figure: True risk of fifty calibrations, each promised to be at most 10% with probability 90%.
 figure, axes = plt.subplots(figsize=(4.8, 2.6), layout="constrained")
 bins = np.linspace(0.0, 0.16, 33)
 axes.hist(risks["slices as images"], bins, color=ORANGE, alpha=0.75, label="slices as images")

@@ -17,7 +17,7 @@ rng = np.random.default_rng(5)
 SIGMA = 0.12
 training = synthetic_images(60, 32, rng)
 patches = np.lib.stride_tricks.sliding_window_view(training, (3, 3), axis=(1, 2)).reshape(-1, 9)
-patches = patches[rng.choice(len(patches), 600, replace=False)]
+patches = patches[rng.choice(len(patches), 300, replace=False)]
 centres = patches[:, 4]
 
 
@@ -39,19 +39,19 @@ def borrowed(observation, samples, seed):
 # `out="run.zarr"` it would be a run on disk that goes on where it stopped.
 
 # %%
-truth = synthetic_images(220, 32, rng)
+truth = synthetic_images(180, 32, rng)
 observations = truth + SIGMA * rng.standard_normal(truth.shape).astype(np.float32)
 band = pb.bands_from(borrowed, observations, samples=19, miscoverage=0.2, seed=0)
 print(band)
 
-calibration = pb.calibrate(truth[:160], band[:160], risk_level=0.1)
-interval = calibration.apply(band[160:])
-evaluation = pb.evaluate(truth[160:], interval, calibration=calibration)
+calibration = pb.calibrate(truth[:130], band[:130], risk_level=0.1)
+interval = calibration.apply(band[130:])
+evaluation = pb.evaluate(truth[130:], interval, calibration=calibration)
 print(f"{evaluation.risk:.1%} outside, mean length {evaluation.mean_length:.3f}")
 
 # figure: A noisy observation and its intervals.
 figure, axes = plt.subplots(1, 4, figsize=(7.2, 2.0), layout="constrained")
-axes[0].imshow(observations[160], "gray", vmin=0, vmax=1)
+axes[0].imshow(observations[130], "gray", vmin=0, vmax=1)
 axes[0].set(title="observation", xticks=[], yticks=[])
 axes[0].grid(visible=False)
 shown = pb.plot.intervals(interval, 0, axes=axes[1:])

@@ -16,8 +16,8 @@ from pixelbounds.demo.phantom import phantoms
 from pixelbounds.problems import ct
 
 SIZE, NOISE, KEPT = 32, 0.005, 120
-made = phantoms(660, SIZE, seed=8).images
-training, truth = made[:400].reshape(400, -1), made[400:]
+made = phantoms(540, SIZE, seed=8).images
+training, truth = made[:320].reshape(320, -1), made[320:]
 problem = ct(12, SIZE, NOISE)
 sinograms = problem(truth, 0)
 print(problem, "sees", sinograms[0].size, "numbers of", truth[0].size, "pixels")
@@ -45,16 +45,16 @@ def posterior(sinogram, samples, seed):
 
 
 band = pb.bands_from(posterior, sinograms, samples=39, miscoverage=0.2, seed=0)
-calibration = pb.calibrate(truth[:200], band[:200], risk_level=0.1, groups="band")
-interval = calibration.apply(band[200:])
+calibration = pb.calibrate(truth[:160], band[:160], risk_level=0.1, groups="band")
+interval = calibration.apply(band[160:])
 raw = 1 - pb.Interval(band.lower, band.upper).contains(truth).mean()
 print(f"outside the Gaussian's own band: {raw:.1%}")
-print(f"outside the intervals of new phantoms: {1 - interval.contains(truth[200:]).mean():.1%}, promised 10%")
+print(f"outside the intervals of new phantoms: {1 - interval.contains(truth[160:]).mean():.1%}, promised 10%")
 
 # %%
 # figure: A sinogram of twelve views, the phantom, and its intervals.
 figure, axes = plt.subplots(1, 5, figsize=(8.2, 1.9), layout="constrained")
-axes[0].imshow(sinograms[200], "gray", aspect="auto")
+axes[0].imshow(sinograms[160], "gray", aspect="auto")
 axes[0].set(title="sinogram", xlabel="detector bin", ylabel="view")
 axes[0].grid(visible=False)
-shown = pb.plot.intervals(interval, 0, truth=truth[200:], axes=axes[1:])
+shown = pb.plot.intervals(interval, 0, truth=truth[160:], axes=axes[1:])

@@ -16,10 +16,10 @@ from pixelbounds.demo.phantom import phantoms
 from pixelbounds.demo.synthetic import flawed_samples
 from pixelbounds.report.style import BLACK, BLUE, ORANGE
 
-made = phantoms(400, 32, seed=11)
+made = phantoms(300, 32, seed=11)
 rng = np.random.default_rng(0)
 samples = flawed_samples(made.images, 39, rng)
-samples += rng.normal(0, 0.05, (400, 39, 1, 1))  # the model doubts the level of the image a little
+samples += rng.normal(0, 0.05, (300, 39, 1, 1))  # the model doubts the level of the image a little
 
 mask = made.organs == Organ.LIVER  # stands in for a segmentation that is known for new images, too
 some = mask.sum(axis=(1, 2)) >= 5

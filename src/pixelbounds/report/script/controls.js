@@ -15,7 +15,7 @@ async function choose(index) {
   state.plane = Math.min(state.plane, image.planes.length - 1);
   at("choose").value = String(index);
   for (const view of views) if (!available(view.layer)) view.layer = "interval";
-  views.forEach(listLayers);
+  used().forEach(listLayers);
   listKeys(); listRegions(); listPresets();
   const planes = image.colour ? 1 : image.planes.length;
   at("plane-field").hidden = planes < 2;
@@ -57,6 +57,8 @@ function setTwo(on) {
   at("two").setAttribute("aria-pressed", String(on));
   at("desk").dataset.views = on ? "2" : "1";
   at("view-2").hidden = !on;
+  if (!state.image) return;
+  used().forEach(listLayers);
   sizeViews(); paint(); draw();
 }
 function setTool(name) {

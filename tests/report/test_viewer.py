@@ -4,13 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
-from page_browser import (  # noqa: F401 - fixtures
+from page_browser import (
     MISSES,
-    browser,
     drawn,
     ends,
     needs_chromium,
-    open_page,
     pin_aside,
     place,
     reading,

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from page_browser import (  # noqa: F401 - fixtures
+from page_browser import (
     MISSES,
-    browser,
     drawn,
     needs_chromium,
-    open_page,
     pin_aside,
     place,
     settle,

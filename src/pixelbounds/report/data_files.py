@@ -1,7 +1,7 @@
 """Data of a page in files beside it, each read when what it holds is looked at.
 
-A page that is opened from disk may read no file, but it may run a script. So each file is a script of one call, with its
-data as text. Its name ends in the first digits of the text's SHA-256, which the page compares: a folder of another
+A page that is opened from disk may read no file, but it may run a script. So each file is a script of one call, with
+its data as text. Its name ends in the first digits of the text's SHA-256, which the page compares: a folder of another
 page, or a file that was changed, is not shown as if it were this page's.
 """
 

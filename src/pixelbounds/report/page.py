@@ -19,7 +19,6 @@ from ..calibration.result import Calibration
 from ..calibration.sentence import in_channels, plural, share_in_words
 from ..evaluation.evaluation import Evaluation, Strata
 from ..evaluation.judgement import judge
-from ..images.checks import Limits
 from ..storage.files import replace_file
 from .charts import draw_groups, draw_path, draw_units
 from .example import Example, Row
@@ -47,8 +46,8 @@ def write_report(
 ) -> Path:
     """Write the page and return its path; the same arguments give the same page.
 
-    Where the examples have more than 16 MB their data lie in a folder beside the page, `report_files` for `report.html`:
-    move both. Such a page stays small, and reads an image when it is looked at.
+    Where the examples have more than 16 MB their data lie in a folder beside the page, `report_files` beside
+    `report.html`: move both. Such a page stays small, and reads an image when it is looked at.
 
     evaluation     of the calibration on images whose truth is known, `evaluate(..., calibration=calibration)`; None
                    where there are none, which the page then says

@@ -1,4 +1,6 @@
-"""How large the page is, and how long it takes to open: python -m benchmarks.page [--examples 128 400].
+"""How large the page is, and how long it takes to open: python -m benchmarks.page [run].
+
+With `run` it measures first; then docs/report.md gets the figures of benchmarks/results/page.json.
 
 The same phantoms of 128 x 128 pixels become a page of this checkout and one of an earlier commit, which a git worktree
 holds; Chromium opens both in turn, and times are given as their ratio. A page counts as open when it shows the first
@@ -23,6 +25,8 @@ from typing import Any
 
 HOME = Path(__file__).parents[1]
 RESULT = HOME / "benchmarks" / "results" / "page.json"
+PAGE = "docs/report.md"
+BEGIN = "<!-- figures: python -m benchmarks.page -->"
 BEFORE = "7c09070"  # the page that had all of its data inside
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 FLAGS += ["--disable-component-update", "--disable-quic"]
@@ -105,8 +109,8 @@ def open_page(browser: Any, page: Path, *, scroll: bool = False) -> tuple[float,
     return seconds, sum(path.stat().st_size for path in files)
 
 
-def measure(counts: list[int]) -> dict[str, Any]:
-    """Sizes and ratios for each number of examples."""
+def measure(counts: list[int]) -> tuple[dict[str, Any], str]:
+    """Sizes and ratios for each number of examples, and the browser's version."""
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -132,18 +136,42 @@ def measure(counts: list[int]) -> dict[str, Any]:
                 "read_with_all_small_pictures": open_page(browser, places["now"], scroll=True)[1],
             }  # fmt: skip
             print(count, json.dumps(found[str(count)]))
-        found["browser"] = browser.version
+        version = browser.version
         browser.close()
-    return found
+    return found, version
+
+
+def text() -> str:
+    """The table of docs/report.md."""
+    found = json.loads(RESULT.read_text())
+    lines = [
+        "| examples of 128 x 128 | page | beside it | read to open it | with all small pictures | time to open |",
+        "|---|---|---|---|---|---|",
+    ]
+    for count, row in found["examples"].items():
+        sizes = (row["now"]["page"], row["now"]["beside"], row["read_to_open"], row["read_with_all_small_pictures"])
+        cells = " | ".join(f"{size / 1e6:.1f} MB" for size in sizes)
+        lines.append(f"| {count} | {cells} | {row['seconds_now']:.2f} s, {row['ratio']:.2f} of before |")
+    lines += [
+        "",
+        f"Phantoms with 19 samples per pixel; medians of {found['medians_of']} in Chromium {found['browser']} on a",
+        f"shared machine of {found['cores']} cores, commit {found['commit']}. Before is commit {found['before']}, whose",
+        "page had everything inside, in the same run.",
+    ]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
+    from benchmarks.readme import with_figures
+
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="?", choices=["run"], help="measure, instead of only writing the figures")
     parser.add_argument("--examples", type=int, nargs="+", default=[128, 400])
     arguments = parser.parse_args()
-    commit = subprocess.run(
-        ["git", "-C", HOME, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
-    )
-    about = {"commit": commit.stdout.strip(), "before": BEFORE, "cores": os.cpu_count(), "pixels": [128, 128]}
-    about["medians_of"] = REPEATS
-    RESULT.write_text(json.dumps({**about, "examples": measure(arguments.examples)}, indent=1) + "\n")
+    if arguments.what == "run":
+        head = ["git", "-C", HOME, "rev-parse", "--short", "HEAD"]
+        commit = subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip()
+        found, version = measure(arguments.examples)
+        about = {"commit": commit, "before": BEFORE, "cores": os.cpu_count(), "browser": version, "medians_of": REPEATS}
+        RESULT.write_text(json.dumps({**about, "examples": found}, indent=1) + "\n")
+    (HOME / PAGE).write_text(with_figures(PAGE, BEGIN, text()))

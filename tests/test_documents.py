@@ -22,7 +22,7 @@ NAMES_IMPORTED = re.compile(r"from (pixelbounds[\w.]*) import ([\w, ]+)")
 NAMES_DOTTED = re.compile(r"(?<![\w/.-])pixelbounds((?:\.[A-Za-z_]\w*)+)(?![\w/])")
 
 
-FIGURES = ["readme", "scale_page", "gpu.page", "tried", "voids", "monitoring", "growth", "problems", "shifts"]
+FIGURES = ["readme", "scale_page", "gpu.page", "tried", "voids", "monitoring", "growth", "problems", "shifts", "page"]
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -1,4 +1,4 @@
-"""The page in Firefox, where it is installed: it opens from disk, with its data inside or beside it, and tells pixels."""
+"""The page in Firefox, where it is installed: it opens from disk, and reads data inside it or beside it."""
 
 import pytest
 from firefox import FIREFOX, Firefox

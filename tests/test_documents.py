@@ -36,6 +36,7 @@ FIGURES = [
     "shifts",
     "gpu.projections",
     "promises_page",
+    "page",
 ]
 
 

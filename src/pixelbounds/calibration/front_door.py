@@ -283,8 +283,7 @@ def calibrate_archive(
     if not aims:
         widening, risk = path.at(certificate.knot, certificate.part), task.risk_of(certificate.losses)
     _check_not_certifying(grouping, own, ~split.fitting)
-    if units is None:
-        tell_doubles(own)
+    tell_doubles(own, split.unit_of)
     return Calibration(
         method, name_of(bound, _TAKEN), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
         failure_prob, pairs.limits, grouping, widening, risk, curve, chosen,

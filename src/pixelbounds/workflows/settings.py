@@ -6,7 +6,6 @@ Paths are relative to the folder of the file. Channels and size of the network f
 from __future__ import annotations
 
 import re
-import tomllib
 from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
@@ -18,6 +17,7 @@ from ..diffusion.batches import AUGMENTATIONS
 from ..diffusion.network import CONFIGURATIONS, NetworkConfig, configuration
 from ..diffusion.sde import VESDE
 from ..diffusion.trainer import Settings as TrainingSettings
+from ..storage.files import strict_toml
 
 
 class SettingsError(ValueError):
@@ -206,9 +206,9 @@ class Configuration:
         except UnicodeDecodeError as error:
             raise SettingsError(f"{path} is no UTF-8 text; give a TOML file") from error
         try:
-            values = tomllib.loads(self.text)
-        except tomllib.TOMLDecodeError as error:
-            raise SettingsError(f"{path}: this is not TOML: {error}; mend that line") from error
+            values = strict_toml(self.text)
+        except ValueError as error:
+            raise SettingsError(f"{path}: {error}") from error
         try:
             self.settings = TrainSettings.model_validate(values)
         except ValidationError as error:

@@ -41,6 +41,9 @@ def apply_command(
         float | None,
         typer.Option(help="Also write which pixels have an interval at most so long (in HU, where values are).", min=0),
     ] = None,
+    parametric: Annotated[
+        bool, typer.Option("--parametric", help="DICOM: also Parametric Maps (float, HU), and the mask as SEG.")
+    ] = False,
     identifiers: Identifiers = "drop",
     force: Force = False,
     features: Features = None,
@@ -54,7 +57,8 @@ def apply_command(
 
     with progress("widening") as advance:
         done = apply_files(
-            calibration, bands, out, like=like, features=features, labels=labels, tolerance=tolerance, replace=force,
+            calibration, bands, out, like=like, features=features, labels=labels, tolerance=tolerance,
+            parametric=parametric, replace=force,
             progress=advance, identifiers=identifiers, reading=reading_of(read, large), resources=resources_of(large),
         )  # fmt: skip
     n, *pixels = done.shape

@@ -167,7 +167,10 @@ def one_band(band: Any) -> Band:
 
 @dataclass(frozen=True, eq=False)
 class Interval:
-    """Calibrated ends per pixel, (n, *pixels); `axes` are names and coordinates that DataArrays of xarray brought.
+    """Calibrated ends per pixel, (n, *pixels).
+
+    `axes` are names and coordinates that DataArrays of xarray brought, `measure` is what the numbers stand for, as the
+    calibration knows it: maps in Hounsfield units are written of these numbers only.
 
     >>> Interval(np.zeros((1, 2)), np.array([[0.5, 1.0]])).length
     array([[0.5, 1. ]])
@@ -176,6 +179,7 @@ class Interval:
     lower: Any
     upper: Any
     axes: Axes | None = None
+    measure: Measure | None = None
 
     def __post_init__(self) -> None:
         if self.axes is None:

@@ -20,8 +20,9 @@ from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading, told
 from ..formats.identifiers import numbered_units
-from ..formats.inputs import Bands, check_pair, open_interval, open_labels, open_marks, open_truth, open_units
+from ..formats.inputs import Bands, check_pair, open_labels, open_truth, open_units
 from ..formats.scans import Images
+from ..formats.stored_intervals import open_interval, open_marks
 from ..images.checks import check_limits
 from ..images.ends import Interval
 from ..images.library import Array
@@ -124,9 +125,10 @@ def held_out(
     limits = check_limits(reading.limits or (0.0, 1.0))
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
         bands = None if cal is None else bands_for(cal, intervals, asked, execution)
+        reading = reading if cal is None else reading_for(cal, reading, bands)
         images = open_truth(truth, reading, limits)
         if cal is not None:
-            check_images(cal, truth, images, asked)
+            check_images(cal, truth, images, reading)
         by = None if groups is None else open_labels(groups)
         regions = PromiseRegions.open(said, images, reading)
         units = open_units(images, reading)

@@ -113,8 +113,9 @@ def add_files(
         with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
             made = open_bands(bands, reading, execution=execution)
             check_bands(growing, bands, made, asked)
+            reading = reading_for(growing, reading, made)
             images = open_truth(truth, reading, check_limits(reading.limits))
-            check_images(growing, truth, images, asked)
+            check_images(growing, truth, images, reading)
             check_pair(images.pixels, made)
             band = stack.enter_context(_whole(made, execution))
             units = open_units(images, reading) if growing.by_unit or reading.units is not None else None

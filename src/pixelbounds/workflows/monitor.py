@@ -96,11 +96,11 @@ def update_state(
     """
     with held_state(state, calibration, false_alarm) as monitor:
         cal = monitor.calibration
-        own = reading_for(cal, reading)
         with running(**vars(resources), progress=progress) as execution:
             made = bands_for(cal, bands, reading, execution)
+            own = reading_for(cal, reading, made)
             images = open_truth(truth, own, check_limits(own.limits or (0.0, 1.0)))
-            check_images(cal, truth, images, reading)
+            check_images(cal, truth, images, own)
             check_pair(images.pixels, made)
             band, _ = made.whole(execution, None)
             return monitor.update(

@@ -60,6 +60,7 @@ from .maps import measure_of_maps
 from .opener import open_images
 from .runs import Run, open_run
 from .scans import Images
+from .segmentations import is_segmentation, read_segmentation
 
 EACH = "each"  # units: every image is its own
 INDEPENDENT = (
@@ -107,13 +108,18 @@ def open_units(images: Images, reading: Reading) -> Array | None:
     return units
 
 
-def open_labels(path: FilePath) -> Any:
-    """Whole numbers of an array file or a NIfTI file, (*pixels) or (n, *pixels); of images of different sizes too."""
+def open_labels(path: FilePath, images: Images | None = None) -> Any:
+    """Whole numbers of an array file or a NIfTI file, (*pixels) or (n, *pixels); of images of different sizes too.
+
+    A DICOM segmentation is laid on the `images`, which must know where they lie.
+    """
     path = existing(path, "the name of a grouping (learned, band, loss, squared, otsu) or a file of labels")
     if is_ragged(path):
         return only(sets_at(path, Reading()), path, ("labels", "groups", "segmentation"))
     if path.suffix in ARRAY_SUFFIXES:
         labels = only(arrays_at(path), path, ("labels", "groups", "segmentation"))
+    elif is_segmentation(path):
+        return read_segmentation(path, images)
     else:
         labels = open_images(path, window=None).pixels
     if labels.dtype.kind not in "iub":

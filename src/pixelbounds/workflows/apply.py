@@ -108,7 +108,7 @@ def apply_files(
         space = _space(target, made, like, found, reading)
         measure = _measure_of(found, made, space)
         within = None if tolerance is None else Tolerance(tolerance, measure)
-        widening = Widening(found, made, known_of(features, labels), reading.skip_bad, within, flagged=True)
+        widening = Widening(found, made, known_of(features, labels, space), reading.skip_bad, within, flagged=True)
         digest = hashlib.sha256(Path(calibration).read_bytes()).hexdigest()
         about = {
             "guarantee": found.guarantee,
@@ -188,10 +188,10 @@ def bands_for(calibration: Calibration, path: FilePath, reading: Reading, execut
     return made
 
 
-def known_of(features: FilePath | None, labels: FilePath | None) -> dict[str, Any]:
-    """What else is known of the images at test time."""
+def known_of(features: FilePath | None, labels: FilePath | None, space: Images | None) -> dict[str, Any]:
+    """What else is known of the images at test time; `space` says where these lie, for a DICOM segmentation."""
     images = None if features is None else guarded(open_images(features, window=None).pixels)
-    return {"features": images, "labels": None if labels is None else open_labels(labels)}
+    return {"features": images, "labels": None if labels is None else open_labels(labels, space)}
 
 
 # ---------------------------------------------------------------- bands to intervals

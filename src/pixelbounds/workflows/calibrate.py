@@ -94,8 +94,8 @@ def calibrate_files(
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
         levels, reading = _candidates(reading)
         images, made, limits = open_pair(truth, bands, reading, execution)
-        partition = groups if groups is None or groups in NAMED_GROUPS else open_labels(groups)
-        segmented = None if labels is None else open_labels(labels)
+        partition = groups if groups is None or groups in NAMED_GROUPS else open_labels(groups, images)
+        segmented = None if labels is None else open_labels(labels, images)
         known = None if features is None else guarded(open_images(features, window=None).pixels)
         regions = PromiseRegions.open(said, images, reading) if said else None
         opened = {"": made}

@@ -96,8 +96,9 @@ def evaluate_files(
     promises       in words (`promise_words`), with the regions of these images; those that were certified, in order
     """
     said = promises_said(promises)
-    known = known_of(features, labels)
-    with held_out(truth, intervals, calibration, reading, groups, known, resources, progress, said=said) as found:
+    with held_out(
+        truth, intervals, calibration, reading, groups, features, labels, resources, progress, said=said
+    ) as found:
         return found.result
 
 
@@ -108,7 +109,8 @@ def held_out(
     calibration: FilePath | None,
     reading: Reading,
     groups: FilePath | None,
-    known: dict[str, Any],
+    features: FilePath | None,
+    labels: FilePath | None,
     resources: Resources,
     progress: Progress,
     *,
@@ -116,7 +118,7 @@ def held_out(
     said: Sequence[Said] = (),
 ) -> Iterator[HeldOut]:
     """Images and what they say, also of promises that were `said`; the intervals may lie in a temporary store, which
-    is there until the end. `known` is what `known_of` tells of the images. Without `names` units are numbered.
+    is there until the end. Without `names` units are numbered.
     """
     cal = None if calibration is None else load_calibration(calibration)
     about = told(intervals)
@@ -129,7 +131,8 @@ def held_out(
         images = open_truth(truth, reading, limits)
         if cal is not None:
             check_images(cal, truth, images, reading)
-        by = None if groups is None else open_labels(groups)
+        by = None if groups is None else open_labels(groups, images)
+        known = known_of(features, labels, images)
         regions = PromiseRegions.open(said, images, reading)
         units = open_units(images, reading)
         units = units if names or units is None else numbered_units(units)

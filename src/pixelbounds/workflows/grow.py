@@ -79,8 +79,8 @@ def start_files(
         growing = GrowingCalibration(
             images.pixels, band, risk_level=risk_level,
             promises=regions.promises(images.pixels, lambda x: x) if regions else None,
-            groups=groups if groups is None or groups in NAMED_GROUPS else open_labels(groups),
-            features=_features(features), labels=None if labels is None else open_labels(labels), units=units,
+            groups=groups if groups is None or groups in NAMED_GROUPS else open_labels(groups, images),
+            features=_features(features), labels=None if labels is None else open_labels(labels, images), units=units,
             unit_name=unit_name or own or "unit", limits=limits, measure=images.measure or made.measure, **choices,
         )  # fmt: skip
     _tell_a_second_start(target, growing)
@@ -121,7 +121,7 @@ def add_files(
             units = open_units(images, reading) if growing.by_unit or reading.units is not None else None
             counted = growing.add(
                 images.pixels, band, within=named_regions(regions, images, reading), features=_features(features),
-                labels=None if labels is None else open_labels(labels), units=units, skip_known=True,
+                labels=None if labels is None else open_labels(labels, images), units=units, skip_known=True,
             )  # fmt: skip
         if counted:
             growing.save(state)

@@ -106,7 +106,7 @@ def update_state(
             return monitor.update(
                 images.pixels, band, units=open_units(images, own) if cal.record.units else None,
                 within=named_regions(regions, images, own), when=time.time() if when is None else when,
-                **known_of(features, labels),
+                **known_of(features, labels, images),
             )  # fmt: skip
 
 
@@ -131,7 +131,7 @@ def look_state(
             band, _ = made.whole(execution, None)
             units = _units_of(made, reading, len(band)) if cal.record.units else None
             now = time.time() if when is None else when
-            return monitor.look(band, units=units, when=now, **known_of(features, labels))
+            return monitor.look(band, units=units, when=now, **known_of(features, labels, made.images))
 
 
 def _units_of(made: Any, reading: Reading, n: int) -> Array | None:

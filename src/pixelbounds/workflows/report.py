@@ -19,7 +19,6 @@ from ..images.ends import Interval
 from ..report.example import Example, examples_of
 from ..report.figures import save_figures
 from ..report.page import write_report
-from .apply import known_of
 from .evaluate import Evaluated, HeldOut, held_out
 from .promise_regions import map_paths
 from .promise_words import promises_said
@@ -59,9 +58,8 @@ def report_files(
     target = check_target(
         out, (".html",), replace=replace, inputs=(truth, bands, calibration, groups, features, labels, *map_paths(said))
     )
-    known = known_of(features, labels)
     with held_out(
-        truth, bands, calibration, reading, groups, known, resources, progress, names=who, said=said
+        truth, bands, calibration, reading, groups, features, labels, resources, progress, names=who, said=said
     ) as found:
         pictures = _examples(found, shown(found.result.evaluation, examples), names=who)
     about: dict[str, Any] = {

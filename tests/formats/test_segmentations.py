@@ -1,7 +1,5 @@
 """DICOM segmentations as labels: drawn by another library, laid on the images voxel by voxel, or refused."""
 
-import warnings
-
 import numpy as np
 import pytest
 from commands import call, done, flat
@@ -14,49 +12,23 @@ from pixelbounds.images.ends import Interval
 from pixelbounds.images.tolerance import Tolerance
 
 pydicom = pytest.importorskip("pydicom")
-highdicom = pytest.importorskip("highdicom")
-from medical import LPS, edit, hounsfield, write_dicom, write_nifti  # noqa: E402
+pytest.importorskip("highdicom")
+from medical import LABELS, LPS, draw_segmentation, edit, hounsfield, write_dicom, write_nifti  # noqa: E402
 
 VALUES = hounsfield(4, 7, 6)
-LABELS = np.zeros(VALUES.shape, np.uint8)
-LABELS[1, 2:5, 1:3] = 1
-LABELS[2, 2:6, 1:5] = 2
-LABELS[2, 0, 0] = 1
-
-
-def segment(number):
-    tissue = pydicom.sr.codedict.codes.SCT.Tissue
-    return highdicom.seg.SegmentDescription(number, f"organ {number}", tissue, tissue, "MANUAL")
-
-
-def draw(file, folder, pixels, kind="BINARY", numbers=(1, 2)):
-    """A segmentation of a series as highdicom writes it; slices without a segment are left out."""
-    series = [pydicom.dcmread(x) for x in sorted(folder.iterdir())]
-    series.sort(key=lambda x: float(x.ImagePositionPatient[2]))
-    for x in series:
-        for word in ("StudyTime", "StudyID", "AccessionNumber", "ReferringPhysicianName", "PatientBirthDate"):
-            setattr(x, word, x.get(word, ""))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        made = highdicom.seg.Segmentation(
-            series, pixels, kind, [segment(i) for i in numbers], highdicom.UID(), 1, highdicom.UID(), 1, "a maker",
-            "a model", "1", "2",
-        )  # fmt: skip
-        made.save_as(file)
-    return file
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("segmentations")
     write_dicom(place / "ct", VALUES, SeriesNumber=3)
-    draw(place / "seg.dcm", place / "ct", LABELS)
+    draw_segmentation(place / "seg.dcm", place / "ct", LABELS)
     return place
 
 
 @pytest.mark.parametrize("kind", ["BINARY", "LABELMAP", "FRACTIONAL"])
 def test_labels_lie_where_they_were_drawn(folder, tmp_path, kind):
-    file = draw(tmp_path / "seg.dcm", folder / "ct", LABELS, kind)
+    file = draw_segmentation(tmp_path / "seg.dcm", folder / "ct", LABELS, kind)
     if kind == "BINARY":
         assert int(pydicom.dcmread(file).NumberOfFrames) == 3  # of two segments in four slices
     images = open_images(folder / "ct")
@@ -77,7 +49,7 @@ def test_each_scan_has_its_own(tmp_path):
         write_dicom(tmp_path / "ct" / str(i), VALUES, series=f"1.2.{30 - i}", patient=f"P{i}", **where)
     (tmp_path / "seg").mkdir()
     for i in range(2):
-        draw(tmp_path / "seg" / f"{i}.dcm", tmp_path / "ct" / str(i), np.where(i < LABELS, LABELS, 0))
+        draw_segmentation(tmp_path / "seg" / f"{i}.dcm", tmp_path / "ct" / str(i), np.where(i < LABELS, LABELS, 0))
     images = open_images(tmp_path / "ct")
     found = open_labels(tmp_path / "seg", images)
     for scan in images.geometry.scans:
@@ -94,7 +66,7 @@ def test_what_does_not_fit_is_refused(folder, tmp_path):
         open_labels(folder / "seg.dcm")
     both = np.stack([LABELS > 0, LABELS > 1], axis=-1)
     with pytest.raises(ValueError, match="segments 1 and 2 overlap at 16 voxels"):
-        open_labels(draw(tmp_path / "both.dcm", folder / "ct", both), images)
+        open_labels(draw_segmentation(tmp_path / "both.dcm", folder / "ct", both), images)
     for moved, words in ((0.3, "does not lie on the voxels"), (8, "lies beyond the scan")):
         for k, file in enumerate(write_dicom(tmp_path / f"other{moved}", VALUES)):
             edit(file, ImagePositionPatient=[-100 + moved * 0.8, -90, -30 + 2.5 * k])
@@ -129,7 +101,7 @@ def test_promises_and_labels_of_commands(tmp_path):
         labels = np.where(rng.uniform(size=VALUES.shape) < 0.4, 2, LABELS).astype(np.uint8)
         words = {"series": f"1.2.{i + 10}", "patient": f"P{i}", "FrameOfReferenceUID": f"1.2.9.{i + 1}"}
         write_dicom(tmp_path / "ct" / f"{i:02}", values, **words)
-        draw(tmp_path / "seg" / f"{i:02}.dcm", tmp_path / "ct" / f"{i:02}", labels)
+        draw_segmentation(tmp_path / "seg" / f"{i:02}.dcm", tmp_path / "ct" / f"{i:02}", labels)
         every.append(labels)
         band.append((values + 160) / 400 + 0.05 * rng.standard_normal(values.shape))
     np.save(tmp_path / "labels.npy", np.concatenate(every))

@@ -314,6 +314,11 @@ def check_pair(truth: Any, bands: Bands) -> None:
             f"the {one} may differ in size (a store of values and shapes), but the {other} lie in one array; write "
             "both with pixelbounds.images.ragged.write_ragged, or both as arrays"
         )
+    if bands.band is None and _are_swapped(truth, bands.samples):
+        raise ValueError(
+            f"the truth has shape {tuple(truth.shape)} and the samples {tuple(bands.samples.shape)}: they seem to be "
+            "swapped; give the truth (n, *pixels) first, then samples (n, m, *pixels)"
+        )
     if bands.shape != tuple(truth.shape):
         made = f", made of samples of shape {tuple(bands.samples.shape)}" if bands.band is None else ""
         raise ValueError(
@@ -323,6 +328,13 @@ def check_pair(truth: Any, bands: Bands) -> None:
     for image, (ours, theirs) in enumerate(zip(bands.shapes, truth.shapes, strict=True) if bands.ragged else ()):
         if ours != theirs:
             raise ValueError(f"the band of image {image} has shape {ours}, but its truth has {theirs}; they must agree")
+
+
+def _are_swapped(truth: Any, samples: Any) -> bool:
+    """Whether the first has an axis of samples that the second lacks."""
+    if differ_in_size(samples) or differ_in_size(truth) or len(truth.shape) != len(samples.shape) + 1:
+        return False
+    return (truth.shape[0], *truth.shape[2:]) == tuple(samples.shape)
 
 
 def _of_run(run: Run, reading: Reading, execution: Execution) -> Bands:

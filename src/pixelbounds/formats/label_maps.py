@@ -2,7 +2,7 @@
 
 A map comes in any format that images come in: arrays (.npy, .npz, .zarr, an array inside by its name: maps.npz/heart),
 NIfTI, DICOM (segmentations, too), pictures. It is cut into slices as the images are, is never resized, and, where both
-are several files, belongs to the images by the names of these. Arrays in .npy and .zarr files are read when they are needed.
+are several files, belongs to the images by the names of these. Arrays in .npy and .zarr files are read when needed.
 """
 
 from __future__ import annotations

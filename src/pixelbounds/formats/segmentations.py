@@ -62,6 +62,15 @@ def read_segmentation(path: Path, images: Images | None) -> Array:
     return labels
 
 
+def segment_names(path: Path) -> dict[int, str]:
+    """What a segmentation calls its segments, by number."""
+    names: dict[int, str] = {}
+    for file in dicom_files(path):
+        for one in _opened(file).get("SegmentSequence", ()):
+            names.setdefault(int(one.SegmentNumber), str(one.get("SegmentLabel", "")) or f"label {one.SegmentNumber}")
+    return names
+
+
 def _opened(file: Path) -> Any:
     try:
         data = needed("pydicom").dcmread(file)

@@ -26,7 +26,7 @@ from ..execution.runner import Execution, running
 from ..formats.arrays import Arrays, FilePath, Reading
 from ..formats.identifiers import keeps
 from ..formats.inputs import KEPT, Bands, open_bands, open_labels
-from ..formats.maps import INTERVAL_SUFFIXES, write_interval
+from ..formats.maps import INTERVAL_SUFFIXES, MAP_SUFFIXES, maps_of, write_interval
 from ..formats.opener import check_target, open_images
 from ..formats.scans import Images
 from ..formats.stored_intervals import open_interval
@@ -48,7 +48,7 @@ UNUSUAL = "unusual"  # p-value of each image among those of the calibration
 
 @dataclass(frozen=True)
 class Applied:
-    """Where intervals were written, their shape, their mean length, and the images that were skipped.
+    """Where intervals were written (`files`: all of them), their shape, mean length, and the images that were skipped.
 
     Of values seen through a window also the share of pixels with an open end, at its edge, and the mean length of the
     other intervals, NaN where there are none. With a tolerance the share of pixels whose interval is within it.
@@ -65,6 +65,8 @@ class Applied:
     tolerance: Tolerance | None = None
     trusted_share: float | None = None
     unusual: tuple[int, ...] | None = None
+    files: tuple[Path, ...] = ()
+    measure: Measure | None = None
 
     @property
     def expected_unusual(self) -> float:
@@ -145,7 +147,19 @@ def apply_files(
     unusual = _unusual(lengths, marks, found) if UNUSUAL in lengths else None
     beyond, closed = closed_mean(there)
     mean = float(there["length"].mean())
-    return Applied(target, made.shape, mean, found, skipped, beyond, closed, within, trusted, unusual)
+    files = tuple(_files(Path(out), target))
+    return Applied(
+        target, made.shape, mean, found, skipped, beyond, closed, within, trusted, unusual, files, measure,
+    )  # fmt: skip
+
+
+def _files(out: Path, written: Path) -> list[Path]:
+    """What was written: a file or store, all maps of NIfTI, all series of a folder of DICOM."""
+    if out.name.endswith(MAP_SUFFIXES):
+        return maps_of(out)
+    if written.is_dir() and written.suffix != ".zarr":
+        return sorted(written.iterdir())
+    return [written]
 
 
 def _unusual(told: dict[str, Array], marks: Array, calibration: Calibration) -> tuple[int, ...]:

@@ -126,14 +126,15 @@ def guided(score: Score, y: Tensor, problem: Linear, how: Guidance, *, autocast:
                 lambda w: variance * w + spread * problem.forward(problem.adjoint(w)), u, steps=_CHEAP
             )
 
-        def system(u: Tensor) -> Tensor:
-            return variance * u + sigma**2 * problem.forward(pull(problem.adjoint(u)))
+        def system(u: Tensor) -> tuple[Tensor, Tensor]:
+            """(S + A C A') u, and J' A' u, which is wanted of the solution."""
+            pulled = pull(problem.adjoint(u))
+            return variance * u + sigma**2 * problem.forward(pulled), pulled
 
         if how.method == "pigdm":
-            weighed = without_network(residual)
-        else:
-            weighed = minimal_residuals(system, residual, steps=how.solver_steps, guess=without_network)
-        return own.detach() + pull(problem.adjoint(weighed))
+            return own.detach() + pull(problem.adjoint(without_network(residual)))
+        _, pulled = minimal_residuals(system, residual, steps=how.solver_steps, guess=without_network)
+        return own.detach() + pulled
 
     return level
 

@@ -83,8 +83,10 @@ def test_a_pipeline_of_diffusers():
 
 
 def test_deepinv_gives_one_sample_a_call():
+    from importlib import import_module
+
     try:
-        import deepinv
+        deepinv = import_module("deepinv")
     except (ImportError, RuntimeError) as error:  # a torchvision of another build raises as it is loaded
         pytest.skip(f"deepinv is {WHY}, or its torchvision cannot be loaded: {error}")
     physics = deepinv.physics.Denoising(deepinv.physics.GaussianNoise(0.2))

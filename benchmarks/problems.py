@@ -169,7 +169,7 @@ def text() -> str:
     said = (
         f"The middle {about['side']} x {about['side']} pixels of {about['calibrate']} phantoms calibrated and of "
         f"{about['held_out']} others are held out; {about['samples']} samples of each by moment "
-        f"matching, {about['sweeps']} sweeps of {about['steps']} steps. Promised: at most "
+        f"matching, {about['sweeps']} x {about['steps']} steps. Promised: at most "
         f"{about['level']:.0%} of the pixels missed, an image counting for at most {about['cap']:g}, at 90%. Measured "
         f"at commit {at['commit']} on {at['cpu'] or 'an unnamed CPU'} (`python -m benchmarks.problems run`)."
     )

@@ -19,6 +19,8 @@ from .options import (
     Organs,
     Promises,
     ReadOptions,
+    Structures,
+    TablePath,
     TestLabels,
     Truth,
 )
@@ -48,6 +50,8 @@ def report_command(
     features: Features = None,
     labels: TestLabels = None,
     promise: Promises = None,
+    structures: Structures = None,
+    table: TablePath = None,
 ) -> Outcome:
     """Evaluate on images that had no part in the calibration and write one page: the promise, and every pixel.
 
@@ -62,7 +66,7 @@ def report_command(
 
     if (calibration is None) == (risk_level is None):
         raise ValueError("give --calibration, what `pixelbounds calibrate` wrote, or --risk-level for a first look")
-    if risk_level is not None and (groups or features or labels or promise):
+    if risk_level is not None and (groups or features or labels or promise or structures or table):
         raise ValueError("a first look knows one level for all pixels; calibrate, and give --calibration")
     shared: dict[str, Any] = {
         "title": title, "figures": figures, "notes": note or (), "replace": force, "identifiers": identifiers,
@@ -76,12 +80,14 @@ def report_command(
         else:
             result, files = report_files(
                 truth, bands, calibration, out, groups=groups, features=features, labels=labels,
-                promises=promise or (), progress=advance, **shared,
+                promises=promise or (), structures=structures, table=table, progress=advance, **shared,
             )  # fmt: skip
     page, *drawn = files
-    rows = {"page": written(page)} | ({"figures": f"{len(drawn)} in {figures}"} if drawn else {})
+    rows = {"page": written(page)} | ({"figures": written(*drawn)} if drawn else {})
+    rows |= {} if table is None else {"table": written(table)}
     said = evaluated(result, rows)
     facts = {**said.facts, "page": str(page), "figures": [str(x) for x in drawn]}
+    facts["files"] = [str(x) for x in (*files, *(() if table is None else (table,)))]
     return Outcome(facts, said.text[:-2], said.code)  # the page has the rest
 
 

@@ -5,6 +5,7 @@ torch lives in this folder only. Every file imports torch, numpy, safetensors, i
 machine.
 """
 
+from .ensemble import SYMMETRIES, Ensemble, compiled
 from .inverse import GUIDANCES, Guidance, sample_linear
 from .network import NCSNpp, NetworkConfig, configuration, from_diffusers
 from .noise import gaussian
@@ -14,13 +15,16 @@ from .sde import VESDE
 __all__ = [
     "GUIDANCES",
     "SAMPLERS",
+    "SYMMETRIES",
     "VESDE",
     "Draws",
+    "Ensemble",
     "Guidance",
     "NCSNpp",
     "NetworkConfig",
     "Reduction",
     "automatic_batch",
+    "compiled",
     "configuration",
     "from_diffusers",
     "gaussian",

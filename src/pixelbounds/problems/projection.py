@@ -16,6 +16,9 @@ from ..images.checks import check_count, check_number
 from ..images.library import Array, library_of
 from .problem import Problem, check_deviation, last_axes
 
+_MOST_ENTRIES = 2**27  # of a matrix: 720 views of 256 x 256 pixels are 0.7 of it
+_MOST_LENGTH = 1024  # of a blur, in pixels
+
 
 def ct(views: int, size: int, sigma_0: float = 0.0, *, span: float = 180.0) -> Problem:
     """Parallel beams through images of size x size, seen from `views` angles over `span` degrees: (views, bins).
@@ -25,6 +28,11 @@ def ct(views: int, size: int, sigma_0: float = 0.0, *, span: float = 180.0) -> P
     """
     views = check_count(views, "views")
     size = check_count(size, "size", least=2)
+    if 2 * views * size**2 > _MOST_ENTRIES:
+        raise ValueError(
+            f"{views} views of {size} x {size} pixels are a matrix of {2 * views * size**2} entries, and "
+            f"{_MOST_ENTRIES} are the most; take fewer views, or smaller images"
+        )
     if not 0 < check_number(span, "span") <= 180:
         raise ValueError(f"span is {span:g}; give the angle that views cover, in degrees, above 0 and at most 180")
     bins = int(np.ceil(np.sqrt(2) * size)) + 1
@@ -43,8 +51,10 @@ def ct(views: int, size: int, sigma_0: float = 0.0, *, span: float = 180.0) -> P
 
 def motion_blur(length: float, angle: float = 0.0, sigma_0: float = 0.0) -> Problem:
     """The camera moved `length` pixels at `angle` degrees while it looked; images go on as their mirror images."""
-    if check_number(length, "length") <= 0:
-        raise ValueError(f"length is {length:g}; give the way of the camera in pixels, a positive number")
+    if not 0 < check_number(length, "length") <= _MOST_LENGTH:
+        raise ValueError(
+            f"length is {length:g}; give the way of the camera in pixels, above 0 and at most {_MOST_LENGTH}"
+        )
     angle = check_number(angle, "angle")
 
     def apply(x: Any, *, transposed: bool = False) -> Any:

@@ -2,12 +2,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+ADAPTERS := .venv-adapters
 EXTRAS := diffusion,medical,cvx,cluster,docs,dev
 STAMP := $(VENV)/.installed
 # the tests of a file share one worker, and with it what they train, draw and compile; the short doctests come last
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test check format docs wheel guarantees fuzz bench lock clean
+.PHONY: adapters demo test check format docs wheel guarantees fuzz bench lock clean
 
 demo: $(STAMP)  ## calibrate on the embedded default and print the table of methods
 	$(BIN)/pixelbounds demo
@@ -38,6 +39,17 @@ guarantees: $(STAMP)  ## the statistical tests at full size: at least 1,000 worl
 fuzz: $(STAMP)  ## 100,000 edited and resealed files of every kind, in child processes: no signal, hang or fault of ours
 	$(BIN)/python tests/support/fuzz.py --cases 100000 --seed 0 --seconds 3000
 
+adapters:  ## samplers of azula, MONAI, diffusers and deepinv, with the real libraries, in an environment of its own
+	$(PYTHON) -m venv $(ADAPTERS)
+	$(ADAPTERS)/bin/pip install --quiet --constraint constraints.txt --editable ".[diffusion,dev]" monai diffusers einops
+	$(ADAPTERS)/bin/pip install --quiet --no-deps azula  # asks for torchvision, which its samplers do not need
+	-$(ADAPTERS)/bin/pip install --quiet --no-deps torchvision  # which deepinv needs; one of another build breaks others
+	$(ADAPTERS)/bin/python -c "import torchvision" 2>/dev/null \
+		&& $(ADAPTERS)/bin/pip install --quiet --constraint constraints.txt deepinv \
+		|| $(ADAPTERS)/bin/pip uninstall --quiet --yes torchvision
+	$(ADAPTERS)/bin/pip list 2>/dev/null | grep -iE "^(torch|torchvision|azula|monai|diffusers|deepinv) "
+	$(ADAPTERS)/bin/pytest tests/samplers/test_adapters.py -n 0 -q -rs
+
 bench: $(STAMP)  ## measure, print tables, write benchmarks/results/*.json
 	$(BIN)/python -m benchmarks
 
@@ -53,4 +65,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ADAPTERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """Every problem on phantoms with the embedded network: PSNR, certified length, risk on other phantoms, seconds.
 
-python -m benchmarks.problems run [FOLDER]   (some minutes on one core; goes on where FOLDER stands; writes
+python -m benchmarks.problems run [FOLDER]   (half an hour on one core; goes on where FOLDER stands; writes
                                               benchmarks/results/problems.json and docs/problems_samples.png)
 python -m benchmarks.problems picture        (docs/problems.png: what each operator does to a phantom)
 python -m benchmarks.problems                (writes the table of docs/problems.md)
@@ -30,13 +30,15 @@ from pixelbounds.problems import Problem, ct, deblur, denoise, inpaint, motion_b
 
 PAGE = "docs/problems.md"
 BEGIN = "<!-- figures: python -m benchmarks.problems -->"
-SIDE, CALIBRATE, HELD_OUT = 24, 16, 8
+SIDE, CALIBRATE, HELD_OUT = 16, 32, 64
 SAMPLES, MISCOVERAGE, LEVEL, CAP = 7, 0.25, 0.05, 0.25
+STEPS, SOLVER_STEPS, SWEEPS = 3, 1, 1
 
 
 def problems(side: int) -> dict[str, Problem]:
     """The problems of the table, for images of side x side."""
     return {
+        "denoise": denoise(0.2),
         "inpaint, half of the pixels": inpaint(0.5, 0.05),
         "super-resolve, 2 x 2": super_resolve(2, 0.02),
         "deblur, width 1": deblur(1.0, 0.02),
@@ -66,7 +68,7 @@ def row(name: str, problem: Problem, truth: Array, folder: Path) -> tuple[dict[s
 
     torch.set_num_threads(1)
     y = problem(truth, 0)
-    sampler = LinearSampler(network_file(), problem, Guidance(steps=5, solver_steps=1))
+    sampler = LinearSampler(network_file(), problem, Guidance(steps=STEPS, solver_steps=SOLVER_STEPS, sweeps=SWEEPS))
     begun = time.process_time()
     out = folder / f"{name.replace(' ', '_')}.zarr"
     known = {"samples": SAMPLES, "miscoverage": MISCOVERAGE, "limits": (0.0, 1.0)}
@@ -104,7 +106,7 @@ def _seen(problem: Problem, y: Array) -> Array:
 
 
 def run(folder: Path) -> list[dict[str, Any]]:
-    truth = _middle(some_phantoms(CALIBRATE + HELD_OUT, NEW).images, SIDE)
+    truth = middle(some_phantoms(CALIBRATE + HELD_OUT, NEW).images, SIDE)
     rows = []
     pictures = {}
     for name, problem in problems(SIDE).items():
@@ -116,7 +118,7 @@ def run(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _middle(images: Array, side: int) -> Array:
+def middle(images: Array, side: int) -> Array:
     edge = (images.shape[-1] - side) // 2
     return np.ascontiguousarray(images[:, edge : edge + side, edge : edge + side])
 
@@ -166,7 +168,8 @@ def text() -> str:
     at = kept["machine"]
     said = (
         f"The middle {about['side']} x {about['side']} pixels of {about['calibrate']} phantoms calibrated and of "
-        f"{about['held_out']} others are held out; {about['samples']} samples of each. Promised: at most "
+        f"{about['held_out']} others are held out; {about['samples']} samples of each by moment "
+        f"matching, {about['sweeps']} x {about['steps']} steps. Promised: at most "
         f"{about['level']:.0%} of the pixels missed, an image counting for at most {about['cap']:g}, at 90%. Measured "
         f"at commit {at['commit']} on {at['cpu'] or 'an unnamed CPU'} (`python -m benchmarks.problems run`)."
     )
@@ -182,6 +185,7 @@ def main() -> None:
         show("problems", rows)
         settings = {"side": SIDE, "calibrate": CALIBRATE, "held_out": HELD_OUT, "samples": SAMPLES}
         settings |= {"miscoverage": MISCOVERAGE, "level": LEVEL, "cap": CAP}
+        settings |= {"steps": STEPS, "solver_steps": SOLVER_STEPS, "sweeps": SWEEPS}
         kept = {"benchmark": "problems", "machine": machine(), "settings": settings, "rows": rows}
         (RESULTS / "problems.json").write_text(json.dumps(kept, indent=1) + "\n")
     elif "picture" in sys.argv:

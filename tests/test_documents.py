@@ -37,6 +37,7 @@ FIGURES = [
     "gpu.projections",
     "promises_page",
     "page",
+    "azula_comparison",
 ]
 
 

@@ -74,7 +74,7 @@ def test_a_fixed_step_is_told_apart_by_the_same_test():
 
 
 def test_one_variance_for_all_pixels_is_told_apart_where_pixels_hang_together():
-    assert apart(PROBLEMS["inpaint"], Guidance(method="pigdm", prior=1.0, steps=30, solver_steps=10)) > 6
+    assert apart(PROBLEMS["inpaint"], Guidance(method="pigdm", prior=1.0, steps=30), m=2 * M) > 6
 
 
 def test_sweeps_make_up_for_a_low_start():

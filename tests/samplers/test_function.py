@@ -2,6 +2,7 @@
 
 import warnings
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -245,3 +246,33 @@ def test_two_commands_lead_from_a_function_to_a_calibration(tmp_path, monkeypatc
         result = call("sample", more[0], "y.npy", "--out", "o.zarr", *more[1:])
         assert result.exit_code == 2
         assert said in " ".join(result.output.split())
+
+
+def test_from_a_function_to_a_page_in_ten_lines_and_in_two_commands(tmp_path, monkeypatch):
+    docs = (Path(__file__).parents[2] / "docs/samplers.md").read_text()
+    journey = docs.partition("in ten lines")[2].partition("```python")[2].partition("```")[0]
+    assert "write_report" in journey
+    assert len([line for line in journey.splitlines() if line]) <= 10
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\n"
+        "def sampler(y, samples, seed):\n"
+        "    return y + 0.1 * np.random.default_rng(seed).normal(size=(samples, *y.shape))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    truth = rng.uniform(0.2, 0.8, (120, 8, 8)).astype(np.float32)
+    observations = truth + 0.1 * rng.normal(size=truth.shape).astype(np.float32)
+    sampler = load_sampler("mine:sampler")
+    exec(journey, {"truth": truth, "observations": observations, "sampler": sampler})
+    assert "<script" in Path("report.html").read_text()
+    np.save("observations.npy", observations)
+    np.save("truth.npy", truth)
+    commands = [line for line in docs.splitlines() if line.startswith("pixelbounds ") and "mine:sampler" in line]
+    commands += [line for line in docs.splitlines() if line.startswith("pixelbounds report")]
+    assert len(commands) == 2
+    for line in commands:
+        words = line.partition("#")[0].split()[1:]
+        result = call(*[word.replace("report.html", "two.html") for word in words])
+        assert result.exit_code == 0, result.output
+    assert "A first look: 60 of 120 images" in Path("two.html").read_text()
+    assert call("report", "truth.npy", "run.zarr", "--out", "three.html").exit_code == 2

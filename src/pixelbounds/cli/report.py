@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,10 +32,13 @@ _READ = ("miscoverage", "units", "kind", "key", "truth_key", "window", "raw")
 def report_command(
     truth: Truth,
     bands: BandPath,
-    calibration: Annotated[Path, typer.Option(help="What `pixelbounds calibrate` wrote.")],
     out: Annotated[Path, typer.Option(help="The page, .html.")],
     read: Annotated[ReadOptions, _READ],
     large: Annotated[LargeOptions, WHERE],
+    calibration: Annotated[Path | None, typer.Option(help="What `pixelbounds calibrate` wrote.")] = None,
+    risk_level: Annotated[
+        float | None, typer.Option(help="Instead of a calibration, a first look: half of the images calibrate.")
+    ] = None,
     figures: Annotated[Path | None, typer.Option(help="A folder for figures as PDF, SVG and PNG.")] = None,
     title: Annotated[str, typer.Option(help="The heading of the page.")] = "Guaranteed error bars",
     examples: Annotated[int, typer.Option(min=1, help="Images to show, from the best covered to the worst.")] = 12,
@@ -52,18 +55,33 @@ def report_command(
 ) -> Outcome:
     """Evaluate on images that had no part in the calibration and write one page: the promise, and every pixel.
 
+    A first look needs no calibration: with --risk-level half of the images calibrate and the others are judged.
+
     Example: pixelbounds report truth.npy new.zarr --calibration cal.safetensors --out report.html --figures figures
+
+    Example: pixelbounds report truth.npy run.zarr --risk-level 0.1 --out report.html
     """
+    from ..workflows.first_look import first_look_files
     from ..workflows.report import report_files
 
+    if (calibration is None) == (risk_level is None):
+        raise ValueError("give --calibration, what `pixelbounds calibrate` wrote, or --risk-level for a first look")
+    if risk_level is not None and (groups or features or labels or promise or structures or table):
+        raise ValueError("a first look knows one level for all pixels; calibrate, and give --calibration")
+    shared: dict[str, Any] = {
+        "title": title, "figures": figures, "notes": note or (), "replace": force, "identifiers": identifiers,
+        "examples": examples if images is None else _numbers(images), "reading": reading_of(read),
+        "resources": resources_of(large),
+    }  # fmt: skip
     with progress("reporting") as advance:
-        result, files = report_files(
-            truth, bands, calibration, out, title=title, figures=figures, notes=note or (), replace=force,
-            examples=examples if images is None else _numbers(images), groups=groups, features=features,
-            labels=labels, promises=promise or (), structures=structures, table=table,
-            identifiers=identifiers, progress=advance, reading=reading_of(read),
-            resources=resources_of(large),
-        )  # fmt: skip
+        if calibration is None:
+            assert risk_level is not None
+            result, files = first_look_files(truth, bands, out, risk_level=risk_level, progress=advance, **shared)
+        else:
+            result, files = report_files(
+                truth, bands, calibration, out, groups=groups, features=features, labels=labels,
+                promises=promise or (), structures=structures, table=table, progress=advance, **shared,
+            )  # fmt: skip
     page, *drawn = files
     rows = {"page": written(page)} | ({"figures": written(*drawn)} if drawn else {})
     rows |= {} if table is None else {"table": written(table)}

@@ -18,10 +18,9 @@ gradients, which need symmetry, may diverge there, while a residual that is mini
 `pigdm` needs no network, so its solution is cheap: it is the direction in which `mmps` goes first.
 
 The SDE begins at the greatest level that the network knows, sigma_top, with x = m + sigma_top z. Here m is the smooth
-image that fits y, which was replaced twice by the mean of the image given x. What is wrong with that start is
-forgotten in the measure c / (c + sigma_top^2), for a direction of posterior variance c. A further sweep (noise is added
-to the sample, and the SDE is run again: a Gibbs step) multiplies by that once more; networks that know small levels
-alone need some.
+image that fits y. What is wrong with that start is forgotten in the measure c / (c + sigma_top^2), for a direction of
+posterior variance c. A further sweep (noise is added to the sample, and the SDE is run again: a Gibbs step) multiplies
+by that once more; networks that know small levels alone need some.
 """
 
 from __future__ import annotations
@@ -53,7 +52,6 @@ GUIDANCES = "mmps", "pigdm", "dps"
 _CHEAP = 20  # steps of conjugate gradients where the network has no part in a system
 _SMOOTH = 60  # and for the start
 _STEP = 1 / 3  # deviation of the difference of neighbours, in units of that of a pixel: a guess, for the start
-_BEFORE = 2  # times that the start is replaced by a mean
 _APART = 2**20  # between the numbers of noises of two sweeps
 
 
@@ -126,14 +124,15 @@ def guided(score: Score, y: Tensor, problem: Linear, how: Guidance, *, autocast:
                 lambda w: variance * w + spread * problem.forward(problem.adjoint(w)), u, steps=_CHEAP
             )
 
-        def system(u: Tensor) -> Tensor:
-            return variance * u + sigma**2 * problem.forward(pull(problem.adjoint(u)))
+        def system(u: Tensor) -> tuple[Tensor, Tensor]:
+            """(S + A C A') u, and J' A' u, which is wanted of the solution."""
+            pulled = pull(problem.adjoint(u))
+            return variance * u + sigma**2 * problem.forward(pulled), pulled
 
         if how.method == "pigdm":
-            weighed = without_network(residual)
-        else:
-            weighed = minimal_residuals(system, residual, steps=how.solver_steps, guess=without_network)
-        return own.detach() + pull(problem.adjoint(weighed))
+            return own.detach() + pull(problem.adjoint(without_network(residual)))
+        _, pulled = minimal_residuals(system, residual, steps=how.solver_steps, guess=without_network)
+        return own.detach() + pulled
 
     return level
 
@@ -209,11 +208,8 @@ def smooth_start(y: Tensor, problem: Linear, prior: float = 0.3) -> Tensor:
 
 
 def _swept(level: Level, x: Tensor, top: float, sde: VESDE, how: Guidance, noise: Noise) -> Tensor:
-    """From a start to a sample: its mean given noise twice, then the SDE from the greatest level down, in sweeps."""
+    """From a start to a sample: the SDE from the greatest level down, in sweeps."""
     draw, _ = SAMPLERS[how.sampler]
-    for turn in range(_BEFORE):
-        noisy = x + top * noise(_APART * (how.sweeps + 1) + turn)
-        x = noisy + top**2 * level(noisy, top)
     for sweep in range(how.sweeps):
         x = x + top * noise(_APART * (sweep + 1))
         x = draw(level, x, top, sde, how.steps, _shifted(noise, _APART * (sweep + 1) + 1))

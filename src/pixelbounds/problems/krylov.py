@@ -59,31 +59,36 @@ def minimal_residuals(
     After k steps x has the least residual of all combinations of b, apply(b), ..., as with GMRES (Saad and Schultz
     1986), here in the form of generalised conjugate residuals (Eisenstat, Elman and Schultz 1983), which stops for good
     where <r, apply(r)> is 0. The residual never grows, whatever apply is. `guess(r)` may say what solves apply(x) = r
-    nearly; steps then go there, and not along r.
+    nearly; steps then go there, and not along r. Where apply gives a pair, its second part is anything else that is
+    linear in x; the result is then the pair of x and that part for x, which costs no further call.
 
     >>> import numpy as np
     >>> minimal_residuals(lambda x: x[:, ::-1] * np.array([1.0, -4.0]) + x, np.array([[2.0, 2.0]]), steps=5).round(9)
     array([[0., 2.]])
     """
     x = b * 0
+    besides: Any = None
     residual = b
     least = dot(b, b) * tolerance**2
-    wide = (-1,) + (1,) * (b.ndim - 1)
-    before: list[tuple[Any, Any]] = []  # directions, and what apply makes of each: orthonormal
+    before: list[tuple[Any, Any, Any]] = []  # directions, what apply makes of each (orthonormal), and what is besides
     for _ in range(steps):
-        if bool((dot(residual, residual) <= least).all()):
+        if before and bool((dot(residual, residual) <= least).all()):
             break
         direction = residual if guess is None else guess(residual)
-        applied = apply(direction)
-        for one, image in before:
-            part = dot(image, applied).reshape(wide)
-            direction = direction - part * one
-            applied = applied - part * image
-        scale = (dot(applied, applied).clip(min=1e-30) ** -0.5).reshape(wide)
-        direction = direction * scale
-        applied = applied * scale
-        before.append((direction, applied))
-        step = dot(applied, residual).reshape(wide)
-        x = x + step * direction
-        residual = residual - step * applied
-    return x
+        made = apply(direction)
+        now = (direction, *(made if isinstance(made, tuple) else (made, direction)))
+        for other in before:
+            now = _combined(now, other, -dot(other[1], now[1]))
+        scale = dot(now[1], now[1]).clip(min=1e-30) ** -0.5
+        now = _combined((0, 0, 0), now, scale)
+        before.append(now)
+        step = dot(now[1], residual)
+        x, left, besides = _combined((x, -residual, 0 if besides is None else besides), now, step)
+        residual = -left
+    return (x, besides) if isinstance(made, tuple) else x
+
+
+def _combined(one: tuple[Any, Any, Any], other: tuple[Any, Any, Any], weight: Any) -> tuple[Any, Any, Any]:
+    """One plus weight (n,) times the other, part by part."""
+    first, second, third = (a + weight.reshape(-1, *[1] * (b.ndim - 1)) * b for a, b in zip(one, other, strict=True))
+    return first, second, third

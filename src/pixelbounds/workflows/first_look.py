@@ -1,0 +1,118 @@
+"""A first look: half of the images of two files calibrate, the other half judge, and one page shows what came of it.
+
+For images of one size that fit in memory. Nothing but the page is kept. A calibration for use is made by `calibrate`,
+on images that were not looked at before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..calibration.front_door import calibrate
+from ..calibration.split import unit_numbers
+from ..evaluation.held_out import evaluate
+from ..evaluation.judgement import claim_of
+from ..execution.blocks import pick
+from ..execution.progress import Progress, silent
+from ..execution.runner import Execution, running
+from ..formats.arrays import FilePath, Reading
+from ..formats.identifiers import keeps, numbered_units
+from ..formats.inputs import open_pair, open_units
+from ..formats.opener import check_target
+from ..images.library import Array
+from ..report.example import examples_of
+from ..report.figures import save_figures
+from ..report.page import write_report
+from .evaluate import Evaluated
+from .report import shown
+from .resources import Resources
+
+NOTE = (
+    "A first look: {here} of {all} {units}, chosen at random, calibrated, and the others are judged here. That "
+    "calibration is not kept. Looking at several levels or methods in this way, and then keeping one, voids the "
+    "promise: calibrate once more on images that had no part in it."
+)
+_SEED = 0
+
+
+def first_look_files(
+    truth: FilePath,
+    bands: FilePath,
+    out: FilePath,
+    *,
+    risk_level: float,
+    title: str,
+    failure_prob: float = 0.1,
+    figures: FilePath | None = None,
+    examples: int | Sequence[int] = 12,
+    reading: Reading = Reading(),  # noqa: B008 - frozen
+    notes: Sequence[str] = (),
+    identifiers: str = "drop",
+    replace: bool = False,
+    resources: Resources = Resources(),  # noqa: B008 - frozen
+    progress: Progress = silent,
+) -> tuple[Evaluated, list[Path]]:
+    """Calibrate on half of the images, or of their units, evaluate on the others, and write the page and figures."""
+    who = keeps(identifiers)
+    target = check_target(out, (".html",), replace=replace, inputs=(truth, bands, reading.units))
+    with running(**vars(resources), progress=progress) as execution:
+        images, made, limits = open_pair(truth, bands, reading, execution)
+        band, good = made.whole(execution, None)
+        units = open_units(images, reading)
+        if not good.all():
+            raise ValueError(f"{bands} lacks images, {np.flatnonzero(~good)[0]} for one; finish the run first")
+        if made.ragged or not made.fit_in_memory(execution):
+            raise ValueError(
+                f"{bands} is too large for a first look, or of many sizes; `calibrate`, then --calibration"
+            )
+        here = half(units, len(images))
+
+        def mine(x: Any) -> Any:
+            return _rows(execution, x, here)
+
+        def others(x: Any) -> Any:
+            return _rows(execution, x, ~here)
+
+        measured = images.measure or made.measure
+        calibration = calibrate(
+            mine(images.pixels), band.map(mine), risk_level=risk_level, failure_prob=failure_prob, limits=limits,
+            units=mine(units), unit_name=images.unit_name or "unit", measure=measured,
+        )  # fmt: skip
+        left = band.map(others)
+        interval = calibration.apply(left)
+        named = units if who or units is None else numbered_units(units)
+        true = others(images.pixels)
+        evaluation = evaluate(true, interval, units=others(named), limits=limits, calibration=calibration)
+        numbers = np.flatnonzero(~here)
+        chosen = shown(evaluation, examples)
+        names = [images.names[i] if who else f"image {i}" for i in numbers]
+        known = {name: others(x) for name, x in made.known.items() if name in ("estimate", "observation", "samples")}
+        pictures = examples_of(interval, chosen, names=names, band=left, truth=true, **known)
+    said = NOTE.format(
+        here=len(np.unique(unit_numbers(units, len(here))[here])),
+        all=len(np.unique(unit_numbers(units, len(here)))),
+        units="images" if units is None else "units",
+    )
+    about: dict[str, Any] = {"calibration": calibration, "evaluation": evaluation, "examples": pictures}
+    drawn = [] if figures is None else save_figures(figures, **about)
+    result = Evaluated(evaluation, claim_of(calibration), calibration.guarantee)
+    return result, [write_report(target, title=title, notes=[said, *notes], **about), *drawn]
+
+
+def half(units: Any, n: int) -> Array:
+    """Which images calibrate, (n,): those of half of the units, at random."""
+    unit = unit_numbers(units, n)
+    whole = np.unique(unit)
+    if len(whole) < 2:
+        raise ValueError(f"{len(whole)} units cannot be split in two; give images of more patients or scans")
+    chosen = np.random.default_rng(_SEED).permutation(whole)[: (len(whole) + 1) // 2]
+    return np.isin(unit, chosen)
+
+
+def _rows(execution: Execution, x: Any, mask: Array) -> Any:
+    """Some images of anything that has a row for each, in memory."""
+    return None if x is None else np.asarray(pick(execution, x, mask))

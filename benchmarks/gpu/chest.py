@@ -51,6 +51,8 @@ def pack(options: argparse.Namespace) -> None:
             parts["labels"].append(np.asarray(pair[1], np.uint8))
             parts["patients"].append(int(name.split("/")[-2].removeprefix("patient")))
     stacked = {name: np.array(values) for name, values in parts.items()}
+    if options.measured is not None:
+        stacked["images"][split(stacked["patients"])["measured"][options.measured :]] = 0
     Path(options.data).parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(options.data, **stacked)
     size = Path(options.data).stat().st_size / 2**20
@@ -185,6 +187,9 @@ def main() -> None:
     parser.add_argument("--data", required=True, help="the npz of slices")
     parser.add_argument("--source", type=Path, default=Path("/work/shared/data/chest_128.zip"), help="images: the zip")
     parser.add_argument("--size", type=int, default=128, help="images: of a slice; smaller ones are averaged")
+    parser.add_argument(
+        "--measured", type=int, help="images: blank all measured slices but the first, to travel lighter"
+    )
     parser.add_argument("--out", default=".", help="folder for what comes back")
     parser.add_argument("--file", help="collect: the npz to write")
     parser.add_argument("--figures", default=str(RESULTS / "chest128_network.json"), help="collect: the JSON to write")

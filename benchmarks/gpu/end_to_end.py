@@ -15,8 +15,8 @@ paper    one network with the paper's weights, trained to the end, its last aver
 
 Bands of the first samples alone come along: they cost their share of the seconds. Ends are multiples of 1 / 2048 in
 [0, 1], rounded outward; files of some images are written as the call goes, at most 16 MiB each. Coverage of a further
-draw, misses and PSNR are measured on the device. Compiling is not of a way's seconds. torch, numpy and safetensors are
-all that it needs.
+draw, misses and PSNR are measured on the device. Compiling is not of a way's seconds; with `--compiled` its products
+come back, and a later machine need not compile again. torch, numpy and safetensors are all that it needs.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ Array = np.ndarray
 KNOWN = SETS | {"chest128": Set("images", (0.0, 1.0), 1.0, chest.SIGMA, 0, 128)}
 OURS = 0.1  # miscoverage
 PAPER = {"ct64": 0.2, "faces64": 0.1, "chest128": 0.1}
+MOST = 16 * 2**20  # bytes of a file that comes back
 FIRST = {"ours": (19, 39, 79), "paper": (32, 64, 128)}  # samples whose bands come along
 
 
@@ -124,6 +125,8 @@ class Bench:
         self.options, self.data = options, KNOWN[options.set]
         self.shown = pictures(options.set, options.data, options.images)
         self.begin = time.monotonic()
+        if options.compiled and Path(options.compiled).exists():
+            torch.compiler.load_cache_artifacts(Path(options.compiled).read_bytes())
         self.sde = VESDE(0.01, self.data.sigma_max)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.out = Path(options.out)
@@ -192,6 +195,10 @@ class Bench:
             if self.device.type == "cuda":
                 self.figures["speed"] = self._speed(lambda: score(x, level), batch)
                 print(json.dumps(self.figures["speed"]), flush=True)
+        if self.options.compiled:
+            artifacts = torch.compiler.save_cache_artifacts()
+            if artifacts is not None and len(artifacts[0]) < MOST:
+                (self.out / "compiled.bin").write_bytes(artifacts[0])
 
     def _speed(self, evaluate: Callable[[], object], batch: int) -> dict[str, float]:
         """Evaluations a second, and their share of the matrix peak that is measured beside them."""
@@ -404,6 +411,9 @@ def main() -> None:
     parser.add_argument("--printed-steps", type=int, default=100, help="paper: of Algorithm 3, over [0, 1]")
     parser.add_argument("--per-file", type=int, default=220, help="images")
     parser.add_argument("--until", type=float, default=560, help="seconds of the call after which nothing is drawn")
+    parser.add_argument(
+        "--compiled", help="what an earlier call compiled for this set, compiled.bin of its files, or a new name"
+    )
     parser.add_argument("--bring-network", action="store_true")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     parser.add_argument("--commit", default="")

@@ -38,16 +38,12 @@ def _paragraph(text: str) -> str:
 
 def _rows(lines: list[str]) -> list[tuple[str, str]]:
     """Names and meanings of lines in two columns, or none."""
-    first = _ROW.match(lines[0])
-    if not first:
-        return []
-    column = first.start(2)
     rows: list[tuple[str, str]] = []
     for line in lines:
         row = _ROW.match(line)
-        if row and row.start(2) == column:
+        if row:
             rows.append((row[1], row[2]))
-        elif rows and not line[:column].strip():
+        elif rows and line.startswith("  "):
             rows[-1] = (rows[-1][0], f"{rows[-1][1]} {line.strip()}")
         else:
             return []

@@ -160,3 +160,4 @@ def test_the_metadata_are_complete(built):
     assert told["Author"]
     assert "Typing :: Typed" in told.get_all("Classifier")
     assert f"version: {VERSION}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"## {VERSION} " in (ROOT / "CHANGELOG.md").read_text()

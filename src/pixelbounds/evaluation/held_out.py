@@ -39,6 +39,7 @@ from ..images.library import (
     rows_of,
     sizes_of,
     to_numpy,
+    unmasked,
 )
 from .evaluation import Evaluation, SampleCoverage, Strata
 from .kept_promises import Judges, promises_seen
@@ -177,7 +178,7 @@ def _label_reader(groups: Any, shape: tuple[int, ...]) -> Callable[[int, int], A
     """Labels of images start..stop: (1, entries) for pixels, (2, entries) for ends."""
     if groups is None:
         return lambda start, stop: None
-    groups = groups if library_of(groups) else np.asarray(groups)
+    groups = groups if library_of(unmasked(groups, "groups")) else np.asarray(groups)
     given = tuple(groups.shape)
     if "int" not in str(groups.dtype) and "bool" not in str(groups.dtype):
         raise TypeError(f"groups have dtype {groups.dtype}; labels must be whole numbers: groups.astype(int)")

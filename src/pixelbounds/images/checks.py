@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.values import count_above, extremes
-from .library import Array, differ_in_size, library_of, to_numpy
+from .library import Array, differ_in_size, library_of, to_numpy, unmasked
 
 Limits = tuple[float, float]
 
@@ -149,7 +149,7 @@ def check_units(units: Any, n: int) -> Array:
     if units is None:
         return np.arange(n)
     try:
-        labels = to_numpy(units) if library_of(units) else np.asarray(units)
+        labels = to_numpy(units) if library_of(unmasked(units, "units")) else np.asarray(units)
     except ValueError as error:
         raise ValueError(f"units do not form an array; give the unit (patient, scan) of each of {n} images") from error
     if labels.shape != (n,):

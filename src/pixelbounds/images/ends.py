@@ -24,6 +24,7 @@ from .library import (
     rows_of,
     singly,
     to_numpy,
+    unmasked,
 )
 from .measure import Measure
 from .notebook import facts_html, first_images_html
@@ -240,6 +241,7 @@ def check_labels(labels: Any, band: Band) -> Any:
     """Labels known at test time: whole numbers (n, *pixels), or a list of them where images differ in size."""
     if labels is None:
         return None
+    unmasked(labels, "labels")
     if isinstance(labels, list | tuple) and labels and all(library_of(image) for image in labels):
         sizes = {tuple(image.shape) for image in labels}
         labels = Ragged([to_numpy(x) for x in labels]) if len(sizes) > 1 else np.stack([to_numpy(x) for x in labels])

@@ -78,6 +78,7 @@ def calibration_facts(found: Calibration) -> dict[str, Any]:
     record = found.record
     units = f" of {record.units} certifying {plural(record.unit_name)}" if record.units else ""
     return {
+        "note": found.note or None,
         "method": f"{found.method}, {found.confidence}, {found.grouping.count} groups of kind {found.grouping.kind}",
         "family": found.family.name,
         "promises": [

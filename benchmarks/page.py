@@ -30,7 +30,8 @@ BEGIN = "<!-- figures: python -m benchmarks.page -->"
 BEFORE = "7c09070"  # the page that had all of its data inside
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 FLAGS += ["--disable-component-update", "--disable-quic"]
-REPEATS = 5
+REPEATS = 3
+TIMED = 128  # examples of the pages that are timed beside the earlier ones
 
 # Runs in a process of its own, with the sources of either commit.
 MAKER = """
@@ -88,7 +89,7 @@ def size_of(page: Path) -> dict[str, int]:
 
 def open_page(browser: Any, page: Path, *, scroll: bool = False) -> tuple[float, int]:
     """Seconds until the first image is shown, and bytes that were read; with `scroll`, all small pictures too."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
     context.set_default_timeout(600_000)
     tab = context.new_page()
     asked: list[str] = []
@@ -98,15 +99,33 @@ def open_page(browser: Any, page: Path, *, scroll: bool = False) -> tuple[float,
     tab.wait_for_selector("#picture[data-image]")
     seconds = perf_counter() - begin
     if scroll:
-        for strip in tab.locator(".example").all():
-            strip.scroll_into_view_if_needed()
-        tab.wait_for_timeout(1000)
-        assert tab.locator("[data-pictures]").count() == 0
+        while left := tab.locator("[data-pictures]").count():
+            tab.locator("[data-pictures]").first.evaluate("strip => strip.scrollIntoView({ behavior: 'instant' })")
+            tab.wait_for_function("left => document.querySelectorAll('[data-pictures]').length < left", arg=left)
+        tab.wait_for_function("() => [...document.querySelectorAll('.example')].every((x) => x.querySelector('img'))")
     context.close()
     files = [
         page if x.endswith(".html") else page.parent / "/".join(x.split("/")[-2:]) for x in asked if x[:5] == "file:"
     ]
     return seconds, sum(path.stat().st_size for path in files)
+
+
+def times_of(browser: Any, count: int, now: Path, earlier: Path) -> dict[str, float]:
+    """Seconds to open the page and the earlier one in turn, and their ratio."""
+    before = now.parents[1] / f"before{count}" / "page.html"
+    make(earlier, count, before)
+    times: dict[Path, list[float]] = {now: [], before: []}
+    for page in times:
+        open_page(browser, page)  # warm-up
+    for _ in range(REPEATS):
+        for page in times:
+            times[page].append(open_page(browser, page)[0])
+    seconds = median(times[now])
+    others = median(times[before])
+    return {
+        "seconds": round(seconds, 3), "seconds_before": round(others, 3), "ratio": round(seconds / others, 3),
+        "page_before": before.stat().st_size,
+    }  # fmt: skip
 
 
 def measure(counts: list[int]) -> tuple[dict[str, Any], str]:
@@ -118,24 +137,14 @@ def measure(counts: list[int]) -> tuple[dict[str, Any], str]:
     with TemporaryDirectory() as folder, earlier_sources() as earlier, sync_playwright() as play:
         browser = play.chromium.launch(executable_path=chromium, args=FLAGS)
         for count in counts:
-            pages = {"now": HOME / "src", "before": earlier}
-            places = {name: Path(folder) / f"{name}{count}" / "page.html" for name in pages}
-            for name, sources in pages.items():
-                make(sources, count, places[name])
-            times: dict[str, list[float]] = {"now": [], "before": []}
-            for name in times:
-                open_page(browser, places[name])  # warm-up
-            for _ in range(REPEATS):
-                for name in times:
-                    times[name].append(open_page(browser, places[name])[0])
-            now, before = median(times["now"]), median(times["before"])
+            now = Path(folder) / f"now{count}" / "page.html"
+            make(HOME / "src", count, now)
+            row = times_of(browser, count, now, earlier) if count == TIMED else {}
             found[str(count)] = {
-                "seconds_now": round(now, 3), "seconds_before": round(before, 3), "ratio": round(now / before, 3),
-                "now": size_of(places["now"]), "before": size_of(places["before"]),
-                "read_to_open": open_page(browser, places["now"])[1],
-                "read_with_all_small_pictures": open_page(browser, places["now"], scroll=True)[1],
+                **row, **size_of(now), "read_to_open": open_page(browser, now)[1],
+                "read_with_all_small_pictures": open_page(browser, now, scroll=True)[1],
             }  # fmt: skip
-            print(count, json.dumps(found[str(count)]))
+            print(count, json.dumps(found[str(count)]), flush=True)
         version = browser.version
         browser.close()
     return found, version
@@ -149,9 +158,10 @@ def text() -> str:
         "|---|---|---|---|---|---|",
     ]
     for count, row in found["examples"].items():
-        sizes = (row["now"]["page"], row["now"]["beside"], row["read_to_open"], row["read_with_all_small_pictures"])
+        sizes = (row["page"], row["beside"], row["read_to_open"], row["read_with_all_small_pictures"])
         cells = " | ".join(f"{size / 1e6:.1f} MB" for size in sizes)
-        lines.append(f"| {count} | {cells} | {row['seconds_now']:.2f} s, {row['ratio']:.2f} of before |")
+        time = f"{row['seconds']:.2f} s, {row['ratio']:.2f} of before" if "seconds" in row else "not timed"
+        lines.append(f"| {count} | {cells} | {time} |")
     lines += [
         "",
         f"Phantoms with 19 samples per pixel; medians of {found['medians_of']} in Chromium {found['browser']} on a",

@@ -128,45 +128,51 @@ def times_of(browser: Any, count: int, now: Path, earlier: Path) -> dict[str, fl
     }  # fmt: skip
 
 
-def measure(counts: list[int]) -> tuple[dict[str, Any], str]:
-    """Sizes and ratios for each number of examples, and the browser's version."""
+def measure(count: int) -> dict[str, Any]:
+    """Sizes, and for the pages that are timed the ratio, of so many examples."""
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    found: dict[str, Any] = {}
+    head = subprocess.run(
+        ["git", "-C", HOME, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+    )
     with TemporaryDirectory() as folder, earlier_sources() as earlier, sync_playwright() as play:
         browser = play.chromium.launch(executable_path=chromium, args=FLAGS)
-        for count in counts:
-            now = Path(folder) / f"now{count}" / "page.html"
-            make(HOME / "src", count, now)
-            row = times_of(browser, count, now, earlier) if count == TIMED else {}
-            found[str(count)] = {
-                **row, **size_of(now), "read_to_open": open_page(browser, now)[1],
-                "read_with_all_small_pictures": open_page(browser, now, scroll=True)[1],
-            }  # fmt: skip
-            print(count, json.dumps(found[str(count)]), flush=True)
-        version = browser.version
+        now = Path(folder) / f"now{count}" / "page.html"
+        make(HOME / "src", count, now)
+        row = times_of(browser, count, now, earlier) if count == TIMED else {}
+        found = {
+            **row, **size_of(now), "read_to_open": open_page(browser, now)[1],
+            "read_with_all_small_pictures": open_page(browser, now, scroll=True)[1],
+            "commit": head.stdout.strip(), "browser": browser.version, "cores": os.cpu_count(),
+        }  # fmt: skip
         browser.close()
-    return found, version
+    print(count, json.dumps(found), flush=True)
+    return found
+
+
+def kept() -> dict[str, Any]:
+    """What was measured last, by the number of examples."""
+    return json.loads(RESULT.read_text()) if RESULT.is_file() else {}
 
 
 def text() -> str:
     """The table of docs/report.md."""
-    found = json.loads(RESULT.read_text())
     lines = [
         "| examples of 128 x 128 | page | beside it | read to open it | with all small pictures | time to open |",
         "|---|---|---|---|---|---|",
     ]
-    for count, row in found["examples"].items():
+    for count, row in kept().items():
         sizes = (row["page"], row["beside"], row["read_to_open"], row["read_with_all_small_pictures"])
         cells = " | ".join(f"{size / 1e6:.1f} MB" for size in sizes)
         time = f"{row['seconds']:.2f} s, {row['ratio']:.2f} of before" if "seconds" in row else "not timed"
         lines.append(f"| {count} | {cells} | {time} |")
+    first = next(iter(kept().values()))
     lines += [
         "",
-        f"Phantoms with 19 samples per pixel; medians of {found['medians_of']} in Chromium {found['browser']} on a",
-        f"shared machine of {found['cores']} cores, commit {found['commit']}. Before is commit {found['before']}: its",
-        "page had everything inside, and was opened in the same run.",
+        f"Phantoms with 19 samples per pixel; medians of {REPEATS} in Chromium {first['browser']} on a shared and busy",
+        f"machine of {first['cores']} cores, commit {first['commit']}. Before is commit {BEFORE}: its page had everything",
+        "inside, and was opened in the same run.",
     ]
     return "\n".join(lines)
 
@@ -178,10 +184,7 @@ if __name__ == "__main__":
     parser.add_argument("what", nargs="?", choices=["run"], help="measure, instead of only writing the figures")
     parser.add_argument("--examples", type=int, nargs="+", default=[128, 400])
     arguments = parser.parse_args()
-    if arguments.what == "run":
-        head = ["git", "-C", HOME, "rev-parse", "--short", "HEAD"]
-        commit = subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip()
-        found, version = measure(arguments.examples)
-        about = {"commit": commit, "before": BEFORE, "cores": os.cpu_count(), "browser": version, "medians_of": REPEATS}
-        RESULT.write_text(json.dumps({**about, "examples": found}, indent=1) + "\n")
+    for count in arguments.examples if arguments.what == "run" else []:
+        rows = {**kept(), str(count): measure(count)}
+        RESULT.write_text(json.dumps(dict(sorted(rows.items(), key=lambda row: int(row[0]))), indent=1) + "\n")
     (HOME / PAGE).write_text(with_figures(PAGE, BEGIN, text()))

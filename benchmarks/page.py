@@ -171,7 +171,7 @@ def text() -> str:
     lines += [
         "",
         f"Phantoms with 19 samples per pixel; medians of {REPEATS} in Chromium {first['browser']} on a shared and busy",
-        f"machine of {first['cores']} cores, commit {first['commit']}. Before is commit {BEFORE}: its page had everything",
+        f"machine of {first['cores']} cores, commit {first['commit']}. Before is commit {BEFORE}: its page had all",
         "inside, and was opened in the same run.",
     ]
     return "\n".join(lines)

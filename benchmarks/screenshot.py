@@ -1,4 +1,6 @@
-"""The picture in README.md, of the demo's page in a browser: python -m benchmarks.screenshot.
+"""The picture in README.md, of the demo's page in a browser: python -m benchmarks.screenshot [PAGE].
+
+PAGE is a page that is there already, of phantoms; without it the demo makes one.
 
 Needs Chromium (apt-get install chromium) and playwright.
 """
@@ -39,6 +41,9 @@ def shoot(page_file: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    with TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, "-m", "pixelbounds.cli", "demo", "--out", folder], check=True)
-        shoot(next(Path(folder).glob("*.html")), PICTURE)
+    if len(sys.argv) > 1:
+        shoot(Path(sys.argv[1]).resolve(), PICTURE)
+    else:
+        with TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, "-m", "pixelbounds.cli", "demo", "--out", folder], check=True)
+            shoot(next(Path(folder).glob("*.html")), PICTURE)

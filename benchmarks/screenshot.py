@@ -26,6 +26,7 @@ def shoot(page_file: Path, target: Path) -> None:
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=browser_file, args=FLAGS)
         page = browser.new_context(viewport={"width": 1160, "height": 1000}, color_scheme="light").new_page()
+        page.set_default_timeout(600_000)  # the machine may be busy
         page.goto(page_file.as_uri())
         page.wait_for_selector("#picture[data-image]")
         page.select_option("#choose", index=IMAGE)

@@ -30,7 +30,8 @@ BEGIN = "<!-- figures: python -m benchmarks.page -->"
 BEFORE = "7c09070"  # the page that had all of its data inside
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 FLAGS += ["--disable-component-update", "--disable-quic"]
-REPEATS = 5
+REPEATS = 3
+TIMED = 128  # examples of the pages that are timed beside the earlier ones
 
 # Runs in a process of its own, with the sources of either commit.
 MAKER = """
@@ -88,7 +89,7 @@ def size_of(page: Path) -> dict[str, int]:
 
 def open_page(browser: Any, page: Path, *, scroll: bool = False) -> tuple[float, int]:
     """Seconds until the first image is shown, and bytes that were read; with `scroll`, all small pictures too."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
     context.set_default_timeout(600_000)
     tab = context.new_page()
     asked: list[str] = []
@@ -98,10 +99,10 @@ def open_page(browser: Any, page: Path, *, scroll: bool = False) -> tuple[float,
     tab.wait_for_selector("#picture[data-image]")
     seconds = perf_counter() - begin
     if scroll:
-        for strip in tab.locator(".example").all():
-            strip.scroll_into_view_if_needed()
-        tab.wait_for_timeout(1000)
-        assert tab.locator("[data-pictures]").count() == 0
+        while left := tab.locator("[data-pictures]").count():
+            tab.locator("[data-pictures]").first.evaluate("strip => strip.scrollIntoView({ behavior: 'instant' })")
+            tab.wait_for_function("left => document.querySelectorAll('[data-pictures]').length < left", arg=left)
+        tab.wait_for_function("() => [...document.querySelectorAll('.example')].every((x) => x.querySelector('img'))")
     context.close()
     files = [
         page if x.endswith(".html") else page.parent / "/".join(x.split("/")[-2:]) for x in asked if x[:5] == "file:"
@@ -109,54 +110,71 @@ def open_page(browser: Any, page: Path, *, scroll: bool = False) -> tuple[float,
     return seconds, sum(path.stat().st_size for path in files)
 
 
-def measure(counts: list[int]) -> tuple[dict[str, Any], str]:
-    """Sizes and ratios for each number of examples, and the browser's version."""
+def times_of(browser: Any, count: int, now: Path, earlier: Path) -> dict[str, float]:
+    """Seconds to open the page and the earlier one in turn, and their ratio."""
+    before = now.parents[1] / f"before{count}" / "page.html"
+    make(earlier, count, before)
+    times: dict[Path, list[float]] = {now: [], before: []}
+    for page in times:
+        open_page(browser, page)  # warm-up
+    for _ in range(REPEATS):
+        for page in times:
+            times[page].append(open_page(browser, page)[0])
+    seconds = median(times[now])
+    others = median(times[before])
+    return {
+        "seconds": round(seconds, 3), "seconds_before": round(others, 3), "ratio": round(seconds / others, 3),
+        "page_before": before.stat().st_size,
+    }  # fmt: skip
+
+
+def measure(count: int) -> dict[str, Any]:
+    """Sizes, and for the pages that are timed the ratio, of so many examples."""
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    found: dict[str, Any] = {}
+    head = subprocess.run(
+        ["git", "-C", HOME, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+    )
     with TemporaryDirectory() as folder, earlier_sources() as earlier, sync_playwright() as play:
         browser = play.chromium.launch(executable_path=chromium, args=FLAGS)
-        for count in counts:
-            pages = {"now": HOME / "src", "before": earlier}
-            places = {name: Path(folder) / f"{name}{count}" / "page.html" for name in pages}
-            for name, sources in pages.items():
-                make(sources, count, places[name])
-            times: dict[str, list[float]] = {"now": [], "before": []}
-            for name in times:
-                open_page(browser, places[name])  # warm-up
-            for _ in range(REPEATS):
-                for name in times:
-                    times[name].append(open_page(browser, places[name])[0])
-            now, before = median(times["now"]), median(times["before"])
-            found[str(count)] = {
-                "seconds_now": round(now, 3), "seconds_before": round(before, 3), "ratio": round(now / before, 3),
-                "now": size_of(places["now"]), "before": size_of(places["before"]),
-                "read_to_open": open_page(browser, places["now"])[1],
-                "read_with_all_small_pictures": open_page(browser, places["now"], scroll=True)[1],
-            }  # fmt: skip
-            print(count, json.dumps(found[str(count)]))
-        version = browser.version
+        now = Path(folder) / f"now{count}" / "page.html"
+        make(HOME / "src", count, now)
+        row = times_of(browser, count, now, earlier) if count == TIMED else {}
+        found = {
+            **row, **size_of(now), "read_to_open": open_page(browser, now)[1],
+            "read_with_all_small_pictures": open_page(browser, now, scroll=True)[1],
+            "commit": head.stdout.strip(), "browser": browser.version, "cores": os.cpu_count(),
+        }  # fmt: skip
         browser.close()
-    return found, version
+    print(count, json.dumps(found), flush=True)
+    return found
+
+
+def kept() -> dict[str, Any]:
+    """What was measured last, by the number of examples."""
+    return json.loads(RESULT.read_text()) if RESULT.is_file() else {}
 
 
 def text() -> str:
-    """The table of docs/report.md."""
-    found = json.loads(RESULT.read_text())
+    """The table of docs/report.md, or a line where nothing was measured."""
+    if not kept():
+        return "Nothing is kept of it here yet."
     lines = [
         "| examples of 128 x 128 | page | beside it | read to open it | with all small pictures | time to open |",
         "|---|---|---|---|---|---|",
     ]
-    for count, row in found["examples"].items():
-        sizes = (row["now"]["page"], row["now"]["beside"], row["read_to_open"], row["read_with_all_small_pictures"])
+    for count, row in kept().items():
+        sizes = (row["page"], row["beside"], row["read_to_open"], row["read_with_all_small_pictures"])
         cells = " | ".join(f"{size / 1e6:.1f} MB" for size in sizes)
-        lines.append(f"| {count} | {cells} | {row['seconds_now']:.2f} s, {row['ratio']:.2f} of before |")
+        time = f"{row['seconds']:.2f} s, {row['ratio']:.2f} of before" if "seconds" in row else "not timed"
+        lines.append(f"| {count} | {cells} | {time} |")
+    first = next(iter(kept().values()))
     lines += [
         "",
-        f"Phantoms with 19 samples per pixel; medians of {found['medians_of']} in Chromium {found['browser']} on a",
-        f"shared machine of {found['cores']} cores, commit {found['commit']}. Before is commit {found['before']},",
-        "whose page had everything inside, in the same run.",
+        f"Phantoms with 19 samples per pixel; medians of {REPEATS} in Chromium {first['browser']} on a shared and busy",
+        f"machine of {first['cores']} cores, commit {first['commit']}. Before is commit {BEFORE}: its page had all",
+        "inside, and was opened in the same run.",
     ]
     return "\n".join(lines)
 
@@ -168,10 +186,7 @@ if __name__ == "__main__":
     parser.add_argument("what", nargs="?", choices=["run"], help="measure, instead of only writing the figures")
     parser.add_argument("--examples", type=int, nargs="+", default=[128, 400])
     arguments = parser.parse_args()
-    if arguments.what == "run":
-        head = ["git", "-C", HOME, "rev-parse", "--short", "HEAD"]
-        commit = subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip()
-        found, version = measure(arguments.examples)
-        about = {"commit": commit, "before": BEFORE, "cores": os.cpu_count(), "browser": version, "medians_of": REPEATS}
-        RESULT.write_text(json.dumps({**about, "examples": found}, indent=1) + "\n")
+    for count in arguments.examples if arguments.what == "run" else []:
+        rows = {**kept(), str(count): measure(count)}
+        RESULT.write_text(json.dumps(dict(sorted(rows.items(), key=lambda row: int(row[0]))), indent=1) + "\n")
     (HOME / PAGE).write_text(with_figures(PAGE, BEGIN, text()))

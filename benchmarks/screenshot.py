@@ -1,4 +1,6 @@
-"""The picture in README.md, of the demo's page in a browser: python -m benchmarks.screenshot.
+"""The picture in README.md, of the demo's page in a browser: python -m benchmarks.screenshot [PAGE].
+
+PAGE is a page that is there already, of phantoms; without it the demo makes one.
 
 Needs Chromium (apt-get install chromium) and playwright.
 """
@@ -24,6 +26,7 @@ def shoot(page_file: Path, target: Path) -> None:
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=browser_file, args=FLAGS)
         page = browser.new_context(viewport={"width": 1160, "height": 1000}, color_scheme="light").new_page()
+        page.set_default_timeout(600_000)  # the machine may be busy
         page.goto(page_file.as_uri())
         page.wait_for_selector("#picture[data-image]")
         page.select_option("#choose", index=IMAGE)
@@ -39,6 +42,9 @@ def shoot(page_file: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    with TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, "-m", "pixelbounds.cli", "demo", "--out", folder], check=True)
-        shoot(next(Path(folder).glob("*.html")), PICTURE)
+    if len(sys.argv) > 1:
+        shoot(Path(sys.argv[1]).resolve(), PICTURE)
+    else:
+        with TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, "-m", "pixelbounds.cli", "demo", "--out", folder], check=True)
+            shoot(next(Path(folder).glob("*.html")), PICTURE)

@@ -268,6 +268,7 @@ def test_examples_go_from_the_best_covered_to_the_worst():
     evaluation = pb.evaluate(truth, pb.Interval(upper, upper))
     assert shown(evaluation, 3) == [1, 7, 4]
     assert shown(evaluation, 1) == [1]
+    assert shown(evaluation, 6) == [1, 5, 7, 8, 6, 4]  # a third are the worst
     assert sorted(shown(evaluation, 50)) == list(range(9))
     assert shown(evaluation, [4, 2]) == [4, 2]
 

@@ -27,6 +27,7 @@ SAMPLES = (32, 24, 16, 12, 8)  # kept per pixel, order statistics at even ranks:
 MOST_PLANES = 12  # kept of a stack
 MOST_SIDE = 256  # of a small picture
 _STEPS = 65000  # codes are uint16
+OPEN = (238, 238, 234)  # colour of an interval with an open end in a map of lengths, which cividis does not have
 REGIONS = 15  # masks in one layer, a bit each
 
 
@@ -205,12 +206,16 @@ def gray_png(x: Array, window: Limits) -> str:
 
 
 def map_png(x: Array, most: float) -> str:
-    """Lengths from 0 to `most` in cividis as a data URI; channels are averaged, of planes the middle one is shown."""
+    """Lengths from 0 to `most` in cividis as a data URI, infinite ones in OPEN.
+
+    Channels are averaged, of planes the middle one is shown.
+    """
     if x.ndim == 3:
         x = x.mean(axis=0) if is_colour(tuple(x.shape)) else x[len(x) // 2]
-    picture = Image.fromarray(_levels(x, (0.0, most)))
-    picture = _fit(picture)
-    picture.putpalette(colours().tobytes())
+    closed = np.minimum(x.astype(np.float64) / most, 1.0)
+    levels = np.where(np.isinf(x), 255, (254 * np.maximum(closed, 0)).round()).astype(np.uint8)
+    picture = _fit(Image.fromarray(levels))
+    picture.putpalette(colours()[:255].tobytes() + bytes(OPEN))
     return _uri(picture)
 
 

@@ -22,7 +22,7 @@ from ..evaluation.judgement import judge
 from ..storage.files import replace_file
 from .charts import draw_groups, draw_path, draw_units
 from .example import Example, Row
-from .pack import colours
+from .pack import OPEN, colours
 from .page_examples import forget_earlier, show_examples
 from .promise_table import certified_above, promise_rows, promises_to_look_at
 from .style import ABOVE, BELOW
@@ -96,7 +96,7 @@ def write_report(
         data={
             "colours": colours().tobytes().hex(), "scales": shown.scales, "examples": shown.index,
             "measure": None if measure is None else measure.state(), "regions": shown.regions,
-            "folder": shown.folder, "colours_of_misses": [ABOVE, BELOW],
+            "folder": shown.folder, "colours_of_misses": [ABOVE, BELOW], "colour_of_open": OPEN,
             "promises": promises_to_look_at(calibration, promises, entries, one),
         },
         measure=measure if windowed else None,

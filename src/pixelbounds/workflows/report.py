@@ -52,7 +52,7 @@ def report_files(
 
     Images that calibrated are refused.
 
-    examples       how many images to show, from the best covered to the worst, or which
+    examples       how many images to show, from the best covered to the worst, or which; the worst open from a table
     promises       in words, as in `evaluate_files`: the page says what each comes to, and can outline its region
     table          as in `evaluate_files`, with `structures`
     identifiers    `keep` names of files and units, or `drop` them: images and units are numbered
@@ -78,13 +78,18 @@ def report_files(
 
 
 def shown(evaluation: Evaluation, examples: int | Sequence[int]) -> list[int]:
-    """Images to look at: those named, or so many from the best covered to the worst."""
+    """Images to look at: those named, or so many from the best covered to the worst.
+
+    Of six or more a third are the worst, so that what opens from the table of the worst images is on the page.
+    """
     n = len(evaluation.by_image)
     if not isinstance(examples, int):
         return [check_count(i, "image", least=0, most=n - 1) for i in examples]
     ranked = evaluation.worst(n)[::-1]
-    evenly = np.linspace(0, n - 1, min(n, examples)).round().astype(int)
-    return [int(i) for i in ranked[np.unique(evenly)]]
+    count = min(n, examples)
+    worst = count // 3 if count >= 6 else 0
+    evenly = np.linspace(0, n - 1 - worst, count - worst).round().astype(int)
+    return [int(i) for i in ranked[np.unique([*evenly, *range(n - worst, n)])]]
 
 
 def _examples(found: HeldOut, chosen: list[int], *, names: bool) -> list[Example]:

@@ -73,7 +73,7 @@ function paintView(view) {
       if (map) {
         const mean = colour ? (first + of(size + p) + of(2 * size + p)) / 3 : first;
         const k = 3 * Math.round(255 * Math.min(mean / page.scales[name], 1));
-        out[q] = colours[k]; out[q + 1] = colours[k + 1]; out[q + 2] = colours[k + 2];
+        out.set(mean === Infinity ? page.colour_of_open : colours.slice(k, k + 3), q);
       } else {
         for (let k = 0; k < 3; k++) out[q + k] = 255 * ((colour && k ? of(k * size + p) : first) - black) / (white - black);
       }
@@ -82,7 +82,8 @@ function paintView(view) {
   }
   view.tile.getContext("2d").putImageData(picture, 0, 0);
   at(`scale${view.end}`).hidden = !SCALED.includes(name);
-  if (SCALED.includes(name)) at(`scale-end${view.end}`).textContent = `${Number((wide * page.scales[name]).toPrecision(3))}${unit} and more${windowed ? ", or open" : ""}`;
+  if (SCALED.includes(name)) at(`scale-end${view.end}`).textContent = `${Number((wide * page.scales[name]).toPrecision(3))}${unit} and more`;
+  if (at(`scale-open${view.end}`)) at(`scale-open${view.end}`).hidden = name !== "length";
   at(`misses-key${view.end}`).hidden = name !== "misses";
   for (const input of at(`layers${view.end}`).querySelectorAll("input")) input.checked = input.value === name;
   view.canvas.dataset.layer = name;

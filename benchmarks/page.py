@@ -155,8 +155,8 @@ def text() -> str:
     lines += [
         "",
         f"Phantoms with 19 samples per pixel; medians of {found['medians_of']} in Chromium {found['browser']} on a",
-        f"shared machine of {found['cores']} cores, commit {found['commit']}. Before is commit {found['before']}, whose",
-        "page had everything inside, in the same run.",
+        f"shared machine of {found['cores']} cores, commit {found['commit']}. Before is commit {found['before']},",
+        "whose page had everything inside, in the same run.",
     ]
     return "\n".join(lines)
 

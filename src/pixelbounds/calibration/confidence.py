@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from ..images.checks import check_choice, check_count, check_number, check_open_unit
-from ..images.library import Array, library_of, to_numpy, unmasked
+from ..images.foreign import own_array
+from ..images.library import Array, library_of, to_numpy
 from ..kernels.wealth import betting_wealth
 
 _ROUNDING = 1e-9  # of a sum of losses
@@ -29,7 +30,8 @@ ConfidenceBound = Callable[[Array, float], float]  # losses (n,), failure_prob -
 def check_losses(losses: Any, first: int = 0) -> Array:
     """Losses of n images as float64: one axis, at least one, finite, within [0, 1]; images count from `first`."""
     try:
-        out = to_numpy(losses) if library_of(unmasked(losses, "losses")) else np.asarray(losses)
+        losses = own_array(losses, "losses")
+        out = to_numpy(losses) if library_of(losses) else np.asarray(losses)
         if out.dtype.kind not in "fiubO":
             raise TypeError(f"dtype {out.dtype}")
         out = np.asarray(out, np.float64)

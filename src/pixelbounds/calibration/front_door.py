@@ -23,6 +23,7 @@ from ..images.checks import (
     is_name,
 )
 from ..images.ends import Band
+from ..images.foreign import check_axes
 from ..images.library import (
     Array,
 )
@@ -155,6 +156,8 @@ def calibrate(
     if isinstance(asked_for, float):
         risk_level, least = asked_for, least_units(asked_for, failure_prob, bound)
     else:
+        for promise in asked_for:
+            check_axes(pairs.band.axes, promise.within, f"within of {promise.name!r}")
         aims, regions = aims_of(asked_for, pairs.band.lower, counting, units is not None, most_images or 0)
         offered = {name: replace(one, regions=regions) for name, one in offered.items()}
         pairs = next(iter(offered.values()))

@@ -26,6 +26,7 @@ from ..images.checks import (
     own_limits,
 )
 from ..images.ends import Band, check_features, check_labels, check_range, one_band
+from ..images.foreign import check_axes
 from ..images.library import (
     Array,
     Runner,
@@ -273,6 +274,7 @@ def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = No
     """Truth and band, and what else is known at test time, checked, as pairs."""
     limits = check_limits(limits)
     band = one_band(band)
+    check_axes(band.axes, truth, "truth")
     truth = as_array(spanning(truth, limits), "truth")
     if differ_in_size(truth) != differ_in_size(band.lower):
         truth = singly(truth)

@@ -20,7 +20,8 @@ import numpy as np
 
 from ..images.checks import check_choice, check_number, check_open_unit, is_name
 from ..images.ends import Interval
-from ..images.library import Array, unmasked
+from ..images.foreign import own_array
+from ..images.library import Array
 from ..images.regions import place_of
 from .confidence import check_losses
 from .sentence import YOUR_LOSS
@@ -202,7 +203,7 @@ class Aim:
 
     def losses_of(self, truth: Array, interval: Interval, first: int) -> Array:
         """Loss of each image of a block from its interval, for a function that sees images: -> (n,)."""
-        value = np.asarray(unmasked(self.function(truth, interval), "losses"))
+        value = np.asarray(own_array(self.function(truth, interval), "losses"))
         if value.shape != (len(truth),):
             raise ValueError(f"the loss returned shape {value.shape} for {len(truth)} images; it must be one per image")
         return self.capped(check_losses(value, first))
@@ -232,7 +233,7 @@ def _counted(function: Any, missed: Array, size: Array) -> Array:
     rows = missed.reshape(-1, missed.shape[-1])
     out = np.zeros(rows.shape)
     for row, counted in zip(out, rows, strict=True):
-        value = np.asarray(unmasked(function(counted[has].astype(np.float64), size[has]), "losses"))
+        value = np.asarray(own_array(function(counted[has].astype(np.float64), size[has]), "losses"))
         if value.shape != (int(has.sum()),):
             raise ValueError(f"the loss returned shape {value.shape} for {has.sum()} images; it must be one per image")
         row[has] = check_losses(value)

@@ -292,7 +292,7 @@ class Calibration:
                 pass
         else:
             work(0, len(band))
-        return Interval(like(lower, band.lower), like(upper, band.upper))
+        return Interval(like(lower, band.lower), like(upper, band.upper), band.axes, self.measure)
 
     def statistics(self, band: Band, *, features: Any = None, labels: Any = None, threads: bool = True) -> Array:
         """What each image's band is like, as the `reference` has it of certifying images: Band -> (n, 5) float32."""

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from .foreign import own_array, refuse_masked
 from .ragged import Ragged
 
 Array = np.ndarray
@@ -60,27 +61,12 @@ class Derived:
         return np.asarray(self.of(rows_of(self.images, start, stop)), self.dtype)[::step]
 
 
-def unmasked(x: Any, name: str = "an array") -> Any:
-    """`x` itself, refused where it is a masked array, or a list of some: what a mask hides would count in silence.
-
-    >>> unmasked(np.ma.masked_equal([1, 2], 2), "labels")
-    Traceback (most recent call last):
-    TypeError: labels is a masked array; fill or drop what is masked, for example labels.filled(0)
-    """
-    lazy = library_of(x) == "dask" and isinstance(getattr(x, "_meta", None), np.ma.MaskedArray)
-    within = isinstance(x, list | tuple) and any(isinstance(part, np.ma.MaskedArray) for part in x)
-    if lazy or within or isinstance(x, np.ma.MaskedArray):
-        shown = name if name.replace(".", "").replace("_", "").isalnum() else "x"
-        raise TypeError(f"{name} is a masked array; fill or drop what is masked, for example {shown}.filled(0)")
-    return x
-
-
 def as_array(x: Any, name: str) -> Any:
     """`x` itself where it is an array of a known library, else the NumPy array made of it; it must be floating.
 
-    A list of arrays of different shapes becomes a `Ragged`.
+    A list of arrays of different shapes becomes a `Ragged`. What comes from elsewhere goes through `own_array`.
     """
-    unmasked(x, name)
+    x = own_array(x, name)
     if isinstance(x, list | tuple) and len({tuple(np.shape(image)) for image in x if library_of(image)}) > 1:
         images = [as_array(image, f"{name}[{i}]") for i, image in enumerate(x)]
         return Ragged([image if library_of(image) == "zarr" else to_numpy(image) for image in images])
@@ -94,8 +80,6 @@ def as_array(x: Any, name: str) -> Any:
             ) from error
     if library_of(x) == "torch":
         x = x.detach()
-    if library_of(x) == "numpy" and not x.dtype.isnative:
-        x = x.astype(x.dtype.newbyteorder("="))
     if str(x.dtype).removeprefix("torch.") not in _FLOATS:
         raise TypeError(
             f"{name} has dtype {x.dtype}; images must be {', '.join(_FLOATS)}: convert them, for example "
@@ -114,7 +98,7 @@ def spanning(images: Any, limits: tuple[float, float], name: str = "truth") -> A
     >>> spanning(np.array([[0, 51, 255]], np.uint8), (0.0, 1.0))
     array([[0. , 0.2, 1. ]], dtype=float32)
     """
-    unmasked(images, name)
+    images = own_array(images, "truth")
     if isinstance(images, list | tuple):
         return [spanning(image, limits) if library_of(image) else image for image in images]
     if str(getattr(images, "dtype", "")).removeprefix("torch.") != "uint8" or not library_of(images):
@@ -154,7 +138,10 @@ def to_numpy(x: Any) -> Array:
         x = (x.float() if "float16" in str(x.dtype) else x).cpu().numpy()
     elif library == "dask":
         x = x.compute()
-    out = np.asarray(unmasked(x[...] if library == "zarr" else x[:] if library == "derived" else x))
+    refuse_masked(x, "an array")
+    out = np.asarray(x[...] if library == "zarr" else x[:] if library == "derived" else x)
+    if not out.dtype.isnative:
+        out = out.astype(out.dtype.newbyteorder("="))
     return out.astype(np.float32) if out.dtype.itemsize == 2 and out.dtype.kind not in "iu" else out
 
 

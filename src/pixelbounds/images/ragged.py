@@ -19,6 +19,8 @@ from typing import Any, overload
 
 import numpy as np
 
+from .foreign import own_array
+
 Array = np.ndarray
 Shapes = Array  # (n, axes) whole numbers
 _CHUNK = 2**16  # least pixels per chunk
@@ -45,6 +47,7 @@ class Ragged:
         if not len(self.images):
             raise ValueError("a set of images is empty; give at least one")
         if not isinstance(self.images, _Flat):
+            object.__setattr__(self, "images", own_array(self.images, "images"))
             others = {type(x).__name__ for x in self.images if not (hasattr(x, "shape") and hasattr(x, "dtype"))}
             if others:
                 raise TypeError(f"some images are of type {', '.join(sorted(others))}; give an array for each")

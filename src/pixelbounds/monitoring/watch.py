@@ -26,6 +26,7 @@ from ..evaluation.kept_promises import region_tallies
 from ..evaluation.known_images import refuse_calibrated
 from ..images.checks import check_number, check_open_unit, check_same_shape, check_units
 from ..images.ends import Band, one_band
+from ..images.foreign import check_axes
 from ..images.library import Array, as_array, current_runner, differ_in_size, singly, spanning
 from ..storage.digests import joined_digests
 from .accounts import Account, Rounds, played, regions_of, rounds_of
@@ -121,6 +122,7 @@ class Monitor:
         calibration = self.calibration
         when = check_number(when, "when")
         band = one_band(band)
+        check_axes(band.axes, truth, "truth")
         truth = as_array(spanning(truth, calibration.limits), "truth")
         if differ_in_size(truth) != differ_in_size(band.lower):
             truth = singly(truth)

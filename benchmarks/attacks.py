@@ -317,7 +317,8 @@ def text() -> str:
         f" at least {least:.0%} with what is wrong on purpose (the plain mean in the place of a bound; a calibration"
     )
     said += " of fixed size at every look; that of one site for both)."
-    at = ", ".join(dict.fromkeys(row.get("commit", kept["machine"]["commit"]) for row in kept["rows"]))
+    commits = list(dict.fromkeys(row.get("commit", kept["machine"]["commit"]) for row in kept["rows"]))
+    at = commits[0] + "".join(f", some rows anew with `--only` at {commit}" for commit in commits[1:])
     command = f"python -m benchmarks.attacks --worlds {worlds} --out benchmarks/results/attacks.json"
     return "\n".join([said, "", *lines, "", f"Measured at commit {at} (`{command}`)."])
 

@@ -30,6 +30,7 @@ FIGURES = [
     "gpu.page",
     "tried",
     "voids",
+    "attacks",
     "monitoring",
     "growth",
     "problems",

@@ -39,7 +39,7 @@ def run_files():
 
 
 def run_all():
-    """Whole calibrations, with a user's loss, samples and an evaluation."""
+    """Whole calibrations, with a user's loss, promises and labels, samples, an evaluation and images that arrive."""
     pairs = world(np.random.default_rng(0), features=0)
     truth, band = pairs.truth, pairs.band
     samples = np.random.default_rng(1).normal(size=(3, 19, 6, 6)).astype(np.float32)
@@ -48,6 +48,10 @@ def run_all():
         interval = pb.calibrate(truth, band, risk_level=0.4, n_opt=6, **how).apply(band)
         pb.evaluate(truth, interval)
     pb.calibrate(truth, band, risk_level=0.4, groups="band", loss=lambda x, i: 1 - i.contains(x).mean(axis=(1, 2)))
+    bright = pb.share(0.6, within=truth > 0.4, name="bright")
+    asked = [pb.share(0.5), bright, pb.share(0.6, within=truth, name="weights")]
+    pb.calibrate(truth, band, promises=asked, n_opt=6, labels=pairs.labels, groups="band")
+    pb.GrowingCalibration(truth[:8], band[:8], risk_level=0.4, groups="band").add(truth[8:], band[8:])
 
 
 def compiled():

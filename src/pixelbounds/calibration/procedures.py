@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from .pairs import NO_GRID, Archive, Pairs
 from .paths.frontier import frontier_of
 from .paths.line import GAMMAS, line_path, solve_program, stratified_pixels
 from .paths.mixture import Goal, joint_frontier, joint_knot
+from .split import FEW_VALUES
 
 Fit = Callable[[Pairs, Array, np.random.Generator], Grouping]  # pairs, fitting images, generator
 
@@ -128,13 +130,16 @@ def path_of(pairs: Any, images: Array, grouping: Grouping, risk_level: float, go
 # ---------------------------------------------------------------- which groups
 
 
-def groups_for(fitting: int) -> Any:
-    """The frontier's default groups: a choice on the fitting images, but few and by width alone where units are few.
+def groups_for(fitting: int, values: float = inf) -> Any:
+    """The frontier's default groups: a choice on the fitting images, but few and by width alone where units, or the
+    values that all of them have together, are few.
 
     So few cannot tell groups apart, and the path is followed far beyond them: what is certified is a small risk.
     """
-    if fitting >= _FEW:
+    if fitting >= _FEW and values >= 4 * FEW_VALUES:
         return None
+    if fitting >= _FEW:
+        return partial(groupings.fit_band_groups, width=2, room=1)
     return partial(groupings.fit_band_groups, width=4 if fitting >= _FEW // 2 else 2, room=1)
 
 

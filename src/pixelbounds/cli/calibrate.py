@@ -145,6 +145,7 @@ def _rows(found: Calibration) -> dict[str, str]:
         chosen["miscoverage"] = f"{record.settings['band']}, chosen on the fitting images by length: {lengths}"
     return {
         **({} if found.certified else certified),
+        **({"note": found.note} if found.note else {}),
         **chosen,
         "method": f"{found.method}, {grouped}{fitted}",
     }
@@ -173,7 +174,7 @@ def _lengths(made: Calibrated) -> str:
 
 
 def _facts(calibration: Calibration) -> dict[str, Any]:
-    names = "guarantee", "method", "confidence", "risk_level", "failure_prob", "risk"
+    names = "guarantee", "note", "method", "confidence", "risk_level", "failure_prob", "risk"
     groups = {"kind": calibration.grouping.kind, "count": calibration.grouping.count}
     measure = calibration.measure
     return {name: getattr(calibration, name) for name in names} | {

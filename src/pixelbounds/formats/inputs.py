@@ -124,8 +124,8 @@ def open_labels(path: FilePath, images: Images | None = None) -> Any:
         labels = open_images(path, window=None).pixels
     if labels.dtype.kind not in "iub":
         whole = np.rint(labels[...])
-        if not np.array_equal(whole, labels[...]):
-            raise ValueError(f"{path} holds {labels.dtype} values that are not whole; labels must be whole numbers")
+        if not np.array_equal(whole, labels[...]) or np.abs(whole).max(initial=0) >= 2**31:
+            raise ValueError(f"{path} holds {labels.dtype} values that are not whole, or too large, to be labels")
         return whole.astype(np.int32)
     return labels
 

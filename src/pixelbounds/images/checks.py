@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.values import count_above, extremes
 from .foreign import own_array
 from .library import Array, differ_in_size, library_of, to_numpy
 
@@ -186,8 +187,6 @@ def check_same_shape(**arrays: Any) -> None:
 
 def check_values(name: str, rows: Array, first: int, limits: Limits = (-math.inf, math.inf)) -> Array:
     """Extremes per image of finite images within limits; the error names the image, counted from `first`."""
-    from ..kernels.values import extremes  # numba takes a second to load, which a command's help need not wait for
-
     ends = extremes(rows.reshape(len(rows), -1))
     bad = ~np.isfinite(ends[:, 0])
     if bad.any():
@@ -211,8 +210,6 @@ def check_values(name: str, rows: Array, first: int, limits: Limits = (-math.inf
 
 def check_ordered(lower: Array, upper: Array, first: int) -> None:
     """Lower ends are at most the upper ends."""
-    from ..kernels.values import count_above
-
     crossed = count_above(lower.reshape(len(lower), -1), upper.reshape(len(upper), -1))
     if crossed.any():
         image = int(np.argmax(crossed > 0))

@@ -90,7 +90,7 @@ def as_array(x: Any, name: str) -> Any:
     return x
 
 
-def spanning(images: Any, limits: tuple[float, float]) -> Any:
+def spanning(images: Any, limits: tuple[float, float], name: str = "truth") -> Any:
     """8-bit images as float32 between the limits, 0 the least and 255 the greatest value; others as they are.
 
     Many of them, or those in files, are converted as they are read.

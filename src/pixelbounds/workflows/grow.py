@@ -19,7 +19,7 @@ from ..calibration.sentence import second_try
 from ..execution.progress import Progress, silent
 from ..execution.runner import running
 from ..formats.arrays import FilePath, Reading
-from ..formats.inputs import check_pair, open_bands, open_labels, open_pair, open_truth, open_units
+from ..formats.inputs import INDEPENDENT, check_pair, open_bands, open_labels, open_pair, open_truth, open_units
 from ..formats.opener import check_target, open_images
 from ..images.checks import check_limits
 from ..images.ends import Band
@@ -118,7 +118,11 @@ def add_files(
             check_images(growing, truth, images, reading)
             check_pair(images.pixels, made)
             band = stack.enter_context(_whole(made, execution))
-            units = open_units(images, reading) if growing.by_unit or reading.units is not None else None
+            units = None
+            if growing.by_unit or reading.units is not None:
+                units = open_units(images, reading)
+            else:
+                warnings.warn(INDEPENDENT, stacklevel=2)
             counted = growing.add(
                 images.pixels, band, within=named_regions(regions, images, reading), features=_features(features),
                 labels=None if labels is None else open_labels(labels, images), units=units, skip_known=True,

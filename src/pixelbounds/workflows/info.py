@@ -61,6 +61,7 @@ def calibration_facts(found: Calibration) -> dict[str, Any]:
     record = found.record
     who = plural(record.unit_name) if record.units else "images"
     return {
+        "note": found.note or None,
         "method": f"{found.method}, {found.confidence}, {found.grouping.count} groups of kind {found.grouping.kind}",
         "family": found.family.name,
         "promises": [

@@ -196,9 +196,9 @@ class NetworkDrawer:
     def prepare(self) -> None:
         """Compile the network where that is asked for."""
         if self.options.compile:
-            import torch
+            from ..diffusion.ensemble import compiled
 
-            self.network = torch.compile(self.network)
+            self.network = compiled(self.network)
 
     def draw(self, y: Array, ids: Array, batch: int) -> Iterator[dict[str, Array]]:
         """The arrays of each image of a block (b, c, h, w)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -100,5 +101,6 @@ def _examples(found: HeldOut, chosen: list[int], *, names: bool) -> list[Example
             known["band"] = found.bands[at]
         name = found.images.names[i] if names else f"image {i}"
         known["promises"] = found.regions.promises(found.images.pixels[at], itemgetter(at)) or None
-        examples += examples_of(part, [0], names=[name], truth=found.images.pixels[at], **known)
+        (example,) = examples_of(part, [0], names=[name], truth=found.images.pixels[at], **known)
+        examples.append(dataclasses.replace(example, image=i))
     return examples

@@ -50,6 +50,14 @@ def test_length_is_shown_on_axes_that_were_given(world):
         pb.plot.intervals(interval, 1, axes=own)
 
 
+def test_lengths_have_the_unit_that_the_calibration_knows():
+    unit = np.linspace(0.2, 0.4, 16).reshape(1, 4, 4)
+    interval = pb.Interval(unit, unit + 0.1, measure=pb.Measure.of_window((400, 40)))
+    shown = pb.plot.intervals(interval)[-1]
+    assert np.allclose(shown.images[0].get_array(), 40)
+    assert shown.images[0].colorbar.ax.get_ylabel() == "HU"
+
+
 def test_promises_show_level_and_what_was_seen(world):
     cal, _, _, ev = world
     for result in (cal, ev):
@@ -63,7 +71,7 @@ def test_promises_show_level_and_what_was_seen(world):
 def test_curve_strata_and_samples_have_names(world):
     cal, truth, interval, ev = world
     axes = pb.plot.calibration(cal, ev)
-    assert "of all pixels; certified is the level, 20%" in axes.get_title(loc="left")
+    assert axes.get_title(loc="left") == "all pixels: pixels outside; certified is the level, 20%"
     assert len(pb.plot.strata(ev, "edge").get_yticklabels()) == len(ev.by_edge)
     with pytest.raises(ValueError, match="by is 'size'"):
         pb.plot.strata(ev, "size")

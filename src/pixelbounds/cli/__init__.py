@@ -6,6 +6,7 @@ the rest.
 
 from .apply import apply_command
 from .calibrate import calibrate_command
+from .card import card_command
 from .command import app, main
 from .demo import demo_command
 from .evaluate import evaluate_command
@@ -29,6 +30,7 @@ app.command()(apply_command)
 app.command()(evaluate_command)
 app.command()(report_command)
 app.command()(info_command)
+app.command()(card_command)
 app.add_typer(monitor_commands(), name="monitor")
 app.add_typer(federated_commands(), name="federated")
 app.command()(train_command)

@@ -2,12 +2,13 @@
 
 opener.py      whatever lies at a path -> Images; which names may be written
 arrays.py      .npy, .npz, .zarr: arrays by name, and how files are read
-inputs.py      truth, bands, intervals, units and labels in files
+inputs.py      truth, bands, units and labels in files; stored_intervals.py: intervals
 maps.py        intervals into files: .zarr, .npz, and maps in the space of the images
 scans.py       what every reader returns and every writer takes: images, units, windows, the space they lie in
 pictures.py    folders and zips of pictures
 nifti.py       volumes as slices, and back
 dicom.py       series as slices; captures.py: maps as secondary captures
+multiframe.py  maps as Parametric Maps; segmentations.py: DICOM segmentations as labels
 identifiers.py what of the people behind images goes along into outputs
 runs.py        what `pixelbounds sample` wrote
 """

@@ -39,6 +39,8 @@ def intervals(
 ) -> Array:
     """Truth and estimate, where given, both ends and the length of one image, side by side: -> axes (panels,).
 
+    Lengths are in the unit of the interval's measure (HU), where a calibration gave it one.
+
     interval         what `Calibration.apply` gave, (n, *pixels)
     truth, estimate  images of the same shape
     plane            which plane of a volume, by default the middle one
@@ -60,11 +62,12 @@ def intervals(
     with house_style():
         for place, (name, pixels) in zip(chosen, images.items(), strict=False):
             show_image(place, pixels, name, least=least, most=most)
-        length = upper - lower
+        length = (upper - lower) * _scale(interval)
         shown = show_image(
             chosen[-1], length.mean(axis=0) if length.ndim == 3 else length, "length", most=None, colours="cividis"
         )
-        chosen[-1].figure.colorbar(shown, ax=chosen[-1], shrink=0.8)
+        unit = "" if interval.measure is None else interval.measure.unit
+        chosen[-1].figure.colorbar(shown, ax=chosen[-1], shrink=0.8, label=unit)
     return chosen
 
 
@@ -153,9 +156,8 @@ def calibration(found: Calibration, evaluation: Evaluation | None = None, *, axe
     with house_style():
         draw_path(place, found, evaluation)
         place.legend(loc="upper center", bbox_to_anchor=(0.5, -0.24), ncols=1)
-        where = f" of {found.promises[0].name}" if found.certified else ""
         level = level_in_words(found.risk_level)
-        place.set_title(f"{place.get_title(loc='left')}{where}; certified is the level, {level}", loc="left")
+        place.set_title(f"{place.get_title(loc='left')}; certified is the level, {level}", loc="left")
     return place
 
 
@@ -192,6 +194,12 @@ def _picture(images: Any, image: int, plane: int | None, name: str) -> Array:
         return x
     at = len(x) // 2 if plane is None else check_count(plane, "plane", least=0, most=len(x) - 1)
     return x[at]
+
+
+def _scale(interval: Interval) -> float:
+    """What a length of 1 stands for: the width of the window that the values came through, where that is known."""
+    window = None if interval.measure is None else interval.measure.window
+    return 1.0 if window is None else window[0]
 
 
 def _span(low: float, high: float) -> tuple[float, float]:

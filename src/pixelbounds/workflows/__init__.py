@@ -1,6 +1,8 @@
 """What a command does, as functions on files; one file per command, with the command's name.
 
 agreement.py     numbers of new files stand for what those of the calibration stood for
+roles.py         files that were given in the place of others, told after an error
+structure_table.py  the table of structures as a file
 lengths.py       lengths of intervals seen through a window
 observations.py  what `sample` draws from; settings.py: what `train` is told; resources.py: where the work is done
 
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .apply import apply_files
     from .calibrate import calibrate_files
+    from .card import card_file
     from .evaluate import evaluate_files
     from .observations import SampleOptions
     from .report import report_files
@@ -25,6 +28,7 @@ __all__ = [
     "SampleOptions",
     "apply_files",
     "calibrate_files",
+    "card_file",
     "evaluate_files",
     "report_files",
     "sample_to",

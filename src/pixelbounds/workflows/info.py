@@ -6,6 +6,7 @@ Everything is read by the reader that would use it, so a file that is described 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +59,7 @@ def _about_calibration(data: bytes, name: str) -> About:
 def calibration_facts(found: Calibration) -> dict[str, Any]:
     """How a calibration was made, by name."""
     record = found.record
-    units = f" of {record.units} certifying {plural(record.unit_name)}" if record.units else ""
+    who = plural(record.unit_name) if record.units else "images"
     return {
         "note": found.note or None,
         "method": f"{found.method}, {found.confidence}, {found.grouping.count} groups of kind {found.grouping.kind}",
@@ -68,7 +69,7 @@ def calibration_facts(found: Calibration) -> dict[str, Any]:
             for p in found.promises
         ],
         "failure_prob": found.failure_prob,
-        "images": f"{record.images}{units}: {record.fitting} fitted, {record.certifying} certified",
+        "images": f"{record.images}: {record.fitting} images fitted, {record.certifying} {who} certified",
         "image_shape": list(record.pixels),
         "limits": [float(x) for x in found.limits],
         "measure": None if found.measure is None else str(found.measure),
@@ -87,10 +88,12 @@ def _about_growing(data: bytes, name: str) -> About:
         "looks": len(found.looks),
         "least": found.least,
         "failure_prob": found.failure_prob,
+        "limits": [float(x) for x in found.limits],
+        "measure": None if found.measure is None else str(found.measure),
     }
-    return About(
-        GROWING, repr(found), facts | ({} if now is None else {"promises": calibration_facts(now)["promises"]})
-    )
+    made = {} if now is None else calibration_facts(now)
+    kept = ("promises", "method", "family", "image_shape", "bands", "seed", "made_by")
+    return About(GROWING, repr(found), facts | {name: made[name] for name in kept if name in made})
 
 
 def _about_monitor(data: bytes, name: str) -> About:
@@ -101,6 +104,9 @@ def _about_monitor(data: bytes, name: str) -> About:
         "looked": found.looked,
         "false_alarm": found.false_alarm,
     }
+    of = calibration_facts(found.calibration)
+    facts |= {name: of[name] for name in ("promises", "measure", "bands", "made_by")}
+    facts["calibration_sha256"] = hashlib.sha256(found.calibration.to_bytes()).hexdigest()
     return About("monitor", str(found.status()), facts)
 
 
@@ -131,6 +137,8 @@ def _about_run(path: Path) -> About:
     sentence = f"A run of sample: {done} of {len(run)} images finished{more}."
     facts = {"bands": {kind: _source_text(run.source(kind)) for kind in run.kinds}, **run.about}
     facts["measure"] = None if run.measure is None else str(run.measure)
+    said = json.dumps(run.about, sort_keys=True, default=str).encode()
+    facts["sha256"] = f"{hashlib.sha256(said).hexdigest()} of what the run says of itself; its chunks have checksums"
     return About("run", sentence, facts)
 
 

@@ -1,0 +1,49 @@
+"""The model card of a calibration file, as Markdown or PDF."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from ..calibration.reader import load_calibration
+from ..calibration.result import Calibration
+from ..formats.arrays import FilePath
+from ..formats.opener import check_target
+from ..images.checks import check_line
+from ..report.model_card import card_markdown, card_of, card_pdf
+from ..storage.files import replace_file
+
+
+def card_file(
+    calibration: FilePath,
+    out: FilePath,
+    *,
+    title: str = "Model card of a calibration",
+    intended_use: str | None = None,
+    notes: Sequence[str] = (),
+    replace: bool = False,
+    today: date | None = None,
+) -> tuple[Path, Calibration]:
+    """Write the card of a calibration; the name says the kind, .md or .pdf. Nothing of it tells of people.
+
+    intended_use   what the calibration is meant for, in a sentence or two; the card says where it is not stated
+    notes          further paragraphs: from which scanners, by whom, approved when
+    """
+    target = check_target(out, (".md", ".pdf"), replace=replace, inputs=(calibration,))
+    check_line(title, "title")
+    found = load_calibration(calibration)
+    file = Path(calibration)
+    changed = datetime.fromtimestamp(file.stat().st_mtime, UTC).date()
+    sections = card_of(
+        found,
+        checksum=hashlib.sha256(file.read_bytes()).hexdigest(),
+        changed=changed.isoformat(),
+        written=(today or datetime.now(UTC).date()).isoformat(),
+        intended_use=intended_use,
+        notes=notes,
+    )
+    content = card_pdf(sections, title) if target.suffix == ".pdf" else card_markdown(sections, title).encode()
+    replace_file(target, content)
+    return target, found

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .apply import apply_files
     from .calibrate import calibrate_files
     from .evaluate import evaluate_files
+    from .join import join_networks
     from .observations import SampleOptions
     from .report import report_files
     from .resources import Resources
@@ -26,6 +27,7 @@ __all__ = [
     "apply_files",
     "calibrate_files",
     "evaluate_files",
+    "join_networks",
     "report_files",
     "sample_to",
     "train_from",

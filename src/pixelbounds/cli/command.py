@@ -39,6 +39,7 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     ProgressColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -221,6 +222,18 @@ def written(path: Path) -> str:
     return f"{path} ({size_in_words(sum(x.stat().st_size for x in files))})"
 
 
+class _Rate(ProgressColumn):
+    """How many a second, over the last half minute."""
+
+    def __init__(self, of: str) -> None:
+        super().__init__()
+        self._of = of
+
+    def render(self, task: Task) -> Text:
+        """The rate, once it is known."""
+        return Text(f"{self._of}" if task.speed is None else f"{task.speed:.3g} {self._of}/s")
+
+
 @contextmanager
 def progress(what: str, *, of: str = "bytes") -> Iterator[Progress]:
     """A bar on standard error, told what is done and the total: in bytes, or counts `of` something else.
@@ -228,7 +241,7 @@ def progress(what: str, *, of: str = "bytes") -> Iterator[Progress]:
     Until it is told anything it only shows that work goes on; 0 begins another pass.
     """
     console = stderr()
-    amount: list[ProgressColumn] = [MofNCompleteColumn()]
+    amount: list[ProgressColumn] = [MofNCompleteColumn(), _Rate(of)]
     if of == "bytes":
         amount = [DownloadColumn(), TransferSpeedColumn()]
     columns = [TextColumn("{task.description}"), BarColumn(), *amount, TimeElapsedColumn(), TimeRemainingColumn()]

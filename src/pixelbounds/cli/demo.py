@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from ..evaluation.evaluation import share_ends
+from ..execution.threads import let_threads_sleep
 from .command import Outcome, command, numbers, progress, sentence, tell
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def demo_command(
 
     Example: pixelbounds demo --new 8 --out out/demo
     """
+    let_threads_sleep()
     from ..demo.showcase import run
 
     with progress("sampling", of="images") as advance:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ..execution.threads import let_threads_sleep
 from .command import Outcome, command, progress, tell
 
 _HELP = "Reproduce the paper's table and figures, with ours beside them."
@@ -36,6 +37,7 @@ def _named(name: str) -> Callable[..., Outcome]:
         figures: Annotated[bool, typer.Option(help="Draw the figures.")] = True,
         device: Annotated[str | None, typer.Option(help="cpu or cuda, for training and sampling.")] = None,
     ) -> Outcome:
+        let_threads_sleep()
         from ..experiments.campaign import reproduce
 
         with progress(name, of="draws") as advance:

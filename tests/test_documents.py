@@ -23,6 +23,7 @@ NAMES_DOTTED = re.compile(r"(?<![\w/.-])pixelbounds((?:\.[A-Za-z_]\w*)+)(?![\w/]
 
 
 FIGURES = ["readme", "scale_page", "gpu.page", "tried", "voids", "monitoring", "growth", "problems", "shifts"]
+FIGURES += ["integrators"]
 
 
 @pytest.mark.parametrize("name", FIGURES)

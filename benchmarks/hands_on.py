@@ -146,8 +146,8 @@ def text() -> str:
         f"{CALIBRATION + NEW} images, {found['samples']} samples of each in {found['sampler_steps']} steps, in "
         f"{seconds['sampling']:.0f} s ({busy['sampling']:.0f}); calibration and intervals in {rest:.0f} s. "
         f"The noisy views have {found['psnr_noisy']:.1f} dB, the mean of the samples {found['psnr_mean']:.1f} dB. "
-        f"The intervals of the {NEW} new images miss {found['risk']:.1%} of the pixels at a promised {LEVEL:.0%}, with a mean length of "
-        f"{found['length']:.3f}."
+        f"The intervals of the {NEW} new images miss {found['risk']:.1%} of the pixels at a promised {LEVEL:.0%}, "
+        f"with a mean length of {found['length']:.3f}."
     )
 
 

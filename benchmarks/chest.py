@@ -1,18 +1,20 @@
 """Promises for organs of the chest, jointly, beside other ways to make them: risks and lengths over many draws.
 
-    python -m benchmarks.chest bands.npz --out benchmarks/results/chest.json
+    python -m benchmarks.chest bands.npz [slices | patients | more] [--draws 20]
 
 The file, .npz or .zarr, holds truth, lower and upper (n, *pixels) of slices, `organs` (the true labels: 1 trachea, 2
 heart, 3 lung), `labels` (those known at test time) and `patients` (n,); where the bands come from does not matter
 (`benchmarks.chest_bands` makes some). A draw takes some slices at random to calibrate on, all others judge: the
-promises are about further slices of these patients. By patient, a draw takes patients.
+promises are about further slices of these patients. By patient, a draw takes patients. Rows that benchmarks/results
+has already are not made again, so that a run goes on where it was stopped.
 
-ours, labels       all promises jointly, groups within labels
-ours               the same without labels
+ours               all promises jointly; with labels, groups lie within labels
 unweighted         the frontier of all pixels, walked until all promises hold
 per promise        a frontier for each promise, Hoeffding-Bentkus, delta / 7 each; the widest end of all is taken
 semantic RCPS      one widening per label, as its authors release it (tests/support/literal.py): no joint promise
 plain 5%           5% of all pixels, nothing else
+
+The seeds of draws are 0, 1, ...; whatever is tuned is tuned with other seeds (`--first 100 --out elsewhere.json`).
 """
 
 from __future__ import annotations
@@ -20,17 +22,20 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import zarr
 
 import pixelbounds as pb
-from benchmarks.__main__ import machine, show
+from benchmarks.__main__ import RESULTS, machine, show
+from pixelbounds.calibration import groups
 from pixelbounds.calibration.confidence import betting
 from pixelbounds.calibration.front_door import calibrate_archive
 from pixelbounds.calibration.pairs import pairs_of
@@ -43,8 +48,10 @@ from tests.support.literal import literal_semantic_rcps
 
 DELTA = 0.1
 ORGANS = {"trachea": 1, "heart": 2, "lung": 3}
-LEVELS = {"all": 0.05, "body": 0.05, "lung": 0.05, "heart": 0.05, "trachea": 0.10, "edges": 0.10}
-FITTING = 0.25  # of the calibration slices fit, in every way
+SHARES = {"all": 0.05, "body": 0.05, "lung": 0.05, "heart": 0.05, "trachea": 0.10, "edges": 0.10}
+LEVELS = {**SHARES, "tail": 0.10}
+ABOVE = 0.10  # of its pixels a slice of the tail misses
+EDGES = 0.05  # of the pixels of a slice are edges
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,200 +69,266 @@ class Chest:
         regions = {name: x[some] for name, x in self.regions.items()}
         return Chest(self.truth[some], self.band[some], regions, self.labels[some], self.patients[some])
 
-    def promises(self, cap: Callable[[float], float | None]) -> list[pb.Promise]:
+    def promises(self, cap: float | None) -> list[pb.Promise]:
         """All promises about these slices."""
-        made = [
-            pb.share(level, within=self.regions.get(name), name=name, cap=cap(level)) for name, level in LEVELS.items()
-        ]
-        return [*made, pb.tail(0.10, above=0.10, name="tail")]
+        made = [pb.share(level, within=self.regions.get(name), name=name, cap=cap) for name, level in SHARES.items()]
+        return [*made, pb.tail(LEVELS["tail"], above=ABOVE, name="tail")]
 
 
 def read(path: Path) -> Chest:
-    """The file's slices; slices of one value are left out, and regions are found in the truth."""
+    """The file's slices; regions are found in the truth."""
     held = np.load(path) if path.suffix == ".npz" else zarr.open_group(str(path), mode="r")
     parts = {name: np.asarray(held[name]) for name in ("truth", "lower", "upper", "organs", "labels", "patients")}
     truth, organs = parts["truth"], parts["organs"]
     regions = {name: organs == value for name, value in ORGANS.items()}
-    regions |= {"body": pb.regions.body(truth), "edges": pb.regions.edges(truth, top=0.05)}
+    regions |= {"body": pb.regions.body(truth), "edges": pb.regions.edges(truth, top=EDGES)}
     return Chest(truth, pb.Band(parts["lower"], parts["upper"]), regions, parts["labels"], parts["patients"])
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is drawn: slices or patients, how many calibrate and how many of these fit, and which cap a slice has."""
+
+    unit: str
+    count: int
+    fitting: int
+    cap: float | None = None
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What tells its rows from those of other studies."""
+        return {"unit": self.unit, "count": self.count, "cap": self.cap}
+
+    @property
+    def by_patient(self) -> bool:
+        """Whether patients are drawn."""
+        return self.unit == "patients"
+
+
+STUDIES: dict[str, list[Study]] = {
+    "slices": [Study("slices", 800, 200)],
+    "patients": [Study("patients", 30, 5, 0.25)],
+    "more": [Study("slices", n, n // 4, cap) for n in (300, 600, 1000) for cap in (None, 0.25)],
+}
 
 
 # ---------------------------------------------------------------- ways to make the promises
 
 Row = dict[str, Any]
-Way = Callable[[Chest, Chest, dict[str, Any]], tuple[Array, Array]]  # calibration, others, settings -> both ends
+Ends = tuple[Array, Array]
+Way = Callable[[Chest, Chest, Study, dict[str, Any]], Ends]  # calibration, others, study, settings -> both ends
 
 
-def jointly(here: Chest, new: Chest, how: dict[str, Any], *, labels: bool) -> tuple[Array, Array]:
+def jointly(here: Chest, new: Chest, study: Study, settings: dict[str, Any], *, labels: bool = False) -> Ends:
     """Ours."""
-    promises = here.promises(how["cap"])
-    known: dict[str, Any] = {"labels": here.labels} if labels else {}
-    cal = pb.calibrate(here.truth, here.band, promises=promises, failure_prob=DELTA, **known, **how["settings"])
-    return _ends(cal.apply(new.band, labels=new.labels if labels else None))
+    return _calibrated(here, new, here.promises(study.cap), labels, **settings)
 
 
-def plain(here: Chest, new: Chest, how: dict[str, Any]) -> tuple[Array, Array]:
+def plain(here: Chest, new: Chest, study: Study, settings: dict[str, Any]) -> Ends:
     """All pixels alone."""
-    first = pb.share(LEVELS["all"], cap=how["cap"](LEVELS["all"]))
-    cal = pb.calibrate(here.truth, here.band, promises=[first], failure_prob=DELTA, **how["settings"])
-    return _ends(cal.apply(new.band))
+    return _calibrated(here, new, [pb.share(LEVELS["all"], cap=study.cap)], False, **settings)
 
 
-def per_promise(here: Chest, new: Chest, how: dict[str, Any]) -> tuple[Array, Array]:
+def per_promise(here: Chest, new: Chest, study: Study, settings: dict[str, Any], *, labels: bool = False) -> Ends:
     """A calibration for each promise, with Bonferroni; an interval holds those of all of them."""
-    promises = here.promises(how["cap"])
-    settings = {**how["settings"], "confidence": "hoeffding_bentkus"}
-    ends = []
-    for promise in promises:
-        cal = pb.calibrate(here.truth, here.band, promises=[promise], failure_prob=DELTA / len(promises), **settings)
-        ends.append(_ends(cal.apply(new.band)))
+    promises = here.promises(study.cap)
+    how = {**settings, "confidence": "hoeffding_bentkus", "failure_prob": DELTA / len(promises)}
+    ends = [_calibrated(here, new, [promise], labels, **how) for promise in promises]
     return np.min([lower for lower, _ in ends], axis=0), np.max([upper for _, upper in ends], axis=0)
 
 
-def unweighted(here: Chest, new: Chest, how: dict[str, Any]) -> tuple[Array, Array]:
+def unweighted(here: Chest, new: Chest, study: Study, settings: dict[str, Any], *, labels: bool = False) -> Ends:
     """The frontier that knows of all pixels alone, walked until all promises hold."""
-    settings = how["settings"]
-    pairs = pairs_of(here.truth, here.band, None, (0.0, 1.0))
-    by_unit = "units" in settings
-    aims, regions = aims_of(here.promises(how["cap"]), here.band.lower, "units", by_unit)
+    pairs = pairs_of(here.truth, here.band, None, (0.0, 1.0), None, here.labels if labels else None)
+    aims, regions = aims_of(here.promises(study.cap), here.band.lower, "units", study.by_patient)
     rng = np.random.default_rng(settings["seed"])
-    unit_of = np.unique(here.patients if by_unit else np.arange(len(here.truth)), return_inverse=True)[1]
-    split = Split.draw(unit_of, settings["n_opt"], rng)
+    unit_of = np.unique(here.patients if study.by_patient else np.arange(len(here.truth)), return_inverse=True)[1]
+    split = Split.draw(unit_of, study.fitting, rng)
     path = partial(frontier, rng=rng, risk_level=LEVELS["all"], unit_of=unit_of[split.fitting])
     cal = calibrate_archive(
         replace(pairs, regions=regions), split, path, betting, risk_level=LEVELS["all"], failure_prob=DELTA,
-        method="frontier", units="patient" if by_unit else None, seed="0", aims=aims,
+        method="frontier", units="patient" if study.by_patient else None, seed="0", aims=aims,
     )  # fmt: skip
-    return _ends(cal.apply(new.band))
+    return _applied(cal, new, labels)
 
 
-def semantic(here: Chest, new: Chest, how: dict[str, Any]) -> tuple[Array, Array]:
-    """Semantic RCPS, by the labels at test time."""
+def semantic(here: Chest, new: Chest, study: Study, settings: dict[str, Any]) -> Ends:
+    """Semantic RCPS, by the labels at test time: coarse steps, and fine ones from the last of these."""
     levels = {0: LEVELS["all"], **{value: LEVELS[name] for name, value in ORGANS.items()}}
-    found = literal_semantic_rcps(
-        here.truth, here.band.lower, here.band.upper, here.labels, risk_levels=levels, failure_prob=DELTA, step=0.002
-    )
-    widening = np.select([new.labels == label for label in found], list(found.values()))
+    widening = np.zeros(new.truth.shape)
+    for label, level in levels.items():
+        walk = partial(
+            literal_semantic_rcps, here.truth, here.band.lower, here.band.upper, here.labels,
+            risk_levels={label: level}, failure_prob=DELTA,
+        )  # fmt: skip
+        coarse = walk(step=0.05)[label]
+        widening[new.labels == label] = walk(step=0.002, largest=coarse)[label]
     return np.clip(new.band.lower - widening, 0, 1), np.clip(new.band.upper + widening, 0, 1)
 
 
 WAYS: dict[str, Way] = {
-    "ours, labels": partial(jointly, labels=True),
-    "ours": partial(jointly, labels=False),
-    "unweighted": unweighted,
-    "per promise": per_promise,
-    "semantic RCPS": semantic,
     "plain 5%": plain,
+    "semantic RCPS": semantic,
+    "per promise": per_promise,
+    "per promise, labels": partial(per_promise, labels=True),
+    "unweighted": unweighted,
+    "unweighted, labels": partial(unweighted, labels=True),
+    "ours": jointly,
+    "ours, labels": partial(jointly, labels=True),
+}
+TAKEN = {
+    "slices": list(WAYS),
+    "patients": [way for way in WAYS if way != "semantic RCPS"],
+    "more": ["ours", "ours, labels"],
 }
 
 
-def _ends(interval: pb.Interval) -> tuple[Array, Array]:
+def _calibrated(here: Chest, new: Chest, promises: list[pb.Promise], labels: bool, **how: Any) -> Ends:
+    known = {"labels": here.labels} if labels else {}
+    cal = pb.calibrate(here.truth, here.band, promises=promises, **{"failure_prob": DELTA, **known, **how})
+    return _applied(cal, new, labels)
+
+
+def _applied(cal: pb.Calibration, new: Chest, labels: bool) -> Ends:
+    interval = cal.apply(new.band, labels=new.labels if labels else None)
     return interval.lower, interval.upper
+
+
+@contextmanager
+def learned_once() -> Iterator[None]:
+    """All ways of a draw split alike, so they learn the same groups again and again: here they are learned once."""
+    fit = groups.fit_learned_groups
+    made: dict[str, groups.LearnedGroups] = {}
+
+    def fitted(pairs: Any, images: Array, rng: np.random.Generator, **how: Any) -> groups.LearnedGroups:
+        key = repr((images.tolist(), rng.bit_generator.state, how))
+        if key not in made:
+            made[key] = fit(pairs, images, rng, **how)
+        return made[key]
+
+    with patch.object(groups, "fit_learned_groups", fitted):
+        yield
 
 
 # ---------------------------------------------------------------- what they come to
 
 
-def judged(new: Chest, ends: tuple[Array, Array], how: dict[str, Any]) -> dict[str, float]:
+def judged(new: Chest, ends: Ends, study: Study) -> Row:
     """Risk of every promise on slices (patients) that did not calibrate, and mean lengths."""
     lower, upper = ends
     missed = ((new.truth < lower) | (new.truth > upper)).reshape(len(new.truth), -1)
-    length = (upper - lower).astype(np.float64)
-    by_unit = "units" in how["settings"]
-    aims, regions = aims_of(new.promises(how["cap"]), new.band.lower, "units", by_unit)
+    length = (upper - lower).astype(np.float64).reshape(missed.shape)
+    aims, regions = aims_of(new.promises(study.cap), new.band.lower, "units", study.by_patient)
     masks = [np.ones(missed.shape, bool), *(mask.reshape(missed.shape) for _, mask in regions)]
-    found = {"length": float(length.mean())}
+    found: Row = {"risks": {}, "lengths": {}}
     for aim in aims:
         mask = masks[aim.region]
-        found[f"risk of {aim.name}"] = _risk(aim, (missed & mask).sum(axis=1), mask.sum(axis=1), new, by_unit)
-        if aim.region:
-            found[f"length in {aim.name}"] = float(length.reshape(missed.shape)[mask].mean())
+        risk = _risk(aim, (missed & mask).sum(axis=1), mask.sum(axis=1), new, study.by_patient)
+        found["risks"][aim.name] = round(risk, 6)
+        if aim.kind != "tail":
+            found["lengths"][aim.name] = round(float(length[mask].mean()), 6)
     return found
 
 
-def _risk(aim: Aim, missed: Array, size: Array, new: Chest, by_unit: bool) -> float:
+def _risk(aim: Aim, missed: Array, size: Array, new: Chest, by_patient: bool) -> float:
     there = size > 0
     losses = aim.cap * aim.losses(missed[there], size[there])
-    if by_unit:
+    if by_patient:
         who = np.unique(new.patients[there], return_inverse=True)[1]
         losses = np.bincount(who, losses) / np.bincount(who)
     return float(losses.mean())
 
 
-def draws(
-    chest: Chest, count: int, images: int, keep: Callable[[list[Row]], None], *, by_patient: bool, ways: list[str]
-) -> list[Row]:
-    """What every way comes to in every draw; what there is so far is kept after each."""
-    rows = []
-    for seed in range(count):
-        rng = np.random.default_rng([seed, by_patient])
-        everyone = chest.patients if by_patient else np.arange(len(chest.truth))
-        unit = np.unique(everyone)
-        size = round(0.75 * len(unit)) if by_patient else images
-        first = np.isin(everyone, rng.permutation(unit)[:size])
-        here, new = chest.take(first), chest.take(~first)
-        settings: dict[str, Any] = {"seed": seed, "n_opt": round(FITTING * size)}
-        settings |= {"units": here.patients, "unit_name": "patient"} if by_patient else {}
-        how = {"settings": settings, "cap": (lambda level: 5 * level) if by_patient else (lambda level: None)}
-        for name in ways:
-            began = time.perf_counter()
-            try:
-                found = judged(new, WAYS[name](here, new, how), how)
-            except pb.NoGuarantee as error:
-                print(f"draw {seed}: {name}: {error}", flush=True)
+def drawn(chest: Chest, study: Study, seed: int) -> tuple[Chest, Chest, dict[str, Any]]:
+    """Slices that calibrate, slices that judge, and settings of the calibration."""
+    everyone = chest.patients if study.by_patient else np.arange(len(chest.truth))
+    units = np.unique(everyone)
+    if study.count >= len(units):
+        raise ValueError(f"{study.count} of {len(units)} {study.unit} cannot calibrate and leave others to judge")
+    rng = np.random.default_rng([seed, study.by_patient])
+    first = np.isin(everyone, rng.permutation(units)[: study.count])
+    here = chest.take(first)
+    settings: dict[str, Any] = {"seed": seed, "n_opt": study.fitting}
+    settings |= {"units": here.patients, "unit_name": "patient"} if study.by_patient else {}
+    return here, chest.take(~first), settings
+
+
+def draws(chest: Chest, name: str, seeds: range, ways: list[str], kept: Callable[[], list[Row]]) -> Iterator[Row]:
+    """A row for every way in every draw of a study, but for those that are kept already."""
+    for seed in seeds:
+        for study in STUDIES[name]:
+            keys = [{"study": name, **study.key, "draw": seed, "way": way} for way in ways]
+            left = [key for key in keys if not any(key.items() <= row.items() for row in kept())]
+            if not left:
                 continue
-            rows.append({"draw": seed, "way": name, **found, "seconds": round(time.perf_counter() - began, 1)})
-        print(
-            f"draw {seed}: " + ", ".join(f"{r['way']} {r['length']:.4f}" for r in rows if r["draw"] == seed), flush=True
-        )
-        keep(rows)
-    return rows
+            here, new, settings = drawn(chest, study, seed)
+            with learned_once():
+                for key in left:
+                    began = time.process_time()
+                    try:
+                        found = judged(new, WAYS[key["way"]](here, new, study, settings), study)
+                    except pb.NoGuarantee as error:
+                        found = {"no guarantee": str(error).split(": with ")[0].split("; ")[0]}
+                    yield {**key, **found, "CPU seconds": round(time.process_time() - began, 1)}
 
 
-def summary(rows: list[Row]) -> tuple[list[Row], list[Row]]:
-    """Means over draws by way: risks, with the draws in which the others kept each promise, and lengths."""
+def summary(rows: list[Row]) -> list[Row]:
+    """Means over draws by way: draws, in how many all promises were kept, risks and lengths; ways in their order."""
     out = []
-    long = []
-    for way in dict.fromkeys(row["way"] for row in rows):
+    for way in WAYS:
         own = [row for row in rows if row["way"] == way]
-        risks = {name: np.array([row[f"risk of {name}"] for row in own]) for name in (*LEVELS, "tail")}
-        level = {**LEVELS, "tail": 0.10}
-        kept = np.all([risk <= level[name] for name, risk in risks.items()], axis=0)
-        told: dict[str, Any] = {"way": way, "draws": len(own), "all kept": int(kept.sum())}
-        told |= {name: f"{risk.mean():.1%} ({(risk <= level[name]).sum()})" for name, risk in risks.items()}
-        lengths = [key for key in own[0] if key.startswith("length")]
-        means = {key: float(np.mean([row[key] for row in own])) for key in lengths}
+        made = [row for row in own if "risks" in row]
+        if not own:
+            continue
+        told: Row = {"way": way, "draws": len(own), "certified": len(made)}
+        if made:
+            told["kept"] = sum(all(row["risks"][name] <= LEVELS[name] for name in LEVELS) for row in made)
+            told["risks"] = {name: float(np.mean([row["risks"][name] for row in made])) for name in LEVELS}
+            told["lengths"] = {name: float(np.mean([row["lengths"][name] for row in made])) for name in SHARES}
         out.append(told)
-        long.append({"way": way} | {key.removeprefix("length in "): f"{x:.4f}" for key, x in means.items()})
-    return out, long
+    return out
+
+
+def tables(rows: list[Row]) -> None:
+    """Print risks and lengths."""
+    told = [x for x in summary(rows) if "risks" in x]
+    heads = [{name: x[name] for name in ("way", "draws", "certified", "kept")} for x in told]
+    for what, form in (("risks", ".1%"), ("lengths", ".4f")):
+        show(
+            what, [{**a, **{k: format(v, form) for k, v in x[what].items()}} for a, x in zip(heads, told, strict=True)]
+        )
 
 
 def main() -> None:
     """Run all ways, print tables, write JSON."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("file", type=Path)
+    parser.add_argument("study", choices=STUDIES)
     parser.add_argument("--draws", type=int, default=20)
-    parser.add_argument("--images", type=int, default=800, help="slices that calibrate in a draw")
-    parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=list(WAYS))
-    parser.add_argument("--only", choices=["slices", "patients"])
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--ways", nargs="*", choices=list(WAYS), help="by default those of the study")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first draw")
+    parser.add_argument("--out", type=Path, default=RESULTS / "chest.json")
     given = parser.parse_args()
     chest = read(given.file)
-    results: dict[str, Any] = {"machine": machine(), "slices": len(chest.truth), "images": given.images}
-    for unit in ("slices", "patients"):
-        if given.only in (None, unit):
-            by_patient = unit == "patients"
-            ways = [way for way in given.ways if not (by_patient and way == "semantic RCPS")]
+    about = {
+        "machine": machine(), "slices": len(chest.truth), "patients": len(np.unique(chest.patients)),
+        "size": list(chest.truth.shape[1:]),
+        "having": {name: int(x.reshape(len(x), -1).any(axis=1).sum()) for name, x in chest.regions.items()},
+    }  # fmt: skip
 
-            def keep(rows: list[Row], unit: str = unit) -> None:
-                results[unit] = rows
-                if given.out is not None:
-                    replace_file(given.out, (json.dumps(results, indent=1) + "\n").encode())
+    def kept() -> list[Row]:
+        """Rows that there are by now; another process may make other ways meanwhile."""
+        return list(json.loads(given.out.read_text())["rows"]) if given.out.exists() else []
 
-            rows = draws(chest, given.draws, given.images, keep, by_patient=by_patient, ways=ways)
-            risks, lengths = summary(rows)
-            show(f"by {unit}: risks, mean over draws (draws in which the promise was kept)", risks)
-            show(f"by {unit}: mean lengths", lengths)
+    seeds = range(given.first, given.first + given.draws)
+    for row in draws(chest, given.study, seeds, given.ways or TAKEN[given.study], kept):
+        replace_file(given.out, (json.dumps({**about, "rows": [*kept(), row]}, indent=1) + "\n").encode())
+        told = f"{row['lengths']['all']:.4f}" if "lengths" in row else row["no guarantee"]
+        print(f"draw {row['draw']}, {row['way']}: {told} ({row['CPU seconds']} s)", flush=True)
+    for study in STUDIES[given.study]:
+        own = [row for row in kept() if {"study": given.study, **study.key}.items() <= row.items()]
+        print(study)
+        tables(own)
 
 
 if __name__ == "__main__":

@@ -109,3 +109,20 @@ def test_the_share_of_images_is_controlled():
         failures += 2 * norm.sf(cal.widening[0]) > 0.2
     assert consistent(failures, WORLDS, FAIL)
     assert not consistent(WORLDS, WORLDS, FAIL)
+
+
+def test_few_values_are_not_cut_into_groups_that_cost_more_than_they_save():
+    """Learned groups of so few are much longer than one group; the default must not be."""
+    lengths = {"default": [], "one group": [], "learned": []}
+    ways = {"default": {}, "one group": {"method": "rcps"}, "learned": {"groups": "learned"}}
+    for count, values in ((110, 1), (300, 1), (110, 4), (240, 16)):
+        rng = generator("few values", seed=count + values)
+        middle = rng.uniform(size=(count + 200, values))
+        width = 0.05 * np.exp(0.6 * rng.standard_normal(middle.shape))
+        truth = middle + width * rng.standard_normal(middle.shape)
+        band = pb.Band(middle - 0.8 * width, middle + 0.8 * width)
+        for name, how in ways.items():
+            cal = pb.calibrate(truth[:count], band[:count], risk_level=0.1, limits=None, **how)
+            lengths[name].append(float(cal.apply(band[count:]).length.mean()))
+    assert np.all(np.array(lengths["default"]) <= 1.02 * np.array(lengths["one group"]))
+    assert np.mean(lengths["learned"]) > 1.15 * np.mean(lengths["default"])

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..images.checks import NoGuarantee
 from ..images.ends import Interval
+from ..images.foreign import own_array
 from ..images.library import Array
 from .arrivals import Path, Table, arriving, tabulated
 from .block import Block, KeptLabels, Labels
@@ -30,6 +31,7 @@ _ENTRIES = 2**20  # of the table, read at a time
 _MOST_ENDS = 2**21  # that are held in memory to find the exact place between two knots
 _STEPS = 1024  # between two knots that have more ends between them
 _CURVE = 64  # points of the path kept for the report
+_ROUNDED = 1e-12  # a mean loss that is rounding alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +227,7 @@ def losses_at(pairs: Pairs, kept: KeptLabels, widening: Array, loss: Loss) -> Ar
 
     def work(truth: Array, block: Block) -> Array:
         lower, upper = block.widen(pairs.family, kept.grouping, widening, kept.of(block))
-        value = np.asarray(loss(truth, Interval(lower, upper)))
+        value = np.asarray(own_array(loss(truth, Interval(lower, upper)), "losses"))
         if value.shape != (len(truth),):
             raise ValueError(f"the loss returned shape {value.shape} for {len(truth)} images; it must be one per image")
         return check_losses(value, block.start)
@@ -257,13 +259,14 @@ def _cannot(task: Task, losses: Array) -> str:
         more = f"; with this bound at least {needed} must certify, beside those that fit" if needed > task.size else ""
     except ValueError:
         more = ""
-    if task.most_images and task.risk_of(losses) == 0:
+    left = task.risk_of(losses)
+    if task.most_images and left < _ROUNDED:
         counted = "images" if task.image_weights is None else "pixels"
         more += f"; units of fewer than {task.most_images:g} {counted} count for less, as counting={counted!r} asks"
     stuck = (
         ""
-        if task.risk_of(losses) == 0
-        else f"; even the widest intervals miss {task.risk_of(losses):.4g} on average, more than any widening of the "
+        if left < _ROUNDED
+        else f"; even the widest intervals miss {left:.4g} on average, more than any widening of the "
         f"{task.pairs.family.name} family mends: use the additive family or wider limits"
     )
     what = task.promise or f"a risk level of {task.risk_level:g}"

@@ -26,6 +26,7 @@ from ..images.checks import (
     own_limits,
 )
 from ..images.ends import Band, check_features, check_labels, check_range, one_band
+from ..images.foreign import check_axes
 from ..images.library import (
     Array,
     Runner,
@@ -273,6 +274,7 @@ def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = No
     """Truth and band, and what else is known at test time, checked, as pairs."""
     limits = check_limits(limits)
     band = one_band(band)
+    check_axes(band.axes, truth, "truth")
     truth = as_array(spanning(truth, limits), "truth")
     if differ_in_size(truth) != differ_in_size(band.lower):
         truth = singly(truth)
@@ -296,14 +298,18 @@ def check_family(pairs: Pairs, images: Array) -> None:
         check_nested(pairs.family, truth, block.band, span if np.isfinite(span) else float(np.ptp(truth)) or 1.0)
 
 
-def tell_doubles(prints: Array) -> None:
-    """Warn where images have one truth, as several noisy views of one image do: they are not independent."""
-    kept = prints[prints != 0]
+def tell_doubles(prints: Array, unit_of: Array) -> None:
+    """Warn where images of different units have one truth, as several noisy views of one image do, or a patient who
+    has two names: these units are not independent.
+    """
+    known = np.flatnonzero(prints)
+    kept = np.unique(np.stack([prints[known], unit_of[known].astype(np.uint64)]), axis=1)[0]
     doubles = len(kept) - len(np.unique(kept))
     if doubles:
         warnings.warn(
-            f"{doubles} of {len(prints)} images have the truth of another one, so they are not independent and the "
-            f"promise does not hold: leave them out, or give units= the same name for images of one truth ({VOIDS})",
+            f"{doubles} of {len(prints)} images have the truth of another one (of another unit), so they are not "
+            "independent and the promise does not hold: leave them out, or give units= the same name for images of one "
+            f"truth ({VOIDS})",
             stacklevel=4,
         )
 

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from ..images.checks import check_choice, check_count
+from ..images.foreign import own_array
 from ..images.library import Array, differ_in_size, library_of, to_numpy
 from . import groups as groupings
 from .arrivals import Path, loss_table, scalar_path
@@ -28,6 +30,7 @@ from .pairs import NO_GRID, Archive, Pairs
 from .paths.frontier import frontier_of
 from .paths.line import GAMMAS, line_path, solve_program, stratified_pixels
 from .paths.mixture import Goal, joint_frontier, joint_knot
+from .split import FEW_VALUES
 
 Fit = Callable[[Pairs, Array, np.random.Generator], Grouping]  # pairs, fitting images, generator
 
@@ -127,13 +130,16 @@ def path_of(pairs: Any, images: Array, grouping: Grouping, risk_level: float, go
 # ---------------------------------------------------------------- which groups
 
 
-def groups_for(fitting: int) -> Any:
-    """The frontier's default groups: a choice on the fitting images, but few and by width alone where units are few.
+def groups_for(fitting: int, values: float = inf) -> Any:
+    """The frontier's default groups: a choice on the fitting images, but few and by width alone where units, or the
+    values that all of them have together, are few.
 
     So few cannot tell groups apart, and the path is followed far beyond them: what is certified is a small risk.
     """
-    if fitting >= _FEW:
+    if fitting >= _FEW and values >= 4 * FEW_VALUES:
         return None
+    if fitting >= _FEW:
+        return partial(groupings.fit_band_groups, width=2, room=1)
     return partial(groupings.fit_band_groups, width=4 if fitting >= _FEW // 2 else 2, room=1)
 
 
@@ -180,6 +186,7 @@ def _named_or_given(groups: Any, pairs: Pairs, images: Array, rng: np.random.Gen
         for _ in pairs.over_blocks(lambda truth, block: found.check(block), images):
             pass
         return found
+    groups = own_array(groups, "groups")
     if differ_in_size(pairs.band.lower) and (library_of(groups) or isinstance(groups, list | tuple)):
         raise ValueError(f"groups are a map of pixels, {NO_GRID}")
     if not library_of(groups):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..images.checks import NoGuarantee, check_count, check_units
 from ..images.library import Array
 from .confidence import ConfidenceBound, least_images
 
+FEW_VALUES = 512  # of all fitting units together: groups of fewer cost more than they save
 _SPARE = 1.5  # times the least that must certify a promise are left for it, as far as fitting units can tell
 
 
@@ -35,18 +37,22 @@ def most_in_a_unit(split: Split, most_images: int | None) -> int:
     return int(np.bincount(split.unit_of[split.fitting]).max())
 
 
-def fitting_units(n_opt: int | None, method: str, units: int, least: int, asked: bool = False) -> int:
+def fitting_units(
+    n_opt: int | None, method: str, units: int, least: int, asked: bool = False, values: float = inf
+) -> int:
     """How many units fit: none for rcps, a quarter but at most 128 for krcps, an eighth but at most 96 for frontier.
 
     Where units are hardly more than the `least` that certify at all, each of them certifies more than it teaches: at
     most a quarter of what is beyond the least fits, and of fewer than 1.5 times the least none does for the frontier,
-    which then has one group, unless groups were `asked` for.
+    which then has one group, unless groups were `asked` for. Neither does any where units have so few `values` (a
+    number or two for each image) that all of those that would fit tell nothing of groups.
     """
     if n_opt is None:
         usual = {"rcps": 0, "krcps": min(128, -(-units // 4)), "frontier": min(96, -(-units // 8))}[method]
         if method == "rcps" or (method == "frontier" and not asked and 2 * units < 3 * least):
             return 0
-        return max(1, min(usual, (units - least) // 4))
+        fit = max(1, min(usual, (units - least) // 4))
+        return 0 if method == "frontier" and not asked and fit * values < FEW_VALUES else fit
     n_opt = check_count(n_opt, "n_opt", least=0 if method == "rcps" else 1)
     if n_opt >= units:
         raise ValueError(

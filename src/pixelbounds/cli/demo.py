@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from ..evaluation.evaluation import share_ends
-from ..execution.threads import let_threads_sleep
 from .command import Outcome, command, numbers, progress, sentence, tell
 
 if TYPE_CHECKING:
@@ -28,7 +26,9 @@ def demo_command(
 
     Example: pixelbounds demo --new 8 --out out/demo
     """
-    let_threads_sleep()
+    from ..execution.threads import let_threads_sleep
+
+    let_threads_sleep()  # before torch is loaded
     from ..demo.showcase import run
 
     with progress("sampling", of="images") as advance:
@@ -56,6 +56,8 @@ def _table(found: Demo) -> Table:
 
 def _promises(found: Demo) -> Table:
     """What was promised together, what other phantoms say, and what one level for all pixels would miss there."""
+    from ..evaluation.evaluation import share_ends
+
     ev = found.promised.evaluation
     longer = ev.mean_length / found.rows[-1].evaluation.mean_length - 1
     title = f"Promised together: mean length {ev.mean_length:.4f}, {longer:+.1%} against 5% of all pixels alone"

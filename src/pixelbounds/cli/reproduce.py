@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from ..execution.threads import let_threads_sleep
 from .command import Outcome, command, progress, tell
 
 _HELP = "Reproduce the paper's table and figures, with ours beside them."
@@ -37,7 +36,9 @@ def _named(name: str) -> Callable[..., Outcome]:
         figures: Annotated[bool, typer.Option(help="Draw the figures.")] = True,
         device: Annotated[str | None, typer.Option(help="cpu or cuda, for training and sampling.")] = None,
     ) -> Outcome:
-        let_threads_sleep()
+        from ..execution.threads import let_threads_sleep
+
+        let_threads_sleep()  # before torch is loaded
         from ..experiments.campaign import reproduce
 
         with progress(name, of="draws") as advance:

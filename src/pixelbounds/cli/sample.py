@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..execution.threads import let_threads_sleep
 from .command import Outcome, command, progress, reading_of, tell
 from .options import LargeOptions, ReadOptions
 
@@ -64,7 +63,9 @@ def sample_command(
 
     Example: pixelbounds sample runs/ct/score.safetensors noisy.npy --out ct.zarr --sigma0 0.4
     """
-    let_threads_sleep()
+    from ..execution.threads import let_threads_sleep
+
+    let_threads_sleep()  # before torch is loaded
     from ..formats.opener import open_images
     from ..samplers import sample_function_to
     from ..workflows import SampleOptions, sample_to

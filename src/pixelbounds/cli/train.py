@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from ..execution.threads import let_threads_sleep
 from .bars import training_bar
 from .command import Outcome, command, tell
 
@@ -25,7 +24,9 @@ def train_command(
 
     Several GPUs: torchrun --nproc-per-node 4 -m pixelbounds.cli train examples/score.toml
     """
-    let_threads_sleep()
+    from ..execution.threads import let_threads_sleep
+
+    let_threads_sleep()  # before torch is loaded
     from ..workflows import train_from
     from ..workflows.settings import Configuration
 

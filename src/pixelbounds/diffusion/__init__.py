@@ -1,7 +1,7 @@
 """From an observation to posterior samples: the noise process, the score network, its training and its samplers.
 
 torch lives in this folder only. Every file imports torch, numpy, safetensors, its neighbours,
-`pixelbounds.storage.files` and `pixelbounds.problems.conjugate`, nothing else, so that all also run alone on a GPU
+`pixelbounds.storage.files` and `pixelbounds.problems.krylov`, nothing else, so that all also run alone on a GPU
 machine.
 """
 

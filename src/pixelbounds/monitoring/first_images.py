@@ -46,7 +46,7 @@ def fitted_path(
     if method == "krcps":
         return krcps(pairs, every, rng, risk_level, gammas=gammas, **choices)
     if not choices and pairs.features is None:
-        choices = {"groups": groups_for(int(unit_of.max()) + 1)}
+        choices = {"groups": groups_for(int(unit_of.max()) + 1, float(pairs.sizes.sum()))}
     return frontier(pairs, every, rng, risk_level, unit_of=unit_of, goal=goal, **choices)
 
 

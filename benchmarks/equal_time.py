@@ -1,0 +1,178 @@
+"""The paper's way and ours, on the same images, by the seconds of a GPU that each took: certified lengths and risks.
+
+    python -m benchmarks.equal_time run ct64 local/gpu/ct64_ours.npz [local/gpu/ct64_paper.npz] --draws 20
+    python -m benchmarks.equal_time page        # the table of docs/diffusion.md
+
+Files are those of `benchmarks.gpu.end_to_end collect`. In every draw some images calibrate and others judge, the same
+for all rows. Ours: the frontier with betting, as by default. The paper's: K-RCPS with Hoeffding-Bentkus and the cell of
+its grid that is shortest on the judging images. Samples fewer than were drawn cost their share of the sampling; K
+networks cost K trainings. Rows are kept draw by draw, and a run goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import pixelbounds as pb
+from benchmarks.__main__ import machine
+from benchmarks.gpu.end_to_end import OURS, PAPER
+from pixelbounds.bands import calibrated_ranks
+from pixelbounds.storage.files import replace_file
+
+Array = np.ndarray
+Row = dict[str, Any]
+RESULTS = Path(__file__).parent / "results"
+PAGE = "docs/diffusion.md"
+BEGIN = "<!-- figures: python -m benchmarks.equal_time page -->"
+DELTA = 0.1
+LEVELS = {"ct64": 0.05, "faces64": 0.1, "chest128": 0.05}
+GRID = {"n_opt": (128, 256), "d_opt": (50, 100, None), "k": (4, 8, 32)}
+TITLES = {"ct64": "abdominal CT, 64 x 64", "faces64": "faces, 64 x 64", "chest128": "chest CT, 128 x 128"}
+
+
+def seconds_of(figures: dict[str, Any], label: str, samples: int) -> dict[str, float]:
+    """Seconds of a GPU to train and to sample for the bands of a label of so many samples."""
+    networks = int(label.split("-")[1]) if "-" in label else 1
+    [drawn] = [told for told in figures["bands"] if told["label"] == label]
+    return {
+        "training": sum(told["seconds"] for told in figures["training"][:networks]),
+        "sampling": drawn["seconds"] * samples / drawn["samples"],
+    }
+
+
+def ours(truth: Array, band: pb.Band, first: Array, level: float, seed: int) -> Row:
+    """Mean length and risk on the other images, as by default."""
+    cal = pb.calibrate(truth[first], band[first], risk_level=level, failure_prob=DELTA, seed=seed)
+    return _judged(truth[~first], cal.apply(band[~first]))
+
+
+def papers(truth: Array, band: pb.Band, first: Array, level: float, seed: int) -> Row:
+    """The shortest on the other images of all cells of K-RCPS's grid."""
+    found = []
+    for n_opt, d_opt, k in product(*GRID.values()):
+        cal = pb.calibrate(
+            truth[first], band[first], risk_level=level, failure_prob=DELTA, method="krcps",
+            confidence="hoeffding_bentkus", n_opt=n_opt, d_opt=d_opt, k=k, seed=seed,
+        )  # fmt: skip
+        found.append(_judged(truth[~first], cal.apply(band[~first])))
+    return min(found, key=lambda row: float(row["length"]))
+
+
+def _judged(truth: Array, interval: pb.Interval) -> Row:
+    evaluation = pb.evaluate(truth, interval)
+    return {"length": float(evaluation.mean_length), "risk": float(evaluation.risk)}
+
+
+def run(options: argparse.Namespace) -> None:
+    """All rows of the files, draw by draw."""
+    target = RESULTS / f"equal_time_{options.set}.json"
+    before = json.loads(target.read_text()) if target.exists() and not options.anew else {}
+    results: dict[str, Any] = {"machine": machine(), "rows": before.get("rows", {}), "calibration": options.calibration}
+    files = [np.load(path) for path in options.files]
+    count = min(len(file["truth"]) for file in files)
+    results |= {"images": count, "set": options.set, "figures": [json.loads(str(file["figures"])) for file in files]}
+    for draw in range(options.draws):
+        rng = np.random.default_rng([17, draw])
+        first = np.zeros(count, bool)
+        first[rng.permutation(count)[: options.calibration]] = True
+        for file, figures in zip(files, results["figures"], strict=True):
+            if not np.array_equal(file["numbers"][:count], files[0]["numbers"][:count]):
+                raise SystemExit("the files are of different images")
+            for name in sorted({name.removesuffix("/lower") for name in file.files if name.endswith("/lower")}):
+                if options.only and name not in options.only:
+                    continue
+                label, samples = name.split("/")
+                row = results["rows"].setdefault(name, {"way": figures["way"], "draws": []})
+                row |= {"samples": int(samples), "seconds": seconds_of(figures, label, int(samples))}
+                if len(row["draws"]) > draw:
+                    continue
+                band = pb.Band(file[f"{name}/lower"][:count], file[f"{name}/upper"][:count])
+                began = time.perf_counter()
+                way = papers if figures["way"] == "paper" else ours
+                found = way(file["truth"][:count], band, first, LEVELS[options.set], draw)
+                row["draws"].append(found | {"cpu_seconds": round(time.perf_counter() - began, 1)})
+                replace_file(target, (json.dumps(results) + "\n").encode())
+                print(f"draw {draw}: {name} {found['length']:.4f} risk {found['risk']:.4f}", flush=True)
+
+
+# ---------------------------------------------------------------- the page
+
+
+def text() -> str:
+    """Tables of all sets that were run."""
+    return "\n\n".join(_set(json.loads(path.read_text())) for path in sorted(RESULTS.glob("equal_time_*.json")))
+
+
+def _set(results: dict[str, Any]) -> str:
+    level, figures = LEVELS[results["set"]], results["figures"]
+    about = figures[0]
+    lines = [
+        f"| {TITLES[results['set']]} | samples | seconds of GPU: training, sampling | mean length "
+        f"| risk (at most {level:g}) | draws above it |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, row in sorted(results["rows"].items(), key=lambda pair: sum(pair[1]["seconds"].values())):
+        length, risk = (np.array([draw[key] for draw in row["draws"]]) for key in ("length", "risk"))
+        seconds = row["seconds"]
+        lines.append(
+            f"| {_way(name)} | {row['samples']} | {seconds['training']:.0f}, {seconds['sampling']:.1f} "
+            f"| {length.mean():.4f} | {risk.mean():.4f} | {int((risk > level).sum())} of {len(risk)} |"
+        )
+    lines += [
+        "",
+        f"{about['device']}, torch {about['torch']}, commit {about['commit']}; `{about['network']}` with "
+        f"{about['parameters'] / 1e6:.1f}M parameters, {about['images']['train']:,} images train; "
+        f"{results['calibration']} of {results['images']} images of {about['units']} scans or patients calibrate, the "
+        f"others judge. {_coverage(figures)}",
+    ]
+    return "\n".join(lines)
+
+
+def _way(name: str) -> str:
+    if name.startswith("paper"):
+        return "the paper's: Algorithm 3, K-RCPS, Hoeffding-Bentkus, best of its grid"
+    networks = int(name.split("/")[0].split("-")[1])
+    return "ours, one network" if networks == 1 else f"ours, mean score of {networks} networks"
+
+
+def _coverage(figures: list[dict[str, Any]]) -> str:
+    said = []
+    for told in (told for each in figures for told in each["bands"] if each["way"] == "ours"):
+        m = told["samples"]
+        low, high = calibrated_ranks(m, OURS)
+        off = (told[f"coverage_{m}"] - (high - low) / (m + 1)) / told[f"coverage_error_{m}"]
+        said.append(f"{off:+.1f} ({told['images']} images, seed {told['seed']})")
+    return (
+        f"Miscoverage {OURS:g} (ours), {PAPER[figures[0]['set']]:g} (the paper's). Coverage of fresh draws less what "
+        f"is expected, in standard errors over images: {', '.join(said)}."
+    )
+
+
+def main() -> None:
+    """Measure, or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("does", choices=("run", "page"))
+    parser.add_argument("set", nargs="?", choices=LEVELS)
+    parser.add_argument("files", nargs="*")
+    parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--calibration", type=int, default=512, help="images that calibrate")
+    parser.add_argument("--only", nargs="*", help="bands, such as ours-1/79")
+    parser.add_argument("--anew", action="store_true", help="forget what was run before")
+    options = parser.parse_args()
+    if options.does == "run":
+        run(options)
+    else:
+        from benchmarks.readme import with_figures
+
+        (Path(__file__).parents[1] / PAGE).write_text(with_figures(PAGE, BEGIN, text()))
+
+
+if __name__ == "__main__":
+    main()

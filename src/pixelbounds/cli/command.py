@@ -39,7 +39,6 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     ProgressColumn,
-    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -52,6 +51,7 @@ from rich.text import Text
 from ..images.checks import NoGuarantee
 from ..storage.files import size_in_words
 from ..storage.version import VERSION
+from .rate import Rate
 
 if TYPE_CHECKING:
     from ..execution.progress import Progress
@@ -226,18 +226,6 @@ def written(*paths: Path) -> str:
     return "\n".join(lines)
 
 
-class _Rate(ProgressColumn):
-    """How many a second, over the last half minute."""
-
-    def __init__(self, of: str) -> None:
-        super().__init__()
-        self._of = of
-
-    def render(self, task: Task) -> Text:
-        """The rate, once it is known."""
-        return Text(f"{self._of}" if task.speed is None else f"{task.speed:.3g} {self._of}/s")
-
-
 @contextmanager
 def progress(what: str, *, of: str = "bytes") -> Iterator[Progress]:
     """A bar on standard error, told what is done and the total: in bytes, or counts `of` something else.
@@ -245,7 +233,7 @@ def progress(what: str, *, of: str = "bytes") -> Iterator[Progress]:
     Until it is told anything it only shows that work goes on; 0 begins another pass.
     """
     console = stderr()
-    amount: list[ProgressColumn] = [MofNCompleteColumn(), _Rate(of)]
+    amount: list[ProgressColumn] = [MofNCompleteColumn(), Rate(of)]
     if of == "bytes":
         amount = [DownloadColumn(), TransferSpeedColumn()]
     columns = [TextColumn("{task.description}"), BarColumn(), *amount, TimeElapsedColumn(), TimeRemainingColumn()]

@@ -34,6 +34,7 @@ FIGURES = [
     "monitoring",
     "growth",
     "problems",
+    "integrators",
     "shifts",
     "gpu.projections",
     "promises_page",

@@ -1,5 +1,8 @@
 """Several networks as one: exact where its members are, one file, compiled once, and of like members alone."""
 
+import hashlib
+
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -10,10 +13,15 @@ from gaussian_prior import PRIOR, SDE, SIGMA, collect, gaussian_score  # noqa: E
 from scipy import stats  # noqa: E402
 from torch import nn  # noqa: E402
 
-from pixelbounds.diffusion.checkpoint import load_network, save_network  # noqa: E402
+from pixelbounds.diffusion.checkpoint import load_network, read, save_network  # noqa: E402
 from pixelbounds.diffusion.ensemble import SYMMETRIES, Ensemble, compiled  # noqa: E402
 from pixelbounds.diffusion.network import NCSNpp  # noqa: E402
 from pixelbounds.diffusion.posterior import SAMPLERS, sample  # noqa: E402
+from pixelbounds.diffusion.sde import VESDE  # noqa: E402
+from pixelbounds.samplers import loop  # noqa: E402
+from pixelbounds.storage.files import seal  # noqa: E402
+from pixelbounds.workflows import SampleOptions, join_networks, sample_to  # noqa: E402
+from pixelbounds.workflows.info import about_file  # noqa: E402
 
 
 class Exact(nn.Module):
@@ -128,3 +136,70 @@ def test_unlike_members_are_refused(images):
 def test_a_network_in_training_is_refused_in_an_ensemble_too(images):
     with pytest.raises(ValueError, match="in training mode"):
         next(sample(Ensemble([awake(0).train()]), images[0], 0.4, SDE, samples=2, steps=2))
+
+
+@pytest.fixture
+def two(tmp_path):
+    for seed in (0, 1):
+        save_network(tmp_path / f"{seed}.safetensors", awake(seed), SDE, "score", {"sigma_0": 0.4, "limits": [0, 1]})
+    return [tmp_path / f"{seed}.safetensors" for seed in (0, 1)]
+
+
+def test_joined_networks_are_sampled_stopped_and_gone_on_with_like_one(two, tmp_path, monkeypatch):
+    joint = join_networks(two, tmp_path / "both.safetensors", symmetries="mirror")
+    y = world.draw(3, 1).clip(-1, 2)
+    options = SampleOptions(samples=19, steps=2, batch=19)
+    whole = sample_to(joint, y, tmp_path / "whole.zarr", options)
+    keep = loop._keep
+    monkeypatch.setattr(loop, "_keep", _once(keep))
+    with pytest.raises(KeyboardInterrupt):
+        sample_to(joint, y, tmp_path / "part.zarr", options)
+    monkeypatch.setattr(loop, "_keep", keep)
+    part = sample_to(joint, y, tmp_path / "part.zarr", options)
+    for name in ("lower", "upper", "mean"):
+        np.testing.assert_array_equal(part[name][:], whole[name][:])
+    about = about_file(joint)
+    assert about.facts["networks"] == [hashlib.sha256(path.read_bytes()).hexdigest() for path in two]
+    assert whole.source("calibrated").network == hashlib.sha256(joint.read_bytes()).hexdigest()
+    assert "An ensemble of 2 score networks" in about.sentence
+
+
+def _once(function):
+    calls = []
+
+    def first(*words):
+        if calls:
+            raise KeyboardInterrupt
+        calls.append(1)
+        function(*words)
+
+    return first
+
+
+def test_networks_that_cannot_be_joined_are_named(two, tmp_path):
+    out = tmp_path / "both.safetensors"
+    with pytest.raises(ValueError, match="are the same network"):
+        join_networks([two[0], two[0]], out)
+    with pytest.raises(ValueError, match="no network is given"):
+        join_networks([], out)
+    other = tmp_path / "other.safetensors"
+    save_network(other, awake(2), VESDE(0.01, 2.0), "score", {"sigma_0": 0.4, "limits": [0, 1]})
+    with pytest.raises(ValueError, match="join networks of one kind"):
+        join_networks([*two, other], out)
+    save_network(other, awake(2), SDE, "score", {"sigma_0": 0.3, "limits": [0, 1]})
+    with pytest.raises(ValueError, match=r"sigma_0 0\.3"):
+        join_networks([*two, other], out)
+    join_networks(two, out)
+    with pytest.raises(FileExistsError, match="--force"):
+        join_networks(two, out)
+    with pytest.raises(ValueError, match="is an ensemble already"):
+        join_networks([out], tmp_path / "more.safetensors")
+
+
+@pytest.mark.parametrize("members", [0, -1, 3, 2**40, "two", True])
+def test_a_file_that_says_to_hold_other_members_is_refused(two, tmp_path, members):
+    joint = join_networks(two, tmp_path / "both.safetensors")
+    tensors, meta = read(joint, "diffusion network")
+    joint.write_bytes(seal({**meta, "members": members}, {name: x.numpy() for name, x in tensors.items()}))
+    with pytest.raises(ValueError, match=r"both\.safetensors"):
+        load_network(joint)

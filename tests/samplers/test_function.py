@@ -142,7 +142,10 @@ def test_what_raises_midway_loses_nothing_and_goes_on_to_the_same_bits(tmp_path)
     assert open_run(out).done.tolist() == [True] * 3 + [False] * 2
     seen = []
     sample_function_to(sampler, Y, out, samples=M, progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(3, N), (4, N), (5, N)]
+    assert {total for _, total in seen} == {N * M}
+    assert {done for done, _ in seen if done % M == 0} == {3 * M, 4 * M, 5 * M}
+    assert sorted(seen) == seen
+    assert len(seen) > 3  # and told of while it is drawn
     assert sampler.seeds[4] == sampler.seeds[0]  # a finished image is drawn again, to see that the seed is kept
     assert len(set(sampler.seeds)) == N
     wanted = bands_from(sampler, Y, samples=M, out=tmp_path / "whole.zarr")

@@ -96,7 +96,9 @@ def test_stopped_within_a_block_a_run_resumes_to_the_same_bits(world, score, who
     assert open_run(tmp_path / "run.zarr").done.sum() == after
     monkeypatch.setattr(jobs, "write_image", write_image)
     blocks, draw = [], NetworkDrawer.draw
-    monkeypatch.setattr(NetworkDrawer, "draw", lambda own, y, ids, b: blocks.append(list(ids)) or draw(own, y, ids, b))
+    monkeypatch.setattr(
+        NetworkDrawer, "draw", lambda own, y, ids, *more: blocks.append(list(ids)) or draw(own, y, ids, *more)
+    )
     same(sample_to(score, y, tmp_path / "run.zarr", OPTIONS), whole)
     assert blocks == [[0, 1], [2, 3], [4, 5]][after // 2 :]  # whole blocks, or a GPU could give other last bits
 

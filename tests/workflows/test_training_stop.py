@@ -1,6 +1,8 @@
 """Runs from files that stop where they should: which images choose, what is drawn, what is refused, what is shown."""
 
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -11,8 +13,8 @@ from sampling_world import SETTINGS, call, images, write  # noqa: E402
 
 from pixelbounds.cli.bars import in_words, training_bar  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network, load_state  # noqa: E402
-from pixelbounds.diffusion.devices import let_threads_sleep  # noqa: E402
 from pixelbounds.diffusion.session import read_log  # noqa: E402
+from pixelbounds.execution.threads import let_threads_sleep  # noqa: E402
 from pixelbounds.workflows.curves import draw_curves  # noqa: E402
 
 torch.set_num_threads(1)
@@ -123,3 +125,23 @@ def test_threads_sleep_unless_told_otherwise(monkeypatch):
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     let_threads_sleep()
     assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
+
+
+def test_commands_tell_threads_to_sleep_before_torch_is_there():
+    """Told later, OpenMP has read its settings already, and `train` stood still on a busy machine."""
+    script = (
+        "import os, sys\n"
+        "from importlib.abc import MetaPathFinder\n"
+        "class Watch(MetaPathFinder):\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'torch':\n"
+        "            print(os.environ.get('OMP_WAIT_POLICY'), flush=True)\n"
+        "            os._exit(0)\n"
+        "sys.meta_path.insert(0, Watch())\n"
+        "from pixelbounds.cli import app\n"
+        "app(sys.argv[1:], standalone_mode=False)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    for words in (["train", "none.toml"], ["sample", "none.safetensors", __file__, "--out", "none.zarr"]):
+        ran = subprocess.run([sys.executable, "-c", script, *words], env=environment, capture_output=True, text=True)
+        assert ran.stdout == "PASSIVE\n", ran.stderr

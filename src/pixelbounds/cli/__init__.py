@@ -13,6 +13,7 @@ from .evaluate import evaluate_command
 from .federated import federated_commands
 from .grow import grow_commands
 from .info import info_command
+from .join import join_command
 from .monitor import monitor_commands
 from .plan import plan_command
 from .report import report_command
@@ -34,5 +35,6 @@ app.command()(card_command)
 app.add_typer(monitor_commands(), name="monitor")
 app.add_typer(federated_commands(), name="federated")
 app.command()(train_command)
+app.command()(join_command)
 app.command()(sample_command)
 app.add_typer(reproduce_commands(), name="reproduce")

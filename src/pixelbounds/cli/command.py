@@ -51,6 +51,7 @@ from rich.text import Text
 from ..images.checks import NoGuarantee
 from ..storage.files import size_in_words
 from ..storage.version import VERSION
+from .rate import Rate
 
 if TYPE_CHECKING:
     from ..execution.progress import Progress
@@ -232,7 +233,7 @@ def progress(what: str, *, of: str = "bytes") -> Iterator[Progress]:
     Until it is told anything it only shows that work goes on; 0 begins another pass.
     """
     console = stderr()
-    amount: list[ProgressColumn] = [MofNCompleteColumn()]
+    amount: list[ProgressColumn] = [MofNCompleteColumn(), Rate(of)]
     if of == "bytes":
         amount = [DownloadColumn(), TransferSpeedColumn()]
     columns = [TextColumn("{task.description}"), BarColumn(), *amount, TimeElapsedColumn(), TimeRemainingColumn()]

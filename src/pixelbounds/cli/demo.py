@@ -26,6 +26,9 @@ def demo_command(
 
     Example: pixelbounds demo --new 8 --out out/demo
     """
+    from ..execution.threads import let_threads_sleep
+
+    let_threads_sleep()  # before torch is loaded
     from ..demo.showcase import run
 
     with progress("sampling", of="images") as advance:

@@ -36,6 +36,9 @@ def _named(name: str) -> Callable[..., Outcome]:
         figures: Annotated[bool, typer.Option(help="Draw the figures.")] = True,
         device: Annotated[str | None, typer.Option(help="cpu or cuda, for training and sampling.")] = None,
     ) -> Outcome:
+        from ..execution.threads import let_threads_sleep
+
+        let_threads_sleep()  # before torch is loaded
         from ..experiments.campaign import reproduce
 
         with progress(name, of="draws") as advance:

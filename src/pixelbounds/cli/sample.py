@@ -63,6 +63,9 @@ def sample_command(
 
     Example: pixelbounds sample runs/ct/score.safetensors noisy.npy --out ct.zarr --sigma0 0.4
     """
+    from ..execution.threads import let_threads_sleep
+
+    let_threads_sleep()  # before torch is loaded
     from ..formats.opener import open_images
     from ..samplers import sample_function_to
     from ..workflows import SampleOptions, sample_to
@@ -74,7 +77,7 @@ def sample_command(
     )  # fmt: skip
     own = _sampler(network, options, problem, method, sweeps)
     seen = open_images(observations, key=key, window=reading_of(read).mapping, clip=False, spectra=own is not None)
-    with progress("sampling", of="images") as advance:
+    with progress("sampling", of="samples") as advance:
         shared: dict[str, Any] = {"images": _range(images, len(seen)), "measure": seen.measure, "tell": tell}
         shared |= {"scheduler": large.scheduler, "progress": advance}
         if own is None:

@@ -24,6 +24,9 @@ def train_command(
 
     Several GPUs: torchrun --nproc-per-node 4 -m pixelbounds.cli train examples/score.toml
     """
+    from ..execution.threads import let_threads_sleep
+
+    let_threads_sleep()  # before torch is loaded
     from ..workflows import train_from
     from ..workflows.settings import Configuration
 

@@ -8,6 +8,7 @@ transport.py    how a pass travels to a worker
 blocks.py       what is made block by block, into a store or into memory
 sample_bands.py samples to bands
 progress.py     what is told while work goes on
+threads.py      how threads of other libraries wait
 """
 
 from ..storage.chunks import BadChunk, guarded, rows_at

@@ -132,6 +132,11 @@ class FunctionDrawer:
         self.arrays |= {"held_out": (recipe.held_out,)} if recipe.held_out else {}
         self.arrays |= {"samples": (recipe.samples,)} if recipe.keep_samples else {}
 
+    @property
+    def counted(self) -> int:
+        """Draws of an image that progress tells of."""
+        return self._recipe.samples + self._recipe.held_out
+
     def automatic_batch(self, images: Any) -> int:
         """A function draws one image at a time."""
         return 1
@@ -139,14 +144,18 @@ class FunctionDrawer:
     def prepare(self) -> None:
         """Nothing is to be done."""
 
-    def draw(self, y: Any, ids: Array, batch: int) -> Iterator[Parts]:
+    def draw(self, y: Any, ids: Array, batch: int, within: Progress = silent) -> Iterator[Parts]:
         """What is kept of each image of a block, (*pixels) each."""
-        for observation, number in zip(y, ids, strict=True):
-            yield self._image(observation, int(number))
+        for before, (observation, number) in enumerate(zip(y, ids, strict=True)):
 
-    def _image(self, observation: Any, number: int) -> Parts:
+            def tell(taken: int, of: int, before: int = before) -> None:
+                within(before * of + taken, len(y) * of)
+
+            yield self._image(observation, int(number), tell)
+
+    def _image(self, observation: Any, number: int, tell: Progress) -> Parts:
         recipe = self._recipe
-        count = recipe.samples + recipe.held_out
+        count = self.counted
         tails = SampleTails(recipe.samples, recipe.miscoverage)
         whole: list[Array] = []
         beyond: list[Array] = []
@@ -161,6 +170,7 @@ class FunctionDrawer:
             if len(own) < len(block):
                 beyond.append(block[len(own) :])
             seen += row_digests(block).tolist()
+            tell(taken, count)
         self._warn_of_copies(count - len(set(seen)), count, number)
         more = {"held_out": beyond, "samples": whole}
         return tails.parts() | {name: np.concatenate(x) for name, x in more.items() if x}

@@ -48,6 +48,10 @@ class Drawer(Protocol):
     draws: int  # that count towards a batch, per image
 
     @property
+    def counted(self) -> int:
+        """Draws of an image that progress tells of."""
+
+    @property
     def pixels(self) -> tuple[int, ...] | None:
         """Shape of an image; None: the first draw tells."""
 
@@ -61,8 +65,8 @@ class Drawer(Protocol):
     def prepare(self) -> None:
         """Make ready to draw."""
 
-    def draw(self, y: Any, ids: Array, batch: int) -> Iterator[Parts]:
-        """What is kept of each image of a block."""
+    def draw(self, y: Any, ids: Array, batch: int, within: Progress = silent) -> Iterator[Parts]:
+        """What is kept of each image of a block; `within` is told the draws of it that are done, and their total."""
 
 
 class Recipe(Protocol):
@@ -107,9 +111,11 @@ class _Here:
         """What is drawn for every image, in order."""
         return (self.one(images, position) for position in range(len(images)))
 
-    def blocks(self, out: Path, images: Observed, cuts: list[tuple[int, int]]) -> Iterator[int]:
+    def blocks(
+        self, out: Path, images: Observed, cuts: list[tuple[int, int]], within: Progress = silent
+    ) -> Iterator[int]:
         """Images drawn, block by block."""
-        return (_draw_block(out, images, self._prepared(), *cut) for cut in cuts)
+        return (_draw_block(out, images, self._prepared(), *cut, within) for cut in cuts)
 
     def _prepared(self) -> Drawer:
         if not self._ready:
@@ -138,8 +144,10 @@ class _Elsewhere:
         jobs = [(position,) for position in range(len(images))]
         return self.execution.each(partial(_one_there, self.recipe, images), jobs, 0, 2**26)
 
-    def blocks(self, out: Path, images: Observed, cuts: list[tuple[int, int]]) -> Iterator[int]:
-        """Images drawn, block by block."""
+    def blocks(
+        self, out: Path, images: Observed, cuts: list[tuple[int, int]], within: Progress = silent
+    ) -> Iterator[int]:
+        """Images drawn, block by block; what goes on within one is not known here."""
         return self.execution.each(partial(_block_there, self.recipe, out.absolute(), images), cuts, 0, 2**26)
 
 
@@ -173,12 +181,12 @@ def _draw_one(drawer: Drawer, images: Observed, position: int) -> Parts:
     return next(iter(drawer.draw(y, images.ids[position : position + 1], drawer.draws)))
 
 
-def _draw_block(out: Path, images: Observed, drawer: Drawer, start: int, stop: int) -> int:
+def _draw_block(out: Path, images: Observed, drawer: Drawer, start: int, stop: int, within: Progress = silent) -> int:
     """Draw a block whole and write the images of it that are missing; how many those were."""
     run = open_run(out, mode="r+")
     done = run.finished(start, stop)
     y = images.rows(start, stop)
-    for i, parts in enumerate(drawer.draw(y, images.ids[start:stop], int(run.about["batch"]))):
+    for i, parts in enumerate(drawer.draw(y, images.ids[start:stop], int(run.about["batch"]), within)):
         if not done[i]:
             _keep(run, start + i, parts, y[i])
     return int((~done).sum())
@@ -277,12 +285,18 @@ def _draw_rest(
     if going_on and cuts and count and not drawer.keeps_seed:
         known = int(np.argmax(done))
         _check_repeats(run, known, place.one(images, known))
-    orders.progress(count, len(images))
+    each = drawer.counted  # an image may take minutes: samples are counted
+    total = each * len(images)
+
+    def within(done: int, of: int) -> None:
+        orders.progress(min(each * count + done, total - 1), total)
+
+    orders.progress(each * count, total)
     pace = _Pace()
-    for drawn in place.blocks(out, images, cuts):
+    for drawn in place.blocks(out, images, cuts, within):
         count += drawn
         pace.add(drawn)
-        orders.progress(count, len(images))
+        orders.progress(each * count, total)
     if pace.known is not None and orders.scheduler is None:
         run.about["pace"] = pace.known
         run.group.attrs["pixelbounds"] = run.about

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .calibrate import calibrate_files
     from .card import card_file
     from .evaluate import evaluate_files
+    from .join import join_networks
     from .observations import SampleOptions
     from .report import report_files
     from .resources import Resources
@@ -30,6 +31,7 @@ __all__ = [
     "calibrate_files",
     "card_file",
     "evaluate_files",
+    "join_networks",
     "report_files",
     "sample_to",
     "train_from",

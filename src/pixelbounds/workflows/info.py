@@ -127,7 +127,11 @@ def _about_network(path: Path, kind: str) -> About:
     network, sde, meta = load_network(path)
     weights = sum(x.numel() for x in network.parameters())
     facts = {"kind": meta["kind"], "weights": weights, "sde": vars(sde), "config": meta["config"], **meta["extra"]}
-    return About("network", f"A {meta['kind']} network of {weights:,} weights; `sample` draws with it.", facts)
+    what = f"A {meta['kind']} network of {weights:,} weights"
+    if "members" in meta:
+        facts |= {"members": meta["members"], "symmetries": meta["symmetries"]}
+        what = f"An ensemble of {meta['members']} score networks, {weights:,} weights together"
+    return About("network", f"{what}; `sample` draws with it.", facts)
 
 
 def _about_run(path: Path) -> About:

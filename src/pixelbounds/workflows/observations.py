@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..bands import calibrated_ranks
+from ..execution.progress import Progress, silent
 from ..images.checks import check_choice, check_count, check_open_unit
 from ..images.foreign import own_array
 from ..images.library import Array
@@ -178,6 +179,11 @@ class NetworkDrawer:
             )
             self.arrays |= dict.fromkeys(("dropout_mean", "dropout_deviation") if self.dropout else (), ())
 
+    @property
+    def counted(self) -> int:
+        """Draws of an image that progress tells of."""
+        return self.draws
+
     def about(self) -> dict[str, Any]:
         """What of the options bears on the result."""
         if self.kind != "score":
@@ -200,7 +206,7 @@ class NetworkDrawer:
 
             self.network = compiled(self.network)
 
-    def draw(self, y: Array, ids: Array, batch: int) -> Iterator[dict[str, Array]]:
+    def draw(self, y: Array, ids: Array, batch: int, within: Progress = silent) -> Iterator[dict[str, Array]]:
         """The arrays of each image of a block (b, c, h, w)."""
         import torch
 
@@ -212,7 +218,7 @@ class NetworkDrawer:
             for draws in sample(
                 self.network, torch.from_numpy(y).to(device), self.sigma_0, self.sde,
                 samples=self.samples, sampler=self._told["sampler"], steps=self.steps, seed=self.options.seed,
-                image_ids=[int(i) for i in ids], batch=batch, reduce=self.reduction,
+                image_ids=[int(i) for i in ids], batch=batch, reduce=self.reduction, progress=within,
             ):  # fmt: skip
                 yield {name: getattr(draws, name).cpu().numpy() for name in self.arrays}
             return

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..diffusion.devices import check_device, let_threads_sleep
+from ..diffusion.devices import check_device
 from ..execution.progress import Tell
 from ..execution.runner import parse_memory
 from ..formats.arrays import Arrays
@@ -43,7 +43,6 @@ def train_from(
     process of several. A network that is no better than a denoiser which learned nothing is an error; what it learned
     so far is kept, and a longer run goes on from there. A `rehearsal` need not learn.
     """
-    let_threads_sleep()
     import torch
 
     from ..diffusion.checkpoint import save_network

@@ -1,0 +1,169 @@
+"""The hands-on path of docs/diffusion.md on a CPU, by its commands: pictures, training, samples, intervals.
+
+python -m benchmarks.hands_on run --folder /tmp/hands-on    (writes benchmarks/results/hands_on.json; a quiet machine)
+python -m benchmarks.hands_on                               (writes the figures of it into docs/diffusion.md)
+
+A folder of 500 pictures of phantoms trains `tiny` for five minutes; 40 other phantoms, with noise, are sampled at the
+default settings. 30 of them calibrate, 10 get intervals. `intervals.png` in the folder shows three of these.
+Where others keep the machine busy, give `--steps`: then CPU seconds tell what two idle cores would take.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from PIL import Image
+
+from benchmarks.__main__ import RESULTS, machine
+from benchmarks.readme import HERE, result, where, with_figures
+from pixelbounds.demo.phantom import phantoms
+from pixelbounds.formats.runs import open_run
+from pixelbounds.images.library import Array
+
+PAGE = "docs/diffusion.md"
+BEGIN = "<!-- figures: python -m benchmarks.hands_on -->"
+SIGMA, LEVEL, PICTURES, CALIBRATION, NEW = 0.2, 0.1, 500, 30, 10
+SETTINGS = """
+[data]
+path = "pictures"
+
+[network]
+name = "tiny"
+
+[process]
+sigma_0 = 0.2
+
+[training]
+{long}
+batch = 16
+learning_rate = 1e-3
+weighting = "edm"
+sigma_top = 0.22
+
+[output]
+folder = "network"
+"""
+
+
+COMMANDS = (  # of the page, in their order
+    ("training", "train train.toml"),
+    ("sampling", "sample network/score.safetensors known/noisy.npy --out known.zarr"),
+    ("sampling", "sample network/score.safetensors new/noisy.npy --out new.zarr"),
+    ("calibrating", "calibrate known/truth.npy known.zarr --risk-level 0.1 --failure-prob 0.1 --out cal.safetensors"),
+    ("applying", "apply cal.safetensors new.zarr --out intervals.zarr"),
+)
+
+
+def run(folder: Path, long: str = "seconds = 300", more: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Walk the path in a folder; what each command took, and how good estimate and intervals are."""
+    truth = write_images(folder, long)
+    load = os.getloadavg()[0]
+    taken = {name: 0.0 for name, _ in COMMANDS}
+    busy = dict(taken)
+    for name, words in COMMANDS:
+        begin = time.monotonic()
+        before = cpu_seconds()
+        extra = more if name == "sampling" else ()
+        subprocess.run([sys.executable, "-m", "pixelbounds.cli", *words.split(), *extra], cwd=folder, check=True)
+        taken[name] += time.monotonic() - begin
+        busy[name] += cpu_seconds() - before
+    sampled = open_run(folder / "new.zarr")
+    mean = np.asarray(sampled["mean"][:]).reshape(truth.shape)
+    noisy = np.load(folder / "new" / "noisy.npy")
+    ends = zarr.open_group(folder / "intervals.zarr", mode="r")
+    lower = np.asarray(ends["lower"][:]).reshape(truth.shape)
+    upper = np.asarray(ends["upper"][:]).reshape(truth.shape)
+    draw(folder / "intervals.png", truth, noisy, mean, lower, upper)
+    log = [json.loads(line) for line in (folder / "network" / "log.jsonl").read_text().splitlines()]
+    return {
+        "machine": machine(),
+        "load": [load, os.getloadavg()[0]],
+        "seconds": taken,
+        "cpu_seconds": busy,
+        "train_steps": log[-1]["step"],
+        "samples": int(sampled.about["samples"]),
+        "sampler_steps": int(sampled.about["steps"]),
+        "psnr_noisy": psnr(noisy, truth),
+        "psnr_mean": psnr(mean, truth),
+        "risk": float(((truth < lower) | (truth > upper)).mean()),
+        "length": float((upper - lower).mean()),
+    }
+
+
+def cpu_seconds() -> float:
+    """That the commands so far took, on all cores together."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def write_images(folder: Path, long: str) -> Array:
+    """500 pictures, the settings, and truth and noisy views of 30 and of 10 others; the truth of the last."""
+    made = phantoms(PICTURES + CALIBRATION + NEW, seed=7).images
+    (folder / "pictures").mkdir(parents=True)
+    for i, image in enumerate(made[:PICTURES]):
+        Image.fromarray(np.rint(255 * image).astype(np.uint8)).save(folder / "pictures" / f"{i:04d}.png")
+    (folder / "train.toml").write_text(SETTINGS.format(long=long))
+    rng = np.random.default_rng(8)
+    parts = np.split(made[PICTURES:], [CALIBRATION])
+    for name, truth in zip(("known", "new"), parts, strict=True):
+        (folder / name).mkdir()
+        np.save(folder / name / "truth.npy", truth)
+        np.save(folder / name / "noisy.npy", truth + np.float32(SIGMA) * rng.standard_normal(truth.shape, np.float32))
+    return parts[1]
+
+
+def psnr(estimate: Array, truth: Array) -> float:
+    """Of images in [0, 1], clipped, in dB."""
+    return float(-10 * np.log10(np.mean((np.clip(estimate, 0, 1) - truth) ** 2)))
+
+
+def draw(path: Path, *images: Array) -> None:
+    """Three images in rows: truth, noisy view, mean, both ends, four times as large."""
+    shown = np.concatenate([np.concatenate(list(x[:3]), axis=0) for x in images], axis=1)
+    pixels = np.rint(255 * np.clip(shown, 0, 1)).astype(np.uint8)
+    Image.fromarray(pixels.repeat(4, 0).repeat(4, 1)).save(path)
+
+
+def text() -> str:
+    found = result("hands_on")
+    seconds = found["seconds"]
+    busy = found["cpu_seconds"]
+    before, after = found["load"]
+    rest = seconds["calibrating"] + seconds["applying"]
+    return (
+        f"Walked on a CPU ({where(found)}; load {before:.1f} before, {after:.1f} after; seconds of the cores together "
+        f"in brackets): {found['train_steps']:,} steps in {seconds['training']:.0f} s ({busy['training']:.0f}); "
+        f"{CALIBRATION + NEW} images, {found['samples']} samples of each in {found['sampler_steps']} steps, in "
+        f"{seconds['sampling']:.0f} s ({busy['sampling']:.0f}); calibration and intervals in {rest:.0f} s. "
+        f"The noisy views have {found['psnr_noisy']:.1f} dB, the mean of the samples {found['psnr_mean']:.1f} dB. "
+        f"The intervals of the {NEW} new images miss {found['risk']:.1%} of the pixels at a promised {LEVEL:.0%}, "
+        f"with a mean length of {found['length']:.3f}."
+    )
+
+
+def main() -> None:
+    """Walk the path, or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("does", nargs="?", choices=("run",))
+    parser.add_argument("--folder", type=Path, help="run: a folder that is not there yet")
+    parser.add_argument("--steps", type=int, help="run: of the training, in place of its 300 s")
+    options = parser.parse_args()
+    if options.does == "run":
+        long = "seconds = 300" if options.steps is None else f"steps = {options.steps}"
+        (RESULTS / "hands_on.json").write_text(json.dumps(run(options.folder, long), indent=1) + "\n")
+    else:
+        (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""`pixelbounds join`: several score networks become one that `sample` takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .command import Outcome, command
+
+
+@command("join")
+def join_command(
+    networks: Annotated[list[Path], typer.Argument(help="Score networks that `pixelbounds train` saved.")],
+    out: Annotated[Path, typer.Option("--out", help="The network to write, .safetensors.")],
+    symmetries: str = typer.Option(
+        "none", help="Also average over images mirrored (mirror), flipped (flips) or turned (turns): 2, 4, 8 times."
+    ),
+    force: bool = typer.Option(False, "--force", help="Replace what is there."),
+) -> Outcome:
+    """Join score networks of other seeds into an ensemble: the mean of their scores, at the price of all of them.
+
+    Example: pixelbounds join a/score.safetensors b/score.safetensors --out both.safetensors
+    """
+    from ..workflows.join import join_networks
+
+    path = join_networks(networks, out, symmetries=symmetries, replace=force)
+    return Outcome({"network": str(path), "members": len(networks), "symmetries": symmetries}, (str(path),))

@@ -2,12 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := diffusion,medical,cvx,cluster,dev
+EXTRAS := diffusion,medical,cvx,cluster,docs,dev
 STAMP := $(VENV)/.installed
 # the tests of a file share one worker, and with it what they train, draw and compile; the short doctests come last
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test check format guarantees fuzz bench lock clean
+.PHONY: demo test check format docs wheel guarantees fuzz bench lock clean
 
 demo: $(STAMP)  ## calibrate on the embedded default and print the table of methods
 	$(BIN)/pixelbounds demo
@@ -15,7 +15,7 @@ demo: $(STAMP)  ## calibrate on the embedded default and print the table of meth
 test: $(STAMP)  ## tests and doctests; statistical ones at their small size
 	$(BIN)/pytest $(PARALLEL)
 
-check: $(STAMP)  ## exactly what CI runs: format, lint, types, tests, doctests
+check: $(STAMP)  ## exactly what CI runs: format, lint, types, tests, doctests; a test builds the site
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -24,6 +24,13 @@ check: $(STAMP)  ## exactly what CI runs: format, lint, types, tests, doctests
 format: $(STAMP)  ## rewrite in house style
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(STAMP)  ## the documentation site, build/site/index.html; runs the gallery, warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+wheel: $(STAMP)  ## dist/*.whl and dist/*.tar.gz
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
 
 guarantees: $(STAMP)  ## the statistical tests at full size: at least 1,000 worlds each
 	PIXELBOUNDS_WORLDS=1000 $(BIN)/pytest tests/properties -m guarantees -q -n 2

@@ -19,15 +19,16 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-backgroun
 
 
 def shoot(page_file: Path, target: Path) -> None:
-    """Open the page, pin a pixel, and keep a picture of the viewer."""
+    """Open the page with two views, pin a pixel, and keep a picture of the viewer."""
     browser_file = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=browser_file, args=FLAGS)
-        page = browser.new_context(viewport={"width": 1120, "height": 1000}).new_page()
+        page = browser.new_context(viewport={"width": 1160, "height": 1000}, color_scheme="light").new_page()
         page.goto(page_file.as_uri())
         page.wait_for_selector("#picture[data-image]")
         page.select_option("#choose", index=IMAGE)
         page.check("#misses")
+        page.click("#two")
         page.evaluate("document.getElementById('picture').scrollIntoView({ behavior: 'instant', block: 'center' })")
         box = page.locator("#picture").bounding_box()
         assert box is not None

@@ -14,7 +14,9 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "pixelbounds"
 GENERATED = {"results.md"}  # what kept results say, in the words of their time
 PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md"]
-PAGES += [f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in GENERATED]
+PAGES += [
+    page.relative_to(ROOT).as_posix() for page in sorted((ROOT / "docs").rglob("*.md")) if page.name not in GENERATED
+]
 FOLDERS = r"(?:[\w.-]+/)"
 FILES = rf"{FOLDERS}*[\w.-]+\.(?:py|md|css|js)|{FOLDERS}+[\w-]+\.toml|{FOLDERS}+"
 FILES_NAMED = re.compile(rf"`({FILES})(?::([\w.]+))?`")
@@ -32,7 +34,9 @@ FIGURES = [
     "growth",
     "problems",
     "shifts",
+    "gpu.projections",
     "promises_page",
+    "page",
 ]
 
 

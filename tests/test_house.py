@@ -144,8 +144,8 @@ for file in pkgutil.iter_modules(pixelbounds.diffusion.__path__):
 @pytest.mark.parametrize(
     "call, most",
     [
-        ("pb.calibrate(truth, band, risk_level=0.1).apply(band)", 21),
-        ("pixelbounds calibrate truth.npy samples.zarr --risk-level 0.1 --out cal.safetensors", 36),
+        ("pb.calibrate(truth, band, risk_level=0.1).apply(band)", 22),
+        ("pixelbounds calibrate truth.npy samples.zarr --risk-level 0.1 --out cal.safetensors", 37),
     ],
 )
 def test_a_call_walks_through_few_files(call, most):
@@ -162,7 +162,12 @@ def test_a_call_walks_through_few_files(call, most):
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-DISTRIBUTIONS = {"PIL": "pillow", "skimage": "scikit-image"}  # imported under another name than installed
+DISTRIBUTIONS = {  # imported under another name than installed
+    "PIL": "pillow",
+    "skimage": "scikit-image",
+    "griffe": "mkdocstrings",
+    "mkdocs": "mkdocs-material",
+}
 
 
 def names_of(requirements):
@@ -171,12 +176,13 @@ def names_of(requirements):
 
 EXTRAS = {extra: names_of(requirements) for extra, requirements in PROJECT["optional-dependencies"].items()}
 CORE = names_of(PROJECT["dependencies"])
-FOR_USERS = CORE.union(*(names for extra, names in EXTRAS.items() if extra != "dev"))
+FOR_US = EXTRAS["dev"] | EXTRAS["docs"]
+FOR_USERS = CORE.union(*(names for extra, names in EXTRAS.items() if extra not in ("dev", "docs")))
 
 
 def from_elsewhere(folder):
     """Distributions that the files below a folder import, and the files."""
-    ours = {"pixelbounds", "benchmarks", "tests", *(file.stem for file in (ROOT / "tests").rglob("*.py"))}
+    ours = {"pixelbounds", "benchmarks", "pages", "tests", *(file.stem for file in (ROOT / "tests").rglob("*.py"))}
     roots = imported_roots(ROOT / folder)
     outside = {root: files for root, files in roots.items() if root not in sys.stdlib_module_names | ours}
     return {DISTRIBUTIONS.get(root, root.replace("_", "-")): files for root, files in outside.items()}
@@ -192,12 +198,12 @@ def test_what_is_declared_is_imported():
     assert not unused, f"declared in pyproject.toml, but nowhere imported: drop {sorted(unused)} or move it to `dev`"
 
 
-@pytest.mark.parametrize("folder", ["tests", "benchmarks"])
-def test_what_tests_and_benchmarks_import_is_declared(folder):
-    declared = FOR_USERS | EXTRAS["dev"]
+@pytest.mark.parametrize("folder", ["tests", "benchmarks", "pages", "examples"])
+def test_what_tests_benchmarks_and_pages_import_is_declared(folder):
+    declared = FOR_USERS | FOR_US
     missing = {name: files for name, files in from_elsewhere(folder).items() if name not in declared}
     assert not missing, (
-        f"imported in {folder}, but not declared in pyproject.toml (for these: the extra dev): {missing}"
+        f"imported in {folder}, but not declared in pyproject.toml (for these: the extra dev or docs): {missing}"
     )
 
 

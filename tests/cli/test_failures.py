@@ -115,7 +115,7 @@ def test_calibrate_says_what_is_wrong_and_writes_nothing(files, tmp_path, monkey
         (("cal.safetensors", "crossed.npz", "--out", "{out}/i.zarr"), 2, "lower above upper"),
         (("none.safetensors", "band.npz", "--out", "{out}/i.zarr"), 2, "no calibration file"),
         (("cut.safetensors", "band.npz", "--out", "{out}/i.zarr"), 2, "cut short"),
-        (("truth.npy", "band.npz", "--out", "{out}/i.zarr"), 2, "not a pixelbounds calibration file"),
+        (("truth.npy", "band.npz", "--out", "{out}/i.zarr"), 2, "CALIBRATION is truth.npy, which holds images"),
     ],
 )
 def test_apply_says_what_is_wrong_and_writes_nothing(files, tmp_path, monkeypatch, words, code, said):

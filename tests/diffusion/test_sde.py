@@ -121,11 +121,11 @@ def test_a_seed_beyond_64_bits_is_refused():
 def test_the_folder_runs_alone_beside_torch_numpy_and_safetensors():
     allowed = {"torch", "numpy", "safetensors"} | set(sys.stdlib_module_names)
     folder = Path(diffusion.__file__).parent
-    above = [folder.parent / file for file in ("storage/files.py", "problems/__init__.py", "problems/conjugate.py")]
+    above = [folder.parent / file for file in ("storage/files.py", "problems/__init__.py", "problems/krylov.py")]
     for file in [*folder.glob("*.py"), *above]:  # all that it uses of rooms above
         for node in ast.parse(file.read_text()).body:  # what is optional is imported where it is used
             if isinstance(node, ast.Import):
                 assert {alias.name.split(".")[0] for alias in node.names} <= allowed, file
             elif isinstance(node, ast.ImportFrom):
-                own = node.level == 1 or (node.level == 2 and node.module in ("storage.files", "problems.conjugate"))
+                own = node.level == 1 or (node.level == 2 and node.module in ("storage.files", "problems.krylov"))
                 assert own or str(node.module).split(".")[0] in allowed, file

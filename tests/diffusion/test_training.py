@@ -426,7 +426,7 @@ def test_the_folder_imports_what_it_says():
     for file in Path(batches.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and node.level:
-                assert node.level == 1 or node.module in ("storage.files", "problems.conjugate"), (
+                assert node.level == 1 or node.module in ("storage.files", "problems.krylov"), (
                     f"{file.name} imports {'.' * node.level}{node.module}"
                 )
             elif isinstance(node, ast.Import | ast.ImportFrom):

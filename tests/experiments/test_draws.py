@@ -12,7 +12,7 @@ from pixelbounds.calibration.families import additive
 from pixelbounds.calibration.pairs import Pairs
 from pixelbounds.calibration.procedures import frontier, groups_for
 from pixelbounds.experiments.draws import Draw, compute, schedule
-from pixelbounds.experiments.experiment import KRCPSSection
+from pixelbounds.experiments.experiment import KRCPSSection, load_experiment, miniature
 from pixelbounds.experiments.fits import (
     Remembered,
     certify,
@@ -202,3 +202,34 @@ def test_material_reads_the_same_from_every_kind_of_file(material, tmp_path):
     assert found[1].figures == {"score": {"steps": 7}}
     arrays["lower"] = arrays["lower"] - np.float32(1e-3)
     assert load_material(arrays).digest != found[0].digest
+
+
+def test_a_cap_on_images_is_what_calibrate_makes_of_it_and_is_what_is_measured(material):
+    plan = miniature(load_experiment("chest128"))
+    records = {record["row"]: record for record in compute(plan, material, 0, "scans")}
+    levels, cap = plan.scans.risk_levels, plan.scans.cap
+    assert len(records) == 3 * len(PAPER_BOUNDS) * len(levels)
+    draw = Draw(plan, material, 0)
+    first, last = draw.scans
+    cal, val = draw.pairs("calibrated", first), draw.pairs("calibrated", last)
+    names = [f"{unit:03d}" for unit in material.unit[first]]
+    found = pb.calibrate(
+        cal.truth, cal.band, promises=[pb.share(levels[-1], cap=cap)], units=names, failure_prob=DELTA, seed=draw.seed
+    )
+    interval = found.apply(val.band)
+    missed = 1 - interval.contains(val.truth).reshape(len(last), -1).mean(axis=1)
+    unit = material.unit[last]
+    risk = np.mean([np.minimum(missed[unit == one], cap).mean() for one in np.unique(unit)])
+    record = records[f"calibrated/frontier/betting/scan {levels[-1]:g} cap {cap:g}"]
+    assert record["certified"]
+    assert record["risk"] == pytest.approx(risk, abs=1e-12)
+    assert record["certifying"] == found.promises[0].certifying
+
+
+def test_rows_whose_arrays_are_missing_are_left_out(material):
+    plan = miniature(load_experiment("chest128"))
+    few = ("truth", "observation", "lower", "upper", "mean")
+    slim = load_material({**{name: material[name] for name in few}, "unit": material.unit})
+    groups = {group for _, group in schedule(plan, slim)}
+    assert groups == {"calibrated", "frontier", "featured", "scans", "by_calibration", "by_groups"}
+    assert [record["row"] for record in compute(plan, slim, 0, "featured")] == ["calibrated/featured/betting"]

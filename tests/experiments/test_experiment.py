@@ -17,18 +17,19 @@ def test_the_protocol_is_the_papers(name):
     plan = load_experiment(name)
     faces = plan.published == "celeba"
     assert plan.name == name
-    assert (plan.task.failure_prob, plan.task.samples) == (0.1, 19 if name == "phantom" else 128)
-    assert (plan.task.risk_level, plan.task.miscoverage) == ((0.10, 0.10) if faces else (0.05, 0.20))
+    assert (plan.task.failure_prob, plan.task.samples) == (0.1, {"phantom": 19, "chest128": 39}.get(name, 128))
+    narrow = faces or name == "chest128"
+    assert (plan.task.risk_level, plan.task.miscoverage) == (0.10 if faces else 0.05, 0.10 if narrow else 0.20)
     assert (plan.draws.count, plan.draws.calibration, plan.draws.validation) == (20, 640 if faces else 512, 128)
     assert (plan.krcps.n_opt, plan.krcps.d_opt, plan.krcps.k) == ([128, 256], [50, 100, "all"], [4, 8, 32])
     gammas = plan.krcps.gamma_values
     assert (len(gammas), gammas[0], gammas[-1]) == (16, 0.3, 0.7)
-    assert plan.process["sigma_0"] == (1.0 if faces else 0.2 if name == "phantom" else 0.4)
+    assert plan.process["sigma_0"] == (1.0 if faces else {"phantom": 0.2, "chest128": 0.3}.get(name, 0.4))
     assert plan.data.held_out >= plan.draws.calibration + plan.draws.validation
     assert miniature(plan).draws.count == 2
 
 
-@pytest.mark.parametrize("name", ["faces64", "ct64"])
+@pytest.mark.parametrize("name", ["faces64", "ct64", "chest128"])
 def test_real_images_are_not_shown(name):
     assert not load_experiment(name).pictures
 
@@ -59,6 +60,8 @@ def test_mistakes_are_named(tmp_path):
         load_experiment(file)
     with pytest.raises(ValueError, match="n_opt is 600"):
         load_experiment("ct64").changed(frontier={"n_opt": 600})
+    with pytest.raises(ValueError, match=r"cap is 0\.1; it must be above"):
+        load_experiment("chest128").changed(scans={"cap": 0.1})
     with pytest.raises(ValueError, match="draw at least 19"):
         load_experiment("faces64").changed(task={"samples": 12})
 

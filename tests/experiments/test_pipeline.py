@@ -1,4 +1,4 @@
-"""Each of the five experiments, in miniature, from written files to the table: train, sample, calibrate, draw."""
+"""Each of the experiments, in miniature, from written files to the table: train, sample, calibrate, draw."""
 
 import io
 import json
@@ -58,11 +58,11 @@ def ct_scans(folder):
 
 
 def one_archive(folder):
-    """One .npz with faces, slices, and the scan of each slice, 8 bits each."""
+    """One .npz with faces, slices, and the scan or patient of each slice, 8 bits each."""
     folder.mkdir()
     slices = phantoms(120, 16, 1, slices_per_patient=4)
     pixels = np.rint(255 * slices.images).astype(np.uint8)
-    np.savez(folder / "data.npz", faces=pixels, ct=pixels, scan=slices.units)
+    np.savez(folder / "data.npz", faces=pixels, ct=pixels, images=pixels, scan=slices.units, patients=slices.units)
     return folder / "data.npz"
 
 
@@ -83,6 +83,7 @@ def zip_of_scans(folder, name="ct/scan{unit:03d}/{i:05d}.png"):
         ("abdomen", ct_scans),
         ("faces64", one_archive),
         ("ct64", zip_of_scans),
+        ("chest128", one_archive),
         ("phantom", None),
     ],
 )
@@ -96,21 +97,27 @@ def test_an_experiment_runs_from_files_to_the_table(name, written, tmp_path, mon
     material = load_material(out / "work" / "material")
     printed = plan.sampling.printed_steps is not None
     both = plan.sampling.sampler != "euler_maruyama"  # else the plan's own sampler is Algorithm 3
-    wanted = {*(x for x in IMAGE_ARRAYS if printed or "printed" not in x), "samples", *(["samples_printed"] * both)}
+    baselines = "regressor" in plan.training
+    needs_baselines = ("qr", "dropout", "conffusion", "multiplicative")
+    wanted = {"samples", *(["samples_printed"] * both)}
+    wanted |= {x for x in IMAGE_ARRAYS if (printed or "printed" not in x)}
+    wanted -= set() if baselines else {x for x in wanted if x.startswith(needs_baselines)}
     assert set(material.arrays) == wanted
     assert material["samples"].shape == (4, 4, *material.truth.shape[1:])
     if both:
         assert not np.allclose(material["samples_printed"], material["samples"])
     assert material.truth.shape == (40, *((3,) if name == "celeba" else ()), 16, 16)
     assert 0 <= material.truth.min() < material.truth.max() <= 1
-    scans = plan.scans.risk_levels if plan.scans else []
-    rows = [row.key for row in all_rows(scans) if printed or row.band != "printed"]
+    scans = all_rows([]) if plan.scans is None else all_rows(plan.scans.risk_levels, plan.scans.unit, plan.scans.cap)
+    rows = [row.key for row in scans if printed or row.band != "printed"]
+    rows = rows if baselines else [key for key in rows if not key.startswith(needs_baselines)]
     assert [s.row.key for s in summaries(results)] == rows
     assert all(len(s.length) == plan.draws.count for s in summaries(results))
     assert "K-RCPS, chosen on fitting images" in (out / "table.md").read_text()
     assert results["material"]["figures"]["score"]["samples"] == plan.task.samples
     if plan.scans:
         assert material.has_units
+        assert f"The unit is the {plan.scans.unit}" in (out / "table.md").read_text()
         assert json.loads((out / "work" / "prepared.json").read_text())["data"]["reader"] == plan.data.reader
     if name == "phantom":  # samples of the packaged network, here of the one just trained
         monkeypatch.setattr(image_figures, "network_file", lambda: out / "work" / "score" / "score.safetensors")

@@ -130,7 +130,7 @@ def test_a_file_declares_a_problem(tmp_path, rng):
         'problem = "ct"\nviews = 3\nsice = 3': "did you mean 'size'",
         'problem = "deblur"\nwidth = 1\nphotons = 3\nsigma_0 = 1': "one kind of noise",
         'problem = "deblur"\nwidth = "wide"': "width is 'wide'",
-        "problem": "is no TOML",
+        "problem": "not TOML",
     }.items():
         path.write_text(text)
         with pytest.raises(ValueError, match=said):

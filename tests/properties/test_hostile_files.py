@@ -8,19 +8,24 @@ import os
 import shutil
 import struct
 import zipfile
+from importlib import import_module
 
 import numpy as np
 import pytest
 import zarr
 from commands import call, flat
 from PIL import Image
+from plain_specimens import noisy
 
 import pixelbounds as pb
 from pixelbounds import execution
 from pixelbounds.formats import scans
 from pixelbounds.formats.opener import open_images
+from pixelbounds.formats.runs import open_run
 from pixelbounds.images.ragged import write_ragged
+from pixelbounds.problems.declared import declared_problem, read_problem
 from pixelbounds.storage.chunks import BadChunk, guarded
+from pixelbounds.workflows.promise_words import promises_said
 
 N, M, SIZE = 40, 20, 8
 
@@ -247,3 +252,55 @@ def test_a_locked_zip_is_refused(tmp_path):
     (tmp_path / "x.zip").write_bytes(data)
     with pytest.raises(ValueError, match=r"a\.png cannot be unpacked"):
         open_images(tmp_path / "x.zip")
+
+
+# ---------------------------------------------------------------- files that no checksum seals
+
+
+@pytest.mark.parametrize("read", ["problem", "promises", "training"])
+@pytest.mark.parametrize("text", ["x = " + "[" * 100_000, "x = " + "{a = " * 5000, "x = " + "9" * 5000, "x = \ud800"])
+def test_a_table_that_nobody_means_is_refused(tmp_path, read, text):
+    file = tmp_path / "table.toml"
+    file.write_bytes(text.encode("utf-8", "surrogatepass"))
+    readers = {"problem": read_problem, "promises": lambda path: promises_said([str(path)])}
+    if read == "training":
+        pytest.importorskip("torch")
+        readers[read] = import_module("pixelbounds.workflows.settings").Configuration
+    with pytest.raises(ValueError, match="TOML"):
+        readers[read](file)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"problem": "ct", "views": 10**12, "size": 64},
+        {"problem": "ct", "views": 16, "size": 10**9},
+        {"problem": "motion_blur", "length": 1e300},
+    ],
+)
+def test_a_problem_of_a_size_beyond_all_proportion_is_refused(told):
+    with pytest.raises(ValueError, match="most"):
+        declared_problem(told)
+
+
+def run_of_a_function(folder):
+    observed = np.random.default_rng(0).random((4, 8, 8))
+    pb.bands_from(noisy, observed, samples=19, seed=1, out=folder / "run.zarr")
+    return folder / "run.zarr"
+
+
+def test_a_run_without_marks_is_refused(tmp_path):
+    """Arrays whose names come before theirs were compared with them first."""
+    run = run_of_a_function(tmp_path)
+    shutil.rmtree(run / "done")
+    with pytest.raises(ValueError, match="lacks the array done"):
+        open_run(run)
+
+
+def test_a_run_whose_numbers_are_damaged_says_so(tmp_path):
+    run = run_of_a_function(tmp_path)
+    for chunk in (run / "ids" / "c").rglob("*"):
+        if chunk.is_file():
+            chunk.write_bytes(b"no chunk")
+    with pytest.raises(ValueError, match="ids is damaged"):
+        _ = open_run(run).ids

@@ -304,6 +304,8 @@ def test_images_of_one_truth_are_told_and_are_no_reused_groups():
     band = pb.Band(seen - 0.05, seen + 0.05)
     with pytest.warns(UserWarning, match="60 of 120 images have the truth of another one.*units="):
         pb.calibrate(truth, band, risk_level=0.2, groups="band")
+    with pytest.warns(UserWarning, match="60 of 120 images .*of another unit"):  # a patient who has two names
+        pb.calibrate(truth, band, risk_level=0.2, groups="band", units=np.arange(120))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pb.calibrate(truth, band, risk_level=0.2, groups="band", units=np.arange(120) % 60)

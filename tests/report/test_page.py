@@ -35,7 +35,13 @@ class Elements(HTMLParser):
 
 
 def data_of(path):
-    return json.loads(re.search(r'id="data">(.*?)</script>', path.read_text(), re.S)[1])
+    """What the viewer reads, with the layers that are inside the page."""
+    page = path.read_text()
+    found = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S)[1])
+    for i, example in enumerate(found["examples"]):
+        if "file" not in example:
+            example["layers"] = json.loads(re.search(rf'id="example-{i}">(.*?)</script>', page, re.S)[1])
+    return found
 
 
 def decode(layer, shape):

@@ -6,7 +6,7 @@ from matplotlib import pyplot
 from matplotlib.colors import to_rgb
 
 import pixelbounds as pb
-from pixelbounds.report.style import BLUE, ORANGE
+from pixelbounds.report.style import ABOVE, BELOW
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +34,8 @@ def test_misses_are_drawn_where_they_are_in_the_colour_of_their_side(world):
     above, below = truth[3] > interval.upper[3], truth[3] < interval.lower[3]
     assert above.any()
     assert below.any()
-    assert np.allclose(marks[above], [*to_rgb(ORANGE), 1], atol=0.01)
-    assert np.allclose(marks[below], [*to_rgb(BLUE), 1], atol=0.01)
+    assert np.allclose(marks[above], [*to_rgb(ABOVE), 1], atol=0.01)
+    assert np.allclose(marks[below], [*to_rgb(BELOW), 1], atol=0.01)
     assert not marks[~(above | below)].any()
     assert axes.get_title() == f"{(above | below).mean():.2%} outside"
 

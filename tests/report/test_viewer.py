@@ -1,106 +1,33 @@
 """The page in a browser: it opens from disk, is quiet, and tells of each pixel what the arrays hold."""
 
 import dataclasses
-import shutil
 
 import numpy as np
 import pytest
+from page_browser import (
+    MISSES,
+    drawn,
+    ends,
+    needs_chromium,
+    pin_aside,
+    place,
+    reading,
+    settle,
+    show_picture,
+    sync_api,
+)
 from report_world import HOSTILE, SIZE, pictures_of, promised_world, world
-from waiting import PATIENCE
 
 import pixelbounds as pb
 from pixelbounds.report.example import Example
 from pixelbounds.report.page import write_report
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
-FLAGS = """--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
---disable-component-update --disable-sync""".split()  # noqa: SIM905
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE * 1000)
-        sync_api.expect.set_options(timeout=PATIENCE * 1000)
-        yield browser
-        browser.close()
+pytestmark = needs_chromium
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     return world().write(tmp_path_factory.mktemp("report") / "report.html", title=HOSTILE, notes=[HOSTILE])
-
-
-@pytest.fixture
-def open_page(browser):
-    """Opens a file in a browser of some width; fails at the end if it complained, asked for anything or spoke up."""
-    contexts, troubles = [], []
-
-    def opened(path, width=1280, **options):
-        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
-        context.set_default_timeout(PATIENCE * 1000)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: troubles.append(("console", message.text)))
-        page.on("pageerror", lambda error: troubles.append(("error", str(error))))
-        page.on("dialog", lambda dialog: (troubles.append(("dialog", dialog.message)), dialog.dismiss()))
-        page.on("request", lambda request: troubles.append(("request", request.url)))
-        page.goto(path.as_uri())
-        page.wait_for_selector("#picture[data-image]")
-        show_picture(page)
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    ours = "data:image/png", "Canvas2D: Multiple readback"  # pictures inside the page; what `drawn` reads
-    left = [(kind, text) for kind, text in troubles if not text.startswith(ours)]
-    assert [kind for kind, text in left if not (kind == "request" and text.endswith(".html"))] == [], left
-    assert len(left) == len(contexts)  # each asked for the page itself, and nothing else
-
-
-def show_picture(page):
-    page.evaluate("document.getElementById('picture').scrollIntoView({ behavior: 'instant', block: 'center' })")
-
-
-def settle(page):
-    """Wait until the page has come to rest."""
-    at, before = page.evaluate("window.scrollY"), None
-    while at != before:
-        page.wait_for_timeout(200)
-        at, before = page.evaluate("window.scrollY"), at
-
-
-def place(page, row, col, height=SIZE, width=SIZE):
-    """Where a pixel of a picture that fits is on the screen."""
-    box = page.locator("#picture").bounding_box()
-    scale = min(box["width"] / width, box["height"] / height)
-    left, top = box["x"] + (box["width"] - scale * width) / 2, box["y"] + (box["height"] - scale * height) / 2
-    return left + (col + 0.5) * scale, top + (row + 0.5) * scale
-
-
-def ends(text):
-    return [float(x.replace("−", "-")) for x in text.split(" to ")]  # noqa: RUF001
-
-
-def reading(page):
-    return ends(page.text_content("#interval"))
-
-
-def drawn(page, row, col):
-    """Colour of a pixel of a picture that fits."""
-    x, y = place(page, row, col)
-    box = page.locator("#picture").bounding_box()
-    script = """([x, y]) => { const c = document.getElementById("picture"), k = c.width / c.clientWidth;
-        return [...c.getContext("2d").getImageData(Math.floor(x * k), Math.floor(y * k), 1, 1).data].slice(0, 3); }"""
-    return page.evaluate(script, [x - box["x"], y - box["y"]])
-
-
-def pin_aside(page):
-    """Keep the cursor out of the way of `drawn`."""
-    page.mouse.click(*place(page, SIZE - 1, SIZE - 1))
 
 
 def test_hovering_shows_what_the_arrays_hold(open_page, path):
@@ -138,10 +65,24 @@ def test_misses_are_marked(open_page, path):
     page, example = open_page(path), world().examples[0]
     pin_aside(page)
     above, below = example.truth > example.upper, example.truth < example.lower
+    whole = {name: np.argwhere(x[:-4, :-4])[0].tolist() for name, x in (("above", above), ("below", below))}
+    before = {name: drawn(page, *at) for name, at in whole.items()}
     page.get_by_label("Mark misses").check()
-    for missed, colour in ((above, [255, 127, 14]), (below, [0, 178, 255])):
-        missed[-4:, -4:] = False
-        assert drawn(page, *np.argwhere(missed)[0].tolist()) == colour
+    for layer in ("Interval", "Length", "Truth"):  # on every map, and the pixel stays visible inside its frame
+        page.get_by_label(layer, exact=True).check()
+        for name, (row, col) in whole.items():
+            ends = {"above": drawn(page, row - 0.4, col), "below": drawn(page, row + 0.4, col)}
+            assert ends[name] == MISSES[name]
+            inside = drawn(page, row, col)
+            assert inside not in MISSES.values()
+            if layer == "Interval":
+                assert inside == before[name]
+    page.get_by_label("Misses", exact=True).check()
+    for name, at in whole.items():
+        assert drawn(page, *at) == MISSES[name]
+    for name, colour in MISSES.items():  # the legend has the same colours
+        frame = f"getComputedStyle(document.querySelector('#misses-field .{name}'), '::before').borderTopColor"
+        assert page.evaluate(frame) == f"rgb({', '.join(map(str, colour))})"
     assert page.text_content("#share").startswith(
         f"{100 * np.mean(world().examples[0].truth != np.clip(example.truth, example.lower, example.upper)):.2f}%"
     )
@@ -166,7 +107,7 @@ def test_keys_move_zoom_and_change_the_image(open_page, path):
     example = world().examples[2]
     assert reading(page) == pytest.approx([example.lower[row, col], example.upper[row, col]], abs=0.51e-4)
     page.keyboard.press("l")
-    sync_api.expect(page.locator("#picture")).to_have_attribute("data-layer", "estimate")
+    sync_api.expect(page.locator("#picture")).to_have_attribute("data-layer", "lower")
     page.keyboard.press("m")
     sync_api.expect(page.locator("#misses")).to_be_checked()
     outline = page.evaluate("getComputedStyle(document.getElementById('picture')).outlineStyle")
@@ -222,7 +163,7 @@ def test_an_image_is_chosen_and_a_hostile_name_is_text(open_page, path):
     assert reading(page) == pytest.approx([example.lower[9, 30], example.upper[9, 30]], abs=0.51e-4)
     assert page.locator("figcaption strong").nth(1).text_content() == HOSTILE
     assert page.locator("img:not([src^='data:image/png'])").count() == 0
-    page.locator("[data-open='2']").click()
+    page.locator("figure [data-open='2']").click()
     page.wait_for_selector('#picture[data-image="2"]')
 
 
@@ -271,6 +212,7 @@ def test_colour_and_planes_are_read_too(open_page, tmp_path):
     page.locator("#next").click()
     page.wait_for_selector('#picture[data-image="1"]')
     page.locator("#plane").fill("4")
+    show_picture(page)
     page.mouse.move(*place(page, 7, 8, 12, 10))
     sync_api.expect(page.locator("#where")).to_have_text("plane 4, row 7, column 8")
     assert reading(page) == pytest.approx([volume.lower[4, 7, 8], volume.upper[4, 7, 8]], abs=0.51e-4)
@@ -321,7 +263,7 @@ def test_ends_at_the_edge_of_a_window_are_open(open_page, tmp_path):
         0: ("≥ 240.0 HU", "truth ≥ 240 HU is inside", "open: beyond the window"),
         1: ("≤ −156.0 HU", "truth ≤ −160 HU is inside", "open: beyond the window"),  # noqa: RUF001
         2: ("any value", "truth 40.0 HU is inside", "open: beyond the window"),
-        3: ("20.0 to 60.0 HU", "truth 40.0 HU is inside", "40.0"),
+        3: ("20.0 to 60.0 HU", "truth 40.0 HU is inside", "40.0 HU"),
     }
     for row, (interval, state, length) in told.items():
         page.mouse.move(*place(page, row, 5))

@@ -29,8 +29,8 @@ START = 240.0  # seconds that a child may take to load what it needs
 ROOM = 2 * 2**30  # bytes of address space beyond those of a child that has tried every kind
 BATCH = 100
 SHARES = {
-    "calibration": 0.44, "apply": 0.02, "plan": 0.18, "answer": 0.1, "announcement": 0.06,
-    "study": 0.04, "network": 0.03, "state": 0.03, "monitor": 0.04, "grown": 0.06,
+    "calibration": 0.38, "apply": 0.02, "plan": 0.18, "answer": 0.1, "announcement": 0.06,
+    "study": 0.04, "network": 0.03, "state": 0.03, "monitor": 0.04, "grown": 0.06, "table": 0.03, "run": 0.03,
 }  # fmt: skip
 
 
@@ -64,13 +64,15 @@ def run_case(world, kind, seed, number):
     """One case: "done" or "refused", and how; anything else is an exception, or the end of the process."""
     import numpy as np
     from edits import any_of, edited
-    from specimens import USES
+    from specimens import PLAIN, USES
 
     from pixelbounds.cli.command import NO_GUARANTEE, WRONG_INPUT, code_of
 
     rng = np.random.default_rng([seed, list(SHARES).index(kind), number])
     name = any_of(sorted(world.files[kind]), rng)
-    data = edited(world.files[kind][name], any_of(world.all, rng), rng)
+    plain = PLAIN.get(kind)
+    data = world.files[kind][name]
+    data = edited(data, any_of(world.all, rng), rng) if plain is None else plain(data, rng)
     try:
         USES[kind](data, name, rng, world)
     except Exception as error:

@@ -1,5 +1,7 @@
 """NIfTI and DICOM files for the tests, written with the real libraries."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -78,3 +80,37 @@ def edit(file, **changes):
         else:
             setattr(data, name, value)
     data.save_as(file, enforce_file_format=True)
+
+
+# ---------------------------------------------------------------- segmentations, as highdicom writes them
+
+LABELS = np.zeros((4, 7, 6), np.uint8)
+LABELS[1, 2:5, 1:3] = 1
+LABELS[2, 2:6, 1:5] = 2
+LABELS[2, 0, 0] = 1
+
+
+def _segment(number):
+    import highdicom
+
+    tissue = pydicom.sr.codedict.codes.SCT.Tissue
+    return highdicom.seg.SegmentDescription(number, f"organ {number}", tissue, tissue, "MANUAL")
+
+
+def draw_segmentation(file, folder, pixels, kind="BINARY", numbers=(1, 2)):
+    """A segmentation of a series as highdicom writes it; slices without a segment are left out."""
+    import highdicom
+
+    series = [pydicom.dcmread(x) for x in sorted(folder.iterdir())]
+    series.sort(key=lambda x: float(x.ImagePositionPatient[2]))
+    for x in series:
+        for word in ("StudyTime", "StudyID", "AccessionNumber", "ReferringPhysicianName", "PatientBirthDate"):
+            setattr(x, word, x.get(word, ""))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = highdicom.seg.Segmentation(
+            series, pixels, kind, [_segment(i) for i in numbers], highdicom.UID(), 1, highdicom.UID(), 1, "a maker",
+            "a model", "1", "2",
+        )  # fmt: skip
+        made.save_as(file)
+    return file

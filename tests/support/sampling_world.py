@@ -37,6 +37,7 @@ steps = 20
 batch = 8
 augment = "flips"
 learning_rate = 1e-2
+weighting = "paper"
 
 [output]
 folder = "run"

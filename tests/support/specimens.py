@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 from grown_specimens import make_grown, use_grown
+from network_specimens import make_networks, use_network, use_state
+from plain_specimens import edited_run, edited_table, make_runs, make_tables, use_run, use_table
 from worlds import heteroscedastic
 
 import pixelbounds as pb
@@ -177,30 +179,6 @@ def make_messages(folder):
             at += 1
 
 
-def make_networks(folder):
-    """Networks of each kind; weights are as after training."""
-    import gaussian_world as world
-    import torch
-
-    from pixelbounds.diffusion.checkpoint import save_network, save_state
-    from pixelbounds.diffusion.regression import n_conffusion, regressor
-    from pixelbounds.diffusion.sde import VESDE
-
-    small = {"base": 8, "multipliers": (1,), "blocks": 1}
-    sde = VESDE(sigma_min=0.01, sigma_max=1.0)
-    with torch.random.fork_rng([]):
-        torch.manual_seed(0)
-        made = {
-            "score": world.network(**small),
-            "regressor": regressor(world.config(**small)),
-            "conffusion": n_conffusion(world.network(**small)),
-        }
-    for kind, network in made.items():
-        save_network(folder / "network" / f"{kind}.safetensors", network.eval(), sde, kind, {"sigma_0": 0.4})
-    state = {name: x for name, x in made["score"].state_dict().items() if x.numel() < 2000}
-    save_state(folder / "state", state, {"step": 3, "seconds": 1.5, "config": made["score"].config.to_dict()})
-
-
 def make_monitors(folder):
     """Monitors that have seen some images with truth and some without."""
     for name in ("rcps", "learned", "units", "promises"):
@@ -221,6 +199,8 @@ def watch(monitor, first):
 
 
 KINDS = ("calibration", "apply", "monitor", "plan", "answer", "announcement", "study", "network", "state", "grown")
+KINDS += ("table", "run")
+PLAIN = {"table": edited_table, "run": edited_run}  # kinds that no checksum seals, and how these are edited
 
 
 def make(folder, kinds=KINDS):
@@ -236,8 +216,9 @@ def make(folder, kinds=KINDS):
         make_messages(folder)
     if {"network", "state"} & set(kinds):
         make_networks(folder)
-    if "grown" in kinds:
-        make_grown(folder / "grown")
+    for kind, made in {"grown": make_grown, "table": make_tables, "run": make_runs}.items():
+        if kind in kinds:
+            made(folder / kind)
 
 
 # ---------------------------------------------------------------- what a user does
@@ -347,32 +328,8 @@ def use_study(data, name, rng, world):
     go_on(pb.federated.merge(file, answers, **trial.key), trial, world)
 
 
-def use_network(data, name, rng, world):
-    """Load it, and let it look at one image."""
-    import torch
-
-    from pixelbounds.diffusion.checkpoint import load_network
-
-    file = world.scratch / "network.safetensors"
-    file.write_bytes(data)
-    network, _, meta = load_network(file)
-    size, channels = network.config.size, network.config.channels
-    if size * size * channels <= 2**12:
-        with torch.inference_mode():
-            network(torch.zeros(1, channels, size, size), torch.full((1,), 0.5))
-    insist(meta["kind"] in ("score", "regressor", "conffusion"), f"a network of kind {meta['kind']!r} was loaded")
-
-
-def use_state(data, name, rng, world):
-    """Read the state of a training run."""
-    from pixelbounds.diffusion.checkpoint import load_state
-
-    (world.scratch / "state.safetensors").write_bytes(data)
-    load_state(world.scratch)
-
-
 USES = {
-    "grown": lambda *case: use_grown(*case, use_calibration),
+    "grown": lambda *case: use_grown(*case, use_calibration), "table": use_table, "run": use_run,
     "calibration": use_calibration, "apply": use_apply, "monitor": use_monitor, "plan": use_plan, "answer": use_answer,
     "announcement": use_announcement, "study": use_study, "network": use_network, "state": use_state,
 }  # fmt: skip
@@ -389,9 +346,9 @@ class World:
         self.files = {}
         for kind in KINDS:
             source = "calibration" if kind == "apply" else kind
-            found = sorted((self.folder / source).glob("*.safetensors"))
+            found = sorted((self.folder / source).glob({"table": "*.toml", "run": "*.run"}.get(kind, "*.safetensors")))
             self.files[kind] = {path.stem: path.read_bytes() for path in found}
-        self.all = [data for files in self.files.values() for data in files.values()]
+        self.all = [data for kind, files in self.files.items() if kind not in PLAIN for data in files.values()]
 
     def read(self, kind, name):
         """The bytes of a valid file."""

@@ -19,7 +19,8 @@ def world(tmp_path_factory):
     np.save(folder / "y.npy", (images(N, 1) + SIGMA * rng.normal(size=(N, 8, 8))).astype(np.float32))
     result = call("train", write(folder), "--quiet")
     assert result.exit_code == 0, result.output
-    regressor = SETTINGS.replace('kind = "score"', 'kind = "regressor"').replace('"run"', '"regressor"')
+    regressor = SETTINGS.replace('kind = "score"', 'kind = "regressor"').replace('weighting = "paper"\n', "")
+    regressor = regressor.replace('"run"', '"regressor"')
     for kind, text in {"regressor": regressor, "conffusion": TUNING}.items():
         result = call("train", write(folder, text, f"{kind}.toml"), "--quiet")
         assert result.exit_code == 0, result.output

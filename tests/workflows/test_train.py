@@ -36,8 +36,9 @@ def test_train_saves_what_it_says(world, score):
 
 
 def test_edms_weights_and_squares_of_pixels_come_from_the_file_and_stay(world, tmp_path):
-    text = SETTINGS.replace("steps = 20", 'steps = 20\nweighting = "edm"').replace("x.npy", str(world / "x.npy"))
-    path = write(tmp_path, text.replace("base = 4", "base = 4\npatch = 2"))
+    text = SETTINGS.replace('weighting = "paper"', 'weighting = "edm"').replace("x.npy", str(world / "x.npy"))
+    usual = text.replace("base = 4", "base = 4\npatch = 2").replace('weighting = "edm"\n', "")
+    path = write(tmp_path, usual)
     said = call("train", path, "--quiet")
     assert said.exit_code == 0, said.output
     network, _, meta = load_network(tmp_path / "run" / "score.safetensors", kind="score")
@@ -93,7 +94,7 @@ def test_training_killed_by_the_system_resumes_to_the_same_bits(world, tmp_path)
         ("batch = 8", f"batch = 8\nseed = {10**23 - 1}", 21, "it must be an integer in [0, 2^64)"),
         ("sigma_max = 1.0", "sigma_max = 0.005", 14, "above sigma_min"),
         ("multipliers = [1, 1]", "multipliers = [1, 1, 1, 1, 1]", 9, "must be divisible by 16"),
-        ("[output]", "[outputs]", 24, "did you mean 'output'"),
+        ("[output]", "[outputs]", 25, "did you mean 'output'"),
         ("base = 4", "base = ", 8, "not TOML"),
         ("batch = 8", 'batch = 8\ndevice = "gpu"', 21, "device is 'gpu'; it must be cpu, cuda or cuda:0"),
         ("batch = 8", 'batch = 8\ndevice = "cuda"', 21, "device is 'cuda', but torch sees no GPU; use cpu"),
@@ -103,8 +104,8 @@ def test_training_killed_by_the_system_resumes_to_the_same_bits(world, tmp_path)
             3,
             "channels belong on axis 1, (n, 3, h, w): np.moveaxis(images, -1, 1)",
         ),
-        ('folder = "nowhere"', 'folder = "x.npy"', 25, "x.npy is no folder and cannot be made one (File exists); name"),
-        ('folder = "nowhere"', 'folder = "x.npy/run"', 25, "cannot be made one (Not a directory); name another"),
+        ('folder = "nowhere"', 'folder = "x.npy"', 26, "x.npy is no folder and cannot be made one (File exists); name"),
+        ('folder = "nowhere"', 'folder = "x.npy/run"', 26, "cannot be made one (Not a directory); name another"),
     ],
 )
 def test_a_wrong_configuration_names_file_line_and_remedy(world, monkeypatch, old, new, line, words):

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..images.checks import NoGuarantee
 from ..images.ends import Interval
+from ..images.foreign import own_array
 from ..images.library import Array
 from .arrivals import Path, Table, arriving, tabulated
 from .block import Block, KeptLabels, Labels
@@ -226,7 +227,7 @@ def losses_at(pairs: Pairs, kept: KeptLabels, widening: Array, loss: Loss) -> Ar
 
     def work(truth: Array, block: Block) -> Array:
         lower, upper = block.widen(pairs.family, kept.grouping, widening, kept.of(block))
-        value = np.asarray(loss(truth, Interval(lower, upper)))
+        value = np.asarray(own_array(loss(truth, Interval(lower, upper)), "losses"))
         if value.shape != (len(truth),):
             raise ValueError(f"the loss returned shape {value.shape} for {len(truth)} images; it must be one per image")
         return check_losses(value, block.start)

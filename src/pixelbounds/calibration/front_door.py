@@ -23,6 +23,7 @@ from ..images.checks import (
     is_name,
 )
 from ..images.ends import Band
+from ..images.foreign import check_axes
 from ..images.library import (
     Array,
 )
@@ -155,6 +156,8 @@ def calibrate(
     if isinstance(asked_for, float):
         risk_level, least = asked_for, least_units(asked_for, failure_prob, bound)
     else:
+        for promise in asked_for:
+            check_axes(pairs.band.axes, promise.within, f"within of {promise.name!r}")
         aims, regions = aims_of(asked_for, pairs.band.lower, counting, units is not None, most_images or 0)
         offered = {name: replace(one, regions=regions) for name, one in offered.items()}
         pairs = next(iter(offered.values()))
@@ -283,8 +286,7 @@ def calibrate_archive(
     if not aims:
         widening, risk = path.at(certificate.knot, certificate.part), task.risk_of(certificate.losses)
     _check_not_certifying(grouping, own, ~split.fitting)
-    if units is None:
-        tell_doubles(own)
+    tell_doubles(own, split.unit_of)
     return Calibration(
         method, name_of(bound, _TAKEN), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
         failure_prob, pairs.limits, grouping, widening, risk, curve, chosen,

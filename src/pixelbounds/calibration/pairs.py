@@ -26,6 +26,7 @@ from ..images.checks import (
     own_limits,
 )
 from ..images.ends import Band, check_features, check_labels, check_range, one_band
+from ..images.foreign import check_axes
 from ..images.library import (
     Array,
     Runner,
@@ -274,8 +275,9 @@ def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = No
     limits = check_limits(limits)
     given = band
     band = one_band(given)
+    check_axes(band.axes, truth, "truth")
     truth = as_array(spanning(truth, limits), "truth")
-    if given is not band and len(given) == len(truth) != len(band):
+    if isinstance(given, list | tuple) and len(given) == len(truth) != len(band):
         raise ValueError(
             f"the {len(given)} Bands hold {len(band)} images in all, for {len(truth)} truths; a Band holds images "
             "(n, *pixels), so that of a single one is pixelbounds.Band(lower[None], upper[None])"
@@ -302,14 +304,18 @@ def check_family(pairs: Pairs, images: Array) -> None:
         check_nested(pairs.family, truth, block.band, span if np.isfinite(span) else float(np.ptp(truth)) or 1.0)
 
 
-def tell_doubles(prints: Array) -> None:
-    """Warn where images have one truth, as several noisy views of one image do: they are not independent."""
-    kept = prints[prints != 0]
+def tell_doubles(prints: Array, unit_of: Array) -> None:
+    """Warn where images of different units have one truth, as several noisy views of one image do, or a patient who
+    has two names: these units are not independent.
+    """
+    known = np.flatnonzero(prints)
+    kept = np.unique(np.stack([prints[known], unit_of[known].astype(np.uint64)]), axis=1)[0]
     doubles = len(kept) - len(np.unique(kept))
     if doubles:
         warnings.warn(
-            f"{doubles} of {len(prints)} images have the truth of another one, so they are not independent and the "
-            f"promise does not hold: leave them out, or give units= the same name for images of one truth ({VOIDS})",
+            f"{doubles} of {len(prints)} images have the truth of another one (of another unit), so they are not "
+            "independent and the promise does not hold: leave them out, or give units= the same name for images of one "
+            f"truth ({VOIDS})",
             stacklevel=4,
         )
 

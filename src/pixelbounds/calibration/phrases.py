@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .sentence import (
@@ -35,6 +36,28 @@ def trust_in_words(calibration: Promised, share: float) -> str:
             f". What is promised ({level_in_words(level)} of all {entries}, on average) leaves room for {most} of these"
         )
     return f"{words}. Images with a known truth tell how many are: evaluate with a promise within the mask"
+
+
+def early_wins_in_words(promises: Sequence[Any]) -> str:
+    """Why promises (`promises.CertifiedPromise`) stand of which more was seen than their level.
+
+    >>> from .promises import CertifiedPromise
+    >>> made = CertifiedPromise("share", "heart", "region", 0.05, 0.0, 1.0, "units", 0.0, 0.0512, 90)
+    >>> early_wins_in_words([made]).partition(":")[0]
+    'More was seen than the level (heart: 5.12% where 5% is promised)'
+    """
+    named = "; ".join(f"{promise_in_words(p)}: {_seen_in_words(p)} is promised" for p in promises)
+    return (
+        f"More was seen than the level ({named}): bets against a risk above the level had won enough before the last "
+        "images lost, and what was once enough counts. The promise stands with the probability that it states "
+        "(docs/guarantee.md, Seen above the level)"
+    )
+
+
+def _seen_in_words(promise: Any) -> str:
+    if promise.kind == "loss":
+        return f"{promise.risk:.3g} where {promise.at_most:g}"
+    return f"{share_in_words(promise.risk, up=True)} where {level_in_words(promise.at_most)}"
 
 
 def counted_in_short(promise: Any, pixels: tuple[int, ...], noun: str) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..images.checks import check_choice, check_count
+from ..images.foreign import own_array
 from ..images.library import Array, differ_in_size, library_of, to_numpy
 from . import groups as groupings
 from .arrivals import Path, loss_table, scalar_path
@@ -185,6 +186,7 @@ def _named_or_given(groups: Any, pairs: Pairs, images: Array, rng: np.random.Gen
         for _ in pairs.over_blocks(lambda truth, block: found.check(block), images):
             pass
         return found
+    groups = own_array(groups, "groups")
     if differ_in_size(pairs.band.lower) and (library_of(groups) or isinstance(groups, list | tuple)):
         raise ValueError(f"groups are a map of pixels, {NO_GRID}")
     if not library_of(groups):

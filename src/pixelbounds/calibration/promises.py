@@ -20,6 +20,7 @@ import numpy as np
 
 from ..images.checks import check_choice, check_number, check_open_unit, is_name
 from ..images.ends import Interval
+from ..images.foreign import own_array
 from ..images.library import Array
 from ..images.regions import place_of
 from .confidence import check_losses
@@ -202,7 +203,7 @@ class Aim:
 
     def losses_of(self, truth: Array, interval: Interval, first: int) -> Array:
         """Loss of each image of a block from its interval, for a function that sees images: -> (n,)."""
-        value = np.asarray(self.function(truth, interval))
+        value = np.asarray(own_array(self.function(truth, interval), "losses"))
         if value.shape != (len(truth),):
             raise ValueError(f"the loss returned shape {value.shape} for {len(truth)} images; it must be one per image")
         return self.capped(check_losses(value, first))
@@ -232,7 +233,7 @@ def _counted(function: Any, missed: Array, size: Array) -> Array:
     rows = missed.reshape(-1, missed.shape[-1])
     out = np.zeros(rows.shape)
     for row, counted in zip(out, rows, strict=True):
-        value = np.asarray(function(counted[has].astype(np.float64), size[has]))
+        value = np.asarray(own_array(function(counted[has].astype(np.float64), size[has]), "losses"))
         if value.shape != (int(has.sum()),):
             raise ValueError(f"the loss returned shape {value.shape} for {has.sum()} images; it must be one per image")
         row[has] = check_losses(value)
@@ -336,6 +337,12 @@ class CertifiedPromise:
         if (self.counting == "units") != (self.most == 0) or (pooled and (self.cap < 1 or self.kind == "loss")):
             raise ValueError(f"a promise that counts {self.counting}, at most {self.most!r} of a unit, cannot be")
 
+    def asked(self, within: Any = None, function: Any = None) -> Promise:
+        """The promise as a user asks for it, with the region of other images, and the loss, where it has one."""
+        above = self.above if self.kind == "tail" else None
+        cap = self.cap if self.cap < 1 else None
+        return Promise(self.kind, self.at_most, above, within, cap, self.name, self.counting, function)
+
     def state(self) -> dict[str, Any]:
         """Plain values, for the file."""
         return asdict(self)
@@ -346,6 +353,16 @@ class CertifiedPromise:
         if not isinstance(state, dict) or state.keys() != {field.name for field in fields(cls)}:
             raise ValueError(f"{state!r} is no promise")
         return cls(**state)
+
+
+def check_same_places(promises: Sequence[CertifiedPromise], aims: Sequence[Aim]) -> None:
+    """Regions of further images are of the kind that those of the calibration were."""
+    for promise, aim in zip(promises, aims, strict=True):
+        if aim.place != promise.place:
+            raise ValueError(
+                f"within of {promise.name!r} is of kind {aim.place!r}, and at first it was {promise.place!r}: give a "
+                "mask where a mask was given, weights where weights were, one bool per image for a subgroup"
+            )
 
 
 def check_certified(calibration: Any) -> None:

@@ -35,6 +35,7 @@ from .families import FAMILIES, Family, check_fits
 from .groups.contract import Grouping, on_images
 from .groups.labelled import NO_LABELS, LabelledGroups
 from .groups.positions import Partition
+from .phrases import early_wins_in_words
 from .procedures import METHODS
 from .promises import CertifiedPromise, check_certified, sole_promise
 from .reference import NO_REFERENCE, Reference, p_values, statistics_of_images
@@ -234,7 +235,14 @@ class Calibration:
 
     def _repr_html_(self) -> str:
         how = f"{self.method}, {self.confidence}, {self.grouping.count} groups of kind {self.grouping.kind}"
-        facts = {"guarantee": self.guarantee, "method": how, "images": self.record.images, "bands": self.record.source}
+        note = {"note": self.note} if self.note else {}
+        facts = {
+            "guarantee": self.guarantee,
+            **note,
+            "method": how,
+            "images": self.record.images,
+            "bands": self.record.source,
+        }
         head = ("promise", "kind", "at most", "seen", "certified by")
         rows = [(p.name, p.kind, f"{p.at_most:.2%}", f"{p.risk:.2%}", f"{p.certifying:,}") for p in self.promises]
         return facts_html("Calibration", facts, rows_html(head, rows))
@@ -248,6 +256,12 @@ class Calibration:
     def guarantee(self) -> str:
         """What is promised, as one plain sentence."""
         return guarantee_of(self)
+
+    @property
+    def note(self) -> str:
+        """Why it stands although more than a level was seen, where that is so; else empty."""
+        above = [promise for promise in self.promises if promise.risk > promise.at_most]
+        return early_wins_in_words(above) if above else ""
 
     def apply(self, band: Band, *, features: Any = None, labels: Any = None, threads: bool = True) -> Interval:
         """Intervals for new observations, clipped to the limits and rounded outward: Band (n, *pixels) -> Interval.
@@ -278,7 +292,7 @@ class Calibration:
                 pass
         else:
             work(0, len(band))
-        return Interval(like(lower, band.lower), like(upper, band.upper))
+        return Interval(like(lower, band.lower), like(upper, band.upper), band.axes, self.measure)
 
     def statistics(self, band: Band, *, features: Any = None, labels: Any = None, threads: bool = True) -> Array:
         """What each image's band is like, as the `reference` has it of certifying images: Band -> (n, 5) float32."""
@@ -315,6 +329,11 @@ class Calibration:
     def labelled(self) -> bool:
         """Whether it uses labels of the images it is applied to."""
         return isinstance(self.grouping, LabelledGroups)
+
+    @property
+    def your_bound(self) -> bool:
+        """Whether the bound is a user's own, of which nothing is known."""
+        return self.confidence not in _OURS
 
     @property
     def inner(self) -> Grouping:

@@ -17,6 +17,7 @@ EARLIER = "format"  # by this setting a record knows that an earlier format kept
 ANYTIME = "anytime"  # the bound of a calibration that grows, as a calibration names it
 SHIFT = "shift"  # by this setting a record knows that its images were kept by weights, for another source
 YOUR_LOSS = "your loss"  # that has no name of its own
+_NAMELESS = ("loss", "custom", "<lambda>")  # names of functions that say nothing
 _DIGITS = 6
 
 
@@ -34,6 +35,10 @@ class Promised(Protocol):
     @property
     def labelled(self) -> bool:
         """Whether it uses labels of the images it is applied to."""
+
+    @property
+    def your_bound(self) -> bool:
+        """Whether the bound is a user's own."""
 
     @property
     def loss(self) -> str:
@@ -234,7 +239,7 @@ def _what(calibration: Promised) -> str:
             unit = record.unit_name if record.units and record.counting == "units" else None
             what = _one_value(level_in_words(calibration.risk_level), unit).removeprefix("on average ")
     else:
-        named = YOUR_LOSS if calibration.loss in ("loss", "custom", "<lambda>") else calibration.loss
+        named = YOUR_LOSS if calibration.loss in _NAMELESS else calibration.loss
         what = f"{loss_in_words(named)} of {whose} is at most {_plain(_up(calibration.risk_level))}"
     if record.units and record.counting == "units":
         what += f" (each {record.unit_name} counts the same, however many images it has)"
@@ -262,6 +267,9 @@ def _provided(calibration: Promised) -> str:
         words += " and their bands are made in the same way (how is not known here, so it cannot be checked)"
     if calibration.labelled:
         words += ", and so are the labels that come with them, be they right or wrong"
+    if calibration.your_bound:
+        named = "your bound" if calibration.confidence in _NAMELESS else f'your bound "{calibration.confidence}"'
+        words += f", and {named} is a valid one, which cannot be checked here"
     measure = calibration.measure
     if measure is not None and measure.low is not None:
         words += f"; values are those within the {measure}, and what lies beyond it counts as its edge"

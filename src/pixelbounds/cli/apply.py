@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..calibration.phrases import trust_in_words
+from ..images.measure import length_in_words
 from .command import (
     Outcome,
     command,
@@ -41,6 +42,9 @@ def apply_command(
         float | None,
         typer.Option(help="Also write which pixels have an interval at most so long (in HU, where values are).", min=0),
     ] = None,
+    parametric: Annotated[
+        bool, typer.Option("--parametric", help="DICOM: also Parametric Maps (float, HU), and the mask as SEG.")
+    ] = False,
     identifiers: Identifiers = "drop",
     force: Force = False,
     features: Features = None,
@@ -54,7 +58,8 @@ def apply_command(
 
     with progress("widening") as advance:
         done = apply_files(
-            calibration, bands, out, like=like, features=features, labels=labels, tolerance=tolerance, replace=force,
+            calibration, bands, out, like=like, features=features, labels=labels, tolerance=tolerance,
+            parametric=parametric, replace=force,
             progress=advance, identifiers=identifiers, reading=reading_of(read, large), resources=resources_of(large),
         )  # fmt: skip
     n, *pixels = done.shape
@@ -63,11 +68,12 @@ def apply_command(
         **_lengths(done),
         **_trusted(done),
         **_unusual(done),
-        "written": written(done.path),
+        "written": written(*done.files),
         **skipped_in_words(done.skipped),
     }
     facts = {
         "file": str(done.path),
+        "files": [str(x) for x in done.files],
         "shape": done.shape,
         "mean_length": done.mean_length,
         "open_share": done.open_share,
@@ -101,15 +107,16 @@ def _unusual(done: Applied) -> dict[str, str]:
 
 
 def _lengths(done: Applied) -> dict[str, str]:
-    """The mean length; of values seen through a window that of intervals within it, and how many are not."""
-    measure = done.calibration.measure
+    """The mean length, as `evaluate` has it; of values seen through a window also that of intervals within it."""
+    measure = done.measure
+    mean = f"{length_in_words(done.mean_length, measure)}, each image counting the same"
     if done.open_share is None or done.closed_length is None or measure is None:
-        return {"mean length": f"{done.mean_length:.4f}"}
+        return {"mean length": mean}
     unit = f" {measure.unit}" if measure.unit else ""
-    width = measure.value(1.0) - measure.value(0.0)
-    length = f"{done.closed_length:.4f} ({done.closed_length * width:.4g}{unit}) of the intervals within the window"
+    closed = f"{length_in_words(done.closed_length, measure)} of the intervals within the window"
     return {
-        "mean length": "no interval lies within the window" if done.open_share == 1 else length,
+        "mean length": f"{mean}, an open end counting as the edge of the window (as `evaluate` does)",
+        "closed": "no interval lies within the window" if done.open_share == 1 else closed,
         "open": f"{done.open_share:.1%} of the pixels have an end at the edge of the window, {measure.low:g} or "
         f"{measure.high:g}{unit}: beyond it the value may lie anywhere",
     }

@@ -35,12 +35,15 @@ from .options import (
     TestLabels,
     Truth,
     method_option,
+    one_of,
     units_option,
 )
 
 if TYPE_CHECKING:
     from ..calibration.result import Calibration
     from ..workflows.calibrate import Calibrated
+
+_BOUNDS = ("betting", "hoeffding_bentkus", "bentkus", "empirical_bernstein", "hoeffding", "conformal")
 
 
 @command("calibrate")
@@ -56,10 +59,15 @@ def calibrate_command(
     promise: Promises = None,
     failure_prob: FailureProb = 0.1,
     force: Force = False,
-    method: Annotated[str, method_option(help="frontier (shortest), krcps (the paper's), rcps.")] = "frontier",
+    method: Annotated[
+        str,
+        method_option(
+            help="frontier (shortest), krcps (the paper's), rcps.", autocompletion=one_of("frontier", "krcps", "rcps")
+        ),
+    ] = "frontier",
     confidence: Annotated[
         str,
-        method_option(help="betting, hoeffding_bentkus, bentkus, empirical_bernstein, hoeffding, conformal."),
+        method_option(help=f"{', '.join(_BOUNDS)}.", autocompletion=one_of(*_BOUNDS)),
     ] = "betting",
     groups: Annotated[
         str | None, method_option(help="learned, band, loss, squared, otsu, or a file of one map for all.")
@@ -99,14 +107,27 @@ def calibrate_command(
     found = made.calibration
     skipped = found.record.settings.get("skipped", ())
     facts = {**_facts(found), "lengths": vars(made.lengths), "file": str(out), "skipped": skipped}
+    facts["seconds"] = made.seconds
+    also = " --labels NEW_LABELS" if labels is not None else ""
+    also += " --features NEW_FEATURES" if features is not None else ""
+    kept = () if bands_out is None else (bands_out,)
     rows = {
         **_rows(found),
         "mean length": _lengths(made),
-        "written": written(out),
+        "cost": _cost(made),
+        "written": written(out, *kept),
         **skipped_in_words(skipped),
-        "next": f"pixelbounds apply {out} NEW_BANDS --out intervals.zarr",
+        "next": f"pixelbounds apply {out} NEW_BANDS{also} --out intervals.zarr",
     }
     return Outcome(facts, (sentence(found.guarantee), *_promises(found), numbers(rows)))
+
+
+def _cost(made: Calibrated) -> str:
+    """Images and time that the promise took: what certifies could not fit, and the other way round."""
+    record = made.calibration.record
+    who = f"{record.certifying} {plural(record.unit_name)}" if record.units else images_in_words(record.certifying)
+    fitted = images_in_words(record.fitting) if record.fitting else "no image"
+    return f"{made.seconds:.3g} s; of {images_in_words(record.images)} {fitted} fitted, {who} certified"
 
 
 def _rows(found: Calibration) -> dict[str, str]:
@@ -124,6 +145,7 @@ def _rows(found: Calibration) -> dict[str, str]:
         chosen["miscoverage"] = f"{record.settings['band']}, chosen on the fitting images by length: {lengths}"
     return {
         **({} if found.certified else certified),
+        **({"note": found.note} if found.note else {}),
         **chosen,
         "method": f"{found.method}, {grouped}{fitted}",
     }
@@ -152,7 +174,7 @@ def _lengths(made: Calibrated) -> str:
 
 
 def _facts(calibration: Calibration) -> dict[str, Any]:
-    names = "guarantee", "method", "confidence", "risk_level", "failure_prob", "risk"
+    names = "guarantee", "note", "method", "confidence", "risk_level", "failure_prob", "risk"
     groups = {"kind": calibration.grouping.kind, "count": calibration.grouping.count}
     measure = calibration.measure
     return {name: getattr(calibration, name) for name in names} | {

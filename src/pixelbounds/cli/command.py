@@ -100,7 +100,7 @@ def command(name: str, *, stopped: str = "nothing was written") -> Callable[[Cal
 
         @wraps(function)
         def run(*, json_: bool, debug: bool, **given: Any) -> None:
-            with _messages(debug, json_, stopped) as notes:
+            with _messages(debug, json_, stopped, dict(given)) as notes:
                 for parameter, (kind, names) in groups.items():
                     given[parameter] = kind(**{option: given.pop(option) for option in names})
                 outcome = function(**given)
@@ -215,10 +215,14 @@ def skipped_in_words(images: Sequence[int]) -> dict[str, str]:
     return {"skipped": f"{images_in_words(len(images))} in bad chunks: {', '.join(map(str, images[:8]))}{more}"}
 
 
-def written(path: Path) -> str:
-    """The name of a file or folder, and the bytes that it takes."""
-    files = [path] if path.is_file() else [x for x in path.rglob("*") if x.is_file()]
-    return f"{path} ({size_in_words(sum(x.stat().st_size for x in files))})"
+def written(*paths: Path) -> str:
+    """Names of files and folders, a line each, and the bytes that each takes; of a folder how many files it has."""
+    lines = []
+    for path in paths:
+        files = [path] if path.is_file() else [x for x in path.rglob("*") if x.is_file()]
+        count = f"{len(files)} files, " if path.is_dir() and path.suffix != ".zarr" else ""
+        lines.append(f"{path} ({count}{size_in_words(sum(x.stat().st_size for x in files))})")
+    return "\n".join(lines)
 
 
 @contextmanager
@@ -268,7 +272,7 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def _messages(debug: bool, machine: bool, stopped: str) -> Iterator[list[str]]:
+def _messages(debug: bool, machine: bool, stopped: str, given: Mapping[str, Any]) -> Iterator[list[str]]:
     """Warnings become notes, errors become messages and exit codes."""
     notes: list[str] = []
 
@@ -292,7 +296,15 @@ def _messages(debug: bool, machine: bool, stopped: str) -> Iterator[list[str]]:
         if debug:
             raise
         code = code_of(error)
-        _fail(error_message(error, code, stopped), code, machine)
+        swapped = _mistaken(given) if code in (WRONG_INPUT, OUR_FAULT) else None
+        code = code if swapped is None else WRONG_INPUT
+        _fail(swapped or error_message(error, code, stopped), code, machine)
+
+
+def _mistaken(given: Mapping[str, Any]) -> str | None:
+    from ..workflows.roles import mistaken
+
+    return mistaken(given)
 
 
 def _fail(message: str, code: int, machine: bool) -> None:
@@ -343,7 +355,7 @@ _EXITS = (
 
 GRACE = 45.0  # seconds from an interrupt to the end, whatever happens
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, epilog=_EXITS)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, epilog=_EXITS)
 
 
 @app.callback(invoke_without_command=True)

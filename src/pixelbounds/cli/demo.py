@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from ..evaluation.evaluation import share_ends
 from .command import Outcome, command, numbers, progress, sentence, tell
 
 if TYPE_CHECKING:
@@ -54,6 +53,8 @@ def _table(found: Demo) -> Table:
 
 def _promises(found: Demo) -> Table:
     """What was promised together, what other phantoms say, and what one level for all pixels would miss there."""
+    from ..evaluation.evaluation import share_ends
+
     ev = found.promised.evaluation
     longer = ev.mean_length / found.rows[-1].evaluation.mean_length - 1
     title = f"Promised together: mean length {ev.mean_length:.4f}, {longer:+.1%} against 5% of all pixels alone"

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from ..calibration.phrases import promise_in_words
 from ..calibration.sentence import level_in_words, plural, share_in_words
+from ..images.measure import length_in_words
 from .command import (
     NO_GUARANTEE,
     OK,
@@ -25,8 +26,20 @@ from .command import (
     resources_of,
     sentence,
     skipped_in_words,
+    written,
 )
-from .options import Features, LargeOptions, Organs, Promises, ReadOptions, TestLabels, Truth
+from .options import (
+    Features,
+    Force,
+    LargeOptions,
+    Organs,
+    Promises,
+    ReadOptions,
+    Structures,
+    TablePath,
+    TestLabels,
+    Truth,
+)
 
 if TYPE_CHECKING:
     from ..evaluation.evaluation import Evaluation, Strata
@@ -48,6 +61,9 @@ def evaluate_command(
     features: Features = None,
     labels: TestLabels = None,
     promise: Promises = None,
+    structures: Structures = None,
+    table: TablePath = None,
+    force: Force = False,
 ) -> Outcome:
     """Check intervals against the truth of images that had no part in their calibration.
 
@@ -62,9 +78,11 @@ def evaluate_command(
     with progress("evaluating") as advance:
         result = evaluate_files(
             truth, intervals, calibration=calibration, groups=groups, features=features, labels=labels,
-            promises=promise or (), progress=advance, reading=reading_of(read, large), resources=resources_of(large),
+            promises=promise or (), structures=structures, table=table, replace=force,
+            progress=advance, reading=reading_of(read, large), resources=resources_of(large),
         )  # fmt: skip
-    return evaluated(result)
+    said = evaluated(result, {} if table is None else {"written": written(table)})
+    return Outcome({**said.facts, "files": [] if table is None else [str(table)]}, said.text, said.code)
 
 
 # ---------------------------------------------------------------- words and numbers
@@ -84,8 +102,12 @@ def evaluated(result: Evaluated, more: Mapping[str, str] | None = None) -> Outco
         said += f" The promises are {judgement.verdict}."
     if judgement.broken:
         said += " They contradict it: they come from another source, or the calibration was unlucky."
-    length = f"{ev.mean_length:.4f}{_within(*length_ends(*ev.mean_length_interval))}, median {ev.median_length:.4f}"
+    length = length_in_words(ev.mean_length, result.measure)
+    length += f"{_within(*length_ends(*ev.mean_length_interval))}, median {ev.median_length:.4f}"
     rows = {"mean length": length}
+    if ev.two_means:
+        by_image = float(ev.length_by_image.mean())
+        rows["mean length"] += f", each {ev.each} counting the same; {by_image:.4f}, each image, as `apply` counts"
     if ev.coverage is not None:
         rows["samples held"] = f"{ev.coverage.share:.2%}{_within(*share_ends(*ev.coverage.interval))}"
     rows["independent"] = f"each {ev.each}, as is assumed here" + (
@@ -100,6 +122,7 @@ def evaluated(result: Evaluated, more: Mapping[str, str] | None = None) -> Outco
         "risk": ev.risk,
         "image_risk": ev.image_risk,
         "mean_length": ev.mean_length,
+        "mean_length_of_images": float(ev.length_by_image.mean()),
         "risk_level": result.risk_level,
         "guarantee": result.guarantee,
         "verdict": judgement.verdict,

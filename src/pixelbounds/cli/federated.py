@@ -320,6 +320,7 @@ def merge_command(
     }
     rows = {
         **(each or level),
+        **({"note": found.note} if found.note else {}),
         **_messages(study_key),
         "written": written(target),
     }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..calibration.phrases import promise_in_words
 from ..calibration.sentence import level_in_words, plural
 from .command import Outcome, command, images_in_words, in_short, progress, reading_of, resources_of, written
 from .options import (
@@ -156,7 +157,13 @@ def _outcome(
     else:
         text = found.guarantee
         who = plural(found.record.unit_name) if found.record.units else "images"
-        lines["certified"] = f"at most {level_in_words(found.risk_level)}; {found.risk:.2%} seen on {units} {who}"
+        several = len(found.promises) > 1
+        for promise in found.promises:
+            what = promise_in_words(promise) if several else "certified"
+            seen = f"{promise.risk:.2%} seen on {promise.certifying} {who}"
+            lines[what] = f"at most {level_in_words(promise.at_most)}; {seen}"
+        if found.note:
+            lines["note"] = found.note
         if out is not None:
             lines["written"] = written(out)
     lines["state"] = written(state)

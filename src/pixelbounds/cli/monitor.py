@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from ..monitoring.sentences import together_in_words
 from .command import ALARM, OK, Outcome, command, numbers, progress, reading_of, resources_of, sentence, written
 from .options import WHERE, BandPath, Features, Force, LargeOptions, ReadOptions, TestLabels, Truth
 
@@ -148,6 +147,7 @@ def pool_command(
     Example: pixelbounds monitor pool north.json south.json
     """
     from ..monitoring.pooled import pooled
+    from ..monitoring.sentences import together_in_words
     from ..storage.files import strict_json
 
     found = pooled({path.stem: strict_json(path.read_bytes()) for path in summaries}, false_alarm)

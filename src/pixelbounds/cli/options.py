@@ -6,6 +6,7 @@ those two alone, and the others keep their defaults. `command` turns the fields 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,12 +19,23 @@ units_option = partial(typer.Option, rich_help_panel="Units: what is independent
 _read = partial(typer.Option, rich_help_panel="How files are read")
 _large = partial(typer.Option, rich_help_panel="Large data")
 
+
+def one_of(*names: str) -> Callable[[str], list[str]]:
+    """What completes a word to one of some names."""
+
+    def completed(incomplete: str) -> list[str]:
+        return [name for name in names if name.startswith(incomplete)]
+
+    return completed
+
+
 _TRUTH = "True images: .npy, .npz, .zarr, pictures in a folder or zip, NIfTI, DICOM."
 _BANDS = (
     "A run of `pixelbounds sample`; lower and upper in a .zarr, .npz or folder; or samples (n, m, *pixels) in .npy, "
     ".zarr or .npz."
 )
 _UNITS = "Patient or scan of each image: a text file with a line each, or .npy; `each`: images are independent."
+_KINDS = ("calibrated", "naive", "mean", "regressor", "dropout", "conffusion")
 _KIND = "Band of a run: calibrated, naive, mean, regressor, dropout, conffusion."
 _WINDOW = "Of NIfTI and DICOM values, mapped to [0, 1]; that of the run or calibration, else 400 40."
 _MISCOVERAGE = (
@@ -39,7 +51,7 @@ class ReadOptions:
 
     miscoverage: Annotated[str | None, _read(metavar="SHARE", help=_MISCOVERAGE)] = None
     units: Annotated[str | None, _read(help=_UNITS)] = None
-    kind: Annotated[str | None, _read(help=_KIND)] = None
+    kind: Annotated[str | None, _read(help=_KIND, autocompletion=one_of(*_KINDS))] = None
     key: Annotated[str | None, _read(help="Name of the samples in an .npz or .zarr.")] = None
     truth_key: Annotated[str | None, _read(help="Name of the truth in an .npz or .zarr.")] = None
     window: Annotated[tuple[float, float] | None, _read(metavar="WIDTH LEVEL", help=_WINDOW)] = None
@@ -73,7 +85,11 @@ Truth = Annotated[Path, typer.Argument(metavar="TRUTH", help=_TRUTH)]
 BandPath = Annotated[Path, typer.Argument(metavar="BANDS", help=_BANDS)]
 Identifiers = Annotated[
     str,
-    typer.Option(metavar="drop|keep", help="What the files say of patients, and names of files, in what is written."),
+    typer.Option(
+        metavar="drop|keep",
+        help="What the files say of patients, and names of files, in what is written.",
+        autocompletion=one_of("drop", "keep"),
+    ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 RiskLevel = Annotated[float, typer.Option(help="Share of the pixels of an image that may lie outside.")]
@@ -88,10 +104,22 @@ Promises = Annotated[
     ),
 ]
 FailureProb = Annotated[float, typer.Option(help="Share of calibrations that may be unlucky.")]
-FamilyName = Annotated[str | None, method_option(help="additive, scaled or multiplicative.")]
+FamilyName = Annotated[
+    str | None,
+    method_option(
+        help="additive, scaled or multiplicative.", autocompletion=one_of("additive", "scaled", "multiplicative")
+    ),
+]
 FittingCount = Annotated[int | None, method_option(help="Images (units) that fit; the rest certify.")]
 Features = Annotated[Path | None, method_option(help="Further images known at test time, for learned groups.")]
 TestLabels = Annotated[
     Path | None, method_option("--labels", help="Labels known at test time: whole numbers, one per image and pixel.")
+]
+Structures = Annotated[
+    Path | None,
+    typer.Option("--structures", help="Label map (also DICOM SEG) of these images: a row of --table for each label."),
+]
+TablePath = Annotated[
+    Path | None, typer.Option("--table", help="structures.csv: length, misses and promise of each structure.")
 ]
 Organs = Annotated[Path | None, typer.Option(help="Labels (organs) by which the risk is broken down.")]

@@ -19,6 +19,8 @@ from .options import (
     Organs,
     Promises,
     ReadOptions,
+    Structures,
+    TablePath,
     TestLabels,
     Truth,
 )
@@ -45,6 +47,8 @@ def report_command(
     features: Features = None,
     labels: TestLabels = None,
     promise: Promises = None,
+    structures: Structures = None,
+    table: TablePath = None,
 ) -> Outcome:
     """Evaluate on images that had no part in the calibration and write one page: the promise, and every pixel.
 
@@ -56,14 +60,16 @@ def report_command(
         result, files = report_files(
             truth, bands, calibration, out, title=title, figures=figures, notes=note or (), replace=force,
             examples=examples if images is None else _numbers(images), groups=groups, features=features,
-            labels=labels, promises=promise or (),
+            labels=labels, promises=promise or (), structures=structures, table=table,
             identifiers=identifiers, progress=advance, reading=reading_of(read),
             resources=resources_of(large),
         )  # fmt: skip
     page, *drawn = files
-    rows = {"page": written(page)} | ({"figures": f"{len(drawn)} in {figures}"} if drawn else {})
+    rows = {"page": written(page)} | ({"figures": written(*drawn)} if drawn else {})
+    rows |= {} if table is None else {"table": written(table)}
     said = evaluated(result, rows)
     facts = {**said.facts, "page": str(page), "figures": [str(x) for x in drawn]}
+    facts["files"] = [str(x) for x in (*files, *(() if table is None else (table,)))]
     return Outcome(facts, said.text[:-2], said.code)  # the page has the rest
 
 

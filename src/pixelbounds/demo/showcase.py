@@ -25,6 +25,7 @@ from ..formats.maps import write_interval
 from ..images.checks import check_count
 from ..images.ends import Band
 from ..images.library import Array
+from ..images.measure import Measure
 from ..images.source import Source
 from ..report.example import Example, Row, examples_of
 from ..report.page import write_report
@@ -34,6 +35,8 @@ from .promised import PROMISED, demo_promises
 RISK_LEVEL = 0.05
 FAILURE_PROB = 0.1
 CALIBRATION = 512  # phantoms; the others are held out
+MEASURE = Measure.of_window((400, 40))  # what 0 and 1 of phantoms stand for, in Hounsfield units
+WORST = 2  # held-out phantoms on the page, those that miss most
 DEMO_METHODS: dict[str, dict[str, Any]] = {
     "RCPS, Hoeffding-Bentkus": {"method": "rcps", "confidence": "hoeffding_bentkus"},
     "K-RCPS, Hoeffding-Bentkus (the paper)": {"method": "krcps", "confidence": "hoeffding_bentkus"},
@@ -106,7 +109,8 @@ def run(folder: Path, *, new: int = 4, seed: int = 0, step: Step = print, progre
             interval, range(new), names=[f"new phantom {i + 1}" for i in range(new)], band=new_band, truth=made.images,
             estimate=samples.mean(axis=1), samples=samples, observation=noisy, promises=promises,
         )  # fmt: skip
-        page = _report(folder / "report.html", (*rows, promised), examples)
+        worst = _worst(promised, truth[CALIBRATION:], arrays["organs"][CALIBRATION:], band[CALIBRATION:])
+        page = _report(folder / "report.html", (*rows, promised), examples, worst)
     return Demo(
         rows, promised, plain, found, folder / "calibration.safetensors", folder / "intervals.npz", page, clock.seconds
     )
@@ -115,7 +119,12 @@ def run(folder: Path, *, new: int = 4, seed: int = 0, step: Step = print, progre
 def _row(name: str, choices: dict[str, Any], truth: Array, band: Band, fresh: Array) -> Row:
     begin = perf_counter()
     cal = calibrate(
-        truth[:CALIBRATION], band[:CALIBRATION], risk_level=RISK_LEVEL, failure_prob=FAILURE_PROB, **choices
+        truth[:CALIBRATION],
+        band[:CALIBRATION],
+        risk_level=RISK_LEVEL,
+        failure_prob=FAILURE_PROB,
+        measure=MEASURE,
+        **choices,
     )
     seconds = perf_counter() - begin
     others = slice(CALIBRATION, None)
@@ -128,12 +137,21 @@ def _promised(plain: Row, truth: Array, organs: Array, band: Band) -> tuple[Row,
     begin = perf_counter()
     first, others = slice(0, CALIBRATION), slice(CALIBRATION, None)
     promises = demo_promises(truth[first], organs[first])
-    cal = calibrate(truth[first], band[first], promises=promises, failure_prob=FAILURE_PROB)
+    cal = calibrate(truth[first], band[first], promises=promises, failure_prob=FAILURE_PROB, measure=MEASURE)
     seconds = perf_counter() - begin
     asked = demo_promises(truth[others], organs[others])
     found = evaluate(truth[others], cal.apply(band[others]), calibration=cal, promises=asked)
     beside = evaluate(truth[others], plain.calibration.apply(band[others]), promises=asked)
     return Row(f"frontier, {len(asked)} promises jointly", cal, found, seconds), beside.promises
+
+
+def _worst(row: Row, truth: Array, organs: Array, band: Band) -> list[Example]:
+    """The held-out phantoms of which a method misses most."""
+    chosen = row.evaluation.worst(WORST).tolist()
+    return examples_of(
+        row.calibration.apply(band), chosen, names=[f"held-out phantom {i}" for i in range(len(truth))], band=band,
+        truth=truth, promises=demo_promises(truth, organs),
+    )  # fmt: skip
 
 
 def draw(noisy: Array, seed: int, progress: Progress | None = None) -> Array:
@@ -167,8 +185,8 @@ def _demo_source() -> Source:
     )  # fmt: skip
 
 
-def _report(path: Path, rows: tuple[Row, ...], examples: list[Example]) -> Path:
-    """The page of the last row, beside the others."""
+def _report(path: Path, rows: tuple[Row, ...], examples: list[Example], worst: list[Example]) -> Path:
+    """The page of the last row, beside the others, with new examples and the worst of those held out."""
     about = figures()
     height, width = examples[0].pixels
     others = len(rows[-1].evaluation.by_image)
@@ -177,12 +195,13 @@ def _report(path: Path, rows: tuple[Row, ...], examples: list[Example]) -> Path:
         f"(width 400, level 40 Hounsfield units), with noise of deviation {about['sigma_0']:g} added. A small "
         f"diffusion model, trained on other phantoms, drew {about['samples']} samples of the clean image for each.",
         f"{CALIBRATION} phantoms calibrated; {others} others, which no calibration saw, are behind the numbers of this "
-        f"page. The {len(examples)} images to look at are new: they were sampled when this page was made.",
+        f"page. Of the images to look at, {len(examples)} are new: they were sampled when this page was made. The last "
+        f"{len(worst)} are those of the {others} of which most is missed.",
         "Organs of phantoms are known, so that something can be promised about each. A future image needs no labels.",
     ]
     return write_report(
         path, title="pixelbounds demo: synthetic abdominal CT", calibration=rows[-1].calibration,
-        evaluation=rows[-1].evaluation, examples=examples, comparison=rows, notes=notes,
+        evaluation=rows[-1].evaluation, examples=[*examples, *worst], comparison=rows, notes=notes,
     )  # fmt: skip
 
 

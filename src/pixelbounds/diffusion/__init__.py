@@ -1,10 +1,11 @@
 """From an observation to posterior samples: the noise process, the score network, its training and its samplers.
 
 torch lives in this folder only. Every file imports torch, numpy, safetensors, its neighbours,
-`pixelbounds.storage.files` and `pixelbounds.problems.conjugate`, nothing else, so that all also run alone on a GPU
+`pixelbounds.storage.files` and `pixelbounds.problems.krylov`, nothing else, so that all also run alone on a GPU
 machine.
 """
 
+from .ensemble import SYMMETRIES, Ensemble, compiled
 from .inverse import GUIDANCES, Guidance, sample_linear
 from .network import NCSNpp, NetworkConfig, configuration, from_diffusers
 from .noise import gaussian
@@ -14,13 +15,16 @@ from .sde import VESDE
 __all__ = [
     "GUIDANCES",
     "SAMPLERS",
+    "SYMMETRIES",
     "VESDE",
     "Draws",
+    "Ensemble",
     "Guidance",
     "NCSNpp",
     "NetworkConfig",
     "Reduction",
     "automatic_batch",
+    "compiled",
     "configuration",
     "from_diffusers",
     "gaussian",

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ..storage.files import replace_file, seal, sealed_parts, strict_json, unseal
+from .ensemble import Ensemble
 from .network import NCSNpp, NetworkConfig
 from .regression import QuantileNetwork
 from .sde import VESDE
@@ -91,7 +92,7 @@ def save_network(
     *,
     dtype: torch.dtype = torch.float32,
 ) -> None:
-    """Save a network with the process it was trained for; `extra` is kept as JSON.
+    """Save a network, or an ensemble of them, with the process it was trained for; `extra` is kept as JSON.
 
     dtype float16 halves the file. Only what was trained is rounded: the frequencies of the noise embedding are buffers
     and stay in float32, because a small error in one turns the phase at large |log sigma|.
@@ -100,8 +101,9 @@ def save_network(
         raise ValueError(f"kind is {kind!r}; choose one of {', '.join(_KINDS)}")
     if dtype not in (torch.float16, torch.float32):
         raise ValueError(f"dtype is {dtype}; weights are stored in float16 or float32")
-    if (kind == "score") != isinstance(network, NCSNpp):
-        kinds = "an NCSNpp is saved as score, a QuantileNetwork as regressor or conffusion"
+    scores = isinstance(network, NCSNpp) or (isinstance(network, Ensemble) and _of_networks(network))
+    if (kind == "score") != scores:
+        kinds = "an NCSNpp or an Ensemble of them is saved as score, a QuantileNetwork as regressor or conffusion"
         raise ValueError(f"a {type(network).__name__} is no {kind} network; {kinds}, and nothing else is")
     trained = {name for name, _ in network.named_parameters()}  # an average of weights takes no gradient
     tensors = {}
@@ -115,7 +117,13 @@ def save_network(
     meta: dict[str, Any] = {"what": _NETWORK, "kind": kind, "config": network.config.to_dict(), "sde": asdict(sde)}
     if isinstance(network, QuantileNetwork):
         meta |= network.to_dict()
+    if isinstance(network, Ensemble):
+        meta |= {"members": len(network.members), "symmetries": network.symmetries}
     write(path, tensors, {**meta, "extra": extra or {}})
+
+
+def _of_networks(ensemble: Ensemble) -> bool:
+    return all(isinstance(member, NCSNpp) for member in ensemble.members)
 
 
 def load_network(
@@ -134,7 +142,7 @@ def load_network(
             raise ValueError(f"{path}: {name} holds {tensor.dtype}, NaN or infinite values; use another copy")
     try:
         config = NetworkConfig.from_dict(meta["config"])
-        _check_size(config, tensors)
+        _check_size(config, _members(meta), tensors)
         with torch.device("meta"):  # shapes alone, which take no memory
             shapes = _built(config, meta).state_dict()
         sde = VESDE(**meta["sde"])
@@ -148,6 +156,8 @@ def load_network(
 
 def _built(config: NetworkConfig, meta: dict[str, Any]) -> nn.Module:
     """A network as a file describes it, untrained."""
+    if "members" in meta:
+        return Ensemble([NCSNpp(config) for _ in range(_members(meta))], meta["symmetries"])
     network = NCSNpp(config)
     if meta["kind"] == "score":
         return network
@@ -155,9 +165,17 @@ def _built(config: NetworkConfig, meta: dict[str, Any]) -> nn.Module:
     return QuantileNetwork(network, meta["heads"], data_deviation=deviation)
 
 
-def _check_size(config: NetworkConfig, tensors: dict[str, Tensor]) -> None:
+def _members(meta: dict[str, Any]) -> int:
+    """How many networks a file says to hold."""
+    count = meta.get("members", 1)
+    if type(count) is not int or count < 1 or ("members" in meta and meta["kind"] != "score"):
+        raise ValueError(f"it has {count!r} members of kind {meta['kind']}; an ensemble has score networks")
+    return count
+
+
+def _check_size(config: NetworkConfig, members: int, tensors: dict[str, Tensor]) -> None:
     """A configuration describes no more layers, and no wider ones, than a file has tensors for."""
-    layers = 20 * config.blocks * len(config.multipliers)  # each block comes twice, with ten tensors at least
+    layers = 20 * config.blocks * len(config.multipliers) * members  # each block twice, with ten tensors at least
     widest = max(4 * config.base, config.base * max(config.multipliers), config.channels, config.out_channels or 1)
     most = max((extent for tensor in tensors.values() for extent in tensor.shape), default=0)
     if layers > len(tensors) or widest > most:

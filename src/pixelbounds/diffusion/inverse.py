@@ -8,17 +8,20 @@ the posterior mean of the image given x(v), and C its covariance given x(v), tak
 
 where S is the variance of the noise of y. By Tweedie's formula C = v J. The methods differ in what they take for C:
 
-    mmps   C = v J, moment matching (Rozet et al. 2024), solved by conjugate gradients with products J'u
+    mmps   C = v J, moment matching (Rozet et al. 2024), solved by minimal residuals with products J'u
     pigdm  C = v c / (v + c), one number for all pixels, c a guess of the prior variance (Song et al. 2023)
     dps    no covariance: grad = (step / v) J' A' (y - A D) / |y - A D| (Chung et al. 2023)
 
 For a Gaussian prior x given x(v) is Gaussian, so `mmps` is exact in the limit of many steps, and the others are not.
+The Jacobian of a denoiser that is a posterior mean is symmetric; that of a trained network nearly is. Conjugate
+gradients, which need symmetry, may diverge there, while a residual that is minimised cannot grow. The system of
+`pigdm` needs no network, so its solution is cheap: it is the direction in which `mmps` goes first.
 
-The SDE begins at the greatest level that the network knows, sigma_top, with x = m + sigma_top z. Here m is a solution
-of least squares that was replaced twice by the mean of the image given x. What is wrong with that start is forgotten in
-the measure c / (c + sigma_top^2), for a direction of posterior variance c. A further sweep (noise is added to the
-sample, and the SDE is run again: a Gibbs step) multiplies by that once more; networks that know small levels alone need
-some.
+The SDE begins at the greatest level that the network knows, sigma_top, with x = m + sigma_top z. Here m is the smooth
+image that fits y, which was replaced twice by the mean of the image given x. What is wrong with that start is
+forgotten in the measure c / (c + sigma_top^2), for a direction of posterior variance c. A further sweep (noise is added
+to the sample, and the SDE is run again: a Gibbs step) multiplies by that once more; networks that know small levels
+alone need some.
 """
 
 from __future__ import annotations
@@ -30,12 +33,26 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from ..problems.conjugate import conjugate_gradients, dot
+from ..problems.krylov import conjugate_gradients, dot, minimal_residuals
 from .noise import check_seed, gaussian
-from .posterior import SAMPLERS, Level, Noise, Score, at_least_one, checked_ids, for_network, level_row, per_image
+from .posterior import (
+    SAMPLERS,
+    Level,
+    Noise,
+    Score,
+    at_least_one,
+    checked_ids,
+    for_network,
+    in_bfloat16,
+    level_row,
+    per_image,
+)
 from .sde import VESDE
 
 GUIDANCES = "mmps", "pigdm", "dps"
+_CHEAP = 20  # steps of conjugate gradients where the network has no part in a system
+_SMOOTH = 60  # and for the start
+_STEP = 1 / 3  # deviation of the difference of neighbours, in units of that of a pixel: a guess, for the start
 _BEFORE = 2  # times that the start is replaced by a mean
 _APART = 2**20  # between the numbers of noises of two sweeps
 
@@ -55,15 +72,16 @@ class Linear(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Guidance:
-    """How y bears on the SDE: the method, steps of the SDE, of conjugate gradients, sweeps, and what some methods need.
+    """How y bears on the SDE: the method, steps of the SDE, of the solver of `mmps`, sweeps, and what methods need.
 
-    `prior` is the deviation of pixels that `pigdm` guesses, `step` that of `dps`; both in the units of the image.
+    `prior` is a guess of the deviation of pixels: the variance of `pigdm`, a first direction for `mmps`. `step` is that
+    of `dps`. Both are in the units of the image.
     """
 
     method: str = "mmps"
     sampler: str = "heun"
     steps: int = 24
-    solver_steps: int = 4
+    solver_steps: int = 2
     sweeps: int = 1
     prior: float = 0.3
     step: float = 1.0
@@ -80,7 +98,7 @@ class Guidance:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be positive")
 
 
-def guided(score: Score, y: Tensor, problem: Linear, how: Guidance) -> Level:
+def guided(score: Score, y: Tensor, problem: Linear, how: Guidance, *, autocast: bool = False) -> Level:
     """The score of x(v) given y, one row of y for each of x: (b, c, h, w), sigma -> (b, c, h, w)."""
     variance = problem.variance(y)
     if not bool((variance > 0).all()):
@@ -89,7 +107,8 @@ def guided(score: Score, y: Tensor, problem: Linear, how: Guidance) -> Level:
     def level(x: Tensor, sigma: float) -> Tensor:
         with torch.enable_grad():
             point = x.detach().requires_grad_()
-            own = score(point, level_row(point, sigma)).to(point.dtype)
+            with in_bfloat16(point, autocast):
+                own = score(point, level_row(point, sigma)).to(point.dtype)
             denoised = point + sigma**2 * own
 
         def pull(u: Tensor) -> Tensor:
@@ -101,13 +120,19 @@ def guided(score: Score, y: Tensor, problem: Linear, how: Guidance) -> Level:
             return own.detach() + pull(problem.adjoint(residual / norm)) * (how.step / sigma**2)
         spread = sigma**2 * how.prior**2 / (sigma**2 + how.prior**2)
 
-        def covariance(u: Tensor) -> Tensor:
-            return sigma**2 * pull(u) if how.method == "mmps" else spread * u
+        def without_network(u: Tensor) -> Tensor:
+            """(S + spread A A')^-1 u."""
+            return conjugate_gradients(
+                lambda w: variance * w + spread * problem.forward(problem.adjoint(w)), u, steps=_CHEAP
+            )
 
         def system(u: Tensor) -> Tensor:
-            return variance * u + problem.forward(covariance(problem.adjoint(u)))
+            return variance * u + sigma**2 * problem.forward(pull(problem.adjoint(u)))
 
-        weighed = conjugate_gradients(system, residual, steps=how.solver_steps)
+        if how.method == "pigdm":
+            weighed = without_network(residual)
+        else:
+            weighed = minimal_residuals(system, residual, steps=how.solver_steps, guess=without_network)
         return own.detach() + pull(problem.adjoint(weighed))
 
     return level
@@ -126,12 +151,13 @@ def sample_linear(
     image_ids: Sequence[int] | None = None,
     batch: int | None = None,
     reduce: Callable[[Tensor], Any] | None = None,
+    autocast: bool = False,
 ) -> Iterator[Any]:
     """Posterior samples of observations (n, *observed) of images (c, h, w), image by image: an iterator of n results.
 
     `problem` maps (b, c, h, w) to (b, *observed). Each result is reduce((samples, c, h, w)), or these samples. A draw
     depends on (seed, image id, sample number) alone; `batch` draws are worked on at a time, those of an image unless
-    told.
+    told. `autocast`: the network in bfloat16 on a GPU.
     """
     top = sde.sigma_max if sigma_top is None else sde.check_level(sigma_top, "sigma_top")
     at_least_one(samples, "samples")
@@ -151,19 +177,35 @@ def sample_linear(
             return gaussian(seed, *keys, step, pixels, y.device).to(y.real.dtype)
 
         with torch.no_grad():
-            return _swept(guided(score, y, problem, how), _start(y, problem), top, sde, how, noise)
+            return _swept(
+                guided(score, y, problem, how, autocast=autocast),
+                smooth_start(y, problem, how.prior),
+                top,
+                sde,
+                how,
+                noise,
+            )
 
     return per_image(rows, len(observation), samples, batch or samples, reduce or (lambda draws: draws), None, ids)
 
 
-def _start(y: Tensor, problem: Linear) -> Tensor:
-    """A solution of least squares, damped by the noise."""
-    damping = problem.variance(y).mean()
+def smooth_start(y: Tensor, problem: Linear, prior: float = 0.3) -> Tensor:
+    """The mean given y of images that are smooth and nothing else, whose neighbours differ little.
+
+    Where nothing is seen it goes on from what is seen nearby, where the image of least norm would be 0.
+    """
+    precision = 1 / problem.variance(y)
 
     def normal(x: Tensor) -> Tensor:
-        return problem.adjoint(problem.forward(x)) + damping * x
+        rough = x * 0
+        for axis in (-2, -1):
+            edge = x.narrow(axis, 0, 1) * 0
+            slope = torch.cat([edge, x.diff(dim=axis), edge], axis)
+            rough = rough - slope.diff(dim=axis)
+        rough = rough / _STEP**2 + 0.01 * x
+        return problem.adjoint(precision * problem.forward(x)) + rough / prior**2
 
-    return conjugate_gradients(normal, problem.adjoint(y), steps=20)
+    return conjugate_gradients(normal, problem.adjoint(precision * y), steps=_SMOOTH)
 
 
 def _swept(level: Level, x: Tensor, top: float, sde: VESDE, how: Guidance, noise: Noise) -> Tensor:

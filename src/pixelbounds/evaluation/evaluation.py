@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from importlib import import_module
 from math import ceil, floor
 from typing import Any
 
 import numpy as np
 
 from ..calibration.sentence import in_channels, plural, share_in_words
-from ..images.checks import check_count
+from ..images.checks import check_choice, check_count
 from ..images.library import Array
 from ..images.notebook import facts_html, rows_html
 
@@ -27,6 +28,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | tuple):
         return [_plain(x) for x in (value.tolist() if isinstance(value, np.ndarray) else value)]
     return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _pandas() -> Any:
+    try:
+        return import_module("pandas")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "pandas is not installed; pip install pandas, or use to_dict()", name="pandas"
+        ) from error
 
 
 def share_ends(low: float, high: float) -> tuple[str, str]:
@@ -88,6 +98,13 @@ class Strata(_Record):
             numbers = f"{self.share[i]:>9.2%}{self.risk[i]:>9.2%}{within:>20}{self.mean_length[i]:>10.4g}"
             lines.append(f"  {name:<23}{numbers}")
         return "\n".join(lines)
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame, one row for each stratum: where it lies, its share, risk with interval, mean length."""
+        columns = ("share", "risk", "low", "high", "units", "pooled", "mean_length")
+        where = {} if self.edges is None else {"least": self.edges[:-1], "most": self.edges[1:]}
+        index = _pandas().Index(self.label, name=self.of)
+        return _pandas().DataFrame(where | {name: getattr(self, name) for name in columns}, index=index)
 
     def edge_texts(self, digits: int, tiny: float = 0.0) -> list[str]:
         """The edges between strata to some digits, those up to `tiny` as 0; none where rows are groups."""
@@ -232,6 +249,32 @@ class Evaluation(_Record):
         """All that the risk is broken down by: "length", "edge", and "group" where groups were given."""
         found = {"length": self.size_stratified, "edge": self.by_edge}
         return found if self.by_group is None else {**found, "group": self.by_group}
+
+    def to_frame(self, of: str = "image") -> Any:
+        """A pandas DataFrame: a row for each "image", "unit" or "promise", or each row of "length", "edge" or "group".
+
+        The first two have the share missed and the mean length, promises and strata all that is known of them. pandas
+        must be installed.
+        """
+        pandas = _pandas()
+        check_choice(of, ("image", "unit", "promise", *self.strata), "of")
+        if of == "promise":
+            if not self.promises:
+                raise ValueError("this evaluation looked at no promises; evaluate(truth, interval, promises=[...])")
+            rows = [
+                {**vars(p), "low": p.interval[0], "high": p.interval[1], "verdict": p.verdict} for p in self.promises
+            ]
+            return pandas.DataFrame(rows).drop(columns="interval").set_index("name")
+        if of in self.strata:
+            return self.strata[of].to_frame()
+        own = self.unit_name or "unit"
+        if of == "unit":
+            length = np.bincount(self.unit_of, self.length_by_image) / self.unit_sizes
+            columns = {"images": self.unit_sizes, "missed": self.by_unit, "mean_length": length}
+            return pandas.DataFrame(columns, index=pandas.Index(self.units, name=own))
+        columns = {"missed": self.by_image, "mean_length": self.length_by_image}
+        known = {} if self.unit_name is None else {own: self.units[self.unit_of]}
+        return pandas.DataFrame(known | columns, index=pandas.RangeIndex(len(self.by_image), name="image"))
 
     def worst(self, count: int = 5) -> Array:
         """Images with the greatest share of missed pixels, worst first."""

@@ -28,6 +28,7 @@ from ..images.checks import (
     check_values,
 )
 from ..images.ends import Interval
+from ..images.foreign import check_axes, own_array
 from ..images.library import (
     Array,
     as_array,
@@ -86,6 +87,8 @@ def evaluate(
     >>> ev.risk_interval[0] < 0.1 < ev.risk_interval[1]
     True
     """
+    if isinstance(interval, Interval):
+        check_axes(interval.axes, truth, "truth")
     truth = as_array(truth, "truth")
     if not isinstance(interval, Interval):
         raise TypeError(
@@ -177,6 +180,7 @@ def _label_reader(groups: Any, shape: tuple[int, ...]) -> Callable[[int, int], A
     """Labels of images start..stop: (1, entries) for pixels, (2, entries) for ends."""
     if groups is None:
         return lambda start, stop: None
+    groups = own_array(groups, "groups")
     groups = groups if library_of(groups) else np.asarray(groups)
     given = tuple(groups.shape)
     if "int" not in str(groups.dtype) and "bool" not in str(groups.dtype):

@@ -10,19 +10,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from ..calibration.confidence import greatest_loss, least_images
 from ..calibration.families import family_named
+from ..calibration.front_door import calibrate
 from ..calibration.groups.band_bins import fit_band_groups
 from ..calibration.groups.learned import fit_learned_groups
 from ..calibration.pairs import Pairs
-from ..calibration.procedures import frontier, groups_for
+from ..calibration.procedures import frontier, groups_for, rcps
+from ..calibration.promises import share
 from ..calibration.split import fitting_units, unit_numbers
+from ..images.checks import NoGuarantee
 from ..images.library import Array
-from .experiment import Experiment
+from .experiment import Experiment, ScansSection
 from .fits import (
     Certified,
     Fitted,
@@ -38,7 +42,7 @@ from .fits import (
     split_pairs,
 )
 from .material import Material
-from .rows import ALL_BOUNDS, PAPER_BOUNDS
+from .rows import ALL_BOUNDS, PAPER_BOUNDS, scan_key
 
 DrawRecord = dict[str, Any]
 LIMITS = (0.0, 1.0)
@@ -244,6 +248,9 @@ def _scans(draw: Draw) -> Iterator[DrawRecord]:
     new_unit = unit_numbers(draw.material.unit[last], len(last))
     count = int(unit.max()) + 1
     fresh = draw.fresh(last)
+    if settings.cap is not None:
+        yield from _capped_scans(draw, cal, val, unit, new_unit, settings)
+        return
     plain = krcps_method({"k": 8, "d_opt": "all"}, draw.experiment.krcps.gamma_values)
     for level, bound in product(settings.risk_levels, PAPER_BOUNDS):
         least = least_images(level, task.failure_prob, confidence=bound)
@@ -260,6 +267,42 @@ def _scans(draw: Draw) -> Iterator[DrawRecord]:
                 **measure(val, fitted.grouping, outcome.widening, fresh, new_unit),
                 **described(fitted, outcome),
             }
+
+
+def _capped_scans(
+    draw: Draw, cal: Pairs, val: Pairs, unit: Array, new_unit: Array, settings: ScansSection
+) -> Iterator[DrawRecord]:
+    """The same with a cap on what an image counts for, by `calibrate` itself; the risk is that which is promised."""
+    task = draw.experiment.task
+    fresh = draw.fresh(draw.scans[1])
+    methods: dict[str, dict[str, Any]] = {
+        "rcps": {"method": "rcps"},
+        "krcps_plain": {"method": "krcps", "k": 8, "gammas": draw.experiment.krcps.gamma_values},
+        "frontier": {"method": "frontier"},
+    }
+    single, _ = rcps(cal)
+    for level, bound, name in product(settings.risk_levels, PAPER_BOUNDS, methods):
+        begin = perf_counter()
+        promise = share(level, cap=settings.cap)
+        try:
+            found = calibrate(
+                cal.truth, cal.band, promises=[promise], failure_prob=task.failure_prob, confidence=bound,
+                units=unit, seed=draw.seed, limits=LIMITS, **methods[name],
+            )  # fmt: skip
+        except NoGuarantee:
+            found = None
+        seconds = perf_counter() - begin
+        grouping = single if found is None else found.grouping
+        widening = None if found is None else found.widening
+        yield {
+            "row": f"calibrated/{name}/{bound}/{scan_key(level, settings.cap)}",
+            **measure(val, grouping, widening, fresh, new_unit, settings.cap),
+            "certified": found is not None,
+            "moved": widening is None or bool((widening > cal.family.start).any()),
+            "certifying": 0 if found is None else found.promises[0].certifying,
+            "groups": f"{grouping.count} {grouping.kind}",
+            "seconds": seconds,
+        }
 
 
 def _by_groups(draw: Draw) -> Iterator[DrawRecord]:

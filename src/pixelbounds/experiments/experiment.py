@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from ..bands import calibrated_ranks
 
-EXPERIMENTS = ("phantom", "faces64", "ct64", "celeba", "abdomen")
+EXPERIMENTS = ("phantom", "faces64", "ct64", "chest128", "celeba", "abdomen")
 IDENTITY = ("task", "draws", "krcps", "frontier", "scans", "curves")  # what a finished draw depends on
 PixelCount = int | Literal["all"]
 
@@ -68,9 +68,14 @@ class FrontierSection(_Section):
 
 
 class ScansSection(_Section):
-    """[scans]: rows in which the unit is the scan; few scans may need a higher risk level."""
+    """[scans]: rows in which the unit is the scan; few of them need a higher risk level, or a cap on what images count.
+
+    `unit` is what a unit is called; with a cap an image that misses more of its pixels counts as one that misses `cap`.
+    """
 
     risk_levels: list[float] = Field(min_length=1)
+    unit: str = "scan"
+    cap: float | None = Field(None, gt=0, le=1)
 
 
 class CurvesSection(_Section):
@@ -148,6 +153,8 @@ class Experiment(_Section):
         for name, n in {"krcps": max(self.krcps.n_opt), "frontier": self.frontier.n_opt}.items():
             if n >= self.draws.calibration:
                 raise ValueError(f"[{name}] n_opt is {n}, but there are {self.draws.calibration} calibration images")
+        if self.scans is not None and self.scans.cap is not None and self.scans.cap <= max(self.scans.risk_levels):
+            raise ValueError(f"[scans] cap is {self.scans.cap}; it must be above each of {self.scans.risk_levels}")
         unknown = set(self.training) - {"score", "regressor", "conffusion"}
         if unknown:
             raise ValueError(f"[training] knows score, regressor and conffusion, not {', '.join(sorted(unknown))}")
@@ -211,7 +218,7 @@ def miniature(experiment: Experiment) -> Experiment:
         draws=few,
         krcps={"n_opt": [6, 8], "d_opt": [20, "all"], "k": [2, 4], "gammas": (0.3, 0.7, 3)},
         frontier={"n_opt": 6},
-        scans=None if experiment.scans is None else {"risk_levels": [0.2, 0.4]},
+        scans=None if experiment.scans is None else {"risk_levels": [0.2, 0.4], "cap": experiment.scans.cap and 0.8},
         curves={"calibration": [22, 28], "k": [2, 4], "n_opt": [6, 8], "learned_k": [4], "draws": 1},
         data={"size": 16, "train": 24, "tune": 8, "held_out": 40},
         network={**experiment.network, "name": "tiny", "base": 4, "multipliers": [1, 2], "blocks": 1, "attention": []},

@@ -171,11 +171,17 @@ def cut(pairs: Pairs, grouping: Grouping, path: Path, risk_level: float) -> Arra
 
 
 def measure(
-    pairs: Pairs, grouping: Grouping, widening: Array | None, fresh: Array | None = None, unit_of: Array | None = None
+    pairs: Pairs,
+    grouping: Grouping,
+    widening: Array | None,
+    fresh: Array | None = None,
+    unit_of: Array | None = None,
+    cap: float | None = None,
 ) -> dict[str, float]:
     """Mean length and risk on held-out images, and the share of fresh samples held; units weigh the same.
 
-    Where nothing was certified, the interval is all that is possible: everything between the limits.
+    With a cap an image that misses more counts as one that misses `cap`. Where nothing was certified, the interval is
+    all that is possible: everything between the limits.
     """
     least, most = pairs.limits
     if widening is None:
@@ -190,6 +196,7 @@ def measure(
         return np.stack([x.reshape(len(block), -1).mean(axis=1, dtype=np.float64) for x in parts], axis=1)
 
     rows = np.concatenate(list(pairs.over_blocks(work)))
+    rows[:, 1] = np.minimum(rows[:, 1], 1.0 if cap is None else cap)
     if unit_of is not None:
         sums = np.zeros((int(unit_of.max()) + 1, rows.shape[1]))
         np.add.at(sums, unit_of, rows)

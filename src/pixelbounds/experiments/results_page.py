@@ -45,7 +45,8 @@ def _section(results: dict[str, Any]) -> str:
     draws = settings["draws"]
     found = summaries(results)
     pixels = " x ".join(str(x) for x in material["pixels"])
-    units = f" of {material['units']} scans" if material["units"] < material["images"] else ""
+    unit = (settings["scans"] or {}).get("unit", "scan")
+    units = f" of {material['units']} {unit}s" if material["units"] < material["images"] else ""
     intro = (
         f"{material['images']} held-out images{units} of {pixels} pixels ({settings['data']['source']}); epsilon "
         f"{task['risk_level']:g}, delta {task['failure_prob']:g}, alpha {task['miscoverage']:g}, "

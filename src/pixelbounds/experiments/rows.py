@@ -61,19 +61,30 @@ BOUND_NAMES = {
 
 @dataclass(frozen=True)
 class TableRow:
-    """One line of the table; `scan_level` is the risk level of a row whose unit is the scan, else None."""
+    """One line of the table; `scan_level` is the risk level of a row whose unit is the scan, else None.
+
+    `unit` is what such a unit is called, and an image counts for at most `cap`.
+    """
 
     band: str
     procedure: str
     bound: str
     section: str
     scan_level: float | None = None
+    unit: str = "image"
+    cap: float | None = None
 
     @property
     def key(self) -> str:
         """What a draw's record is stored under."""
-        scan = "" if self.scan_level is None else f"/scan {self.scan_level:g}"
+        scan = "" if self.scan_level is None else f"/{scan_key(self.scan_level, self.cap)}"
         return f"{self.band}/{self.procedure}/{self.bound}{scan}"
+
+    @property
+    def counted(self) -> str:
+        """What is independent, and at which level."""
+        capped = "" if self.cap is None else f", cap {self.cap:g}"
+        return self.unit if self.scan_level is None else f"{self.unit}, epsilon {self.scan_level:g}{capped}"
 
     @property
     def names(self) -> tuple[str, str, str]:
@@ -96,8 +107,17 @@ class TableRow:
         return not self.procedure.startswith("oracle")
 
 
-def all_rows(scan_levels: list[float]) -> Iterator[TableRow]:
-    """The table from top to bottom."""
+def scan_key(level: float, cap: float | None) -> str:
+    """What ends the key of a row whose unit is the scan.
+
+    >>> scan_key(0.05, None), scan_key(0.05, 0.25)
+    ('scan 0.05', 'scan 0.05 cap 0.25')
+    """
+    return f"scan {level:g}" + ("" if cap is None else f" cap {cap:g}")
+
+
+def all_rows(scan_levels: list[float], unit: str = "scan", cap: float | None = None) -> Iterator[TableRow]:
+    """The table from top to bottom; of rows whose unit is the scan their levels, what a unit is called, and a cap."""
     for bound, section in zip(PAPER_BOUNDS, ("The paper's rows", "The paper's rows with betting"), strict=True):
         for band in ("qr", "qr_printed", "dropout", "multiplicative", "conffusion", "naive", "calibrated"):
             yield TableRow(band, "rcps", bound, section)
@@ -116,7 +136,8 @@ def all_rows(scan_levels: list[float]) -> Iterator[TableRow]:
     for procedure in ORACLES:
         yield TableRow("calibrated", procedure, "none", "The limit")
     for level in scan_levels:
-        section = f"The unit is the scan, epsilon {level:g}"
+        capped = "" if cap is None else f", an image counting for at most {cap:.0%}"
+        section = f"The unit is the {unit}, epsilon {level:g}{capped}"
         for procedure in ("rcps", "krcps_plain", "frontier"):
             for bound in PAPER_BOUNDS:
-                yield TableRow("calibrated", procedure, bound, section, level)
+                yield TableRow("calibrated", procedure, bound, section, level, unit, cap)

@@ -70,12 +70,12 @@ class Difference:
 def summaries(results: dict[str, Any]) -> list[Summary]:
     """Every row that the results hold, in the order of the table."""
     level = results["configuration"]["task"]["risk_level"]
-    scans = (results["configuration"]["scans"] or {}).get("risk_levels", [])
+    scans = results["configuration"]["scans"] or {"risk_levels": []}
     by_row: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for record in results["records"]:
         by_row[record["row"]].append(record)
     out = []
-    for row in all_rows(scans):
+    for row in all_rows(scans["risk_levels"], scans.get("unit", "scan"), scans.get("cap")):
         if row.procedure in CELLS:
             found = _best_cell(row, by_row[f"{row.band}/{CELLS[row.procedure]}/{row.bound}"], level)
             out += [found] if found else []
@@ -240,9 +240,7 @@ def gain_markdown(results: dict[str, Any]) -> str:
     """Paired differences of the frontier with betting to each other procedure in Markdown."""
     lines = [f"| frontier with betting against | bound | unit | {_PAIRED}"]
     for d in gains(results):
-        level = d.reference.scan_level
-        unit = "image" if level is None else f"scan, epsilon {level:g}"
-        lines.append(_markdown_row([*d.reference.names[1:], unit, *_paired(d)]))
+        lines.append(_markdown_row([*d.reference.names[1:], d.reference.counted, *_paired(d)]))
     return "\n".join(lines)
 
 

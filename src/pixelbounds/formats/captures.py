@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,16 +31,19 @@ StudyDescription AccessionNumber ReferringPhysicianName PositionReferenceIndicat
 """.split()  # noqa: SIM905
 _REMOVED = "pixelbounds: identifiers left out, UIDs kept"
 _LABELS = ("open", "trusted")  # series of labels
-_TRUSTED = "1: the interval is within the tolerance. It is short, which does not say that it holds the truth"
+TRUSTED = "1: the interval is within the tolerance. It is short, which does not say that it holds the truth"
 _PLACE = ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "SliceThickness", "SliceLocation")
 
 
-def write_captures(folder: Path, maps: dict[str, Array], scan: Scan, geometry: Geometry, *, who: bool = False) -> None:
+def write_captures(
+    folder: Path, maps: dict[str, Array], scan: Scan, geometry: Geometry, name: str, *, who: bool = False
+) -> None:
     """Write lower and upper ends (n, h, w), in the measure of the scan, and which are open, as the series of a folder.
 
     Series are folder/lower, folder/upper, folder/length and, where values were seen through a window, folder/open; and
     folder/trusted, where there is a map of it.
 
+    name           of the scan, or what stands for it (`map_name`)
     who            whether patient and study go along
     """
     lower, upper = maps["lower"], maps["upper"]
@@ -52,24 +56,21 @@ def write_captures(folder: Path, maps: dict[str, Array], scan: Scan, geometry: G
         _Series("length", high - low, slope, 0),
     ]
     series += [_Series(part, maps[part].astype(np.uint16), 1.0, 0) for part in _LABELS if part in maps]
-    comments = {} if geometry.window is None else _comments(geometry, *scan.beyond(geometry.window))
-    comments["trusted"] = _TRUSTED
-    name = scan.name
-    if scan.kind != "dicom" and not who:  # the name of a file
-        name = hashlib.sha256(low.tobytes() + high.tobytes() + scan.affine.tobytes()).hexdigest()
+    comments = {} if geometry.window is None else comments_of(geometry, *scan.beyond(geometry.window))
+    comments["trusted"] = TRUSTED
     for order, one in enumerate(series, 1):
         content = hashlib.sha256(one.stored.tobytes()).hexdigest()
         shown = geometry.window if one.ends and geometry.window is not None else one.span(maps.get("open"))
         for k, plane in enumerate(one.stored):
             data = _dataset(scan, k, plane.shape, name, who=who)
-            data.SeriesInstanceUID = _uid(name, one.part, content)
-            data.SOPInstanceUID = _uid(name, one.part, content, str(k))
-            data.SeriesNumber = 10 * int(_source(scan, k).get("SeriesNumber") or 0) + order
+            data.SeriesInstanceUID = own_uid(name, one.part, content)
+            data.SOPInstanceUID = own_uid(name, one.part, content, str(k))
+            data.SeriesNumber = 10 * int(source_of_slice(scan, k).get("SeriesNumber") or 0) + order
             data.SeriesDescription = f"pixelbounds {one.part}"
             data.DerivationDescription = f"{one.part} of calibrated intervals per pixel"
             data.PhotometricInterpretation = "MONOCHROME1" if scan.inverted and one.ends else "MONOCHROME2"
-            data.RescaleSlope, data.RescaleIntercept = _decimals([one.slope, one.intercept])
-            data.WindowWidth, data.WindowCenter = _decimals(shown)
+            data.RescaleSlope, data.RescaleIntercept = decimals([one.slope, one.intercept])
+            data.WindowWidth, data.WindowCenter = decimals(shown)
             if one.part in comments:
                 data.ImageComments = comments[one.part]
             if one.part in _LABELS:
@@ -100,7 +101,7 @@ class _Series:
         return width, self.intercept + float(stored.min()) * self.slope + width / 2
 
 
-def _comments(geometry: Geometry, least: float, most: float) -> dict[str, str]:
+def comments_of(geometry: Geometry, least: float, most: float) -> dict[str, str]:
     """What a person should know of open ends, by series."""
     measure = geometry.measure
     unit = f" {measure.unit}" if measure.unit else ""
@@ -142,29 +143,11 @@ def scale(least: float, most: float) -> tuple[float, int]:
 def _dataset(scan: Scan, k: int, shape: tuple[int, ...], name: str, *, who: bool) -> Any:
     """Everything about slice k of a map apart from its values; `name` is that of the scan, or stands for it."""
     pydicom = needed("pydicom")
-    source = _source(scan, k)
-    data = pydicom.Dataset()
-    place = _PLACE if shape == scan.plane and scan.kind == "dicom" else ()
-    for word in (*_KEPT, *place, *(_WHO if who else ())):
-        if word in source:
-            data[word] = source[word]
-    if scan.kind != "dicom":
-        data.StudyInstanceUID = _uid(name, "study")
-        data.FrameOfReferenceUID = _uid(name, "frame")
-        if who:
-            data.PatientID = data.PatientName = name[:64]
-    if not who:
-        data.PatientIdentityRemoved = "YES"
-        data.DeidentificationMethod = _REMOVED
-    if shape != scan.plane or scan.kind != "dicom":
-        _place(data, scan.affine, k)
+    source = source_of_slice(scan, k)
+    data = study_of(scan, k, name, who=who)
+    put_in_place(data, scan, k, shape)
     if "SOPInstanceUID" in source:
-        reference = pydicom.Dataset()
-        reference.ReferencedSOPClassUID, reference.ReferencedSOPInstanceUID = source.SOPClassUID, source.SOPInstanceUID
-        data.SourceImageSequence = [reference]
-    for word in ("PatientName", "PatientID", "PatientBirthDate", "PatientSex", "StudyDate", "StudyTime", "StudyID"):
-        if word not in data:
-            setattr(data, word, "")  # required, but may be empty
+        data.SourceImageSequence = [reference_to(source)]
     data.SOPClassUID = pydicom.uid.SecondaryCaptureImageStorage
     data.ConversionType, data.ImageType, data.Manufacturer = "WSD", ["DERIVED", "SECONDARY"], "pixelbounds"
     data.InstanceNumber = k + 1
@@ -176,25 +159,69 @@ def _dataset(scan: Scan, k: int, shape: tuple[int, ...], name: str, *, who: bool
     return data
 
 
-def _source(scan: Scan, k: int) -> Any:
+def study_of(scan: Scan, k: int, name: str, *, who: bool) -> Any:
+    """Study and frame of reference of a scan, as its slice k says them, and its patient where that is asked for."""
+    source = source_of_slice(scan, k)
+    data = needed("pydicom").Dataset()
+    for word in (*_KEPT, *(_WHO if who else ())):
+        if word in source:
+            data[word] = copy(source[word])  # what is written later must not change the source
+    if scan.kind != "dicom":
+        data.StudyInstanceUID = own_uid(name, "study")
+        data.FrameOfReferenceUID = own_uid(name, "frame")
+        if who:
+            data.PatientID = data.PatientName = name[:64]
+    if not who:
+        data.PatientIdentityRemoved = "YES"
+        data.DeidentificationMethod = _REMOVED
+    for word in ("PatientName", "PatientID", "PatientBirthDate", "PatientSex", "StudyDate", "StudyTime", "StudyID"):
+        if word not in data:
+            setattr(data, word, "")  # required, but may be empty
+    return data
+
+
+def map_name(scan: Scan, lower: Array, upper: Array, *, who: bool) -> str:
+    """The name of a scan, or what stands for it where it is the name of a file and shall not be told."""
+    if scan.kind == "dicom" or who:
+        return scan.name
+    return hashlib.sha256(lower.tobytes() + upper.tobytes() + scan.affine.tobytes()).hexdigest()
+
+
+def reference_to(source: Any) -> Any:
+    """What refers to a source image."""
+    reference = needed("pydicom").Dataset()
+    reference.ReferencedSOPClassUID = source.SOPClassUID
+    reference.ReferencedSOPInstanceUID = source.SOPInstanceUID
+    return reference
+
+
+def source_of_slice(scan: Scan, k: int) -> Any:
+    """The header of slice k of a scan from DICOM; of others an empty one."""
     return scan.header[k] if scan.kind == "dicom" else {}
 
 
-def _place(data: Any, affine: Array, k: int) -> None:
-    """Position, orientation and spacing of slice k from an affine (slice, row, column, 1) -> R, A, S."""
-    lps = np.diag([-1.0, -1.0, 1.0]) @ affine[:3]
+def put_in_place(data: Any, scan: Scan, k: int, shape: tuple[int, ...]) -> None:
+    """Position, orientation and spacing of slice k: word for word those of the source, or from the affine."""
+    source = source_of_slice(scan, k)
+    if shape == scan.plane and scan.kind == "dicom":
+        for word in _PLACE:
+            if word in source:
+                data[word] = source[word]
+        return
+    lps = np.diag([-1.0, -1.0, 1.0]) @ scan.affine[:3]
     steps = np.linalg.norm(lps[:, :3], axis=0)  # between slices, rows and columns
-    data.ImagePositionPatient = _decimals(lps @ [k, 0, 0, 1])
-    data.ImageOrientationPatient = _decimals([*lps[:, 2] / steps[2], *lps[:, 1] / steps[1]])
-    data.PixelSpacing = _decimals(steps[1:])
-    (data.SliceThickness,) = _decimals(steps[:1])
+    data.ImagePositionPatient = decimals(lps @ [k, 0, 0, 1])
+    data.ImageOrientationPatient = decimals([*lps[:, 2] / steps[2], *lps[:, 1] / steps[1]])
+    data.PixelSpacing = decimals(steps[1:])
+    (data.SliceThickness,) = decimals(steps[:1])
 
 
-def _decimals(values: Any) -> list[Any]:
+def decimals(values: Any) -> list[Any]:
+    """Numbers as decimal strings of at most 16 characters."""
     decimal = needed("pydicom.valuerep").DSfloat
     return [decimal(float(x), auto_format=True) for x in values]
 
 
-def _uid(*about: str) -> Any:
+def own_uid(*about: str) -> Any:
     """A unique identifier that the same content always gets."""
     return needed("pydicom.uid").generate_uid(entropy_srcs=["pixelbounds", *about])

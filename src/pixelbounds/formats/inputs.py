@@ -30,13 +30,13 @@ from ..execution.sample_bands import (
     sample_digests,
 )
 from ..images.checks import Limits, check_limits
-from ..images.ends import Band, Interval, trusted_band
+from ..images.ends import Band, trusted_band
 from ..images.library import Array, differ_in_size, spanning
 from ..images.measure import Measure
 from ..images.source import Source
 from ..storage.chunks import guarded, rows_at
 from ..storage.digests import row_digests
-from ..storage.growth import BAD, DONE, MARKS
+from ..storage.growth import DONE
 from .arrays import (
     ARRAY_SUFFIXES,
     SHAPES,
@@ -56,11 +56,11 @@ from .arrays import (
     store_at,
     told,
 )
-from .maps import maps_of
-from .nifti import NIFTI_SUFFIXES
+from .maps import measure_of_maps
 from .opener import open_images
 from .runs import Run, open_run
 from .scans import Images
+from .segmentations import is_segmentation, read_segmentation
 
 EACH = "each"  # units: every image is its own
 INDEPENDENT = (
@@ -108,19 +108,24 @@ def open_units(images: Images, reading: Reading) -> Array | None:
     return units
 
 
-def open_labels(path: FilePath) -> Any:
-    """Whole numbers of an array file or a NIfTI file, (*pixels) or (n, *pixels); of images of different sizes too."""
+def open_labels(path: FilePath, images: Images | None = None) -> Any:
+    """Whole numbers of an array file or a NIfTI file, (*pixels) or (n, *pixels); of images of different sizes too.
+
+    A DICOM segmentation is laid on the `images`, which must know where they lie.
+    """
     path = existing(path, "the name of a grouping (learned, band, loss, squared, otsu) or a file of labels")
     if is_ragged(path):
         return only(sets_at(path, Reading()), path, ("labels", "groups", "segmentation"))
     if path.suffix in ARRAY_SUFFIXES:
         labels = only(arrays_at(path), path, ("labels", "groups", "segmentation"))
+    elif is_segmentation(path):
+        return read_segmentation(path, images)
     else:
         labels = open_images(path, window=None).pixels
     if labels.dtype.kind not in "iub":
         whole = np.rint(labels[...])
-        if not np.array_equal(whole, labels[...]):
-            raise ValueError(f"{path} holds {labels.dtype} values that are not whole; labels must be whole numbers")
+        if not np.array_equal(whole, labels[...]) or np.abs(whole).max(initial=0) >= 2**31:
+            raise ValueError(f"{path} holds {labels.dtype} values that are not whole, or too large, to be labels")
         return whole.astype(np.int32)
     return labels
 
@@ -259,7 +264,8 @@ def open_bands(
     if isinstance(reading.miscoverage, tuple):
         raise ValueError("several miscoverages are for `calibrate`, which chooses one on the fitting images; give one")
     about = told(path)
-    if about.get("kind") == "interval":
+    maps = path.is_dir() and not is_store(path) and measure_of_maps(path) is not None
+    if about.get("kind") == "interval" or maps:
         raise ValueError(f"{path} holds intervals, which are calibrated already; give the band they were made of")
     if about.get("kind") == "bands":
         check_not_half(store_at(path), path)
@@ -272,7 +278,7 @@ def open_bands(
     if reading.kind is not None:
         raise ValueError(f"kind is {reading.kind!r}, but {path} is no run of `pixelbounds sample`; leave --kind out")
     if not is_store(path) and path.is_dir():
-        parts = _of_folder(path, reading)
+        parts = folder_parts(path, reading)
         first = parts["lower"]
         band = Band(**{name: images.pixels for name, images in parts.items()})
         return Bands(band, images=first, measure=first.measure)
@@ -308,6 +314,11 @@ def check_pair(truth: Any, bands: Bands) -> None:
             f"the {one} may differ in size (a store of values and shapes), but the {other} lie in one array; write "
             "both with pixelbounds.images.ragged.write_ragged, or both as arrays"
         )
+    if bands.band is None and _are_swapped(truth, bands.samples):
+        raise ValueError(
+            f"the truth has shape {tuple(truth.shape)} and the samples {tuple(bands.samples.shape)}: they seem to be "
+            "swapped; give the truth (n, *pixels) first, then samples (n, m, *pixels)"
+        )
     if bands.shape != tuple(truth.shape):
         made = f", made of samples of shape {tuple(bands.samples.shape)}" if bands.band is None else ""
         raise ValueError(
@@ -319,35 +330,11 @@ def check_pair(truth: Any, bands: Bands) -> None:
             raise ValueError(f"the band of image {image} has shape {ours}, but its truth has {theirs}; they must agree")
 
 
-def open_interval(path: FilePath, reading: Reading = Reading()) -> Interval:  # noqa: B008
-    """The intervals that `pixelbounds apply` wrote, or anything else with `lower` and `upper`."""
-    path = Path(path)
-    if path.name.endswith(NIFTI_SUFFIXES) and not path.exists():  # written as NAME_lower.nii.gz and so on
-        files = {part: maps_of(path, part) for part in ("lower", "upper")}
-        if files["lower"] and len(files["lower"]) == len(files["upper"]):
-            return Interval(_together(files["lower"], reading), _together(files["upper"], reading))
-    path = existing(path, "intervals: a file or folder with lower and upper of shape (n, *pixels)")
-    if path.is_dir() and not is_store(path):
-        parts = _of_folder(path, reading)
-        return Interval(parts["lower"].pixels, parts["upper"].pixels)
-    arrays = parts_at(path, reading)
-    if not {"lower", "upper"} <= arrays.keys():
-        held = ", ".join(name or "one array" for name in arrays)
-        raise ValueError(
-            f"{path} holds {held}, not lower and upper; give intervals, or bands and the calibration (--calibration)"
-        )
-    return Interval(arrays["lower"], arrays["upper"])
-
-
-def open_marks(path: FilePath, n: int) -> Array:
-    """Which images a store of intervals has, (n,) bool: all but those that were skipped."""
-    node = store_at(Path(path)) if told(path) else {}
-    return np.asarray(node[MARKS][:]) != BAD if MARKS in node else np.ones(n, bool)
-
-
-def _together(files: list[Path], reading: Reading) -> Array:
-    """The slices of several scans."""
-    return np.concatenate([open_images(file, window=reading.mapping).pixels for file in files])
+def _are_swapped(truth: Any, samples: Any) -> bool:
+    """Whether the first has an axis of samples that the second lacks."""
+    if differ_in_size(samples) or differ_in_size(truth) or len(truth.shape) != len(samples.shape) + 1:
+        return False
+    return (truth.shape[0], *truth.shape[2:]) == tuple(samples.shape)
 
 
 def _of_run(run: Run, reading: Reading, execution: Execution) -> Bands:
@@ -384,7 +371,7 @@ def _of_kept_samples(run: Run, reading: Reading, limits: Limits | None, known: d
     )  # fmt: skip
 
 
-def _of_folder(path: Path, reading: Reading) -> dict[str, Images]:
+def folder_parts(path: Path, reading: Reading) -> dict[str, Images]:
     """A folder that holds `lower` and `upper`, perhaps `centre`, each as whatever `open_images` reads."""
     parts = {}
     limits = check_limits(reading.limits or (0.0, 1.0))

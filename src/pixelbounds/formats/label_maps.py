@@ -1,8 +1,8 @@
 """Label maps and masks in files, beside the images that they are about: where an organ, a lesion, a subgroup is.
 
 A map comes in any format that images come in: arrays (.npy, .npz, .zarr, an array inside by its name: maps.npz/heart),
-NIfTI, DICOM, pictures. It is cut into slices as the images are, is never resized, and, where both are several files,
-belongs to the images by the names of these. Arrays in .npy and .zarr files are read when they are needed.
+NIfTI, DICOM (segmentations, too), pictures. It is cut into slices as the images are, is never resized, and, where both
+are several files, belongs to the images by the names of these. Arrays in .npy and .zarr files are read when needed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from .arrays import ARRAY_SUFFIXES, FilePath, Reading, arrays_at, existing, is_r
 from .opener import open_images
 from .pictures import PICTURE_SUFFIXES
 from .scans import Images
+from .segmentations import is_segmentation, read_segmentation
 
 _NAMES = ("labels", "label", "mask", "region", "segmentation")  # of the map among several arrays
 _IN_A_MASK = (0, 1, 255)  # 255 in pictures
@@ -41,6 +42,8 @@ def open_label_map(path: FilePath, images: Images, reading: Reading = Reading())
             held = ", ".join(arrays)
             raise ValueError(f"{array} holds the arrays {held}; say which, such as {array}/{next(iter(arrays))}")
         values = arrays[name] if name is not None else only(arrays, array, _NAMES)
+    elif is_segmentation(array):
+        values = read_segmentation(array, images)
     else:
         found = open_images(array, window=None, labels=True)
         _check_files(array, found, images)

@@ -28,14 +28,15 @@ from ..images.measure import Measure
 from ..images.tolerance import OPEN_ABOVE, OPEN_BELOW, SLACK, Tolerance, open_ends
 from ..storage.folders import aside, swap_folder
 from .arrays import ABOUT, Arrays, FilePath, about_of
-from .captures import captured_measure, write_captures
+from .captures import captured_measure, map_name, write_captures
 from .dicom import dicom_files
 from .identifiers import keeps, numbered_units
+from .multiframe import FOLDER, write_multiframe
 from .nifti import NIFTI_SUFFIXES, stem, write_volume, written_measure
 from .scans import Geometry, Images, Scan, Window
 
 INTERVAL_SUFFIXES = (".zarr", ".npz", ".nii.gz", ".nii", ".dcm")
-MAP_PARTS = ("lower", "upper", "length", "open", "trusted")
+MAP_PARTS = ("lower", "upper", "length", "open", "trusted")  # and, of DICOM, the folder of Parametric Maps
 MAP_SUFFIXES = (*NIFTI_SUFFIXES, ".dcm")  # become NAME_lower, NAME_upper, NAME_length, NAME_open and NAME_trusted
 _BLOCK_BYTES = 2**26
 
@@ -48,13 +49,15 @@ def write_interval(
     identifiers: str = "drop",
     about: Mapping[str, Any] | None = None,
     tolerance: Tolerance | None = None,
+    parametric: bool = False,
 ) -> Path:
     """Write an interval under a name whose suffix says the kind: .zarr, .npz, .nii, .nii.gz, or a folder for DICOM.
 
     NIfTI and DICOM need `like`, the images that the interval is about: its maps lie where they lie, in their measure.
     With identifiers="keep" what the images' files say of people and names goes along, see `identifiers.py`. An .npz
     keeps what the interval is `about` (plain values by name, such as its guarantee). With a `tolerance` the mask of the
-    pixels whose interval is within it is written as well (`Interval.trust_mask`), as `trusted`.
+    pixels whose interval is within it is written as well (`Interval.trust_mask`), as `trusted`. With `parametric` a
+    folder of DICOM gets Parametric Maps beside the secondary captures, and the mask as a segmentation (`multiframe`).
     Returns what was written; for .nii.gz and .dcm, which become NAME_lower, NAME_upper, NAME_length and, where values
     were seen through a window, NAME_open (with a tolerance NAME_trusted), the first.
     """
@@ -64,8 +67,13 @@ def write_interval(
         raise TypeError(f"interval is a {type(interval).__name__}; give what Calibration.apply returns")
     if like is not None:
         check_same_shape(interval=interval.lower, like=like.pixels)
+        _check_measure(path, interval, like)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist; make it first")
+    if parametric and path.suffix:
+        raise ValueError(
+            f"{path} is one file, and Parametric Maps lie in a folder of DICOM; name a folder without ending"
+        )
     if path.suffix == ".zarr":
         return _write_zarr(path, interval, _labels(like, who), tolerance)
     if path.suffix == ".npz":
@@ -73,8 +81,17 @@ def write_interval(
     if path.name.endswith(NIFTI_SUFFIXES):
         return _write_nifti(path, interval, _space(path, like), who, tolerance)
     if path.suffix == ".dcm" or path.is_dir() or not path.suffix:
-        return _write_dicom(path, interval, _space(path, like), who, tolerance)
+        return _write_dicom(path, interval, _space(path, like), who, tolerance, parametric)
     raise ValueError(f"{path} is of no known kind; end it in .zarr, .npz, .nii.gz or .dcm, or name a folder for DICOM")
+
+
+def _check_measure(path: Path, interval: Interval, like: Images) -> None:
+    """An interval between 0 and 1 is not written as values of another window than its numbers came through."""
+    if interval.measure is not None and like.measure is not None and not interval.measure.same_as(like.measure):
+        raise ValueError(
+            f"{path} would hold wrong values: the interval is about {interval.measure}, but like was read as "
+            f"{like.measure}; read it as the calibration's images were, window={interval.measure.window}"
+        )
 
 
 def _space(path: Path, like: Images | None) -> Geometry:
@@ -110,7 +127,7 @@ def is_ours(folder: Path, *kinds: str) -> bool:
     names = {x.name for x in folder.iterdir()}
     if not names:
         return True
-    if names <= set(MAP_PARTS):
+    if names <= {*MAP_PARTS, FOLDER}:
         return "maps" in kinds
     try:
         return about_of(Arrays(folder)).get("kind") in kinds
@@ -262,7 +279,9 @@ def _write_nifti(path: Path, interval: Interval, geometry: Geometry, who: bool, 
     return path.with_name(names[0])
 
 
-def _write_dicom(path: Path, interval: Interval, geometry: Geometry, who: bool, tolerance: Tolerance | None) -> Path:
+def _write_dicom(
+    path: Path, interval: Interval, geometry: Geometry, who: bool, tolerance: Tolerance | None, parametric: bool
+) -> Path:
     """A folder with a folder each for lower, upper, length, open and trusted; of a single image as many .dcm files."""
     single = path.suffix == ".dcm"
     if single and len(interval) > 1:
@@ -274,8 +293,15 @@ def _write_dicom(path: Path, interval: Interval, geometry: Geometry, who: bool, 
     with aside(path) as folder:
         for part in parts:
             (folder / "new" / part).mkdir(parents=True)
-        for scan in geometry.scans:
-            write_captures(folder / "new", _maps(interval, scan, geometry.window, tolerance), scan, geometry, who=who)
+        if parametric:
+            (folder / "new" / FOLDER).mkdir()
+        for number, scan in enumerate(geometry.scans):
+            maps = _maps(interval, scan, geometry.window, tolerance)
+            name = map_name(scan, maps["lower"], maps["upper"], who=who)
+            write_captures(folder / "new", maps, scan, geometry, name, who=who)
+            if parametric:
+                there = folder / "new" / FOLDER
+                write_multiframe(there, maps, scan, geometry, name, number=number, tolerance=tolerance, who=who)
         if not single:
             swap_folder(folder / "new", path)
             return path

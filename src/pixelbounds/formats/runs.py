@@ -157,7 +157,11 @@ class Run:
     @property
     def ids(self) -> Array:
         """The number of each image, which seeds its draws, (n,)."""
-        return np.asarray(self.group["ids"][:])
+        try:
+            return np.asarray(self.group["ids"][:])
+        except Exception as error:  # zarr raises what it likes
+            why = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise ValueError(f"{self.path}/ids is damaged ({why}); draw the run again, or give another") from error
 
     @property
     def observation(self) -> Any:
@@ -327,9 +331,10 @@ def _check_whole(path: Path, group: Any, about: Mapping[str, Any]) -> None:
         raise ValueError(f"{path} has miscoverage {level!r}, which is no share; {again}")
     arrays = dict(group.arrays())
     needed = {MARKS, "ids", "observation", *_MADE_OF[_KINDS[kind][0]]}
-    for name in sorted(needed | arrays.keys()):
-        if name not in arrays:
-            raise ValueError(f"{path} lacks the array {name}; {again}")
+    lacking = sorted(needed - arrays.keys())
+    if lacking:
+        raise ValueError(f"{path} lacks the array {lacking[0]}; {again}")
+    for name in sorted(arrays):
         check_declared(arrays[name], f"{path}/{name}")
         if arrays[name].shape[:1] != arrays[MARKS].shape:
             raise ValueError(

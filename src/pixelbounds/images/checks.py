@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.values import count_above, extremes
+from .foreign import own_array
 from .library import Array, differ_in_size, library_of, to_numpy
 
 Limits = tuple[float, float]
@@ -148,16 +149,25 @@ def check_units(units: Any, n: int) -> Array:
     """The unit (patient, scan) of each of n images as text, (n,); without units every image is its own."""
     if units is None:
         return np.arange(n)
+    units = own_array(units, "units")
     try:
         labels = to_numpy(units) if library_of(units) else np.asarray(units)
     except ValueError as error:
         raise ValueError(f"units do not form an array; give the unit (patient, scan) of each of {n} images") from error
     if labels.shape != (n,):
         raise ValueError(f"units have shape {labels.shape}; give the unit (patient, scan) of each of the {n} images")
-    missing = sum(label is None or label != label for label in labels.tolist())  # NaN differs from itself
+    missing = sum(label is None or _differs_from_itself(label) for label in labels.tolist())
     if missing:
         raise ValueError(f"units of {missing} images are missing; give the unit (patient, scan) of each")
     return labels.astype(str)
+
+
+def _differs_from_itself(label: Any) -> bool:
+    """As NaN does, and pandas' NA, of which it cannot be told."""
+    try:
+        return bool(label != label)
+    except TypeError:
+        return True
 
 
 def check_same_shape(**arrays: Any) -> None:

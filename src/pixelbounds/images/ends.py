@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from .checks import ImageError, Limits, check_ordered, check_same_shape, check_values
+from .foreign import Axes, axes_together, check_axes, dataset_of, own_array, parts_of
 from .library import (
     Array,
     Runner,
@@ -39,7 +41,7 @@ class Band:
     """Lower and upper image per observation, (n, *pixels), before calibration; some families widen about a `centre`.
 
     `source` says how the band was made (a `Source`, or a string that is its kind); a calibration refuses a band that
-    was made in another way.
+    was made in another way. `axes` are names and coordinates that DataArrays of xarray brought.
 
     >>> Band(np.zeros((2, 3)), np.ones((2, 3)))
     Band of 2 images of shape (3,), float64
@@ -49,8 +51,12 @@ class Band:
     upper: Any
     centre: Any = None
     source: Any = NOT_KNOWN
+    axes: Axes | None = None
 
     def __post_init__(self) -> None:
+        if self.axes is None:
+            given = {f"band.{name}": getattr(self, name) for name in _IMAGES}
+            object.__setattr__(self, "axes", axes_together(given))
         parts = {name: as_array(getattr(self, name), f"band.{name}") for name in _IMAGES if self._has(name)}
         if not {"lower", "upper"} <= parts.keys():
             raise TypeError("a Band needs both lower and upper; give two arrays of shape (n, *pixels)")
@@ -80,7 +86,8 @@ class Band:
     def __getitem__(self, images: Any) -> Band:
         if isinstance(images, int | np.integer):
             raise TypeError(f"a Band is indexed by several images; write band[{images}:{images + 1}]")
-        return self.map(lambda x: x[images])
+        chosen = self.map(lambda x: x[images])
+        return chosen if self.axes is None else replace(chosen, axes=self.axes.taken(images))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -108,6 +115,20 @@ class Band:
         make = trusted_band if checked else Band
         return make(function(self.lower), function(self.upper), centre, self.source)
 
+    def to_xarray(self) -> Any:
+        """A Dataset of xarray with lower, upper and, where there is one, centre; names and coordinates as they came."""
+        _check_one_size(self.lower)
+        arrays = {name: _for_xarray(getattr(self, name)) for name in _IMAGES if self._has(name)}
+        about = {"source": json.dumps(self.source.state())} if self.source.known else {}
+        return dataset_of(arrays, self.axes, about)
+
+    @classmethod
+    def from_xarray(cls, dataset: Any) -> Band:
+        """The band of a Dataset of xarray with lower, upper and perhaps centre; images along the first axis."""
+        said = getattr(dataset, "attrs", {}).get("source")
+        source = NOT_KNOWN if said is None else Source.from_state(json.loads(said))
+        return cls(**parts_of(dataset, _IMAGES), source=source)
+
     def rows(self, start: int, stop: int) -> Band:
         """Images start..stop in NumPy, checked: finite, lower at most upper."""
         rows = self.map(lambda x: rows_of(x, start, stop), checked=True)
@@ -121,7 +142,7 @@ class Band:
 def trusted_band(lower: Any, upper: Any, centre: Any = None, source: Source = NOT_KNOWN) -> Band:
     """A Band of arrays that were checked already."""
     band = object.__new__(Band)
-    known = {"lower": lower, "upper": upper, "centre": centre, "source": source}
+    known = {"lower": lower, "upper": upper, "centre": centre, "source": source, "axes": None}
     for name, x in known.items():
         object.__setattr__(band, name, x)
     return band
@@ -148,14 +169,22 @@ def one_band(band: Any) -> Band:
 class Interval:
     """Calibrated ends per pixel, (n, *pixels).
 
+    `axes` are names and coordinates that DataArrays of xarray brought, `measure` is what the numbers stand for, as the
+    calibration knows it: maps in Hounsfield units are written of these numbers only.
+
     >>> Interval(np.zeros((1, 2)), np.array([[0.5, 1.0]])).length
     array([[0.5, 1. ]])
     """
 
     lower: Any
     upper: Any
+    axes: Axes | None = None
+    measure: Measure | None = None
 
     def __post_init__(self) -> None:
+        if self.axes is None:
+            given = {f"interval.{name}": getattr(self, name) for name in ("lower", "upper")}
+            object.__setattr__(self, "axes", axes_together(given))
         for name in ("lower", "upper"):
             object.__setattr__(self, name, as_array(getattr(self, name), f"interval.{name}"))
         check_same_shape(lower=self.lower, upper=self.upper)
@@ -175,6 +204,16 @@ class Interval:
     def length(self) -> Any:
         """Upper minus lower, (n, *pixels)."""
         return self.upper - self.lower
+
+    def to_xarray(self) -> Any:
+        """A Dataset of xarray with lower and upper, under the names and coordinates that the band brought."""
+        _check_one_size(self.lower)
+        return dataset_of({"lower": _for_xarray(self.lower), "upper": _for_xarray(self.upper)}, self.axes, {})
+
+    @classmethod
+    def from_xarray(cls, dataset: Any) -> Interval:
+        """The interval of a Dataset of xarray with lower and upper; images along the first axis."""
+        return cls(**parts_of(dataset, ("lower", "upper")))
 
     def trust_mask(self, tolerance: float, measure: Measure | None = None) -> Any:
         """The pixels whose interval is at most `tolerance` long, the largest such set: bool (n, *pixels).
@@ -198,15 +237,26 @@ class Interval:
 
     def contains(self, truth: Any) -> Any:
         """Whether each true pixel lies within its interval, (n, *pixels) -> bool."""
-        check_same_shape(interval=self.lower, truth=as_array(truth, "truth"))
+        check_axes(self.axes, truth, "truth")
+        truth = as_array(truth, "truth")
+        check_same_shape(interval=self.lower, truth=truth)
         if differ_in_size(self.lower):
-            ends = zip(as_array(truth, "truth"), self.lower, self.upper, strict=True)
+            ends = zip(truth, self.lower, self.upper, strict=True)
             return [(x >= lower) & (x <= upper) for x, lower, upper in ends]
         return (truth >= self.lower) & (truth <= self.upper)
 
 
 def _sizes(images: Any) -> str:
     return "different sizes" if differ_in_size(images) else f"shape {tuple(images.shape[1:])}"
+
+
+def _check_one_size(images: Any) -> None:
+    if differ_in_size(images):
+        raise ValueError("images differ in size, and a Dataset has one grid for all; write them with write_ragged")
+
+
+def _for_xarray(x: Any) -> Any:
+    return x if library_of(x) == "dask" else to_numpy(x)
 
 
 def outward(lower: Array, upper: Array, dtype: Any) -> tuple[Array, Array]:
@@ -240,6 +290,8 @@ def check_labels(labels: Any, band: Band) -> Any:
     """Labels known at test time: whole numbers (n, *pixels), or a list of them where images differ in size."""
     if labels is None:
         return None
+    check_axes(band.axes, labels, "labels")
+    labels = own_array(labels, "labels")
     if isinstance(labels, list | tuple) and labels and all(library_of(image) for image in labels):
         sizes = {tuple(image.shape) for image in labels}
         labels = Ragged([to_numpy(x) for x in labels]) if len(sizes) > 1 else np.stack([to_numpy(x) for x in labels])
@@ -260,6 +312,7 @@ def check_features(features: Any, band: Band) -> Any:
         return None
     if differ_in_size(band.lower):
         raise ValueError("features are for images of one size; leave them out, or bring the images to one size")
+    features = own_array(features, "features")
     if isinstance(features, list | tuple) and len(features):
         parts = {f"features[{i}]": as_array(x, f"features[{i}]") for i, x in enumerate(features)}
         check_same_shape(band=band.lower, **parts)

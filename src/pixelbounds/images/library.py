@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from .foreign import own_array, refuse_masked
 from .ragged import Ragged
 
 Array = np.ndarray
@@ -63,8 +64,9 @@ class Derived:
 def as_array(x: Any, name: str) -> Any:
     """`x` itself where it is an array of a known library, else the NumPy array made of it; it must be floating.
 
-    A list of arrays of different shapes becomes a `Ragged`.
+    A list of arrays of different shapes becomes a `Ragged`. What comes from elsewhere goes through `own_array`.
     """
+    x = own_array(x, name)
     if isinstance(x, list | tuple) and len({tuple(np.shape(image)) for image in x if library_of(image)}) > 1:
         images = [as_array(image, f"{name}[{i}]") for i, image in enumerate(x)]
         return Ragged([image if library_of(image) == "zarr" else to_numpy(image) for image in images])
@@ -76,12 +78,8 @@ def as_array(x: Any, name: str) -> Any:
                 f"{name} is a {type(x).__name__} that does not form an array; "
                 "give a NumPy, torch, zarr or Dask array, or a list of arrays where images differ in size"
             ) from error
-    if isinstance(x, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array; fill or drop what is masked, for example {name}.filled(0)")
     if library_of(x) == "torch":
         x = x.detach()
-    if library_of(x) == "numpy" and not x.dtype.isnative:
-        x = x.astype(x.dtype.newbyteorder("="))
     if str(x.dtype).removeprefix("torch.") not in _FLOATS:
         raise TypeError(
             f"{name} has dtype {x.dtype}; images must be {', '.join(_FLOATS)}: convert them, for example "
@@ -92,7 +90,7 @@ def as_array(x: Any, name: str) -> Any:
     return x
 
 
-def spanning(images: Any, limits: tuple[float, float]) -> Any:
+def spanning(images: Any, limits: tuple[float, float], name: str = "truth") -> Any:
     """8-bit images as float32 between the limits, 0 the least and 255 the greatest value; others as they are.
 
     Many of them, or those in files, are converted as they are read.
@@ -100,6 +98,7 @@ def spanning(images: Any, limits: tuple[float, float]) -> Any:
     >>> spanning(np.array([[0, 51, 255]], np.uint8), (0.0, 1.0))
     array([[0. , 0.2, 1. ]], dtype=float32)
     """
+    images = own_array(images, "truth")
     if isinstance(images, list | tuple):
         return [spanning(image, limits) if library_of(image) else image for image in images]
     if str(getattr(images, "dtype", "")).removeprefix("torch.") != "uint8" or not library_of(images):
@@ -139,7 +138,10 @@ def to_numpy(x: Any) -> Array:
         x = (x.float() if "float16" in str(x.dtype) else x).cpu().numpy()
     elif library == "dask":
         x = x.compute()
+    refuse_masked(x, "an array")
     out = np.asarray(x[...] if library == "zarr" else x[:] if library == "derived" else x)
+    if not out.dtype.isnative:
+        out = out.astype(out.dtype.newbyteorder("="))
     return out.astype(np.float32) if out.dtype.itemsize == 2 and out.dtype.kind not in "iu" else out
 
 

@@ -95,3 +95,14 @@ class Measure:
         if not isinstance(state, dict) or state.keys() != {"low", "high", "unit"}:
             raise ValueError(f"a measure is {state!r}; it must hold low, high and unit")
         return cls(**state)
+
+
+def length_in_words(length: float, measure: Measure | None) -> str:
+    """A length between 0 and 1, and what it stands for where that is known.
+
+    >>> length_in_words(0.1, Measure.of_window((400, 40)))
+    '0.1000 (40 HU)'
+    """
+    if measure is None or measure.window is None:
+        return f"{length:.4f}{f' {measure.unit}' if measure is not None and measure.unit else ''}"
+    return f"{length:.4f} ({length * measure.window[0]:.4g} {measure.unit or 'in the unit of the files'})"

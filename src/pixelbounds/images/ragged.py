@@ -19,6 +19,8 @@ from typing import Any, overload
 
 import numpy as np
 
+from .foreign import own_array
+
 Array = np.ndarray
 Shapes = Array  # (n, axes) whole numbers
 _CHUNK = 2**16  # least pixels per chunk
@@ -45,9 +47,12 @@ class Ragged:
         if not len(self.images):
             raise ValueError("a set of images is empty; give at least one")
         if not isinstance(self.images, _Flat):
+            object.__setattr__(self, "images", own_array(self.images, "images"))
             others = {type(x).__name__ for x in self.images if not (hasattr(x, "shape") and hasattr(x, "dtype"))}
             if others:
                 raise TypeError(f"some images are of type {', '.join(sorted(others))}; give an array for each")
+            if any(isinstance(x, np.ma.MaskedArray) for x in self.images):
+                raise TypeError("some images are masked arrays; fill or drop what is masked, for example x.filled(0)")
             shapes = [tuple(image.shape) for image in self.images]
             if len({len(shape) for shape in shapes}) > 1 or 0 in map(math.prod, shapes):
                 raise ValueError(

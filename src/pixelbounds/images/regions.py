@@ -14,6 +14,7 @@ import numpy as np
 from scipy import ndimage
 
 from .checks import ImageError, check_number, check_open_unit, check_same_shape, check_values
+from .foreign import own_array
 from .library import (
     Array,
     Derived,
@@ -29,6 +30,7 @@ from .library import (
 from .ragged import Ragged
 
 _LEVELS = 256  # of the histogram that Otsu's threshold cuts
+_MOST_WEIGHT = 1e100  # of a pixel, so that sums of many stay finite
 
 
 def body(images: Any, threshold: float | None = None) -> Any:
@@ -147,10 +149,11 @@ def otsu_threshold(image: Array) -> float:
 
 def _plain(x: Any, name: str) -> Any:
     """An array (n, *pixels) of any dtype and library, or a Ragged of a list of arrays."""
+    x = own_array(x, name)
     if differ_in_size(x) or (library_of(x) and x.ndim > 1):
         return x
     if isinstance(x, list | tuple) and x and all(library_of(image) for image in x):
-        return Ragged(list(x)) if len({tuple(image.shape) for image in x}) > 1 else np.stack([np.asarray(i) for i in x])
+        return Ragged(list(x)) if len({tuple(image.shape) for image in x}) > 1 else np.stack([to_numpy(i) for i in x])
     raise TypeError(f"{name} is a {type(x).__name__}; give an array (n, *pixels), or a list of arrays, one per image")
 
 
@@ -219,17 +222,19 @@ def region_rows(values: Any, name: str, start: int, stop: int) -> Array:
     rows = rows_of(values, start, stop)
     if rows.dtype == bool:
         return rows
-    images = rows.reshape(len(rows), -1)
     if rows.dtype.kind in "iu":
-        strange = ((images < 0) | (images > 1)).any(axis=1)
+        strange = (rows < 0) | (rows > 1)
         why = "whole numbers other than 0 and 1; for a segmentation write labels == 2, or give weights as floats"
+        out = rows.astype(bool)
     else:
         check_values(name, rows, start)
-        strange = (images < 0).any(axis=1)
-        why = "weights below 0; they must be at least 0"
-    if strange.any():
-        raise ImageError(f"{name} has {why}, see {{image}}", start + int(np.argmax(strange)))
-    return rows.astype(bool if rows.dtype.kind in "iu" else np.float64)
+        out = rows.astype(np.float64)
+        strange = (out < 0) | (out > _MOST_WEIGHT)
+        why = f"weights below 0 or above {_MOST_WEIGHT:g}; they must lie between"
+    images = strange.reshape(len(rows), -1).any(axis=1)
+    if images.any():
+        raise ImageError(f"{name} has {why}, see {{image}}", start + int(np.argmax(images)))
+    return out
 
 
 def place_of(within: Any, band: Any, what: str, name: str) -> tuple[str, Any]:
@@ -242,6 +247,7 @@ def place_of(within: Any, band: Any, what: str, name: str) -> tuple[str, Any]:
 
 def region_array(within: Any, band: Any, name: str) -> Any:
     """A region of the images of a band: bool, 0 and 1, or weights, of their shape, or (n,) for whole images."""
+    within = own_array(within, name)
     if isinstance(within, list | tuple) and within and all(library_of(image) for image in within):
         sizes = {tuple(image.shape) for image in within}
         within = Ragged([to_numpy(x) for x in within]) if len(sizes) > 1 else np.stack([to_numpy(x) for x in within])

@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.promises import Aim, CertifiedPromise, Regions
-from ..images.library import Array, differ_in_size, to_numpy
-from ..images.regions import region_array
+from ..calibration.promises import Aim, CertifiedPromise, Regions, aims_of, check_same_places
+from ..images.library import Array
 from .purse import PAUSES, Purse, log_factors, mean_worth, named_by_means
 from .running_mean import NOTHING_SEEN, RunningRatio
 
@@ -76,7 +75,9 @@ def played(
 # ---------------------------------------------------------------- images to rounds
 
 
-def regions_of(promises: Sequence[CertifiedPromise], within: Any, band: Any) -> tuple[list[Aim | None], Regions]:
+def regions_of(
+    promises: Sequence[CertifiedPromise], within: Any, band: Any, loss: Any = None
+) -> tuple[list[Aim | None], Regions]:
     """Promises as they are counted on new images, given their regions by name, and the distinct regions.
 
     None stands for a promise whose region was not drawn on these images: they do not count for it.
@@ -91,42 +92,13 @@ def regions_of(promises: Sequence[CertifiedPromise], within: Any, band: Any) -> 
             f"within has {sorted(map(str, given))}, and the promises need {sorted(needed)}; give "
             + (f"within={{{names}}}, None for one that was not drawn on these images" if needed else "none")
         )
-    n = int(band.shape[0])
-    regions: list[tuple[str, Any]] = []
-    numbers: dict[str, int] = {}
-    aims: list[Aim | None] = []
-    for promise in promises:
-        number = 0
-        subgroup = np.ones(n, bool)
-        if promise.place != "all":
-            if given[promise.name] is None:
-                aims.append(None)
-                continue
-            values = region_array(given[promise.name], band, f"within of {promise.name!r}")
-            whole = len(values.shape) == 1 and not differ_in_size(values)
-            if whole != (promise.place == "subgroup"):
-                raise ValueError(f"within of {promise.name!r} must be a {promise.place}, as at calibration")
-            if whole:
-                subgroup = _members(values, promise.name)
-            else:
-                if promise.name not in numbers:
-                    regions.append((f"within of {promise.name!r}", values))
-                    numbers[promise.name] = len(regions)
-                number = numbers[promise.name]
-        aims.append(
-            Aim(
-                promise.kind, promise.name, promise.place, promise.at_most, promise.above, promise.cap,
-                promise.counting, number, subgroup,
-            )
-        )  # fmt: skip
-    return aims, tuple(regions)
-
-
-def _members(values: Any, name: str) -> Array:
-    mask = to_numpy(values)
-    if mask.dtype != bool:
-        raise ValueError(f"within of {name!r} is {mask.dtype}; give bool, True for images of the subgroup")
-    return mask
+    drawn = [promise for promise in promises if promise.place == "all" or given[promise.name] is not None]
+    functions = [loss if promise.kind == "loss" else None for promise in drawn]
+    asked = [one.asked(given.get(one.name), function) for one, function in zip(drawn, functions, strict=True)]
+    aims, regions = aims_of(asked, band, "units", units=True)
+    check_same_places(drawn, aims)
+    known = iter(aims)
+    return [next(known) if promise in drawn else None for promise in promises], regions
 
 
 def rounds_of(

@@ -89,22 +89,11 @@ class Terms:
                         f"within={{{promise.name!r}: ...}}"
                     )
                 region = given[promise.name]
-            above = promise.above if promise.kind == "tail" else None
-            cap = promise.cap if promise.cap < 1 else None
-            asked.append(Promise(promise.kind, promise.at_most, above, region, cap, promise.name, promise.counting))
+            asked.append(promise.asked(region))
         strange = sorted(given.keys() - {promise.name for promise in self.promises if promise.place != "all"})
         if strange:
             raise ValueError(f"within names {', '.join(map(repr, strange))}, and no promise is about such a region")
         return asked
-
-    def check_aims(self, aims: tuple[Aim, ...]) -> None:
-        """Regions are of the kind that the first ones were."""
-        for promise, aim in zip(self.promises, aims, strict=True):
-            if aim.place != promise.place:
-                raise ValueError(
-                    f"within of {promise.name!r} is of kind {aim.place!r}, and at first it was {promise.place!r}: give "
-                    "a mask where a mask was given, weights where weights were, one bool per image for a subgroup"
-                )
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ from ..calibration.pairs import Pairs, check_family, check_scales, pairs_of
 from ..calibration.paths.line import GAMMAS
 from ..calibration.prints import known_again, prints
 from ..calibration.procedures import METHODS
-from ..calibration.promises import Aim, Promise, aims_of, path_level
+from ..calibration.promises import Aim, Promise, aims_of, check_same_places, path_level
 from ..calibration.reference import grounds_of
 from ..calibration.result import COUNTINGS, Calibration
 from ..calibration.sentence import VOIDS
@@ -184,7 +184,7 @@ class GrowingCalibration:
             raise ValueError(f"the first images {how}")
         asked = terms.promises_within(within)
         aims, regions = aims_of(asked, pairs.band.lower, terms.counting, units is not None)
-        terms.check_aims(aims)
+        check_same_places(terms.promises, aims)
         pairs = replace(pairs, regions=regions)
         names = None if units is None else check_units(units, len(pairs))
         return self._count(pairs, aims, names, pairs.ask(prints)[1], skip_known=skip_known)

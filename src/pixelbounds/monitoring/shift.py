@@ -26,6 +26,7 @@ from ..calibration.result import Calibration
 from ..calibration.sentence import SHIFT
 from ..images.checks import NoGuarantee, check_generator, check_number, check_units
 from ..images.ends import Band, one_band
+from ..images.foreign import own_array
 from ..images.library import Array, differ_in_size, library_of, to_numpy
 from ..images.regions import region_array
 
@@ -95,6 +96,7 @@ def _check_weights(weights: Any, most_weight: float, n: int) -> tuple[Array, flo
     most = check_number(most_weight, "most_weight")
     if most < 1:
         raise ValueError(f"most_weight is {most_weight!r}; likelihood ratios have mean 1, so their bound is at least 1")
+    weights = own_array(weights, "weights")
     given = np.asarray(to_numpy(weights) if library_of(weights) else weights)
     if given.shape != (n,) or given.dtype.kind not in "iuf":
         raise ValueError(
@@ -163,5 +165,6 @@ def _within(promise: Promise, region: Any, images: Array) -> Promise:
         return promise
     if region is not None:
         return replace(promise, within=region)
-    subgroup = to_numpy(promise.within) if library_of(promise.within) else np.asarray(promise.within)
+    within = own_array(promise.within, f"within of {promise.name!r}")
+    subgroup = to_numpy(within) if library_of(within) else np.asarray(within)
     return replace(promise, within=subgroup[images])

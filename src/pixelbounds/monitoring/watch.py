@@ -26,6 +26,7 @@ from ..evaluation.kept_promises import region_tallies
 from ..evaluation.known_images import refuse_calibrated
 from ..images.checks import check_number, check_open_unit, check_same_shape, check_units
 from ..images.ends import Band, one_band
+from ..images.foreign import check_axes
 from ..images.library import Array, as_array, current_runner, differ_in_size, singly, spanning
 from ..storage.digests import joined_digests
 from .accounts import Account, Rounds, played, regions_of, rounds_of
@@ -121,6 +122,7 @@ class Monitor:
         calibration = self.calibration
         when = check_number(when, "when")
         band = one_band(band)
+        check_axes(band.axes, truth, "truth")
         truth = as_array(spanning(truth, calibration.limits), "truth")
         if differ_in_size(truth) != differ_in_size(band.lower):
             truth = singly(truth)
@@ -130,12 +132,11 @@ class Monitor:
         runner = current_runner()
         refuse_calibrated(truth, calibration, runner)
         promises = calibration.promises
-        aims, regions = regions_of(promises, within, band.lower)
+        aims, regions = regions_of(promises, within, band.lower, self.loss)
         interval = calibration.apply(band, features=features, labels=labels)
-        missed, sizes, _ = region_tallies(truth, interval, regions, runner, limits=calibration.limits)
-        own = None
-        if self.loss is not None:
-            own = np.clip(np.asarray(self.loss(truth, interval), np.float64), 0, 1)
+        seeing = [aim for aim in aims if aim is not None and not aim.counts_only]
+        tallies = region_tallies(truth, interval, regions, runner, limits=calibration.limits, seeing=seeing)
+        missed, sizes, own = tallies
         digests = image_digests(truth, *band.arrays, runner=runner)
         fresh, unit_of, arrived = _arrivals(names, digests, self.seen)
         rounds = []
@@ -145,7 +146,7 @@ class Monitor:
             if aim is None:
                 losses = np.zeros(len(size))
             else:
-                losses = own if own is not None else aim.losses(missed[:, aim.region], size)
+                losses = aim.losses(missed[:, aim.region], size) if aim.counts_only else own[:, seeing.index(aim)]
             rounds.append(rounds_of(promise, losses[fresh], size[fresh], counts[fresh], unit_of, len(arrived)))
         if fresh.any():
             self._count(rounds, digests[fresh], arrived)

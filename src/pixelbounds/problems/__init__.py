@@ -4,7 +4,7 @@ problem.py     what a problem is: operator, exact adjoint, noise, least-squares 
 separable.py   axis by axis: denoise, inpaint, super-resolve, deblur
 projection.py  as a sparse matrix: sparse-view and limited-angle CT, motion blur
 fourier.py     MRI: undersampled Fourier coefficients seen by several coils
-conjugate.py   conjugate gradients, for NumPy and torch
+krylov.py      conjugate gradients and minimal residuals, for NumPy and torch
 declared.py    a problem in a TOML file
 
 Every operator is defined once and takes NumPy arrays and torch tensors. Names are loaded when they are first used.

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import inspect
 import os
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..images.checks import check_choice
+from ..storage.files import strict_toml
 from .fourier import mri
 from .problem import Problem, poisson
 from .projection import ct, motion_blur
@@ -35,11 +35,7 @@ def read_problem(path: str | os.PathLike[str]) -> Problem:
             f'{path} does not exist; give a TOML file such as problem = "super_resolve", factor = 4'
         )
     try:
-        told = tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is no TOML ({error}); mend it") from error
-    try:
-        return declared_problem(told)
+        return declared_problem(strict_toml(path.read_bytes()))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..images.checks import check_count, check_number
 from ..images.library import Array, as_array, library_of, like, to_numpy
-from .conjugate import conjugate_gradients
+from .krylov import conjugate_gradients
 
 Operator = Callable[[Any], Any]  # (n, *pixels) -> (n, *other pixels), linear, image by image; NumPy or torch
 

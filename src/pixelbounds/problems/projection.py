@@ -16,6 +16,9 @@ from ..images.checks import check_count, check_number
 from ..images.library import Array, library_of
 from .problem import Problem, check_deviation, last_axes
 
+_MOST_ENTRIES = 2**27  # of a matrix: 720 views of 256 x 256 pixels are 0.7 of it
+_MOST_LENGTH = 1024  # of a blur, in pixels
+
 
 def ct(views: int, size: int, sigma_0: float = 0.0, *, span: float = 180.0) -> Problem:
     """Parallel beams through images of size x size, seen from `views` angles over `span` degrees: (views, bins).
@@ -25,6 +28,11 @@ def ct(views: int, size: int, sigma_0: float = 0.0, *, span: float = 180.0) -> P
     """
     views = check_count(views, "views")
     size = check_count(size, "size", least=2)
+    if 2 * views * size**2 > _MOST_ENTRIES:
+        raise ValueError(
+            f"{views} views of {size} x {size} pixels are a matrix of {2 * views * size**2} entries, and "
+            f"{_MOST_ENTRIES} are the most; take fewer views, or smaller images"
+        )
     if not 0 < check_number(span, "span") <= 180:
         raise ValueError(f"span is {span:g}; give the angle that views cover, in degrees, above 0 and at most 180")
     bins = int(np.ceil(np.sqrt(2) * size)) + 1
@@ -43,8 +51,10 @@ def ct(views: int, size: int, sigma_0: float = 0.0, *, span: float = 180.0) -> P
 
 def motion_blur(length: float, angle: float = 0.0, sigma_0: float = 0.0) -> Problem:
     """The camera moved `length` pixels at `angle` degrees while it looked; images go on as their mirror images."""
-    if check_number(length, "length") <= 0:
-        raise ValueError(f"length is {length:g}; give the way of the camera in pixels, a positive number")
+    if not 0 < check_number(length, "length") <= _MOST_LENGTH:
+        raise ValueError(
+            f"length is {length:g}; give the way of the camera in pixels, above 0 and at most {_MOST_LENGTH}"
+        )
     angle = check_number(angle, "angle")
 
     def apply(x: Any, *, transposed: bool = False) -> Any:
@@ -66,38 +76,46 @@ def _check_size(x: Any, wanted: tuple[int, int], name: str) -> None:
 
 
 class _Sparse:
-    """A sparse matrix for NumPy, and as one of torch wherever that is needed."""
+    """A sparse matrix from entries, those at one place added: for NumPy, and for torch, which needs no scipy."""
 
     def __init__(self, rows: Array, columns: Array, values: Array, shape: tuple[int, int]) -> None:
-        from scipy.sparse import coo_array
-
-        self.matrix = coo_array((values, (rows, columns)), shape=shape).tocsr()
-        self.transposed = self.matrix.T.tocsr()
-        self._tensors: dict[Any, Any] = {}
+        self._entries = rows, columns, values
+        self._shape = shape
+        self._made: dict[Any, Any] = {}
 
     def of_kind(self, x: Any, transposed: bool) -> Any:
         """The matrix, or its transpose, in the library, precision and place of `x`."""
-        matrix = self.transposed if transposed else self.matrix
-        if library_of(x) != "torch":
-            return matrix.astype(x.dtype)
-        key = (x.dtype, x.device, transposed)
-        if key not in self._tensors:
-            import torch
+        torch_ = library_of(x) == "torch"
+        key = (x.dtype, x.device if torch_ else "", transposed)
+        if key not in self._made:
+            self._made[key] = self._tensor(x, transposed) if torch_ else self._array(x, transposed)
+        return self._made[key]
 
-            starts = torch.from_numpy(matrix.indptr.astype(np.int64))
-            columns = torch.from_numpy(matrix.indices.astype(np.int64))
-            values = torch.from_numpy(matrix.data)
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-                made = torch.sparse_csr_tensor(starts, columns, values, matrix.shape, check_invariants=True)
-            self._tensors[key] = made.to(x.device, x.dtype)
-        return self._tensors[key]
+    def _array(self, x: Array, transposed: bool) -> Any:
+        from scipy.sparse import coo_array
+
+        rows, columns, values = self._entries
+        matrix = coo_array((values.astype(x.dtype), (rows, columns)), shape=self._shape)
+        return (matrix.T if transposed else matrix).tocsr()
+
+    def _tensor(self, x: Any, transposed: bool) -> Any:
+        import torch
+
+        rows, columns, values = self._entries
+        at = np.stack([columns, rows] if transposed else [rows, columns])
+        shape = self._shape[::-1] if transposed else self._shape
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+            made = torch.sparse_coo_tensor(torch.from_numpy(at), torch.from_numpy(values), shape, check_invariants=True)
+            return made.coalesce().to_sparse_csr().to(x.device, x.dtype)
 
 
 def _multiplied(sparse: _Sparse, x: Any, shape: tuple[int, int], *, transposed: bool = False) -> Any:
     """A sparse matrix times the last two axes of x, taken as one: (..., h, w) -> (..., *shape)."""
     before = tuple(x.shape)[:-2]
     columns = x.reshape(-1, x.shape[-2] * x.shape[-1]).swapaxes(0, 1)
+    if library_of(x) == "torch":
+        columns = columns.contiguous()  # a GPU reads the same place of all images at once
     return (sparse.of_kind(x, transposed) @ columns).swapaxes(0, 1).reshape(*before, *shape)
 
 

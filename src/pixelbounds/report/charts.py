@@ -1,6 +1,8 @@
 """Charts, each drawn into axes once: the page shows them as inline SVG, papers as PDF and SVG.
 
-Blue is what was observed, red a bound or what lies beyond the level, black the level and what other images say.
+Blue is what was observed, red a bound or what lies beyond the level, black the level and what other images say. Which
+side the truth lies on is said in pictures only, in the colours ABOVE and BELOW of `style.py`. Lengths are in the unit
+of the calibration's measure.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from ..calibration.sentence import plural
 from ..evaluation.evaluation import Evaluation, SeenPromise, Strata
 from .example import Row
 from .style import BLACK, BLUE, QUIET, RED
-from .words import level_text, strata_rows
+from .words import LengthWords, level_text, strata_heading, strata_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,8 +33,10 @@ def draw_path(axes: Axes, calibration: Calibration, evaluation: Evaluation | Non
     Each bound is valid for a point chosen beforehand; the data chose this one, so no bound is marked there. Where each
     image counts, units are weighed around the level, and only that mean is drawn. Of several promises it is the first.
     """
+    words = LengthWords.of(calibration.measure) if calibration.family.name == "additive" else LengthWords()
     widening, risk, bound = calibration.curve.T
-    chosen = float(calibration.widening.mean())
+    widening = words.width * widening
+    chosen = words.width * float(calibration.widening.mean())
     level = calibration.risk_level
     near = (risk <= 2.5 * level) & (risk >= level / 8)
     ends = [*widening[near], chosen]
@@ -50,7 +54,8 @@ def draw_path(axes: Axes, calibration: Calibration, evaluation: Evaluation | Non
         if evaluation is not None and (evaluation.promises or not calibration.certified):
             _draw_evaluated(axes, chosen, evaluation.promises[0] if calibration.certified else evaluation)
     counted = "images that miss too much" if first.kind == "tail" else "pixels outside"
-    _names(axes, "mean widening over groups", f"{_plain(first.name)}: {counted}" if calibration.certified else counted)
+    below = words.beside("mean widening over groups")
+    _names(axes, below, f"{_plain(first.name)}: {counted}" if calibration.certified else counted)
     axes.xaxis.set_major_formatter("{x:g}")
     _percent(axes.yaxis)
     _upright(axes)
@@ -110,16 +115,21 @@ def draw_groups(axes: Axes, strata: Strata, level: float | None) -> None:
 
 
 def draw_strata(
-    axes: Axes, strata: Strata, of: str, level: float | None, names: Mapping[int, str] | None = None
+    axes: Axes,
+    strata: Strata,
+    kind: str,
+    level: float | None,
+    names: Mapping[int, str] | None = None,
+    lengths: LengthWords | None = None,
 ) -> None:
-    """Risk of each stratum with its interval, one below the other."""
-    rows = strata_rows(strata, names)
+    """Risk of each stratum of a kind, as in `Evaluation.strata`, with its interval, one below the other."""
+    rows = strata_rows(strata, names, lengths)
     chosen = [i for i, _ in rows]
     _draw_dots(axes, [name for _, name in rows], strata.risk[chosen], strata.low[chosen], strata.high[chosen])
     if level is not None:
         axes.axvline(level, color=BLACK, linewidth=0.6)
     axes.set_xlim(left=0)
-    _names(axes, "pixels outside", of)
+    _names(axes, "pixels outside", strata_heading(kind, lengths))
     _percent(axes.xaxis)
 
 
@@ -142,14 +152,15 @@ def draw_comparison(lengths: Axes, risks: Axes, rows: Sequence[Row]) -> None:
     """Mean length and risk of each method, side by side."""
     names = [row.name for row in rows]
     found = [row.evaluation for row in rows]
-    length_ends = np.array([ev.mean_length_interval for ev in found])
+    words = LengthWords.of(rows[0].calibration.measure)
+    length_ends = words.width * np.array([ev.mean_length_interval for ev in found])
     risk_ends = np.array([ev.risk_interval for ev in found])
-    _draw_dots(lengths, names, [ev.mean_length for ev in found], length_ends[:, 0], length_ends[:, 1])
+    _draw_dots(lengths, names, [words.width * ev.mean_length for ev in found], length_ends[:, 0], length_ends[:, 1])
     _draw_dots(risks, names, [ev.risk for ev in found], risk_ends[:, 0], risk_ends[:, 1])
     for level in sorted({row.calibration.risk_level for row in rows if row.calibration.loss == "l01"}):
         risks.axvline(level, color=BLACK, linewidth=0.6)
     lengths.set_xlim(left=0)
-    lengths.set_xlabel("mean interval length")
+    lengths.set_xlabel(words.beside("mean interval length"))
     risks.set_xlim(left=0)
     risks.set_xlabel("pixels outside")
     _percent(risks.xaxis)

@@ -35,7 +35,8 @@ class Example:
 
     `samples` are (m, *pixels); `band` is the band of this image before calibration, (1, *pixels), such as band[i:i+1];
     `observation` may have another size than the image. `regions` are masks (or weights, outlined where they are above
-    0) by the name of the promise that is about them. `name` may be any text, such as a file name.
+    0) by the name of the promise that is about them. `name` may be any text, such as a file name. `image` is its row
+    among the images that were evaluated, so that the page can open the worst of them.
     """
 
     name: str
@@ -47,10 +48,13 @@ class Example:
     band: Band | None = None
     observation: Any = None
     regions: Mapping[str, Any] | None = None
+    image: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise TypeError(f"the name of an example is {self.name!r}; it must be a string")
+        if self.image is not None:
+            check_count(self.image, f"image of example {self.name!r}", least=0)
         for part in ("lower", "upper", "estimate", "truth", "samples", "observation"):
             value = getattr(self, part)
             if value is None:
@@ -138,7 +142,7 @@ def examples_of(
         known = {name: x[i : i + 1] if name == "band" else x[i] for name, x in parts.items() if x is not None}
         name = f"image {i}" if names is None else str(names[i])
         regions = {place: rows_of(values, i, i + 1)[0] for place, values in places.items()}
-        out.append(Example(name, interval.lower[i], interval.upper[i], regions=regions, **known))
+        out.append(Example(name, interval.lower[i], interval.upper[i], regions=regions, image=int(i), **known))
     return out
 
 

@@ -18,7 +18,7 @@ from .example import Example, Row
 from .pack import is_colour, pictures_of, window_of
 from .page import check_parts
 from .style import COLUMN, TEXT_WIDTH, house_style, new_figure, save_figure, show_image
-from .words import STRATA, strata_rows
+from .words import LengthWords, strata_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,7 +62,7 @@ def _charts(
         draw_units(axes, evaluation, level)
         for name, strata in evaluation.strata.items():
             charts[f"by-{name}"], axes = new_figure(COLUMN, 0.9 + 0.2 * len(strata_rows(strata)))
-            draw_strata(axes, strata, STRATA[name], level, names)
+            draw_strata(axes, strata, name, level, names, LengthWords.of(calibration.measure))
     if comparison:
         charts["comparison"], panels = new_figure(TEXT_WIDTH, 0.8 + 0.24 * len(comparison), 1, 2, sharey=True)
         draw_comparison(panels[0], panels[1], comparison)

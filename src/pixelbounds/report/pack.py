@@ -96,22 +96,11 @@ def decimals_for(span: float) -> int:
     return floor(log10(_STEPS / span)) if span > 0 and isfinite(span) else 4
 
 
-def viewer_examples(
-    examples: Sequence[Example], limits: Limits, most: int, *, windowed: bool = False
-) -> list[dict[str, Any]]:
-    """What the viewer reads, ready for JSON; as many samples as `most` bytes allow.
-
-    windowed       values were seen through a window, so that ends at its edges are open
-    """
-    out = [viewer_data(example, limits) for example in examples]
-    for x, example in zip(out, examples, strict=True):
-        if windowed:
-            ends = open_ends(example.lower, example.upper).astype(np.float64)
-            x["layers"]["open"] = _layer(planes_of(ends, example.pixels), 0)
-    left = most - sum(len(layer["data"]) for x in out for layer in x["layers"].values())
-    sampled = [(x, example) for x, example in zip(out, examples, strict=True) if example.samples is not None]
+def add_samples(shown: Sequence[dict[str, Any]], examples: Sequence[Example], most: int) -> None:
+    """Put samples into what the viewer reads of examples, as many of each pixel as so many bytes allow."""
+    sampled = [(x, example) for x, example in zip(shown, examples, strict=True) if example.samples is not None]
     entries = sum(planes_of(example.lower, example.pixels).size for _, example in sampled)
-    counts = [count for count in SAMPLES if count * entries <= 4 * left]  # they never shrink to less than a quarter
+    counts = [count for count in SAMPLES if count * entries <= 4 * most]  # they never shrink to less than a quarter
     ordered = [_ordered(example, counts[0]) for _, example in sampled if counts]
     for count in counts:
         thinned = [x[_even(len(x), count)] for x in ordered]
@@ -119,12 +108,16 @@ def viewer_examples(
             _layer(s, x["layers"]["lower"]["decimals"] - 1, s[0].size)
             for s, (x, _) in zip(thinned, sampled, strict=True)
         ]
-        if sum(len(layer["data"]) for layer in layers) <= left:
+        if sum(len(layer["data"]) for layer in layers) <= most:
             for layer, s, (x, _) in zip(layers, thinned, sampled, strict=True):
                 x["layers"]["samples"] = layer
                 x["samples"] = len(s)
             break
-    return out
+
+
+def bytes_of(shown: dict[str, Any]) -> int:
+    """Of the data of an example."""
+    return sum(len(layer["data"]) for layer in shown["layers"].values())
 
 
 def _ordered(example: Example, count: int) -> Array:
@@ -137,8 +130,11 @@ def _even(n: int, count: int) -> Array:
     return np.linspace(0, n - 1, min(count, n)).round().astype(int)
 
 
-def viewer_data(example: Example, limits: Limits) -> dict[str, Any]:
-    """All but the samples of an example."""
+def viewer_data(example: Example, limits: Limits, *, windowed: bool = False) -> dict[str, Any]:
+    """What the viewer reads of an example, all but its samples, ready for JSON.
+
+    windowed       values were seen through a window, so that ends at its edges are open
+    """
     pixels = example.pixels
     ends = band_ends(example, limits) or (None, None)
     images = {
@@ -153,12 +149,15 @@ def viewer_data(example: Example, limits: Limits) -> dict[str, Any]:
     wrong = missed(example)
     if wrong is not None:
         layers["missed"] = _layer(planes_of(wrong, pixels).astype(np.float64), 0)
+    if windowed:
+        layers["open"] = _layer(planes_of(open_ends(example.lower, example.upper), pixels).astype(np.float64), 0)
     masks = [planes_of(mask, pixels) for mask in (example.regions or {}).values()]
     for first in range(0, len(masks), REGIONS):
         bits = [2.0**bit * mask for bit, mask in enumerate(masks[first : first + REGIONS])]
         layers[f"regions_{first // REGIONS}"] = _layer(np.sum(bits, axis=0), 0)
     return {
         "regions": list(example.regions or {}),
+        "holds": [name for name, mask in zip(example.regions or {}, masks, strict=True) if mask.any()],
         "name": example.name, "height": pixels[-2], "width": pixels[-1], "colour": is_colour(pixels),
         "planes": kept_planes(pixels).tolist(), "depth": pixels[0] if len(pixels) == 3 else 1,
         "window": list(window_of(example, limits)), "layers": layers, "samples": 0,

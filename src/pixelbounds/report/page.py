@@ -1,4 +1,4 @@
-"""The page: one HTML file with its style, script, pictures and data inside."""
+"""The page: an HTML file with its style, script and pictures inside, and its data too where they are few."""
 
 from __future__ import annotations
 
@@ -7,39 +7,30 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
-from math import isfinite
+from math import isclose, isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from ..calibration.result import Calibration
 from ..calibration.sentence import in_channels, plural, share_in_words
 from ..evaluation.evaluation import Evaluation, Strata
 from ..evaluation.judgement import judge
-from ..images.checks import Limits
 from ..storage.files import replace_file
 from .charts import draw_groups, draw_path, draw_units
 from .example import Example, Row
-from .pack import (
-    closed_length,
-    colours,
-    gray_png,
-    map_png,
-    missed,
-    pictures_of,
-    viewer_examples,
-    widening_of,
-    window_of,
-)
-from .promise_table import promise_rows
+from .pack import colours
+from .page_examples import forget_earlier, show_examples
+from .promise_table import certified_above, promise_rows, promises_to_look_at
+from .style import ABOVE, BELOW
 from .svg import inline_chart, whisker
-from .words import MOST_ROWS, STRATA, length_span, level_text, number, percent, span, strata_rows
+from .words import MOST_ROWS, LengthWords, level_text, number, percent, span, strata_heading, strata_rows
 
-MOST_BYTES = 7_700_000  # of pictures and data, above which fewer samples are kept
-_FULL = 0.995  # share of the pixels within the scale of a map
+_SCRIPT = ("tables", "source", "views", "window", "region", "readout", "controls")  # files of `script/`, in this order
+_WORST = 8  # images in the table of the worst
 
 
 def write_report(
@@ -54,6 +45,9 @@ def write_report(
     group_names: Mapping[int, str] | None = None,
 ) -> Path:
     """Write the page and return its path; the same arguments give the same page.
+
+    Where the examples have more than 16 MB their data lie in a folder beside the page, `report_files` beside
+    `report.html`: move both. Such a page stays small, and reads an image when it is looked at.
 
     evaluation     of the calibration on images whose truth is known, `evaluate(..., calibration=calibration)`; None
                    where there are none, which the page then says
@@ -70,44 +64,45 @@ def write_report(
     check_parts(calibration, evaluation, examples, comparison)
     if isinstance(notes, str):
         raise TypeError("notes is a string; give a list of paragraphs, such as [text]")
-    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    page = Environment(
+        loader=FunctionLoader(_asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     style = _asset("page.css")
-    script = _asset("viewer.js")
+    script = _script()
     limits = calibration.limits
     measure = calibration.measure
     windowed = measure is not None and measure.window is not None
-    scales = {"length": _scale([closed_length(x, windowed=windowed) for x in examples])}
-    widenings = [x for x in (widening_of(example, limits) for example in examples) if x is not None]
-    if widenings:
-        scales["widening"] = _scale(widenings)
-    pictures = [_pictures(example, limits, scales, windowed) for example in examples]
-    drawn = sum(len(uri) for picture in pictures for _, uri in picture["shown"])
-    shown = viewer_examples(examples, limits, MOST_BYTES - drawn, windowed=windowed)
+    lengths = LengthWords.of(measure)
+    shown = show_examples(target, examples, limits, windowed=windowed)
     level = _level_of(calibration)
     judged = None if evaluation is None else judge(evaluation, calibration)
-    tables = [] if evaluation is None else _tables(evaluation, level, group_names)
-    text = page.from_string(_asset("page.html")).render(
+    tables = [] if evaluation is None else _tables(evaluation, level, group_names, lengths)
+    promises = promise_rows(calibration, evaluation, judged, examples)
+    entries = _entries(calibration.record.pixels)
+    one = calibration.record.unit_name if calibration.record.units else "image"
+    text = page.get_template("page.html").render(
         title=title, cal=calibration, ev=evaluation, notes=notes, percent=percent, level=level_text,
-        number=number, span=span, length_span=length_span, plural=plural, share=share_in_words,
+        number=number, span=span, lengths=lengths, plural=plural, share=share_in_words,
         style=Markup(style), script=Markup(script), style_hash=_hash(style), script_hash=_hash(script),
         limited=any(isfinite(x) for x in limits),
-        one=calibration.record.unit_name if calibration.record.units else "image",
-        entries=_entries(calibration.record.pixels),
-        judged=judged, promises=promise_rows(calibration, evaluation, judged, examples), level_of_all=level,
+        one=one, entries=entries, judged=judged, promises=promises, level_of_all=level,
+        above_level=certified_above(calibration),
         path_chart=_path_chart(calibration, evaluation),
         tables=tables, rows_shown=sum(len(table["rows"]) for table in tables),
         charts=[] if evaluation is None else _charts(evaluation, level),
-        comparison=_comparison(comparison, calibration),
-        pictures=pictures, scales=scales,
-        sampled=sorted({(x["samples"], x["drawn"]) for x in shown if x["drawn"]}),
+        worst=[] if evaluation is None else _worst(evaluation, examples),
+        comparison=_comparison(comparison, calibration, lengths),
+        pictures=shown.pictures, scales=shown.scales, sampled=shown.sampled, layers=shown.layers, folder=shown.folder,
         data={
-            "colours": colours().tobytes().hex(), "scales": scales, "examples": shown,
-            "measure": measure.state() if measure is not None and windowed else None,
-            "regions": list(dict.fromkeys(name for x in shown for name in x["regions"])),
+            "colours": colours().tobytes().hex(), "scales": shown.scales, "examples": shown.index,
+            "measure": None if measure is None else measure.state(), "regions": shown.regions,
+            "folder": shown.folder, "colours_of_misses": [ABOVE, BELOW],
+            "promises": promises_to_look_at(calibration, promises, entries, one),
         },
         measure=measure if windowed else None,
     )  # fmt: skip
     replace_file(target, text.encode("utf-8", "replace"))  # names of files may hold bytes that are no text
+    forget_earlier(target, shown)
     return target
 
 
@@ -131,38 +126,14 @@ def _asset(name: str) -> str:
     return files(__package__).joinpath(name).read_text("utf-8")
 
 
+def _script() -> str:
+    """All files of the viewer as one script, in a scope of its own."""
+    parts = [_asset(f"script/{name}.js") for name in _SCRIPT]
+    return '"use strict";\n(() => {\n' + "\n".join(parts) + "})();\n"
+
+
 def _hash(text: str) -> str:
     return "sha256-" + b64encode(sha256(text.encode()).digest()).decode()
-
-
-def _scale(maps: Sequence[Any]) -> float:
-    """Where the colours of a map end: most pixels of all examples are within."""
-    if not maps:
-        return 1.0
-    values = np.concatenate([x.reshape(-1) for x in maps])
-    values = values[np.isfinite(values)]
-    if not len(values):
-        return 1.0
-    most = float(np.quantile(values, _FULL)) or float(values.max())
-    return most if most > 0 else 1.0
-
-
-def _pictures(example: Example, limits: Limits, scales: Mapping[str, float], windowed: bool) -> dict[str, Any]:
-    """Name and small pictures of an example, in the order in which they are read."""
-    window = window_of(example, limits)
-    length = closed_length(example, windowed=windowed)
-    closed = length[np.isfinite(length)]
-    shown = [
-        (name, map_png(x, scales[name]) if name in scales else gray_png(x, window))
-        for name, x in {**pictures_of(example, limits), "length": length}.items()
-    ]
-    wrong = missed(example)
-    outside = None if wrong is None else float(np.mean(wrong > 0))
-    h, w = example.pixels[-2:]
-    return {
-        "name": example.name, "shown": shown, "height": round(128 * h / w), "outside": outside,
-        "length": float(closed.mean()) if len(closed) else None, "open": 1 - len(closed) / length.size,
-    }  # fmt: skip
 
 
 def _level_of(calibration: Calibration) -> float | None:
@@ -171,16 +142,18 @@ def _level_of(calibration: Calibration) -> float | None:
     return of_all[0] if of_all else None
 
 
-def _tables(ev: Evaluation, level: float | None, names: Mapping[int, str] | None) -> list[dict[str, Any]]:
+def _tables(
+    ev: Evaluation, level: float | None, names: Mapping[int, str] | None, lengths: LengthWords
+) -> list[dict[str, Any]]:
     """Strata as tables with whiskers on one scale."""
-    rows = {kind: strata_rows(strata, names) for kind, strata in ev.strata.items()}
+    rows = {kind: strata_rows(strata, names, lengths) for kind, strata in ev.strata.items()}
     most = max(1.25 * (level or 0.0), 1e-6)
     for kind, strata in ev.strata.items():
         most = max(most, *(float(strata.high[i]) for i, _ in rows[kind]))
     return [
         {
-            "heading": f"By {STRATA[kind]} of the truth" if kind == "edge" else f"By {STRATA[kind]}",
-            "of": STRATA[kind],
+            "heading": f"By {strata_heading(kind)}{' of the truth' if kind == 'edge' else ''}",
+            "of": strata_heading(kind, lengths),
             "rows": [_table_row(strata, i, name, most, level) for i, name in rows[kind]],
             "left": len(strata) - len(rows[kind]),
         }
@@ -221,7 +194,31 @@ def _charts(ev: Evaluation, level: float | None) -> list[Markup]:
     return charts
 
 
-def _comparison(rows: Sequence[Row], shown: Calibration) -> list[dict[str, Any]]:
+def _worst(ev: Evaluation, examples: Sequence[Example]) -> list[dict[str, Any]]:
+    """Images that miss most, with the number of the example that shows them, None where none does."""
+    places = {x.image: k for k, x in enumerate(examples) if x.image is not None and _is_evaluated(x, ev)}
+    rows = []
+    for i in ev.worst(min(_WORST, len(ev.by_image))).tolist():
+        at = places.get(i)
+        name = f"image {i}" if at is None else examples[at].name
+        unit = None if ev.unit_name is None else str(ev.units[ev.unit_of[i]])
+        about = {"risk": float(ev.by_image[i]), "length": float(ev.length_by_image[i])}
+        rows.append({"name": name, "unit": unit, "open": at, **about})
+    return rows
+
+
+def _is_evaluated(example: Example, ev: Evaluation) -> bool:
+    """Whether an example is the image of that number: it misses exactly as much, and its intervals are as long."""
+    if example.image is None or example.image >= len(ev.by_image) or example.truth is None:
+        return False
+    outside = float(np.mean((example.truth < example.lower) | (example.truth > example.upper)))
+    length = float(np.mean(example.length, dtype=np.float64))
+    return isclose(outside, ev.by_image[example.image], abs_tol=1e-9) and isclose(
+        length, ev.length_by_image[example.image], rel_tol=1e-4, abs_tol=1e-12
+    )
+
+
+def _comparison(rows: Sequence[Row], shown: Calibration, words: LengthWords) -> list[dict[str, Any]]:
     """Lines of the comparison, the method of this page marked."""
     if not rows:
         return []
@@ -236,7 +233,7 @@ def _comparison(rows: Sequence[Row], shown: Calibration) -> list[dict[str, Any]]
             {
                 "name": row.name, "seconds": row.seconds, "shown": cal is shown, "length": ev.mean_length,
                 "shortest": ev.mean_length == min(lengths), "against": ev.mean_length / lengths[0] - 1,
-                "length_span": length_span(*ev.mean_length_interval), "risk": ev.risk,
+                "length_span": words.span(*ev.mean_length_interval), "risk": ev.risk,
                 "risk_span": span(*ev.risk_interval), "verdict": judge(ev, cal).verdict,
                 "length_cell": whisker(ev.mean_length, *ev.mean_length_interval, most),
                 "risk_cell": whisker(ev.risk, *ev.risk_interval, risky, _level_of(cal)),

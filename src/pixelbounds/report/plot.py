@@ -19,8 +19,7 @@ from ..images.ends import Interval
 from ..images.library import Array, as_array, differ_in_size, to_numpy
 from .charts import draw_path, draw_promises, draw_strata
 from .pack import is_colour
-from .style import BLUE, COLUMN, ORANGE, house_style, show_image
-from .words import STRATA
+from .style import ABOVE, BELOW, COLUMN, house_style, show_image
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,9 +91,9 @@ def misses(
         low, high = _span(float(x.min()), float(x.max()))
         show_image(place, x, f"{outside:.2%} outside", least=low, most=high)
         marks = np.zeros((*above.shape, 4))
-        for colour, where in ((ORANGE, above), (BLUE, below)):
+        for colour, shape, name, where in ((ABOVE, "^", "truth above", above), (BELOW, "v", "truth below", below)):
             marks[where] = [*(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)), 1.0]
-            place.plot([], [], "s", color=colour, label="truth above" if colour == ORANGE else "truth below")
+            place.plot([], [], shape, color=colour, label=name)
         place.imshow(marks)
         place.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=2, handletextpad=0.2)
     return place
@@ -168,7 +167,7 @@ def strata(evaluation: Evaluation, by: str = "length", *, axes: Axes | None = No
     found = evaluation.strata[by]
     place = _one(axes, 1.3 * COLUMN, 0.9 + 0.25 * min(len(found), 12))
     with house_style():
-        draw_strata(place, found, STRATA[by], None)
+        draw_strata(place, found, by, None)
     return place
 
 

@@ -91,11 +91,42 @@ def _row(
         row["cell"] = whisker(seen.risk, *seen.interval, most, seen.at_most)
     if made is not None:
         alone = seen.verdict == "not told" and seen.interval[0] > seen.at_most
-        words = (
-            "not told: above the level, which chance may do to one of these rows" if alone else _VERDICTS[seen.verdict]
-        )
+        words = _ALONE if alone else _VERDICTS[seen.verdict]
         row["verdict"] = words if compared else "not compared, as said above"
         row["kind"] = seen.verdict.replace(" ", "-") if compared else ""
     elif seen.units:
         row["verdict"] = f"not promised; {_VERDICTS[seen.verdict].partition(': ')[2]}"
     return row
+
+
+def promises_to_look_at(
+    calibration: Calibration, rows: Sequence[dict[str, Any]], entries: str, noun: str
+) -> list[dict[str, str]]:
+    """What the viewer says of promises that count pixels of a region drawn by hand; `outline` is empty for all pixels.
+
+    rows       of the table of promises, as `promise_rows` gives them
+    """
+    if calibration.certified:
+        pairs = zip(calibration.certified, rows, strict=True)
+        return [
+            {
+                "name": row["name"], "level": row["level"], "what": row["what"],
+                "outline": "" if made.place == "all" else row["outline"] or row["name"],
+            }
+            for made, row in pairs
+        ]  # fmt: skip
+    what = f"the {entries} outside" if calibration.loss == "l01" else f"the loss {calibration.loss}"
+    words = {"what": f"{what}, mean over {plural(noun)}", "outline": ""}
+    return [{"name": f"all {entries}", "level": level_text(calibration.risk_level), **words}]
+
+
+def certified_above(calibration: Calibration) -> list[str]:
+    """Promises that betting certified although the certifying images miss more than the level, in words."""
+    if calibration.confidence != "betting" or (calibration.loss != "l01" and not calibration.certified):
+        return []
+    alone = not calibration.certified
+    return [
+        f"{percent(p.risk)} {'' if alone else f'for “{p.name}” '}at a level of {level_text(p.at_most)}"
+        for p in calibration.promises
+        if p.risk > p.at_most
+    ]

@@ -28,6 +28,8 @@ GREEN = "#009e73"
 BLUE = "#0072b2"
 RED = "#d55e00"
 GREY = "#999999"
+ABOVE = "#ff7f0e"  # orange: the truth lies above its interval, in every picture, legend and chart
+BELOW = "#00b2ff"  # blue: it lies below
 QUIET = "#5b646b"  # of names and numbers beside a chart
 
 COLUMN = 3.4  # inches, one column of a paper

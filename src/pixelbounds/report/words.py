@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
 
 from ..evaluation.evaluation import Strata, length_ends, share_ends
+from ..images.measure import Measure
 
 MOST_ROWS = 12  # of a table of groups; a chart shows the others
 _TINY = 1e-30  # lengths and slopes that are 0 but for rounding
@@ -35,16 +37,57 @@ def span(low: float, high: float) -> str:
     return " to ".join(share_ends(low, high))
 
 
-def length_span(low: float, high: float) -> str:
-    """The same of a length; empty where it is not known."""
-    return " to ".join(length_ends(low, high)) if isfinite(low) else ""
+@dataclass(frozen=True)
+class LengthWords:
+    """Lengths in the unit of the files: those of numbers between 0 and 1 are shares of the window's width.
+
+    >>> words = LengthWords.of(Measure.of_window((400, 40)))
+    >>> words.number(0.159), words.span(0.15, 0.17), words.beside("interval length")
+    ('63.60 HU', '60 to 68 HU', 'interval length, in HU')
+    """
+
+    width: float = 1.0
+    unit: str = ""
+
+    @classmethod
+    def of(cls, measure: Measure | None) -> LengthWords:
+        """As a calibration's measure says; plain numbers where it says nothing."""
+        if measure is None:
+            return cls()
+        return cls(1.0 if measure.window is None else measure.window[0], measure.unit)
+
+    def number(self, length: float) -> str:
+        """To four digits, with its unit; a dash where it is not known."""
+        return self._with_unit(number(self.width * length)) if isfinite(length) else number(length)
+
+    def span(self, low: float, high: float) -> str:
+        """A confidence interval, rounded outward; empty where it is not known."""
+        return self._with_unit(" to ".join(length_ends(self.width * low, self.width * high))) if isfinite(low) else ""
+
+    def beside(self, what: str) -> str:
+        """What numbers without a unit are, such as the name of an axis."""
+        return f"{what}, in {self.unit}" if self.unit else what
+
+    def _with_unit(self, text: str) -> str:
+        return f"{text} {self.unit}" if self.unit else text
 
 
-def strata_rows(strata: Strata, names: Mapping[int, str] | None = None) -> list[tuple[int, str]]:
+def strata_rows(
+    strata: Strata, names: Mapping[int, str] | None = None, lengths: LengthWords | None = None
+) -> list[tuple[int, str]]:
     """Rows to show of a stratification, with their names: all where they are ordered, else the riskiest."""
-    ends = strata.edge_texts(3, _TINY)
-    if ends:
+    if strata.edges is not None:
+        width = 1.0 if lengths is None else lengths.width
+        ends = [f"{width * edge if edge > _TINY else 0:.3g}" for edge in strata.edges]
         return [(i, low if low == high else f"{low} to {high}") for i, (low, high) in enumerate(pairwise(ends))]
     known = names or {}
     chosen = strata.riskiest(MOST_ROWS).tolist()
     return [(i, str(known.get(int(strata.label[i]), f"group {strata.label[i]}"))) for i in chosen]
+
+
+def strata_heading(kind: str, lengths: LengthWords | None = None) -> str:
+    """What the rows of a stratification are by, with its unit where they are numbers."""
+    words = lengths or LengthWords()
+    if kind == "group" or not words.unit:
+        return STRATA[kind]
+    return f"{STRATA[kind]}, in {words.unit}{' per pixel' if kind == 'edge' else ''}"

@@ -23,6 +23,7 @@ from ..execution.progress import Progress, Tell, silent
 from ..formats.runs import Run
 from ..images.checks import check_count, check_limits, check_line, check_open_unit
 from ..images.ends import Band
+from ..images.foreign import own_array
 from ..images.library import Array, library_of, to_numpy
 from ..images.measure import Measure
 from ..images.source import Source
@@ -40,6 +41,9 @@ class AnyObservations:
     """Observations (n, ...) of any shape and kind of number, also complex, with the numbers that seed their images."""
 
     def __init__(self, observations: Any, ids: Any = None, images: range | None = None) -> None:
+        if isinstance(observations, Iterator):
+            observations = list(observations)
+        observations = own_array(observations, "observations")
         if not library_of(observations):
             observations = _together(observations)
         n = int(observations.shape[0]) if len(observations.shape) > 1 else 0

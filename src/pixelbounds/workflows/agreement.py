@@ -30,9 +30,15 @@ class Measured(Protocol):
         """What they stand for, where that is known."""
 
 
-def reading_for(calibration: Measured, reading: Reading) -> Reading:
-    """How files are read where a calibration is applied: through its window, within its limits."""
-    return reading.as_in("the calibration", calibration.measure, calibration.limits)
+def reading_for(calibration: Measured, reading: Reading, bands: Bands | None = None) -> Reading:
+    """How files are read where a calibration is applied: through its window, within its limits.
+
+    One that knows no window leaves it to the run that the bands are of, where that knows one.
+    """
+    told = reading.as_in("the calibration", calibration.measure, calibration.limits)
+    if calibration.measure is not None or bands is None:
+        return told
+    return told.as_in("the run of these bands", bands.measure, None)
 
 
 def reading_by(path: FilePath, about: Mapping[str, Any], reading: Reading) -> Reading:

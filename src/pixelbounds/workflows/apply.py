@@ -25,10 +25,11 @@ from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import Arrays, FilePath, Reading
 from ..formats.identifiers import keeps
-from ..formats.inputs import KEPT, Bands, open_bands, open_interval, open_labels
-from ..formats.maps import INTERVAL_SUFFIXES, write_interval
+from ..formats.inputs import KEPT, Bands, open_bands, open_labels
+from ..formats.maps import INTERVAL_SUFFIXES, MAP_SUFFIXES, maps_of, write_interval
 from ..formats.opener import check_target, open_images
 from ..formats.scans import Images
+from ..formats.stored_intervals import open_interval
 from ..images.checks import numbered
 from ..images.ends import Interval
 from ..images.library import Array, rows_of
@@ -47,7 +48,7 @@ UNUSUAL = "unusual"  # p-value of each image among those of the calibration
 
 @dataclass(frozen=True)
 class Applied:
-    """Where intervals were written, their shape, their mean length, and the images that were skipped.
+    """Where intervals were written (`files`: all of them), their shape, mean length, and the images that were skipped.
 
     Of values seen through a window also the share of pixels with an open end, at its edge, and the mean length of the
     other intervals, NaN where there are none. With a tolerance the share of pixels whose interval is within it.
@@ -64,6 +65,8 @@ class Applied:
     tolerance: Tolerance | None = None
     trusted_share: float | None = None
     unusual: tuple[int, ...] | None = None
+    files: tuple[Path, ...] = ()
+    measure: Measure | None = None
 
     @property
     def expected_unusual(self) -> float:
@@ -81,6 +84,7 @@ def apply_files(
     features: FilePath | None = None,
     labels: FilePath | None = None,
     tolerance: float | None = None,
+    parametric: bool = False,
     identifiers: str = "drop",
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
@@ -92,24 +96,28 @@ def apply_files(
     like           a NIfTI file or DICOM folder whose geometry the intervals get; by default that of the bands
     tolerance      write the mask of pixels whose interval is at most so long, as `trusted`, in the unit of the values
                    (HU where they were seen through a window; then intervals with an open end are not in the mask)
+    parametric     in a folder of DICOM also Parametric Maps, and the mask as a segmentation (SEG)
     identifiers    `keep` what the files say of patients, and their names, or `drop` it
     """
     keeps(identifiers)
     reads = (calibration, bands, like, features, labels)
     target = check_target(out, INTERVAL_SUFFIXES, replace=replace, folder=True, inputs=reads)
+    if parametric and target.suffix:
+        raise ValueError(f"--parametric is for a folder of DICOM, but --out is {target}; name a folder, such as maps")
     found = load_calibration(calibration)
     with running(**vars(resources), progress=progress) as execution:
         made = bands_for(found, bands, reading, execution)
         space = _space(target, made, like, found, reading)
-        within = None if tolerance is None else Tolerance(tolerance, _measure_of(found, space))
-        widening = Widening(found, made, known_of(features, labels), reading.skip_bad, within, flagged=True)
+        measure = _measure_of(found, made, space)
+        within = None if tolerance is None else Tolerance(tolerance, measure)
+        widening = Widening(found, made, known_of(features, labels, space), reading.skip_bad, within, flagged=True)
         digest = hashlib.sha256(Path(calibration).read_bytes()).hexdigest()
         about = {
             "guarantee": found.guarantee,
             "risk_level": found.risk_level,
             "claim": claim_of(found).state(),
             "limits": found.limits if all(isfinite(x) for x in found.limits) else None,
-            "measure": None if found.measure is None else found.measure.state(),
+            "measure": None if measure is None else measure.state(),
             "calibration": digest,
             "version": VERSION,
         } | ({} if within is None else {"tolerance": within.state()})
@@ -125,7 +133,13 @@ def apply_files(
                     f"{bad} images cannot be read, and only a .zarr store can leave some out: end --out so"
                 )
             target = write_interval(
-                target, interval, like=space, identifiers=identifiers, about=about, tolerance=within
+                target,
+                interval,
+                like=space,
+                identifiers=identifiers,
+                about=about,
+                tolerance=within,
+                parametric=parametric,
             )
     skipped = tuple(np.flatnonzero(marks == BAD).tolist())
     there = {name: x[marks == DONE] for name, x in lengths.items()}
@@ -133,7 +147,19 @@ def apply_files(
     unusual = _unusual(lengths, marks, found) if UNUSUAL in lengths else None
     beyond, closed = closed_mean(there)
     mean = float(there["length"].mean())
-    return Applied(target, made.shape, mean, found, skipped, beyond, closed, within, trusted, unusual)
+    files = tuple(_files(Path(out), target))
+    return Applied(
+        target, made.shape, mean, found, skipped, beyond, closed, within, trusted, unusual, files, measure,
+    )  # fmt: skip
+
+
+def _files(out: Path, written: Path) -> list[Path]:
+    """What was written: a file or store, all maps of NIfTI, all series of a folder of DICOM."""
+    if out.name.endswith(MAP_SUFFIXES):
+        return maps_of(out)
+    if written.is_dir() and written.suffix != ".zarr":
+        return sorted(written.iterdir())
+    return [written]
 
 
 def _unusual(told: dict[str, Array], marks: Array, calibration: Calibration) -> tuple[int, ...]:
@@ -142,16 +168,16 @@ def _unusual(told: dict[str, Array], marks: Array, calibration: Calibration) -> 
     return tuple(np.flatnonzero((marks == DONE) & (told[UNUSUAL] < least)).tolist())
 
 
-def _measure_of(calibration: Calibration, space: Images | None) -> Measure | None:
-    """What the numbers of intervals stand for: as the calibration knows, or the files in whose space they are."""
-    if calibration.measure is not None or space is None or space.geometry is None:
-        return calibration.measure
-    return space.geometry.measure
+def _measure_of(calibration: Calibration, bands: Bands, space: Images | None) -> Measure | None:
+    """What the numbers of intervals stand for: as calibration, run, or the files in whose space they are know it."""
+    known = calibration.measure or bands.measure
+    return known if known is not None or space is None else space.measure
 
 
 def _space(target: Path, bands: Bands, like: FilePath | None, calibration: Calibration, told: Reading) -> Images | None:
     """The images in whose space the intervals are written, in their measure."""
-    space = bands.images if like is None else open_images(like, window=reading_for(calibration, told).mapping)
+    told = reading_for(calibration, told, bands)
+    space = bands.images if like is None else open_images(like, window=told.mapping)
     if like is not None and space is not None:
         check_images(calibration, like, space, told)
     if like is not None and space is not None and tuple(space.pixels.shape) != bands.shape:
@@ -176,10 +202,10 @@ def bands_for(calibration: Calibration, path: FilePath, reading: Reading, execut
     return made
 
 
-def known_of(features: FilePath | None, labels: FilePath | None) -> dict[str, Any]:
-    """What else is known of the images at test time."""
+def known_of(features: FilePath | None, labels: FilePath | None, space: Images | None) -> dict[str, Any]:
+    """What else is known of the images at test time; `space` says where these lie, for a DICOM segmentation."""
     images = None if features is None else guarded(open_images(features, window=None).pixels)
-    return {"features": images, "labels": None if labels is None else open_labels(labels)}
+    return {"features": images, "labels": None if labels is None else open_labels(labels, space)}
 
 
 # ---------------------------------------------------------------- bands to intervals
@@ -248,7 +274,8 @@ class Widening:
         bands = self.bands
         pixels = prod(bands.shape[1:])
         parts, marks = gather(execution, self.maker(), bands.reads, len(bands), pixels, skip_bad=self.skip_bad)
-        return Interval(parts["lower"], parts["upper"]), {name: parts[name] for name in self.told}, marks
+        interval = Interval(parts["lower"], parts["upper"], measure=self.calibration.measure or bands.measure)
+        return interval, {name: parts[name] for name in self.told}, marks
 
     def into(
         self,

@@ -7,6 +7,7 @@ are made on the way; they lie in memory, or in a store where they are many or sh
 from __future__ import annotations
 
 import dataclasses
+import time
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -52,10 +53,11 @@ class Lengths:
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """A calibration, and the lengths of bands and intervals that were seen on some of its images."""
+    """A calibration, the lengths of bands and intervals that were seen on some of its images, and what it took."""
 
     calibration: Calibration
     lengths: Lengths
+    seconds: float
 
 
 def calibrate_files(
@@ -84,6 +86,7 @@ def calibrate_files(
     unit_name      what a unit is called; by default what the files call it, a scan, a patient
     bands_out      a .zarr store for the bands of samples, kept for later; an unfinished one is gone on with
     """
+    begun = time.monotonic()
     said = promises_said(promises) if promises else ()
     if (risk_level is None) == (not said):
         raise ValueError("give --risk-level, the share of all pixels that may be missed, such as 0.1, or --promise")
@@ -94,8 +97,8 @@ def calibrate_files(
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
         levels, reading = _candidates(reading)
         images, made, limits = open_pair(truth, bands, reading, execution)
-        partition = groups if groups is None or groups in NAMED_GROUPS else open_labels(groups)
-        segmented = None if labels is None else open_labels(labels)
+        partition = groups if groups is None or groups in NAMED_GROUPS else open_labels(groups, images)
+        segmented = None if labels is None else open_labels(labels, images)
         known = None if features is None else guarded(open_images(features, window=None).pixels)
         regions = PromiseRegions.open(said, images, reading) if said else None
         opened = {"": made}
@@ -140,7 +143,7 @@ def calibrate_files(
         calibration = _without(calibration, good)
     _tell_a_second_try(target, calibration)
     calibration.save(target)
-    return Calibrated(calibration, lengths)
+    return Calibrated(calibration, lengths, time.monotonic() - begun)
 
 
 def _candidates(reading: Reading) -> tuple[tuple[float, ...], Reading]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,21 +16,28 @@ from ..evaluation.evaluation import Evaluation
 from ..evaluation.held_out import evaluate
 from ..evaluation.judgement import Claim, Judgement, claim_of, judge
 from ..evaluation.known_images import CalibrationImages
+from ..evaluation.structures import structures_of
 from ..execution.blocks import pick, readable
 from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading, told
 from ..formats.identifiers import numbered_units
-from ..formats.inputs import Bands, check_pair, open_interval, open_labels, open_marks, open_truth, open_units
+from ..formats.inputs import Bands, check_pair, open_labels, open_truth, open_units
+from ..formats.label_maps import open_label_map
+from ..formats.opener import check_target
 from ..formats.scans import Images
+from ..formats.segmentations import is_segmentation, segment_names
+from ..formats.stored_intervals import open_interval, open_marks
 from ..images.checks import check_limits
 from ..images.ends import Interval
 from ..images.library import Array
+from ..images.measure import Measure
 from .agreement import check_images, reading_by, reading_for
 from .apply import Widening, bands_for, known_of
 from .promise_regions import PromiseRegions
 from .promise_words import Said, promises_said
 from .resources import Resources
+from .structure_table import named_labels, write_structures
 
 _OLD = "These intervals do not say which mean was promised: apply the calibration again to compare them."
 
@@ -42,6 +50,7 @@ class Evaluated:
     claim: Claim | None
     guarantee: str | None
     skipped: tuple[int, ...] = ()
+    measure: Measure | None = None  # what lengths are measured in, where the files say it
 
     @property
     def judgement(self) -> Judgement:
@@ -83,6 +92,9 @@ def evaluate_files(
     features: FilePath | None = None,
     labels: FilePath | None = None,
     promises: Sequence[str] = (),
+    structures: FilePath | None = None,
+    table: FilePath | None = None,
+    replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
 ) -> Evaluated:
@@ -93,11 +105,52 @@ def evaluate_files(
     groups         labels by which the risk is broken down: a partition or a segmentation
     labels         those known at test time, where the calibration uses some
     promises       in words (`promise_words`), with the regions of these images; those that were certified, in order
+    table          a .csv with a row for all pixels, each region of a promise, and each label of `structures`, a map
     """
     said = promises_said(promises)
-    known = known_of(features, labels)
-    with held_out(truth, intervals, calibration, reading, groups, known, resources, progress, said=said) as found:
+    reads = (truth, intervals, calibration, groups, features, labels, structures)
+    target = check_table(table, structures, reads, replace=replace)
+    with held_out(
+        truth, intervals, calibration, reading, groups, features, labels, resources, progress, said=said
+    ) as found:
+        if target is not None:
+            table_of(found, target, structures)
         return found.result
+
+
+def check_table(
+    table: FilePath | None, structures: FilePath | None, reads: Sequence[FilePath | None], *, replace: bool
+) -> Path | None:
+    """Where the table of structures goes, before any work is done; None where none is asked for."""
+    if table is None:
+        if structures is not None:
+            raise ValueError("--structures are rows of a table; say where it goes, such as --table structures.csv")
+        return None
+    return check_target(table, (".csv",), replace=replace, inputs=reads)
+
+
+def table_of(found: HeldOut, target: Path, structures: FilePath | None) -> Path:
+    """Write the table of structures of images that were evaluated."""
+    good = np.ones(len(found.images), bool)
+    good[list(found.result.skipped)] = False
+
+    def take(x: Any) -> Any:
+        return x if good.all() else x[good]
+
+    labels = None if structures is None else take(open_label_map(structures, found.images))
+    called: dict[int, str] = {}
+    if structures is not None and is_segmentation(Path(structures)):
+        called = named_labels(segment_names(Path(structures)))
+    truth = take(found.images.pixels)
+    asked = found.regions.promises(truth, take)
+    regions = {promise.name or f"region {i}": promise.within for i, promise in enumerate(asked, 1)}
+    measure = found.result.measure
+    rows = structures_of(
+        truth, found.interval if good.all() else Interval(take(found.interval.lower), take(found.interval.upper)),
+        regions={name: within for name, within in regions.items() if within is not None}, labels=labels, names=called,
+        windowed=measure is not None and measure.window is not None,
+    )  # fmt: skip
+    return write_structures(target, rows, found.result.evaluation, found.calibration, measure)
 
 
 @contextmanager
@@ -107,7 +160,8 @@ def held_out(
     calibration: FilePath | None,
     reading: Reading,
     groups: FilePath | None,
-    known: dict[str, Any],
+    features: FilePath | None,
+    labels: FilePath | None,
     resources: Resources,
     progress: Progress,
     *,
@@ -115,7 +169,7 @@ def held_out(
     said: Sequence[Said] = (),
 ) -> Iterator[HeldOut]:
     """Images and what they say, also of promises that were `said`; the intervals may lie in a temporary store, which
-    is there until the end. `known` is what `known_of` tells of the images. Without `names` units are numbered.
+    is there until the end. Without `names` units are numbered.
     """
     cal = None if calibration is None else load_calibration(calibration)
     about = told(intervals)
@@ -124,10 +178,12 @@ def held_out(
     limits = check_limits(reading.limits or (0.0, 1.0))
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
         bands = None if cal is None else bands_for(cal, intervals, asked, execution)
+        reading = reading if cal is None else reading_for(cal, reading, bands)
         images = open_truth(truth, reading, limits)
         if cal is not None:
-            check_images(cal, truth, images, asked)
-        by = None if groups is None else open_labels(groups)
+            check_images(cal, truth, images, reading)
+        by = None if groups is None else open_labels(groups, images)
+        known = known_of(features, labels, images)
         regions = PromiseRegions.open(said, images, reading)
         units = open_units(images, reading)
         units = units if names or units is None else numbered_units(units)
@@ -157,7 +213,8 @@ def held_out(
             numbers = np.flatnonzero(good)[list(error.images)].tolist()
             raise CalibrationImages(numbers, error.total, images.names) from None
         skipped = tuple(np.flatnonzero(~good).tolist())
-        result = Evaluated(evaluation, claim, about.get("guarantee"), skipped)
+        measure = interval.measure or (None if cal is None else cal.measure) or images.measure
+        result = Evaluated(evaluation, claim, about.get("guarantee"), skipped, measure)
         yield HeldOut(images, interval, bands, cal, result, regions)
 
 

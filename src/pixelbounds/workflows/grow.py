@@ -19,7 +19,7 @@ from ..calibration.sentence import second_try
 from ..execution.progress import Progress, silent
 from ..execution.runner import running
 from ..formats.arrays import FilePath, Reading
-from ..formats.inputs import check_pair, open_bands, open_labels, open_pair, open_truth, open_units
+from ..formats.inputs import INDEPENDENT, check_pair, open_bands, open_labels, open_pair, open_truth, open_units
 from ..formats.opener import check_target, open_images
 from ..images.checks import check_limits
 from ..images.ends import Band
@@ -79,8 +79,8 @@ def start_files(
         growing = GrowingCalibration(
             images.pixels, band, risk_level=risk_level,
             promises=regions.promises(images.pixels, lambda x: x) if regions else None,
-            groups=groups if groups is None or groups in NAMED_GROUPS else open_labels(groups),
-            features=_features(features), labels=None if labels is None else open_labels(labels), units=units,
+            groups=groups if groups is None or groups in NAMED_GROUPS else open_labels(groups, images),
+            features=_features(features), labels=None if labels is None else open_labels(labels, images), units=units,
             unit_name=unit_name or own or "unit", limits=limits, measure=images.measure or made.measure, **choices,
         )  # fmt: skip
     _tell_a_second_start(target, growing)
@@ -113,14 +113,19 @@ def add_files(
         with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
             made = open_bands(bands, reading, execution=execution)
             check_bands(growing, bands, made, asked)
+            reading = reading_for(growing, reading, made)
             images = open_truth(truth, reading, check_limits(reading.limits))
-            check_images(growing, truth, images, asked)
+            check_images(growing, truth, images, reading)
             check_pair(images.pixels, made)
             band = stack.enter_context(_whole(made, execution))
-            units = open_units(images, reading) if growing.by_unit or reading.units is not None else None
+            units = None
+            if growing.by_unit or reading.units is not None:
+                units = open_units(images, reading)
+            else:
+                warnings.warn(INDEPENDENT, stacklevel=2)
             counted = growing.add(
                 images.pixels, band, within=named_regions(regions, images, reading), features=_features(features),
-                labels=None if labels is None else open_labels(labels), units=units, skip_known=True,
+                labels=None if labels is None else open_labels(labels, images), units=units, skip_known=True,
             )  # fmt: skip
         if counted:
             growing.save(state)

@@ -20,7 +20,7 @@ from ..images.source import Source
 from ..monitoring.grown import GrowingCalibration
 from ..monitoring.grown_file import GROWING
 from ..monitoring.sealed import monitor_from_bytes
-from ..storage.files import sealed_parts, strict_json
+from .roles import sealed_kind
 
 
 @dataclass(frozen=True)
@@ -41,31 +41,13 @@ def about_file(path: str | os.PathLike[str]) -> About:
         return _about_run(place)
     data = place.read_bytes()
     name = str(place)
-    kind = _kind_of(data, name)
+    kind = sealed_kind(data, name)
     readers = {"calibration": _about_calibration, "message": _about_message}
     readers |= {"monitor": _about_monitor, GROWING: _about_growing}
     found = readers.get(kind)
     about = _about_network(place, kind) if found is None else found(data, name)
     facts = {**about.facts, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     return About(about.kind, about.sentence, facts)
-
-
-def _kind_of(data: bytes, name: str) -> str:
-    """Which reader a sealed file is for."""
-    try:
-        entry = sealed_parts(data)[0]
-        text = strict_json(entry if entry.startswith("{") else entry.partition(" ")[2], finite=False)
-    except ValueError as error:
-        raise ValueError(
-            f"{name!r} is no file of pixelbounds ({error}); give a calibration, a network, a run or a message"
-        ) from error
-    if not isinstance(text, dict):
-        raise ValueError(f"{name!r} is no file of pixelbounds; give a calibration, a network, a run or a message")
-    if "what" in text:
-        return str(text["what"])
-    if text.get("kind") == GROWING:
-        return GROWING
-    return "message" if "kind" in text else "calibration"
 
 
 def _about_calibration(data: bytes, name: str) -> About:
@@ -78,6 +60,7 @@ def calibration_facts(found: Calibration) -> dict[str, Any]:
     record = found.record
     units = f" of {record.units} certifying {plural(record.unit_name)}" if record.units else ""
     return {
+        "note": found.note or None,
         "method": f"{found.method}, {found.confidence}, {found.grouping.count} groups of kind {found.grouping.kind}",
         "family": found.family.name,
         "promises": [

@@ -96,17 +96,17 @@ def update_state(
     """
     with held_state(state, calibration, false_alarm) as monitor:
         cal = monitor.calibration
-        own = reading_for(cal, reading)
         with running(**vars(resources), progress=progress) as execution:
             made = bands_for(cal, bands, reading, execution)
+            own = reading_for(cal, reading, made)
             images = open_truth(truth, own, check_limits(own.limits or (0.0, 1.0)))
-            check_images(cal, truth, images, reading)
+            check_images(cal, truth, images, own)
             check_pair(images.pixels, made)
             band, _ = made.whole(execution, None)
             return monitor.update(
                 images.pixels, band, units=open_units(images, own) if cal.record.units else None,
                 within=named_regions(regions, images, own), when=time.time() if when is None else when,
-                **known_of(features, labels),
+                **known_of(features, labels, images),
             )  # fmt: skip
 
 
@@ -131,7 +131,7 @@ def look_state(
             band, _ = made.whole(execution, None)
             units = _units_of(made, reading, len(band)) if cal.record.units else None
             now = time.time() if when is None else when
-            return monitor.look(band, units=units, when=now, **known_of(features, labels))
+            return monitor.look(band, units=units, when=now, **known_of(features, labels, made.images))
 
 
 def _units_of(made: Any, reading: Reading, n: int) -> Array | None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..bands import calibrated_ranks
 from ..images.checks import check_choice, check_count, check_open_unit
+from ..images.foreign import own_array
 from ..images.library import Array
 
 _ROWS_BYTES = 2**26  # observations read at a time
@@ -63,6 +64,7 @@ class Observations:
         config: dict[str, Any],
         remedy: str,
     ) -> None:
+        images = own_array(images, "observations")
         self._images = images
         self._limits = limits
         self._sigma_0 = sigma_0
@@ -194,9 +196,9 @@ class NetworkDrawer:
     def prepare(self) -> None:
         """Compile the network where that is asked for."""
         if self.options.compile:
-            import torch
+            from ..diffusion.ensemble import compiled
 
-            self.network = torch.compile(self.network)
+            self.network = compiled(self.network)
 
     def draw(self, y: Array, ids: Array, batch: int) -> Iterator[dict[str, Array]]:
         """The arrays of each image of a block (b, c, h, w)."""

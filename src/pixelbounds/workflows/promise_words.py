@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..calibration.promises import WAYS_TO_COUNT, Promise, check_name
+from ..storage.files import strict_toml
 
 BUILT_IN = ("body", "edges")  # regions of the truth
 _CLAUSES = {
@@ -91,9 +91,9 @@ def _of_file(path: Path) -> list[Said]:
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist; give a TOML file of promises, or a promise in words")
     try:
-        held = tomllib.loads(path.read_bytes().decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ValueError(f"{path}: this is not TOML: {error}; mend that line") from error
+        held = strict_toml(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     lines = held.get("promises")
     if held.keys() != {"promises"} or not isinstance(lines, list) or not all(isinstance(x, str) for x in lines):
         raise ValueError(

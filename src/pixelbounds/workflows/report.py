@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -19,8 +20,7 @@ from ..images.ends import Interval
 from ..report.example import Example, examples_of
 from ..report.figures import save_figures
 from ..report.page import write_report
-from .apply import known_of
-from .evaluate import Evaluated, HeldOut, held_out
+from .evaluate import Evaluated, HeldOut, check_table, held_out, table_of
 from .promise_regions import map_paths
 from .promise_words import promises_said
 from .resources import Resources
@@ -41,6 +41,8 @@ def report_files(
     labels: FilePath | None = None,
     promises: Sequence[str] = (),
     notes: Sequence[str] = (),
+    structures: FilePath | None = None,
+    table: FilePath | None = None,
     identifiers: str = "drop",
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
@@ -52,17 +54,19 @@ def report_files(
 
     examples       how many images to show, from the best covered to the worst, or which
     promises       in words, as in `evaluate_files`: the page says what each comes to, and can outline its region
+    table          as in `evaluate_files`, with `structures`
     identifiers    `keep` names of files and units, or `drop` them: images and units are numbered
     """
     who = keeps(identifiers)
     said = promises_said(promises)
-    target = check_target(
-        out, (".html",), replace=replace, inputs=(truth, bands, calibration, groups, features, labels, *map_paths(said))
-    )
-    known = known_of(features, labels)
+    reads = (truth, bands, calibration, groups, features, labels, structures, *map_paths(said))
+    target = check_target(out, (".html",), replace=replace, inputs=reads)
+    rows = check_table(table, structures, reads, replace=replace)
     with held_out(
-        truth, bands, calibration, reading, groups, known, resources, progress, names=who, said=said
+        truth, bands, calibration, reading, groups, features, labels, resources, progress, names=who, said=said
     ) as found:
+        if rows is not None:
+            table_of(found, rows, structures)
         pictures = _examples(found, shown(found.result.evaluation, examples), names=who)
     about: dict[str, Any] = {
         "calibration": found.calibration,
@@ -97,5 +101,6 @@ def _examples(found: HeldOut, chosen: list[int], *, names: bool) -> list[Example
             known["band"] = found.bands[at]
         name = found.images.names[i] if names else f"image {i}"
         known["promises"] = found.regions.promises(found.images.pixels[at], itemgetter(at)) or None
-        examples += examples_of(part, [0], names=[name], truth=found.images.pixels[at], **known)
+        (example,) = examples_of(part, [0], names=[name], truth=found.images.pixels[at], **known)
+        examples.append(dataclasses.replace(example, image=i))
     return examples

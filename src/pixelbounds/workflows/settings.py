@@ -6,7 +6,6 @@ Paths are relative to the folder of the file. Channels and size of the network f
 from __future__ import annotations
 
 import re
-import tomllib
 from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
@@ -18,6 +17,7 @@ from ..diffusion.batches import AUGMENTATIONS
 from ..diffusion.network import CONFIGURATIONS, NetworkConfig, configuration
 from ..diffusion.sde import VESDE
 from ..diffusion.trainer import Settings as TrainingSettings
+from ..storage.files import strict_toml
 
 
 class SettingsError(ValueError):
@@ -109,7 +109,7 @@ class Training(_Section):
     kind: Literal["score", "regressor", "conffusion"] = Field("score", description="what is trained")
     start: str | None = Field(None, alias="from", description="the trained score network that conffusion starts from")
     miscoverage: float = Field(0.1, gt=0, lt=1, description="the quantiles of a regressor or conffusion, e.g. 0.1")
-    weighting: Literal["paper", "edm"] = Field("paper", description="of noise levels in the loss of a score network")
+    weighting: Literal["paper", "edm"] = Field("edm", description="of noise levels in the loss of a score network")
     data_deviation: float = Field(0.5, gt=0, description="deviation of the pixels, which scales a regressor")
     device: str | None = Field(None, description="'cpu' or 'cuda'; a GPU if there is one, unless told")
     steps: int | None = Field(None, gt=0, description="steps of the optimizer, e.g. 100_000")
@@ -145,7 +145,7 @@ class Training(_Section):
             raise ValueError(
                 f'from is given, but a {self.kind} network starts anew; remove it or set kind = "conffusion"'
             )
-        if self.kind != "score" and self.weighting != "paper":
+        if self.kind != "score" and "weighting" in self.model_fields_set:
             raise ValueError(f'weighting is for score networks, and kind is "{self.kind}"; remove it')
         self.settings()
         return self
@@ -206,9 +206,9 @@ class Configuration:
         except UnicodeDecodeError as error:
             raise SettingsError(f"{path} is no UTF-8 text; give a TOML file") from error
         try:
-            values = tomllib.loads(self.text)
-        except tomllib.TOMLDecodeError as error:
-            raise SettingsError(f"{path}: this is not TOML: {error}; mend that line") from error
+            values = strict_toml(self.text)
+        except ValueError as error:
+            raise SettingsError(f"{path}: {error}") from error
         try:
             self.settings = TrainSettings.model_validate(values)
         except ValidationError as error:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...images.checks import check_choice, check_count
+from ...images.foreign import own_array
 from ...images.library import Array, library_of, to_numpy
 from ..block import Block
 from ..pairs import NO_GRID, Pairs, check_fitting
@@ -142,6 +143,7 @@ def otsu_thresholds(values: Array, k: int, cells: int = _CELLS) -> Array:
 
 def partition(labels: Any, pixels: tuple[int, ...]) -> Partition:
     """A user's own map of whole numbers, one per pixel position."""
+    labels = own_array(labels, "labels")
     labels = to_numpy(labels) if library_of(labels) else np.asarray(labels)
     if labels.shape != pixels or not np.issubdtype(labels.dtype, np.integer):
         raise ValueError(

@@ -1,0 +1,331 @@
+"""Attacks on the sentences: worlds made to break a promise, counted against its failure probability.
+
+python -m benchmarks.attacks --worlds 400 --out benchmarks/results/attacks.json    (writes the counts)
+python -m benchmarks.attacks                                                       (writes docs/guarantee.md of them)
+
+In every world images are drawn, calibrated and forgotten; the true risk of every promise is a finite sum over the
+population (`populations`). A world counts as broken if any of its promises is, at any look. What is wrong on purpose
+(the plain mean in the place of a bound; a calibration of fixed size at every look) must be caught: else an attack would
+show nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import binom
+
+import pixelbounds as pb
+from benchmarks.__main__ import RESULTS, machine, show
+from benchmarks.populations import PIXELS, Asked, Population, Rng, lucky
+from benchmarks.readme import HERE, with_figures
+from pixelbounds import federated
+from pixelbounds.images.library import Array
+
+PAGE = "docs/guarantee.md"
+BEGIN = "<!-- figures: python -m benchmarks.attacks -->"
+DELTA = 0.1
+
+
+def plain_mean(losses: Array, failure_prob: float) -> float:
+    """No bound at all."""
+    return float(losses.mean())
+
+
+WRONG = "wrong on purpose"
+BOUNDS: dict[str, Any] = {"betting": "betting", "Hoeffding-Bentkus": "hoeffding_bentkus", WRONG: plain_mean}
+Attack = Callable[[Rng, Any], bool]  # a generator and a bound -> whether a promise is broken
+_FIRST = PIXELS - 1  # pixels that can be missed
+
+
+def pixels(*numbers: int) -> Array:
+    """A mask of some pixels."""
+    return np.isin(np.arange(_FIRST), numbers)
+
+
+NONE = pixels()
+EVERY = np.ones(_FIRST)
+BANDS = {"groups": "band", "k": 3}
+
+
+# ---------------------------------------------------------------- worlds
+
+
+COINS = lucky([{"chance": 1.0, "hardness": EVERY, "regions": {"left": pixels(0, 1, 2, 3)}}], steps=200)
+
+
+def coins(rng: Rng, bound: Any) -> bool:
+    """All pixels of an image are missed together, and five promises are broken just below one widening."""
+    share = 0.2 * _FIRST / PIXELS  # the last pixel is never missed
+    asked = [
+        Asked(share), Asked(0.2, "left"), Asked(0.2, above=0.5), Asked(0.1, "left", cap=0.5), Asked(0.2, "left", 0.3),
+    ]  # fmt: skip
+    drawn = COINS.draw(rng, 150)
+    cal = pb.calibrate(
+        drawn.truth, drawn.band, promises=drawn.promises(asked), confidence=bound, method="rcps", seed=rng
+    )
+    return COINS.broken(cal, asked)
+
+
+ORGANS = lucky([
+    {"chance": 0.45, "hardness": 0.5 * EVERY,
+     "regions": {"organ": NONE, "overlap": pixels(2, 3, 4, 5), "rare": NONE, "scanner": False}},
+    {"chance": 0.35, "hardness": np.where(pixels(0, 1, 2, 3), 0.7, 0.5),
+     "regions": {"organ": pixels(0, 1, 2, 3), "overlap": pixels(3, 4), "rare": NONE, "scanner": True}},
+    {"chance": 0.2, "hardness": np.where(pixels(5, 6), 1.0, 0.6),
+     "regions": {"organ": pixels(5), "overlap": NONE, "rare": pixels(6, 7), "scanner": True}},
+])  # fmt: skip
+
+
+def organs(rng: Rng, bound: Any) -> bool:
+    """Seven promises at once: regions that overlap or are rare, a subgroup, a cap and a tail."""
+    asked = [
+        Asked(0.1), Asked(0.25, "organ"), Asked(0.05, "overlap"), Asked(0.25, "rare"), Asked(0.15, "scanner"),
+        Asked(0.08, cap=0.5), Asked(0.08, above=0.4),
+    ]  # fmt: skip
+    drawn = ORGANS.draw(rng, 150)
+    cal = pb.calibrate(drawn.truth, drawn.band, promises=drawn.promises(asked), confidence=bound, seed=rng, **BANDS)
+    return ORGANS.broken(cal, asked)
+
+
+def told_by_truth() -> Population:
+    """The labels are made of the truth: 1 where a pixel lies far from its band, and then they are right."""
+    world = lucky([{"chance": 1.0, "hardness": np.linspace(0.4, 1, _FIRST), "regions": {"right": pixels(5, 6, 7)}}])
+    return Population(**{**vars(world), "labels": (world.truth > 0.6).astype(int)})
+
+
+LABELS = told_by_truth()
+
+
+def labels(rng: Rng, bound: Any) -> bool:
+    """Labels that tell of the truth, at calibration and afterwards."""
+    asked = [Asked(0.15), Asked(0.2, "right")]
+    drawn = LABELS.draw(rng, 150)
+    cal = pb.calibrate(
+        drawn.truth, drawn.band, promises=drawn.promises(asked), confidence=bound, labels=drawn.labels, seed=rng,
+        n_opt=12, **BANDS,
+    )  # fmt: skip
+    return LABELS.broken(cal, asked)
+
+
+SCANS = lucky([
+    {"chance": 0.5, "hardness": np.tile(EVERY, (10, 1)), "regions": {"organ": np.tile(pixels(0, 1), (10, 1))}},
+    {"chance": 0.5, "hardness": [0.5 * EVERY, 0.3 * EVERY], "regions": {"organ": [NONE, pixels(2)]}},
+], steps=25)  # fmt: skip
+
+
+def scans(rng: Rng, bound: Any) -> bool:
+    """Units of ten hard images and of two easy ones: by units, by images, by pooled pixels, and a tail."""
+    asked = [
+        Asked(0.2), Asked(0.35, counting="images"), Asked(0.4, "organ", counting="pixels"), Asked(0.25, above=0.5),
+    ]  # fmt: skip
+    drawn = SCANS.draw(rng, 90)
+    cal = pb.calibrate(
+        drawn.truth, drawn.band, promises=drawn.promises(asked), confidence=bound, units=drawn.units, method="rcps",
+        n_opt=15, seed=rng,
+    )  # fmt: skip
+    return SCANS.broken(cal, asked)
+
+
+def of_sizes() -> Population:
+    """Regions of one to eight pixels, the smaller the harder."""
+    kinds = [
+        {"chance": 1.0, "hardness": (1 - 0.08 * size) * EVERY, "regions": {"lesion": pixels(*range(size))}}
+        for size in range(1, _FIRST + 1)
+    ]
+    return lucky(kinds, steps=25)
+
+
+LESIONS = of_sizes()
+
+
+def lesions(rng: Rng, bound: Any) -> bool:
+    """Pooled pixels of regions of very different sizes."""
+    asked = [Asked(0.25, "lesion", counting="pixels"), Asked(0.3, above=0.7)]
+    drawn = LESIONS.draw(rng, 120)
+    cal = pb.calibrate(
+        drawn.truth, drawn.band, promises=drawn.promises(asked), confidence=bound, method="rcps", n_opt=12, seed=rng
+    )
+    return LESIONS.broken(cal, asked)
+
+
+TIED = lucky([{"chance": 1.0, "hardness": np.where(pixels(0, 1), 1.0, 0.8)}], steps=50, quantum=0.05)
+
+
+def ties(rng: Rng, bound: Any) -> bool:
+    """Truths of eight values, so that whole images arrive at one point of the path, where the risk is just too much."""
+    asked = [Asked(0.164)]
+    drawn = TIED.draw(rng, 120)
+    cal = pb.calibrate(drawn.truth, drawn.band, risk_level=0.164, confidence=bound, method="rcps", seed=rng)
+    return TIED.broken(cal, asked)
+
+
+def choices(rng: Rng, bound: Any) -> bool:
+    """Of two bands and several groups the fitting images choose."""
+    drawn = ORGANS.draw(rng, 120)
+    wide = pb.Band(drawn.band.lower - 0.02, drawn.band.upper + 0.03)
+    asked = [Asked(0.2)]
+    cal = pb.calibrate(
+        drawn.truth, {"narrow": drawn.band, "wide": wide}, risk_level=0.2, confidence=bound, n_opt=24, seed=rng
+    )
+    moved = (0.02, 0.03) if cal.record.settings["band"] == "wide" else (0.0, 0.0)
+    chosen = Population(**{**vars(ORGANS), "lower": ORGANS.lower - moved[0], "upper": ORGANS.upper + moved[1]})
+    return chosen.broken(cal, asked)
+
+
+def shifted(rng: Rng, bound: Any) -> bool:
+    """Images of one source, kept by likelihood ratios, for another in which hard ones are five times as frequent."""
+    hard = np.arange(len(ORGANS.chance)) >= 2 * len(ORGANS.chance) // 3
+    new = ORGANS.of_chance(np.where(hard, 2.0, 0.75) * ORGANS.chance)
+    ratio = new.chance / ORGANS.chance
+    asked = [Asked(0.2), Asked(0.4, "rare")]
+    drawn = ORGANS.draw(rng, 200)
+    cal = pb.recalibrate(
+        drawn.truth, drawn.band, weights=ratio[ORGANS.unit_of[drawn.atoms]], most_weight=float(ratio.max()),
+        promises=drawn.promises(asked), confidence=bound, method="rcps", seed=rng,
+    )  # fmt: skip
+    return new.broken(cal, asked)
+
+
+def sites(rng: Rng, bound: Any) -> bool:
+    """Two sites with fixed numbers of images, hard ones at one and easy ones at the other; small counts not told."""
+    third = len(ORGANS.chance) // 3
+    north = ORGANS.of_chance(np.where(np.arange(len(ORGANS.chance)) < third, 1.0, 0.0))
+    south = ORGANS.of_chance(np.where(np.arange(len(ORGANS.chance)) >= 2 * third, 1.0, 0.0))
+    both = ORGANS.of_chance(60 * north.chance + 60 * south.chance)
+    asked = [Asked(0.2), Asked(0.4, "rare"), Asked(0.3, above=0.6)]
+    hospitals = {"north": north.draw(rng, 60), "south": south.draw(rng, 60)}
+
+    def told(name: str) -> dict[str, Any]:
+        return {"site": name, "regions": {"rare": hospitals[name].regions["rare"]}, "least_count": 3}
+
+    opened = [federated.announce(here.truth, here.band, **told(name)) for name, here in hospitals.items()]
+    study: Any = federated.begin(
+        opened, promises=[one.promise() for one in asked], confidence=bound, failure_prob=DELTA, method="rcps",
+        seed=int(rng.integers(2**31)),
+    )  # fmt: skip
+    while isinstance(study, federated.Study):
+        plan = study.plan
+        answers = [federated.answer(plan, x.truth, x.band, **told(name)) for name, x in hospitals.items()]
+        study = federated.merge(study, answers)
+    return both.broken(study, asked)
+
+
+def looks(rng: Rng, bound: Any) -> bool:
+    """A calibration that grows, looked at after every fifth image; every look must keep every promise."""
+    asked = [Asked(0.2), Asked(0.25, "organ"), Asked(0.3, above=0.6)]
+    drawn = ORGANS.draw(rng, 215)
+    first = drawn.take(slice(0, 15))
+    if bound is plain_mean:  # a bound for one number of images, at every look
+        bad = False
+        for n in range(60, 216, 20):
+            some = drawn.take(slice(0, n))
+            cal = pb.calibrate(
+                some.truth, some.band, promises=some.promises(asked), method="rcps", confidence="betting", seed=rng
+            )
+            bad = bad or ORGANS.broken(cal, asked)
+        return bad
+    growing = pb.GrowingCalibration(first.truth, first.band, promises=first.promises(asked), seed=rng, **BANDS)
+    before = None
+    for n in range(15, 215, 5):
+        some = drawn.take(slice(n, n + 5))
+        growing.add(some.truth, some.band, within={"organ": some.regions["organ"]})
+        cal = growing.certified
+        if cal is not None and (before is None or (cal.widening != before).any()):
+            before = cal.widening
+            if ORGANS.broken(cal, asked):
+                return True
+    return False
+
+
+ATTACKS: dict[str, Attack] = {
+    "coin tosses: five promises that break at one point": coins,
+    "rare and overlapping regions, a subgroup, cap, tail: seven jointly": organs,
+    "labels made of the truth, then and now": labels,
+    "units of ten hard or two easy images: by units, images, pixels, tail": scans,
+    "pooled pixels of regions of 1 to 8": lesions,
+    "ties: truths of eight values": ties,
+    "band and groups chosen on the fitting images": choices,
+    "kept by weights for another source": shifted,
+    "two unlike sites, small counts not told": sites,
+    "growing, 40 looks": looks,
+}
+ONLY = {  # a growing calibration has a bound of its own, and a study across sites takes none but ours
+    "growing, 40 looks": ("betting", WRONG),
+    "two unlike sites, small counts not told": ("betting", "Hoeffding-Bentkus"),
+}
+
+
+# ---------------------------------------------------------------- counts
+
+
+def count(name: str, bound: str, worlds: int) -> dict[str, Any]:
+    """How many worlds of an attack break, and in how many nothing is certified."""
+    broken = refused = 0
+    for seed in range(worlds):
+        rng = np.random.default_rng([zlib.crc32(f"{name} {bound}".encode()), seed])
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # bands know little here, and look like another scale
+                broken += ATTACKS[name](rng, BOUNDS[bound])
+        except pb.NoGuarantee:
+            refused += 1
+    chance = float(binom.sf(broken - 1, worlds, DELTA))
+    return {"attack": name, "bound": bound, "worlds": worlds, "broken": broken, "refused": refused, "chance": chance}
+
+
+def run(worlds: int) -> list[dict[str, Any]]:
+    """All attacks with every bound; of what is wrong a quarter of the worlds."""
+    rows = []
+    for name in ATTACKS:
+        for bound in ONLY.get(name, BOUNDS):
+            rows.append(count(name, bound, worlds if bound != WRONG else max(1, worlds // 4)))
+            print(rows[-1], flush=True)
+    return rows
+
+
+def text() -> str:
+    """The table of the page."""
+    kept = json.loads((RESULTS / "attacks.json").read_text())
+    cells = {(row["attack"], row["bound"]): f"{row['broken']} of {row['worlds']}" for row in kept["rows"]}
+    lines = [f"| what is attacked | {' | '.join(BOUNDS)} |", "|---|" + "---|" * len(BOUNDS)]
+    for name in dict.fromkeys(row["attack"] for row in kept["rows"]):
+        lines.append(f"| {name} | {' | '.join(cells.get((name, bound), '') for bound in BOUNDS)} |")
+    worlds = max(row["worlds"] for row in kept["rows"])
+    most = max(row["broken"] / row["worlds"] for row in kept["rows"] if row["bound"] != WRONG)
+    least = min(row["broken"] / row["worlds"] for row in kept["rows"] if row["bound"] == WRONG)
+    said = (
+        f"Worlds in which a promise is broken, at a failure probability of {DELTA:.0%}: at most {most:.1%} of them, and"
+    )
+    said += (
+        f" at least {least:.0%} with what is wrong on purpose (the plain mean in the place of a bound; a calibration"
+    )
+    said += " of fixed size at every look)."
+    at = kept["machine"]["commit"]
+    command = f"python -m benchmarks.attacks --worlds {worlds} --out benchmarks/results/attacks.json"
+    return "\n".join([said, "", *lines, "", f"Measured at commit {at} (`{command}`)."])
+
+
+def main() -> None:
+    """Count where an output is named, else write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--worlds", type=int, default=400)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    if given.out is None:
+        (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))
+        return
+    rows = run(given.worlds)
+    show("attacks", rows)
+    given.out.write_text(json.dumps({"benchmark": "attacks", "machine": machine(), "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""MkDocs calls these: pages of the repository's root, links between them, and the gallery become part of the site."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+from pages.stories import Story, as_page, cards, stories_in, tell
+
+ROOT = Path(__file__).parents[1]
+FROM_ROOT = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
+GALLERY = ROOT / "examples" / "gallery"
+_FENCE = re.compile(r"^\s*(```|~~~)")
+_BLOCK = re.compile(r"^(?:[-*] |\d+\. |\|)")
+_SETUP = re.compile(r"<!-- (?:before|not run)\b.*?-->\n?", re.DOTALL)
+
+
+def on_config(config: Any) -> Any:
+    """List the stories of the gallery, in the order of their files."""
+    for section in config.nav:
+        if "Gallery" in section:
+            section["Gallery"] += [{story.title: f"gallery/{story.name}.md"} for story in stories_in(GALLERY)]
+    return config
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add pages that lie outside docs/, and those of the gallery with their pictures and notebooks."""
+    for source, name in FROM_ROOT.items():
+        files.append(File.generated(config, name, content=(ROOT / source).read_text()))
+    told = [tell(story) for story in stories_in(GALLERY)]
+    for one in told:
+        files.append(File.generated(config, f"gallery/{one.story.name}.md", content=as_page(one)))
+        for name, content in one.files.items():
+            files.append(File.generated(config, f"gallery/{name}", content=content))
+    files.append(File.generated(config, "gallery/index.md", content=cards(told)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Markdown as MkDocs reads it: links within the site, and lists and tables that begin a block."""
+    return with_blocks(_SETUP.sub("", linked(markdown, page.file.src_uri)))
+
+
+def linked(markdown: str, uri: str) -> str:
+    """Links of the repository as links of the site."""
+    up = "../" * uri.count("/")
+    for source, name in FROM_ROOT.items():
+        markdown = re.sub(rf"\]\((?:\.\./)*{source}(?=[)#])", f"]({up}{name}", markdown)
+    if uri in FROM_ROOT.values():
+        markdown = markdown.replace("](docs/", "](").replace("](README.md", "](index.md")
+    return markdown
+
+
+def with_blocks(markdown: str) -> str:
+    """An empty line before every list and table that follows a line of text, outside code."""
+    out: list[str] = []
+    code = False
+    for line in markdown.split("\n"):
+        if _FENCE.match(line):
+            code = not code
+        before = out[-1] if out else ""
+        if (
+            not code
+            and _BLOCK.match(line)
+            and before.strip()
+            and not _BLOCK.match(before)
+            and not before.startswith(" ")
+        ):
+            out.append("")
+        out.append(line)
+    return "\n".join(out)
+
+
+__all__ = ["Story", "on_config", "on_files", "on_page_markdown"]

@@ -1,0 +1,120 @@
+"""What intervals are worth in each structure: an organ, a lesion, a region of a promise, as a row of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..calibration.promises import ALL_PIXELS
+from ..images.checks import check_same_shape, check_values
+from ..images.ends import Interval, check_labels, trusted_band
+from ..images.library import Array, as_array, current_runner, differ_in_size, library_of, over_images, rows_of
+from ..images.regions import place_of, region_rows
+from ..images.tolerance import open_ends
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A structure on images whose truth is known.
+
+    images, pixels   that have it, and how many pixels these are together
+    above, below     share of these pixels whose truth lies above, or below, its interval
+    missed           mean over the images that have it of the share missed, each image counting the same
+    length           mean length over these pixels
+    open_share       share of them with an end at the edge of a window; None where there is no window
+    closed_length    mean length of the others; None where there are none, or no window
+    """
+
+    name: str
+    images: int
+    pixels: int
+    above: float
+    below: float
+    missed: float
+    length: float
+    open_share: float | None = None
+    closed_length: float | None = None
+
+
+def structures_of(
+    truth: Any,
+    interval: Interval,
+    *,
+    regions: Mapping[str, Any] | None = None,
+    labels: Any = None,
+    names: Mapping[int, str] | None = None,
+    windowed: bool = False,
+) -> list[Structure]:
+    """Every structure: all pixels, each of some `regions` by name, each label of `labels` but 0.
+
+    regions     masks or weights (n, *pixels), of which a pixel with a weight counts, or (n,) for whole images
+    labels      whole numbers (n, *pixels)
+    names       of labels; others are called "label 2"
+    windowed    whether values were seen through a window, so that an end at 0 or 1 is open
+
+    >>> truth = np.array([[0.1, 0.5, 0.9, 0.9]])
+    >>> held = Interval(truth * 0 + 0.2, truth * 0 + 0.6)
+    >>> rows = structures_of(truth, held, labels=np.array([[0, 1, 1, 2]]), names={1: "liver"})
+    >>> [(row.name, row.pixels, row.above, row.below) for row in rows]
+    [('all pixels', 4, 0.5, 0.25), ('liver', 2, 0.5, 0.0), ('label 2', 1, 1.0, 0.0)]
+    """
+    truth = as_array(truth, "truth")
+    check_same_shape(interval=interval.lower, truth=truth)
+    labels = check_labels(labels, trusted_band(interval.lower, interval.upper))
+    named = {name: place_of(x, interval.lower, f"region {name!r}", name) for name, x in (regions or {}).items()}
+    runner = current_runner()
+
+    def work(start: int, stop: int) -> dict[str | int, Array]:
+        x = rows_of(truth, start, stop)
+        check_values("truth", x, start)
+        columns = _columns(x, rows_of(interval.lower, start, stop), rows_of(interval.upper, start, stop))
+        found: dict[str | int, Array] = {ALL_PIXELS: columns.sum(axis=-1)}
+        for name, (place, values) in named.items():
+            inside = values[start:stop, None] if place == "subgroup" else _inside(values, name, start, stop)
+            found[name] = (columns * inside).sum(axis=-1)
+        if labels is not None:
+            numbers = rows_of(labels, start, stop).reshape(len(x), -1)
+            for label in np.unique(numbers[numbers != 0]).tolist():
+                found[int(label)] = (columns * (numbers == label)).sum(axis=-1)
+        return found
+
+    arrays = (truth, interval.lower, interval.upper, labels, *(values for _, values in named.values()))
+    reads = [x for x in arrays if library_of(x) or differ_in_size(x)]
+    sums: dict[str | int, list[Array]] = {}
+    for part in over_images(work, truth, runner, reads):
+        for name, rows in part.items():
+            sums.setdefault(name, []).append(rows)
+    numbered = sorted(key for key in sums if isinstance(key, int))
+    called: dict[str | int, str] = {key: (names or {}).get(key, f"label {key}") for key in numbered}
+    keys: list[str | int] = [ALL_PIXELS, *named, *numbered]
+    return [_row(called.get(key, str(key)), np.concatenate(sums[key], axis=1), windowed) for key in keys]
+
+
+def _inside(values: Any, name: str, start: int, stop: int) -> Array:
+    rows = region_rows(values, f"region {name!r}", start, stop)
+    return (rows > 0).reshape(len(rows), -1)
+
+
+def _columns(x: Array, lower: Array, upper: Array) -> Array:
+    """One, above, below, length, open and closed length of each pixel: (6, n, pixels)."""
+    length = upper.astype(np.float64) - lower
+    opened = open_ends(lower, upper) > 0
+    parts = (np.ones(x.shape), x > upper, x < lower, length, opened, length * ~opened)
+    return np.stack([np.asarray(part, np.float64).reshape(len(x), -1) for part in parts])
+
+
+def _row(name: str, sums: Array, windowed: bool) -> Structure:
+    """Sums (6, n) of the images as a row."""
+    count, above, below, length, opened, closed = sums.sum(axis=1)
+    having = sums[0] > 0
+    total = max(float(count), 1.0)
+    shares = (sums[1] + sums[2])[having] / sums[0][having]
+    missed = float(shares.mean()) if having.any() else 0.0
+    row = (name, int(having.sum()), int(count), float(above / total), float(below / total), missed)
+    if not windowed:
+        return Structure(*row, float(length / total))
+    held = count - opened
+    return Structure(*row, float(length / total), float(opened / total), float(closed / held) if held else None)

@@ -1,0 +1,186 @@
+"""DICOM segmentations (SEG) as labels of the images that they were drawn on.
+
+A SEG holds frames of segments, each with its place in the patient; slices without a segment are mostly left out. A
+frame is laid on the slice of a scan whose voxels lie where its own lie, whichever way rows and columns are counted, so
+a SEG serves images from NIfTI as well. What lies between voxels, on no slice or in two segments at once is an error.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..images.library import Array
+from .dicom import dicom_files, is_dicom
+from .nifti import NIFTI_SUFFIXES
+from .scans import Images, Scan, Told, check_allowed, needed
+
+_KINDS = ("1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7")  # segmentations, and label maps
+_LABEL_MAP = _KINDS[1]
+_OFF = 0.05  # of a voxel by which a frame may lie beside those of a scan
+_TO_RAS = np.diag([-1.0, -1.0, 1.0])
+
+
+def is_segmentation(path: Path) -> bool:
+    """Whether a path is a DICOM segmentation, or a folder of nothing else."""
+    if path.name.endswith(NIFTI_SUFFIXES) or not path.exists() or (path.is_file() and not is_dicom(path)):
+        return False
+    files = dicom_files(path)
+    if not files:
+        return False
+    try:
+        read = needed("pydicom").dcmread
+        return all(str(read(x, specific_tags=["SOPClassUID"]).get("SOPClassUID")) in _KINDS for x in files[:1])
+    except Exception:  # no DICOM, of which its reader will tell
+        return False
+
+
+def read_segmentation(path: Path, images: Images | None) -> Array:
+    """Labels (n, h, w) of images, the number of the segment at each pixel and 0 elsewhere: a file, or one per scan."""
+    if images is None or images.geometry is None:
+        raise Told(
+            f"{path} is a DICOM segmentation, which says where in a patient its voxels lie: give the images that it "
+            "was drawn on as DICOM or NIfTI (--like, at apply), or the labels as an array"
+        )
+    scans = images.geometry.scans
+    check_allowed(4 * prod(images.pixels.shape), f"{path} unpacks")
+    labels = np.zeros(images.pixels.shape, np.int32)
+    seen: set[str] = set()
+    for file in dicom_files(path):
+        data = _opened(file)
+        scan = _scan_of(file, data, scans)
+        if scan.name in seen:
+            raise Told(f"{file} is the second segmentation of one scan; keep one of them")
+        seen.add(scan.name)
+        _lay(file, data, scan, labels[scan.start : scan.stop])
+    missing = [scan.name for scan in scans if scan.name not in seen]
+    if missing:
+        raise Told(f"{path} holds no segmentation of the scan {missing[0]}; add it, or leave the scan out")
+    return labels
+
+
+def segment_names(path: Path) -> dict[int, str]:
+    """What a segmentation calls its segments, by number."""
+    names: dict[int, str] = {}
+    for file in dicom_files(path):
+        for one in _opened(file).get("SegmentSequence", ()):
+            names.setdefault(int(one.SegmentNumber), str(one.get("SegmentLabel", "")) or f"label {one.SegmentNumber}")
+    return names
+
+
+def _opened(file: Path) -> Any:
+    try:
+        data = needed("pydicom").dcmread(file)
+        size = int(data.NumberOfFrames) * int(data.Rows) * int(data.Columns)
+    except ImportError:
+        raise
+    except Exception as error:  # pydicom raises what it likes
+        raise Told(f"{file} cannot be read as a DICOM segmentation ({error}); use another copy") from error
+    if str(data.get("SOPClassUID")) not in _KINDS:
+        raise Told(f"{file} is no DICOM segmentation, as others beside it are; give a folder that holds one kind")
+    check_allowed(size, f"{file} unpacks")
+    return data
+
+
+def _scan_of(file: Path, data: Any, scans: tuple[Scan, ...]) -> Scan:
+    """The scan of a segmentation: the only one, that of its frame of reference, or of its name."""
+    if len(scans) == 1:
+        return scans[0]
+    frame = str(data.get("FrameOfReferenceUID", ""))
+    own = [x for x in scans if x.kind == "dicom" and str(x.header[0].get("FrameOfReferenceUID", "")) == frame]
+    named = [x for x in scans if x.name in (file.stem, file.parent.name)]
+    series = [str(x.SeriesInstanceUID) for x in data.get("ReferencedSeriesSequence", ())]
+    for found in ([x for x in scans if x.name in series], own, named):
+        if len(found) == 1:
+            return found[0]
+    raise Told(
+        f"{file}: it does not say which of {len(scans)} scans it was drawn on; name it as its scan, or give scans and "
+        "segmentations one by one"
+    )
+
+
+def _lay(file: Path, data: Any, scan: Scan, labels: Array) -> None:
+    """Put the frames of a segmentation on the slices of a scan, in place."""
+    try:
+        frames = data.pixel_array
+        shared = data.SharedFunctionalGroupsSequence[0] if "SharedFunctionalGroupsSequence" in data else {}
+        groups = data.PerFrameFunctionalGroupsSequence
+        frames = np.asarray(frames).reshape(len(groups), int(data.Rows), int(data.Columns))
+        placed = [(_number(data, group, shared), _affine(group, shared)) for group in groups]
+    except (ImportError, MemoryError, Told):
+        raise
+    except Exception as error:
+        raise Told(f"{file}: its frames cannot be read ({type(error).__name__}: {error}); export it again") from error
+    frames = _whole(file, data, frames)
+    for k, (segment, affine) in enumerate(placed):
+        if not frames[k].any():
+            continue
+        at = _where(file, k, affine, scan, frames.shape[1:])
+        before = labels[at]
+        new = frames[k] if segment is None else np.where(frames[k] != 0, segment, 0)
+        both = (before != 0) & (new != 0) & (before != new)
+        if both.any():
+            one, other = int(before[both][0]), int(new[both][0])
+            raise Told(
+                f"{file}: segments {one} and {other} overlap at {int(both.sum())} voxels of a slice, and a pixel has "
+                "one label; export them apart, one file each"
+            )
+        labels[at] = np.where(new != 0, new, before)
+
+
+def _whole(file: Path, data: Any, frames: Array) -> Array:
+    """Frames of a mask or of labels; shares are taken where they are all or nothing."""
+    if str(data.get("SegmentationType", "")) != "FRACTIONAL":
+        return frames.astype(np.int32)
+    most = int(data.get("MaximumFractionalValue") or 255)
+    if not np.isin(frames, (0, most)).all():
+        raise Told(f"{file} holds shares of voxels between 0 and {most}; export a binary segmentation")
+    return (frames == most).astype(np.int32)
+
+
+def _number(data: Any, group: Any, shared: Any) -> int | None:
+    """The segment of a frame; None where its values are the segments."""
+    if str(data.SOPClassUID) == _LABEL_MAP or str(data.get("SegmentationType", "")) == "LABELMAP":
+        return None
+    own = group.get("SegmentIdentificationSequence") or shared.get("SegmentIdentificationSequence")
+    return int(own[0].ReferencedSegmentNumber)
+
+
+def _affine(group: Any, shared: Any) -> Array:
+    """(row, column, 1) of a frame -> millimetres R, A, S."""
+
+    def said(sequence: str) -> Any:
+        return (group.get(sequence) or shared.get(sequence))[0]
+
+    row, column = np.array(said("PlaneOrientationSequence").ImageOrientationPatient, float).reshape(2, 3)
+    down, across = map(float, said("PixelMeasuresSequence").PixelSpacing)
+    start = np.array(said("PlanePositionSequence").ImagePositionPatient, float)
+    return _TO_RAS @ np.column_stack([column * down, row * across, start])
+
+
+def _where(file: Path, k: int, affine: Array, scan: Scan, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
+    """The voxels of a scan on which those of a frame lie: slice, row and column of each, (h, w) each."""
+    back = np.linalg.inv(scan.affine)
+    height, width = shape
+    corners = np.array([[0, 0, 1], [height - 1, 0, 1], [0, width - 1, 1]], float)
+    places = np.array([back @ [*(affine @ corner), 1] for corner in corners])[:, :3]
+    whole = np.rint(places)
+    first = whole[0]
+    down = (whole[1] - first) / max(1, height - 1)
+    across = (whole[2] - first) / max(1, width - 1)
+    steps = np.abs(np.stack([down, across]))
+    on_grid = np.abs(places - whole).max() <= _OFF and np.isin(steps, (0, 1)).all()
+    if not on_grid or steps[:, 0].any() or (steps.sum(axis=0)[1:] > 1).any():
+        raise Told(
+            f"{file}: frame {k} does not lie on the voxels of the scan {scan.name}: a segmentation is never resampled; "
+            "draw or export it on the grid of these images"
+        )
+    rows, columns = np.mgrid[:height, :width]
+    at = [(first[axis] + rows * down[axis] + columns * across[axis]).astype(int) for axis in range(3)]
+    size = (scan.stop - scan.start, *scan.plane)
+    if any(x.min() < 0 or x.max() >= most for x, most in zip(at, size, strict=True)):
+        raise Told(f"{file}: frame {k} lies beyond the scan {scan.name}; is it the segmentation of this scan?")
+    return at[0], at[1], at[2]

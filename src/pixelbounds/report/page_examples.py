@@ -1,0 +1,153 @@
+"""Examples as the page holds them: small pictures, and data for the viewer.
+
+What fits is inside the page, which then is one file. What does not lies in a folder beside it, one file for each image,
+and is read when it is looked at (`data_files.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..images.checks import Limits
+from .data_files import folder_beside, sweep_data, write_data
+from .example import Example
+from .pack import (
+    add_samples,
+    bytes_of,
+    closed_length,
+    gray_png,
+    map_png,
+    missed,
+    pictures_of,
+    viewer_data,
+    widening_of,
+    window_of,
+)
+
+MOST_BYTES = 7_700_000  # of pictures and data inside a page, above which fewer samples are kept
+MOST_INSIDE = 16_000_000  # of the same without samples, above which they lie beside the page
+MOST_BESIDE = 500_000  # of the data of one image beside the page, above which fewer samples are kept
+STRIPS_INSIDE = 6  # rows of small pictures that a page has inside in any case
+_FULL = 0.995  # share of the pixels within the scale of a map
+
+
+@dataclass(frozen=True)
+class ShownExamples:
+    """What the page shows of examples.
+
+    pictures    name, small pictures and figures of each
+    index       what the viewer knows of each before it reads its layers, with the file they are in
+    layers      those inside the page, of each
+    scales      where the colours of a map end
+    folder      name of the folder beside the page; empty where all is inside
+    files       names of its files
+    """
+
+    pictures: list[dict[str, Any]]
+    index: list[dict[str, Any]]
+    layers: list[dict[str, Any]]
+    scales: dict[str, float]
+    folder: str = ""
+    files: set[str] = field(default_factory=set)
+
+    @property
+    def sampled(self) -> list[tuple[int, int]]:
+        """How many samples are kept, of how many."""
+        return sorted({(x["samples"], x["drawn"]) for x in self.index if x["drawn"]})
+
+    @property
+    def regions(self) -> list[str]:
+        """Names of all regions that can be outlined."""
+        return list(dict.fromkeys(name for x in self.index for name in x["regions"]))
+
+
+def show_examples(page: Path, examples: Sequence[Example], limits: Limits, *, windowed: bool) -> ShownExamples:
+    """Examples for a page of this path; files beside it are written, those of an earlier page are left.
+
+    windowed       values were seen through a window, so that ends at its edges are open
+    """
+    scales = {"length": _scale([closed_length(x, windowed=windowed) for x in examples])}
+    widenings = [x for x in (widening_of(example, limits) for example in examples) if x is not None]
+    if widenings:
+        scales["widening"] = _scale(widenings)
+    pictures = [_pictures(example, limits, scales, windowed) for example in examples]
+    drawn = sum(len(uri) for picture in pictures for _, uri in picture["shown"])
+    inside: list[dict[str, Any]] = []
+    size = drawn
+    for example in examples:
+        inside.append(viewer_data(example, limits, windowed=windowed))
+        size += bytes_of(inside[-1])
+        if size > MOST_INSIDE:
+            return _beside(page, examples, limits, windowed, pictures, scales)
+    add_samples(inside, examples, MOST_BYTES - size)
+    layers = [x.pop("layers") for x in inside]
+    return ShownExamples(pictures, inside, layers, scales)
+
+
+def _beside(
+    page: Path,
+    examples: Sequence[Example],
+    limits: Limits,
+    windowed: bool,
+    pictures: list[dict[str, Any]],
+    scales: dict[str, float],
+) -> ShownExamples:
+    folder = folder_beside(page)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{str(folder)!r} is a file, and the page needs a folder of that name; move it, or show fewer")
+    folder.mkdir(exist_ok=True)
+    index = []
+    files = set()
+    for number, (example, picture) in enumerate(zip(examples, pictures, strict=True)):
+        data = viewer_data(example, limits, windowed=windowed)
+        add_samples([data], [example], MOST_BESIDE - bytes_of(data))
+        data["file"] = write_data(folder, number, "image", data.pop("layers"))
+        files.add(data["file"])
+        index.append(data)
+        if number >= STRIPS_INSIDE:
+            strip = [[name, uri, f"{name} of {example.name}"] for name, uri in picture["shown"]]
+            picture["file"] = write_data(folder, number, "pictures", strip)
+            picture["shown"] = []
+            files.add(picture["file"])
+    return ShownExamples(pictures, index, [], scales, folder.name, files)
+
+
+def forget_earlier(page: Path, shown: ShownExamples) -> None:
+    """Remove what an earlier page of this path had beside it, once the new one is there."""
+    sweep_data(folder_beside(page), shown.files)
+
+
+def _scale(maps: Sequence[Any]) -> float:
+    """Where the colours of a map end: most pixels of all examples are within."""
+    if not maps:
+        return 1.0
+    values = np.concatenate([x.reshape(-1) for x in maps])
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return 1.0
+    most = float(np.quantile(values, _FULL)) or float(values.max())
+    return most if most > 0 else 1.0
+
+
+def _pictures(example: Example, limits: Limits, scales: Mapping[str, float], windowed: bool) -> dict[str, Any]:
+    """Name and small pictures of an example, in the order in which they are read."""
+    window = window_of(example, limits)
+    length = closed_length(example, windowed=windowed)
+    closed = length[np.isfinite(length)]
+    shown = [
+        (name, map_png(x, scales[name]) if name in scales else gray_png(x, window))
+        for name, x in {**pictures_of(example, limits), "length": length}.items()
+    ]
+    wrong = missed(example)
+    h, w = example.pixels[-2:]
+    return {
+        "name": example.name, "shown": shown, "file": None, "height": round(128 * h / w),
+        "above": None if wrong is None else float(np.mean(wrong == 2)),
+        "below": None if wrong is None else float(np.mean(wrong == 1)),
+        "length": float(closed.mean()) if len(closed) else None, "open": 1 - len(closed) / length.size,
+    }  # fmt: skip

@@ -1,0 +1,87 @@
+"""The table of structures as a file: a row for all pixels, each region of a promise, and each label of a map."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..calibration.promises import ALL_PIXELS
+from ..calibration.result import Calibration
+from ..evaluation.evaluation import Evaluation, SeenPromise
+from ..evaluation.structures import Structure
+from ..images.measure import Measure
+from ..storage.files import replace_file
+
+COLUMNS = (
+    "structure", "images", "pixels", "mean_length", "mean_length_closed", "unit", "open_share", "missed",
+    "missed_above", "missed_below", "missed_mean_of_images", "promise", "level", "certified", "seen", "seen_low",
+    "seen_high", "verdict",
+)  # fmt: skip
+
+
+def write_structures(
+    path: Path,
+    rows: list[Structure],
+    evaluation: Evaluation,
+    calibration: Calibration | None,
+    measure: Measure | None,
+) -> Path:
+    """Write the rows as CSV, lengths in the unit of the measure, with the promise that was made about each."""
+    promises: dict[str, list[SeenPromise]] = {}
+    for promise in evaluation.promises:
+        promises.setdefault(ALL_PIXELS if promise.place == "all" else promise.name, []).append(promise)
+    text = io.StringIO()
+    table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    table.writeheader()
+    for row in rows:
+        made: list[SeenPromise | None] = [*promises.get(row.name, ())]
+        for one in made or [None]:
+            table.writerow({**_of_structure(row, measure), **_of_promise(one, row, calibration)})
+    replace_file(path, text.getvalue().encode())
+    return path
+
+
+def _of_structure(row: Structure, measure: Measure | None) -> dict[str, Any]:
+    window = None if measure is None else measure.window
+    scale = 1.0 if window is None else window[0]
+    unit = "" if measure is None else measure.unit
+    closed = "" if row.closed_length is None else _number(scale * row.closed_length)
+    return {
+        "structure": row.name, "images": row.images, "pixels": row.pixels, "mean_length": _number(scale * row.length),
+        "mean_length_closed": closed, "unit": unit or ("" if window is None else "unit of the files"),
+        "open_share": "" if row.open_share is None else _number(row.open_share),
+        "missed": _number(row.above + row.below), "missed_above": _number(row.above),
+        "missed_below": _number(row.below), "missed_mean_of_images": _number(row.missed),
+    }  # fmt: skip
+
+
+def _of_promise(promise: SeenPromise | None, row: Structure, calibration: Calibration | None) -> dict[str, Any]:
+    """What was promised about a structure, and whether a calibration certified it."""
+    if promise is None:
+        short = calibration is not None and not calibration.certified and row.name == ALL_PIXELS
+        if calibration is None or not short:
+            return {"promise": "none", "certified": "no"}
+        return {"promise": calibration.loss, "level": calibration.risk_level, "certified": "yes"}
+    certified = calibration is not None and any(
+        (x.kind, x.name, x.at_most) == (promise.kind, promise.name, promise.at_most) for x in calibration.promises
+    )
+    seen = {"seen": _number(promise.risk), "seen_low": _number(promise.interval[0])}
+    seen |= {"seen_high": _number(promise.interval[1])}
+    kind = promise.kind if promise.kind != "tail" else f"tail above {promise.above:g}"
+    return {
+        "promise": kind, "level": promise.at_most, "certified": "yes" if certified else "no",
+        **(seen if promise.units else {}), "verdict": promise.verdict,
+    }  # fmt: skip
+
+
+def _number(x: float) -> str:
+    return f"{x:.6g}"
+
+
+def named_labels(words: Mapping[int, str]) -> dict[int, str]:
+    """Names of labels, of which two may be alike: these get their numbers."""
+    names = list(words.values())
+    return {label: name if names.count(name) == 1 else f"{name} {label}" for label, name in words.items()}

@@ -1,0 +1,101 @@
+"""The table of structures: what it says of each is what a plain count over its pixels says."""
+
+import csv
+
+import numpy as np
+import pytest
+from commands import call, done, flat, world
+
+import pixelbounds as pb
+
+RISK = ("--failure-prob", 0.2, "--units", "each", "--groups", "band")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("structures")
+    for name, n, seed in (("old", 160, 0), ("new", 30, 1)):
+        truth, samples = world(n, seed)
+        band = pb.calibrated_quantiles(samples, 0.1)
+        np.save(folder / f"{name}.npy", truth)
+        np.savez(folder / f"{name}.npz", lower=band.lower, upper=band.upper)
+        labels = np.random.default_rng(seed).integers(0, 4, truth.shape)
+        labels[: n // 2][labels[: n // 2] == 3] = 0  # half of the images have no label 3
+        np.save(folder / f"{name}_labels.npy", labels)
+    promises = "--promise", "share 0.3", "--promise", f"share 0.4 within {folder / 'old_labels.npy'}=2 as heart"
+    done("calibrate", folder / "old.npy", folder / "old.npz", *RISK, *promises, "--out", folder / "cal.safetensors")
+    done("apply", folder / "cal.safetensors", folder / "new.npz", "--out", folder / "i.zarr")
+    return folder
+
+
+def rows_of(path):
+    with path.open() as file:
+        return {row["structure"]: row for row in csv.DictReader(file)}
+
+
+@pytest.mark.parametrize("made", ["evaluate", "report"])
+def test_each_row_is_what_its_pixels_say(files, tmp_path, made):
+    out = tmp_path / "structures.csv"
+    words = files / "new.npy", files / "new.npz", "--calibration", files / "cal.safetensors", "--units", "each"
+    said = ("--promise", "share 0.3", "--promise", f"share 0.4 within {files / 'new_labels.npy'}=2 as heart")
+    more = ("--out", tmp_path / "page.html", "--examples", 1) if made == "report" else ()
+    told = done(made, *words, *said, *more, "--structures", files / "new_labels.npy", "--table", out)
+    assert str(out) in told["files"]
+    rows = rows_of(out)
+    assert list(rows) == ["all pixels", "heart", "label 1", "label 2", "label 3"]
+    band = np.load(files / "new.npz")
+    interval = pb.load_calibration(files / "cal.safetensors").apply(pb.Band(band["lower"], band["upper"]))
+    truth, labels = np.load(files / "new.npy"), np.load(files / "new_labels.npy")
+    above, below = truth > interval.upper, truth < interval.lower
+    for name, inside in {
+        "all pixels": labels >= 0,
+        "heart": labels == 2,
+        **{f"label {i}": labels == i for i in (1, 2, 3)},
+    }.items():
+        row = rows[name]
+        having = inside.any(axis=(1, 2))
+        assert (int(row["images"]), int(row["pixels"])) == (having.sum(), inside.sum())
+        assert float(row["missed_above"]) == pytest.approx(above[inside].mean(), rel=1e-5)
+        assert float(row["missed_below"]) == pytest.approx(below[inside].mean(), rel=1e-5)
+        assert float(row["mean_length"]) == pytest.approx(interval.length[inside].mean(), rel=1e-5)
+        own = [(above | below)[i][inside[i]].mean() for i in np.flatnonzero(having)]
+        assert float(row["missed_mean_of_images"]) == pytest.approx(np.mean(own), rel=1e-5)
+    assert int(rows["label 3"]["images"]) == 15
+    assert (rows["heart"]["certified"], rows["heart"]["level"], rows["heart"]["promise"]) == ("yes", "0.4", "share")
+    assert float(rows["heart"]["seen"]) == pytest.approx(float(rows["heart"]["missed_mean_of_images"]), rel=1e-5)
+    assert (rows["label 2"]["promise"], rows["label 2"]["certified"], rows["label 2"]["level"]) == ("none", "no", "")
+
+
+def test_without_a_calibration_nothing_is_certified(files, tmp_path):
+    words = "evaluate", files / "new.npy", files / "i.zarr", "--units", "each", "--table", tmp_path / "t.csv"
+    done(*words)
+    assert rows_of(tmp_path / "t.csv")["all pixels"]["certified"] == "no"
+    assert "t.csv exists" in flat(call(*words).stderr)
+    done(*words, "--force")
+    result = call(*words[:-2], "--structures", files / "new_labels.npy")
+    assert result.exit_code == 2
+    assert "such as --table structures.csv" in flat(result.stderr)
+
+
+def test_lengths_are_in_hounsfield_units_and_segments_have_names(tmp_path):
+    pytest.importorskip("highdicom")
+    pytest.importorskip("nibabel")
+    from medical import LABELS, draw_segmentation, hounsfield, write_dicom
+
+    values = hounsfield(4, 7, 6)
+    write_dicom(tmp_path / "ct", values)
+    draw_segmentation(tmp_path / "seg.dcm", tmp_path / "ct", LABELS)
+    unit = np.clip((values + 160) / 400, 0, 1).astype(np.float32)
+    lower, upper = np.clip(unit - 0.1, 0, 1), np.clip(unit + 0.05, 0, 1)
+    np.savez(tmp_path / "i.npz", lower=lower, upper=upper)
+    words = "evaluate", tmp_path / "ct", tmp_path / "i.npz", "--window", 400, 40, "--table", tmp_path / "t.csv"
+    done(*words, "--structures", tmp_path / "seg.dcm")
+    rows = rows_of(tmp_path / "t.csv")
+    assert list(rows) == ["all pixels", "organ 1", "organ 2"]
+    inside = LABELS == 2
+    closed = inside & (lower > 0) & (upper < 1)
+    row = rows["organ 2"]
+    assert row["unit"] == "HU"
+    assert float(row["mean_length"]) == pytest.approx(400 * (upper - lower)[inside].mean(), rel=1e-4)
+    assert float(row["mean_length_closed"]) == pytest.approx(60, rel=1e-4)
+    assert float(row["open_share"]) == pytest.approx(1 - closed.sum() / inside.sum(), rel=1e-4)

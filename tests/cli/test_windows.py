@@ -1,0 +1,111 @@
+"""One window from files to files: numbers that came through another are never written or judged as HU."""
+
+import numpy as np
+import pytest
+from commands import call, done, flat
+
+import pixelbounds as pb
+from pixelbounds.formats.inputs import open_bands
+from pixelbounds.formats.maps import write_interval
+from pixelbounds.formats.opener import open_images
+from pixelbounds.formats.stored_intervals import open_interval
+from pixelbounds.samplers import sample_function_to
+
+pytest.importorskip("nibabel")
+pytest.importorskip("pydicom")
+from medical import write_dicom, write_nifti
+
+SCANS, SHAPE = 24, (2, 6, 5)
+WIDE = ("--window", 2000, 0)
+RISK = ("--risk-level", 0.3, "--failure-prob", 0.2, "--groups", "band")
+
+
+def noisy(observation, samples, seed):
+    return observation + 0.05 * np.random.default_rng(seed).standard_normal((samples, *observation.shape))
+
+
+def run_of(path, file, window):
+    images = open_images(file, window=window)
+    sample_function_to(noisy, images.pixels, path, samples=19, measure=images.measure)
+    return images.pixels
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Scans and their run through the usual window; a new scan as NIfTI and DICOM, and its run; all of a wide one."""
+    folder = tmp_path_factory.mktemp("windows")
+    rng = np.random.default_rng(0)
+    for i in range(SCANS):
+        write_nifti(folder / "scans" / f"{i:02}.nii.gz", rng.integers(-150, 230, SHAPE).astype(np.int16))
+    new = rng.integers(-150, 230, SHAPE).astype(np.int16)
+    write_nifti(folder / "new.nii.gz", new)
+    write_dicom(folder / "new", new)
+    truth = run_of(folder / "run.zarr", folder / "scans", (400.0, 40.0))
+    np.save(folder / "truth.npy", truth)
+    for name, window in (("usual", (400.0, 40.0)), ("wide", (2000.0, 0.0))):
+        run_of(folder / f"{name}.zarr", folder / "new.nii.gz", window)
+    band = open_bands(folder / "run.zarr")[:]
+    np.savez(folder / "bands.npz", lower=band.lower, upper=band.upper)
+    np.savez(folder / "one.npz", lower=band.lower[:2], upper=band.upper[:2])
+    done("calibrate", folder / "scans", folder / "run.zarr", *RISK, "--out", folder / "knows.safetensors")
+    done("calibrate", folder / "truth.npy", folder / "bands.npz", *RISK, "--out", folder / "plain.safetensors")
+    return folder
+
+
+def said_no(*words):
+    result = call(*words)
+    assert result.exit_code == 2, result.output
+    return flat(result.stderr)
+
+
+@pytest.mark.parametrize("like", ["new.nii.gz", "new"])
+@pytest.mark.parametrize("out", ["map.nii.gz", "maps", "array.npz", "array.zarr"])
+def test_a_run_through_another_window_is_refused_whatever_is_written(world, tmp_path, like, out):
+    words = "apply", world / "knows.safetensors", world / "wide.zarr", "--like", world / like, "--out", tmp_path / out
+    assert "window of -1000 to 1000 HU, but the calibration is about window of -160 to 240 HU" in said_no(*words)
+    assert "the calibration has --window 400 40" in said_no(*words, *WIDE)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_calibration_that_knows_no_window_leaves_it_to_the_run(world, tmp_path):
+    """The run says what its numbers are: maps get its window unasked, and another one is refused."""
+    words = "apply", world / "plain.safetensors", world / "usual.zarr", "--like", world / "new"
+    assert "the run of these bands has --window 400 40" in said_no(*words, "--out", tmp_path / "m.nii.gz", *WIDE)
+    said = done(*words, "--out", tmp_path / "m.nii.gz")
+    assert said["file"].endswith("m_lower.nii.gz")
+    ends = [open_images(tmp_path / f"m_{part}.nii.gz", window=None).pixels for part in ("lower", "upper")]
+    values = open_images(world / "new.nii.gz", window=None).pixels
+    assert ((ends[0] <= values) & (values <= ends[1])).mean() > 0.6
+    judged = world / "new", world / "usual.zarr", "--calibration", world / "plain.safetensors"
+    assert "the run of these bands has --window 400 40" in said_no("evaluate", *judged, *WIDE)
+    assert done("evaluate", *judged)["risk"] < 0.4
+    done(*words, "--out", tmp_path / "array.npz")
+    assert "array.npz has --window 400 40" in said_no("evaluate", world / "new", tmp_path / "array.npz", *WIDE)
+
+
+def test_arrays_without_a_window_need_to_be_told(world, tmp_path):
+    words = "apply", world / "plain.safetensors", world / "one.npz", "--like", world / "new", "--out", tmp_path / "maps"
+    assert "the calibration does not know through which" in said_no(*words)
+
+
+@pytest.mark.parametrize("out", ["map.nii.gz", "maps"])
+def test_from_python_maps_get_the_window_of_the_calibration_or_none(world, tmp_path, out):
+    calibration = pb.load_calibration(world / "knows.safetensors")
+    interval = calibration.apply(open_bands(world / "usual.zarr")[:])
+    assert interval.measure == calibration.measure
+    with pytest.raises(ValueError, match=r"wrong values: the interval is about window of -160 to 240 HU, but like was"):
+        write_interval(tmp_path / out, interval, like=open_images(world / "new", window=(2000, 0)))
+    with pytest.raises(ValueError, match="wrong values"):
+        write_interval(tmp_path / out, interval, like=open_images(world / "new", window=None))
+    write_interval(tmp_path / out, interval, like=open_images(world / "new"))
+    again = open_interval(tmp_path / out)  # and what lies in files still knows it
+    with pytest.raises(ValueError, match="wrong values"):
+        write_interval(tmp_path / "other", again, like=open_images(world / "new", window=(2000, 0)))
+
+
+def test_intervals_are_not_calibrated_twice(world, tmp_path):
+    words = "apply", world / "knows.safetensors", world / "usual.zarr", "--like", world / "new"
+    for name in ("maps", "array.npz", "array.zarr"):
+        done(*words, "--out", tmp_path / name)
+        again = "apply", world / "knows.safetensors", tmp_path / name, "--like", world / "new"
+        assert "holds intervals, which are calibrated already" in said_no(*again, "--out", tmp_path / "x.nii.gz")

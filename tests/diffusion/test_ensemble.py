@@ -1,0 +1,130 @@
+"""Several networks as one: exact where its members are, one file, compiled once, and of like members alone."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+torch.set_num_threads(1)
+
+import gaussian_world as world  # noqa: E402
+from gaussian_prior import PRIOR, SDE, SIGMA, collect, gaussian_score  # noqa: E402
+from scipy import stats  # noqa: E402
+from torch import nn  # noqa: E402
+
+from pixelbounds.diffusion.checkpoint import load_network, save_network  # noqa: E402
+from pixelbounds.diffusion.ensemble import SYMMETRIES, Ensemble, compiled  # noqa: E402
+from pixelbounds.diffusion.network import NCSNpp  # noqa: E402
+from pixelbounds.diffusion.posterior import SAMPLERS, sample  # noqa: E402
+
+
+class Exact(nn.Module):
+    """The score of the Gaussian prior, plus an error."""
+
+    def __init__(self, error=0.0):
+        super().__init__()
+        self.error = error
+
+    def forward(self, x, sigma):
+        return gaussian_score(x, sigma) + self.error
+
+
+def awake(seed):
+    """A network with weights as after training: its last layer starts at zero."""
+    generator = torch.Generator().manual_seed(seed)
+    torch.manual_seed(seed)
+    network = world.network()
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.add_(0.05 * torch.randn(weight.shape, generator=generator))
+    return network.eval()
+
+
+@pytest.fixture
+def images():
+    return torch.from_numpy(world.draw(3, 0))[:, None], torch.tensor([0.02, 0.3, 1.0])
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_equal_members_draw_what_one_of_them_draws(sampler):
+    y = torch.full((2, *PRIOR.shape), 0.5, dtype=torch.float64)
+    one = collect(gaussian_score, y, samples=3, sampler=sampler)
+    several = collect(Ensemble([Exact(), Exact(), Exact()]).eval(), y, samples=3, sampler=sampler)
+    torch.testing.assert_close(several, one, rtol=1e-9, atol=1e-12)
+
+
+def test_errors_that_cancel_leave_the_exact_law_and_those_of_one_member_do_not():
+    y = 0.8 * torch.randn(3, *PRIOR.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    v = SDE.sigma_min**2
+    shrink = PRIOR / (PRIOR + v)
+    slope = PRIOR / (PRIOR + SIGMA**2)
+    deviation = shrink * ((PRIOR + v) * (SIGMA**2 - v) / (PRIOR + SIGMA**2)).sqrt()
+    chances = []
+    for members in ([Exact(0.5), Exact(-0.5)], [Exact(0.5)]):
+        draws = collect(Ensemble(members).eval(), y, samples=100, steps=16, seed=3)
+        z = (draws - (slope * y)[:, None]) / deviation
+        chances.append(stats.kstest(z.numpy().ravel(), "norm").pvalue)
+    assert chances[0] > 1e-3
+    assert chances[1] < 1e-10
+
+
+@pytest.mark.parametrize("symmetries, motions", [("none", 1), ("mirror", 2), ("flips", 4), ("turns", 8)])
+def test_scores_turn_with_the_image(images, symmetries, motions):
+    x, sigma = images
+    ensemble = Ensemble([awake(0)], symmetries).eval()
+    assert len(set(SYMMETRIES[symmetries])) == motions
+    with torch.no_grad():
+        plain = ensemble(x, sigma)
+        moves = {"mirror": lambda a: a.flip(-1), "flips": lambda a: a.flip(-2), "turns": lambda a: a.rot90(1, (-2, -1))}
+        for name, move in moves.items():
+            same = torch.allclose(ensemble(move(x), sigma), move(plain), rtol=1e-4, atol=1e-4)
+            assert same == (len(SYMMETRIES[name]) <= motions)
+
+
+def test_members_share_what_is_compiled(images):
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    x, sigma = images
+    ensemble = Ensemble([awake(0), awake(1), awake(2)], "mirror").eval()
+    torch._dynamo.reset()
+    fast = compiled(ensemble, backend=backend)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x, sigma), ensemble(x, sigma))
+    assert len(graphs) == 1
+    assert sum(weight.numel() for weight in fast.parameters()) == 3 * sum(w.numel() for w in awake(0).parameters())
+    draws = [torch.stack(list(sample(f, x, 0.4, SDE, samples=2, steps=2))) for f in (ensemble, fast)]
+    torch.testing.assert_close(*draws)
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_an_ensemble_is_one_file(tmp_path, images, dtype):
+    ensemble = Ensemble([awake(0), awake(1)], "flips").eval().to(memory_format=torch.channels_last)
+    save_network(tmp_path / "two.safetensors", ensemble, SDE, "score", {"sigma_0": 0.4}, dtype=dtype)
+    loaded, sde, meta = load_network(tmp_path / "two.safetensors", kind="score")
+    assert (sde, meta["members"], loaded.symmetries, loaded.training) == (SDE, 2, "flips", False)
+    assert loaded.config == ensemble.config
+    with torch.no_grad():
+        here, there = ensemble(*images), loaded(*images)
+    assert float((here - there).abs().max() / here.abs().max()) < (1e-6 if dtype == torch.float32 else 5e-3)
+
+
+def test_unlike_members_are_refused(images):
+    other = NCSNpp(world.config(dropout=0.5)).eval()
+    with pytest.raises(ValueError, match=r"member 1 is NetworkConfig.*one configuration"):
+        Ensemble([awake(0), other])
+    with pytest.raises(ValueError, match="of no networks"):
+        Ensemble([])
+    with pytest.raises(ValueError, match="symmetries is 'all'; known are none, mirror, flips, turns"):
+        Ensemble([awake(0)], "all")
+    with pytest.raises(ValueError, match="cannot turn by 90 degrees; use flips"):
+        Ensemble([Exact()], "turns")(torch.zeros(1, *PRIOR.shape), torch.ones(1))
+    with pytest.raises(ValueError, match="Ensemble is no score network"):
+        save_network("never.safetensors", Ensemble([Exact()]), SDE, "score")
+
+
+def test_a_network_in_training_is_refused_in_an_ensemble_too(images):
+    with pytest.raises(ValueError, match="in training mode"):
+        next(sample(Ensemble([awake(0).train()]), images[0], 0.4, SDE, samples=2, steps=2))

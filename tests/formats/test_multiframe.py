@@ -1,0 +1,147 @@
+"""Parametric Maps and the segmentation of a trust mask: other libraries read them to the voxel; nothing is lost."""
+
+import numpy as np
+import pytest
+
+import pixelbounds as pb
+from pixelbounds.formats.maps import write_interval
+from pixelbounds.formats.opener import open_images
+from pixelbounds.images.tolerance import Tolerance
+
+pydicom = pytest.importorskip("pydicom")
+highdicom = pytest.importorskip("highdicom")
+from medical import edit, hounsfield, write_dicom, write_nifti  # noqa: E402
+
+VALUES = hounsfield(4, 7, 6)
+
+
+def turned(angle, tilt):
+    """Row and column directions of a slice that is turned in its plane and tilted, and its normal."""
+    row = np.array([np.cos(angle), np.sin(angle), 0.0])
+    column = np.array([-np.sin(angle) * np.cos(tilt), np.cos(angle) * np.cos(tilt), np.sin(tilt)])
+    return row, column, np.cross(row, column)
+
+
+def oblique(folder, **changes):
+    row, column, normal = turned(0.3, 0.5)
+    files = write_dicom(folder, VALUES, **changes)
+    for k, file in enumerate(files):
+        orientation = [round(float(x), 10) for x in (*row, *column)]
+        position = [round(float(x), 8) for x in np.array([-70, 12.5, 300.25]) + 2.5 * k * normal]
+        edit(file, ImageOrientationPatient=orientation, ImagePositionPatient=position)
+
+
+def reversed_order(folder):
+    """Columns from left to right, slices from head to feet."""
+    for k, file in enumerate(write_dicom(folder, VALUES)):
+        edit(file, ImageOrientationPatient=[-1, 0, 0, 0, 1, 0], ImagePositionPatient=[100, -90, 30 - 2.5 * k])
+
+
+def uneven(folder):
+    for k, file in enumerate(write_dicom(folder, VALUES)):
+        edit(file, ImagePositionPatient=[-100, -90, 2.5 * k + 0.4 * (k == 2)])
+
+
+SERIES = {
+    "plain": lambda folder: write_dicom(folder, VALUES),
+    "oblique": oblique,
+    "oblique and dark": lambda folder: oblique(folder, photometric="MONOCHROME1"),
+    "reversed": reversed_order,
+    "uneven": uneven,
+    "dark": lambda folder: write_dicom(folder, VALUES, photometric="MONOCHROME1"),
+    "slopes": lambda folder: write_dicom(folder, VALUES, slope=0.1, intercept=-1000.7),
+    "one slice": lambda folder: write_dicom(folder, VALUES[:1]),
+    "twelve bits": lambda folder: write_dicom(folder, VALUES, BitsStored=12, HighBit=11, PixelRepresentation=0),
+    "NIfTI": lambda folder: write_nifti(folder / "scan.nii.gz", VALUES, axes="RAS", slope=2.0, intercept=-1.0),
+}
+WINDOWS = [(400.0, 40.0), None]
+
+
+def intervals(images, seed=0):
+    """Intervals that hold most pixels, some of them to a hair, some beyond the window."""
+    rng = np.random.default_rng(seed)
+    unit = images.pixels.astype(np.float64)
+    scale = 0.1 if images.geometry.window is not None else 40.0
+    slack = scale * rng.uniform(-0.1, 1, (2, *unit.shape)) * (rng.uniform(size=unit.shape) > 0.2)
+    ends = np.stack([unit - slack[0], unit + slack[1]]).astype(np.float32)
+    ends = np.clip(ends, 0, 1) if images.geometry.window is not None else ends
+    return pb.Interval(np.minimum(*ends), np.maximum(*ends), measure=images.measure)
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=["window", "raw"])
+@pytest.mark.parametrize("kind", SERIES)
+def test_no_voxel_is_uncovered_and_each_lies_where_it_lay(tmp_path, kind, window):
+    SERIES[kind](tmp_path / "scan")
+    images = open_images(tmp_path / "scan", window=window)
+    values = open_images(tmp_path / "scan", window=None).pixels.astype(np.float64)
+    interval = intervals(images)
+    tolerance = Tolerance(20, images.measure)
+    write_interval(tmp_path / "maps", interval, like=images, tolerance=tolerance, parametric=True)
+    held = interval.contains(images.pixels)
+    assert 0.3 < held.mean() < 1
+    (scan,) = images.geometry.scans
+    found = {}
+    names = ("lower", "upper", "length") + (("open",) if window else ())
+    for name in names:
+        file = tmp_path / "maps" / "parametric" / f"00001_{name}.dcm"
+        data = pydicom.dcmread(file)
+        assert data.SOPClassUID == pydicom.uid.ParametricMapStorage
+        (shared,) = data.SharedFunctionalGroupsSequence
+        (mapping,) = shared.RealWorldValueMappingSequence
+        unit = mapping.MeasurementUnitsCodeSequence[0].CodeValue
+        assert unit == ("1" if name == "open" else "[hnsf'U]" if window or kind != "NIfTI" else "1")
+        found[name] = np.atleast_3d(data.pixel_array.reshape(values.shape)).astype(np.float64)
+        image = highdicom.imread(file)
+        assert np.array_equal(image.get_frames(apply_real_world_transform=True), found[name])
+        frames = data.PerFrameFunctionalGroupsSequence
+        places = [frame.PlanePositionSequence[0].ImagePositionPatient for frame in frames]
+        lps = np.diag([-1.0, -1.0, 1.0]) @ scan.affine[:3]
+        if kind != "uneven":
+            np.testing.assert_allclose(places, [lps @ [k, 0, 0, 1] for k in range(len(values))], atol=1e-6)
+        if scan.kind == "dicom":
+            for k, place in enumerate(places):
+                assert list(place) == list(scan.header[k].ImagePositionPatient)
+            assert data.FrameOfReferenceUID == scan.header[0].FrameOfReferenceUID
+            assert data.StudyInstanceUID == scan.header[0].StudyInstanceUID
+        if kind not in ("uneven", "one slice"):
+            volume = image.get_volume()
+            for at in ([0, 0, 0], [1, 2, 3], [3, 6, 5]):  # highdicom may count slices the other way round
+                there = np.linalg.inv(volume.affine) @ [*(lps @ [*at, 1]), 1]
+                np.testing.assert_allclose(there, there.round(), atol=1e-5)
+                assert volume.array[tuple(there[:3].round().astype(int))] == found[name][tuple(at)]
+    covered = (found["lower"] <= values) & (values <= found["upper"])
+    assert (covered | ~held).all()
+    assert (found["length"] >= found["upper"] - found["lower"]).all()
+    mask = highdicom.seg.segread(tmp_path / "maps" / "parametric" / "00001_trusted.dcm")
+    assert np.array_equal(mask.pixel_array.reshape(values.shape), tolerance.holds(interval.lower, interval.upper))
+    assert list(mask.segment_numbers) == [1]
+
+
+def test_names_of_people_stay_behind(tmp_path):
+    write_dicom(tmp_path / "scan", VALUES)
+    images = open_images(tmp_path / "scan")
+    for identifiers in ("drop", "keep"):
+        out = tmp_path / identifiers
+        rest = {"like": images, "parametric": True, "tolerance": Tolerance(9, images.measure)}
+        write_interval(out, intervals(images), identifiers=identifiers, **rest)
+        for file in sorted((out / "parametric").iterdir()):
+            data = pydicom.dcmread(file)
+            there = "Doe" in str(data) or "P1" in str(data.PatientID) or "19700101" in str(data)
+            assert there == (identifiers == "keep"), file
+            assert data.StudyInstanceUID == "1.2"
+    first = {x.name: x.read_bytes() for x in (tmp_path / "drop" / "parametric").iterdir()}
+    write_interval(tmp_path / "drop", intervals(images), **rest)
+    assert first == {x.name: x.read_bytes() for x in (tmp_path / "drop" / "parametric").iterdir()}
+
+
+def test_a_scan_with_a_hole_has_no_maps(tmp_path):
+    write_dicom(tmp_path / "scan", hounsfield(6, 7, 6))[2].unlink()
+    with pytest.raises(ValueError, match="slices are missing between"):
+        open_images(tmp_path / "scan")
+
+
+def test_parametric_maps_need_a_folder(tmp_path):
+    write_dicom(tmp_path / "scan", VALUES[:1])
+    images = open_images(tmp_path / "scan")
+    with pytest.raises(ValueError, match="Parametric Maps lie in a folder"):
+        write_interval(tmp_path / "map.nii.gz", intervals(images), like=images, parametric=True)

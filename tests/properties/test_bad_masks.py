@@ -1,0 +1,144 @@
+"""A masked value is one that nobody knows: at no door may it count as what lies beneath the mask, nor NaN as a number.
+
+Every door that takes numbers of images is tried with a masked array, a list of them, a lazy one, and NaN.
+"""
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import pixelbounds as pb
+from pixelbounds import federated
+from pixelbounds.calibration.losses import l01
+
+N, SHAPE = 30, (4, 4)
+RNG = np.random.default_rng(0)
+CENTRE = RNG.uniform(0.3, 0.7, (N, *SHAPE))
+TRUTH = np.clip(CENTRE + 0.05 * RNG.standard_normal(CENTRE.shape), 0, 1)
+BAND = pb.Band(CENTRE - 0.05, CENTRE + 0.05)
+LABELS = (CENTRE > 0.5).astype(int)
+REGION = CENTRE > 0.5
+WEIGHTS = np.ones(N)
+UNITS = np.arange(N) // 2
+EASY = {"risk_level": 0.5, "method": "rcps"}
+CAL = pb.calibrate(TRUTH, BAND, **EASY)
+OF_REGION = pb.calibrate(TRUTH, BAND, promises=[pb.share(0.5, within=REGION, name="bright")], method="rcps")
+LABELLED = pb.calibrate(TRUTH, BAND, risk_level=0.5, labels=LABELS, groups="band", k=2)
+OTHER = np.clip(TRUTH + 0.001, 0, 1)
+
+
+def masked_loss(values):
+    """A user's loss of these values, whatever the intervals are."""
+    return lambda truth, interval: values[: len(truth)]
+
+
+def begun(regions):
+    return federated.announce(TRUTH, BAND, site="north", regions={"bright": regions})
+
+
+DOORS = {
+    "truth": (TRUTH, lambda x: pb.calibrate(x, BAND, **EASY)),
+    "8-bit truth": ((255 * TRUTH).astype(np.uint8), lambda x: pb.calibrate(x, BAND, **EASY)),
+    "lower": (CENTRE, lambda x: pb.Band(x, CENTRE + 1)),
+    "centre": (CENTRE, lambda x: pb.Band(CENTRE - 0.1, CENTRE + 0.1, x)),
+    "interval": (CENTRE, lambda x: pb.Interval(x, CENTRE + 1)),
+    "contains": (TRUTH, lambda x: CAL.apply(BAND).contains(x)),
+    "features": (CENTRE, lambda x: pb.calibrate(TRUTH, BAND, risk_level=0.5, groups="learned", k=2, features=x)),
+    "labels": (LABELS, lambda x: pb.calibrate(TRUTH, BAND, risk_level=0.5, groups="band", k=2, labels=x)),
+    "labels of apply": (LABELS, lambda x: LABELLED.apply(BAND, labels=x)),
+    "units": (UNITS, lambda x: pb.calibrate(TRUTH, BAND, units=x, **EASY)),
+    "within, a mask": (REGION, lambda x: pb.calibrate(TRUTH, BAND, promises=[pb.share(0.5, x)], method="rcps")),
+    "within, weights": (CENTRE, lambda x: pb.calibrate(TRUTH, BAND, promises=[pb.share(0.5, x)], method="rcps")),
+    "within, a subgroup": (
+        np.ones(N, bool), lambda x: pb.calibrate(TRUTH, BAND, promises=[pb.share(0.5, x)], method="rcps"),
+    ),
+    "groups": (LABELS[0], lambda x: pb.calibrate(TRUTH, BAND, risk_level=0.5, groups=x)),
+    "a loss": (WEIGHTS * 0.1, lambda x: pb.calibrate(TRUTH, BAND, loss=masked_loss(x), **EASY)),
+    "a loss among promises": (
+        WEIGHTS * 0.1, lambda x: pb.calibrate(TRUTH, BAND, promises=[pb.loss(0.5, masked_loss(x))], method="rcps"),
+    ),
+    "a loss of counts": (
+        WEIGHTS * 0.1,
+        lambda x: pb.calibrate(
+            TRUTH, BAND, promises=[pb.loss(0.5, lambda missed, size: x[: len(size)], counts=True)], method="rcps"
+        ),
+    ),
+    "losses of a bound": (WEIGHTS * 0.1, lambda x: pb.confidence.betting(x, 0.1)),
+    "likelihood ratios": (WEIGHTS, lambda x: pb.recalibrate(TRUTH, BAND, weights=x, most_weight=1.0, **EASY)),
+    "judged truth": (OTHER, lambda x: pb.evaluate(x, CAL.apply(BAND))),
+    "judged units": (UNITS, lambda x: pb.evaluate(OTHER, CAL.apply(BAND), units=x)),
+    "judged groups": (LABELS, lambda x: pb.evaluate(OTHER, CAL.apply(BAND), groups=x)),
+    "judged region": (REGION, lambda x: pb.evaluate(OTHER, CAL.apply(BAND), promises=[pb.share(0.5, x)])),
+    "watched truth": (OTHER, lambda x: pb.Monitor(CAL).update(x, BAND)),
+    "watched region": (REGION, lambda x: pb.Monitor(OF_REGION).update(OTHER, BAND, within={"bright": x})),
+    "first of a growing one": (TRUTH, lambda x: pb.GrowingCalibration(x, BAND, **EASY)),
+    "added to a growing one": (OTHER, lambda x: pb.GrowingCalibration(TRUTH, BAND, **EASY).add(x, BAND)),
+    "region of a site": (REGION, begun),
+    "samples": (np.repeat(CENTRE[:, None], 19, axis=1), lambda x: pb.calibrated_quantiles(x, 0.1)),
+    "mean of samples": (np.repeat(CENTRE[:, None], 19, axis=1), lambda x: pb.mean_and_std(x)),
+    "numbers of images": (TRUTH, lambda x: pb.functional_values(x, np.mean)),
+    "edges": (TRUTH, lambda x: pb.regions.edges(x, top=0.1)),
+    "body": (TRUTH, lambda x: pb.regions.body(x)),
+    "label": (LABELS, lambda x: pb.regions.label(x, 1)),
+    "dilated": (REGION, lambda x: pb.regions.dilate(x, 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_what_is_not_masked_passes(door):
+    values, enter = DOORS[door]
+    enter(values)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_masked_value_is_refused(door):
+    values, enter = DOORS[door]
+    hidden = np.ma.masked_array(values, mask=np.zeros(values.shape, bool))
+    hidden.mask[(0,) * values.ndim] = True
+    with pytest.raises(TypeError, match="masked"):
+        enter(hidden)
+
+
+ONE_BY_ONE = [name for name, (values, _) in DOORS.items() if values.shape[1:] == SHAPE and "features" not in name]
+
+
+@pytest.mark.parametrize("door", ONE_BY_ONE)
+def test_a_list_of_masked_images_is_refused(door):
+    values, enter = DOORS[door]
+    with pytest.raises(TypeError, match="masked"):
+        enter([np.ma.masked_array(image, mask=image == image.flat[0]) for image in values])
+
+
+@pytest.mark.parametrize("door", ["truth", "8-bit truth", "lower", "labels", "within, a mask", "judged truth"])
+def test_a_lazy_mask_is_refused(door):
+    values, enter = DOORS[door]
+    lazy = da.ma.masked_array(da.from_array(values, chunks=8), mask=np.arange(N)[:, None, None] + 0 * LABELS == 29)
+    with pytest.raises(TypeError, match="masked"):
+        enter(lazy)
+
+
+LATER = ("contains", "interval")  # told where they are judged
+FLOATS = [name for name, (values, _) in DOORS.items() if values.dtype.kind == "f" and name not in LATER]
+
+
+@pytest.mark.parametrize("door", FLOATS)
+def test_nan_is_refused(door):
+    values, enter = DOORS[door]
+    with pytest.raises(ValueError, match=r"NaN|nan|finite"):
+        enter(np.where(np.arange(values.size).reshape(values.shape) == values.size - 1, np.nan, values))
+
+
+@pytest.mark.parametrize("most", [1e300, np.inf])
+def test_weights_whose_sum_leaves_the_numbers_are_refused(most):
+    """Half of the weight would be missed, and be counted as nothing."""
+    weights = np.where(np.arange(16).reshape(SHAPE) < 2, most, 0.0) * np.ones((N, 1, 1))
+    for enter in (DOORS["within, weights"][1], DOORS["judged region"][1]):
+        with pytest.raises(ValueError, match=r"above 1e\+100|infinite"):
+            enter(weights)
+
+
+def test_a_loss_that_is_watched_is_checked_as_at_calibration():
+    cal = pb.calibrate(TRUTH, BAND, loss=lambda truth, interval: l01(truth, interval), **EASY)
+    for wrong in (np.nan, -0.5, 1.5):
+        with pytest.raises(ValueError, match="losses must lie"):
+            pb.Monitor(cal, loss=lambda truth, interval, x=wrong: np.full(len(truth), x)).update(OTHER, BAND)

@@ -4,9 +4,13 @@
 
 The file, .npz or .zarr, holds truth, lower and upper (n, *pixels) of slices, `organs` (the true labels: 1 trachea, 2
 heart, 3 lung), `labels` (those known at test time) and `patients` (n,); where the bands come from does not matter
-(`benchmarks.chest_bands` makes some). A draw takes some slices at random to calibrate on, all others judge: the
-promises are about further slices of these patients. By patient, a draw takes patients. Rows that benchmarks/results
-has already are not made again, so that a run goes on where it was stopped.
+(`benchmarks.chest_bands` makes some). A draw takes some slices at random to calibrate on. By patient, a draw takes
+patients. Rows that benchmarks/results has already are not made again, so that a run goes on where it was stopped.
+
+What a promise is about, the source that the certifying slices are drawn from, is known here whole: all slices that do
+not fit. So `risks` are true risks, without an error of their own, and a promise is kept or broken by them. Those of the
+other slices alone, which did not calibrate, are `judged`: what a user would measure, with the error of so few, and
+the luck of the draw turned about (slices that certify easily leave hard ones).
 
 ours               all promises jointly; with labels, groups lie within labels
 unweighted         the frontier of all pixels, walked until all promises hold
@@ -116,7 +120,7 @@ STUDIES: dict[str, list[Study]] = {
 
 Row = dict[str, Any]
 Ends = tuple[Array, Array]
-Way = Callable[[Chest, Chest, Study, dict[str, Any]], Ends]  # calibration, others, study, settings -> both ends
+Way = Callable[[Chest, Chest, Study, dict[str, Any]], Ends]  # calibration, source, study, settings -> both ends
 
 
 def jointly(here: Chest, new: Chest, study: Study, settings: dict[str, Any], *, labels: bool = False) -> Ends:
@@ -142,9 +146,8 @@ def unweighted(here: Chest, new: Chest, study: Study, settings: dict[str, Any], 
     pairs = pairs_of(here.truth, here.band, None, (0.0, 1.0), None, here.labels if labels else None)
     aims, regions = aims_of(here.promises(study.cap), here.band.lower, "units", study.by_patient)
     rng = np.random.default_rng(settings["seed"])
-    unit_of = np.unique(here.patients if study.by_patient else np.arange(len(here.truth)), return_inverse=True)[1]
-    split = Split.draw(unit_of, study.fitting, rng)
-    path = partial(frontier, rng=rng, risk_level=LEVELS["all"], unit_of=unit_of[split.fitting])
+    split = split_of(here, study, rng)
+    path = partial(frontier, rng=rng, risk_level=LEVELS["all"], unit_of=split.unit_of[split.fitting])
     cal = calibrate_archive(
         replace(pairs, regions=regions), split, path, betting, risk_level=LEVELS["all"], failure_prob=DELTA,
         method="frontier", units="patient" if study.by_patient else None, seed="0", aims=aims,
@@ -214,7 +217,7 @@ def learned_once() -> Iterator[None]:
 
 
 def judged(new: Chest, ends: Ends, study: Study) -> Row:
-    """Risk of every promise on slices (patients) that did not calibrate, and mean lengths."""
+    """Risk of every promise on some slices (patients), and mean lengths."""
     lower, upper = ends
     missed = ((new.truth < lower) | (new.truth > upper)).reshape(len(new.truth), -1)
     length = (upper - lower).astype(np.float64).reshape(missed.shape)
@@ -239,8 +242,24 @@ def _risk(aim: Aim, missed: Array, size: Array, new: Chest, by_patient: bool) ->
     return float(losses.mean())
 
 
-def drawn(chest: Chest, study: Study, seed: int) -> tuple[Chest, Chest, dict[str, Any]]:
-    """Slices that calibrate, slices that judge, and settings of the calibration."""
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Slices that calibrate, those of the source, which of these did not calibrate, and settings of the calibration."""
+
+    here: Chest
+    source: Chest
+    other: Array
+    settings: dict[str, Any]
+
+
+def split_of(here: Chest, study: Study, rng: np.random.Generator) -> Split:
+    """Which slices fit: `pb.calibrate` splits so as well."""
+    unit_of = np.unique(here.patients if study.by_patient else np.arange(len(here.truth)), return_inverse=True)[1]
+    return Split.draw(unit_of, study.fitting, rng)
+
+
+def drawn(chest: Chest, study: Study, seed: int) -> Drawn:
+    """A draw."""
     everyone = chest.patients if study.by_patient else np.arange(len(chest.truth))
     units = np.unique(everyone)
     if study.count >= len(units):
@@ -248,9 +267,22 @@ def drawn(chest: Chest, study: Study, seed: int) -> tuple[Chest, Chest, dict[str
     rng = np.random.default_rng([seed, study.by_patient])
     first = np.isin(everyone, rng.permutation(units)[: study.count])
     here = chest.take(first)
+    fits = np.zeros(len(first), bool)
+    fits[first] = split_of(here, study, np.random.default_rng(seed)).fitting
     settings: dict[str, Any] = {"seed": seed, "n_opt": study.fitting}
     settings |= {"units": here.patients, "unit_name": "patient"} if study.by_patient else {}
-    return here, chest.take(~first), settings
+    return Drawn(here, chest.take(~fits), ~first[~fits], settings)
+
+
+def came_to(way: str, draw: Drawn, study: Study) -> Row:
+    """True risks, risks that slices which did not calibrate judge, and lengths of one way; or why it has none."""
+    try:
+        lower, upper = WAYS[way](draw.here, draw.source, study, draw.settings)
+    except pb.NoGuarantee as error:
+        return {"no guarantee": str(error).split(": with ")[0].split("; ")[0]}
+    whole = judged(draw.source, (lower, upper), study)
+    part = judged(draw.source.take(draw.other), (lower[draw.other], upper[draw.other]), study)
+    return {"risks": whole["risks"], "judged": part["risks"], "lengths": part["lengths"]}
 
 
 def draws(chest: Chest, name: str, seeds: range, ways: list[str], kept: Callable[[], list[Row]]) -> Iterator[Row]:
@@ -261,14 +293,11 @@ def draws(chest: Chest, name: str, seeds: range, ways: list[str], kept: Callable
             left = [key for key in keys if not any(key.items() <= row.items() for row in kept())]
             if not left:
                 continue
-            here, new, settings = drawn(chest, study, seed)
+            draw = drawn(chest, study, seed)
             with learned_once():
                 for key in left:
                     began = time.process_time()
-                    try:
-                        found = judged(new, WAYS[key["way"]](here, new, study, settings), study)
-                    except pb.NoGuarantee as error:
-                        found = {"no guarantee": str(error).split(": with ")[0].split("; ")[0]}
+                    found = came_to(key["way"], draw, study)
                     yield {**key, **found, "CPU seconds": round(time.process_time() - began, 1)}
 
 
@@ -282,7 +311,8 @@ def summary(rows: list[Row]) -> list[Row]:
             continue
         told: Row = {"way": way, "draws": len(own), "certified": len(made)}
         if made:
-            told["kept"] = sum(all(row["risks"][name] <= LEVELS[name] for name in LEVELS) for row in made)
+            for name, risks in (("kept", "risks"), ("kept by others", "judged")):
+                told[name] = sum(all(row[risks][promise] <= LEVELS[promise] for promise in LEVELS) for row in made)
             told["risks"] = {name: float(np.mean([row["risks"][name] for row in made])) for name in LEVELS}
             told["lengths"] = {name: float(np.mean([row["lengths"][name] for row in made])) for name in SHARES}
         out.append(told)
@@ -292,7 +322,7 @@ def summary(rows: list[Row]) -> list[Row]:
 def tables(rows: list[Row]) -> None:
     """Print risks and lengths."""
     told = [x for x in summary(rows) if "risks" in x]
-    heads = [{name: x[name] for name in ("way", "draws", "certified", "kept")} for x in told]
+    heads = [{name: x[name] for name in ("way", "draws", "certified", "kept", "kept by others")} for x in told]
     for what, form in (("risks", ".1%"), ("lengths", ".4f")):
         show(
             what, [{**a, **{k: format(v, form) for k, v in x[what].items()}} for a, x in zip(heads, told, strict=True)]

@@ -207,6 +207,8 @@ def test_bad_images_are_refused_by_number():
     refuses(lambda: pb.Band(crossed, upper), "band of image 23", "lower above upper")
     refuses(lambda: pb.Band(lower, [*upper[:-1], upper[-1].T]), "of image 39 has shape (20, 3)", "(3, 20)")
     refuses(lambda: pb.calibrate(truth[:-1], band, risk_level=0.3), "shape")
+    single = [pb.Band(low, high) for low, high in zip(lower, upper, strict=True)]
+    refuses(lambda: pb.calibrate(truth, single, risk_level=0.3), "40 Bands hold", "Band(lower[None], upper[None])")
     refuses(lambda: pb.Band(lower, [*upper[:-1], upper[-1][None]]), "as many axes")
     refuses(lambda: pb.Band([x.astype(int) for x in lower], upper), "int", error=TypeError)
     refuses(lambda: flat_images(np.zeros(5), [(2, 3)]), "6 pixels")

@@ -273,9 +273,15 @@ def _some_rows(values: Any, images: Array) -> Array:
 def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = None, labels: Any = None) -> Pairs:
     """Truth and band, and what else is known at test time, checked, as pairs."""
     limits = check_limits(limits)
-    band = one_band(band)
+    given = band
+    band = one_band(given)
     check_axes(band.axes, truth, "truth")
     truth = as_array(spanning(truth, limits), "truth")
+    if isinstance(given, list | tuple) and len(given) == len(truth) != len(band):
+        raise ValueError(
+            f"the {len(given)} Bands hold {len(band)} images in all, for {len(truth)} truths; a Band holds images "
+            "(n, *pixels), so that of a single one is pixelbounds.Band(lower[None], upper[None])"
+        )
     if differ_in_size(truth) != differ_in_size(band.lower):
         truth = singly(truth)
         band = band.map(singly, checked=True)

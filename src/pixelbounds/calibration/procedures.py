@@ -136,7 +136,7 @@ def groups_for(fitting: int, values: float = inf) -> Any:
 
     So few cannot tell groups apart, and the path is followed far beyond them: what is certified is a small risk.
     """
-    if fitting >= _FEW and values >= 4 * FEW_VALUES:
+    if fitting >= _FEW and values >= 8 * FEW_VALUES:
         return None
     if fitting >= _FEW:
         return partial(groupings.fit_band_groups, width=2, room=1)

@@ -13,7 +13,7 @@ from ..images.checks import NoGuarantee, check_count, check_units
 from ..images.library import Array
 from .confidence import ConfidenceBound, least_images
 
-FEW_VALUES = 512  # of all fitting units together: groups of fewer cost more than they save
+FEW_VALUES = 256  # of all fitting units together: groups of fewer cost more than they save
 _SPARE = 1.5  # times the least that must certify a promise are left for it, as far as fitting units can tell
 
 

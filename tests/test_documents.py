@@ -40,6 +40,7 @@ FIGURES = [
     "promises_page",
     "page",
     "azula_comparison",
+    "equal_time",
 ]
 
 

@@ -145,7 +145,7 @@ for file in pkgutil.iter_modules(pixelbounds.diffusion.__path__):
     "call, most",
     [
         ("pb.calibrate(truth, band, risk_level=0.1).apply(band)", 22),
-        ("pixelbounds calibrate truth.npy samples.zarr --risk-level 0.1 --out cal.safetensors", 37),
+        ("pixelbounds calibrate truth.npy samples.zarr --risk-level 0.1 --out cal.safetensors", 38),
     ],
 )
 def test_a_call_walks_through_few_files(call, most):

@@ -38,6 +38,7 @@ from pixelbounds.bands import calibrated_ranks
 from pixelbounds.diffusion import VESDE, NCSNpp, Reduction, configuration, sample
 from pixelbounds.diffusion.batches import AUGMENTATIONS
 from pixelbounds.diffusion.checkpoint import save_network
+from pixelbounds.diffusion.ensemble import Ensemble, compiled
 from pixelbounds.diffusion.posterior import in_bfloat16
 from pixelbounds.diffusion.trainer import Settings, Trained, score_matching, train, weighted_matching
 
@@ -95,27 +96,6 @@ def observe(shown: Pictures, data: Set) -> Array:
 
 
 # ---------------------------------------------------------------- networks
-
-
-class Members(nn.Module):
-    """The mean score of networks of one shape, through one compiled network whose weights are exchanged."""
-
-    def __init__(self, members: Sequence[nn.Module], compiled: bool) -> None:
-        super().__init__()
-        self.network = members[0]
-        self.members = [[x.detach().clone() for x in each.state_dict().values()] for each in members]
-        self.places = list(self.network.state_dict().values())
-        self.fast = torch.compile(self.network) if compiled else self.network
-        self.eval()
-
-    def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
-        """Score: (b, c, h, w), (b,) -> (b, c, h, w)."""
-        total: Any = 0.0
-        for weights in self.members:
-            if len(self.members) > 1:
-                torch._foreach_copy_(self.places, weights)
-            total = total + self.fast(x, sigma).float()
-        return total / len(self.members)
 
 
 class Bench:
@@ -181,6 +161,14 @@ class Bench:
         self.figures["training"].append(told)
         self.keep()
         print(json.dumps({key: value for key, value in told.items() if key != "curve"}), flush=True)
+
+    def ready(self, networks: Sequence[nn.Module]) -> nn.Module:
+        """The mean score of networks, in copies that trained nothing: those that did were compiled for training."""
+        fresh = [NCSNpp(self.config).to(self.device, memory_format=torch.channels_last) for _ in networks]
+        for copy, network in zip(fresh, networks, strict=True):
+            copy.load_state_dict(network.state_dict())
+        score = Ensemble(fresh).eval().requires_grad_(False)
+        return compiled(score) if self.options.compile else score
 
     def warm(self, score: nn.Module, batch: int) -> None:
         """Compile for the shape that will be drawn with."""
@@ -326,26 +314,18 @@ def ours(options: argparse.Namespace) -> None:
         if options.bring_network:
             known = {"sigma_0": bench.data.sigma_0, "sigma_top": 1.1 * bench.data.sigma_0, "limits": bench.data.limits}
             save_network(bench.out / "network.safetensors", members[-1], bench.sde, "score", known, dtype=torch.float16)
-    one = Members([_copy(members[0], bench)], options.compile)
+    one = bench.ready(members[:1])
     bench.warm(one, options.draw_batch)
     bench.draw("ours-1", one)
     bench.draw("again", one, seed=1, images=min(256, len(bench.shown.truth)))
     if len(members) > 1:
-        one.members = [[x.detach().clone() for x in each.state_dict().values()] for each in members]
-        bench.draw(f"ours-{len(members)}", one)
-
-
-def _copy(network: nn.Module, bench: Bench) -> nn.Module:
-    """The same weights in a network of its own: one that trained was compiled for training."""
-    fresh = NCSNpp(bench.config).to(bench.device, memory_format=torch.channels_last).eval()
-    fresh.load_state_dict(network.state_dict())
-    return fresh.requires_grad_(False)
+        bench.draw(f"ours-{len(members)}", bench.ready(members))
 
 
 def paper(options: argparse.Namespace) -> None:
     """One network and Algorithm 3."""
     bench = Bench(options)
-    one = Members([_copy(bench.fit(0, paper=True), bench)], options.compile)
+    one = bench.ready([bench.fit(0, paper=True)])
     bench.warm(one, options.draw_batch)
     bench.draw("paper", one, sampler="euler_maruyama", steps=options.printed_steps)
 

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.gpu import chest, generalise, variants  # noqa: E402
+from benchmarks.gpu import chest, end_to_end, generalise, variants  # noqa: E402
 from pixelbounds.diffusion import posterior_mean  # noqa: E402
 from pixelbounds.diffusion.splits import split_images  # noqa: E402
 
@@ -80,24 +80,28 @@ def test_codes_round_outward():
     assert ((upper.astype(int) - lower) / 2048 <= 0.02 + 2 / 2048 + 1e-6).all()
 
 
-def test_chest_slices_are_split_by_patient_and_bands_come_back_in_files(tmp_path, monkeypatch):
+def test_chest_slices_are_split_by_patient():
     patients = np.repeat(np.arange(18), 5)
     found = chest.split(patients)
     who = [set(patients[found[name]].tolist()) for name in chest.PARTS]
     assert [len(x) for x in who] == [10, 1, 7]
     assert sum(map(len, who)) == len(set.union(*who)) == 18
-    monkeypatch.setattr(chest, "PER_FILE", 4)
-    ends = np.random.default_rng(0).random((2, 9, 3, 3)).astype(np.float32)
-    lower, upper = ends.min(axis=0), ends.max(axis=0)
-    kept = chest.Kept(tmp_path, {"commit": "x"}, most=2)
-    for first in (0, 3, 6):
-        kept.add(np.arange(first, first + 3), lower[first : first + 3], upper[first : first + 3])
-    assert kept.full
-    files = [np.load(tmp_path / f"bands-{i}.npz") for i in range(3)]
-    assert [len(file["numbers"]) for file in files] == [4, 4, 1]
-    low, high = (np.concatenate([file[name] for file in files]) for name in ("lower", "upper"))
-    assert low.dtype == np.float16
-    assert (low <= lower).all()
-    assert (high >= upper).all()
     alone, together = chest.observe(np.zeros((9, 3, 3), np.uint8), np.array([4])), np.arange(9)
     np.testing.assert_array_equal(alone[0], chest.observe(np.zeros((9, 3, 3), np.uint8), together)[4])
+
+
+def test_bands_come_back_in_files(tmp_path):
+    ends = np.random.default_rng(0).random((2, 9, 3, 3)).astype(np.float32)
+    lower, upper = ends.min(axis=0), ends.max(axis=0)
+    numbers = np.arange(9) * 7
+    kept = end_to_end.Kept(tmp_path, "ours-1", numbers, 4)
+    for low, high in zip(lower, upper, strict=True):
+        kept.add({19: generalise.codes(low, high)})
+    kept.write()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"ours-1-{i}.npz" for i in range(3)]
+    [(samples, read, low, high)] = end_to_end.decoded(tmp_path, "ours-1")
+    assert samples == 19
+    np.testing.assert_array_equal(read, numbers)
+    assert (low <= lower).all()
+    assert (high >= upper).all()
+    assert (high - low <= upper - lower + 2 / 2048 + 1e-6).all()

@@ -43,8 +43,8 @@ def early_wins_in_words(promises: Sequence[Any]) -> str:
 
     >>> from .promises import CertifiedPromise
     >>> made = CertifiedPromise("share", "heart", "region", 0.05, 0.0, 1.0, "units", 0.0, 0.0512, 90)
-    >>> early_wins_in_words([made]).partition(":")[0]
-    'More was seen than the level (heart: 5.12% where 5% is promised)'
+    >>> early_wins_in_words([made]).partition("): ")[0]
+    'More was seen than the level (heart: 5.12% where 5% is promised'
     """
     named = "; ".join(f"{promise_in_words(p)}: {_seen_in_words(p)} is promised" for p in promises)
     return (

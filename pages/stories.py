@@ -14,7 +14,6 @@ import json
 import os
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -129,10 +128,12 @@ def tell(story: Story) -> Told:
 def run(story: Story) -> Told:
     """Run the cells one after the other; an error names the story and the cell."""
     import matplotlib
+    from matplotlib import pyplot
 
     from pixelbounds.report.style import house_style
 
     matplotlib.use("agg")
+    pyplot.close("all")  # what others left open is not of this story
     space: dict[str, Any] = {"__name__": "__main__"}
     printed, drawn = [], []
     with in_empty_folder(), house_style():
@@ -175,16 +176,16 @@ def captions(cell: Cell) -> list[str]:
 
 def _pictures() -> tuple[bytes, ...]:
     """What pyplot has open, as PNG; closed then."""
-    pyplot = sys.modules.get("matplotlib.pyplot")
+    from matplotlib import pyplot
+
     made = []
-    for number in pyplot.get_fignums() if pyplot else []:
+    for number in pyplot.get_fignums():
         content = io.BytesIO()
         pyplot.figure(number).savefig(
             content, format="png", dpi=DOTS, facecolor="white", bbox_inches="tight", metadata={"Software": None}
         )
         made.append(content.getvalue())
-    if pyplot:
-        pyplot.close("all")
+    pyplot.close("all")
     return tuple(made)
 
 

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from matplotlib import pyplot
 
 import pixelbounds as pb
 from pages import docstrings, hooks, stories
@@ -171,6 +172,7 @@ def a_story(tmp_path, code):
 
 
 def test_a_story_becomes_a_page_and_a_notebook(tmp_path):
+    pyplot.figure()  # what somebody else left open is not of the story
     code = "import matplotlib.pyplot as plt\nprint(1 + 1)\n# figure: A line.\nplt.plot([0, 1])"
     told = stories.run(a_story(tmp_path, code))
     page = stories.as_page(told)

@@ -41,6 +41,7 @@ FIGURES = [
     "page",
     "azula_comparison",
     "equal_time",
+    "hands_on",
 ]
 
 

@@ -76,6 +76,9 @@ def super_resolve(factor: int, sigma_0: float = 0.0, *, dims: int = 2) -> Proble
     return Problem(f"super-resolve {factor}", check_deviation(sigma_0), forward, adjoint)
 
 
+_MOST_WIDTH = 1024  # of a Gaussian kernel, in pixels
+
+
 def deblur(width: float, sigma_0: float = 0.0, *, dims: int = 2) -> Problem:
     """A Gaussian kernel of deviation `width` pixels, cut at 4 widths; images go on as their mirror images.
 
@@ -84,6 +87,8 @@ def deblur(width: float, sigma_0: float = 0.0, *, dims: int = 2) -> Problem:
     dims = check_count(dims, "dims")
     if check_number(width, "width") <= 0:
         raise ValueError(f"width is {width}; the deviation of the kernel must be positive, in pixels")
+    if width > _MOST_WIDTH:
+        raise ValueError(f"width is {width}; a kernel of a deviation of {_MOST_WIDTH} pixels is the widest")
 
     def forward(x: Any) -> Any:
         return along_axes(x, lambda size: _blur_matrix(size, float(width)), dims)

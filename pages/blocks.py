@@ -2,9 +2,10 @@
 
 A block of Python is run; one with prompts is a doctest. A block `text` after another holds what that printed, and
 is compared; `...` stands for anything. Lines of a shell that begin with `pixelbounds` are read by the commands, and
-run where the page has the comment `commands are run`. Comments, which readers do not see, say what blocks need:
+run where the page has the comment `commands are run`. Comments say what blocks need:
 
-<!-- before: code that is run at this place -->
+<!-- before: code that is run at this place -->       readers of the site find it folded
+<!-- unseen: code that is run at this place -->       nobody sees it
 <!-- not run: why -->       right before a block: its Python is compiled only, its commands are read only
 
 `python -m pages.blocks PAGE` writes the blocks `text` of a page anew.
@@ -23,7 +24,7 @@ from typing import Any
 from pages.stories import in_empty_folder
 
 _BLOCK = re.compile(
-    r"<!-- before:(?P<before>.*?)-->"
+    r"<!-- (?:before|unseen):(?P<before>.*?)-->"
     r"|(?:<!-- not run:(?P<not_run>(?:(?!-->).)*)-->\n\n?)?"
     r"^(?P<indent> *)```(?P<kind>\w*)[^\n]*\n(?P<text>(?:(?!\n *```).)*?)\n? *```$"
     r"(?:\n+```text\n(?P<printed>.*?)\n```$)?",

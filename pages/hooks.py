@@ -1,5 +1,6 @@
 """MkDocs calls these: pages of the repository's root, links between them, and the gallery become part of the site."""
 
+import posixpath
 import re
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,11 @@ FROM_ROOT = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md
 GALLERY = ROOT / "examples" / "gallery"
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _BLOCK = re.compile(r"^(?:[-*] |\d+\. |\|)")
-_SETUP = re.compile(r"<!-- (?:before|not run)\b.*?-->\n?", re.DOTALL)
+_BEFORE = re.compile(r"<!-- before:(.*?)-->\n?", re.DOTALL)
+_UNSEEN = re.compile(r"<!-- (?:unseen|not run)\b.*?-->\n?", re.DOTALL)
+_BY_FILE = re.compile(r"\[(?:[\w./]+/)?\w+\.md\]\(([\w./]+\.md)(#[\w-]+)?\)")
+_STAND_INS = "To run this page as it is: stand-ins for your data"
+_MORE = "To run what follows"
 
 
 def on_config(config: Any) -> Any:
@@ -37,9 +42,41 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Markdown as MkDocs reads it: links within the site, and lists and tables that begin a block."""
-    return with_blocks(_SETUP.sub("", linked(markdown, page.file.src_uri)))
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
+    """Markdown as MkDocs reads it: links within the site, what blocks need folded, lists and tables as blocks."""
+    uri = page.file.src_uri
+    return with_blocks(folded(titled(linked(markdown, uri), uri, titles(config.nav))))
+
+
+def folded(markdown: str) -> str:
+    """What code needs and is not the page's matter, folded: a reader who wants to run the page finds it."""
+    headings = [_STAND_INS]
+
+    def block(match: re.Match[str]) -> str:
+        code = "\n".join(f"    {line}".rstrip() for line in match[1].strip().split("\n"))
+        heading = headings.pop() if headings else _MORE
+        return f'\n??? example "{heading}"\n\n    ```python\n{code}\n    ```\n\n'
+
+    return _BEFORE.sub(block, _UNSEEN.sub("", markdown))
+
+
+def titles(nav: Any) -> dict[str, str]:
+    """Titles of pages, by file."""
+    found: dict[str, str] = {}
+    for entry in nav:
+        for title, what in entry.items() if isinstance(entry, dict) else ():
+            found |= {what: title} if isinstance(what, str) else titles(what)
+    return found
+
+
+def titled(markdown: str, uri: str, known: dict[str, str]) -> str:
+    """Links that are called by a file, which is right in the repository, called by the page."""
+
+    def link(match: re.Match[str]) -> str:
+        title = known.get(posixpath.normpath(posixpath.join(posixpath.dirname(uri), match[1])))
+        return f"[{title}]({match[1]}{match[2] or ''})" if title else match[0]
+
+    return _BY_FILE.sub(link, markdown)
 
 
 def linked(markdown: str, uri: str) -> str:

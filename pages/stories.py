@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "pixelbounds"
 KEPT = ROOT / "build" / "gallery"
 DOTS = 160  # per inch of a picture
+_CAPTION = re.compile(r"^# figure: (.*(?:\n#   .*)*)\n?", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ def in_empty_folder() -> Iterator[Path]:
 
 def captions(cell: Cell) -> list[str]:
     """What a cell says of its pictures."""
-    found = re.findall(r"^# figure: (.*(?:\n#   .*)*)", cell.text, flags=re.MULTILINE)
+    found = re.findall(_CAPTION, cell.text)
     return [re.sub(r"\n#\s+", " ", one) for one in found] if cell.kind == "code" else []
 
 
@@ -210,7 +211,8 @@ def as_page(told: Told) -> str:
         if cell.kind == "markdown":
             out.append(cell.text)
         else:
-            out.append(f"```python\n{cell.text}\n```")
+            code = _CAPTION.sub("", cell.text).strip("\n")  # it stands below the picture
+            out.append(f"```python\n{code}\n```")
         if told.printed[number]:
             out.append(f"```text\n{told.printed[number].rstrip()}\n```")
         for picture, caption in zip(told.pictures(number), captions(cell), strict=False):

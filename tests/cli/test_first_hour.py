@@ -156,3 +156,73 @@ def test_every_map_is_listed(files, tmp_path):
         assert f"{tmp_path / 'maps' / part} (" in result.stdout
     assert "(3 files," in result.stdout
     assert len(list((tmp_path / "maps" / "parametric").iterdir())) == 5
+
+
+def test_maps_are_named_as_they_were_asked_for(files, tmp_path, monkeypatch):
+    pytest.importorskip("nibabel")
+    from medical import write_nifti
+
+    np.savez(tmp_path / "few.npz", **{name: x[:3] for name, x in np.load(files / "new.npz").items()})
+    write_nifti(tmp_path / "ct.nii.gz", np.zeros((3, 12, 12), np.int16))
+    monkeypatch.chdir(tmp_path)
+    words = "apply", files / "cal.safetensors", "few.npz", "--window", 400, 40, "--like", "ct.nii.gz"
+    assert "map_lower.nii.gz" in done(*words, "--out", "map.nii.gz")["files"]
+
+
+def test_units_of_a_map_are_those_of_a_scanner_that_does_not_say_them(files, tmp_path):
+    pydicom = pytest.importorskip("pydicom")
+    from medical import edit, write_dicom
+
+    for file in write_dicom(tmp_path / "ct", np.zeros((3, 12, 12), np.int16)):
+        edit(file, RescaleType=None)
+    np.savez(tmp_path / "few.npz", **{name: x[:3] for name, x in np.load(files / "new.npz").items()})
+    words = "apply", files / "cal.safetensors", tmp_path / "few.npz", "--window", 400, 40, "--like", tmp_path / "ct"
+    done(*words, "--out", tmp_path / "maps")
+    said = {part: pydicom.dcmread(tmp_path / "maps" / part / "00001.dcm").RescaleType for part in ("lower", "open")}
+    assert said == {"lower": "HU", "open": "US"}
+
+
+# ---------------------------------------------------------------- what surprises, and is explained
+
+
+def test_bands_that_keep_the_promise_alone_are_told():
+    truth, samples = world()
+    band = pb.calibrated_quantiles(samples, 0.1)
+    wide = pb.Band(band.lower - 1, band.upper + 1)
+    cal = pb.calibrate(truth, wide, risk_level=0.2, method="rcps")
+    assert not cal.widening.any()
+    assert "No interval is longer than its band" in cal.note
+    assert pb.calibrate(truth, pb.Band(truth + 0.1, truth + 0.2), risk_level=0.2, method="rcps").note == ""
+
+
+def test_a_calibration_by_patients_is_not_judged_by_images_in_silence(recwarn):
+    truth, samples = world()
+    band = pb.calibrated_quantiles(samples, 0.1)
+    patients = np.arange(len(truth)) // 2
+    cal = pb.calibrate(
+        truth[:120], band[:120], risk_level=0.3, method="rcps", units=patients[:120], unit_name="patient"
+    )
+    interval = cal.apply(band[120:])
+    pb.evaluate(truth[120:], interval, calibration=cal, units=patients[120:])
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match="counts patients, .* give units=, the patient of each image"):
+        pb.evaluate(truth[120:], interval, calibration=cal)
+
+
+def test_samples_along_another_axis_are_told():
+    truth = np.zeros((30, 12, 12))
+    band = pb.calibrated_quantiles(np.zeros((30, 12, 12, 20)), 0.2, axis=1)
+    with pytest.raises(ValueError, match="axis= says which axis of theirs counts them"):
+        pb.calibrate(truth, band, risk_level=0.2)
+    with pytest.raises(ValueError, match=r"one entry per image and pixel$"):
+        pb.calibrate(truth[:20], pb.Band(truth, truth), risk_level=0.2)
+
+
+def test_a_sampler_named_by_its_file_and_one_without_a_seed_are_told(files, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hourly.py").write_text("def draw(observation, samples):\n    return observation\n")
+    words = "--samples", 9, "--miscoverage", 0.2, "--out", "run.zarr"
+    said = flat(call("sample", "hourly.py:draw", files / "new.npy", *words).stderr)
+    assert "name its module, hourly:draw" in said
+    said = flat(call("sample", "hourly:draw", files / "new.npy", *words).stderr)
+    assert "called as sampler(observation, samples, seed)" in said

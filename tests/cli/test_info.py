@@ -62,6 +62,38 @@ def test_what_lives_after_deployment_says_how_it_stands(world, tmp_path):
     assert told["sentence"].startswith("No alarm")
 
 
+def test_intervals_bands_and_images_say_what_they_hold(world, tmp_path):
+    truth, band = world
+    cal = pb.calibrate(truth, band, risk_level=0.3, method="rcps")
+    cal.save(tmp_path / "cal.safetensors")
+    np.save(tmp_path / "truth.npy", truth)
+    np.savez(tmp_path / "band.npz", lower=band.lower, upper=band.upper)
+    told = done("info", tmp_path / "truth.npy")
+    assert told["kind"] == "images"
+    assert str(truth.shape) in told["arrays"]["the array"]
+    told = done("info", tmp_path / "band.npz")
+    assert told["kind"] == "bands"
+    assert set(told["arrays"]) == {"lower", "upper"}
+    for name in ("intervals.npz", "intervals.zarr"):
+        done("apply", tmp_path / "cal.safetensors", tmp_path / "band.npz", "--out", tmp_path / name)
+        told = done("info", tmp_path / name)
+        assert told["kind"] == "intervals"
+        assert told["sentence"] == cal.guarantee
+        assert set(told["arrays"]) >= {"lower", "upper"}
+
+
+def test_folders_of_images_say_whose_they_are(tmp_path):
+    pytest.importorskip("pydicom")
+    from medical import hounsfield, write_dicom
+
+    for patient in ("P1", "P2"):
+        write_dicom(tmp_path / patient, hounsfield(), series=f"1.2.{patient[1:]}", patient=patient)
+    told = done("info", tmp_path)
+    assert told["kind"] == "images"
+    assert told["units"] == "2, each a patient"
+    assert "HU" in told["measure"]
+
+
 def test_other_files_and_edited_ones_are_told(world, tmp_path):
     (tmp_path / "text.txt").write_text("no file of ours, but some text")
     assert "is no file of pixelbounds" in flat(call("info", tmp_path / "text.txt").stderr)

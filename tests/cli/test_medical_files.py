@@ -183,3 +183,49 @@ def test_the_shape_of_another_scan_is_refused(files, tmp_path):
     assert result.exit_code == 2
     assert "they must agree" in flat(result.stderr)
     assert not list(tmp_path.iterdir())
+
+
+SAMPLER = """
+import numpy as np
+
+
+def draw(observation, samples, seed):
+    noise = np.random.default_rng(seed).standard_normal((samples, *observation.shape))
+    return np.clip(observation, 0, 1) + 0.02 * noise
+"""
+
+
+@pytest.fixture
+def two_folders(tmp_path, monkeypatch):
+    """Twelve patients in two folders whose series' UIDs, and files in them, have opposite orders."""
+    for i in range(12):
+        values = anatomy(i)
+        name = f"P{i:02}"
+        write_dicom(tmp_path / "full" / name, values, series=f"1.2.{i + 10}", patient=name)
+        write_dicom(tmp_path / "low" / f"{11 - i:02}", values, series=f"1.3.{99 - i}", patient=name, seed=i)
+    (tmp_path / "drawing.py").write_text(SAMPLER)
+    monkeypatch.chdir(tmp_path)
+    done("sample", "drawing:draw", "low", "--samples", 9, "--miscoverage", 0.2, "--out", "run.zarr")
+    return tmp_path
+
+
+def test_two_folders_of_series_belong_together_by_patient(two_folders):
+    words = "--risk-level", 0.3, "--failure-prob", 0.2, "--method", "rcps", "--out", "cal.safetensors"
+    said = done("calibrate", "full", "run.zarr", *words)
+    assert said["record"]["units"] == 12
+    assert said["promises"][0]["risk"] < 0.05  # a sampler that knows the truth: paired otherwise it misses nearly all
+    np.testing.assert_array_equal(open_images("full").units, open_images("low").units)
+
+
+def test_bands_of_other_patients_are_refused(two_folders):
+    write_dicom(two_folders / "full" / "P05", anatomy(5), series="1.2.15", patient="Q05")
+    words = "calibrate", "full", "run.zarr", "--risk-level", 0.3, "--failure-prob", 0.2, "--method", "rcps"
+    result = call(*words, "--out", "cal.safetensors")
+    assert result.exit_code == 2
+    assert "not of the same patients" in flat(result.stderr)
+    (two_folders / "who.txt").write_text("\n".join(f"{i // DEPTH}" for i in range(12 * DEPTH)))
+    said = done(*words, "--units", "who.txt", "--out", "cal.safetensors")  # who is who was said
+    assert said["record"]["units"] == 12
+    result = call("apply", "cal.safetensors", "run.zarr", "--like", "full", "--out", "maps")
+    assert result.exit_code == 2
+    assert "full and the bands are not of the same patients" in flat(result.stderr)

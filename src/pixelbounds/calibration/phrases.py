@@ -38,6 +38,13 @@ def trust_in_words(calibration: Promised, share: float) -> str:
     return f"{words}. Images with a known truth tell how many are: evaluate with a promise within the mask"
 
 
+NOT_WIDENED = (
+    "No interval is longer than its band: the bands alone keep what is promised, and a calibration never narrows. "
+    "Bands that begin narrower (a larger miscoverage, pb.narrow) may give shorter intervals: choose them on "
+    "other images"
+)
+
+
 def early_wins_in_words(promises: Sequence[Any]) -> str:
     """Why promises (`promises.CertifiedPromise`) stand of which more was seen than their level.
 

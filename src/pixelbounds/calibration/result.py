@@ -35,7 +35,7 @@ from .families import FAMILIES, Family, check_fits
 from .groups.contract import Grouping, on_images
 from .groups.labelled import NO_LABELS, LabelledGroups
 from .groups.positions import Partition
-from .phrases import early_wins_in_words
+from .phrases import NOT_WIDENED, early_wins_in_words, promise_in_words
 from .procedures import METHODS
 from .promises import CertifiedPromise, check_certified, sole_promise
 from .reference import NO_REFERENCE, Reference, p_values, statistics_of_images
@@ -244,7 +244,10 @@ class Calibration:
             "bands": self.record.source,
         }
         head = ("promise", "kind", "at most", "seen", "certified by")
-        rows = [(p.name, p.kind, f"{p.at_most:.2%}", f"{p.risk:.2%}", f"{p.certifying:,}") for p in self.promises]
+        rows = [
+            (promise_in_words(p), p.kind, f"{p.at_most:.2%}", f"{p.risk:.2%}", f"{p.certifying:,}")
+            for p in self.promises
+        ]
         return facts_html("Calibration", facts, rows_html(head, rows))
 
     @property
@@ -259,9 +262,11 @@ class Calibration:
 
     @property
     def note(self) -> str:
-        """Why it stands although more than a level was seen, where that is so; else empty."""
+        """Why it stands although more than a level was seen, or why intervals are as long as bands; else empty."""
         above = [promise for promise in self.promises if promise.risk > promise.at_most]
-        return early_wins_in_words(above) if above else ""
+        if above:
+            return early_wins_in_words(above)
+        return "" if np.any(self.widening > 0) else NOT_WIDENED
 
     def apply(self, band: Band, *, features: Any = None, labels: Any = None, threads: bool = True) -> Interval:
         """Intervals for new observations, clipped to the limits and rounded outward: Band (n, *pixels) -> Interval.

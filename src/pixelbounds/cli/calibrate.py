@@ -117,9 +117,14 @@ def calibrate_command(
         "cost": _cost(made),
         "written": written(out, *kept),
         **skipped_in_words(skipped),
-        "next": f"pixelbounds apply {out} NEW_BANDS{also} --out intervals.zarr",
+        "next": f"pixelbounds apply {out} NEW_BANDS{also} {_next(found)}",
     }
     return Outcome(facts, (sentence(found.guarantee), *_promises(found), numbers(rows)))
+
+
+def _next(found: Calibration) -> str:
+    """Where intervals are likely to go: beside the scan, where values are those of scans."""
+    return "--out intervals.zarr" if found.measure is None else "--like NEW_SCAN --out maps"
 
 
 def _cost(made: Calibrated) -> str:

@@ -99,7 +99,7 @@ def evaluated(result: Evaluated, more: Mapping[str, str] | None = None) -> Outco
         mean = " in the mean over images" if ev.two_means and judgement.risk != ev.risk else ""
         said += f" At most {level_in_words(judgement.level)}{mean} was promised."
     if judgement.promises:
-        said += f" The promises are {judgement.verdict}."
+        said += f" What was seen is {judgement.verdict}."
     if judgement.broken:
         said += " They contradict it: they come from another source, or the calibration was unlucky."
     length = length_in_words(ev.mean_length, result.measure)

@@ -151,7 +151,8 @@ def _outcome(
         "file": None if out is None or found is None else str(out), **(facts or {}),
     }  # fmt: skip
     lines = dict(rows or {})
-    lines["so far"] = f"{images_in_words(growing.images)} that certify, in {len(growing.looks)} looks"
+    looks = f"{len(growing.looks)} look{'s' * (len(growing.looks) != 1)}"
+    lines["so far"] = f"{images_in_words(growing.images)} that certify, in {looks}"
     if found is None:
         text = f"Nothing can be certified yet; at least {growing.least} images (units) must certify."
     else:

@@ -16,7 +16,10 @@ from .command import Outcome, command, sentence
 @command("info")
 def info_command(
     file: Annotated[
-        Path, typer.Argument(help="A calibration, a monitor, a network, a run of sample, or a message between sites.")
+        Path,
+        typer.Argument(
+            help="A calibration, a monitor, a network, a run, a message between sites; intervals, bands, images."
+        ),
     ],
 ) -> Outcome:
     """What a file is, what it promises, how it was made, and its checksum.

@@ -104,6 +104,10 @@ def said(status: Status, state: Path) -> Outcome:
         rows[f"lately {i + 1}"] = words
     if status.lately:
         rows["of"] = f"{len(status.statistics)} things that are looked at, each by itself; none is a risk"
+    if status.alarm:
+        rows["next"] = (
+            "calibrate anew with images of the source as it is now, or pixelbounds grow start STATE TRUTH BANDS"
+        )
     style = "bold red" if status.alarm else "bold"
     text = (sentence(status.sentence, style), numbers({**rows, "state": written(state)}))
     notes = tuple(Text(note) for note in status.notes)

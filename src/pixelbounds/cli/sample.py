@@ -67,6 +67,7 @@ def sample_command(
 
     let_threads_sleep()  # before torch is loaded
     from ..formats.opener import open_images
+    from ..formats.scans import patients_digest
     from ..samplers import sample_function_to
     from ..workflows import SampleOptions, sample_to
 
@@ -77,8 +78,10 @@ def sample_command(
     )  # fmt: skip
     own = _sampler(network, options, problem, method, sweeps)
     seen = open_images(observations, key=key, window=reading_of(read).mapping, clip=False, spectra=own is not None)
+    chosen = _range(images, len(seen))
     with progress("sampling", of="samples") as advance:
-        shared: dict[str, Any] = {"images": _range(images, len(seen)), "measure": seen.measure, "tell": tell}
+        shared: dict[str, Any] = {"images": chosen, "measure": seen.measure, "tell": tell}
+        shared |= {"patients": patients_digest(seen, chosen)}
         shared |= {"scheduler": large.scheduler, "progress": advance}
         if own is None:
             run = sample_to(network, seen.pixels, out, options, **shared)

@@ -7,6 +7,7 @@ size. Where images differ in size, pixels are weighed so that every image counts
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import reduce
 from math import inf, prod
@@ -16,6 +17,7 @@ import numpy as np
 
 from ..calibration.promises import Promise
 from ..calibration.result import Calibration
+from ..calibration.sentence import plural
 from ..images.checks import (
     Limits,
     check_count,
@@ -102,6 +104,13 @@ def evaluate(
         raise TypeError(f"calibration is a {type(calibration).__name__}; give what pixelbounds.calibrate returns")
     span = _span_of(limits, calibration)
     name = _unit_name(units, unit_name, calibration)
+    if units is None and calibration is not None and calibration.record.units:
+        what = calibration.record.unit_name
+        warnings.warn(
+            f"the calibration counts {plural(what)}, and here each image counts as independent, so that confidence "
+            f"intervals are too short where images of a {what} are alike: give units=, the {what} of each image",
+            stacklevel=2,
+        )
     units = _units(units, n)
     if differ_in_size(truth) and not (groups is None and samples is None):
         raise ValueError("groups and samples are for images of one size, and these differ: leave them out")

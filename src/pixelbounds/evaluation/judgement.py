@@ -210,7 +210,7 @@ def _cautions(evaluation: Evaluation, claim: Claim) -> list[str]:
         )
     if not _apart(evaluation, claim):
         why = (
-            "evaluate with the calibration, which knows its images"
+            "evaluate the bands with the calibration (--calibration), which knows its images"
             if claim.prints
             else ("the calibration keeps no digests of its images, see to it that none did")
         )

@@ -73,8 +73,8 @@ def write_captures(
             data.WindowWidth, data.WindowCenter = decimals(shown)
             if one.part in comments:
                 data.ImageComments = comments[one.part]
-            if one.part in _LABELS:
-                data.RescaleType = "US"  # labels have no unit
+            if one.part in _LABELS or geometry.unit:
+                data.RescaleType = "US" if one.part in _LABELS else geometry.unit  # labels have no unit
             data.PixelData = plane.astype("<u2").tobytes()
             data.save_as(folder / one.part / f"{scan.start + k + 1:05d}.dcm", enforce_file_format=True)
 

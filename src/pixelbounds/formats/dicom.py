@@ -1,13 +1,17 @@
-"""DICOM series as slices in their order in space.
+"""DICOM series as slices in their order in space, patient by patient.
 
 Files are told apart by SeriesInstanceUID and sorted along the normal of their planes (ImageOrientationPatient and
 ImagePositionPatient), never by name or number. Rescale slope and intercept are applied; MONOCHROME1, where large
 values are dark, is inverted after windowing. A gap or a double slice is an error: a volume with a hole is not what
 the scanner saw.
+
+Series come in the order of their PatientIDs (P2 before P10), those of a patient in that of their files: so two folders
+of the same patients, a truth and what a model sees, belong together image by image. UIDs have no order with a meaning.
 """
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -51,7 +55,7 @@ def read_dicom(path: Path, *, window: Window | None, size: int | None = None, pr
         series.setdefault(str(header.get("SeriesInstanceUID", file)), []).append((file, header))
     scans: list[Scan] = []
     ordered: list[Path] = []
-    for uid in series if _is_ours(series) else sorted(series):
+    for uid in series if _is_ours(series) else sorted(series, key=lambda uid: _place(series[uid])):
         slices = _sorted(series[uid])
         start = len(ordered)
         ordered += [file for file, _ in slices]
@@ -103,6 +107,23 @@ def _reach(headers: tuple[Any, ...]) -> tuple[float, float] | None:
         intercept = float(header.get("RescaleIntercept") or 0)
         ends += [intercept + slope * least, intercept + slope * (least + 2**bits - 1)]
     return min(ends), max(ends)
+
+
+def _place(slices: list[tuple[Path, Any]]) -> tuple[Any, ...]:
+    """Where a series stands among others: by its patient, those of nobody last, then by the first of its files."""
+    file, header = slices[0]
+    patient = str(header.get("PatientID", "") or "")
+    return not patient, counted(patient), patient, file
+
+
+def counted(name: str) -> tuple[tuple[int, str], ...]:
+    """What sorts names as people count: runs of digits as numbers.
+
+    >>> sorted(["P10", "P2", "P1b"], key=counted)
+    ['P1b', 'P2', 'P10']
+    """
+    parts = re.split(r"([0-9]+)", name)
+    return tuple((len(x.lstrip("0")) if i % 2 else 0, x.lstrip("0") if i % 2 else x) for i, x in enumerate(parts))
 
 
 def _is_ours(series: dict[str, list[tuple[Path, Any]]]) -> bool:

@@ -59,7 +59,7 @@ from .arrays import (
 from .maps import measure_of_maps
 from .opener import open_images
 from .runs import Run, open_run
-from .scans import Images
+from .scans import Images, check_patients, patients_digest
 from .segmentations import is_segmentation, read_segmentation
 
 EACH = "each"  # units: every image is its own
@@ -138,9 +138,9 @@ class Bands:
     """A band as it lies in files: a `Band`, or samples (n, m, *pixels) that become one a few images at a time; where
     images differ in size, a Band of `Ragged`, or a `Ragged` of samples (m, *pixels).
 
-    `limits` and `measure` are those of a run, or of the medical files of the band. `known` holds what else the files
-    say of the images: observation, estimate, fresh samples (`held_out`); `there` which images the band has, where some
-    were left out.
+    `limits`, `measure` and `patients` (a digest) are those of a run, or of the medical files of the band. `known` holds
+    what else the files say of the images: observation, estimate, fresh samples (`held_out`); `there` which images the
+    band has, where some were left out.
     """
 
     band: Band | None = None
@@ -149,6 +149,7 @@ class Bands:
     images: Images | None = None
     limits: Limits | None = None
     measure: Measure | None = None
+    patients: str | None = None
     known: dict[str, Any] = field(default_factory=dict)
     there: Array | None = None
     skip_bad: bool = False
@@ -281,7 +282,7 @@ def open_bands(
         parts = folder_parts(path, reading)
         first = parts["lower"]
         band = Band(**{name: images.pixels for name, images in parts.items()})
-        return Bands(band, images=first, measure=first.measure)
+        return Bands(band, images=first, measure=first.measure, patients=patients_digest(first))
     arrays = parts_at(path, reading, reading.key)
     if {"lower", "upper"} <= arrays.keys() and reading.key is None:
         return Bands(Band(arrays["lower"], arrays["upper"], arrays.get("centre"), source_of(path)))
@@ -302,12 +303,13 @@ def open_pair(truth: FilePath, bands: FilePath, reading: Reading, execution: Exe
     reading = reading.as_in(str(bands), made.measure, made.limits)
     limits = check_limits(reading.limits or (0.0, 1.0))
     images = open_truth(truth, reading, limits)
-    check_pair(images.pixels, made)
+    check_pair(images, made, reading)
     return images, made, limits
 
 
-def check_pair(truth: Any, bands: Bands) -> None:
-    """One band per true image; else what the shapes are and what they might mean."""
+def check_pair(images: Images, bands: Bands, reading: Reading) -> None:
+    """One band per true image, of the same patient; else what the shapes are and what they might mean."""
+    truth = images.pixels
     if bands.ragged != differ_in_size(truth):
         one, other = ("bands", "truth") if bands.ragged else ("truth", "bands")
         raise ValueError(
@@ -328,6 +330,8 @@ def check_pair(truth: Any, bands: Bands) -> None:
     for image, (ours, theirs) in enumerate(zip(bands.shapes, truth.shapes, strict=True) if bands.ragged else ()):
         if ours != theirs:
             raise ValueError(f"the band of image {image} has shape {ours}, but its truth has {theirs}; they must agree")
+    if reading.units is None:
+        check_patients("the truth", images, bands.patients)
 
 
 def _are_swapped(truth: Any, samples: Any) -> bool:
@@ -352,7 +356,12 @@ def _of_run(run: Run, reading: Reading, execution: Execution) -> Bands:
     if reading.skip_bad:
         there = readable(execution, *(run[name] for name in run.parts(reading.kind)))
     band = run.band(reading.kind, check=not reading.skip_bad, there=there)
-    return Bands(band.map(guarded), limits=limits, measure=run.measure, known=known, there=there)
+    return Bands(band.map(guarded), limits=limits, known=known, there=there, **_said_by(run))
+
+
+def _said_by(run: Run) -> dict[str, Any]:
+    """What a run's observations said of themselves."""
+    return {"measure": run.measure, "patients": run.patients}
 
 
 def _of_kept_samples(run: Run, reading: Reading, limits: Limits | None, known: dict[str, Any]) -> Bands:
@@ -366,8 +375,8 @@ def _of_kept_samples(run: Run, reading: Reading, limits: Limits | None, known: d
     calibrated_ranks(int(known["samples"].shape[1]), level)  # there must be enough
     source = replace(run.source("calibrated"), kind=f"calibrated quantiles of {KEPT} samples", miscoverage=level)
     return Bands(
-        samples=known["samples"], miscoverage=level, limits=limits, measure=run.measure, known=known,
-        skip_bad=reading.skip_bad, source=source,
+        samples=known["samples"], miscoverage=level, limits=limits, known=known, skip_bad=reading.skip_bad,
+        source=source, **_said_by(run),
     )  # fmt: skip
 
 

@@ -119,7 +119,7 @@ def maps_of(path: Path, part: str | None = None) -> list[Path]:
     suffix = next(x for x in MAP_SUFFIXES if path.name.endswith(x))
     name = path.name.removesuffix(suffix)
     parts = MAP_PARTS if part is None else (part,)
-    return sorted(x for part in parts for x in path.absolute().parent.glob(f"{name}*_{part}{suffix}"))
+    return sorted(x for part in parts for x in path.parent.glob(f"{name}*_{part}{suffix}"))
 
 
 def is_ours(folder: Path, *kinds: str) -> bool:

@@ -68,7 +68,7 @@ def _kind(path: Path) -> str:
         return "arrays"
     if path.is_dir():
         names = [x for x in path.rglob("*") if x.is_file() and not x.name.startswith(".")]
-        found = sorted({_kind_of_file(x) for x in names} - {""})
+        found = sorted({kind_of_file(x) for x in names} - {""})
         if len(found) > 1:
             raise ValueError(f"{path} holds {' and '.join(found)}; give a folder that holds one kind")
         if not found:
@@ -76,13 +76,14 @@ def _kind(path: Path) -> str:
         return found[0]
     if path.suffix.lower() == ".zip":
         return "pictures"
-    found_here = _kind_of_file(path)
+    found_here = kind_of_file(path)
     if not found_here:
         raise ValueError(f"{path} is of no known kind; give {_KINDS}")
     return found_here
 
 
-def _kind_of_file(path: Path) -> str:
+def kind_of_file(path: Path) -> str:
+    """Pictures, NIfTI or DICOM; "" for any other file."""
     if path.suffix.lower() in PICTURE_SUFFIXES:
         return "pictures"
     if path.name.endswith(NIFTI_SUFFIXES):

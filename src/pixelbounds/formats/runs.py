@@ -46,7 +46,15 @@ _MADE_OF = {  # arrays, by the band that is made of them
     "dropout": ("dropout_mean", "dropout_deviation"),
     "conffusion": ("lower", "upper"),
 }
-_FREE = ("version", "network_file", "device", "batch", "format", "pace")  # may differ between the parts of a run
+_FREE = (
+    "version",
+    "network_file",
+    "device",
+    "batch",
+    "format",
+    "pace",
+    "patients",
+)  # may differ between the parts of a run
 _SMALL_BYTES = 2**28  # of an array that is read whole where something is worked out of it: ten times as fast
 _BLOCK_BYTES = 2**20  # of a larger one, read at a time
 _HALF = ("lower", "upper", "naive_lower", "naive_upper", "samples")
@@ -230,6 +238,11 @@ class Run:
         """What the numbers stand for, where the observations said it."""
         told = self.about.get("measure")
         return None if told is None else Measure.from_state(told)
+
+    @property
+    def patients(self) -> str | None:
+        """A digest of whose observations these are (`patients_digest`), where these said it."""
+        return self.about.get("patients")
 
     def _kind(self, kind: str | None) -> str:
         return self.kinds[0] if kind is None else check_choice(kind, self.kinds, "kind")

@@ -7,6 +7,7 @@ shape can be put back.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -107,6 +108,25 @@ class Images:
     def measure(self) -> Measure | None:
         """What the numbers stand for, where the files say it."""
         return None if self.geometry is None else self.geometry.measure
+
+
+def patients_digest(images: Images, chosen: range | None = None) -> str | None:
+    """Tells whether other images are of the same patients in the same order; None where files name no patients."""
+    if images.units is None or images.unit_name != "patient":
+        return None
+    some = images.units if chosen is None else images.units[chosen.start : chosen.stop]
+    return hashlib.sha256("\n".join(map(str, some)).encode()).hexdigest()
+
+
+def check_patients(what: str, images: Images, patients: str | None) -> None:
+    """Images are of the patients that a digest stands for, in their order, as far as both are known."""
+    own = patients_digest(images)
+    if own is not None and patients is not None and own != patients:
+        raise Told(
+            f"{what} and the bands are not of the same patients, slice by slice: PatientIDs, taken in order, differ, "
+            "so image by image they do not belong together. Give both of the same patients and slices, or draw the "
+            "bands anew; where only names differ, say who is who in the order of the images with --units FILE"
+        )
 
 
 def check_planes(scans: Sequence[Scan], size: int | None) -> None:

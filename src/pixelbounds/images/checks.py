@@ -181,8 +181,16 @@ def check_same_shape(**arrays: Any) -> None:
         elif tuple(x.shape) != tuple(model.shape):
             raise ValueError(
                 f"{name} has shape {tuple(x.shape)} but {first} has shape {tuple(model.shape)}; "
-                "they must agree, one entry per image and pixel"
+                f"they must agree, one entry per image and pixel{_axis_hint(x, model) if first == 'band' else ''}"
             )
+
+
+def _axis_hint(truth: Any, band: Any) -> str:
+    """What to look at where a band differs from the truth in the length of one axis of pixels."""
+    ours = tuple(truth.shape)
+    theirs = tuple(band.shape)
+    differ = len(ours) == len(theirs) and [a == b for a, b in zip(ours, theirs, strict=True)].count(False) == 1
+    return "; a band of samples: axis= says which axis of theirs counts them" if differ and ours[0] == theirs[0] else ""
 
 
 def check_values(name: str, rows: Array, first: int, limits: Limits = (-math.inf, math.inf)) -> Array:

@@ -208,9 +208,10 @@ def _watched(samples: Iterator[Any], number: int) -> Iterator[Any]:
 
 
 def _raised(error: Exception, number: int) -> ValueError:
+    called = ". It is called as sampler(observation, samples, seed)" if isinstance(error, TypeError) else ""
     return ValueError(
-        f"the sampler raised {type(error).__name__} at image {number}: {error}. Mend it and call again with the same "
-        "`out`: images that a run has finished are kept"
+        f"the sampler raised {type(error).__name__} at image {number}: {error}{called}. Mend it and call again with "
+        "the same `out`: images that a run has finished are kept"
     )
 
 
@@ -230,6 +231,7 @@ def sample_function_to(
     images: range | None = None,
     limits: tuple[float, float] | None = None,
     measure: Measure | None = None,
+    patients: str | None = None,
     held_out: int = 0,
     keep_samples: bool = False,
     repair: bool = False,
@@ -241,8 +243,9 @@ def sample_function_to(
 
     `ids` are the numbers that with `seed` seed the images, their numbers among the observations unless told; `images`
     chooses a range of them. `held_out` further samples per image are kept apart, `keep_samples` keeps all in float16.
-    `limits` and `measure` say what the pixels of an image are, for a calibration. With a `scheduler` the workers of a
-    Dask cluster draw, one image at a time each: one worker per GPU.
+    `limits` and `measure` say what the pixels of an image are, for a calibration, `patients` whose they are
+    (`patients_digest`). With a `scheduler` the workers of a Dask cluster draw, one image at a time each: one worker
+    per GPU.
     """
     recipe = _recipe(sampler, samples, miscoverage, seed, held_out, keep_samples)
     observed = AnyObservations(observations, ids, images)
@@ -253,6 +256,7 @@ def sample_function_to(
         "images": len(observed),
         "limits": None if limits is None else list(check_limits(limits)),
         "measure": None if measure is None else measure.state(),
+        "patients": patients,
         "seed": recipe.seed,
         "samples": recipe.samples,
         "miscoverage": recipe.miscoverage,

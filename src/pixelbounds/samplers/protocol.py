@@ -45,6 +45,8 @@ def sampler_name(sampler: Sampler) -> str:
 def load_sampler(text: str) -> Sampler:
     """The function that `package.module:function` names, looked for in the current folder, too."""
     module, _, name = text.partition(":")
+    if module.endswith(".py"):
+        raise ValueError(f"{module} is a file; name its module, {module.removesuffix('.py')}:{name}, in its folder")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

@@ -28,7 +28,7 @@ from ..formats.identifiers import keeps
 from ..formats.inputs import KEPT, Bands, open_bands, open_labels
 from ..formats.maps import INTERVAL_SUFFIXES, MAP_SUFFIXES, maps_of, write_interval
 from ..formats.opener import check_target, open_images
-from ..formats.scans import Images
+from ..formats.scans import Images, check_patients
 from ..formats.stored_intervals import open_interval
 from ..images.checks import numbered
 from ..images.ends import Interval
@@ -184,6 +184,8 @@ def _space(target: Path, bands: Bands, like: FilePath | None, calibration: Calib
         raise ValueError(
             f"{like} has shape {tuple(space.pixels.shape)}, but the bands have {bands.shape}; they must agree"
         )
+    if like is not None and space is not None and told.units is None:
+        check_patients(str(like), space, bands.patients)
     if target.suffix not in (".zarr", ".npz") and (space is None or space.geometry is None):
         raise ValueError(f"{target} needs the geometry of a scan; give the NIfTI file or DICOM folder with --like")
     return space

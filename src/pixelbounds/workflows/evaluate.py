@@ -192,7 +192,7 @@ def held_out(
             interval = open_interval(intervals, reading)
             good = open_marks(intervals, len(images))
         else:
-            check_pair(images.pixels, bands)
+            check_pair(images, bands, reading)
             widening = Widening(cal, bands, known, reading.skip_bad)
             interval, good = stack.enter_context(widening.intervals(execution))
             fresh = bands.known.get("held_out")

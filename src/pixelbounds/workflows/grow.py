@@ -116,7 +116,7 @@ def add_files(
             reading = reading_for(growing, reading, made)
             images = open_truth(truth, reading, check_limits(reading.limits))
             check_images(growing, truth, images, reading)
-            check_pair(images.pixels, made)
+            check_pair(images, made, reading)
             band = stack.enter_context(_whole(made, execution))
             units = None
             if growing.by_unit or reading.units is not None:

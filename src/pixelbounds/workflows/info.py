@@ -16,12 +16,16 @@ from ..calibration.reader import calibration_from_bytes
 from ..calibration.result import Calibration
 from ..calibration.sentence import plural
 from ..federated.messages import message_of
+from ..formats.arrays import ABOUT, ARRAY_SUFFIXES, SOURCE, Reading, is_store, parts_at, told
+from ..formats.maps import MAP_PARTS
+from ..formats.opener import kind_of_file, open_images
 from ..formats.runs import open_run
+from ..images.library import differ_in_size
 from ..images.source import Source
 from ..monitoring.grown import GrowingCalibration
 from ..monitoring.grown_file import GROWING
 from ..monitoring.sealed import monitor_from_bytes
-from .roles import sealed_kind
+from .roles import role_of, sealed_kind
 
 
 @dataclass(frozen=True)
@@ -34,12 +38,14 @@ class About:
 
 
 def about_file(path: str | os.PathLike[str]) -> About:
-    """Describe a calibration, a growing one, a monitor, a network, a training state, a run, or a message of a site."""
+    """Describe a calibration, a growing one, a monitor, a network, a training state, a run, or a message of a site;
+    of arrays and images what they hold, and of intervals what is guaranteed.
+    """
     place = Path(path)
     if not place.exists():
-        raise FileNotFoundError(f"{place} does not exist; give a file or a run that pixelbounds wrote")
-    if place.is_dir():
-        return _about_run(place)
+        raise FileNotFoundError(f"{place} does not exist; give a file or a run that pixelbounds wrote, or images")
+    if place.is_dir() or place.suffix in ARRAY_SUFFIXES or kind_of_file(place):
+        return _about_data(place)
     data = place.read_bytes()
     name = str(place)
     kind = sealed_kind(data, name)
@@ -144,6 +150,52 @@ def _about_run(path: Path) -> About:
     said = json.dumps(run.about, sort_keys=True, default=str).encode()
     facts["sha256"] = f"{hashlib.sha256(said).hexdigest()} of what the run says of itself; its chunks have checksums"
     return About("run", sentence, facts)
+
+
+def _about_data(path: Path) -> About:
+    """Arrays, maps or images: a run, intervals, bands, or images with their units."""
+    about = told(path)
+    role = role_of(path)
+    if about and role != "intervals" and about.get("kind") != "bands":
+        return _about_run(path)
+    if path.suffix in ARRAY_SUFFIXES or is_store(path):
+        facts: dict[str, Any] = {"arrays": {name or "the array": _shape(x) for name, x in _arrays(path).items()}}
+    else:
+        facts = _about_images(path)
+    if role == "intervals":
+        known = {
+            "limits": about.get("limits"),
+            "calibration": about.get("calibration"),
+            "made_by": about.get("version"),
+        }
+        sentence = about.get("guarantee") or "Intervals that are calibrated already, as maps."
+        return About("intervals", str(sentence), known | facts)
+    if role == "bands":
+        return About(
+            "bands", "Bands, lower and upper: `calibrate` takes them with their truth, `apply` new ones.", facts
+        )
+    said = "Images: a truth is (n, *pixels), samples of each image are (n, m, *pixels)."
+    return About("images", said, facts)
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    return {name: x for name, x in parts_at(path, Reading()).items() if name not in (ABOUT, SOURCE)}
+
+
+def _shape(x: Any) -> str:
+    if differ_in_size(x):
+        return f"{len(x.shapes)} of different sizes, the first {' x '.join(map(str, x.shapes[0]))}"
+    return f"{x.dtype} of shape {tuple(x.shape)}"
+
+
+def _about_images(path: Path) -> dict[str, Any]:
+    """What a file or folder of images holds, part by part where it holds lower and upper."""
+    parts = sorted(x for x in path.iterdir() if x.name in MAP_PARTS) if path.is_dir() else []
+    found = {x.name: open_images(x, window=None) for x in parts} or {"images": open_images(path, window=None)}
+    first = next(iter(found.values()))
+    whose = None if first.units is None else f"{len(set(map(str, first.units)))}, each a {first.unit_name or 'unit'}"
+    measure = None if first.measure is None else str(first.measure)
+    return {name: repr(images) for name, images in found.items()} | {"units": whose, "measure": measure}
 
 
 def _source_text(source: Source) -> str:

@@ -101,7 +101,7 @@ def update_state(
             own = reading_for(cal, reading, made)
             images = open_truth(truth, own, check_limits(own.limits or (0.0, 1.0)))
             check_images(cal, truth, images, own)
-            check_pair(images.pixels, made)
+            check_pair(images, made, own)
             band, _ = made.whole(execution, None)
             return monitor.update(
                 images.pixels, band, units=open_units(images, own) if cal.record.units else None,

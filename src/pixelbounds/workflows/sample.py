@@ -27,6 +27,7 @@ def sample_to(
     ids: Any = None,
     images: range | None = None,
     measure: Measure | None = None,
+    patients: str | None = None,
     scheduler: Any = None,
     tell: Tell = lambda line: None,
     progress: Progress = silent,
@@ -36,9 +37,10 @@ def sample_to(
     A network that is no score network gives its quantiles, and a regressor with dropout its mean and deviation over
     `samples` passes; options of the sampler are refused there. `images` chooses a range of the observations, all unless
     told; ids are the numbers that seed these images, their numbers among the observations unless told. `measure` says
-    what the numbers stand for, and a calibration of the run's bands takes it from there. With a
-    `scheduler` (a `distributed.Client` or an address) the workers of a Dask cluster draw, each with the network on its
-    own device; network, observations and store must be files that all of them see.
+    what the numbers stand for, and a calibration of the run's bands takes it from there; `patients` whose images they
+    are (`patients_digest`), so that those of others are refused. With a `scheduler` (a `distributed.Client` or an
+    address) the workers of a Dask cluster draw, each with the network on its own device; network, observations and
+    store must be files that all of them see.
     """
     from ..diffusion.checkpoint import load_network
 
@@ -67,6 +69,7 @@ def sample_to(
         "sde": [sde.sigma_min, sde.sigma_max],
         "limits": list(limits),
         "measure": None if measure is None else measure.state(),
+        "patients": patients,
         "seed": options.seed,
         "compile": options.compile,
         **drawer.about(),

@@ -8,6 +8,7 @@ from report_world import HOSTILE, promised_world, world
 from test_page import data_of, decode, words_of
 
 import pixelbounds as pb
+from pixelbounds.calibration.sentence import guarantee_parts
 from pixelbounds.demo.synthetic import flawed_samples, synthetic_images
 from pixelbounds.evaluation.judgement import judge
 from pixelbounds.report.example import Example, examples_of
@@ -21,6 +22,10 @@ def test_each_promise_has_a_row_with_all_that_is_known(tmp_path):
     this = promised_world()
     page = words_of(this.write(tmp_path / "a.html"))
     assert "All rows are promised together" in page
+    opening, clauses, end = guarantee_parts(this.calibration)
+    assert " ".join((opening, *clauses, end)) == this.calibration.guarantee
+    assert len(clauses) == len(this.calibration.promises)
+    assert this.calibration.guarantee in " ".join(page.split())  # a list on the page, one sentence to read
     for made, seen in zip(this.calibration.promises, this.evaluation.promises, strict=True):
         for words in (made.name, f"{100 * made.risk:.2f}%", f"by {made.certifying} images", f"on {seen.units} images"):
             assert words in page

@@ -108,7 +108,8 @@ def guarantee_of(calibration: Promised) -> str:
     record = calibration.record
     n = f"{record.certifying} {plural(record.unit_name) if record.units else 'images'}"
     if calibration.certified:
-        return _jointly(calibration, n)
+        opening, clauses, end = _jointly(calibration, n)
+        return " ".join((opening, *clauses, end))
     what = f"{_what(calibration)}{_provided(calibration)}"
     if calibration.confidence == "conformal":
         future = plural(record.unit_name) if record.units and record.counting == "units" else "images"
@@ -117,6 +118,14 @@ def guarantee_of(calibration: Promised) -> str:
             "only, not with high probability for the calibration set at hand."
         )
     return f"{_odds(calibration, n)}, on average {what}."
+
+
+def guarantee_parts(calibration: Promised) -> tuple[str, tuple[str, ...], str]:
+    """The sentence as a page sets it: what comes before several promises, each of them, and what comes after."""
+    if len(calibration.certified) < 2:
+        return guarantee_of(calibration), (), ""
+    record = calibration.record
+    return _jointly(calibration, f"{record.certifying} {plural(record.unit_name) if record.units else 'images'}")
 
 
 def _odds(calibration: Promised, n: str) -> str:
@@ -129,22 +138,21 @@ def _odds(calibration: Promised, n: str) -> str:
     return f"{sure} {who} for certification as they arrive, at this look after {n} and jointly at every other look"
 
 
-def _jointly(calibration: Promised, n: str) -> str:
-    """The sentence of several promises, or of one about less than all pixels."""
-    record = calibration.record
+def _jointly(calibration: Promised, n: str) -> tuple[str, tuple[str, ...], str]:
+    """The sentence of several promises, or of one about less than all pixels: its beginning, promises, and end."""
     several = len(calibration.certified) > 1
-    clauses = [_clause(promise, record) for promise in calibration.certified]
+    clauses = [_clause(promise, calibration.record) for promise in calibration.certified]
     if several:
         clauses = [f"({i}) {clause}" for i, clause in enumerate(clauses, 1)]
-    whole = f"{'; '.join(clauses)}{';' if several else ','}{_provided(calibration).removeprefix(',')}"
+    mark = ";" if several else ","
+    marked = tuple(f"{clause}{mark}" for clause in clauses)
+    provided = _provided(calibration).removeprefix(", ")
     if calibration.confidence == "conformal":
-        each = "each of these holds: " if several else ""
-        return (
-            f"On average over calibration sets of {n}, {each}{whole}; this holds in expectation only, not with high "
-            "probability for the calibration set at hand."
-        )
-    jointly = "all of these hold jointly: " if several else ""
-    return f"{_odds(calibration, n)}, {jointly}{whole}."
+        each = " each of these holds:" if several else ""
+        end = f"{provided}; this holds in expectation only, not with high probability for the calibration set at hand."
+        return f"On average over calibration sets of {n},{each}", marked, end
+    jointly = " all of these hold jointly:" if several else ""
+    return f"{_odds(calibration, n)},{jointly}", marked, f"{provided}."
 
 
 def _clause(promise: Any, record: Any) -> str:

@@ -23,18 +23,24 @@ from .train import train_command
 
 __all__ = ["app", "main"]
 
-app.command()(demo_command)
-app.command()(plan_command)
-app.command()(calibrate_command)
-app.add_typer(grow_commands(), name="grow")
-app.command()(apply_command)
-app.command()(evaluate_command)
-app.command()(report_command)
-app.command()(info_command)
-app.command()(card_command)
-app.add_typer(monitor_commands(), name="monitor")
-app.add_typer(federated_commands(), name="federated")
-app.command()(train_command)
-app.command()(join_command)
-app.command()(sample_command)
-app.add_typer(reproduce_commands(), name="reproduce")
+_PANELS = {  # what a newcomer needs first comes first
+    "Begin": (demo_command, plan_command, info_command),
+    "From truth and bands to intervals": (
+        calibrate_command,
+        apply_command,
+        evaluate_command,
+        report_command,
+        card_command,
+    ),
+    "Networks and samplers": (sample_command, train_command, join_command),
+}
+_GROUPS = {
+    "After deployment": {"monitor": monitor_commands, "grow": grow_commands},
+    "Elsewhere": {"federated": federated_commands, "reproduce": reproduce_commands},
+}
+for _panel, _commands in _PANELS.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_panel)(_command)
+for _panel, _groups in _GROUPS.items():
+    for _name, _made in _groups.items():
+        app.add_typer(_made(), name=_name, rich_help_panel=_panel)

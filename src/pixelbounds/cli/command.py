@@ -110,11 +110,21 @@ def command(name: str, *, stopped: str = "nothing was written") -> Callable[[Cal
                 raise typer.Exit(outcome.code)
 
         run.__name__ = name
+        run.__doc__ = flowing(function.__doc__ or "")
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.__dict__["__signature__"] = inspect.Signature(parameters)
         return run
 
     return made
+
+
+def flowing(text: str) -> str:
+    r"""Paragraphs as one line each, for help as wide as the terminal.
+
+    >>> flowing("One line\nand another.\n\n    A paragraph.")
+    'One line and another.\n\nA paragraph.'
+    """
+    return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))
 
 
 def _spread(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], dict[str, tuple[Any, list[str]]]]:
@@ -351,7 +361,7 @@ def error_message(error: Exception, code: int, stopped: str) -> str:
 
 _EXITS = (
     "Exit codes: 0 done, 1 no guarantee can be given, 2 wrong usage or input, 3 this machine cannot do it, 4 a fault "
-    "of pixelbounds, 130 stopped by Ctrl-C."
+    "of pixelbounds, 5 an alarm of a monitor, 130 stopped by Ctrl-C."
 )
 
 GRACE = 45.0  # seconds from an interrupt to the end, whatever happens

@@ -40,7 +40,7 @@ def demo_command(
 
 def _table(found: Demo) -> Table:
     table = Table(title="On phantoms that did not calibrate", title_justify="left")
-    for heading in ("method", "mean length", "", "outside", "samples held", "seconds"):
+    for heading in ("method", "mean length", "to the paper's", "outside", "samples held", "seconds"):
         table.add_column(heading, justify="left" if heading == "method" else "right")
     lengths = [row.evaluation.mean_length for row in found.rows]
     paper = lengths[1]
@@ -61,7 +61,8 @@ def _promises(found: Demo) -> Table:
     ev = found.promised.evaluation
     longer = ev.mean_length / found.rows[-1].evaluation.mean_length - 1
     title = f"Promised together: mean length {ev.mean_length:.4f}, {longer:+.1%} against 5% of all pixels alone"
-    table = Table(title=title, title_justify="left")
+    told = "kept: the whole range is within the level; not told: it reaches beyond, as of few images it may"
+    table = Table(title=title, title_justify="left", caption=told, caption_justify="left")
     for heading in ("at most, outside", "of", "seen", "95% range", "verdict", "with 5% of all alone"):
         table.add_column(heading, justify="left" if heading in ("of", "verdict") else "right")
     for seen, alone in zip(ev.promises, found.plain, strict=True):

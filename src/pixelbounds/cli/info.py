@@ -18,7 +18,8 @@ def info_command(
     file: Annotated[
         Path,
         typer.Argument(
-            help="A calibration, a monitor, a network, a run, a message between sites; intervals, bands, images."
+            metavar="FILE",
+            help="A calibration, a monitor, a network, a run, a message between sites; intervals, bands, images.",
         ),
     ],
 ) -> Outcome:

@@ -12,7 +12,9 @@ from .command import Outcome, command
 
 @command("join")
 def join_command(
-    networks: Annotated[list[Path], typer.Argument(help="Score networks that `pixelbounds train` saved.")],
+    networks: Annotated[
+        list[Path], typer.Argument(metavar="NETWORKS", help="Score networks that `pixelbounds train` saved.")
+    ],
     out: Annotated[Path, typer.Option("--out", help="The network to write, .safetensors.")],
     symmetries: str = typer.Option(
         "none", help="Also average over images mirrored (mirror), flipped (flips) or turned (turns): 2, 4, 8 times."

@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 @command("sample", stopped="finished images are kept; run the same command to go on")
 def sample_command(
     network: Annotated[
-        str, typer.Argument(help="A network that `pixelbounds train` saved, or package.module:function.")
+        str,
+        typer.Argument(metavar="NETWORK", help="A network that `pixelbounds train` saved, or package.module:function."),
     ],
     observations: Annotated[
-        Path, typer.Argument(help="Observations: .npy, .npz, .zarr, pictures in a folder or zip, NIfTI, DICOM.")
+        Path,
+        typer.Argument(
+            metavar="OBSERVATIONS", help="Observations: .npy, .npz, .zarr, pictures in a folder or zip, NIfTI, DICOM."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", help="The zarr store to write, or to go on with.")],
     read: Annotated[ReadOptions, ("window", "raw")],

@@ -15,7 +15,7 @@ from .command import Outcome, command, tell
 
 @command("train", stopped="the state is saved; run the same command to go on")
 def train_command(
-    config: Annotated[Path, typer.Argument(help="A TOML file; see docs/diffusion.md and examples/.")],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file; see docs/diffusion.md and examples/.")],
     quiet: bool = typer.Option(False, "--quiet", help="No progress bar."),
 ) -> Outcome:
     """Train a score network, a regressor or N-Conffusion, or go on where a run stopped.

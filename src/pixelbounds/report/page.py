@@ -16,7 +16,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from ..calibration.result import Calibration
-from ..calibration.sentence import in_channels, plural, share_in_words
+from ..calibration.sentence import guarantee_parts, in_channels, plural, share_in_words
 from ..evaluation.evaluation import Evaluation, Strata
 from ..evaluation.judgement import judge
 from ..storage.files import replace_file
@@ -81,7 +81,8 @@ def write_report(
     entries = _entries(calibration.record.pixels)
     one = calibration.record.unit_name if calibration.record.units else "image"
     text = page.get_template("page.html").render(
-        title=title, cal=calibration, ev=evaluation, notes=notes, percent=percent, level=level_text,
+        title=title, cal=calibration, guarantee_parts=guarantee_parts, ev=evaluation, notes=notes,
+        percent=percent, level=level_text,
         number=number, span=span, lengths=lengths, plural=plural, share=share_in_words,
         style=Markup(style), script=Markup(script), style_hash=_hash(style), script_hash=_hash(script),
         limited=any(isfinite(x) for x in limits),

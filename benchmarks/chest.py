@@ -329,6 +329,12 @@ def tables(rows: list[Row]) -> None:
         )
 
 
+def commits(out: Path) -> str:
+    """The commits at which rows were made: those of the file, and the one that is checked out."""
+    before = json.loads(out.read_text())["machine"]["commit"].split(", ") if out.exists() else []
+    return ", ".join(dict.fromkeys([*before, machine()["commit"]]))
+
+
 def main() -> None:
     """Run all ways, print tables, write JSON."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
@@ -341,7 +347,7 @@ def main() -> None:
     given = parser.parse_args()
     chest = read(given.file)
     about = {
-        "machine": machine(), "slices": len(chest.truth), "patients": len(np.unique(chest.patients)),
+        "machine": {**machine(), "commit": commits(given.out)}, "slices": len(chest.truth), "patients": len(np.unique(chest.patients)),
         "size": list(chest.truth.shape[1:]),
         "having": {name: int(x.reshape(len(x), -1).any(axis=1).sum()) for name, x in chest.regions.items()},
     }  # fmt: skip

@@ -14,7 +14,7 @@ from .scans import summary as by_cap
 PAGE = "docs/promises.md"
 BEGIN = "<!-- figures: python -m benchmarks.promises_page -->"
 OURS = ("ours", "ours, labels")
-OTHERS = ("per promise", "unweighted", "unweighted, labels")
+OTHERS = ("per promise", "per promise, labels", "unweighted", "unweighted, labels")
 
 
 def rows_of(found: dict[str, Any], name: str, study: Study) -> list[Row]:

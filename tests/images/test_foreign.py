@@ -1,4 +1,4 @@
-"""Arrays of other kinds at every door: they work as plain ones do, or the error says how; no mask is ever dropped."""
+"""Arrays of other kinds: they work as plain ones do, or the error says how. Masks: properties/test_bad_masks.py."""
 
 import dask.array as da
 import numpy as np
@@ -6,100 +6,13 @@ import pytest
 import torch
 
 import pixelbounds as pb
-from pixelbounds.calibration.losses import l01
-from pixelbounds.images.ragged import write_ragged
-from pixelbounds.monitoring import recalibrate
-from pixelbounds.problems import denoise
 
 N, SIZE = 40, 6
 RNG = np.random.default_rng(0)
 TRUTH = RNG.uniform(size=(N, SIZE, SIZE))
 BAND = pb.Band(np.clip(TRUTH - 0.2, 0, 1), np.clip(TRUTH + 0.1, 0, 1))
-SAMPLES = RNG.uniform(size=(N, 19, SIZE, SIZE))
 LABELS = RNG.integers(0, 3, TRUTH.shape)
 HERE = {"failure_prob": 0.3, "method": "rcps"}
-CAL = pb.calibrate(TRUTH[:, ::-1], BAND[:].map(lambda x: x[:, ::-1]), risk_level=0.5, **HERE)
-INTERVAL = CAL.apply(BAND)
-SUBGROUP = np.arange(N) > 2
-
-
-def hidden(x):
-    """The same with one entry masked; beneath it lies a number like any other."""
-    mask = np.zeros(np.shape(x), bool)
-    mask.flat[3] = True
-    return np.ma.array(x, mask=mask)
-
-
-def lazy(x):
-    return da.from_array(hidden(x), chunks=2)
-
-
-def listed(x):
-    return list(hidden(x))
-
-
-DOORS = {
-    "truth": (TRUTH, lambda x: pb.calibrate(x, BAND, risk_level=0.5, **HERE)),
-    "8-bit truth": ((255 * TRUTH).astype(np.uint8), lambda x: pb.calibrate(x, BAND, risk_level=0.5, **HERE)),
-    "truth of evaluate": (TRUTH, lambda x: pb.evaluate(x, INTERVAL)),
-    "truth of a monitor": (TRUTH, lambda x: pb.Monitor(CAL).update(x, BAND)),
-    "truth of a growing one": (TRUTH, lambda x: pb.GrowingCalibration(x, BAND, risk_level=0.5, method="rcps")),
-    "truth of contains": (TRUTH, INTERVAL.contains),
-    "truth of a loss": (TRUTH, lambda x: l01(x, INTERVAL)),
-    "truth of a picture": (TRUTH, lambda x: pb.plot.misses(x, INTERVAL)),
-    "band": (BAND.lower, lambda x: pb.Band(x, BAND.upper)),
-    "centre": (BAND.lower, lambda x: pb.Band(BAND.lower, BAND.upper, x)),
-    "interval": (BAND.lower, lambda x: pb.Interval(x, BAND.upper)),
-    "samples": (SAMPLES, lambda x: pb.calibrated_quantiles(x, 0.2)),
-    "moments": (SAMPLES, lambda x: pb.mean_and_std(x)),
-    "fresh samples": (SAMPLES, lambda x: pb.evaluate(TRUTH, INTERVAL, samples=x)),
-    "samples of a sampler": (SAMPLES, lambda x: pb.bands_from(lambda y, m, seed: x[0][:m], TRUTH, samples=19)),
-    "observations": (TRUTH, lambda x: pb.bands_from(lambda y, m, seed: np.stack([y] * m), x, samples=19)),
-    "labels": (LABELS, lambda x: pb.calibrate(TRUTH, BAND, risk_level=0.5, labels=x, failure_prob=0.3)),
-    "groups": (LABELS[0], lambda x: pb.calibrate(TRUTH, BAND, risk_level=0.5, groups=x, failure_prob=0.3)),
-    "groups of evaluate": (LABELS, lambda x: pb.evaluate(TRUTH, INTERVAL, groups=x)),
-    "within": (LABELS > 0, lambda x: pb.calibrate(TRUTH, BAND, promises=[pb.share(0.5, within=x)], **HERE)),
-    "weights": (TRUTH, lambda x: pb.calibrate(TRUTH, BAND, promises=[pb.share(0.5, within=x)], **HERE)),
-    "subgroup": (SUBGROUP, lambda x: pb.calibrate(TRUTH, BAND, promises=[pb.share(0.6, within=x)], **HERE)),
-    "within of evaluate": (LABELS > 0, lambda x: pb.evaluate(TRUTH, INTERVAL, promises=[pb.share(0.5, within=x)])),
-    "features": (TRUTH, lambda x: pb.calibrate(TRUTH, BAND, risk_level=0.5, features=x, failure_prob=0.3)),
-    "units": (np.arange(N), lambda x: pb.calibrate(TRUTH, BAND, risk_level=0.5, units=x, **HERE)),
-    "likelihood ratios": (
-        np.linspace(0.5, 1.5, N),
-        lambda x: recalibrate(TRUTH, BAND, risk_level=0.6, weights=x, most_weight=2, failure_prob=0.4, method="rcps"),
-    ),
-    "regions": (LABELS > 0, lambda x: pb.regions.dilate(x, 1)),
-    "region of labels": (LABELS, lambda x: pb.regions.label(x, 2)),
-    "body": (TRUTH, pb.regions.body),
-    "losses": (np.full(N, 0.1), lambda x: pb.confidence.betting(x, 0.1)),
-    "images of a function": (TRUTH, lambda x: pb.functional_values(x, np.mean)),
-    "problem": (TRUTH, lambda x: denoise(0.1)(x, 0)),
-}
-
-
-@pytest.mark.parametrize("door", DOORS)
-def test_no_mask_is_dropped_in_silence(door):
-    plain, enter = DOORS[door]
-    enter(plain)  # it is what is masked that is refused
-    nothing = np.ma.array(plain, mask=False)
-    enter(nothing)  # as readers of netCDF give arrays where all is there
-    for masked in (hidden, lazy, listed):
-        if masked is lazy and door in ("losses", "samples of a sampler", "problem"):
-            continue  # no Dask array goes there
-        with pytest.raises((TypeError, ValueError), match="masked"):
-            enter(masked(plain))
-
-
-def test_masks_of_images_of_different_sizes(tmp_path):
-    images = [np.zeros((2, 3)), hidden(np.ones((4, 4)))]
-    for enter in (pb.Ragged, lambda x: pb.Band(x, x), lambda x: write_ragged(tmp_path / "x.zarr", {"truth": x})):
-        with pytest.raises(TypeError, match=r"\[1\] has 1 masked values"):
-            enter(images)
-
-
-def test_what_a_function_masks_is_not_a_number():
-    with pytest.raises(TypeError, match="function gives for image 0 has 1 masked"):
-        pb.functional_values(TRUTH, lambda image: np.ma.masked_all(4).mean())
 
 
 @pytest.mark.parametrize(

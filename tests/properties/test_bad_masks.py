@@ -1,6 +1,7 @@
 """A masked value is one that nobody knows: at no door may it count as what lies beneath the mask, nor NaN as a number.
 
-Every door that takes numbers of images is tried with a masked array, a list of them, a lazy one, and NaN.
+Every door that takes numbers of images is tried with a masked array, a list of them, a lazy one, and NaN; a mask under
+which nothing lies, as readers of netCDF give it, passes.
 """
 
 import dask.array as da
@@ -10,6 +11,8 @@ import pytest
 import pixelbounds as pb
 from pixelbounds import federated
 from pixelbounds.calibration.losses import l01
+from pixelbounds.images.ragged import write_ragged
+from pixelbounds.problems import denoise
 
 N, SHAPE = 30, (4, 4)
 RNG = np.random.default_rng(0)
@@ -25,6 +28,8 @@ CAL = pb.calibrate(TRUTH, BAND, **EASY)
 OF_REGION = pb.calibrate(TRUTH, BAND, promises=[pb.share(0.5, within=REGION, name="bright")], method="rcps")
 LABELLED = pb.calibrate(TRUTH, BAND, risk_level=0.5, labels=LABELS, groups="band", k=2)
 OTHER = np.clip(TRUTH + 0.001, 0, 1)
+INTERVAL = CAL.apply(BAND)
+DRAWN = np.repeat(CENTRE[:, None], 19, axis=1)
 
 
 def masked_loss(values):
@@ -74,12 +79,18 @@ DOORS = {
     "first of a growing one": (TRUTH, lambda x: pb.GrowingCalibration(x, BAND, **EASY)),
     "added to a growing one": (OTHER, lambda x: pb.GrowingCalibration(TRUTH, BAND, **EASY).add(x, BAND)),
     "region of a site": (REGION, begun),
-    "samples": (np.repeat(CENTRE[:, None], 19, axis=1), lambda x: pb.calibrated_quantiles(x, 0.1)),
-    "mean of samples": (np.repeat(CENTRE[:, None], 19, axis=1), lambda x: pb.mean_and_std(x)),
+    "samples": (DRAWN, lambda x: pb.calibrated_quantiles(x, 0.1)),
+    "mean of samples": (DRAWN, lambda x: pb.mean_and_std(x)),
     "numbers of images": (TRUTH, lambda x: pb.functional_values(x, np.mean)),
     "edges": (TRUTH, lambda x: pb.regions.edges(x, top=0.1)),
     "body": (TRUTH, lambda x: pb.regions.body(x)),
     "label": (LABELS, lambda x: pb.regions.label(x, 1)),
+    "truth of a loss": (TRUTH, lambda x: l01(x, INTERVAL)),
+    "truth of a picture": (TRUTH, lambda x: pb.plot.misses(x, INTERVAL)),
+    "fresh samples": (DRAWN, lambda x: pb.evaluate(OTHER, INTERVAL, samples=x)),
+    "samples of a sampler": (DRAWN, lambda x: pb.bands_from(lambda y, m, seed: x[0][:m], TRUTH, samples=19)),
+    "observations": (TRUTH, lambda x: pb.bands_from(lambda y, m, seed: np.stack([y] * m), x, samples=19)),
+    "problem": (TRUTH, lambda x: denoise(0.1)(x, 0)),
     "dilated": (REGION, lambda x: pb.regions.dilate(x, 1)),
 }  # fmt: skip
 
@@ -88,6 +99,7 @@ DOORS = {
 def test_what_is_not_masked_passes(door):
     values, enter = DOORS[door]
     enter(values)
+    enter(np.ma.array(values, mask=False))
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -109,16 +121,35 @@ def test_a_list_of_masked_images_is_refused(door):
         enter([np.ma.masked_array(image, mask=image == image.flat[0]) for image in values])
 
 
-@pytest.mark.parametrize("door", ["truth", "8-bit truth", "lower", "labels", "within, a mask", "judged truth"])
+NOT_LAZY = {  # no Dask array goes there
+    "a loss", "a loss among promises", "a loss of counts", "losses of a bound", "samples of a sampler", "problem",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("door", [name for name in DOORS if name not in NOT_LAZY])
 def test_a_lazy_mask_is_refused(door):
     values, enter = DOORS[door]
-    lazy = da.ma.masked_array(da.from_array(values, chunks=8), mask=np.arange(N)[:, None, None] + 0 * LABELS == 29)
-    with pytest.raises(TypeError, match="masked"):
-        enter(lazy)
+    hidden = np.ma.masked_array(values, mask=np.zeros(values.shape, bool))
+    hidden.mask.flat[3] = True
+    with pytest.raises((TypeError, ValueError), match="masked"):
+        enter(da.from_array(hidden, chunks=2))
 
 
-LATER = ("contains", "interval")  # told where they are judged
-FLOATS = [name for name, (values, _) in DOORS.items() if values.dtype.kind == "f" and name not in LATER]
+def test_masks_of_images_of_different_sizes(tmp_path):
+    images = [np.zeros((2, 3)), np.ma.masked_array(np.ones((4, 4)), mask=np.eye(4) * np.arange(4) == 3)]
+    for enter in (pb.Ragged, lambda x: pb.Band(x, x), lambda x: write_ragged(tmp_path / "x.zarr", {"truth": x})):
+        with pytest.raises(TypeError, match=r"\[1\] has 1 masked values"):
+            enter(images)
+
+
+def test_what_a_function_masks_is_not_a_number():
+    with pytest.raises(TypeError, match="function gives for image 0 has 1 masked"):
+        pb.functional_values(TRUTH, lambda image: np.ma.masked_all(4).mean())
+
+
+LATER = ("contains", "interval", "problem")  # told where they are judged
+FIRST = ("truth of a picture", "samples of a sampler")  # only the first image is looked at
+FLOATS = [name for name, (values, _) in DOORS.items() if values.dtype.kind == "f" and name not in LATER + FIRST]
 
 
 @pytest.mark.parametrize("door", FLOATS)

@@ -13,6 +13,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,7 @@ class Arrays(Mapping[str, Any]):
             with zipfile.ZipFile(self.path) as file:
                 self._names = [name.removesuffix(".npy") for name in file.namelist() if name.endswith(".npy")]
         else:
+            _check_npy(self.path)
             self._node = np.load(self.path, mmap_mode="r", allow_pickle=False)
             self._names = [""]
 
@@ -133,12 +135,8 @@ class Arrays(Mapping[str, Any]):
         with zipfile.ZipFile(self.path) as archive:
             member = archive.getinfo(f"{name}.npy")
             with archive.open(member) as file:
-                version = np.lib.format.read_magic(file)
-                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                shape, _, dtype = read(file)
+                shape, dtype = _declared(file, f"{name} in {self.path}")
                 held = member.file_size - file.tell()
-        if dtype.hasobject:
-            raise Told(f"{name} in {self.path} holds Python objects, and nothing is ever unpickled; save it as numbers")
         if prod(shape) * dtype.itemsize != held:
             raise Told(
                 f"{name} in {self.path} declares {dtype} of shape {shape}, but holds {held} bytes; write it again"
@@ -153,6 +151,30 @@ class Arrays(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+
+def _declared(file: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and dtype that an .npy file declares; those of Python objects are refused."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    if dtype.hasobject:
+        raise Told(f"{name} holds Python objects, and nothing is ever unpickled; save it as numbers")
+    return shape, dtype
+
+
+def _check_npy(path: Path) -> None:
+    """An .npy file holds all that it declares."""
+    if path.stat().st_size == 0:
+        raise Told(f"{path} is empty; copy or write it again")
+    with path.open("rb") as file:
+        shape, dtype = _declared(file, str(path))
+        held = path.stat().st_size - file.tell()
+    if prod(shape) * dtype.itemsize > held:
+        raise Told(
+            f"{path} was cut short: it declares {dtype} of shape {shape}, {prod(shape) * dtype.itemsize} bytes, and "
+            f"holds {held}; copy or write it again"
+        )
 
 
 def is_store(path: Path) -> bool:
@@ -177,8 +199,15 @@ def existing(path: FilePath, what: str) -> Path:
     if path.name.endswith(".part"):
         raise ValueError(f"{path} was not finished; run the command that wrote it again")
     if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist; give {what}")
+        raise FileNotFoundError(f"{path} does not exist{near(path)}; give {what}")
     return path
+
+
+def near(path: Path) -> str:
+    """What lies beside a missing path and is called nearly so, as a question."""
+    others = [x.name for x in path.absolute().parent.iterdir()] if path.absolute().parent.is_dir() else []
+    found = get_close_matches(path.name, others, n=1, cutoff=0.8)
+    return f" (did you mean {path.parent / found[0]}?)" if found else ""
 
 
 # ---------------------------------------------------------------- one set of images

@@ -323,6 +323,7 @@ def check_pair(images: Images, bands: Bands, reading: Reading) -> None:
         )
     if bands.shape != tuple(truth.shape):
         made = f", made of samples of shape {tuple(bands.samples.shape)}" if bands.band is None else ""
+        made += ", which is the truth's: one image each" if made and bands.samples.shape == truth.shape else ""
         raise ValueError(
             f"the bands have shape {bands.shape}{made}, but the truth has shape {tuple(truth.shape)}; they must "
             f"agree: {SHAPES}"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..execution.progress import Progress, silent
-from .arrays import ARRAY_SUFFIXES, FilePath, is_store, open_arrays
+from .arrays import ARRAY_SUFFIXES, FilePath, is_store, near, open_arrays
 from .dicom import is_dicom, read_dicom
 from .maps import MAP_SUFFIXES, is_ours, maps_of
 from .nifti import NIFTI_SUFFIXES, read_nifti
@@ -42,7 +42,7 @@ def open_images(
     path = Path(path)
     window = check_window(window)
     if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist; give {_KINDS}")
+        raise FileNotFoundError(f"{path} does not exist{near(path)}; give {_KINDS}")
     kind = _kind(path)
     try:
         if kind == "arrays":

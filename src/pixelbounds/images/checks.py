@@ -210,7 +210,8 @@ def check_values(name: str, rows: Array, first: int, limits: Limits = (-math.inf
         share = float(np.mean((rows < limits[0]) | (rows > limits[1])))
         raise ImageError(
             f"{name} of {{image}} reaches [{ends[image, 0]:.6g}, {ends[image, 1]:.6g}], outside the limits "
-            f"({limits[0]:g}, {limits[1]:g}); {share:.3%} of the values read are outside: rescale them, or set limits",
+            f"({limits[0]:g}, {limits[1]:g}); {share:.3%} of the values read are outside: rescale them, or set "
+            "limits (limits=, --limits)",
             first + image,
         )
     return ends

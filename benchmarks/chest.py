@@ -347,7 +347,8 @@ def main() -> None:
     given = parser.parse_args()
     chest = read(given.file)
     about = {
-        "machine": {**machine(), "commit": commits(given.out)}, "slices": len(chest.truth), "patients": len(np.unique(chest.patients)),
+        "machine": {**machine(), "commit": commits(given.out)},
+        "slices": len(chest.truth), "patients": len(np.unique(chest.patients)),
         "size": list(chest.truth.shape[1:]),
         "having": {name: int(x.reshape(len(x), -1).any(axis=1).sum()) for name, x in chest.regions.items()},
     }  # fmt: skip

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 import gaussian_world as world  # noqa: E402
 from commands import TINY  # noqa: E402
-from test_training import SDE, child  # noqa: E402
+from small_training import SDE, child  # noqa: E402
 
 from pixelbounds.diffusion import batches  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network, load_state  # noqa: E402

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gaussian_world as world  # noqa: E402
-from test_training import SDE, assert_same_state, explode, state  # noqa: E402
+from small_training import SDE, assert_same_state, explode, state  # noqa: E402
 
 from pixelbounds.diffusion import batches, validation  # noqa: E402
 from pixelbounds.diffusion import trainer as training  # noqa: E402

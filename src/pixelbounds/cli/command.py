@@ -51,6 +51,7 @@ from rich.text import Text
 from ..images.checks import NoGuarantee
 from ..storage.files import size_in_words
 from ..storage.version import VERSION
+from .help_text import EXITS, flowing
 from .rate import Rate
 
 if TYPE_CHECKING:
@@ -116,15 +117,6 @@ def command(name: str, *, stopped: str = "nothing was written") -> Callable[[Cal
         return run
 
     return made
-
-
-def flowing(text: str) -> str:
-    r"""Paragraphs as one line each, for help as wide as the terminal.
-
-    >>> flowing("One line\nand another.\n\n    A paragraph.")
-    'One line and another.\n\nA paragraph.'
-    """
-    return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))
 
 
 def _spread(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], dict[str, tuple[Any, list[str]]]]:
@@ -359,14 +351,10 @@ def error_message(error: Exception, code: int, stopped: str) -> str:
 
 # ---------------------------------------------------------------- the program
 
-_EXITS = (
-    "Exit codes: 0 done, 1 no guarantee can be given, 2 wrong usage or input, 3 this machine cannot do it, 4 a fault "
-    "of pixelbounds, 5 an alarm of a monitor, 130 stopped by Ctrl-C."
-)
 
 GRACE = 45.0  # seconds from an interrupt to the end, whatever happens
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, epilog=_EXITS)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, epilog=EXITS)
 
 
 @app.callback(invoke_without_command=True)

@@ -29,6 +29,8 @@ def demo_command(
     from ..execution.threads import let_threads_sleep
 
     let_threads_sleep()  # before torch is loaded
+    import torch  # noqa: F401 - where it is missing that is told now, not after all calibrations
+
     from ..demo.showcase import run
 
     with progress("sampling", of="images") as advance:

@@ -1,0 +1,114 @@
+"""What a step of training draws: images, noise levels, and how images are turned."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import gaussian_world as world  # noqa: E402
+from small_training import LITTLE, SDE  # noqa: E402
+
+from pixelbounds.diffusion import batches  # noqa: E402
+from pixelbounds.diffusion.trainer import Settings, train  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+def test_every_image_is_seen_once_per_epoch_and_the_order_changes():
+    steps = [batches.batch_indices(10, batch=4, step=step, seed=1) for step in range(5)]
+    walk = np.concatenate(steps)
+    assert sorted(walk[:10]) == sorted(walk[10:]) == list(range(10))
+    assert list(walk[:10]) != list(walk[10:])
+
+
+def test_levels_follow_the_law_of_the_process():
+    generator = torch.Generator().manual_seed(0)
+    sigma = torch.cat([batches.noise_levels(SDE, 16, generator, sigma_top=0.5) for _ in range(500)]).double()
+    t = torch.log(sigma / SDE.sigma_min) / np.log(0.5 / SDE.sigma_min)
+    assert -1e-6 < t.min() < 0.01
+    assert 0.99 < t.max() < 1 + 1e-6
+    assert np.abs(np.sort(t.numpy()) - np.linspace(0, 1, len(t))).max() < 0.02
+
+
+def test_uint8_spans_the_limits_and_memory_maps_are_read_in_place(tmp_path, rng):
+    pixels = rng.integers(0, 256, (5, 8, 8), dtype=np.uint8)
+    np.save(tmp_path / "x.npy", pixels)
+    index = np.array([3, 0])
+    expected = pixels[index, None] / 255 * 2 - 1
+    for source in (pixels, torch.from_numpy(pixels), np.load(tmp_path / "x.npy", mmap_mode="r")):
+        images = batches.Pixels(source, limits=(-1, 1))
+        assert np.allclose(images.take(index).numpy(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("pixels", [(8, 8), (2, 8, 8)])
+def test_zarr_arrays_and_chosen_rows_give_the_pixels_of_the_array(pixels, rng):
+    zarr = pytest.importorskip("zarr")
+    x = rng.random((7, *pixels), dtype=np.float32)
+    stored, rows, index = zarr.array(x, chunks=(2, *pixels)), np.array([0, 2, 3, 6]), np.array([3, 0, 3, 1])
+    for source in (x, stored):
+        chosen = batches.Pixels(source, rows=rows)
+        assert (len(chosen), chosen.shape) == (4, (1, 8, 8) if len(pixels) == 2 else pixels)
+        assert np.array_equal(chosen.take(index).numpy(), x[rows[index]].reshape(4, *chosen.shape))
+        assert chosen.digest() == batches.Pixels(x[rows]).digest() != batches.Pixels(x).digest()
+    x[6, ..., 0, 0] = 2.0
+    with pytest.raises(ValueError, match="image 6 spans"):  # its number in the array
+        batches.Pixels(x, rows=rows)
+    with pytest.raises(ValueError, match="rows name none of 7 images"):
+        batches.Pixels(x, rows=rows[:0])
+
+
+def test_a_three_dimensional_zarr_array_trains_like_the_array(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    x = np.clip(world.draw(20, 0), *world.LIMITS)
+    results = [
+        train(world.network(base=8), source, sde=SDE, limits=world.LIMITS, settings=Settings(steps=3, **LITTLE))
+        for source in (x, zarr.array(x, chunks=(4, 8, 8)), batches.Pixels(x, limits=world.LIMITS))
+    ]
+    for other in results[1:]:
+        for here, there in zip(results[0].network.parameters(), other.network.parameters(), strict=True):
+            assert torch.equal(here, there)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_images_that_a_gpu_has_no_room_for_stay_as_they_are(monkeypatch, dtype, rng):
+    """They were rounded to float16, and a run could not go on once the GPU was fuller: their digest had changed."""
+    x = rng.random((5, 8, 8)).astype(dtype)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2 * 4 * x.size - 2, 2**40))
+    full = batches.Pixels(x, device="cuda")
+    assert not full.on_device
+    assert full.digest() == batches.Pixels(x).digest()
+
+
+def test_the_digest_stays_as_it_is():
+    """It is kept in states: another one would refuse to go on with every run there is."""
+    x = np.arange(70 * 4 * 4, dtype=np.float32).reshape(70, 4, 4) % 97 / 97
+    assert batches.Pixels(x).digest() == [70, 1, 4, 4, "float32 3a79880dc7b9795f"]
+    bits = (np.arange(70 * 2 * 4 * 4) % 251).astype(np.uint8).reshape(70, 2, 4, 4)
+    assert batches.Pixels(bits, limits=(-1, 1)).digest() == [70, 2, 4, 4, "uint8 1094123c1ee7ac13"]
+
+
+@pytest.mark.parametrize("name", batches.AUGMENTATIONS)
+def test_augmentations_keep_shape_range_and_seed(name, rng):
+    augment = batches.AUGMENTATIONS[name]
+    x = torch.from_numpy(rng.random((64, 2, 8, 8), dtype=np.float32))
+    turned = augment(x, torch.Generator().manual_seed(1))
+    assert turned.shape == x.shape
+    assert 0 <= turned.min() <= turned.max() <= 1
+    assert torch.equal(turned, augment(x, torch.Generator().manual_seed(1)))
+    assert torch.equal(turned, x) is (name == "keep")
+    flat = torch.full((4, 1, 8, 8), 0.25)
+    assert torch.allclose(augment(flat, torch.Generator().manual_seed(2)), flat)
+    if name in ("flips", "quarter_turns"):  # pixels move, none is made up
+        assert torch.equal(turned.flatten(2).sort().values, x.flatten(2).sort().values)
+
+
+def test_rotations_turn_about_the_centre_by_up_to_90_degrees():
+    x = torch.zeros(400, 1, 33, 33)
+    x[:, :, 16, 22] = 1.0  # six pixels to the right
+    turned = batches.rotations(x, torch.Generator().manual_seed(0))
+    i, j = torch.meshgrid(torch.arange(33.0) - 16, torch.arange(33.0) - 16, indexing="ij")
+    mass = turned.sum((1, 2, 3))
+    row, column = (turned[:, 0] * i).sum((1, 2)) / mass, (turned[:, 0] * j).sum((1, 2)) / mass
+    assert torch.allclose((row**2 + column**2).sqrt(), torch.tensor(6.0), atol=0.3)
+    angle = torch.atan2(row, column)
+    assert np.abs(np.sort(angle.numpy()) - np.linspace(-np.pi, np.pi, 400)).max() < 0.5  # flips fill the circle

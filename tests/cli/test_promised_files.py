@@ -133,7 +133,7 @@ def test_promises_are_judged_by_the_same_ones_on_new_images(files, calibrated, t
     np.save(tmp_path / "shifted.npy", shifted)
     broken = call("evaluate", tmp_path / "shifted.npy", new[1], *judge, *words)
     assert broken.exit_code == 1
-    assert "The promises are above the level of" in flat(broken.stdout)
+    assert "What was seen is above the level of" in flat(broken.stdout)
     assert "heart 30%" in flat(broken.stdout)
     done("apply", files / "c.safetensors", new[1], "--out", tmp_path / "i.zarr")
     later = call("evaluate", tmp_path / "shifted.npy", tmp_path / "i.zarr", *options(said(files, "new_")[:3]))

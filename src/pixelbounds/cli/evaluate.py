@@ -191,9 +191,9 @@ def _strata(ev: Evaluation) -> Table:
 
     def add(strata: Strata, rows: list[int]) -> None:
         table.add_row(Text(strata.of, "italic"))
+        edges = strata.edge_texts(3)
         for i in rows:
-            edges = strata.edges
-            name = str(strata.label[i]) if edges is None else f"{edges[i]:.3g} to {edges[i + 1]:.3g}"
+            name = f"{edges[i]} to {edges[i + 1]}" if edges else str(strata.label[i])
             span = " to ".join(share_ends(strata.low[i], strata.high[i]))
             length = f"{strata.mean_length[i]:.4f}"
             table.add_row(f"  {name}", f"{strata.share[i]:.1%}", f"{strata.risk[i]:.2%}", span, length)

@@ -15,6 +15,8 @@ from ..images.checks import check_choice, check_count
 from ..images.library import Array
 from ..images.notebook import facts_html, rows_html
 
+_ROUNDED = 1e-30  # lengths and slopes that are 0 but for rounding
+
 
 class _Record:
     def to_dict(self) -> dict[str, Any]:
@@ -106,11 +108,11 @@ class Strata(_Record):
         index = _pandas().Index(self.label, name=self.of)
         return _pandas().DataFrame(where | {name: getattr(self, name) for name in columns}, index=index)
 
-    def edge_texts(self, digits: int, tiny: float = 0.0) -> list[str]:
-        """The edges between strata to some digits, those up to `tiny` as 0; none where rows are groups."""
+    def edge_texts(self, digits: int, width: float = 1.0) -> list[str]:
+        """The edges between strata, in units of which there are `width`, to some digits; none where rows are groups."""
         if self.edges is None:
             return []
-        return [f"{edge if edge > tiny else 0:.{digits}g}" for edge in self.edges]
+        return [f"{width * edge if edge > _ROUNDED else 0:.{digits}g}" for edge in self.edges]
 
     def riskiest(self, count: int) -> Array:
         """Rows with the greatest risk, riskiest first."""

@@ -11,7 +11,6 @@ from ..evaluation.evaluation import Strata, length_ends, share_ends
 from ..images.measure import Measure
 
 MOST_ROWS = 12  # of a table of groups; a chart shows the others
-_TINY = 1e-30  # lengths and slopes that are 0 but for rounding
 
 
 STRATA = {"length": "interval length", "edge": "edge strength", "group": "group"}  # what `Evaluation.strata` are by
@@ -78,7 +77,7 @@ def strata_rows(
     """Rows to show of a stratification, with their names: all where they are ordered, else the riskiest."""
     if strata.edges is not None:
         width = 1.0 if lengths is None else lengths.width
-        ends = [f"{width * edge if edge > _TINY else 0:.3g}" for edge in strata.edges]
+        ends = strata.edge_texts(3, width)
         return [(i, low if low == high else f"{low} to {high}") for i, (low, high) in enumerate(pairwise(ends))]
     known = names or {}
     chosen = strata.riskiest(MOST_ROWS).tolist()

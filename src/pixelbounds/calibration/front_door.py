@@ -23,7 +23,7 @@ from ..images.checks import (
     is_name,
 )
 from ..images.ends import Band
-from ..images.foreign import check_axes
+from ..images.foreign import AXES, check_axes
 from ..images.library import (
     Array,
 )
@@ -211,10 +211,12 @@ def calibrate(
         loss=loss, units=unit_name if units is not None else None, seed="generator" if seed is rng else str(seed),
         most_images=most_in_a_unit(split, most_images) if counting == "images" else 0, aims=aims,
     )  # fmt: skip
+    settings = dict(found.record.settings)
     if chosen is not None:
-        tried = {"band": chosen.name, "bands": chosen.lengths}
-        found = replace(found, record=replace(found.record, settings={**found.record.settings, **tried}))
-    return replace(found, measure=measure)
+        settings |= {"band": chosen.name, "bands": chosen.lengths}
+    if pairs.band.axes is not None:
+        settings[AXES] = [str(name) for name in pairs.band.axes.names[1:]]
+    return replace(found, record=replace(found.record, settings=settings), measure=measure)
 
 
 def _by_name(band: Any) -> dict[str, Any]:

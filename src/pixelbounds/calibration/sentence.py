@@ -10,7 +10,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, Protocol
 
 from ..images.measure import Measure
-from ..images.source import Source
+from ..images.source import NAMELESS_VALUES, Source
 
 VOIDS = "docs/what_voids_the_promise.md"
 EARLIER = "format"  # by this setting a record knows that an earlier format kept less
@@ -262,6 +262,7 @@ def _provided(calibration: Promised) -> str:
     source = record.source
     if source.known:
         unknown = "; of how many samples is not known here" if source.samples is None and _of_samples(source) else ""
+        unknown += "; values of which function is not known here" if source.kind.startswith(NAMELESS_VALUES) else ""
         words += f" and their bands are made in the same way ({source}{unknown})"
     else:
         words += " and their bands are made in the same way (how is not known here, so it cannot be checked)"

@@ -147,7 +147,7 @@ def axes_together(parts: Mapping[str, Any]) -> Axes | None:
 
 
 def check_same_axes(pixels: tuple[int, ...], names: Any, band: Any) -> None:
-    """A band has as many axes as the images that calibrated, (*pixels), and in the same order, where both have names."""
+    """A band has as many axes as images that calibrated, (*pixels), and in the same order, where both have names."""
     own = tuple(band.pixels)
     if pixels and own and len(pixels) != len(own):
         raise ValueError(

@@ -4,12 +4,15 @@
     python -m benchmarks.gpu.chest segment --data local/gpu/chest128.npz --out $OUT           # on the GPU
     python -m benchmarks.gpu.end_to_end chest128 ours --data local/gpu/chest128.npz --out $OUT ...    # beside it
     python -m benchmarks.gpu.chest collect --data local/gpu/chest128.npz --out DIR --file local/gpu/chest_bands.npz
+    python -m benchmarks.gpu.chest material --data local/gpu/chest128.npz --out DIR --file local/chest128
 
 Patients are split: some train, some say where the training is best, and slices of all others are measured, in a random
 order: whatever came back is a random part of them. Noise has a deviation of 0.3. The U-net sees noisy slices of the
 patients that train, and its labels of the measured ones are those known at test time: often wrong, as labels are.
 `collect` adds truth, true labels and patients, in the layout that `benchmarks.chest` reads; figures go to
-benchmarks/results. torch, numpy and safetensors are all that `segment` needs.
+benchmarks/results. `material` is what `pixelbounds reproduce chest128` reads: its `mean` is not of samples, which did
+not come back, but what the network that did says in one evaluation. torch, numpy and safetensors are all that `segment`
+needs.
 """
 
 from __future__ import annotations
@@ -180,10 +183,35 @@ def collect(options: argparse.Namespace) -> None:
     print(options.file, len(numbers), "slices of", figures["patients"], "patients")
 
 
+def material(options: argparse.Namespace) -> None:
+    """What came back as arrays of an experiment, with the posterior mean of the network, which takes a while here."""
+    import torch
+
+    from pixelbounds.diffusion import posterior_mean
+    from pixelbounds.diffusion.checkpoint import load_network
+
+    from .end_to_end import decoded
+
+    came, folder = Path(options.out), Path(options.file)
+    [(_, numbers, lower, upper)] = decoded(came, "ours-1")
+    with np.load(options.data) as file:
+        images, patients = file["images"], file["patients"]
+    y = observe(images, numbers)
+    network, _, _ = load_network(came / "network.safetensors", kind="score")
+    mean = np.concatenate([posterior_mean(network, torch.from_numpy(one)[None, None], SIGMA)[0].numpy() for one in y])
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = {"truth": images[numbers].astype(np.float32) / 255, "observation": y, "lower": lower, "upper": upper}
+    for name, x in (arrays | {"mean": mean, "unit": patients[numbers]}).items():
+        np.save(folder / f"{name}.npy", x)
+    (folder / "figures.json").write_text((came / "figures.json").read_text())
+    error = np.mean((np.clip(mean, 0, 1) - arrays["truth"]) ** 2, axis=(1, 2))
+    print(folder, len(numbers), f"slices; the mean has {float(np.mean(-10 * np.log10(error))):.2f} dB")
+
+
 def main() -> None:
     """Pack, segment or collect."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("does", choices=("images", "segment", "collect"))
+    parser.add_argument("does", choices=("images", "segment", "collect", "material"))
     parser.add_argument("--data", required=True, help="the npz of slices")
     parser.add_argument("--source", type=Path, default=Path("/work/shared/data/chest_128.zip"), help="images: the zip")
     parser.add_argument("--size", type=int, default=128, help="images: of a slice; smaller ones are averaged")
@@ -191,14 +219,14 @@ def main() -> None:
         "--measured", type=int, help="images: blank all measured slices but the first, to travel lighter"
     )
     parser.add_argument("--out", default=".", help="folder for what comes back")
-    parser.add_argument("--file", help="collect: the npz to write")
+    parser.add_argument("--file", help="collect: the npz to write; material: the folder")
     parser.add_argument("--figures", default=str(RESULTS / "chest128_network.json"), help="collect: the JSON to write")
     parser.add_argument("--network", default="small", help="segment: the U-net")
     parser.add_argument("--seconds", type=float, default=60, help="segment: to train")
     parser.add_argument("--images", type=int, default=1248, help="segment: slices that are labelled")
     parser.add_argument("--batch", type=int, default=64)
     options = parser.parse_args()
-    {"images": pack, "segment": segment, "collect": collect}[options.does](options)
+    {"images": pack, "segment": segment, "collect": collect, "material": material}[options.does](options)
 
 
 if __name__ == "__main__":

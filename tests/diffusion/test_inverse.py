@@ -1,5 +1,7 @@
 """Posterior samples of linear problems: exact for Gaussian priors, and the biased relatives are told apart."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,8 @@ torch = pytest.importorskip("torch")
 from trials import WORLDS  # noqa: E402
 
 from pixelbounds.diffusion import VESDE, Guidance, sample_linear  # noqa: E402
+from pixelbounds.diffusion.inverse import smooth_start  # noqa: E402
+from pixelbounds.diffusion.noise import gaussian  # noqa: E402
 from pixelbounds.problems import ct, deblur, denoise, inpaint, mri, poisson, super_resolve  # noqa: E402
 
 SIDE, SDE = 4, VESDE(0.01, 10.0)
@@ -77,6 +81,34 @@ def test_one_variance_for_all_pixels_is_told_apart_where_pixels_hang_together():
     assert apart(PROBLEMS["inpaint"], Guidance(method="pigdm", prior=1.0, steps=30), m=2 * M) > 6
 
 
+@pytest.mark.parametrize("method", ["dps", "pigdm"])
+def test_relatives_step_as_published(method):
+    """DDIM with eta = 1, and the whole gradient: written out for inpainting, whose pseudo-inverse is A'."""
+    problem, steps, c = PROBLEMS["inpaint"], 3, 0.7**2
+    y, _, _ = world(problem)
+    how = Guidance(method=method, steps=steps, prior=0.7, step=0.4)
+    found = next(sample_linear(score, y, problem, SDE, how, samples=2, seed=3))
+    for number, drawn in enumerate(found):
+        keys = torch.tensor([0]), torch.tensor([number])
+        z = [gaussian(3, *keys, 2**20 + i, (1, SIDE, SIDE)).double() for i in range(steps + 1)]
+        x = smooth_start(y, problem, 0.7) + SDE.sigma_max * z[0]
+        levels = [10.0 * 0.001 ** (i / steps) for i in range(steps + 1)]
+        for i, (sigma, lower) in enumerate(pairwise(levels)):
+            x.requires_grad_()
+            mean = x + sigma**2 * score(x, torch.tensor([sigma]))
+            error = y - problem.forward(mean)
+            if method == "dps":
+                pull = -0.4 * torch.autograd.grad(error.norm(), x)[0]
+            else:
+                r = sigma**2 * c / (sigma**2 + c)
+                weighted = problem.adjoint(error / (problem.sigma_0**2 + r)).detach()
+                pull = r * torch.autograd.grad(mean, x, weighted)[0]
+            eta = 1 - lower**2 / sigma**2
+            x = mean + lower * (1 - eta) ** 0.5 / sigma * (x - mean) + lower * eta**0.5 * z[i + 1] + pull
+            x = x.detach()
+        torch.testing.assert_close(drawn, x[0])
+
+
 def test_sweeps_make_up_for_a_low_start():
     y, mean, variance = world(PROBLEMS["inpaint"])
     low = Guidance(steps=8, solver_steps=8, sweeps=5)  # a network that knows levels below 1 alone
@@ -143,7 +175,8 @@ def test_counts_of_photons_are_weighed_by_their_own_variance():
     "call, said",
     [
         (lambda: Guidance(method="dsp"), "known are mmps"),
-        (lambda: Guidance(sampler="euler_maruyama"), "heun, reverse_sde"),
+        (lambda: Guidance(sampler="euler_maruyama"), "for mmps known are heun, reverse_sde"),
+        (lambda: Guidance(method="dps", sampler="heun"), "for dps known are ancestral"),
         (lambda: Guidance(steps=0), "steps is 0"),
         (lambda: Guidance(step=-1.0), "must be positive"),
         (lambda: next(sample_linear(score, torch.zeros(1, 1, 4, 4), denoise(0.0), SDE, samples=2)), "has no noise"),

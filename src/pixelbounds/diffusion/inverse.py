@@ -9,10 +9,14 @@ the posterior mean of the image given x(v), and C its covariance given x(v), tak
 where S is the variance of the noise of y. By Tweedie's formula C = v J. The methods differ in what they take for C:
 
     mmps   C = v J, moment matching (Rozet et al. 2024), solved by minimal residuals with products J'u
-    pigdm  C = v c / (v + c), one number for all pixels, c a guess of the prior variance (Song et al. 2023)
-    dps    no covariance: grad = (step / v) J' A' (y - A D) / |y - A D| (Chung et al. 2023)
+    pigdm  C = r I with r = v c / (v + c), one number for all pixels, c a guess of the prior variance (Song et al. 2023)
+    dps    no covariance: the direction J' A' (y - A D) / |y - A D| (Chung et al. 2023)
 
 For a Gaussian prior x given x(v) is Gaussian, so `mmps` is exact in the limit of many steps, and the others are not.
+These two are published as steps, not as a score: from v to w < v a sample of x(w) given x(v) and D is drawn, and then
+the pull is added whole, however near w is: r grad for `pigdm`, `step` times the direction for `dps`. So they pull the
+harder, the more steps there are; with few steps and a poor network that helps them.
+
 The Jacobian of a denoiser that is a posterior mean is symmetric; that of a trained network nearly is. Conjugate
 gradients, which need symmetry, may diverge there, while a residual that is minimised cannot grow. The system of
 `pigdm` needs no network, so its solution is cheap: it is the direction in which `mmps` goes first.
@@ -40,7 +44,9 @@ from .posterior import (
     Noise,
     Score,
     at_least_one,
+    bridge,
     checked_ids,
+    descent,
     for_network,
     in_bfloat16,
     level_row,
@@ -48,7 +54,12 @@ from .posterior import (
 )
 from .sde import VESDE
 
-GUIDANCES = "mmps", "pigdm", "dps"
+GUIDANCES = {  # and the samplers of each, the first unless told
+    "mmps": ("heun", "reverse_sde"),
+    "pigdm": ("ancestral",),
+    "dps": ("ancestral",),
+}
+Guided = Callable[[Tensor, float], tuple[Tensor, Tensor]]  # x, sigma -> D, and what y adds
 _CHEAP = 20  # steps of conjugate gradients where the network has no part in a system
 _SMOOTH = 60  # and for the start
 _STEP = 1 / 3  # deviation of the difference of neighbours, in units of that of a pixel: a guess, for the start
@@ -72,12 +83,13 @@ class Linear(Protocol):
 class Guidance:
     """How y bears on the SDE: the method, steps of the SDE, of the solver of `mmps`, sweeps, and what methods need.
 
-    `prior` is a guess of the deviation of pixels: the variance of `pigdm`, a first direction for `mmps`. `step` is that
-    of `dps`. Both are in the units of the image.
+    `sampler` is heun (unless told) or reverse_sde for `mmps`; the others go by steps of their own, `ancestral`. `prior`
+    is a guess of the deviation of pixels: the variance of `pigdm`, a first direction for `mmps`. `step` is that of
+    `dps`. Both are in the units of the image.
     """
 
     method: str = "mmps"
-    sampler: str = "heun"
+    sampler: str | None = None
     steps: int = 24
     solver_steps: int = 2
     sweeps: int = 1
@@ -87,8 +99,10 @@ class Guidance:
     def __post_init__(self) -> None:
         if self.method not in GUIDANCES:
             raise ValueError(f"method is {self.method!r}; known are {', '.join(GUIDANCES)}")
-        if self.sampler not in ("heun", "reverse_sde"):
-            raise ValueError(f"sampler is {self.sampler!r}; for linear problems known are heun, reverse_sde")
+        known = GUIDANCES[self.method]
+        if self.sampler not in (None, *known):
+            raise ValueError(f"sampler is {self.sampler!r}; for {self.method} known are {', '.join(known)}")
+        object.__setattr__(self, "sampler", self.sampler or known[0])
         for name in ("steps", "solver_steps", "sweeps"):
             at_least_one(getattr(self, name), name)
         for name in ("prior", "step"):
@@ -96,13 +110,16 @@ class Guidance:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be positive")
 
 
-def guided(score: Score, y: Tensor, problem: Linear, how: Guidance, *, autocast: bool = False) -> Level:
-    """The score of x(v) given y, one row of y for each of x: (b, c, h, w), sigma -> (b, c, h, w)."""
+def guided(score: Score, y: Tensor, problem: Linear, how: Guidance, *, autocast: bool = False) -> Guided:
+    """D, and what y adds to it, one row of y for each of x: (b, c, h, w), sigma -> two of (b, c, h, w).
+
+    For `mmps` their sum is the mean of the image given x(v) and y; for the others the second is the pull of a step.
+    """
     variance = problem.variance(y)
     if not bool((variance > 0).all()):
         raise ValueError("the problem has no noise, so that its posterior has no density; give a small sigma_0")
 
-    def level(x: Tensor, sigma: float) -> Tensor:
+    def level(x: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():
             point = x.detach().requires_grad_()
             with in_bfloat16(point, autocast):
@@ -112,10 +129,11 @@ def guided(score: Score, y: Tensor, problem: Linear, how: Guidance, *, autocast:
         def pull(u: Tensor) -> Tensor:
             return torch.autograd.grad(denoised, point, u, retain_graph=True)[0]
 
-        residual = y - problem.forward(denoised.detach())
+        mean = denoised.detach()
+        residual = y - problem.forward(mean)
         if how.method == "dps":
             norm = dot(residual, residual).sqrt().clamp(min=1e-12).reshape(-1, *[1] * (y.ndim - 1))
-            return own.detach() + pull(problem.adjoint(residual / norm)) * (how.step / sigma**2)
+            return mean, how.step * pull(problem.adjoint(residual / norm))
         spread = sigma**2 * how.prior**2 / (sigma**2 + how.prior**2)
 
         def without_network(u: Tensor) -> Tensor:
@@ -130,9 +148,9 @@ def guided(score: Score, y: Tensor, problem: Linear, how: Guidance, *, autocast:
             return variance * u + sigma**2 * problem.forward(pulled), pulled
 
         if how.method == "pigdm":
-            return own.detach() + pull(problem.adjoint(without_network(residual)))
+            return mean, spread * pull(problem.adjoint(without_network(residual)))
         _, pulled = minimal_residuals(system, residual, steps=how.solver_steps, guess=without_network)
-        return own.detach() + pulled
+        return mean, sigma**2 * pulled
 
     return level
 
@@ -207,13 +225,35 @@ def smooth_start(y: Tensor, problem: Linear, prior: float = 0.3) -> Tensor:
     return conjugate_gradients(normal, problem.adjoint(precision * y), steps=_SMOOTH)
 
 
-def _swept(level: Level, x: Tensor, top: float, sde: VESDE, how: Guidance, noise: Noise) -> Tensor:
+def _swept(level: Guided, x: Tensor, top: float, sde: VESDE, how: Guidance, noise: Noise) -> Tensor:
     """From a start to a sample: the SDE from the greatest level down, in sweeps."""
-    draw, _ = SAMPLERS[how.sampler]
     for sweep in range(how.sweeps):
         x = x + top * noise(_APART * (sweep + 1))
-        x = draw(level, x, top, sde, how.steps, _shifted(noise, _APART * (sweep + 1) + 1))
+        own = _shifted(noise, _APART * (sweep + 1) + 1)
+        if how.sampler == "ancestral":
+            x = _ancestral(level, x, top, sde, how.steps, own)
+        else:
+            draw, _ = SAMPLERS[str(how.sampler)]
+            x = draw(_score_given(level), x, top, sde, how.steps, own)
     return x
+
+
+def _ancestral(level: Guided, x: Tensor, top: float, sde: VESDE, steps: int, noise: Noise) -> Tensor:
+    """Steps as published: x(w) given x(v) and D, and the whole pull. Ends at x(sigma_min); one evaluation a step."""
+    for i, (sigma, lower) in enumerate(descent(top, sde, steps)):
+        mean, pull = level(x, sigma)
+        x = bridge(x, mean, sigma**2, lower**2, noise(i)) + pull
+    return x
+
+
+def _score_given(level: Guided) -> Level:
+    """The score of x(v) given y."""
+
+    def score(x: Tensor, sigma: float) -> Tensor:
+        mean, added = level(x, sigma)
+        return (mean + added - x) / sigma**2
+
+    return score
 
 
 def _shifted(noise: Noise, by: int) -> Noise:

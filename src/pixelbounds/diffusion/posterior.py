@@ -80,7 +80,7 @@ def reverse_sde(score: Level, y: Tensor, sigma_0: float, sde: VESDE, steps: int,
     Ends at x(sigma_min), as Algorithm 3 does, with that much noise left.
     """
     x = y
-    for i, (sigma, lower) in enumerate(_levels(sigma_0, sde, steps)):
+    for i, (sigma, lower) in enumerate(descent(sigma_0, sde, steps)):
         square = 2 * sigma**2 * math.log(sigma / lower)  # g^2 dt
         x = x + square * score(x, sigma) + math.sqrt(square) * noise(i)
     return x
@@ -93,9 +93,9 @@ def predictor_corrector(score: Level, y: Tensor, sigma_0: float, sde: VESDE, ste
     Ends with the posterior mean of the image given x(sigma_min).
     """
     x, v_0 = y, sigma_0**2
-    for i, (sigma, lower) in enumerate(_levels(sigma_0, sde, steps)):
+    for i, (sigma, lower) in enumerate(descent(sigma_0, sde, steps)):
         v, w = sigma**2, lower**2
-        x = _bridge(x, x + v * score(x, sigma), v, w, noise(2 * i))
+        x = bridge(x, x + v * score(x, sigma), v, w, noise(2 * i))
         if w == v_0:  # sigma_0 is sigma_min but for its last bits
             continue
         size = w * (v_0 - w) / v_0 * min(0.5, _RELAXATION / steps)  # over the least variance that x(w) given y may have
@@ -110,24 +110,24 @@ def heun(score: Level, y: Tensor, sigma_0: float, sde: VESDE, steps: int, noise:
     """
     x, v_0 = y, sigma_0**2
     now, before = x + v_0 * score(x, sigma_0), None
-    for i, (sigma, lower) in enumerate(_levels(sigma_0, sde, steps)):
+    for i, (sigma, lower) in enumerate(descent(sigma_0, sde, steps)):
         v, w, z = sigma**2, lower**2, noise(i)
         weight = _trapezoid(v / w)
         ahead = now if before is None else now + weight * (now - before)
-        predicted = _bridge(x, ahead, v, w, z)
+        predicted = bridge(x, ahead, v, w, z)
         before, now = now, predicted + w * score(predicted, lower)
-        x = _bridge(x, torch.lerp(before, now, weight), v, w, z)
+        x = bridge(x, torch.lerp(before, now, weight), v, w, z)
     return now
 
 
-def _levels(sigma_0: float, sde: VESDE, steps: int) -> Iterator[tuple[float, float]]:
+def descent(sigma_0: float, sde: VESDE, steps: int) -> Iterator[tuple[float, float]]:
     """Pairs (sigma, next sigma) from sigma_0 down to sigma_min, equal steps in log sigma; never up, by rounding."""
     ratio = sde.sigma_min / sigma_0
     levels = [max(sde.sigma_min, sigma_0 * ratio ** (i / steps)) for i in range(steps)] + [sde.sigma_min]
     return pairwise(sorted(levels, reverse=True))
 
 
-def _bridge(x: Tensor, denoised: Tensor, v: float, w: float, noise: Tensor) -> Tensor:
+def bridge(x: Tensor, denoised: Tensor, v: float, w: float, noise: Tensor) -> Tensor:
     """x(w) given x(v) and the image: D + (w / v) (x - D) + sqrt(w (v - w) / v) noise."""
     return torch.lerp(denoised, x, w / v) + math.sqrt(w * (v - w) / v) * noise
 

@@ -32,7 +32,7 @@ from .images.ends import Band
 from .images.foreign import axes_of
 from .images.functional import Functional, functional_values
 from .images.library import Array, as_array, differ_in_size, in_threads, library_of, like, to_numpy
-from .images.source import Source
+from .images.source import NAMELESS_VALUES, Source
 from .kernels.selection import tails
 
 FLOOR = 0.01  # least deviation of a band that widens about its mean
@@ -255,9 +255,10 @@ def functional_band(
         samples, axis = _checked(samples, axis)
         calibrated_ranks(samples.shape[axis], miscoverage)  # before the work, whether they are enough
     band = calibrated_quantiles(functional_values(samples, function, known=known, sample_axis=axis), miscoverage)
-    own = str(getattr(function, "__name__", "values")).strip("<>").replace("lambda", "values")
-    named = own if name is None else check_line(name, "name")
-    return replace(band, source=replace(band.source, kind=f"{named}, {band.source.kind}"))
+    own = str(getattr(function, "__name__", "<lambda>"))
+    start = NAMELESS_VALUES if own == "<lambda>" else f"{own}, "
+    start = start if name is None else f"{check_line(name, 'name')}, "
+    return replace(band, source=replace(band.source, kind=start + band.source.kind))
 
 
 def naive_quantiles(samples: Any, miscoverage: float | Fraction, *, axis: int = 1) -> Band:

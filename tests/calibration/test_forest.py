@@ -87,6 +87,41 @@ def test_a_tree_without_a_split_is_its_leaf():
     np.testing.assert_array_equal(predicted(forest, rows), np.full(100, 0.25))
 
 
+def test_every_kind_of_step_is_walked_as_a_reader_would():
+    """Random trees of any shape, some of one leaf, beside a walk from the root, end by end."""
+    rng = np.random.default_rng(5)
+    parts = [grown(rng, splits) for splits in (0, 1, 7, 0, 14, 30, 3, 0, 12, 12, 2)]
+    feature, threshold, left, right, leaf = (np.concatenate(x) for x in zip(*parts, strict=True))
+    root = np.cumsum([0, *(len(part[0]) for part in parts)])
+    forest = Forest(5, feature, threshold, left, right, root, leaf)
+    assert set(forest.program[2][:, 0]) == {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
+    rows = rng.normal(size=(300, 5)).astype(np.float32)
+    rows[:, -1] = rng.integers(0, 2, len(rows))
+    wanted = np.zeros(len(rows))
+    for number, row in enumerate(rows):
+        for part in parts:
+            at = -1 if len(part[0]) == 0 else 0
+            while at >= 0:
+                at = (part[2] if row[part[0][at]] <= part[1][at] else part[3])[at]
+            wanted[number] += part[4][~at]
+    np.testing.assert_array_equal(predicted(forest, rows), wanted)
+
+
+def grown(rng, splits):
+    """A random tree: feature, threshold, left, right, leaves."""
+    left, right = np.full(splits, -1), np.full(splits, -1)
+    open_ends = [(None, 0)]
+    for i in range(splits):  # a new split takes the place of a leaf
+        child, of = open_ends.pop(rng.integers(len(open_ends)))
+        if child is not None:
+            child[of] = i
+        open_ends += [(left, i), (right, i)]
+    for number, (child, of) in enumerate(open_ends):
+        if child is not None:
+            child[of] = ~number
+    return rng.integers(0, 5, splits), np.round(rng.normal(size=splits), 1), left, right, rng.normal(size=splits + 1)
+
+
 @pytest.mark.parametrize("limits", [(0.0, 1.0), (-np.inf, np.inf)], ids=["limits", "no limits"])
 @pytest.mark.parametrize("features", [0, 2])
 def test_learned_groups_predict_as_the_fitted_booster(limits, features, monkeypatch):

@@ -12,6 +12,7 @@ from pixelbounds.calibration.groups.learned import fit_learned_groups
 from pixelbounds.calibration.groups.positions import Single
 from pixelbounds.calibration.pairs import Pairs
 from pixelbounds.calibration.procedures import frontier, shortest
+from pixelbounds.calibration.reader import calibration_from_bytes
 from pixelbounds.demo.synthetic import synthetic_pairs
 
 
@@ -96,3 +97,18 @@ def test_halves_of_the_choice_never_cut_a_unit(rng):
     for images in seen:
         assert len(images) == 12
         assert set(unit_of[images]).isdisjoint(np.delete(unit_of, images))
+
+
+def test_groups_of_which_nobody_knows_the_images_are_told():
+    """Without digests, as in files that must not tell of images, the images that certify may have shaped them."""
+    rng = np.random.default_rng(0)
+    centre = rng.uniform(0.3, 0.7, (80, 6, 6))
+    truth, band = centre + 0.05 * rng.standard_normal(centre.shape), pb.Band(centre - 0.05, centre + 0.05)
+    made = pb.calibrate(truth[:40], band[:40], risk_level=0.2, groups="band")
+    told = "the groups that were given owe nothing to the images that certified"
+    forgot = made.without_prints().grouping
+    for groups, unknown in ((made.grouping, False), (forgot, True), (np.arange(36).reshape(6, 6) // 18, True)):
+        found = pb.calibrate(truth[40:], band[40:], groups=groups, risk_level=0.2, n_opt=10)
+        assert (told in found.guarantee) == unknown
+        assert calibration_from_bytes(found.to_bytes()).guarantee == found.guarantee
+    assert told not in made.guarantee

@@ -105,6 +105,21 @@ def test_the_terminal_shows_a_table_and_a_file_of_promises_is_the_same(files, ca
     assert "edges, cap 50% 30%" in text
 
 
+def test_one_name_for_two_regions_is_refused_with_what_to_write(files, tmp_path):
+    at, out = files / "labels.npy", tmp_path / "x.safetensors"
+    pair = files / "truth.npy", files / "band.npz"
+    for words in (
+        [f"share 0.3 within {at}=2 as heart", f"share 0.3 within {at}=3 as heart"],
+        ["share 0.2 within body", "share 0.2 within body dilated 1"],
+    ):
+        (tmp_path / "two.toml").write_text(f"promises = {words}")
+        for given in (options(words), ["--promise", tmp_path / "two.toml"]):
+            result = call("calibrate", *pair, *given, *WORDS, "--out", out)
+            assert (result.exit_code, out.exists()) == (2, False), result.output
+            assert "different regions" in flat(result.stderr)
+            assert "as NAME" in flat(result.stderr)
+
+
 def test_one_share_of_all_pixels_is_the_risk_level(files, tmp_path):
     pair = files / "truth.npy", files / "band.npz"
     for name, words in (("a", ("--risk-level", 0.15)), ("b", ("--promise", "share 0.15"))):

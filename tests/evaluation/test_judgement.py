@@ -31,6 +31,17 @@ def test_a_broken_claim_is_seen_and_chance_is_allowed_for():
     assert judge(half_missed(missed=0.05), claim()).verdict == "within the level"
 
 
+def test_scans_do_not_judge_a_promise_about_patients():
+    """A patient may have several scans; a unit that has no name of its own may be a patient."""
+    truth = np.full((60, 4), 2.0) + np.arange(60)[:, None]
+    held = {"units": np.arange(60) // 3}
+    interval = pb.Interval(np.zeros_like(truth), np.ones_like(truth))
+    found = judge(pb.evaluate(truth, interval, unit_name="scan", **held), claim(unit_name="patient"))
+    assert found.verdict == "not compared with the level"
+    assert any("by patients, and here scans are counted" in note for note in found.notes)
+    assert judge(pb.evaluate(truth, interval, **held), claim(unit_name="patient")).broken
+
+
 def test_units_against_a_calibration_by_images_are_flagged_and_images_are_compared():
     ev = half_missed(sizes=[20, 20, 10, 10])
     found = judge(ev, claim())

@@ -28,6 +28,17 @@ def test_images_that_calibrated_are_refused_however_they_are_stored(rng):
         evaluate(truth[40:], cal.apply(band[40:]), calibration=0.1)
 
 
+def test_one_truth_in_several_units_is_told(rng, recwarn):
+    truth, band, cal = calibrated(rng)
+    twice = np.concatenate([truth[40:], truth[45:48]])
+    interval = cal.apply(band[: len(twice)])
+    with pytest.warns(UserWarning, match=r"3 of 23 images have the truth of another one.*too narrow: leave them out"):
+        evaluate(twice, interval, calibration=cal)
+    recwarn.clear()
+    evaluate(twice, interval, calibration=cal, units=[*range(20), 5, 6, 7])
+    assert not [x for x in recwarn if "truth of another" in str(x.message)]
+
+
 def test_images_of_one_value_are_not_compared(rng):
     truth, band, cal = calibrated(rng)
     air = np.zeros((2, 6, 6))

@@ -105,3 +105,9 @@ def test_names_are_told_apart_by_hashes_that_need_the_key():
     np.testing.assert_array_equal(mine, again[::-1])
     assert not np.array_equal(mine, name_hashes(OTHER, ["a", "b"]))
     assert len(np.unique(name_hashes(KEY, map(str, range(1000))), axis=0)) == 1000
+
+
+def test_no_key_is_no_key_to_write(tmp_path):
+    with pytest.raises(ValueError, match="make_key"):
+        federated.write_key(tmp_path / "study.key", None)
+    assert not (tmp_path / "study.key").exists()

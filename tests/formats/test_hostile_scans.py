@@ -27,6 +27,7 @@ ODD = {
     "negative frames": {"NumberOfFrames": -1},
     "colours": {"SamplesPerPixel": 3},
     "few bits": {"BitsAllocated": 8},
+    "no slope": {"RescaleSlope": 0},
 }
 
 

@@ -1,5 +1,7 @@
 """Bands and intervals to and from xarray: names and coordinates go along, and what does not fit is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -29,7 +31,8 @@ HERE = {"risk_level": 0.5, "failure_prob": 0.3, "method": "rcps"}
 def test_names_and_coordinates_come_back_with_the_intervals():
     cal = pb.calibrate(named(TRUTH), BAND, **HERE)
     plain = pb.Band(TRUTH - 0.1, TRUTH + 0.05, source="mine")
-    assert cal.to_bytes() == pb.calibrate(TRUTH, plain, **HERE).to_bytes()
+    nameless = replace(cal, record=replace(cal.record, settings={}))
+    assert nameless.to_bytes() == pb.calibrate(TRUTH, plain, **HERE).to_bytes()
     found = cal.apply(BAND[3:9]).to_xarray()
     assert found.lower.dims == DIMS
     assert found.patient.values.tolist() == COORDS["patient"][3:9]
@@ -89,6 +92,22 @@ def test_other_axes_and_other_coordinates_are_refused(enter):
     shifted = named(TRUTH).assign_coords(patient=[f"Q{i}" for i in range(N)])
     with pytest.raises(ValueError, match="other coordinates 'patient' than the band"):
         enter(shifted)
+
+
+def test_a_calibration_remembers_the_order_of_its_axes(tmp_path):
+    """Groups of positions would be those of other pixels."""
+    square = TRUTH[:, :, :5]
+    band = pb.Band(named(TRUTH - 0.1)[:, :, :5], named(TRUTH + 0.05)[:, :, :5], source="mine")
+    made = pb.calibrate(named(TRUTH)[:, :, :5], band, risk_level=0.5, failure_prob=0.3, method="krcps")
+    made.save(tmp_path / "c.safetensors")
+    cal = pb.load_calibration(tmp_path / "c.safetensors")
+    turned = band.to_xarray().transpose("patient", "column", "row")
+    with pytest.raises(ValueError, match=r"had row, column; bring them into that order: transpose\(..., 'row', 'col"):
+        cal.apply(pb.Band(turned.lower, turned.upper, source="mine"))
+    plain = cal.apply(pb.Band(square - 0.1, square + 0.05, source="mine"))  # without names nobody can tell
+    assert np.array_equal(plain.lower, cal.apply(band).lower)
+    with pytest.raises(ValueError, match="axes of a calibration"):
+        replace(made.record, settings={"axes": 3})
 
 
 def test_what_is_no_band():

@@ -48,6 +48,27 @@ def test_a_band_of_numbers_is_that_of_the_function_of_every_sample(tmp_path):
     assert np.array_equal(band.upper, pb.functional_band(samples, np.max, 0.2).upper)
 
 
+def test_the_sentence_says_where_the_function_has_no_name():
+    """A calibration of one nameless function would take the band of another."""
+    rng = generator("functional", seed=3)
+    truth = rng.uniform(size=(40, 4, 4))
+    samples = truth[:, None] + rng.normal(0, 0.1, (40, 9, 4, 4))
+    how = {"risk_level": 0.4, "limits": None}
+    for function, name, known in (
+        (np.mean, None, True),
+        (lambda x: x.mean(), None, False),
+        (lambda x: 0, "zero", True),
+    ):
+        band = pb.functional_band(samples, function, 0.2, name=name)
+        cal = pb.calibrate(pb.functional_values(truth, function), band, **how)
+        assert ("which function is not known" in cal.guarantee) != known
+    other = pb.functional_band(samples, np.max, 0.2)
+    with pytest.raises(
+        ValueError, match="kind: zero, calibrated quantiles at calibration, max, calibrated quantiles here"
+    ):
+        cal.apply(other)
+
+
 def test_images_of_many_sizes_have_numbers_too():
     rng = generator("functional", seed=1)
     truth = [rng.uniform(size=(3, size)) for size in (4, 6, 5)]

@@ -196,7 +196,7 @@ def test_what_is_not_as_at_first_is_refused(images):
     refuses(lambda: made.add(*rest), "made in another way", "sampler 2")
     refuses(lambda: begun(images, method="rcps"), "rcps takes no groups, k")
     both = [pb.share(0.3, within=bright[FIT], name="x"), pb.share(0.3, within=~bright[FIT], name="x")]
-    refuses(lambda: begun(images, risk_level=None, promises=both), "two promises about different regions")
+    refuses(lambda: begun(images, risk_level=None, promises=both), "both called 'x'", "different regions")
 
 
 def test_losses_outside_their_range_are_no_bets():

@@ -199,6 +199,29 @@ def test_bad_units(units):
     refuses_to_calibrate("units", "patient", method="rcps", units=units, error=(ValueError, TypeError))
 
 
+def test_units_that_are_blank_are_missing_and_blanks_around_names_make_no_other_unit():
+    names = [f"P{i // 2}" for i in range(N)]
+    refuses_to_calibrate("units of 2 images are missing", units=["", " ", *names[2:]])
+    truth, band = data()
+    padded = [name + " " * (i % 2) for i, name in enumerate(names)]
+    how = {"risk_level": 0.3, "method": "rcps"}
+    assert pb.calibrate(truth, band, units=padded, **how).record.units == N // 2
+
+
+@pytest.mark.parametrize("name", ["image", "Images", "future image", "pixel", "values"])
+def test_a_unit_is_not_called_what_it_consists_of(name):
+    """The sentence would promise a future image, where a mean over images is certified."""
+    refuses_to_calibrate("would promise more", units=[f"P{i // 2}" for i in range(N)], unit_name=name)
+
+
+@pytest.mark.parametrize("shape", [(6, 6, 3), (36,), (2, 3, 6)])
+def test_images_of_another_number_of_axes_are_another_kind(shape):
+    truth, band = data()
+    cal = pb.calibrate(truth, band, risk_level=0.3, groups="band")
+    other = pb.Band(np.zeros((1, *shape)), np.ones((1, *shape)))
+    refuses(lambda: cal.apply(other), "another number of axes", str(shape))
+
+
 def test_a_single_unit_cannot_fit_and_certify():
     refuses_to_calibrate("1 image (unit)", "more images", units=np.zeros(N, int), groups="band")
 

@@ -109,4 +109,10 @@ def test_the_sentence_claims_no_more_than_follows(given):
     words = trust_in_words(cal, mask.mean())
     assert "up to 50%" in words
     assert "leaves room for all of these" in trust_in_words(cal, 0.05)
+    # two units count the same, and the large one misses every pixel that is judged: no share of these follows
+    by_unit = pb.calibrate(
+        truth[:300], pb.Band(lower[:300], upper[:300]), risk_level=0.1, method="rcps", limits=None,
+        units=np.arange(300) // 2,
+    )  # fmt: skip
+    assert "leaves room" not in trust_in_words(by_unit, mask.mean())
     assert str(Tolerance(0.2)) == "at most 0.2 long"

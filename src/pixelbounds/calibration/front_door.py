@@ -23,7 +23,7 @@ from ..images.checks import (
     is_name,
 )
 from ..images.ends import Band
-from ..images.foreign import check_axes
+from ..images.foreign import AXES, check_axes
 from ..images.library import (
     Array,
 )
@@ -34,6 +34,7 @@ from .certify import Losses, Task, certify_l01, certify_loss, curve_of
 from .choose_band import choose_band
 from .confidence import BOUNDS, ConfidenceBound, bound_named
 from .groups.contract import Grouping
+from .groups.positions import Single
 from .joint_walk import OWN_POINTS, Jury, certify_jointly, images_having, needs_of
 from .losses import Loss, l01
 from .pairs import Archive, check_family, check_scales, pairs_of, tell_doubles
@@ -44,7 +45,7 @@ from .procedures import METHODS, frontier, groups_for, krcps, rcps
 from .promises import Aim, CertifiedPromise, Promise, aims_of, check_promises, path_level
 from .reference import reference_of
 from .result import COUNTINGS, Calibration, Record
-from .sentence import ANYTIME, VOIDS
+from .sentence import ANYTIME, GIVEN, VOIDS
 from .split import Need, Split, fitting_units, least_units, most_in_a_unit, unit_numbers
 
 FitPath = Callable[[Any, Array], tuple[Grouping, Path]]  # images, the numbers of those that fit -> groups and path
@@ -211,10 +212,15 @@ def calibrate(
         loss=loss, units=unit_name if units is not None else None, seed="generator" if seed is rng else str(seed),
         most_images=most_in_a_unit(split, most_images) if counting == "images" else 0, aims=aims,
     )  # fmt: skip
+    settings = dict(found.record.settings)
     if chosen is not None:
-        tried = {"band": chosen.name, "bands": chosen.lengths}
-        found = replace(found, record=replace(found.record, settings={**found.record.settings, **tried}))
-    return replace(found, measure=measure)
+        settings |= {"band": chosen.name, "bands": chosen.lengths}
+    made_here = groups is None or isinstance(groups, str | Single) or callable(groups)
+    if not made_here and not len(getattr(groups, "fitted_on", ())):
+        settings[GIVEN] = True
+    if pairs.band.axes is not None:
+        settings[AXES] = [str(name) for name in pairs.band.axes.names[1:]]
+    return replace(found, record=replace(found.record, settings=settings), measure=measure)
 
 
 def _by_name(band: Any) -> dict[str, Any]:

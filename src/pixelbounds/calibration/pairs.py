@@ -304,13 +304,18 @@ def check_family(pairs: Pairs, images: Array) -> None:
         check_nested(pairs.family, truth, block.band, span if np.isfinite(span) else float(np.ptp(truth)) or 1.0)
 
 
+def doubles_among(prints: Array, unit_of: Array) -> int:
+    """How many images have the truth of another one of another unit; images of one value (print 0) are not compared."""
+    known = np.flatnonzero(prints)
+    kept = np.unique(np.stack([prints[known], unit_of[known].astype(np.uint64)]), axis=1)[0]
+    return len(kept) - len(np.unique(kept))
+
+
 def tell_doubles(prints: Array, unit_of: Array) -> None:
     """Warn where images of different units have one truth, as several noisy views of one image do, or a patient who
     has two names: these units are not independent.
     """
-    known = np.flatnonzero(prints)
-    kept = np.unique(np.stack([prints[known], unit_of[known].astype(np.uint64)]), axis=1)[0]
-    doubles = len(kept) - len(np.unique(kept))
+    doubles = doubles_among(prints, unit_of)
     if doubles:
         warnings.warn(
             f"{doubles} of {len(prints)} images have the truth of another one (of another unit), so they are not "

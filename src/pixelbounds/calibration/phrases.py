@@ -21,7 +21,8 @@ def trust_in_words(calibration: Promised, share: float) -> str:
     """What is promised about a mask of pixels with short intervals, which is this share of the pixels: little.
 
     All misses may lie in the mask. Where a share of all pixels is promised, at most level / share of a mask of this
-    size is missed on average; nothing better follows.
+    size is missed on average; nothing better follows. Where units count the same, or images differ in size, not even
+    that does: a large one may miss more than the mean.
     """
     entries = entries_in_words(calibration.record.pixels).partition(" ")[0]
     words = f"This says that intervals are short, not that they hold the truth: {entries} outside may gather here"
@@ -29,7 +30,8 @@ def trust_in_words(calibration: Promised, share: float) -> str:
     of_all = [p.at_most for p in made if (p.kind, p.place, p.cap) == ("share", "all", 1)]
     if calibration.loss == "l01":
         of_all = [calibration.risk_level]
-    if of_all and calibration.confidence != "conformal":
+    even = bool(calibration.record.pixels) and not calibration.record.units
+    if of_all and even and calibration.confidence != "conformal":
         level = min(of_all)
         most = "all" if share <= level else f"up to {share_in_words(level / share, up=True)}"
         words += (

@@ -24,13 +24,13 @@ from ..images.foreign import own_array
 from ..images.library import Array
 from ..images.regions import place_of
 from .confidence import check_losses
+from .names import ALL_PIXELS, Called, check_free, check_kept_names
 from .sentence import YOUR_LOSS
 
 PROMISE_KINDS = ("share", "tail", "loss")
 WAYS_TO_COUNT = ("units", "images", "pixels")
 PLACES = ("all", "region", "weights", "subgroup")  # where a promise is counted
 _ABOVE_THE_MEAN = ("hoeffding", "bentkus", "hoeffding_bentkus", "empirical_bernstein", "conformal")  # bounds that are
-ALL_PIXELS = "all pixels"  # name of a promise that has none
 _MOST = 64  # promises of one calibration
 _NAMELESS = ("loss", "custom", "function", "<lambda>")  # names of functions that say nothing
 
@@ -252,13 +252,15 @@ def aims_of(
     """
     n = int(band.shape[0])
     regions: list[tuple[str, Any]] = []
-    seen: dict[int, int] = {}
+    seen: dict[int, int] = {}  # numbers of regions by the arrays that hold them
+    called = Called()
     aims = []
     for i, promise in enumerate(promises, 1):
-        within, place, number = promise.within, "all", 0
+        within, place, number, values = promise.within, "all", 0, None
         subgroup = np.ones(n, bool)
         name = promise.name or (ALL_PIXELS if within is None else f"region {i}")
         if within is not None:
+            check_free(name, i)
             place, values = place_of(within, band, f"within of promise {i}", name)
             if place == "subgroup":
                 subgroup = values
@@ -267,11 +269,11 @@ def aims_of(
                     f"{name!r} is a loss that sees whole images, so within must be one bool per image, ({n},); count "
                     "what is missed of a region in the loss itself, or give pb.loss(..., counts=True)"
                 )
-            else:
-                if id(within) not in seen:
-                    regions.append((f"within of {name!r}", values))
-                    seen[id(within)] = len(regions)
-                number = seen[id(within)]
+        same = called.check(i, replace(promise, name=name), place, values)
+        if place in ("region", "weights"):
+            number = seen.get(id(same.within)) or seen.setdefault(id(within), len(regions) + 1)
+            if number > len(regions):
+                regions.append((f"within of {name!r}", values))
         aims.append(aim_of(replace(promise, name=name), place, number, subgroup, counting, units, most_images))
     return tuple(aims), tuple(regions)
 
@@ -373,6 +375,8 @@ def check_certified(calibration: Any) -> None:
     for promise in kept:
         if not isinstance(promise, CertifiedPromise):
             raise ValueError(f"{promise!r} is no promise")
+        if promise.place != "all":
+            check_free(promise.name, 1 + kept.index(promise))
         all_count = promise.place != "all" or promise.certifying == record.certifying
         if promise.certifying > record.certifying or not all_count:
             raise ValueError(f"{promise!r} cannot be of {record.certifying} certifying images (units)")
@@ -380,6 +384,7 @@ def check_certified(calibration: Any) -> None:
             raise ValueError(f"{promise!r} counts images of units, and there are none")
         if promise.risk > promise.at_most and calibration.confidence in _ABOVE_THE_MEAN:
             raise ValueError(f"a mean loss of {promise.risk:g} was seen, above the level {promise.at_most:g}")
+    check_kept_names(kept)
     if kept and (kept[0].at_most, kept[0].risk) != (calibration.risk_level, calibration.risk):
         raise ValueError("risk_level and risk are not those of the first promise")
 

@@ -15,7 +15,7 @@ from ..images.measure import Measure
 from ..images.source import Source
 from ..storage.files import unseal
 from .families import FAMILIES, Family
-from .groups.contract import load_grouping, on_images
+from .groups.contract import REMEDY, load_grouping, on_images
 from .promises import CertifiedPromise
 from .reference import Reference
 from .result import FORMAT, NO_PRINTS, Calibration, Record
@@ -48,7 +48,8 @@ def calibration_from_bytes(data: bytes, name: str = "file", family: Family | Non
         if isinstance(error, ValueError) and str(error).startswith(repr(name)):
             raise
         why = f"{error!r} is missing" if isinstance(error, KeyError) else str(error)
-        raise ValueError(f"{name!r} holds no calibration that could be: {why}; calibrate again") from error
+        why = why.removesuffix(f"; {REMEDY}")
+        raise ValueError(f"{name!r} holds no calibration that could be: {why}; {REMEDY}") from error
 
 
 def _calibration_of(text: dict[str, Any], tensors: dict[str, Array], name: str, family: Family | None) -> Calibration:

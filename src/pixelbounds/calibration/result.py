@@ -24,6 +24,7 @@ from ..images.checks import (
     is_name,
 )
 from ..images.ends import Band, Interval, check_features, check_labels, one_band
+from ..images.foreign import AXES, check_same_axes
 from ..images.library import Array, alike, block_of, in_threads, like, places_for, sizes_of
 from ..images.measure import Measure
 from ..images.notebook import facts_html, rows_html
@@ -99,6 +100,9 @@ class Record:
             raise ValueError("a record needs a Source and settings by name")
         if SHIFT in self.settings:
             check_shift(self.settings[SHIFT])
+        axes = self.settings.get(AXES, [])
+        if not isinstance(axes, list) or not all(isinstance(name, str) for name in axes):
+            raise ValueError(f"axes of a calibration are {axes!r}; they must be names")
         check_unit_name(self.unit_name)
         check_choice(self.counting, COUNTINGS, "counting")
         if (self.counting == "images") != bool(self.units and self.most_images):
@@ -348,6 +352,7 @@ class Calibration:
     def _check(self, band: Any) -> Band:
         band = one_band(band)
         check_fits(self.family, band)
+        check_same_axes(self.record.pixels, self.record.settings.get(AXES), band)
         differences = self.record.source.differences(band.source)
         if differences:
             raise ValueError(

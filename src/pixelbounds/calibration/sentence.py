@@ -10,12 +10,13 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, Protocol
 
 from ..images.measure import Measure
-from ..images.source import Source
+from ..images.source import NAMELESS_VALUES, Source
 
 VOIDS = "docs/what_voids_the_promise.md"
 EARLIER = "format"  # by this setting a record knows that an earlier format kept less
 ANYTIME = "anytime"  # the bound of a calibration that grows, as a calibration names it
 SHIFT = "shift"  # by this setting a record knows that its images were kept by weights, for another source
+GIVEN = "groups given"  # by this setting a record knows that nobody can tell on which images its groups were fitted
 YOUR_LOSS = "your loss"  # that has no name of its own
 _NAMELESS = ("loss", "custom", "<lambda>")  # names of functions that say nothing
 _DIGITS = 6
@@ -270,11 +271,16 @@ def _provided(calibration: Promised) -> str:
     source = record.source
     if source.known:
         unknown = "; of how many samples is not known here" if source.samples is None and _of_samples(source) else ""
+        unknown += "; values of which function is not known here" if source.kind.startswith(NAMELESS_VALUES) else ""
         words += f" and their bands are made in the same way ({source}{unknown})"
     else:
         words += " and their bands are made in the same way (how is not known here, so it cannot be checked)"
     if calibration.labelled:
         words += ", and so are the labels that come with them, be they right or wrong"
+    if record.settings.get(GIVEN):
+        words += (
+            ", and the groups that were given owe nothing to the images that certified, which cannot be checked here"
+        )
     if calibration.your_bound:
         named = "your bound" if calibration.confidence in _NAMELESS else f'your bound "{calibration.confidence}"'
         words += f", and {named} is a valid one, which cannot be checked here"

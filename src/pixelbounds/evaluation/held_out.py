@@ -124,7 +124,7 @@ def evaluate(
         return Rows(start, rows_of(truth, start, stop), *ends(start, stop), read_labels(start, stop))
 
     runner = current_runner()
-    apart = None if calibration is None else refuse_calibrated(truth, calibration, runner)
+    apart = None if calibration is None else refuse_calibrated(truth, calibration, runner, units[1])
     reads = [x for x in (truth, interval.lower, interval.upper, groups) if library_of(x) or differ_in_size(x)]
     cuts = cuts_of(reduce(merge_surveys, over_images(lambda a, b: survey_rows(read(a, b)), truth, runner, reads)))
     sums = []

@@ -170,6 +170,12 @@ def _incomparable(evaluation: Evaluation, claim: Claim) -> list[str]:
             f"The calibration is by {plural(claim.unit_name)}, and here each image counts for itself, as if images "
             f"were independent: the two were not compared. Give the {claim.unit_name} of each image (--units)."
         )
+    names = {claim.unit_name, evaluation.unit_name} - {None, "unit"}
+    if len(names) > 1:
+        reasons.append(
+            f"The calibration is by {plural(str(claim.unit_name))}, and here {plural(str(evaluation.unit_name))} are "
+            f"counted: the two were not compared. Give the {claim.unit_name} of each image (--units, --unit-name)."
+        )
     sizes = evaluation.unit_sizes.max()
     if claim.counting == "images" and claim.most_images != evaluation.most_images and sizes > claim.most_images:
         reasons.append(

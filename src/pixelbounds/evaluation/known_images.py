@@ -6,10 +6,12 @@ slices calibrated passes, and images of one value (air) are not compared.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
+from ..calibration.pairs import doubles_among
 from ..calibration.prints import known_again, prints_of
 from ..calibration.result import Calibration
 from ..calibration.sentence import VOIDS
@@ -32,12 +34,26 @@ class CalibrationImages(ValueError):
         self.total = total
 
 
-def refuse_calibrated(truth: object, calibration: Calibration, runner: Runner) -> str | None:
-    """Refuse images that calibrated; the digest of the calibration images, or None where it cannot be told."""
+def refuse_calibrated(
+    truth: object, calibration: Calibration, runner: Runner, unit_of: Array | None = None
+) -> str | None:
+    """Refuse images that calibrated; the digest of the calibration images, or None where it cannot be told.
+
+    With the unit of each image, (n,) in whole numbers, one truth in several units is told.
+    """
     known: Array = calibration.record.prints
     if not known.any():
         return None
-    again = np.flatnonzero(known_again(prints_of(truth, runner), known))
+    own = prints_of(truth, runner)
+    again = np.flatnonzero(known_again(own, known))
     if len(again):
         raise CalibrationImages(again.tolist(), len(truth))  # type: ignore[arg-type]
+    doubles = 0 if unit_of is None else doubles_among(own, unit_of)
+    if doubles:
+        warnings.warn(
+            f"{doubles} of {len(own)} images have the truth of another one (of another unit), so they are not "
+            "independent, and the confidence intervals of this evaluation are too narrow: leave them out, or give "
+            f"units= the same name for images of one truth ({VOIDS})",
+            stacklevel=3,
+        )
     return calibration.record.digest

@@ -32,7 +32,10 @@ def make_key() -> bytes:
 
 def write_key(path: str | os.PathLike[str], key: bytes) -> None:
     """Write a key as 64 hexadecimal digits into a new file that its owner alone can read."""
-    content = f"{key_of(key).hex()}\n".encode()  # type: ignore[union-attr]
+    checked = key_of(key)
+    if checked is None:
+        raise ValueError(f"key is None; give the {KEY_BYTES} bytes of make_key()")
+    content = f"{checked.hex()}\n".encode()
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as error:

@@ -16,9 +16,10 @@ import numpy as np
 from ..calibration.arrivals import region_sizes
 from ..calibration.block import Block
 from ..calibration.families import Family
+from ..calibration.names import ALL_PIXELS
 from ..calibration.pairs import ROWS, Pairs, Statistic
 from ..calibration.prints import fingerprints, region_prints
-from ..calibration.promises import ALL_PIXELS, Aim, Promise, aim_of, check_name
+from ..calibration.promises import Aim, Promise, aim_of, check_name
 from ..images.library import Array
 from ..images.regions import place_of
 from .messages import Message

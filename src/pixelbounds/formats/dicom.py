@@ -164,6 +164,9 @@ def _check_header(file: Path, header: Any) -> None:
         raise Told(
             f"{file} has {extent[0]} rows and {extent[1]} columns of {header.get('SamplesPerPixel')} values; mend it"
         )
+    slope = header.get("RescaleSlope")
+    if slope is not None and float(slope) == 0:
+        raise Told(f"{file} has a rescale slope of 0, which makes all its values the same; mend its header")
     check_allowed(8 * prod(extent), f"{file} unpacks")
 
 

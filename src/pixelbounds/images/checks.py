@@ -16,6 +16,7 @@ from .foreign import own_array
 from .library import Array, differ_in_size, library_of, to_numpy
 
 Limits = tuple[float, float]
+_NO_UNIT = ("image", "pixel", "voxel", "value")  # in the singular: the sentence means other things by them
 
 
 class NoGuarantee(ValueError):
@@ -142,6 +143,11 @@ def check_unit_name(name: Any) -> str:
     """A noun for a unit, in the singular, such as 'patient'."""
     if not isinstance(name, str) or not 0 < len(name) <= 40 or not name.replace(" ", "").replace("-", "").isalpha():
         raise ValueError(f"unit_name is {name!r}; give a noun in the singular, such as 'patient'")
+    if (name.split() or [name])[-1].casefold().removesuffix("s") in _NO_UNIT:
+        raise ValueError(
+            f"unit_name is {name!r}, which is what a unit consists of, and would promise more than is certified; say "
+            "what it is, such as 'patient', or leave units out where images are independent"
+        )
     return name
 
 
@@ -156,14 +162,16 @@ def check_units(units: Any, n: int) -> Array:
         raise ValueError(f"units do not form an array; give the unit (patient, scan) of each of {n} images") from error
     if labels.shape != (n,):
         raise ValueError(f"units have shape {labels.shape}; give the unit (patient, scan) of each of the {n} images")
-    missing = sum(label is None or _differs_from_itself(label) for label in labels.tolist())
+    missing = sum(_says_nothing(label) for label in labels.tolist())
     if missing:
         raise ValueError(f"units of {missing} images are missing; give the unit (patient, scan) of each")
-    return labels.astype(str)
+    return np.strings.strip(labels.astype(str))  # blanks around a name make no other patient
 
 
-def _differs_from_itself(label: Any) -> bool:
-    """As NaN does, and pandas' NA, of which it cannot be told."""
+def _says_nothing(label: Any) -> bool:
+    """None, a blank, or what differs from itself, as NaN does, and pandas' NA, of which it cannot be told."""
+    if label is None or (isinstance(label, str | bytes) and not label.strip()):
+        return True
     try:
         return bool(label != label)
     except TypeError:

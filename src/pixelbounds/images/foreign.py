@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+AXES = "axes"  # by this setting a record knows what the axes of its images were called
 _IMAGE = "image"
 _USUAL = {1: ("value",), 2: ("y", "x"), 3: ("z", "y", "x")}  # names of pixel axes that nobody named
 
@@ -143,6 +144,22 @@ def axes_together(parts: Mapping[str, Any]) -> Axes | None:
             found.check(own, name)
         found = found or own
     return found
+
+
+def check_same_axes(pixels: tuple[int, ...], names: Any, band: Any) -> None:
+    """A band has as many axes as images that calibrated, (*pixels), and in the same order, where both have names."""
+    own = tuple(band.pixels)
+    if pixels and own and len(pixels) != len(own):
+        raise ValueError(
+            f"an image of this band has shape {own}, and those of the calibration had {pixels}: another number of axes "
+            "is another kind of image, and the guarantee does not hold for it; give images as they were calibrated"
+        )
+    here = None if band.axes is None else [str(name) for name in band.axes.names[1:]]
+    if None not in (names, here) and names != here:
+        raise ValueError(
+            f"this band has the axes {', '.join(here or ())}, and those of the calibration had {', '.join(names)}; "
+            f"bring them into that order: transpose(..., {', '.join(map(repr, names))})"
+        )
 
 
 def check_axes(axes: Axes | None, x: Any, name: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from .checks import check_line
 
 UNKNOWN = "unknown"
+NAMELESS_VALUES = "values, "  # how the kind begins where values are those of a function without a name
 _OLD_LEVEL = ", miscoverage "  # how a file of format 1 ends the kind and begins the miscoverage
 _SHARE = re.compile(r"\d{1,60}/\d{1,60}|\d{0,18}\.?\d{1,40}(e-?\d{1,3})?")
 _NAMES = {"sigma_0": "noise level", "network": "network with digest"}

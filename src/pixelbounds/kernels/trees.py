@@ -3,7 +3,8 @@
 No tree is walked. Values are first turned into codes, the number of a feature's thresholds that lie below; then every
 split of a tree, the last one first, chooses for all ends of a tile between what its two children have chosen already.
 A split only reads splits after it, so there is nothing to loop in, no branch depends on an end, and a step takes as
-many ends as a vector register has bytes. Sums are taken in the order of the trees, in double precision.
+many ends as a vector register has bytes. A split of two leaves is chosen in one step with the split above it, which
+saves a row that is written and read. Sums are taken in the order of the trees, in double precision.
 
 Codes count from -128: signed bytes compare in one step.
 """
@@ -15,36 +16,36 @@ from numba import njit
 
 _ENDS = 2048  # of a tile: long enough for a pass over it to be worth a call, short enough for the cache
 _LOWER, _UPPER = 0, 1
+LEAF, ROW, PAIR = 0, 1, 2  # what a child is: a leaf, a split with a row of its own, or a split of two leaves
+ALONE = 9  # kind of the only step of a tree that is one leaf
 
 
 @njit(nogil=True, cache=True)
 def predict_all(
     maps: np.ndarray, alike: int, lower: np.ndarray, upper: np.ndarray, least: float, most: float, rooms: bool,
-    cuts: np.ndarray, cut_start: np.ndarray, feature: np.ndarray, code: np.ndarray, left: np.ndarray,
-    right: np.ndarray, root: np.ndarray, leaf: np.ndarray, out: np.ndarray,
+    cuts: np.ndarray, cut_start: np.ndarray, steps: np.ndarray, first: np.ndarray, leaf: np.ndarray, out: np.ndarray,
 ) -> None:  # fmt: skip
     """Predictions for both ends of every pixel: maps (m, e) float32 -> out (2, e).
 
     The first `alike` maps say the same of both ends, the others point upward; then come the rooms of the end and of the
     opposite one, where there are `rooms`, and the side. Thresholds of feature f are cuts[cut_start[f]:cut_start[f+1]],
-    filled up with infinity to a multiple of eight.
+    filled up with infinity to a multiple of eight. Steps of tree t are steps[first[t]:first[t+1]], see `_choose`.
     """
     columns = len(cut_start) - 1
     codes = np.empty((columns, _ENDS), np.int8)
     chosen = np.empty((leaf.shape[1] + 3, _ENDS), np.uint8)
     value = np.empty(_ENDS, np.float32)
-    count = np.empty(_ENDS, np.int32)
     for start in range(0, maps.shape[1], _ENDS):
         size = min(_ENDS, maps.shape[1] - start)
         for f in range(alike):
-            _code(maps[f, start : start + size], cuts[cut_start[f] : cut_start[f + 1]], count, codes[f])
+            _code(maps[f, start : start + size], cuts[cut_start[f] : cut_start[f + 1]], codes[f])
         for side in range(2):
             for f in range(alike, len(maps)):
                 signed = maps[f, start : start + size]
                 if side == _LOWER:
                     _negate(signed, value)
                     signed = value[:size]
-                _code(signed, cuts[cut_start[f] : cut_start[f + 1]], count, codes[f])
+                _code(signed, cuts[cut_start[f] : cut_start[f + 1]], codes[f])
             at = len(maps)
             if rooms:
                 for opposite in range(2):
@@ -52,34 +53,33 @@ def predict_all(
                         _room_below(lower[start : start + size], least, most, value)
                     else:
                         _room_above(upper[start : start + size], least, most, value)
-                    _code(value[:size], cuts[cut_start[at] : cut_start[at + 1]], count, codes[at])
+                    _code(value[:size], cuts[cut_start[at] : cut_start[at + 1]], codes[at])
                     at += 1
             value[:] = side
-            _code(value[:size], cuts[cut_start[at] : cut_start[at + 1]], count, codes[at])
+            _code(value[:size], cuts[cut_start[at] : cut_start[at + 1]], codes[at])
             total = out[side, start : start + size]
             total[:] = 0.0
-            _add_trees(codes[:, :size], feature, code, left, right, root, leaf, chosen[:, :size], total)
+            _add_trees(codes, steps, first, leaf, chosen, size, total)
 
 
 @njit(nogil=True, cache=True)
 def predict_some(
     maps: np.ndarray, alike: int, lower: np.ndarray, upper: np.ndarray, least: float, most: float, rooms: bool,
-    cuts: np.ndarray, cut_start: np.ndarray, feature: np.ndarray, code: np.ndarray, left: np.ndarray,
-    right: np.ndarray, root: np.ndarray, leaf: np.ndarray, entry: np.ndarray, side: np.ndarray, out: np.ndarray,
+    cuts: np.ndarray, cut_start: np.ndarray, steps: np.ndarray, first: np.ndarray, leaf: np.ndarray,
+    entry: np.ndarray, side: np.ndarray, out: np.ndarray,
 ) -> None:  # fmt: skip
     """The same for some ends, of the pixels `entry` (e,) and the sides (e,): out (e,)."""
     columns = len(cut_start) - 1
     codes = np.empty((columns, _ENDS), np.int8)
     chosen = np.empty((leaf.shape[1] + 3, _ENDS), np.uint8)
     value = np.empty(_ENDS, np.float32)
-    count = np.empty(_ENDS, np.int32)
     for start in range(0, len(entry), _ENDS):
         size = min(_ENDS, len(entry) - start)
         for f in range(len(maps)):
             for j in range(size):
                 x = maps[f, entry[start + j]]
                 value[j] = -x if f >= alike and side[start + j] == _LOWER else x
-            _code(value[:size], cuts[cut_start[f] : cut_start[f + 1]], count, codes[f])
+            _code(value[:size], cuts[cut_start[f] : cut_start[f + 1]], codes[f])
         at = len(maps)
         if rooms:
             for opposite in range(2):
@@ -89,14 +89,14 @@ def predict_some(
                         value[j] = min(max(np.float64(lower[i]), least), most) - least
                     else:
                         value[j] = most - min(max(np.float64(upper[i]), least), most)
-                _code(value[:size], cuts[cut_start[at] : cut_start[at + 1]], count, codes[at])
+                _code(value[:size], cuts[cut_start[at] : cut_start[at + 1]], codes[at])
                 at += 1
         for j in range(size):
             value[j] = side[start + j]
-        _code(value[:size], cuts[cut_start[at] : cut_start[at + 1]], count, codes[at])
+        _code(value[:size], cuts[cut_start[at] : cut_start[at + 1]], codes[at])
         total = out[start : start + size]
         total[:] = 0.0
-        _add_trees(codes[:, :size], feature, code, left, right, root, leaf, chosen[:, :size], total)
+        _add_trees(codes, steps, first, leaf, chosen, size, total)
 
 
 # ---------------------------------------------------------------- values to codes
@@ -121,20 +121,18 @@ def _room_above(upper: np.ndarray, least: float, most: float, out: np.ndarray) -
 
 
 @njit(nogil=True, cache=True)
-def _code(x: np.ndarray, cuts: np.ndarray, count: np.ndarray, out: np.ndarray) -> None:
-    """How many cuts lie below each value, less 128; eight at a time, counted in words as wide as the values."""
+def _code(x: np.ndarray, cuts: np.ndarray, out: np.ndarray) -> None:
+    """How many cuts lie below each value, less 128; eight at a time."""
     for j in range(len(x)):
-        count[j] = -128
+        out[j] = -128
     for i in range(0, len(cuts) - 7, 8):
         a, b, c, d = cuts[i], cuts[i + 1], cuts[i + 2], cuts[i + 3]
         e, f, g, h = cuts[i + 4], cuts[i + 5], cuts[i + 6], cuts[i + 7]
         for j in range(len(x)):
             v = x[j]
-            first = np.int32(v > a) + np.int32(v > b) + np.int32(v > c) + np.int32(v > d)
-            second = np.int32(v > e) + np.int32(v > f) + np.int32(v > g) + np.int32(v > h)
-            count[j] += first + second
-    for j in range(len(x)):
-        out[j] = count[j]
+            first = np.int8(v > a) + np.int8(v > b) + np.int8(v > c) + np.int8(v > d)
+            second = np.int8(v > e) + np.int8(v > f) + np.int8(v > g) + np.int8(v > h)
+            out[j] = np.int8(out[j] + first + second)
 
 
 # ---------------------------------------------------------------- codes to leaves, leaves to sums
@@ -142,80 +140,86 @@ def _code(x: np.ndarray, cuts: np.ndarray, count: np.ndarray, out: np.ndarray) -
 
 @njit(nogil=True, cache=True)
 def _add_trees(
-    codes: np.ndarray, feature: np.ndarray, code: np.ndarray, left: np.ndarray, right: np.ndarray, root: np.ndarray,
-    leaf: np.ndarray, chosen: np.ndarray, total: np.ndarray,
+    codes: np.ndarray, steps: np.ndarray, first: np.ndarray, leaf: np.ndarray, chosen: np.ndarray, size: int,
+    total: np.ndarray,
 ) -> None:  # fmt: skip
-    """Add the leaves that the ends of a tile reach, tree by tree; four trees are added in one read of the sums."""
-    trees = len(root) - 1
-    for t in range(trees):
-        _choose_leaves(codes, feature, code, left, right, root[t], root[t + 1], t % 4, chosen)
-        if t % 4 == 3:
-            _add_four(chosen, leaf[t - 3 : t + 1], total)
-    for t in range(trees - trees % 4, trees):
-        _add_one(chosen[t % 4], leaf[t], total)
+    """Add the leaves that the ends of a tile reach, tree by tree; four trees are added in one read of the sums.
 
-
-@njit(nogil=True, cache=True)
-def _choose_leaves(
-    codes: np.ndarray, feature: np.ndarray, code: np.ndarray, left: np.ndarray, right: np.ndarray, first: int,
-    stop: int, place: int, chosen: np.ndarray,
-) -> None:  # fmt: skip
-    """Leaf of every end in one tree, in chosen[place]; that of its split i, i > 0, is in chosen[3 + i].
-
-    Children count within the tree, and leaf i is written as ~i.
+    Tree t leaves its choice in row t % 4 of `chosen`.
     """
-    if first == stop:
-        chosen[place] = 0  # a tree of one leaf
-    for i in range(stop - 1, first - 1, -1):
-        a, b = left[i], right[i]
-        x, out = codes[feature[i]], chosen[3 + i - first if i > first else place]
-        if a < 0 and b < 0:
-            _choose(x, code[i], np.uint8(~a), np.uint8(~b), out)
-        elif a < 0:
-            _choose_right(x, code[i], np.uint8(~a), chosen[3 + b], out)
-        elif b < 0:
-            _choose_left(x, code[i], chosen[3 + a], np.uint8(~b), out)
-        else:
-            _choose_both(x, code[i], chosen[3 + a], chosen[3 + b], out)
+    trees = len(first) - 1
+    for t in range(trees):
+        for i in range(first[t], first[t + 1]):
+            _choose(steps, i, codes, size, chosen)
+        if t % 4 == 3:
+            _add_four(chosen, leaf[t - 3 : t + 1], size, total)
+    for t in range(trees - trees % 4, trees):
+        for j in range(size):
+            total[j] += leaf[t, chosen[t % 4, j]]
 
 
 @njit(nogil=True, cache=True)
-def _choose(x: np.ndarray, code: int, left: int, right: int, out: np.ndarray) -> None:
-    for j in range(len(out)):
-        out[j] = left if x[j] <= code else right
+def _choose(steps: np.ndarray, i: int, codes: np.ndarray, size: int, chosen: np.ndarray) -> None:
+    """What a split chooses for all ends of a tile. A step (12,) holds, in whole numbers,
+
+    kind         3 * what the left child is + what the right one is (LEAF, ROW, PAIR), or ALONE
+    row          of `chosen` into which the choice goes
+    x, c         left where codes[x] <= c
+    y, d, p, q   the left child: leaf p, row y, or, of a pair, leaf p where codes[y] <= d, else q
+    z, e, r, s   the right one
+
+    Children are read before one is chosen: no branch.
+    """
+    kind, row, x, c = steps[i, 0], steps[i, 1], steps[i, 2], np.int8(steps[i, 3])
+    y, d, p, q = steps[i, 4], np.int8(steps[i, 5]), np.uint8(steps[i, 6]), np.uint8(steps[i, 7])
+    z, e, r, s = steps[i, 8], np.int8(steps[i, 9]), np.uint8(steps[i, 10]), np.uint8(steps[i, 11])
+    if kind == 3 * LEAF + LEAF:
+        for j in range(size):
+            chosen[row, j] = p if codes[x, j] <= c else r
+    elif kind == 3 * LEAF + ROW:
+        for j in range(size):
+            b = chosen[z, j]
+            chosen[row, j] = p if codes[x, j] <= c else b
+    elif kind == 3 * LEAF + PAIR:
+        for j in range(size):
+            b = r if codes[z, j] <= e else s
+            chosen[row, j] = p if codes[x, j] <= c else b
+    elif kind == 3 * ROW + LEAF:
+        for j in range(size):
+            a = chosen[y, j]
+            chosen[row, j] = a if codes[x, j] <= c else r
+    elif kind == 3 * ROW + ROW:
+        for j in range(size):
+            a = chosen[y, j]
+            b = chosen[z, j]
+            chosen[row, j] = a if codes[x, j] <= c else b
+    elif kind == 3 * ROW + PAIR:
+        for j in range(size):
+            a = chosen[y, j]
+            b = r if codes[z, j] <= e else s
+            chosen[row, j] = a if codes[x, j] <= c else b
+    elif kind == 3 * PAIR + LEAF:
+        for j in range(size):
+            a = p if codes[y, j] <= d else q
+            chosen[row, j] = a if codes[x, j] <= c else r
+    elif kind == 3 * PAIR + ROW:
+        for j in range(size):
+            a = p if codes[y, j] <= d else q
+            b = chosen[z, j]
+            chosen[row, j] = a if codes[x, j] <= c else b
+    elif kind == 3 * PAIR + PAIR:
+        for j in range(size):
+            a = p if codes[y, j] <= d else q
+            b = r if codes[z, j] <= e else s
+            chosen[row, j] = a if codes[x, j] <= c else b
+    else:
+        for j in range(size):
+            chosen[row, j] = p
 
 
 @njit(nogil=True, cache=True)
-def _choose_left(x: np.ndarray, code: int, left: np.ndarray, right: int, out: np.ndarray) -> None:
-    for j in range(len(out)):
-        a = left[j]
-        out[j] = a if x[j] <= code else right
-
-
-@njit(nogil=True, cache=True)
-def _choose_right(x: np.ndarray, code: int, left: int, right: np.ndarray, out: np.ndarray) -> None:
-    for j in range(len(out)):
-        b = right[j]
-        out[j] = left if x[j] <= code else b
-
-
-@njit(nogil=True, cache=True)
-def _choose_both(x: np.ndarray, code: int, left: np.ndarray, right: np.ndarray, out: np.ndarray) -> None:
-    for j in range(len(out)):
-        a = left[j]  # both are read before one is chosen: no branch
-        b = right[j]
-        out[j] = a if x[j] <= code else b
-
-
-@njit(nogil=True, cache=True)
-def _add_four(chosen: np.ndarray, leaf: np.ndarray, total: np.ndarray) -> None:
+def _add_four(chosen: np.ndarray, leaf: np.ndarray, size: int, total: np.ndarray) -> None:
     p, q, r, s = chosen[0], chosen[1], chosen[2], chosen[3]
     a, b, c, d = leaf[0], leaf[1], leaf[2], leaf[3]
-    for j in range(len(total)):
+    for j in range(size):
         total[j] = (((total[j] + a[p[j]]) + b[q[j]]) + c[r[j]]) + d[s[j]]
-
-
-@njit(nogil=True, cache=True)
-def _add_one(chosen: np.ndarray, leaf: np.ndarray, total: np.ndarray) -> None:
-    for j in range(len(total)):
-        total[j] += leaf[chosen[j]]

@@ -14,7 +14,7 @@ from ..calibration.joint_walk import Jury, most_of_a_unit
 from ..calibration.pairs import ROWS, Pairs, Statistic
 from ..calibration.paths.mixture import Goal
 from ..calibration.procedures import frontier, groups_for, krcps, rcps
-from ..calibration.promises import Aim, CertifiedPromise, Promise
+from ..calibration.promises import Aim, CertifiedPromise
 from ..images.checks import check_count
 from ..images.library import Array
 from .horizons import fewest
@@ -56,14 +56,6 @@ def goal_for(aims: tuple[Aim, ...], unit_of: Array, failure_prob: float, expecte
     least = 2 * max(fewest(aim.level, failure_prob) for aim in aims)
     coming = max(_COMING * units, least) if expected is None else check_count(expected, "expected")
     return Goal(aims, unit_of, coming, betting, failure_prob)
-
-
-def check_names(promises: Sequence[Promise], aims: tuple[Aim, ...]) -> None:
-    """Regions are told by the names of their promises."""
-    regions: dict[str, Any] = {}
-    for promise, aim in zip(promises, aims, strict=True):
-        if promise.within is not None and regions.setdefault(aim.name, promise.within) is not promise.within:
-            raise ValueError(f"two promises about different regions are called {aim.name!r}; give each its own name")
 
 
 def most_of(aim: Aim, pairs: Pairs, unit_of: Array, fits: bool) -> float:

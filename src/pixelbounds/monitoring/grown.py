@@ -46,7 +46,7 @@ from ..images.library import Array, singly
 from ..images.measure import Measure
 from ..storage.files import check_new_file, replace_file
 from .evidence import Evidence, Look, Terms, calibration_of, unit_prints
-from .first_images import as_asked, check_names, fitted_path, goal_for, most_of
+from .first_images import as_asked, fitted_path, goal_for, most_of
 from .grown_file import growing_from_bytes, growing_to_bytes
 from .horizons import Purses, fewest
 
@@ -115,7 +115,6 @@ class GrowingCalibration:
         by_unit = units is not None
         counting = counting if by_unit else "units"  # every image is its own: the two are one
         aims, regions = aims_of(wanted, pairs.band.lower, counting, by_unit, most_images or 0)
-        check_names(wanted, aims)
         pairs = replace(pairs, regions=regions)
         check_family(pairs, np.arange(len(pairs)))
         check_scales(pairs, np.arange(len(pairs)))

@@ -147,18 +147,6 @@ def examples_of(
 
 
 def _places(promises: Sequence[Promise], interval: Interval) -> dict[str, Any]:
-    """Region (n, *pixels) of each promise that is about some of the pixels, by `outline_name`."""
+    """Region (n, *pixels) of each promise that is about some of the pixels, by its name."""
     aims, regions = aims_of(check_promises(promises), interval.lower, "units", units=False)
-    found: dict[str, Any] = {}
-    for number, aim in enumerate(aims, 1):
-        if aim.region == 0:
-            continue
-        values = regions[aim.region - 1][1]
-        known = found.get(aim.name, values) is values
-        found[outline_name(aim.name, None if known else number)] = values
-    return found
-
-
-def outline_name(name: str, number: int | None) -> str:
-    """What the region of a promise is called; with the promise's number where an earlier one has the name."""
-    return name if number is None else f"{name} (promise {number})"
+    return {aim.name: regions[aim.region - 1][1] for aim in aims if aim.region}

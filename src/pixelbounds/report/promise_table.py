@@ -11,7 +11,7 @@ from ..calibration.result import Calibration
 from ..calibration.sentence import plural
 from ..evaluation.evaluation import Evaluation, SeenPromise
 from ..evaluation.judgement import Judgement
-from .example import Example, outline_name
+from .example import Example
 from .svg import whisker
 from .words import level_text, percent, span
 
@@ -68,7 +68,6 @@ def _row(
     promise: Any = made or seen
     record = calibration.record
     one = record.unit_name if record.units else "image"
-    outline = outline_name(promise.name, number)
     row = {
         "number": number,
         "name": promise.name,
@@ -80,7 +79,7 @@ def _row(
         "seen": None,
         "verdict": "not promised" if made is None else "not checked",
         "kind": "",
-        "outline": next((name for name in (outline, promise.name) if name in known), None),
+        "outline": promise.name if promise.name in known else None,
     }
     if seen is None or evaluation is None:
         return row

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..calibration.promises import ALL_PIXELS
+from ..calibration.names import ALL_PIXELS
 from ..calibration.result import Calibration
 from ..evaluation.evaluation import Evaluation, SeenPromise
 from ..evaluation.structures import Structure

@@ -19,6 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from ...images.library import Array
+from ...kernels.trees import ALONE, LEAF, PAIR, ROW
 from .contract import REMEDY, real_numbers, refuse, whole_numbers
 
 _TREES = 10_000
@@ -135,16 +136,46 @@ class Forest:
 
     @cached_property
     def program(self) -> tuple[Array, ...]:
-        """What `kernels.trees` takes: cuts and where each column's begin, feature, code, children, roots, leaves."""
-        thresholds, counts, place = self._coded
+        """What `kernels.trees` takes: cuts and where each column's begin, steps and where each tree's begin, leaves."""
+        thresholds, counts, _ = self._coded
         start = np.concatenate([[0], np.cumsum(-(-counts // 8) * 8)])  # eight are compared at a time
         cuts = np.full(start[-1], np.inf, np.float32)
         cuts[np.repeat(start[:-1] - (np.cumsum(counts) - counts), counts) + np.arange(len(thresholds))] = thresholds
         leaves = np.diff(self.root) + 1
         table = np.zeros((len(self), int(leaves.max())))
         table[np.arange(table.shape[1]) < leaves[:, None]] = self.leaf
-        code = (place - 128).astype(np.int8)
-        return cuts, start, self.feature, code, self.left, self.right, self.root, table
+        return cuts, start, *self._steps, table
+
+    @property
+    def _steps(self) -> tuple[Array, Array]:
+        """Every split as a step of the kernel, a tree's last one first, but for pairs of leaves that the split above
+        takes along; and the number of each tree's first step: (steps, 12), (t + 1,).
+        """
+        own = np.diff(self.root)
+        tree = np.repeat(np.arange(len(self)), own)
+        number = np.arange(len(tree)) - self.root[tree]
+        code = self._coded[2] - 128
+        pair = (self.left < 0) & (self.right < 0) & (number > 0)
+
+        def side(child: Array) -> tuple[Array, list[Array]]:
+            """What a child is, and its row or feature, code and leaves."""
+            at = np.where(child < 0, 0, self.root[tree] + child)  # among all splits
+            kind = np.where(child < 0, LEAF, np.where(pair[at], PAIR, ROW))
+            leaves = [np.where(child < 0, ~child, ~self.left[at]), ~self.right[at]]
+            rows = [np.where(kind == ROW, 3 + child, self.feature[at]), code[at]]
+            held = [kind != LEAF, kind == PAIR, kind != ROW, kind == PAIR]
+            return kind, [np.where(there, x, 0) for there, x in zip(held, [*rows, *leaves], strict=True)]
+
+        kinds, parts = zip(*(side(x.astype(np.int64)) for x in (self.left, self.right)), strict=True)
+        row = np.where(number > 0, 3 + number, tree % 4)
+        steps = np.stack([3 * kinds[0] + kinds[1], row, self.feature, code, *parts[0], *parts[1]], axis=1)
+        single = np.flatnonzero(own == 0)
+        alone = np.zeros((len(single), steps.shape[1]), np.int64)
+        alone[:, 0], alone[:, 1] = ALONE, single % 4
+        whose = np.concatenate([tree[~pair], single])
+        order = np.lexsort((np.concatenate([-number[~pair], 0 * single]), whose))
+        first = np.concatenate([[0], np.cumsum(np.bincount(whose, minlength=len(self)))])
+        return np.concatenate([steps[~pair], alone])[order].astype(np.int16), first
 
     # ------------------------------------------------------------ files
 

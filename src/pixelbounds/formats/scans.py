@@ -121,14 +121,14 @@ def patients_digest(images: Images, chosen: range | None = None) -> str | None:
     return hashlib.sha256("\n".join(map(str, some)).encode()).hexdigest()[:4]
 
 
-def check_patients(what: str, images: Images, patients: str | None) -> None:
+def check_patients(what: str, images: Images, patients: str | None, other: str = "the bands") -> None:
     """Images are of the patients that a digest stands for, in their order, as far as both are known."""
     own = patients_digest(images)
     if own is not None and patients is not None and own != patients:
         raise Told(
-            f"{what} and the bands are not of the same patients, slice by slice: PatientIDs, taken in order, differ, "
-            "so image by image they do not belong together. Give both of the same patients and slices, or draw the "
-            "bands anew; where only names differ, say who is who in the order of the images with --units FILE"
+            f"{what} and {other} are not of the same patients, slice by slice: PatientIDs, taken in order, differ, so "
+            f"image by image they do not belong together. Give both of the same patients and slices, or make {other} "
+            "anew; where only names differ, say who is who in the order of the images with --units FILE"
         )
 
 

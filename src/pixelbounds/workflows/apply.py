@@ -121,6 +121,7 @@ def apply_files(
             "calibration": digest,
             "version": VERSION,
         } | ({} if within is None else {"tolerance": within.state()})
+        about |= {} if made.patients is None else {"patients": made.patients}
         if target.suffix == ".zarr":
             lengths, marks = widening.into(execution, target, about, digest, replace=replace)
         elif made.ragged:

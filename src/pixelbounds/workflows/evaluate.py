@@ -25,7 +25,7 @@ from ..formats.identifiers import numbered_units
 from ..formats.inputs import Bands, check_pair, open_labels, open_truth, open_units
 from ..formats.label_maps import open_label_map
 from ..formats.opener import check_target
-from ..formats.scans import Images
+from ..formats.scans import Images, check_patients
 from ..formats.segmentations import is_segmentation, segment_names
 from ..formats.stored_intervals import open_interval, open_marks
 from ..images.checks import check_limits
@@ -189,6 +189,8 @@ def held_out(
         units = units if names or units is None else numbered_units(units)
         fresh = None
         if cal is None or bands is None:
+            if reading.units is None:
+                check_patients("the truth", images, about.get("patients"), "the intervals")
             interval = open_interval(intervals, reading)
             good = open_marks(intervals, len(images))
         else:

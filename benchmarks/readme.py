@@ -15,7 +15,7 @@ from pixelbounds.experiments.summaries import gains, summaries
 
 AGAINST = "against the paper's"
 HERE = Path(__file__).parent
-RESULTS = [HERE / "results/reproduce" / f"{name}.json" for name in ("faces64", "ct64", "phantom")]
+RESULTS = [HERE / "results/reproduce" / f"{name}.json" for name in ("faces64", "ct64", "chest128", "phantom")]
 PAGE = "README.md"
 BEGIN = "<!-- figures: python -m benchmarks.readme -->"
 END = "<!-- end of figures -->"

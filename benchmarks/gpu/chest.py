@@ -155,7 +155,7 @@ def dice(told: Array, true: Array) -> dict[str, float]:
 
 def collect(options: argparse.Namespace) -> None:
     """What came back, as `benchmarks.chest` reads it, and the figures of network and labels."""
-    from .end_to_end import decoded
+    from .coded_bands import decoded
 
     folder = Path(options.out)
     [(samples, numbers, lower, upper)] = decoded(folder, "ours-1")
@@ -190,7 +190,7 @@ def material(options: argparse.Namespace) -> None:
     from pixelbounds.diffusion import posterior_mean
     from pixelbounds.diffusion.checkpoint import load_network
 
-    from .end_to_end import decoded
+    from .coded_bands import decoded
 
     came, folder = Path(options.out), Path(options.file)
     [(_, numbers, lower, upper)] = decoded(came, "ours-1")

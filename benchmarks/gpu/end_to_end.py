@@ -24,7 +24,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ from pixelbounds.diffusion.posterior import in_bfloat16
 from pixelbounds.diffusion.trainer import Settings, Trained, score_matching, train, weighted_matching
 
 from . import chest
+from .coded_bands import CodedBands, decoded
 from .generalise import SETS, Set, codes, parts
 from .speed import peak, timed
 
@@ -235,7 +236,7 @@ class Bench:
             seen["psnr"].append(-10 * (mean - truth[at]).square().mean().log10())
             return ends
 
-        kept = Kept(self.out, label, self.shown.numbers, self.options.per_file)
+        kept = CodedBands(self.out, label, self.shown.numbers, self.options.per_file)
         begin = time.monotonic()
         for ends in sample(
             score, y, self.data.sigma_0, self.sde, samples=most + fresh, seed=seed, reduce=reduce,
@@ -265,40 +266,6 @@ class Bench:
         self.figures["bands"].append(told)
         self.keep()
         print(json.dumps(told), flush=True)
-
-
-class Kept:
-    """Codes of bands in files of so many images; bytes of numbers are kept apart, which compresses better."""
-
-    def __init__(self, out: Path, label: str, numbers: Array, per_file: int) -> None:
-        self.out, self.label, self.numbers, self.per_file = out, label, numbers, per_file
-        self.count = 0
-        self._now: list[dict[int, tuple[Array, Array]]] = []
-
-    def add(self, ends: dict[int, tuple[Array, Array]]) -> None:
-        """Keep the bands of the next image."""
-        self._now.append(ends)
-        self.count += 1
-        if len(self._now) == self.per_file:
-            self.write()
-
-    def write(self) -> None:
-        """Write what is not written yet."""
-        if not self._now:
-            return
-        first = self.count - len(self._now)
-        parts: dict[str, Array] = {"numbers": np.asarray(self.numbers[first : self.count], np.int32)}
-        for m in self._now[0]:
-            lower = np.stack([ends[m][0] for ends in self._now])
-            length = np.stack([ends[m][1] for ends in self._now]) - lower
-            for name, x in ((f"{m}/lower", lower), (f"{m}/length", length)):
-                parts |= {f"{name}/high": (x >> 8).astype(np.uint8), f"{name}/low": (x & 255).astype(np.uint8)}
-        target = self.out / f"{self.label}-{first // self.per_file}.npz"
-        part = target.with_suffix(".partial.npz")
-        np.savez_compressed(part, **parts)  # type: ignore[arg-type]
-        part.rename(target)
-        self._now = []
-        print(f"{target.name}: {self.count} images, {target.stat().st_size / 2**20:.1f} MiB", flush=True)
 
 
 # ---------------------------------------------------------------- the two ways
@@ -331,23 +298,6 @@ def paper(options: argparse.Namespace) -> None:
 
 
 # ---------------------------------------------------------------- back home
-
-
-def decoded(folder: Path, label: str) -> Iterator[tuple[int, Array, Array, Array]]:
-    """Samples, numbers of the images, and both ends in [0, 1] of every band of a label."""
-    found: dict[int, list[tuple[Array, Array, Array]]] = {}
-    files = sorted(folder.glob(f"{label}-[0-9]*.npz"), key=lambda path: int(path.stem.rsplit("-", 1)[1]))
-    for path in files:
-        with np.load(path, allow_pickle=False) as file:
-            for m in sorted({int(name.split("/")[0]) for name in file.files if "/" in name}):
-                lower, length = (
-                    file[f"{m}/{part}/high"].astype(np.float32) * 256 + file[f"{m}/{part}/low"]
-                    for part in ("lower", "length")
-                )
-                found.setdefault(m, []).append((file["numbers"], lower / 2048, (lower + length) / 2048))
-    for m, pieces in found.items():
-        numbers, lower, upper = (np.concatenate([piece[i] for piece in pieces]) for i in range(3))
-        yield m, numbers, lower, upper
 
 
 def collect(options: argparse.Namespace) -> None:

@@ -193,6 +193,13 @@ def test_bands_that_keep_the_promise_alone_are_told():
     assert not cal.widening.any()
     assert "No interval is longer than its band" in cal.note
     assert pb.calibrate(truth, pb.Band(truth + 0.1, truth + 0.2), risk_level=0.2, method="rcps").note == ""
+    around = pb.Band(truth - 0.1, truth + 0.1, truth)
+    scaled = pb.calibrate(truth, around, risk_level=0.2, method="rcps", family="scaled")
+    assert scaled.apply(around).length.max() < 0.1  # shorter than bands, so that nothing is said of their length
+    assert scaled.note == ""
+    positive = pb.Band(np.maximum(truth - 0.1, 0), truth + 0.1)
+    times = pb.calibrate(truth, positive, risk_level=0.2, method="rcps", family="multiplicative")
+    assert "No interval is longer than its band" in times.note
 
 
 def test_a_calibration_by_patients_is_not_judged_by_images_in_silence(recwarn):

@@ -270,7 +270,8 @@ class Calibration:
         above = [promise for promise in self.promises if promise.risk > promise.at_most]
         if above:
             return early_wins_in_words(above)
-        return "" if np.any(self.widening > 0) else NOT_WIDENED
+        begins_at_band = self.family.name in ("additive", "multiplicative")  # others may begin narrower than bands
+        return NOT_WIDENED if begins_at_band and np.all(self.widening <= self.family.start) else ""
 
     def apply(self, band: Band, *, features: Any = None, labels: Any = None, threads: bool = True) -> Interval:
         """Intervals for new observations, clipped to the limits and rounded outward: Band (n, *pixels) -> Interval.

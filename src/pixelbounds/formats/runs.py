@@ -46,15 +46,8 @@ _MADE_OF = {  # arrays, by the band that is made of them
     "dropout": ("dropout_mean", "dropout_deviation"),
     "conffusion": ("lower", "upper"),
 }
-_FREE = (
-    "version",
-    "network_file",
-    "device",
-    "batch",
-    "format",
-    "pace",
-    "patients",
-)  # may differ between the parts of a run
+# what may differ between the parts of a run
+_FREE = ("version", "network_file", "device", "batch", "format", "pace", "patients")
 _SMALL_BYTES = 2**28  # of an array that is read whole where something is worked out of it: ten times as fast
 _BLOCK_BYTES = 2**20  # of a larger one, read at a time
 _HALF = ("lower", "upper", "naive_lower", "naive_upper", "samples")

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.gpu import chest, end_to_end, generalise, variants  # noqa: E402
+from benchmarks.gpu import chest, coded_bands, generalise, variants  # noqa: E402
 from pixelbounds.diffusion import posterior_mean  # noqa: E402
 from pixelbounds.diffusion.splits import split_images  # noqa: E402
 
@@ -94,12 +94,12 @@ def test_bands_come_back_in_files(tmp_path):
     ends = np.random.default_rng(0).random((2, 9, 3, 3)).astype(np.float32)
     lower, upper = ends.min(axis=0), ends.max(axis=0)
     numbers = np.arange(9) * 7
-    kept = end_to_end.Kept(tmp_path, "ours-1", numbers, 4)
+    kept = coded_bands.CodedBands(tmp_path, "ours-1", numbers, 4)
     for low, high in zip(lower, upper, strict=True):
         kept.add({19: generalise.codes(low, high)})
     kept.write()
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"ours-1-{i}.npz" for i in range(3)]
-    [(samples, read, low, high)] = end_to_end.decoded(tmp_path, "ours-1")
+    [(samples, read, low, high)] = coded_bands.decoded(tmp_path, "ours-1")
     assert samples == 19
     np.testing.assert_array_equal(read, numbers)
     assert (low <= lower).all()

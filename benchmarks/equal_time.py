@@ -22,7 +22,7 @@ import numpy as np
 
 import pixelbounds as pb
 from benchmarks.__main__ import machine
-from benchmarks.gpu.end_to_end import OURS, PAPER
+from benchmarks.gpu.bench import OURS, PAPER
 from pixelbounds.bands import calibrated_ranks
 from pixelbounds.storage.files import replace_file
 

@@ -23,31 +23,28 @@ queue() {
     local run="python3 -m benchmarks.gpu.end_to_end"
     local few="--data local/gpu/chest_few.npz" ct="--data local/gpu/ct64.npz" faces="--data local/gpu/faces64.npz"
     local chest="--batch 128 --draw-batch 258 --per-file 160"
-    # what is compiled for later, on processors that nobody needs
-    $run ct64 paper $ct --steps 2 --images 8 --printed-steps 4 --out "$job/warm64" > "$job/warm64.txt" 2>&1 &
-    $run chest128 paper --data local/gpu/shape128.npz --steps 2 --images 2 --printed-steps 4 $chest --out "$job/warm128" \
-        > "$job/warm128.txt" 2>&1 &
-    (   # every way once, small: what fails can be mended before its turn, as each call brings the newest scripts
-        small="$ct --images 8 --steps 3 --network tiny --no-compile --out $job/small"
-        $run ct64 ours $small --material --bring-network --again 0
-        $run ct64 baselines $small --tune-seconds 2 --start "$job/small/network.safetensors"
+    # what is compiled for later, and every way once, small, so that what fails can be mended before its turn; one after
+    # another and with few processes: a machine on which three compiled at once, with 16 each, stopped answering
+    (
+        export TORCHINDUCTOR_COMPILE_THREADS=3
+        $run ct64 paper $ct --steps 2 --images 8 --printed-steps 4 --out "$job/warm64"
+        $run chest128 paper --data local/gpu/shape128.npz --steps 2 --images 2 --printed-steps 4 $chest --out "$job/warm128"
         python3 -m benchmarks.gpu.projections run --data local/gpu/shape128.npz --seconds 4 --images 22 --steps 2 --out "$job/small"
     ) > "$job/small.txt" 2>&1 &
-    way ct_paper 560 $run ct64 paper $ct --seconds 110 --printed-steps 75 --material
-    way faces_ours 400 $run faces64 ours $faces --images 768 --seconds 120 --again 0 --material --bring-network
-    way faces_paper 450 $run faces64 paper $faces --images 768 --seconds 120 --printed-steps 80 --material
+    export TORCHINDUCTOR_COMPILE_THREADS=6
+    way ct_paper 560 $run ct64 paper $ct --seconds 90 --printed-steps 60 --material
+    way faces_ours 400 $run faces64 ours $faces --images 768 --seconds 100 --again 0 --material --bring-network
+    way faces_paper 450 $run faces64 paper $faces --images 768 --seconds 100 --printed-steps 64 --material
     until [ -e local/gpu/network.safetensors ] && [ -e local/gpu/chest_few.npz ]; do sleep 1; done
-    way chest_paper 400 $run chest128 paper $few --images 300 --seconds 100 --printed-steps 36 --first 64 128 $chest --until 330
-    # no seconds are claimed of what follows: it shares the GPU
-    local left=$((1640 - ($(date +%s) - began)))
-    way projections $((left + 30)) python3 -m benchmarks.gpu.projections run $few --start local/gpu/network.safetensors \
-        --rate 5e-4 --seconds 100 --compile --until $((left - 20)) &
-    (
-        way ct_ours 400 $run ct64 ours $ct --seconds 65 --material --bring-network
-        way ct_baselines 400 $run ct64 baselines $ct --seconds 60 --no-compile --start "$job/out/ct_ours/network.safetensors"
-    ) &
+    way projections 330 python3 -m benchmarks.gpu.projections run $few --start local/gpu/network.safetensors \
+        --rate 5e-4 --seconds 80 --compile --until 270
+    local left=$((1290 - ($(date +%s) - began)))
+    way chest_paper $((left + 20)) $run chest128 paper $few --images 300 --seconds 90 --printed-steps 32 --first 64 128 $chest \
+        --until $((left - 5))
+    way ct_ours 400 $run ct64 ours $ct --seconds 65 --material --bring-network
+    way ct_baselines 400 $run ct64 baselines $ct --seconds 60 --no-compile --start "$job/out/ct_ours/network.safetensors"
     way faces_baselines 400 $run faces64 baselines $faces --images 768 --seconds 60 --no-compile \
-        --start "$job/out/faces_ours/network.safetensors" &
+        --start "$job/out/faces_ours/network.safetensors"
     wait
     echo "== all done at $(($(date +%s) - began)) s"
     touch "$job/all_done"
@@ -71,6 +68,7 @@ fetch)
     done
     cp -r "$here/src" "$here/benchmarks" "$job/repo/"
     while [ "$(date +%s)" -lt "$end" ] && [ ! -e "$job/all_done" ]; do sleep 1; done
+    echo "$(free -g | sed -n 2p) load $(cut -d ' ' -f 1-3 /proc/loadavg)"
     cd "$job/out" || exit 1
     ready=() size=0
     for name in $(ls -tr "$job/done"); do  # 60 MiB a call, in the order in which they were done
@@ -84,7 +82,7 @@ fetch)
     echo "brought: ${ready[*]}, $size MiB; done: $(ls -tr "$job/done" | tr '\n' ' ')"
     cat "$job/log.txt"
     for name in $(ls -t | head -n 4); do echo "-- $name"; tail -c 1800 "$name/log.txt"; done
-    tail -n 4 "$job"/{warm64,warm128,small}.txt | cut -c 1-400
+    tail -n 9 "$job/small.txt" | cut -c 1-400
     ls -la "$OUT"
     ;;
 esac

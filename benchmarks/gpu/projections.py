@@ -341,7 +341,7 @@ def text(kept: dict[str, Any] | None = None) -> str:
         f"whole, {uncapped['lung']:.1%} of the lung and {uncapped['heart']:.1%} of the heart were missed in the first "
         f"row. Of each of {len(kept['draws'])} draws "
         f"{kept['calibrate']} slices calibrate and the others, of the same patients, judge: a promise about slices "
-        f"like these, not about a new patient. Means are shown. The bands of the samples, before any calibration, have a "
+        f"like these, not about a new patient. Means are shown. The bands of the samples, before calibration, have a "
         f"length of {kept['band']['length']:.4f} and miss {kept['band']['missed']:.0%}. What was missed of the judging "
         f"slices lay within all three levels in {kept_all} draws. {about['method']}, {about['steps']} steps; {trained} "
         f"for {about['train_seconds']:.0f} s and drawn in {about['draw_seconds']:.0f} s on {about['device']}, commit "

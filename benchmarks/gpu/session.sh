@@ -2,7 +2,7 @@
 # A session of a GPU as one queue that outlives the calls, so that nothing is compiled twice and the GPU never waits.
 #   bash benchmarks/gpu/session.sh start          in the first call, which carries ct64.npz, faces64.npz, shape128.npz, commit
 #   bash benchmarks/gpu/session.sh fetch SECONDS  in every call: waits, then leaves under $OUT what was finished meanwhile
-# The second call carries chest_few.npz and network.safetensors. At home, `cat part-* | tar x` in each folder that came back.
+# The second call carries chest_few.npz. Half a minute without a call, and the machine is gone with all that was not fetched. At home, `cat part-* | tar x` in each folder that came back.
 set -u
 job=/tmp/job
 here=$(cd "$(dirname "$0")/../.." && pwd)
@@ -22,6 +22,7 @@ queue() {
     export PYTHONPATH=src:. PYTHONUNBUFFERED=1 TORCHINDUCTOR_CACHE_DIR=$job/inductor
     local run="python3 -m benchmarks.gpu.end_to_end"
     local few="--data local/gpu/chest_few.npz" ct="--data local/gpu/ct64.npz" faces="--data local/gpu/faces64.npz"
+    local small="$ct --images 8 --steps 3 --network tiny --no-compile --out $job/small"
     local chest="--batch 128 --draw-batch 258 --per-file 160"
     # what is compiled for later, and every way once, small, so that what fails can be mended before its turn; one after
     # another and with few processes: a machine on which three compiled at once, with 16 each, stopped answering
@@ -29,23 +30,21 @@ queue() {
         export TORCHINDUCTOR_COMPILE_THREADS=3
         $run ct64 paper $ct --steps 2 --images 8 --printed-steps 4 --out "$job/warm64"
         $run chest128 paper --data local/gpu/shape128.npz --steps 2 --images 2 --printed-steps 4 $chest --out "$job/warm128"
-        python3 -m benchmarks.gpu.projections run --data local/gpu/shape128.npz --seconds 4 --images 22 --steps 2 --out "$job/small"
+        $run ct64 ours $small --material --bring-network --again 0
+        $run ct64 baselines $small --tune-seconds 2 --start "$job/small/network.safetensors"
     ) > "$job/small.txt" 2>&1 &
     export TORCHINDUCTOR_COMPILE_THREADS=6
-    way ct_paper 560 $run ct64 paper $ct --seconds 90 --printed-steps 60 --material
-    way faces_ours 400 $run faces64 ours $faces --images 768 --seconds 100 --again 0 --material --bring-network
+    way faces_ours 450 $run faces64 ours $faces --images 768 --seconds 100 --again 0 --material --bring-network
     way faces_paper 450 $run faces64 paper $faces --images 768 --seconds 100 --printed-steps 64 --material
-    until [ -e local/gpu/network.safetensors ] && [ -e local/gpu/chest_few.npz ]; do sleep 1; done
-    way projections 330 python3 -m benchmarks.gpu.projections run $few --start local/gpu/network.safetensors \
-        --rate 5e-4 --seconds 80 --compile --until 270
-    local left=$((1290 - ($(date +%s) - began)))
-    way chest_paper $((left + 20)) $run chest128 paper $few --images 300 --seconds 90 --printed-steps 32 --first 64 128 $chest \
-        --until $((left - 5))
-    way ct_ours 400 $run ct64 ours $ct --seconds 65 --material --bring-network
-    way ct_baselines 400 $run ct64 baselines $ct --seconds 60 --no-compile --start "$job/out/ct_ours/network.safetensors"
-    way faces_baselines 400 $run faces64 baselines $faces --images 768 --seconds 60 --no-compile \
-        --start "$job/out/faces_ours/network.safetensors"
+    until [ -e local/gpu/chest_few.npz ]; do sleep 1; done
+    way chest_paper 330 $run chest128 paper $few --images 300 --seconds 90 --printed-steps 32 --first 64 128 $chest --until 300
+    way ct_ours 560 $run ct64 ours $ct --seconds 65 --members 3 --first 39 79 128 --material --bring-network
+    # no seconds are claimed of what follows: it shares the GPU
+    way ct_baselines 300 $run ct64 baselines $ct --seconds 60 --no-compile --start "$job/out/ct_ours/network.safetensors" &
+    way faces_baselines 300 $run faces64 baselines $faces --images 768 --seconds 60 --no-compile \
+        --start "$job/out/faces_ours/network.safetensors" &
     wait
+    mkdir -p "$job/out/rates" && python3 -m benchmarks.gpu.rates all plain shifted phases --out "$job/out/rates" && touch "$job/done/rates"
     echo "== all done at $(($(date +%s) - began)) s"
     touch "$job/all_done"
 }
@@ -63,9 +62,8 @@ queue)
     ;;
 fetch)
     end=$(($(date +%s) + $2))
-    for file in network.safetensors chest_few.npz; do
-        [ -e "$here/local/gpu/$file" ] && cp "$here/local/gpu/$file" "$job/$file" && mv "$job/$file" "$job/repo/local/gpu/$file"
-    done
+    file=chest_few.npz
+    [ -e "$here/local/gpu/$file" ] && cp "$here/local/gpu/$file" "$job/$file" && mv "$job/$file" "$job/repo/local/gpu/$file"
     cp -r "$here/src" "$here/benchmarks" "$job/repo/"
     while [ "$(date +%s)" -lt "$end" ] && [ ! -e "$job/all_done" ]; do sleep 1; done
     echo "$(free -g | sed -n 2p) load $(cut -d ' ' -f 1-3 /proc/loadavg)"

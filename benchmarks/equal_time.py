@@ -137,7 +137,7 @@ def _set(results: dict[str, Any]) -> str:
         f"{results['calibration']} of {results['images']} images of {about['units']} scans or patients calibrate, the "
         f"others judge. {_coverage(figures)} {_speed(figures)}",
         "",
-        _compared(results),
+        compared(results),
     ]
     return "\n".join(lines)
 
@@ -146,10 +146,10 @@ def _way(name: str) -> str:
     if name.startswith("paper"):
         return "the paper's: Algorithm 3, K-RCPS, Hoeffding-Bentkus, best of its grid"
     networks = int(name.split("/")[0].split("-")[1])
-    return "ours, one network" if networks == 1 else f"ours, mean score of {networks} networks"
+    return "ours with one network" if networks == 1 else f"ours with the mean score of {networks} networks"
 
 
-def _compared(results: dict[str, Any]) -> str:
+def compared(results: dict[str, Any]) -> str:
     """Ours beside the paper's in the same draws, and the cheapest of ours that is no longer than the paper's."""
     rows = results["rows"]
     papers_rows = [name for name in rows if name.startswith("paper")]
@@ -165,17 +165,19 @@ def _compared(results: dict[str, Any]) -> str:
         count = min(len(ours), len(theirs))
         shorter = 1 - (ours[:count] / theirs[:count]).mean()
         said.append(
-            f"{_way(name)}, {rows[name]['samples']} samples, in {sum(rows[name]['seconds'].values()):.0f} s: "
+            f"{_way(name)} and {rows[name]['samples']} samples in {sum(rows[name]['seconds'].values()):.0f} s is "
             f"{shorter:.1%} shorter (mean of {count} draws)"
         )
+    told = f"Beside the paper's way with {rows[best]['samples']} samples in {spent:.0f} s, {', '.join(said)}."
     short = [name for name in rows if name.startswith("ours") and _length(rows[name]) <= _length(rows[best])]
+    if not short:
+        return told
     cheap = min(short, key=lambda name: float(rows[name]["seconds"]["sampling"]))
     ratio = 1 - _length(rows[cheap]) / _length(rows[best])
     took, takes = (rows[name]["seconds"]["sampling"] for name in (best, cheap))
     return (
-        f"Against the paper's {rows[best]['samples']} samples in {spent:.0f} s: {'; '.join(said)}. At no greater "
-        f"length, sampling takes {takes:.1f} s in place of {took:.0f} s, {took / takes:.0f} times fewer: {_way(cheap)} "
-        f"and {rows[cheap]['samples']} samples, {ratio:.1%} shorter than the paper's."
+        f"{told} With {rows[cheap]['samples']} samples ({_way(cheap)}) it is still {ratio:.1%} shorter, and sampling "
+        f"takes {takes:.1f} s in place of {took:.0f}: {took / takes:.0f} times fewer."
     )
 
 

@@ -50,6 +50,13 @@ def reproduced() -> list[str]:
     return lines
 
 
+def end_to_end() -> list[str]:
+    """Training, sampling and calibration together, the paper's way and ours."""
+    from .equal_time import TITLES, compared, measured
+
+    return [f"- {TITLES[results['set']]}. {compared(results)}" for results in measured()]
+
+
 def text() -> str:
     krcps = result("krcps")
     frontier = result("frontier")
@@ -63,6 +70,11 @@ def text() -> str:
         "alone, with the same bound. All rows, the limit, and how it was done: [docs/results.md](docs/results.md).",
         "",
         *reproduced(),
+        "",
+        "From training to intervals, each way with its own network, samples and procedure, in seconds of an H200",
+        "([docs/diffusion.md](docs/diffusion.md#what-seconds-of-a-gpu-buy)):",
+        "",
+        *end_to_end(),
         "",
         f"Ratios of one run each (`make bench`; {where(frontier)}).",
         "",

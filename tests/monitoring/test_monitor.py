@@ -101,7 +101,11 @@ def test_units_that_return_are_left_out(rng):
     monitor = pb.Monitor(cal)
     assert monitor.update(truth[160:200], band[160:200], units=units[160:200]).promises[0].units == 20
     again = monitor.update(truth[200:], band[200:], units=units[160:200])  # other images of the same patients
-    assert (again.repeated, again.promises[0].units) == (40, 20)
+    assert (again.repeated, again.late, again.promises[0].units) == (0, 40, 20)
+    assert "40 images were left out" in str(again)
+    assert "patient" in again.notes[-1]
+    same = monitor.update(truth[160:200], band[160:200], units=units[160:200])
+    assert (same.repeated, same.late) == (40, 0)
     assert (
         monitor.look(pb.Band(band.lower - rng.random(truth.shape) / 50, band.upper)[160:], units=units[160:]).looked
         == 80

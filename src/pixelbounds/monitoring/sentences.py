@@ -32,6 +32,16 @@ def changed_in_words(named: str) -> str:
     )
 
 
+def late_in_words(images: int, noun: str) -> str:
+    """What a monitor says of further images of units that were counted before.
+
+    >>> late_in_words(3, "patient")
+    '3 images were left out, each of a patient that was counted before: give all images of a patient in one call.'
+    """
+    which = "1 image was left out," if images == 1 else f"{images} images were left out, each"
+    return f"{which} of a {noun} that was counted before: give all images of a {noun} in one call."
+
+
 def false_alarms_in_words(false_alarm: float) -> str:
     """What an alarm, or that there is none, is worth."""
     return (

@@ -86,6 +86,7 @@ class Status:
     changed      whether bands have ever shown that the source has changed; that is not about risk
     images, looked    images that were counted with their truth, and without
     repeated     images of the last call that were counted before and were left out
+    late         images of the last call that were left out because their unit was counted before, with other images
     log_worth    log of the mean worth of the promises' purses now, for `pooled`
     calibration  the digest of the calibration file, by which sites know that they watch the same
     """
@@ -102,6 +103,7 @@ class Status:
     notes: tuple[str, ...] = ()
     log_worth: float = 0.0
     calibration: str = ""
+    late: int = 0
 
     @property
     def alarm(self) -> bool:

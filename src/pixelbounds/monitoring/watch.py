@@ -34,6 +34,7 @@ from .gauges import Gauge, gauges_of, looked
 from .history import row_of, with_row
 from .purse import mean_worth
 from .seen import first_seen, image_digests, name_digests, remembered_with
+from .sentences import late_in_words
 from .status import Status, WatchedPromise, worth_of
 
 _LEVEL = 0.95  # of intervals
@@ -112,8 +113,8 @@ class Monitor:
     ) -> Status:
         """Images whose truth is known now, in order of arrival: truth (n, *pixels), Band of the same shape -> Status.
 
-        units       the unit of each image, (n,), where the calibration has units: give all images of a unit together,
-                    as one that was seen before is left out
+        units       the unit of each image, (n,), where the calibration has units: give all images of a unit together;
+                    further ones of a unit that was counted are left out, and `Status.late` counts them
         within      the region of each promise that has one, by its name, on these images: {"heart": mask}; None for one
                     that was not drawn on them, for which they do not count
         features, labels    as for `Calibration.apply`
@@ -139,6 +140,7 @@ class Monitor:
         missed, sizes, own = tallies
         digests = image_digests(truth, *band.arrays, runner=runner)
         fresh, unit_of, arrived = _arrivals(names, digests, self.seen)
+        left_out = _left_out(fresh, digests, self.seen, names)
         rounds = []
         for promise, aim in zip(promises, aims, strict=True):
             counts = fresh & (aim.counts(sizes) if aim is not None else False)
@@ -151,7 +153,7 @@ class Monitor:
         if fresh.any():
             self._count(rounds, digests[fresh], arrived)
             self._remember(when)
-        return self.status(int((~fresh).sum()))
+        return self.status(*left_out)
 
     def _units(self, units: Any, n: int) -> Array | None:
         """Names of the units of images, (n,); None where images are independent."""
@@ -188,6 +190,7 @@ class Monitor:
         rows = self.calibration.statistics(band, features=features, labels=labels)
         digests = image_digests(*band.arrays, runner=current_runner())
         fresh, unit_of, arrived = _arrivals(names, digests, self.seen_bands)
+        left_out = _left_out(fresh, digests, self.seen_bands, names)
         if names is None:
             own, lots = rows[fresh], digests[fresh]
         else:
@@ -202,7 +205,7 @@ class Monitor:
         self.seen_bands = remembered_with(self.seen_bands, np.concatenate([digests[fresh], marks]))
         if fresh.any():
             self._remember(when)
-        return self.status(int((~fresh).sum()))
+        return self.status(*left_out)
 
     # ------------------------------------------------------------ what is said
 
@@ -210,10 +213,12 @@ class Monitor:
         row = row_of(self.accounts, self.gauges, when, self.images, self.looked)
         self.history = with_row(self.history, row)
 
-    def status(self, repeated: int = 0) -> Status:
-        """What is to be said now; `repeated` images were left out of the last call."""
+    def status(self, repeated: int = 0, late: int = 0) -> Status:
+        """What is to be said now; `repeated` and `late` images were left out of the last call."""
         record = self.calibration.record
         notes = []
+        if late:
+            notes.append(late_in_words(late, record.unit_name))
         if self.calibration.confidence == "conformal":
             notes.append(
                 "The calibration promises its level on average over calibration sets only, so a risk above it does not "
@@ -225,7 +230,7 @@ class Monitor:
             self.false_alarm, self.broken, any(gauge.changed for gauge in self.gauges), self.images, self.looked,
             repeated, record.unit_name if record.units else None,
             tuple(_watched(account) for account in self.accounts), tuple(gauge.status for gauge in self.gauges),
-            tuple(notes), mean_worth(np.array([x.purse.log_worth for x in self.accounts])), self._digest,
+            tuple(notes), mean_worth(np.array([x.purse.log_worth for x in self.accounts])), self._digest, late,
         )  # fmt: skip
 
 
@@ -239,6 +244,12 @@ def _arrivals(names: Array | None, digests: Array, seen: Array) -> tuple[Array, 
     units, first, number = np.unique(own[fresh], return_index=True, return_inverse=True)
     order = np.argsort(first)
     return fresh, np.argsort(order)[number], units[order]
+
+
+def _left_out(fresh: Array, digests: Array, seen: Array, names: Array | None) -> tuple[int, int]:
+    """Images that were counted before, and those that were not but whose unit was."""
+    late = ~fresh & ~np.isin(digests, seen) & (names is not None)
+    return int((~fresh & ~late).sum()), int(late.sum())
 
 
 def _watched(account: Account) -> WatchedPromise:

@@ -1,0 +1,64 @@
+"""A call of the GPU in small, on a CPU: both ways and the baselines, and what is made of it at home."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.gpu import bench, end_to_end
+from pixelbounds.experiments.material import BANDS, load_material
+
+
+def test_both_ways_and_the_baselines_come_home_as_material(tmp_path, monkeypatch, rng):
+    monkeypatch.setitem(bench.KNOWN, "ct64", replace(bench.KNOWN["ct64"], size=16))
+    data = tmp_path / "ct64.npz"
+    scan = np.repeat(np.arange(180), 27)
+    np.savez(data, ct=rng.integers(0, 256, (len(scan), 16, 16), dtype=np.uint8), scan=scan)
+
+    def call(does, *further):
+        words = ["end_to_end", "ct64", does, "--data", str(data), *map(str, further)]
+        monkeypatch.setattr(sys, "argv", words)
+        end_to_end.main()
+
+    small = ["--network", "tiny", "--no-compile", "--steps", 2, "--batch", 4, "--images", 3, "--commit", "toy"]
+    small += ["--samples", 7, "--draw-batch", 8]
+    sampled = [*small, "--first", 5, "--material", "--printed-steps", 4]
+    monkeypatch.setattr(bench, "PAPER", {"ct64": 0.4})
+    monkeypatch.setattr(bench, "OURS", 0.4)
+    call("ours", *sampled, "--out", tmp_path / "ours", "--bring-network", "--again", 2)
+    call("paper", *sampled, "--out", tmp_path / "paper")
+    network = tmp_path / "ours" / "network.safetensors"
+    call("baselines", *small, "--out", tmp_path / "base", "--start", network, "--tune-seconds", 0.1)
+
+    call("collect", "--out", tmp_path / "paper", "--file", tmp_path / "paper.npz")
+    with np.load(tmp_path / "paper.npz") as kept:
+        assert (kept["paper/5/lower"] <= kept["paper/5/upper"]).all()
+        figures = json.loads(str(kept["figures"]))
+    assert (figures["commit"], figures["bands"][0]["images"], figures["bands"][0]["samples"]) == ("toy", 3, 7)
+    folders = [tmp_path / name for name in ("ours", "paper", "base")]
+    call("material", "--out", *folders, "--folder", tmp_path / "material")
+    material = load_material(tmp_path / "material")
+    assert len(material) == 3
+    assert [name for name in BANDS if material.missing(name)] == []
+    assert (material["lower"] <= material["naive_upper"]).all()
+    noise = (material["observation"] - material.truth) / bench.KNOWN["ct64"].sigma_0
+    assert 0.9 < noise.std() < 1.1
+    assert np.abs(material["lower"] - material["printed_lower"]).max() > 0  # the samplers differ
+
+
+def test_material_of_a_call_that_was_cut_short_is_refused(tmp_path, monkeypatch, rng):
+    monkeypatch.setitem(bench.KNOWN, "ct64", replace(bench.KNOWN["ct64"], size=4))
+    scan = np.repeat(np.arange(180), 27)
+    np.savez(tmp_path / "ct64.npz", ct=np.zeros((len(scan), 4, 4), np.uint8), scan=scan)
+    (tmp_path / "figures.json").write_text(json.dumps({"images": {"measured": 3}, "way": "ours"}))
+    bench.write_arrays(tmp_path, {"lower": np.zeros((2, 4, 4))})
+    words = ["material", "--data", tmp_path / "ct64.npz", "--out", tmp_path, "--folder", tmp_path / "made"]
+    monkeypatch.setattr(sys, "argv", ["end_to_end", "ct64", *map(str, words)])
+    with pytest.raises(SystemExit, match="lower is of 2 images, not 3"):
+        end_to_end.main()

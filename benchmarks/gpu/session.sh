@@ -44,7 +44,7 @@ queue() {
     way faces_baselines 300 $run faces64 baselines $faces --images 768 --seconds 60 --no-compile \
         --start "$job/out/faces_ours/network.safetensors" &
     wait
-    mkdir -p "$job/out/rates" && python3 -m benchmarks.gpu.rates all plain shifted phases --out "$job/out/rates" && touch "$job/done/rates"
+    mkdir -p "$job/out/rates" && python3 -m benchmarks.gpu.rates all plain shifted phases native --out "$job/out/rates" && touch "$job/done/rates"
     echo "== all done at $(($(date +%s) - began)) s"
     touch "$job/all_done"
 }

@@ -318,9 +318,9 @@ def text() -> str:
     )
     said += " of fixed size at every look; that of one site for both)."
     commits = list(dict.fromkeys(row.get("commit", kept["machine"]["commit"]) for row in kept["rows"]))
-    at = commits[0] + "".join(f", some rows anew with `--only` at {commit}" for commit in commits[1:])
+    rows = "" if len(commits) == 1 else ", some rows by `--only`"
     command = f"python -m benchmarks.attacks --worlds {worlds} --out benchmarks/results/attacks.json"
-    return "\n".join([said, "", *lines, "", f"Measured at commit {at} (`{command}`)."])
+    return "\n".join([said, "", *lines, "", f"Measured at {' and '.join(commits)} (`{command}`{rows})."])
 
 
 def main() -> None:

@@ -36,6 +36,7 @@ from pixelbounds.diffusion.regression import dropout_passes, n_conffusion, predi
 from .bench import KNOWN, PAPER, Bench, observe, pictures, write_arrays
 from .coded_bands import decoded
 from .material import outward
+from .told import told
 
 Array = np.ndarray
 FIRST = {"ours": (19, 39, 79), "paper": (32, 64, 128), "baselines": (128,)}  # samples whose bands come along
@@ -108,12 +109,12 @@ def collect(options: argparse.Namespace) -> None:
     shown = pictures(options.set, options.data, figures["images"]["measured"])
     kept: dict[str, Array] = {}
     count = len(shown.numbers)
-    for told in figures["bands"]:
-        for m, numbers, lower, upper in decoded(folder, told["label"]):
+    for label in (drawn["label"] for drawn in figures["bands"]):
+        for m, numbers, lower, upper in decoded(folder, label):
             if not np.array_equal(numbers, shown.numbers[: len(numbers)]):
-                raise SystemExit(f"{folder}: {told['label']} is of other images; was it another split?")
+                raise SystemExit(f"{folder}: {label} is of other images; was it another split?")
             count = min(count, len(numbers))
-            kept |= {f"{told['label']}/{m}/lower": lower, f"{told['label']}/{m}/upper": upper}
+            kept |= {f"{label}/{m}/lower": lower, f"{label}/{m}/upper": upper}
     kept = {name: x[:count] for name, x in kept.items()}
     np.savez(
         options.file, truth=shown.truth[:count], unit=shown.unit[:count], numbers=shown.numbers[:count],
@@ -126,8 +127,8 @@ def material(options: argparse.Namespace) -> None:
     """Arrays that calls with `--material` and `baselines` brought back, as a folder that `reproduce` reads."""
     target = Path(options.folder)
     target.mkdir(parents=True, exist_ok=True)
-    told = [json.loads((Path(folder) / "figures.json").read_text()) for folder in options.out]
-    count = min(each["images"]["measured"] for each in told)
+    calls = [json.loads((Path(folder) / "figures.json").read_text()) for folder in options.out]
+    count = min(call["images"]["measured"] for call in calls)
     shown, data = pictures(options.set, options.data, count), KNOWN[options.set]
     low, high = data.limits
     arrays = {"truth": shown.truth, "observation": (observe(shown, data) - low) / (high - low), "unit": shown.unit}
@@ -139,7 +140,7 @@ def material(options: argparse.Namespace) -> None:
         if len(x) != count:
             raise SystemExit(f"{name} is of {len(x)} images, not {count}: its call was cut short, leave it out")
         np.save(target / f"{name}.npy", x)
-    (target / "figures.json").write_text(json.dumps({each["way"]: each for each in told}, indent=1) + "\n")
+    (target / "figures.json").write_text(json.dumps(told(calls, arrays), indent=1) + "\n")
     print(target, count, "images:", ", ".join(arrays))
 
 

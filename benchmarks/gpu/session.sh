@@ -37,7 +37,7 @@ queue() {
     way faces_ours 450 $run faces64 ours $faces --images 768 --seconds 100 --again 0 --material --bring-network
     way faces_paper 450 $run faces64 paper $faces --images 768 --seconds 100 --printed-steps 64 --material
     until [ -e local/gpu/chest_few.npz ]; do sleep 1; done
-    way chest_paper 330 $run chest128 paper $few --images 300 --seconds 90 --printed-steps 32 --first 64 128 $chest --until 300
+    way chest_paper 380 $run chest128 paper $few --images 300 --seconds 90 --printed-steps 40 --first 64 128 $chest --until 340
     way ct_ours 560 $run ct64 ours $ct --seconds 65 --members 3 --first 39 79 128 --material --bring-network
     # no seconds are claimed of what follows: it shares the GPU
     way ct_baselines 300 $run ct64 baselines $ct --seconds 60 --no-compile --start "$job/out/ct_ours/network.safetensors" &
@@ -69,9 +69,9 @@ fetch)
     echo "$(free -g | sed -n 2p) load $(cut -d ' ' -f 1-3 /proc/loadavg)"
     cd "$job/out" || exit 1
     ready=() size=0
-    for name in $(ls -tr "$job/done"); do  # 60 MiB a call, in the order in which they were done
+    for name in $(ls -tr "$job/done"); do  # 62 MiB a call, in the order in which they were done
         here=$(du -sm --exclude=network.safetensors "$name" | cut -f 1)
-        if [ ! -e "$job/brought/$name" ] && [ $((size + here)) -le 58 ]; then ready+=("$name") size=$((size + here)); fi
+        if [ ! -e "$job/brought/$name" ] && [ $((size + here)) -le 61 ]; then ready+=("$name") size=$((size + here)); fi
     done
     if [ ${#ready[@]} -gt 0 ]; then
         tar c --exclude=network.safetensors "${ready[@]}" | split -b 15M - "$OUT/part-" &&

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from pixelbounds.cli import app
 from pixelbounds.demo.phantom import phantoms
+from pixelbounds.diffusion.checkpoint import load_network
 from pixelbounds.experiments import image_figures
 from pixelbounds.experiments.experiment import load_experiment, miniature
 from pixelbounds.experiments.material import IMAGE_ARRAYS, load_material
@@ -115,6 +116,10 @@ def test_an_experiment_runs_from_files_to_the_table(name, written, tmp_path, mon
     assert all(len(s.length) == plan.draws.count for s in summaries(results))
     assert "K-RCPS, chosen on fitting images" in (out / "table.md").read_text()
     assert results["material"]["figures"]["score"]["samples"] == plan.task.samples
+    if plan.sampling.networks > 1:
+        members = load_network(out / "work" / "ensemble.safetensors", kind="score")[2]["extra"]["networks"]
+        assert len(set(members)) == plan.sampling.networks
+        assert (out / "work" / "score1" / "score.safetensors").is_file()
     if plan.scans:
         assert material.has_units
         assert f"The unit is the {plan.scans.unit}" in (out / "table.md").read_text()

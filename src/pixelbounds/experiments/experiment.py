@@ -114,10 +114,12 @@ class DataSection(_Section):
 class SamplingSection(_Section):
     """[sampling]: how posterior samples are drawn; their number is that of [task].
 
-    `printed_steps` draws them by Algorithm 3 as printed too, for rows of their own.
+    `networks` counts score networks of other seeds whose mean score is followed. `printed_steps` draws samples by
+    Algorithm 3 as printed too, for rows of their own.
     """
 
     sampler: str
+    networks: int = Field(1, gt=0)
     steps: int | None = None
     printed_steps: int | None = None
     seed: int = 0
@@ -225,6 +227,7 @@ def miniature(experiment: Experiment) -> Experiment:
         training=training,
         sampling={
             "sampler": experiment.sampling.sampler,
+            "networks": min(experiment.sampling.networks, 2),
             "steps": 2 if experiment.sampling.sampler == "heun" else 4,
             "printed_steps": experiment.sampling.printed_steps and 4,
             "batch": 64,

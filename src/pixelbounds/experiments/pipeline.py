@@ -25,7 +25,7 @@ from ..formats.scans import Images
 from ..images.ends import outward
 from ..images.library import Array
 from ..storage.files import replace_file
-from ..workflows import SampleOptions, sample_to, train_from
+from ..workflows import SampleOptions, join_networks, sample_to, train_from
 from ..workflows.settings import Configuration
 from .abdomen import abdomen
 from .celeba import celeba
@@ -56,6 +56,8 @@ def make_material(
     prepare(experiment, data, work, tell)
     kinds = [kind for kind in ("score", "regressor", "conffusion") if kind in experiment.training]
     networks = {kind: _train(experiment, kind, work, device, tell) for kind in kinds}
+    if experiment.sampling.networks > 1:
+        networks["score"] = _ensemble(experiment, networks["score"], work, device, tell)
     noisy = np.load(work / "observation.npy", mmap_mode="r")
     runs: dict[str, Any] = {}
     for kind, network in networks.items():
@@ -195,9 +197,19 @@ def _write(path: Path, images: Any, numbers: Array, change: Callable[[Array], Ar
 # ---------------------------------------------------------------- networks
 
 
-def _train(experiment: Experiment, kind: str, work: Path, device: str | None, tell: Teller) -> Path:
-    """Write the settings of a training run and carry it out, or go on with it."""
+def _ensemble(experiment: Experiment, first: Path, work: Path, device: str | None, tell: Teller) -> Path:
+    """Train the other score networks, from other seeds, and join all."""
+    seeds = range(1, experiment.sampling.networks)
+    others = [_train(experiment, "score", work, device, tell, seed=seed) for seed in seeds]
+    return join_networks([first, *others], work / "ensemble.safetensors", replace=True)
+
+
+def _train(
+    experiment: Experiment, kind: str, work: Path, device: str | None, tell: Teller, *, seed: int | None = None
+) -> Path:
+    """Write the settings of a training run and carry it out, or go on with it; `seed` is added to the plan's."""
     tunes = kind == "conffusion"
+    name = kind if seed is None else f"{kind}{seed}"
     choosing = "tune.npy" if experiment.data.stop and not tunes else 0.0
     settings: dict[str, dict[str, Any]] = {
         "data": {
@@ -206,15 +218,17 @@ def _train(experiment: Experiment, kind: str, work: Path, device: str | None, te
             "validation": choosing,
         },
         "training": {"kind": kind, **experiment.training[kind]},
-        "output": {"folder": kind},
+        "output": {"folder": name},
     }
+    if seed is not None:
+        settings["training"]["seed"] = experiment.training[kind].get("seed", 0) + seed
     if tunes:
         settings["training"]["from"] = "score/score.safetensors"
     else:
         settings |= {"network": experiment.network, "process": experiment.process}
     if device is not None:
         settings["training"]["device"] = device
-    path = work / f"{kind}.toml"
+    path = work / f"{name}.toml"
     replace_file(path, "\n".join(_toml(settings)).encode())
     return train_from(Configuration(path), tell=tell, rehearsal=experiment.rehearsal)
 

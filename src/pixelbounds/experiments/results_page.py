@@ -173,7 +173,7 @@ def _name(row: TableRow) -> str:
 
 def _fact(what: str, figures: Any) -> str:
     """A few numbers of the makers' own figures."""
-    wanted = ("steps", "step", "seconds", "psnr_noisy", "psnr_denoiser", "psnr_mean", "miss_rate",
+    wanted = ("networks", "steps", "step", "seconds", "psnr_noisy", "psnr_denoiser", "psnr_mean", "miss_rate",
               "coverage_of_fresh_draw", "exact_coverage")  # fmt: skip
     if not isinstance(figures, dict):
         return ""

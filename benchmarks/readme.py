@@ -25,6 +25,11 @@ def result(name: str) -> dict[str, Any]:
     return dict(json.loads((HERE / "results" / f"{name}.json").read_text()))
 
 
+def made(name: str) -> dict[str, Any]:
+    """What the makers of an experiment's material said of it."""
+    return dict(result(f"reproduce/{name}")["material"]["figures"])
+
+
 def where(found: dict[str, Any]) -> str:
     machine = found["machine"]
     return f"commit {machine['commit']}, {machine['cores']} cores of {machine['cpu'] or 'an unnamed CPU'}"

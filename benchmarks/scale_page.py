@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .readme import HERE, result, where, with_figures
+from .readme import HERE, made, result, where, with_figures
 from .scale import SAMPLES, STEPS, WORKERS
 
 PAGE = "docs/scale.md"
@@ -112,10 +112,11 @@ def hours(seconds: float) -> str:
 
 def text() -> str:
     found = result("scale")
-    posterior = result("posterior_ct")
+    [call] = [call for call in made("ct64")["calls"] if call["way"] == "ours"]
+    drawn = call["bands"][0]  # with one network
     drawing = {
-        "samples": posterior["sampling"]["samples"], "seconds": posterior["sampling"]["seconds_after_the_first_batch"],
-        "device": posterior["device"], "size": 64,
+        "samples": drawn["images"] * drawn["samples"], "seconds": drawn["seconds"], "device": call["device"],
+        "size": 64,
     }  # fmt: skip
     lines = [f"One run (`python -m benchmarks scale`; {where(found)}), page cache warm, `--memory 512M`.", ""]
     return "\n".join([*lines, *measured(found["rows"]), "", "### To many images", *carried_over(found, drawing)])

@@ -27,13 +27,14 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from pixelbounds.diffusion.checkpoint import load_network
 from pixelbounds.diffusion.regression import dropout_passes, n_conffusion, predict, quantile_loss, regressor
 
-from .bench import KNOWN, PAPER, Bench, observe, pictures, write_arrays
+from .bench import KNOWN, OURS, PAPER, Bench, observe, pictures, write_arrays
 from .coded_bands import decoded
 from .material import outward
 from .told import told
@@ -103,7 +104,10 @@ def baselines(options: argparse.Namespace) -> None:
 
 
 def collect(options: argparse.Namespace) -> None:
-    """What a call brought back as one npz: truth, unit, and LABEL/M/lower and /upper of every band; its figures."""
+    """What a call brought back as one npz: truth, unit, and LABEL/M/lower and /upper of every band; its figures.
+
+    M@A has miscoverage A in place of that of the way.
+    """
     [folder] = map(Path, options.out)
     figures = json.loads((folder / "figures.json").read_text())
     shown = pictures(options.set, options.data, figures["images"]["measured"])
@@ -115,12 +119,24 @@ def collect(options: argparse.Namespace) -> None:
                 raise SystemExit(f"{folder}: {label} is of other images; was it another split?")
             count = min(count, len(numbers))
             kept |= {f"{label}/{m}/lower": lower, f"{label}/{m}/upper": upper}
+    kept = _of_material(folder, figures, options.set) | kept
     kept = {name: x[:count] for name, x in kept.items()}
     np.savez(
         options.file, truth=shown.truth[:count], unit=shown.unit[:count], numbers=shown.numbers[:count],
         figures=np.array(json.dumps(figures)), **kept,  # type: ignore[arg-type]
     )  # fmt: skip
     print(options.file, count, "images:", ", ".join(sorted({name.rsplit("/", 1)[0] for name in kept})))
+
+
+def _of_material(folder: Path, figures: dict[str, Any], name: str) -> dict[str, Array]:
+    """Bands of all samples at the paper's miscoverage, where the call kept the material of `ours`."""
+    paths = {end: folder / f"array-{end}.npz" for end in ("lower", "upper")}
+    if not all(path.is_file() for path in paths.values()):
+        return {}
+    drawn = [each for each in figures["bands"] if each["images"] == figures["images"]["measured"]][-1]
+    at = "" if PAPER[name] == OURS else f"@{PAPER[name]:g}"
+    ends = {end: np.load(path)["x"].astype(np.float32).clip(0, 1) for end, path in paths.items()}
+    return {f"{drawn['label']}/{drawn['samples']}{at}/{end}": x for end, x in ends.items()}
 
 
 def material(options: argparse.Namespace) -> None:

@@ -88,10 +88,10 @@ class Parts:
 
 
 def parts(name: str, split: str, scan: Array, count: int) -> Parts:
-    """The split; `count` images are measured, spread over the scans as evenly as they go."""
+    """The split; `count` images are measured, spread over the scans as evenly as they go; 768 or all are held out."""
     alone = len(np.unique(scan)) == len(scan)
     units = None if alone else scan
-    usual = split_images(len(scan), held_out=768, tune=1000 if alone else 564, units=units)
+    usual = split_images(len(scan), held_out=max(768, count), tune=1000 if alone else 564, units=units)
     if split == "confirm":
         chosen = np.random.default_rng(4).permutation(usual["held_out"])[:count]
         return Parts(usual["train"], usual["tune"], np.sort(chosen))

@@ -1,7 +1,7 @@
 """Write what was measured on the GPU into docs/diffusion.md, between its markers: python -m benchmarks.gpu.page.
 
-Reads benchmarks/results/posterior_*.json (from `posterior collect`), speed_gpu.json (from `speed`), generalise_*.json
-(from `certified`) and cpu_training.json.
+Reads what the makers of the materials of `pixelbounds reproduce` said (benchmarks/results/reproduce), speed_gpu.json
+(from `speed`), generalise_*.json (from `certified`), budgets_ct64.json and cpu_training.json.
 """
 
 from __future__ import annotations
@@ -10,21 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from ..readme import HERE, result, where, with_figures
+from ..readme import HERE, made, result, where, with_figures
 
 PAGE, BEGIN = "docs/diffusion.md", "<!-- figures: python -m benchmarks.gpu.page -->"
-SETS = {"faces": "faces, sigma_0 = 1 in [-1, 1]", "ct": "CT, sigma_0 = 0.4 in [0, 1]"}
+SETS = {"faces64": "faces, sigma_0 = 1 in [-1, 1]", "ct64": "CT, sigma_0 = 0.4 in [0, 1]"}
 
 
 def trained(found: dict[str, dict[str, Any]]) -> list[str]:
     """The networks and their bands before any risk control."""
     rows: dict[str, Any] = {
         "images that train, fine-tune, are held out": lambda f: ", ".join(f"{x:,}" for x in f["images"].values()),
-        "score network: parameters, steps of 256, seconds": lambda f: (
-            f"{f['score']['parameters'] / 1e6:.1f}M, {f['score']['step']:,}, {f['score']['seconds']:.0f}"
+        "score networks: parameters of each, steps of 256 and seconds of all": lambda f: (
+            f"{f['score'].get('networks', 1)}: {f['score']['parameters'] / 1e6:.1f}M, {f['score']['step']:,}, "
+            f"{f['score']['seconds']:.0f}"
         ),
-        "PSNR of the observation, the denoiser, the mean of samples": lambda f: " / ".join(
-            f"{f['sampling'][x]:.2f}" for x in ("psnr_noisy", "psnr_denoiser", "psnr_mean")
+        "PSNR of the observation, the mean of samples": lambda f: " / ".join(
+            f"{f['sampling'][x]:.2f}" for x in ("psnr_noisy", "psnr_mean")
         ),
         "miscoverage alpha, asked coverage 1 - alpha": lambda f: f"{f['miscoverage']:g}, {1 - f['miscoverage']:g}",
         "calibrated quantiles: miss rate, mean length": lambda f: band(f["sampling"]),
@@ -59,24 +60,17 @@ def fresh(found: dict[str, dict[str, Any]]) -> str:
     parts = []
     for name, f in found.items():
         s = f["sampling"]
-        off, before = (
-            (s[coverage] - s["exact_coverage"]) / s["coverage_error"]
-            for coverage in ("coverage_of_fresh_draw", "coverage_before_rounding")
-        )
-        parts.append(f"{SETS[name].split(',')[0]} {off:+.1f} ({before:+.1f} before rounding)")
+        off = (s["coverage_of_fresh_draw"] - s["exact_coverage"]) / s["coverage_error"]
+        parts.append(f"{SETS[name].split(',')[0]} {off:+.1f}")
     return (
         f"Coverage of fresh draws less what is expected, in standard errors: {', '.join(parts)}. Coverage and error "
-        "are those of the stored arrays, in float16 with ends rounded outward, which covers a little more. A draw has "
-        "the same noise in both sets (equal seed, image numbers and shape), and so have the observations: the two are "
-        "no independent checks."
+        "are those of the stored arrays, in float16 with ends rounded outward, which covers a little more."
     )
 
 
-def speed(found: dict[str, Any], networks: dict[str, dict[str, Any]]) -> str:
-    """One paragraph on how fast it is; a step of training counts as three evaluations of each image."""
+def speed(found: dict[str, Any]) -> str:
+    """One paragraph on how fast it is."""
     s = found["sampling"]
-    learned = sum(f["score"]["images"] / f["score"]["seconds"] for f in networks.values())
-    share = 3 * learned * found["flops_per_evaluation"] / found["peak_bf16"]
     return (
         f"Speed (`python -m benchmarks.gpu.speed`, one run, {found['device']}, torch {found['torch']}, "
         f"{found['parameters'] / 1e6:.1f}M parameters, {found['flops_per_evaluation'] / 1e9:.2f} GFLOP an evaluation): "
@@ -84,9 +78,7 @@ def speed(found: dict[str, Any], networks: dict[str, dict[str, Any]]) -> str:
         f"{s['ratio']:.1f} times as often as the plain fp32 eager loop of Algorithm 3 "
         f"({s['plain_fp32_eager']:,.0f}), which is {s['share_of_peak']:.1%} of the bf16 matrix peak that the same run "
         f"measured ({found['peak_bf16'] / 1e12:.0f} TFLOP/s). Batches of {s['batch']}, chosen automatically, took "
-        f"{s['memory_gib']:.1f} of {s['free_gib']:.0f} GiB. The two score networks were trained at once, "
-        f"{learned:,.0f} images a second together, {share:.1%} of "
-        "that peak."
+        f"{s['memory_gib']:.1f} of {s['free_gib']:.0f} GiB."
     )
 
 
@@ -232,7 +224,7 @@ def cpu(found: dict[str, Any]) -> str:
 
 
 def text() -> str:
-    found = {name: result(f"posterior_{name}") for name in SETS}
+    found = {"faces64": result("posterior_faces"), "ct64": made("ct64")}
     parts = [
         *trained(found),
         "",
@@ -244,7 +236,7 @@ def text() -> str:
         "",
         fresh(found),
         "",
-        speed(result("speed_gpu"), found),
+        speed(result("speed_gpu")),
         "",
         cpu(result("cpu_sampling")),
         "",

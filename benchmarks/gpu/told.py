@@ -36,18 +36,22 @@ def told(calls: list[Figures], arrays: dict[str, Array]) -> Figures:
 def _trained(call: Figures, kind: str) -> Figures:
     """Networks of a kind, and their steps and seconds together."""
     runs = [run for run in call["training"] if run["kind"] == kind]
-    return {"networks": len(runs)} | {name: sum(run[name] for run in runs) for name in ("steps", "seconds")}
+    steps, seconds = (sum(run[name] for run in runs) for name in ("steps", "seconds"))
+    return {"networks": len(runs), "step": steps, "seconds": seconds}
 
 
 def _drawn(call: Figures) -> Figures:
     """The draw that the arrays are of: the last one of all images."""
     drawn = [each for each in call["bands"] if each["images"] == call["images"]["measured"]][-1]
-    return {"samples": drawn["samples"], "seconds": drawn["seconds"], "psnr_mean": drawn["psnr"]}
+    m = drawn["samples"]
+    seconds = drawn["seconds"] * (m + 1) / m  # with the fresh one
+    told = {"samples": drawn["images"] * (m + 1), "seconds_after_the_first_batch": round(seconds, 1)}
+    return told | {"psnr_mean": drawn["psnr"], "m": m}
 
 
 def _sampling(call: Figures, arrays: dict[str, Array]) -> Figures:
     drawn, a = _drawn(call), PAPER[call["set"]]
-    ranks = calibrated_ranks(drawn["samples"], a)
+    ranks = calibrated_ranks(drawn["m"], a)
     lower, upper, fresh = (arrays[name].astype(np.float32) for name in ("lower", "upper", "fresh"))
     inside = ((fresh >= lower) & (fresh <= upper)).mean((1, 2))
     return drawn | {
@@ -55,7 +59,7 @@ def _sampling(call: Figures, arrays: dict[str, Array]) -> Figures:
         "psnr_mean": psnr(arrays["mean"], arrays["truth"]),
         "coverage_of_fresh_draw": float(inside.mean()),
         "coverage_error": float(inside.std(ddof=1) / len(inside) ** 0.5),
-        "exact_coverage": (ranks[1] - ranks[0]) / (drawn["samples"] + 1),
+        "exact_coverage": (ranks[1] - ranks[0]) / (drawn["m"] + 1),
         "naive": before_control(arrays["truth"], arrays["naive_lower"], arrays["naive_upper"]),
         **before_control(arrays["truth"], lower, upper),
     }

@@ -29,7 +29,7 @@ def test_both_ways_and_the_baselines_come_home_as_material(tmp_path, monkeypatch
     small = ["--network", "tiny", "--no-compile", "--steps", 2, "--batch", 4, "--images", 3, "--commit", "toy"]
     small += ["--samples", 7, "--draw-batch", 8]
     sampled = [*small, "--first", 5, "--material", "--printed-steps", 4]
-    monkeypatch.setattr(bench, "PAPER", {"ct64": 0.4})
+    monkeypatch.setitem(bench.PAPER, "ct64", 0.4)
     monkeypatch.setattr(bench, "OURS", 0.4)
     call("ours", *sampled, "--out", tmp_path / "ours", "--bring-network", "--again", 2)
     call("paper", *sampled, "--out", tmp_path / "paper")
@@ -50,6 +50,22 @@ def test_both_ways_and_the_baselines_come_home_as_material(tmp_path, monkeypatch
     noise = (material["observation"] - material.truth) / bench.KNOWN["ct64"].sigma_0
     assert 0.9 < noise.std() < 1.1
     assert np.abs(material["lower"] - material["printed_lower"]).max() > 0  # the samplers differ
+    told = material.figures
+    assert told["score"]["networks"] == told["printed"]["networks"] == told["regressor"]["networks"] == 1
+    assert told["sampling"]["miss_rate"] == pytest.approx(missed(material, ""))
+    assert told["conffusion_band"]["miss_rate"] == pytest.approx(missed(material, "conffusion_"))
+    assert told["sampling"]["exact_coverage"] == pytest.approx(6 / 8)
+    assert [call["way"] for call in told["calls"]] == ["ours", "paper", "baselines"]
+
+    monkeypatch.setattr(end_to_end, "OURS", 0.1)
+    call("collect", "--out", tmp_path / "ours", "--file", tmp_path / "ours.npz")
+    with np.load(tmp_path / "ours.npz") as kept:  # all samples at the paper's miscoverage come of the material
+        assert np.array_equal(kept["ours-1/7@0.4/lower"], np.clip(material["lower"], 0, 1))
+
+
+def missed(material, kind):
+    low, high = (np.clip(material[f"{kind}{end}"].astype(np.float32), 0, 1) for end in ("lower", "upper"))
+    return ((material.truth < low) | (material.truth > high)).mean()
 
 
 def test_material_of_a_call_that_was_cut_short_is_refused(tmp_path, monkeypatch, rng):

@@ -185,6 +185,17 @@ def test_draws_follow_the_exact_law(name):
     assert stats.kstest(z, "norm").pvalue > 1e-3
 
 
+def test_more_steps_take_the_mean_of_algorithm_3_further_from_the_truth():
+    def error_of_mean(steps):
+        slope = law("euler_maruyama", steps)[0]
+        return ((slope - 1) ** 2 * PRIOR + slope**2 * SIGMA**2).mean()
+
+    errors = [error_of_mean(steps) for steps in (32, 64, 128, 256)]
+    assert errors == sorted(errors)
+    slope, _ = posterior()
+    assert ((slope - 1) ** 2 * PRIOR + slope**2 * SIGMA**2).mean() < errors[0]
+
+
 def test_algorithm_3_is_caught_by_the_same_test():
     y = torch.full((3, *PRIOR.shape), 0.5, dtype=torch.float64)
     draws = collect(gaussian_score, y, samples=100, sampler="euler_maruyama")

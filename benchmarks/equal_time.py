@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -165,47 +166,64 @@ def _way(name: str) -> str:
     return ("ours with one network" if networks == 1 else f"ours with the mean score of {networks} networks") + at
 
 
+@dataclass(frozen=True)
+class Compared:
+    """Rows to compare: the paper's way and ours with one network, each with most samples, and what is cheaper."""
+
+    papers: Row
+    ours: Row
+    crossed: Row  # ours, calibrated the paper's way
+    cheapest: Row  # of ours that are no longer than the paper's, the one with the least sampling
+
+    @classmethod
+    def of(cls, results: dict[str, Any]) -> Compared:
+        """Of the rows of a set."""
+        rows = results["rows"]
+        papers, ours = (_most(rows, label) for label in ("paper", "ours-1"))
+        short = [row for name, row in rows.items() if name[:4] == "ours" and _length(row) <= _length(rows[papers])]
+        cheapest = min(short, key=lambda row: float(row["seconds"]["sampling"]))
+        return cls(rows[papers], rows[ours], rows[f"crossed {ours}"], cheapest)
+
+    def shorter(self, row: Row) -> float:
+        """How much shorter a row is than the paper's: mean over the draws that both have."""
+        mine, theirs = (np.array([draw["length"] for draw in each["draws"]]) for each in (row, self.papers))
+        count = min(len(mine), len(theirs))
+        return float(1 - (mine[:count] / theirs[:count]).mean())
+
+    @staticmethod
+    def said(row: Row) -> str:
+        """Seconds and length."""
+        return f"{sum(row['seconds'].values()):.0f}, {_length(row):.4f}"
+
+
+def _most(rows: dict[str, Row], label: str) -> str:
+    """The row of a label with most samples, at its way's own miscoverage."""
+    return max((x for x in rows if x.startswith(f"{label}/") and "@" not in x), key=lambda x: int(rows[x]["samples"]))
+
+
 def compared(results: dict[str, Any]) -> str:
     """Ours beside the paper's in the same draws, and the cheapest of ours that is no longer than the paper's."""
-    rows = results["rows"]
-    papers_rows = [name for name in rows if name.startswith("paper")]
-    if not papers_rows:
-        return "The paper's way was not measured."
-    best = max(papers_rows, key=lambda name: int(rows[name]["samples"]))
+    rows, found = results["rows"], Compared.of(results)
     said = []
     for label in sorted({name.split("/")[0] for name in rows if name.startswith("ours")}):
-        own = [x for x in rows if x.startswith(f"{label}/")]
-        name = max((x for x in own if "@" not in x), key=lambda x: int(rows[x]["samples"]))
+        name = _most(rows, label)
         told = (
             f"{_way(name)} and {rows[name]['samples']} samples in {sum(rows[name]['seconds'].values()):.0f} s is "
-            f"{_shorter(rows[name], rows[best]):.1%} shorter"
+            f"{found.shorter(rows[name]):.1%} shorter"
         )
-        for other in (x for x in own if x.startswith(f"{name}@")):
-            told += f" ({_shorter(rows[other], rows[best]):.1%} with miscoverage {other.split('@')[1]})"
+        for other in (x for x in rows if x.startswith(f"{name}@")):
+            told += f" ({found.shorter(rows[other]):.1%} with miscoverage {other.split('@')[1]})"
         if f"crossed {name}" in rows:
-            told += f" ({_shorter(rows[f'crossed {name}'], rows[best]):.1%} if calibrated the paper's way)"
+            told += f" ({found.shorter(rows[f'crossed {name}']):.1%} if calibrated the paper's way)"
         said.append(told)
-    text = (
-        f"Beside the paper's way with {rows[best]['samples']} samples in {sum(rows[best]['seconds'].values()):.0f} s, "
-        f"{', '.join(said)}; mean of {len(rows[best]['draws'])} draws, {results['calibration']} images calibrate."
-    )
-    short = [name for name in rows if name.startswith("ours") and _length(rows[name]) <= _length(rows[best])]
-    if not short:
-        return text
-    cheap = min(short, key=lambda name: float(rows[name]["seconds"]["sampling"]))
-    took, takes = (rows[name]["seconds"]["sampling"] for name in (best, cheap))
-    gain = _shorter(rows[cheap], rows[best])
+    papers, cheap = found.papers, found.cheapest
+    took, takes = (row["seconds"]["sampling"] for row in (papers, cheap))
     return (
-        f"{text} With {rows[cheap]['samples']} samples ({_way(cheap)}, {gain:.1%} shorter) "
-        f"sampling takes {takes:.1f} s in place of {took:.0f}: {took / takes:.0f} times fewer."
+        f"Beside the paper's way with {papers['samples']} samples in {sum(papers['seconds'].values()):.0f} s, "
+        f"{', '.join(said)}; mean of {len(papers['draws'])} draws. With {cheap['samples']} samples, "
+        f"{found.shorter(cheap):.1%} shorter, sampling takes {takes:.1f} s in place of {took:.0f}: "
+        f"{took / takes:.0f} times fewer."
     )
-
-
-def _shorter(row: Row, than: Row) -> float:
-    """Mean over the draws that both have of how much shorter a row is."""
-    mine, theirs = (np.array([draw["length"] for draw in each["draws"]]) for each in (row, than))
-    count = min(len(mine), len(theirs))
-    return float(1 - (mine[:count] / theirs[:count]).mean())
 
 
 def _length(row: Row) -> float:

@@ -5,12 +5,14 @@ import itertools
 import shutil
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
 from medical import LPS, edit, hounsfield, nibabel, to_unit, write_dicom, write_nifti
 
 from pixelbounds.experiments.abdomen import abdomen
+from pixelbounds.formats import nifti
 from pixelbounds.formats.opener import open_images
 
 VALUES = hounsfield()
@@ -27,11 +29,26 @@ def all_axes():
 
 
 @pytest.mark.parametrize("axes", list(all_axes()))
-def test_any_orientation_gives_the_same_slices(tmp_path, axes):
+def test_any_orientation_gives_the_same_slices(tmp_path, monkeypatch, axes):
+    monkeypatch.setattr(nifti, "_SLAB", 2 * VALUES[0].nbytes * 4 // VALUES.itemsize)  # two slices at a time
     write_nifti(tmp_path / "x.nii", VALUES, axes)
     images = open_images(tmp_path / "x.nii", window=None)
     np.testing.assert_array_equal(images.pixels, VALUES)
     np.testing.assert_allclose(images.geometry.scans[0].affine[:, [2, 1, 0, 3]], LPS, atol=1e-5)
+
+
+def test_a_volume_is_held_once_while_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(nifti, "_SLAB", 2**16)
+    tall = np.tile(VALUES, (20, 20, 20))
+    write_nifti(tmp_path / "x.nii.gz", tall, "RAI")
+    tracemalloc.start()
+    try:
+        pixels = open_images(tmp_path / "x.nii.gz", window=None).pixels
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(pixels, tall)
+    assert most < 1.5 * pixels.nbytes + 2**20
 
 
 def test_window_slope_and_intercept(tmp_path):

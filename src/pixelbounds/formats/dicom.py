@@ -67,21 +67,21 @@ def read_dicom(path: Path, *, window: Window | None, size: int | None = None, pr
         inverted = window is not None and headers[0].PhotometricInterpretation == "MONOCHROME1"
         scans.append(Scan(uid, start, len(ordered), affine, "dicom", headers, plane, inverted, _reach(headers)))
     check_planes(scans, size)
-    if size is None:
-        check_allowed(4 * len(ordered) * prod(scans[0].plane), f"the slices of {path} add up")
-    pixels = []
+    shape = (len(ordered), *(scans[0].plane if size is None else (size, size)))
+    check_allowed(4 * prod(shape), f"the slices of {path} add up")
+    pixels = np.empty(shape, np.float32)
     for scan in scans:
-        for file in ordered[scan.start : scan.stop]:
-            x = windowed(_values(file), window, scan.inverted)
-            pixels.append(x if size is None else central(x, size))
-            progress(len(pixels), len(ordered))
+        for number in range(scan.start, scan.stop):
+            x = windowed(_values(ordered[number]), window, scan.inverted)
+            pixels[number] = x if size is None else central(x, size)
+            progress(number + 1, len(ordered))
     names = tuple(slice_name(scan.name, k) for scan in scans for k in range(scan.stop - scan.start))
     patients = [str(scan.header[0].get("PatientID", "") or "") for scan in scans]
     owners = [patient or scan.name for patient, scan in zip(patients, scans, strict=True)]
     units = np.repeat(owners, [len(scan.header) for scan in scans])
     unit_name = "patient" if all(patients) else "unit" if any(patients) else "scan"
     geometry = Geometry(tuple(scans), window, _unit(scans))
-    return Images(np.stack(pixels), names, units, geometry, unit_name)
+    return Images(pixels, names, units, geometry, unit_name)
 
 
 def _unit(scans: list[Scan]) -> str:

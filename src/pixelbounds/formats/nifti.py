@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from .scans import (
 NIFTI_SUFFIXES = (".nii", ".nii.gz")
 _OURS = "interval: "  # begins the intent of a part of an interval
 _FREE_TEXT = ("descrip", "aux_file", "db_name", "intent_name", "data_type")
+_SLAB = 2**24  # bytes of slices that are read at a time
 _MOST_HEADER = 2**26  # bytes of a header with its extensions
 
 
@@ -58,16 +59,17 @@ def read_nifti(path: Path, *, window: Window | None, size: int | None = None, pr
     files = nifti_files(path)
     shown = [x.relative_to(path).as_posix() if path.is_dir() else x.name for x in files]
     scans = find_scans(files, [stem(x) for x in shown], size)
-    parts = []
-    for number, file in enumerate(files):
-        parts.append(read_slices(file, window=window, size=size))
-        check_allowed(sum(x.nbytes for x in parts), f"the scans of {path}, up to {file.name}, add up")
+    count, plane = scans[-1].stop, scans[0].plane if size is None else (size, size)
+    check_allowed(4 * count * prod(plane), f"the scans of {path} unpack")
+    pixels = np.empty((count, *plane), np.float32)
+    for number, (file, scan) in enumerate(zip(files, scans, strict=True)):
+        _read(file, window, size, pixels[scan.start : scan.stop])
         progress(number + 1, len(files))
     owners = [stem(x) for x in first_folders(shown)]
-    units = np.repeat(owners, [len(x) for x in parts])
+    units = np.repeat(owners, [scan.stop - scan.start for scan in scans])
     names = tuple(slice_name(scan.name, k) for scan in scans for k in range(scan.stop - scan.start))
     unit_name = "scan" if len(set(owners)) == len(owners) else "folder"
-    return Images(np.concatenate(parts), names, units, Geometry(scans, window), unit_name)
+    return Images(pixels, names, units, Geometry(scans, window), unit_name)
 
 
 def find_scans(files: Sequence[Path], names: Sequence[str], size: int | None) -> tuple[Scan, ...]:
@@ -90,19 +92,41 @@ def find_scans(files: Sequence[Path], names: Sequence[str], size: int | None) ->
 
 def read_slices(file: Path, *, window: Window | None, size: int | None = None) -> Array:
     """Axial slices of one volume as float32, (n, h, w): slope and intercept applied, then the window."""
-    image = _loaded(file)
-    check_allowed(4 * prod(image.shape), f"{file} unpacks")
-    try:
-        values = _turned(image, image.get_fdata(dtype=np.float32, caching="unchanged"))
-    except (OSError, EOFError, ValueError) as error:
-        raise Told(f"{file} is cut off or damaged ({error}); use another copy") from error
-    slices = []
-    for number, plane in enumerate(values):
-        if not np.isfinite(plane).all():
-            raise Told(f"{file}: slice {number} holds NaN or infinite values; mend or drop the scan")
-        x = windowed(plane, window)
-        slices.append(x if size is None else central(x, size))
-    return np.stack(slices)
+    [scan] = find_scans([file], [stem(file.name)], size)
+    plane = scan.plane if size is None else (size, size)
+    check_allowed(4 * scan.stop * prod(plane), f"{file} unpacks")
+    slices = np.empty((scan.stop, *plane), np.float32)
+    _read(file, window, size, slices)
+    return slices
+
+
+def _read(file: Path, window: Window | None, size: int | None, out: Array) -> None:
+    """Read a volume into `out`, some slices at a time."""
+    for start, planes in _slabs(file):
+        for number, plane in enumerate(planes, start):
+            if not np.isfinite(plane).all():
+                raise Told(f"{file}: slice {number} holds NaN or infinite values; mend or drop the scan")
+            x = windowed(plane, window)
+            out[number] = x if size is None else central(x, size)
+
+
+def _slabs(file: Path) -> Iterator[tuple[int, Array]]:
+    """(number of the first slice, some slices (n, h, w)) of a volume; the whole where slices are not stored as such."""
+    image = _loaded(file, keep_file_open=True)
+    axis, direction = _to_lps(image.affine)[-1]
+    count = image.shape[-1]
+    each = count
+    if axis == 2 and len(image.shape) == 3:
+        each = max(1, _SLAB // (4 * prod(image.shape[:2])))
+    else:
+        check_allowed(4 * prod(image.shape), f"{file} unpacks")
+    for at in range(0, count, each):
+        end = min(at + each, count)
+        try:
+            values = np.asarray(image.dataobj[..., at:end], np.float32)
+        except (OSError, EOFError, ValueError, zlib.error) as error:
+            raise Told(f"{file} is cut off or damaged ({error}); use another copy") from error
+        yield (at if each == count or direction > 0 else count - end), _turned(image, values)
 
 
 def _reach(image: Any) -> tuple[float, float] | None:
@@ -115,11 +139,11 @@ def _reach(image: Any) -> tuple[float, float] | None:
     return min(ends), max(ends)
 
 
-def _loaded(file: Path) -> Any:
+def _loaded(file: Path, **how: Any) -> Any:
     nibabel = needed("nibabel")
     _check_start(file)
     try:
-        image = nibabel.load(file)
+        image = nibabel.load(file, **how)
     except (nibabel.filebasedimages.ImageFileError, OSError, EOFError, ValueError) as error:
         raise Told(f"{file} cannot be read as NIfTI ({error}); use another copy") from error
     if not isinstance(image, nibabel.Nifti1Pair):
@@ -154,8 +178,8 @@ def _to_lps(affine: Array) -> Array:
 
 
 def _turned(image: Any, values: Array) -> Array:
-    """Voxels of a file as (slice, row, column)."""
-    volume = values.reshape((*image.shape, 1)[:3])
+    """Voxels of a file, or of a slab of it, as (slice, row, column)."""
+    volume = values.reshape((*values.shape, 1)[:3])
     return needed("nibabel").orientations.apply_orientation(volume, _to_lps(image.affine)).transpose(2, 1, 0)
 
 

@@ -131,7 +131,7 @@ def _set(results: dict[str, Any]) -> str:
         f"| risk (at most {level:g}) | draws above it |",
         "|---|---|---|---|---|---|",
     ]
-    for name, row in sorted(results["rows"].items(), key=lambda pair: sum(pair[1]["seconds"].values())):
+    for name, row in sorted(results["rows"].items(), key=_place):
         length, risk = (np.array([draw[key] for draw in row["draws"]]) for key in ("length", "risk"))
         seconds = row["seconds"]
         lines.append(
@@ -150,6 +150,13 @@ def _set(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _place(named: tuple[str, Row]) -> tuple[bool, str, int, bool, bool]:
+    """The paper's way first, then ours by networks and samples, and what differs from its way after that."""
+    name, row = named
+    plain = name.removeprefix("crossed ")
+    return not plain.startswith("paper"), plain.split("/")[0], int(row["samples"]), "@" in name, plain != name
+
+
 def _units(about: dict[str, Any]) -> str:
     count = about["units"]
     return "" if count == about["images"]["measured"] else f" of {count} {UNITS[about['set']]}"
@@ -157,7 +164,7 @@ def _units(about: dict[str, Any]) -> str:
 
 def _way(name: str) -> str:
     if name.startswith("paper"):
-        return "the paper's: Algorithm 3, K-RCPS, Hoeffding-Bentkus, best of its grid"
+        return "the paper's way"
     if name.startswith("crossed "):
         return f"{_way(name.removeprefix('crossed '))}, calibrated the paper's way"
     name, _, miscoverage = name.partition("@")
@@ -212,7 +219,7 @@ def compared(results: dict[str, Any]) -> str:
             f"{found.shorter(rows[name]):.1%} shorter"
         )
         for other in (x for x in rows if x.startswith(f"{name}@")):
-            told += f" ({found.shorter(rows[other]):.1%} with miscoverage {other.split('@')[1]})"
+            told += f" ({found.shorter(rows[other]):.1%} with miscoverage {other.split('@')[1]}, the paper's)"
         if f"crossed {name}" in rows:
             told += f" ({found.shorter(rows[f'crossed {name}']):.1%} if calibrated the paper's way)"
         said.append(told)
@@ -243,7 +250,7 @@ def show(found: list[dict[str, Any]], path: Path) -> None:
             rows.sort(key=lambda row: int(row["samples"]))
             seconds = [sum(row["seconds"].values()) for row in rows]
             lengths = [_length(row) for row in rows]
-            ax.plot(seconds, lengths, "o-", color=COLOURS[label], label=_way(f"{label}/").split(":")[0])
+            ax.plot(seconds, lengths, "o-", color=COLOURS[label], label=_way(f"{label}/"))
             for at, row in zip(seconds, rows, strict=True):
                 ax.annotate(str(row["samples"]), (at, _length(row)), (3, 4), textcoords="offset points", fontsize=7)
         ax.set_xlabel("seconds of GPU, training and sampling", fontsize=8)
@@ -266,7 +273,8 @@ def _coverage(figures: list[dict[str, Any]]) -> str:
         m = max(int(key.removeprefix("coverage_error_")) for key in told if key.startswith("coverage_error_"))
         low, high = calibrated_ranks(m, OURS)
         off = (told[f"coverage_{m}"] - (high - low) / (m + 1)) / told[f"coverage_error_{m}"]
-        said.append(f"{off:+.1f} ({told['images']} images, seed {told['seed']})")
+        networks = "3 networks" if told["label"] == "ours-3" else "one network"
+        said.append(f"{off:+.1f} ({networks}, {told['images']} images, seed {told['seed']})")
     return (
         f"Miscoverage {OURS:g} (ours), {PAPER[figures[0]['set']]:g} (the paper's). Coverage of fresh draws less what "
         f"is expected, in standard errors over images: {', '.join(said)}."

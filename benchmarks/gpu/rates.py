@@ -65,7 +65,8 @@ WAYS: dict[str, tuple[str, int, dict[str, Any], bool]] = {
     "shifted": ("plain", BATCH, {"double": _doubled}, False),  # the doubling of training, in place of a gather
     "phases": ("plain", BATCH, {"double": phases}, False),
     "native": ("plain", BATCH, {"double": native}, False),
-    "frozen": ("plain", BATCH, {"freezing": True}, False),
+    "frozen": ("plain", BATCH, {"freezing": True}, False),  # weights are cast once, not in every evaluation
+    "phases-frozen": ("plain", BATCH, {"double": phases, "freezing": True}, False),
     "autotuned": ("plain", BATCH, {"max_autotune": True}, False),
     "patch": ("patch", BATCH, {}, True),
     "width-32": ("width-32", BATCH, {}, True),

@@ -40,7 +40,7 @@ queue() {
     way faces_baselines 420 $run faces64 baselines $faces --seconds 120 --tune-seconds 40 \
         --start "$job/out/faces_ours/network.safetensors" &
     wait
-    mkdir -p "$job/out/rates" && python3 -m benchmarks.gpu.rates all plain shifted phases native --out "$job/out/rates" && touch "$job/done/rates"
+    mkdir -p "$job/out/rates" && python3 -m benchmarks.gpu.rates all plain shifted phases native frozen phases-frozen --out "$job/out/rates" && touch "$job/done/rates"
     echo "== all done at $(($(date +%s) - began)) s"
     touch "$job/all_done"
 }

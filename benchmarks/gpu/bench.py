@@ -26,7 +26,7 @@ from pixelbounds.diffusion.trainer import Settings, Trained, score_matching, tra
 from . import chest
 from .coded_bands import CodedBands
 from .generalise import SETS, Set, codes, parts
-from .material import outward
+from .measures import before_control, outward, psnr
 from .rates import kernels
 from .speed import peak, timed
 
@@ -108,12 +108,10 @@ class Bench:
 
     def band(self, label: str, lower: Array, upper: Array, estimate: Array | None = None) -> None:
         """Misses and length of a band without samples, clipped, and the decibels of an estimate."""
-        truth, low, high = self.shown.truth, np.clip(lower, 0, 1), np.clip(upper, 0, 1)
-        told = {"label": label, "images": len(truth), "miss_rate": float(((truth < low) | (truth > high)).mean())}
-        told["mean_length"] = float(np.maximum(high - low, 0).mean())
+        truth = self.shown.truth
+        told = {"label": label, "images": len(truth), **before_control(truth, lower, upper)}
         if estimate is not None:
-            wrong = ((np.clip(estimate, 0, 1) - truth) ** 2).mean((1, 2))
-            told["psnr"] = float((-10 * np.log10(wrong)).mean())
+            told["psnr"] = psnr(estimate, truth)
         self.figures["bands"].append(told)
         self.keep()
         print(json.dumps(told), flush=True)

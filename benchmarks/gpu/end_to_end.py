@@ -36,7 +36,7 @@ from pixelbounds.diffusion.regression import dropout_passes, n_conffusion, predi
 
 from .bench import KNOWN, OURS, PAPER, Bench, observe, pictures, write_arrays
 from .coded_bands import decoded
-from .material import outward
+from .measures import outward
 from .told import told
 
 Array = np.ndarray

@@ -20,6 +20,7 @@ from pixelbounds.diffusion.checkpoint import save_network
 from pixelbounds.diffusion.session import Progress
 from pixelbounds.diffusion.trainer import Settings, train
 
+from .measures import covered
 from .pictures import DATA, observe, pictures
 
 
@@ -133,28 +134,12 @@ class Run:
         self.figures[what] = figures
         print(self.name, what, json.dumps(figures), flush=True)
 
-    def psnr(self, estimate: np.ndarray) -> float:
-        """Peak signal-to-noise ratio of estimates clipped to [0, 1], in dB, mean over images."""
-        error = ((np.clip(estimate, 0, 1) - self.truth) ** 2).reshape(len(self.truth), -1).mean(axis=1)
-        return float((-10 * np.log10(error)).mean())
-
-    def before_control(self, lower: np.ndarray, upper: np.ndarray) -> dict[str, float]:
-        """Miss rate and mean length of a band clipped to [0, 1], before any risk control."""
-        low, high = np.clip(lower, 0, 1), np.clip(upper, 0, 1)
-        missed = (self.truth < low) | (self.truth > high)
-        return {"miss_rate": float(missed.mean()), "mean_length": float(np.maximum(high - low, 0).mean())}
-
     def coverage(self, stack: dict[str, np.ndarray]) -> dict[str, float]:
         """How often a further draw falls into the band, and how often it does on average."""
         return {
             "coverage_of_fresh_draw": float(covered(stack["held_out"], stack["lower"], stack["upper"]).mean()),
             "exact_coverage": float(Fraction(self.ranks[1] - self.ranks[0], self.options.samples + 1)),
         }
-
-
-def covered(drawn: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """The fraction of every image's pixels that a draw has within the band."""
-    return ((drawn >= lower) & (drawn <= upper)).reshape(len(drawn), -1).mean(axis=1)
 
 
 def check_compiled(network: torch.nn.Module, size: int) -> None:
@@ -172,10 +157,3 @@ def check_compiled(network: torch.nn.Module, size: int) -> None:
         if not torch.allclose(a, b, rtol=0.01, atol=1e-3 * float(a.abs().max())):
             raise RuntimeError(f"compiled with torch {torch.__version__}, the gradient of {name} is wrong")
     torch.compiler.reset()
-
-
-def outward(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ends in float16, lower rounded down and upper rounded up."""
-    low, high = lower.astype(np.float16), upper.astype(np.float16)
-    low = np.where(low.astype(np.float32) > lower, np.nextafter(low, np.float16(-np.inf)), low)
-    return low, np.where(high.astype(np.float32) < upper, np.nextafter(high, np.float16(np.inf)), high)

@@ -22,7 +22,7 @@ class Kept:
 
     def add(self, numbers: Array, found: dict[str, Array]) -> None:
         """Keep a block: ends outward in float16, all else as it is."""
-        from .material import outward
+        from .measures import outward
 
         low, high = outward(found["lower"], found["upper"])
         block = found | {"lower": low, "upper": high, "numbers": np.asarray(numbers, np.int32)}

@@ -39,7 +39,8 @@ from pixelbounds.diffusion.posterior import Draws
 from pixelbounds.diffusion.regression import dropout_passes, n_conffusion, predict, quantile_loss, regressor
 from pixelbounds.diffusion.trainer import score_matching
 
-from .material import Run, covered, outward
+from .material import Run
+from .measures import before_control, covered, outward, psnr
 from .pictures import DATA, make_phantoms, observe, pictures
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -100,10 +101,10 @@ def draw_part(run: Run) -> None:
     estimates = [posterior_mean(score, part, data.sigma_0) for part in observed.split(256)]
     run.say("sampling", {
         "seconds": round(now - begin, 1), "seconds_after_the_first_batch": round(now - clock[0], 1),
-        "samples": len(run.truth) * (options.samples + 1), "psnr_noisy": run.psnr(run.unit(run.y)),
-        "psnr_denoiser": run.psnr(run.unit(torch.cat(estimates))), "psnr_mean": run.psnr(stack["mean"]),
-        **run.before_control(stack["lower"], stack["upper"]), **run.coverage(stack),
-        "naive": run.before_control(stack["naive_lower"], stack["naive_upper"]),
+        "samples": len(run.truth) * (options.samples + 1), "psnr_noisy": psnr(run.unit(run.y), run.truth),
+        "psnr_denoiser": psnr(run.unit(torch.cat(estimates)), run.truth), "psnr_mean": psnr(stack["mean"], run.truth),
+        **before_control(run.truth, stack["lower"], stack["upper"]), **run.coverage(stack),
+        "naive": before_control(run.truth, stack["naive_lower"], stack["naive_upper"]),
     })  # fmt: skip
     ends = outward(stack["lower"], stack["upper"])
     naive = outward(stack["naive_lower"], stack["naive_upper"])
@@ -114,7 +115,7 @@ def draw_part(run: Run) -> None:
     loss, heads = quantile_loss(float(data.miscoverage)), n_conffusion(score.cpu())
     two = run.fit("conffusion", heads, run.pictures.tune, options.tune_seconds, 3e-4, loss, warmup=20)
     lower, upper = (run.unit(head) for head in predict(two, run.y, data.sigma_0, batch=256))
-    run.say("conffusion_band", run.before_control(lower, upper))
+    run.say("conffusion_band", before_control(run.truth, lower, upper))
     run.save("conffusion", two, run.kept("conffusion"))
     ends = outward(lower, upper)
     run.keep(conffusion_lower=ends[0], conffusion_upper=ends[1])
@@ -127,7 +128,7 @@ def printed_part(run: Run) -> None:
     begin = time.monotonic()
     stack = drawn(run, score, names, sampler="euler_maruyama")[1]
     told = {"images": len(run.truth), "steps": run.options.steps, "seconds": round(time.monotonic() - begin, 1)}
-    run.say("printed", {**told, **run.before_control(stack["lower"], stack["upper"]), **run.coverage(stack)})
+    run.say("printed", {**told, **before_control(run.truth, stack["lower"], stack["upper"]), **run.coverage(stack)})
     ends = outward(stack["lower"], stack["upper"])
     run.keep(printed_lower=ends[0], printed_upper=ends[1])
     run.keep(printed_fresh=stack["held_out"])
@@ -140,12 +141,12 @@ def regressor_part(run: Run) -> None:
     three = run.fit("regressor", network, run.pictures.train, run.options.seconds, 1e-3, loss, run.options.compile)
     run.save("regressor", three, run.kept("regressor"))
     lower, estimate, upper = (run.unit(head) for head in predict(three, run.y, data.sigma_0, batch=256))
-    run.say("regressor_band", {"psnr_estimate": run.psnr(estimate), **run.before_control(lower, upper)})
+    run.say("regressor_band", {"psnr_estimate": psnr(estimate, run.truth), **before_control(run.truth, lower, upper)})
     ends = outward(lower, upper)
     run.keep(qr_lower=ends[0], qr_upper=ends[1])
     mean, spread = dropout_passes(three, run.y, data.sigma_0, passes=run.options.samples)
     deviation = spread / (data.limits[1] - data.limits[0])
-    run.say("dropout", {"mean_deviation": float(deviation.mean()), "psnr_mean": run.psnr(run.unit(mean))})
+    run.say("dropout", {"mean_deviation": float(deviation.mean()), "psnr_mean": psnr(run.unit(mean), run.truth)})
     run.keep(qr_estimate=estimate, dropout_mean=run.unit(mean))
     run.keep(dropout_deviation=deviation)
 

@@ -9,6 +9,7 @@ import numpy as np
 from pixelbounds.bands import calibrated_ranks
 
 from .bench import PAPER
+from .measures import before_control, covered, psnr
 
 Array = np.ndarray
 Figures = dict[str, Any]
@@ -53,7 +54,7 @@ def _sampling(call: Figures, arrays: dict[str, Array]) -> Figures:
     drawn, a = _drawn(call), PAPER[call["set"]]
     ranks = calibrated_ranks(drawn["m"], a)
     lower, upper, fresh = (arrays[name].astype(np.float32) for name in ("lower", "upper", "fresh"))
-    inside = ((fresh >= lower) & (fresh <= upper)).mean((1, 2))
+    inside = covered(fresh, lower, upper)
     return drawn | {
         "psnr_noisy": psnr(arrays["observation"], arrays["truth"]),
         "psnr_mean": psnr(arrays["mean"], arrays["truth"]),
@@ -81,16 +82,3 @@ def _short(call: Figures) -> Figures:
     """A call's figures without the curves of its training."""
     runs = [{key: value for key, value in run.items() if key != "curve"} for run in call["training"]]
     return call | {"training": runs}
-
-
-def psnr(estimate: Array, truth: Array) -> float:
-    """Peak signal-to-noise ratio of estimates clipped to [0, 1], in dB, mean over images."""
-    error = ((np.clip(estimate.astype(np.float32), 0, 1) - truth) ** 2).mean((1, 2))
-    return float((-10 * np.log10(error)).mean())
-
-
-def before_control(truth: Array, lower: Array, upper: Array) -> dict[str, float]:
-    """Miss rate and mean length of a band clipped to [0, 1], before any risk control."""
-    low, high = (np.clip(end.astype(np.float32), 0, 1) for end in (lower, upper))
-    missed = (truth < low) | (truth > high)
-    return {"miss_rate": float(missed.mean()), "mean_length": float(np.maximum(high - low, 0).mean())}

@@ -93,15 +93,17 @@ class Bench:
         self.out.mkdir(parents=True, exist_ok=True)
         low, high = self.data.limits
         self.deviation = float((self.shown.train.astype(np.float32) / 255 * (high - low)).std())
-        self.config = configuration(options.network, size=self.data.size, blocks=options.blocks, dropout=0.1)
+        self.config = configuration(
+            options.network, size=self.data.size, blocks=options.blocks, dropout=options.dropout
+        )
         torch.manual_seed(0)
         torch.set_float32_matmul_precision("high")
         self.network = NCSNpp(self.config)
         self.figures: dict[str, Any] = {
             "set": options.set, "way": options.does, "commit": options.commit, "torch": torch.__version__,
             "device": torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu",
-            "network": options.network, "blocks": options.blocks, "sigma_0": self.data.sigma_0,
-            "parameters": sum(x.numel() for x in self.network.parameters()),
+            "network": options.network, "blocks": options.blocks, "dropout": options.dropout,
+            "sigma_0": self.data.sigma_0, "parameters": sum(x.numel() for x in self.network.parameters()),
             "images": {part: len(getattr(self.shown, part)) for part in ("train", "validation", "measured")},
             "units": len(np.unique(self.shown.unit)), "training": [], "bands": [],
         }  # fmt: skip

@@ -172,6 +172,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=640, help="that are measured")
     parser.add_argument("--network", default="small")
     parser.add_argument("--blocks", type=int, default=1)
+    parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--members", type=int, default=1, help="ours: networks")
     parser.add_argument("--seconds", type=float, help="to train a network, without compiling")
     parser.add_argument("--steps", type=int, help="or steps to train")

@@ -30,14 +30,18 @@ queue() {
         export TORCHINDUCTOR_COMPILE_THREADS=3
         $run ct64 ours $small --network tiny --no-compile --material --bring-network --again 0
         $run ct64 baselines $small --tune-seconds 2 --start "$job/small/network.safetensors"
+        for dropout in 0 0.3; do $run ct64 ours $small --dropout $dropout --first 39 --again 0; done
     ) > "$job/small.txt" 2>&1 &
     export TORCHINDUCTOR_COMPILE_THREADS=6
     way faces_ours 600 $run faces64 ours $faces --seconds 180 --first 39 79 --again 0 --material --bring-network
-    way faces_paper 600 $run faces64 paper $faces --seconds 180 --printed-steps 48 --first 128 --material
+    way faces_paper 600 $run faces64 paper $faces --seconds 180 --printed-steps 40 --first 128 --material
+    local sweep="$ct --images 384 --seconds 65 --first 39 --again 0"
+    way ct_dropout_0.1 200 $run ct64 ours $sweep --bring-network
+    way ct_dropout_0 200 $run ct64 ours $sweep --dropout 0
+    way ct_dropout_0.3 200 $run ct64 ours $sweep --dropout 0.3
     # no seconds are claimed of what follows: it shares the GPU
-    way ct_network 200 $run ct64 ours $ct --images 8 --seconds 65 --first 39 --again 0 --bring-network
-    way ct_baselines 420 $run ct64 baselines $ct --seconds 120 --tune-seconds 40 --start "$job/out/ct_network/network.safetensors" &
-    way faces_baselines 420 $run faces64 baselines $faces --seconds 120 --tune-seconds 40 \
+    way ct_baselines 400 $run ct64 baselines $ct --seconds 90 --tune-seconds 30 --start "$job/out/ct_dropout_0.1/network.safetensors" &
+    way faces_baselines 400 $run faces64 baselines $faces --seconds 90 --tune-seconds 30 \
         --start "$job/out/faces_ours/network.safetensors" &
     wait
     mkdir -p "$job/out/rates" && python3 -m benchmarks.gpu.rates all plain shifted phases native frozen phases-frozen --out "$job/out/rates" && touch "$job/done/rates"

@@ -85,7 +85,7 @@ class Population:
         members = [np.flatnonzero(self.unit_of == unit) for unit in units]
         atoms = np.concatenate(members)
         truth = self.truth[atoms]
-        truth[:, -1] = MIDDLE + 0.01 * (rng.random(len(atoms)) - 0.5)
+        truth[:, -1] = MIDDLE + 0.01 * (rng.permutation(len(atoms)) / len(atoms) - 0.5)  # no image is drawn twice
         regions = {name: x[atoms] for name, x in self.regions.items()}
         names = np.repeat(np.arange(len(units)), [len(x) for x in members])
         band = pb.Band(self.lower[atoms], self.upper[atoms])

@@ -320,7 +320,7 @@ def text() -> str:
     commits = list(dict.fromkeys(row.get("commit", kept["machine"]["commit"]) for row in kept["rows"]))
     rows = "" if len(commits) == 1 else ", some rows by `--only`"
     command = f"python -m benchmarks.attacks --worlds {worlds} --out benchmarks/results/attacks.json"
-    return "\n".join([said, "", *lines, "", f"Measured at {' and '.join(commits)} (`{command}`{rows})."])
+    return "\n".join([said, "", *lines, "", f"Measured at {', '.join(commits)} (`{command}`{rows})."])
 
 
 def main() -> None:

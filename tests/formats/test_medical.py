@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from medical import LPS, edit, hounsfield, nibabel, to_unit, write_dicom, write_nifti
 
+from pixelbounds.execution import running
 from pixelbounds.experiments.abdomen import abdomen
 from pixelbounds.formats import nifti
 from pixelbounds.formats.opener import open_images
@@ -49,6 +50,15 @@ def test_a_volume_is_held_once_while_it_is_read(tmp_path, monkeypatch):
         tracemalloc.stop()
     np.testing.assert_array_equal(pixels, tall)
     assert most < 1.5 * pixels.nbytes + 2**20
+
+
+def test_a_header_of_huge_slices_is_refused_before_they_are_read(tmp_path):
+    write_nifti(tmp_path / "x.nii", VALUES, "LPS")
+    data = bytearray((tmp_path / "x.nii").read_bytes())
+    data[42:46] = np.array([32767, 32767], "<i2").tobytes()  # dim[1] and dim[2]
+    (tmp_path / "x.nii").write_bytes(data)
+    with running(memory=2**30), pytest.raises(ValueError, match=r"x\.nii unpacks to 4.* more than the memory allowed"):
+        nifti.read_nifti(tmp_path / "x.nii", window=None, size=4)
 
 
 def test_window_slope_and_intercept(tmp_path):

@@ -114,19 +114,16 @@ def _slabs(file: Path) -> Iterator[tuple[int, Array]]:
     """(number of the first slice, some slices (n, h, w)) of a volume; the whole where slices are not stored as such."""
     image = _loaded(file, keep_file_open=True)
     axis, direction = _to_lps(image.affine)[-1]
-    count = image.shape[-1]
-    each = count
-    if axis == 2 and len(image.shape) == 3:
-        each = max(1, _SLAB // (4 * prod(image.shape[:2])))
-    else:
-        check_allowed(4 * prod(image.shape), f"{file} unpacks")
+    count, plane = image.shape[-1], 4 * prod(image.shape[:-1])
+    each = min(count, max(1, _SLAB // plane)) if axis == 2 and len(image.shape) == 3 else count
+    check_allowed(each * plane, f"{file} unpacks")
     for at in range(0, count, each):
         end = min(at + each, count)
         try:
             values = np.asarray(image.dataobj[..., at:end], np.float32)
         except (OSError, EOFError, ValueError, zlib.error) as error:
             raise Told(f"{file} is cut off or damaged ({error}); use another copy") from error
-        yield (at if each == count or direction > 0 else count - end), _turned(image, values)
+        yield (at if direction > 0 else count - end), _turned(image, values)
 
 
 def _reach(image: Any) -> tuple[float, float] | None:

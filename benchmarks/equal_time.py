@@ -277,7 +277,7 @@ def _coverage(figures: list[dict[str, Any]]) -> str:
         said.append(f"{off:+.1f} ({networks}, {told['images']} images, seed {told['seed']})")
     return (
         f"Miscoverage {OURS:g} (ours), {PAPER[figures[0]['set']]:g} (the paper's). Coverage of fresh draws less what "
-        f"is expected, in standard errors over images: {', '.join(said)}."
+        f"is expected, in standard errors over images: {', '.join(said)}; those of one seed share their noise."
     )
 
 

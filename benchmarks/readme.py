@@ -57,7 +57,7 @@ def reproduced() -> list[str]:
 
 def end_to_end() -> list[str]:
     """Training, sampling and calibration together, the paper's way and ours with one network, a row a set."""
-    from .equal_time import TITLES, Compared, measured
+    from .equal_time import Compared, measured, title
 
     lines = [
         "| data | images that calibrate | the paper's way: seconds, length | ours, one network: seconds, length "
@@ -68,7 +68,7 @@ def end_to_end() -> list[str]:
         found = Compared.of(results)
         took, takes = (row["seconds"]["sampling"] for row in (found.papers, found.cheapest))
         lines.append(
-            f"| {TITLES[results['set']]} | {results['calibration']} | {found.said(found.papers)} "
+            f"| {title(results)} | {results['calibration']} | {found.said(found.papers)} "
             f"| {found.said(found.ours)} | {found.shorter(found.ours):.1%} | {found.shorter(found.crossed):.1%} "
             f"| {takes:.1f} in place of {took:.0f} |"
         )

@@ -1,5 +1,7 @@
 """Certified lengths of the bands of `generalise`: python -m benchmarks.gpu.certified ct64 --data ct64.npz FILE.npz ...
 
+    python -m benchmarks.gpu.certified dropout local/gpu/ct64_dropout_*.npz     # of files of `end_to_end collect`
+
 At home: the bands that came back, calibrated on some of the measured images and applied to the others, over several
 draws, the same for every variant. Writes benchmarks/results/generalise_SET.json, from which docs/diffusion.md has its
 table (`python -m benchmarks.gpu.page`).
@@ -55,11 +57,35 @@ def measured(name: str, data: str, split: str, count: int) -> Array:
     return images[parts(name, split, scan, count).measured].astype(np.float32) / 255
 
 
+def dropouts(options: argparse.Namespace) -> None:
+    """Networks with other rates of dropout, each of a call of `end_to_end`, into benchmarks/results/dropout.json."""
+    rows = []
+    for path in options.files:
+        with np.load(path, allow_pickle=False) as file:
+            told = json.loads(str(file["figures"]))
+            [trained], [drawn] = told["training"], told["bands"]
+            [m] = {int(name.split("/")[1]) for name in file.files if name.endswith("/lower")}
+            band = pb.Band(file[f"{drawn['label']}/{m}/lower"], file[f"{drawn['label']}/{m}/upper"])
+            length, risk = lengths(file["truth"], band, options.draws, options.calibration)
+        row = {key: trained[key] for key in ("seconds", "steps", "best_step", "loss")} | {"dropout": told["dropout"]}
+        row |= {"psnr": drawn["psnr"], "miss_rate": drawn[f"miss_rate_{m}"], "samples": m}
+        rows.append(row | {"lengths": length.tolist(), "risks": risk.tolist()})
+        print(f"dropout {told['dropout']:g}: {length.mean():.4f} risk {risk.mean():.4f}", flush=True)
+    about = {key: told[key] for key in ("set", "commit", "torch", "device", "images", "units", "parameters")}
+    about |= {"draws": options.draws, "calibration": options.calibration, "risk_level": RISK, "failure_prob": FAILURE}
+    (RESULTS / "dropout.json").write_text(json.dumps(about | {"rows": sorted(rows, key=_rate)}) + "\n")
+
+
+def _rate(row: dict[str, Any]) -> float:
+    return float(row["dropout"])
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("set", choices=SETS)
+    """Certify, and write the JSON as it goes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("set", choices=(*SETS, "dropout"))
     parser.add_argument("files", nargs="+", type=Path, help="what `generalise` brought back")
-    parser.add_argument("--data", required=True, help="the npz of images")
+    parser.add_argument("--data", help="the npz of images, which files of `generalise` do not hold")
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--calibration", type=int, default=256, help="images that calibrate; the others are measured")
     parser.add_argument("--device-seconds", type=float, default=0.0, help="of GPU that all calls took, compiling too")
@@ -67,6 +93,11 @@ def main() -> None:
         "--out", type=Path, help="the JSON to write; benchmarks/results/generalise_SET.json unless told"
     )
     options = parser.parse_args()
+    if options.set == "dropout":
+        dropouts(options)
+        return
+    if options.data is None:
+        parser.error("give --data, the npz of the images")
     known = {"draws": options.draws, "calibration": options.calibration, "risk_level": RISK, "failure_prob": FAILURE}
     known |= {"device_seconds": options.device_seconds}
     target = options.out or RESULTS / f"generalise_{options.set}.json"

@@ -1,6 +1,7 @@
 """Put networks' outputs on phantoms, and the score network, into the package: python -m benchmarks.gpu.package FOLDER.
 
-FOLDER holds the material as `posterior.py collect` leaves it (one .npy per array), figures.json, and score.safetensors.
+FOLDER is `work` of `pixelbounds reproduce phantom --train --out DIR`: arrays as `material/NAME.npy`, what is told of
+them in `material/figures.json`, and the network as `score/score.safetensors`.
 """
 
 from __future__ import annotations
@@ -22,11 +23,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
-    arrays = {file.stem: np.load(file, allow_pickle=False) for file in folder.glob("*.npy")}
-    figures = json.loads((folder / "figures.json").read_text())
-    for name in ("samples", "steps", "miscoverage", "sigma_0"):
-        if name not in figures:
-            raise SystemExit(f"{folder}/figures.json lacks {name}, which the demo needs to draw samples alike")
+    arrays = {file.stem: np.load(file, allow_pickle=False) for file in (folder / "material").glob("*.npy")}
+    told = json.loads((folder / "material" / "figures.json").read_text())
+    figures = told | {name: told["score"][name] for name in ("samples", "steps", "miscoverage", "sigma_0")}
     arrays = {name: x[:COUNT] for name, x in arrays.items()}
     made = packaged.some_phantoms(len(arrays["truth"]))
     if np.abs(made.images - arrays["truth"]).max() > 1e-6:
@@ -37,7 +36,7 @@ def main() -> None:
     target.mkdir(exist_ok=True)
     data = packaged.pack_arrays(arrays, figures)
     replace_file(target / "phantoms.xz", data)
-    shutil.copyfile(folder / "score.safetensors", packaged.network_file())
+    shutil.copyfile(folder / "score" / "score.safetensors", packaged.network_file())
     size = packaged.network_file().stat().st_size
     print(f"{len(data) / 1e6:.2f} MB of outputs of {len(made)} phantoms, {size / 1e6:.2f} MB of network in {target}")
 

@@ -1,7 +1,8 @@
 #!/bin/bash
 # A session of a GPU as one queue that outlives the calls, so that nothing is compiled twice and the GPU never waits.
-#   bash benchmarks/gpu/session.sh start          in the first call, which carries ct64.npz, faces64.npz, commit
+#   bash benchmarks/gpu/session.sh start          in the first call, which carries faces64.npz and commit
 #   bash benchmarks/gpu/session.sh fetch SECONDS  in every call: waits, then leaves under $OUT what was finished meanwhile
+# The second call carries chest128.npz: both together are more than may travel at a time.
 # Half a minute without a call, and the machine is gone with all that was not fetched: after the last long call, go on with
 # `fetch 0` until all files came. At home, `cat part-* | tar x` for each call.
 set -u
@@ -22,27 +23,24 @@ queue() {
     cd "$job/repo" || exit 1
     export PYTHONPATH=src:. PYTHONUNBUFFERED=1 TORCHINDUCTOR_CACHE_DIR=$job/inductor
     local run="python3 -m benchmarks.gpu.end_to_end"
-    local ct="--data local/gpu/ct64.npz" faces="--data local/gpu/faces64.npz --images 1500"
-    local small="--data local/gpu/ct64.npz --images 8 --steps 3 --out $job/small"
+    local faces="--data local/gpu/faces64.npz" chest="--data local/gpu/chest128.npz --images 768 --batch 128"
+    local small="--data local/gpu/faces64.npz --images 8 --steps 3 --out $job/small"
     # what is compiled for later, and every way once, small, so that what fails can be mended before its turn; one after
     # another and with few processes: a machine on which three compiled at once, with 16 each, stopped answering
     (
         export TORCHINDUCTOR_COMPILE_THREADS=3
-        $run ct64 ours $small --network tiny --no-compile --material --bring-network --again 0
-        $run ct64 baselines $small --tune-seconds 2 --start "$job/small/network.safetensors"
-        for dropout in 0 0.3; do $run ct64 ours $small --dropout $dropout --first 39 --again 0; done
+        $run faces64 ours $small --network tiny --no-compile --material --bring-network --again 0
+        $run faces64 baselines $small --tune-seconds 2 --start "$job/small/network.safetensors"
     ) > "$job/small.txt" 2>&1 &
     export TORCHINDUCTOR_COMPILE_THREADS=6
-    way faces_ours 600 $run faces64 ours $faces --seconds 180 --first 39 79 --again 0 --material --bring-network
-    way faces_paper 600 $run faces64 paper $faces --seconds 180 --printed-steps 40 --first 128 --material
-    local sweep="$ct --images 384 --seconds 65 --first 39 --again 0"
-    way ct_dropout_0.1 200 $run ct64 ours $sweep --bring-network
-    way ct_dropout_0 200 $run ct64 ours $sweep --dropout 0
-    way ct_dropout_0.3 200 $run ct64 ours $sweep --dropout 0.3
+    way faces_ours 600 $run faces64 ours $faces --images 1500 --seconds 180 --first 19 39 79 --again 0 --material --bring-network
+    until [ -e local/gpu/chest128.npz ]; do sleep 1; done
+    way chest_ours 600 $run chest128 ours $chest --seconds 170 --samples 39 --first 19 39 --draw-batch 240 --again 0 --material --bring-network
     # no seconds are claimed of what follows: it shares the GPU
-    way ct_baselines 400 $run ct64 baselines $ct --seconds 90 --tune-seconds 30 --start "$job/out/ct_dropout_0.1/network.safetensors" &
-    way faces_baselines 400 $run faces64 baselines $faces --seconds 90 --tune-seconds 30 \
+    way faces_baselines 400 $run faces64 baselines $faces --images 1500 --seconds 90 --tune-seconds 30 \
         --start "$job/out/faces_ours/network.safetensors" &
+    way chest_baselines 400 $run chest128 baselines $chest --seconds 120 --tune-seconds 30 \
+        --start "$job/out/chest_ours/network.safetensors" &
     wait
     mkdir -p "$job/out/rates" && python3 -m benchmarks.gpu.rates all plain shifted phases native frozen phases-frozen --out "$job/out/rates" && touch "$job/done/rates"
     echo "== all done at $(($(date +%s) - began)) s"
@@ -62,7 +60,7 @@ queue)
     ;;
 fetch)
     end=$(($(date +%s) + $2))
-    cp -r "$here/src" "$here/benchmarks" "$job/repo/"
+    cp -r "$here/src" "$here/benchmarks" "$job/repo/" && cp -n "$here"/local/gpu/* "$job/repo/local/gpu/"
     while [ "$(date +%s)" -lt "$end" ] && [ ! -e "$job/all_done" ]; do sleep 1; done
     echo "$(free -g | sed -n 2p) load $(cut -d ' ' -f 1-3 /proc/loadavg)"
     cd "$job/out" || exit 1

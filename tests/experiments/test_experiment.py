@@ -27,7 +27,7 @@ def test_the_protocol_is_the_papers(name):
     assert plan.process["sigma_0"] == (1.0 if faces else {"phantom": 0.2, "chest128": 0.3}.get(name, 0.4))
     assert plan.data.held_out >= plan.draws.calibration + plan.draws.validation
     assert miniature(plan).draws.count == 2
-    assert plan.training["score"]["weighting"] == ("edm" if name in ("ct64", "chest128") else "paper")
+    assert plan.training["score"]["weighting"] == ("edm" if name in ("faces64", "ct64", "chest128") else "paper")
 
 
 @pytest.mark.parametrize("name", ["faces64", "ct64", "chest128"])

@@ -38,13 +38,15 @@ def test_any_orientation_gives_the_same_slices(tmp_path, monkeypatch, axes):
     np.testing.assert_allclose(images.geometry.scans[0].affine[:, [2, 1, 0, 3]], LPS, atol=1e-5)
 
 
-def test_a_volume_is_held_once_while_it_is_read(tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", ["nifti", "dicom"])
+def test_a_volume_is_held_once_while_it_is_read(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(nifti, "_SLAB", 2**16)
-    tall = np.tile(VALUES, (20, 20, 20))
-    write_nifti(tmp_path / "x.nii.gz", tall, "RAI")
+    tall = np.tile(VALUES, (20, 20, 20) if kind == "nifti" else (4, 50, 50))
+    path = tmp_path / ("x.nii.gz" if kind == "nifti" else "series")
+    write_nifti(path, tall, "RAI") if kind == "nifti" else write_dicom(path, tall)
     tracemalloc.start()
     try:
-        pixels = open_images(tmp_path / "x.nii.gz", window=None).pixels
+        pixels = open_images(path, window=None).pixels
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -71,11 +71,15 @@ def fresh(found: dict[str, dict[str, Any]]) -> str:
     parts = []
     for name, f in found.items():
         s = f["sampling"]
-        off = (s["coverage_of_fresh_draw"] - s["exact_coverage"]) / s["coverage_error"]
-        parts.append(f"{SETS[name].split(',')[0]} {off:+.1f}")
+        least, most = (
+            (s[count] - s["exact_coverage"]) / s["coverage_error"]
+            for count in ("coverage_before_rounding_at_least", "coverage_of_fresh_draw")
+        )
+        parts.append(f"{SETS[name].split(',')[0]} {least:+.1f} to {most:+.1f}")
     return (
-        f"Coverage of fresh draws less what is expected, in standard errors: {', '.join(parts)}. Coverage and error "
-        "are those of the stored arrays, in float16 with ends rounded outward, which covers a little more."
+        f"Coverage of fresh draws less what is expected, in standard errors: {', '.join(parts)}. The arrays are stored "
+        "in float16 with ends rounded outward: they cover the greater number, as in the table; the coverage before "
+        "rounding lies between the two."
     )
 
 
@@ -263,7 +267,7 @@ def cpu(found: dict[str, Any]) -> str:
 
 
 def text() -> str:
-    found = {"faces64": result("posterior_faces"), "ct64": made("ct64")}
+    found = {name: made(name) for name in SETS}
     parts = [
         *trained(found),
         "",

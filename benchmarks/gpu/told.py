@@ -55,11 +55,16 @@ def _sampling(call: Figures, arrays: dict[str, Array]) -> Figures:
     ranks = calibrated_ranks(drawn["m"], a)
     lower, upper, fresh = (arrays[name].astype(np.float32) for name in ("lower", "upper", "fresh"))
     inside = covered(fresh, lower, upper)
+    inward = np.nextafter(arrays["lower"], np.float16(np.inf)), np.nextafter(arrays["upper"], np.float16(-np.inf))
+    surely = covered(
+        fresh, *(end.astype(np.float32) for end in inward), ends=False
+    )  # wherever the ends were rounded from
     return drawn | {
         "psnr_noisy": psnr(arrays["observation"], arrays["truth"]),
         "psnr_mean": psnr(arrays["mean"], arrays["truth"]),
         "coverage_of_fresh_draw": float(inside.mean()),
         "coverage_error": float(inside.std(ddof=1) / len(inside) ** 0.5),
+        "coverage_before_rounding_at_least": float(surely.mean()),
         "exact_coverage": (ranks[1] - ranks[0]) / (drawn["m"] + 1),
         "naive": before_control(arrays["truth"], arrays["naive_lower"], arrays["naive_upper"]),
         **before_control(arrays["truth"], lower, upper),

@@ -1,6 +1,7 @@
 """Arrays, pictures, CelebA's layout, the cache and splits: files in, the same numbers out, or what is wrong."""
 
 import io
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -85,6 +86,24 @@ def test_pages_of_a_tiff_and_turned_photographs(tmp_path, grey):
     exif[0x0112] = 6  # the camera was turned: rotate by 90 degrees clockwise
     (tmp_path / "turned.png").write_bytes(png(grey[0], exif=exif))
     np.testing.assert_array_equal(open_images(tmp_path / "turned.png").pixels[0], np.rot90(grey[0], -1))
+
+
+def test_pictures_are_held_once_while_they_are_read(tmp_path, rng):
+    """Pages of a TIFF, which are not known before, between others."""
+    x = rng.integers(0, 256, (24, 256, 256)).astype(np.uint8)
+    first, *rest = (Image.fromarray(page) for page in x[1:21])
+    first.save(tmp_path / "b.tif", save_all=True, append_images=rest)
+    for number, name in ((0, "a"), (21, "c"), (22, "d"), (23, "e")):
+        (tmp_path / f"{name}.png").write_bytes(png(x[number]))
+    tracemalloc.start()
+    try:
+        images = open_images(tmp_path)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(images.pixels, x)
+    assert images.names[:3] == ("a.png", "b.tif[0]", "b.tif[1]")
+    assert most < 1.5 * x.nbytes
 
 
 def test_size_crops_and_averages(tmp_path, rng):

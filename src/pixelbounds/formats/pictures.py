@@ -60,23 +60,30 @@ def _stacked(
 ) -> Images:
     if not names:
         raise Told(f"{path} holds no images ({', '.join(PICTURE_SUFFIXES)}); give another folder")
-    images: list[Array] = []
+    images: Array | None = None  # grown in place where a TIFF has several pages, so that all are held once
     labels: list[str] = []
     files: list[str] = []
     for number, name in enumerate(names):
         for page, pixels in pages(opened(name), f"{path}: {name}", size, unpack=unpack):
             label = name if page is None else f"{name}[{page}]"
-            if images and (pixels.shape != images[0].shape or pixels.dtype != images[0].dtype):
+            least = len(labels) + len(names) - number  # with a page of each file that follows
+            check_allowed(least * pixels.nbytes, f"the pictures of {path}, at least {least}, add up")
+            if images is None:
+                images = np.empty((least, *pixels.shape), pixels.dtype)
+            elif pixels.shape != images.shape[1:] or pixels.dtype != images.dtype:
                 raise Told(
-                    f"{path}: {label} is {pixels.dtype} of shape {pixels.shape}, {labels[0]} is {images[0].dtype} of "
-                    f"shape {images[0].shape}; bring all images to one size and mode"
+                    f"{path}: {label} is {pixels.dtype} of shape {pixels.shape}, {labels[0]} is {images.dtype} of "
+                    f"shape {images.shape[1:]}; bring all images to one size and mode"
                 )
-            images.append(pixels)
-            check_allowed(len(images) * pixels.nbytes, f"the pictures of {path}, up to {label}, add up")
+            elif least > len(images):
+                images.resize((least + least // 8, *pixels.shape), refcheck=False)
+            images[len(labels)] = pixels
             labels.append(label)
             files.append(name)
         progress(number + 1, len(names))
-    return Images(np.stack(images), tuple(labels), folder_units(files))
+    assert images is not None
+    images.resize((len(labels), *images.shape[1:]), refcheck=False)
+    return Images(images, tuple(labels), folder_units(files))
 
 
 def pages(

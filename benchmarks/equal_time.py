@@ -160,7 +160,7 @@ def _set(results: dict[str, Any]) -> str:
         f"{about['device']}, torch {about['torch']}, {_commits(figures)}; `{about['network']}` with "
         f"{about['parameters'] / 1e6:.1f}M parameters, {about['images']['train']:,} images train; "
         f"{results['calibration']} of {results['images']} images{_units(about)} calibrate, the others judge. "
-        f"{_coverage(figures)} {_speed(figures)}",
+        f"{_steps(figures)} {_coverage(figures)} {_speed(figures)}",
         "",
         compared(results),
     ]
@@ -286,6 +286,17 @@ def show(found: list[dict[str, Any]], path: Path) -> None:
 def _commits(figures: list[dict[str, Any]]) -> str:
     names = list(dict.fromkeys(told["commit"] for told in figures))
     return f"commit{'s' if len(names) > 1 else ''} {' and '.join(names)}"
+
+
+def _steps(figures: list[dict[str, Any]]) -> str:
+    """Steps of training each way, and of Algorithm 3."""
+    said = []
+    for told in figures:
+        whose = "ours" if told["way"] == "ours" else "the paper's"
+        steps = ", ".join(f"{run['steps']:,}" for run in told["training"])
+        said.append(f"{steps} ({whose})")
+    [printed] = {drawn["steps"] for told in figures for drawn in told["bands"] if told["way"] == "paper"}
+    return f"Steps of training: {'; '.join(said)}. Algorithm 3 took {printed} steps."
 
 
 def _coverage(figures: list[dict[str, Any]]) -> str:

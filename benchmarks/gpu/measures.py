@@ -20,10 +20,15 @@ def before_control(truth: Array, lower: Array, upper: Array) -> dict[str, float]
     return {"miss_rate": float(missed.mean()), "mean_length": float(np.maximum(high - low, 0).mean())}
 
 
-def covered(drawn: Array, lower: Array, upper: Array, ends: bool = True) -> Array:
-    """The fraction of every image's pixels that a draw has within the band, its ends included or not."""
-    inside = (drawn >= lower) & (drawn <= upper) if ends else (drawn > lower) & (drawn < upper)
-    return inside.reshape(len(drawn), -1).mean(axis=1)
+def covered(drawn: Array, lower: Array, upper: Array) -> Array:
+    """The fraction of every image's pixels that a draw has within the band."""
+    return ((drawn >= lower) & (drawn <= upper)).reshape(len(drawn), -1).mean(axis=1)
+
+
+def surely_covered(drawn: Array, lower: Array, upper: Array) -> Array:
+    """The same of float16, counting what was covered wherever its ends (`outward`) and draws were rounded from."""
+    low, high = np.nextafter(lower, np.float16(np.inf)), np.nextafter(upper, np.float16(-np.inf))
+    return ((drawn > low) & (drawn < high)).reshape(len(drawn), -1).mean(axis=1)
 
 
 def outward(lower: Array, upper: Array) -> tuple[Array, Array]:

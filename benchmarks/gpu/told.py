@@ -9,7 +9,7 @@ import numpy as np
 from pixelbounds.bands import calibrated_ranks
 
 from .bench import PAPER
-from .measures import before_control, covered, psnr
+from .measures import before_control, covered, psnr, surely_covered
 
 Array = np.ndarray
 Figures = dict[str, Any]
@@ -55,10 +55,7 @@ def _sampling(call: Figures, arrays: dict[str, Array]) -> Figures:
     ranks = calibrated_ranks(drawn["m"], a)
     lower, upper, fresh = (arrays[name].astype(np.float32) for name in ("lower", "upper", "fresh"))
     inside = covered(fresh, lower, upper)
-    inward = np.nextafter(arrays["lower"], np.float16(np.inf)), np.nextafter(arrays["upper"], np.float16(-np.inf))
-    surely = covered(
-        fresh, *(end.astype(np.float32) for end in inward), ends=False
-    )  # wherever the ends were rounded from
+    surely = surely_covered(arrays["fresh"], arrays["lower"], arrays["upper"])
     return drawn | {
         "psnr_noisy": psnr(arrays["observation"], arrays["truth"]),
         "psnr_mean": psnr(arrays["mean"], arrays["truth"]),

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.gpu import bench, end_to_end
+from benchmarks.gpu import bench, end_to_end, measures
 from pixelbounds.experiments.material import BANDS, load_material
 
 
@@ -66,6 +66,17 @@ def test_both_ways_and_the_baselines_come_home_as_material(tmp_path, monkeypatch
 def missed(material, kind):
     low, high = (np.clip(material[f"{kind}{end}"].astype(np.float32), 0, 1) for end in ("lower", "upper"))
     return ((material.truth < low) | (material.truth > high)).mean()
+
+
+def test_coverage_before_rounding_lies_between_the_two_counts(rng):
+    lower = rng.uniform(0.1, 0.5, (50, 8, 8)).astype(np.float32)
+    upper = lower + np.float32(0.002)  # a few steps of float16, so that rounding matters
+    drawn = (lower + rng.uniform(-0.001, 0.003, lower.shape)).astype(np.float32)
+    ends, draws = measures.outward(lower, upper), drawn.astype(np.float16)
+    exact = measures.covered(drawn, lower, upper)
+    least, most = measures.surely_covered(draws, *ends), measures.covered(draws, *ends)
+    assert ((least <= exact) & (exact <= most)).all()
+    assert least.mean() < exact.mean() < most.mean()
 
 
 def test_material_of_a_call_that_was_cut_short_is_refused(tmp_path, monkeypatch, rng):

@@ -1,7 +1,7 @@
 """What else was tried: other groups, features and bases than the default, on the arrays of an experiment.
 
-python -m benchmarks.tried faces64=local/faces64v3 ct64=local/ct64v3    (writes benchmarks/results/tried.json)
-python -m benchmarks.tried                                              (writes docs/tried.md of it)
+python -m benchmarks.tried faces64=local/faces64 ct64=local/ct64    (writes benchmarks/results/tried.json)
+python -m benchmarks.tried                                          (writes docs/tried.md of it)
 
 Each is fitted on as many images as the experiment's frontier (or several times as many) and cut where the risk on
 images that fitted none of them is just epsilon, which is what a perfect bound would give; all see the same splits.

@@ -2,9 +2,10 @@
 
     python -m benchmarks.gpu.rates all --out DIR [plain tuned graph-128 ...]
 
-Every way compiles in a process of its own, all at once, and waits for its turn to be timed alone. Evaluations a second
-(bfloat16, channels last) and their share of the matrix peak that the same run measures; training steps a second; for
-`plain` the kernels that take longest. torch and numpy are all it needs.
+Every way compiles in a process of its own, all at once, waits for the others to be ready or given up, and for its turn
+to be timed: a compiler that tries kernels takes the GPU from whoever is timed. Evaluations a second (bfloat16, channels
+last) and their share of the matrix peak that the same run measures; training steps a second; for `plain` the kernels
+that take longest. torch and numpy are all it needs.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ WAYS: dict[str, tuple[str, int, dict[str, Any], bool]] = {
     "shifted": ("plain", BATCH, {"double": _doubled}, False),  # the doubling of training, in place of a gather
     "phases": ("plain", BATCH, {"double": phases}, False),
     "native": ("plain", BATCH, {"double": native}, False),
-    "frozen": ("plain", BATCH, {"freezing": True}, False),  # weights are cast once, not in every evaluation
+    "cast": ("plain", BATCH, {"cast": True}, False),  # weights are cast once, not in every evaluation
+    "phases-cast": ("plain", BATCH, {"double": phases, "cast": True}, False),
+    "frozen": ("plain", BATCH, {"freezing": True}, False),  # weights are constants: a program for each network
     "phases-frozen": ("plain", BATCH, {"double": phases, "freezing": True}, False),
     "autotuned": ("plain", BATCH, {"max_autotune": True}, False),
     "patch": ("patch", BATCH, {}, True),
@@ -98,13 +101,13 @@ def graph_of(work: Callable[[], object]) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def one(way: str, out: Path, device: str) -> None:
+def one(way: str, out: Path, device: str, seconds: float) -> None:
     """Compile a way, wait for the turn, time it."""
     name, batch, options, trains = WAYS[way]
     for option, value in options.items():
         if option == "double":
             network_module.double = value
-        else:
+        elif option != "cast":
             setattr(torch._inductor.config, option, value)
     cuda = device == "cuda"
     batch, train = (batch, TRAIN) if cuda else (4, 4)
@@ -113,6 +116,10 @@ def one(way: str, out: Path, device: str) -> None:
         nn.init.normal_(weight, std=0.05)  # layers that start at 0 would let their input be anything
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         network.eval()(torch.zeros(1, 1, 64, 64, device=device), torch.ones(1, device=device))
+    if options.get("cast"):  # what autocast would make of them, every time
+        for layer in network.modules():
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                layer.to(torch.bfloat16)
     compiled = torch.compile(network) if cuda else network
     x, sigma = torch.randn(batch, 1, 64, 64, device=device), torch.full((batch,), 0.3, device=device)
 
@@ -137,6 +144,10 @@ def one(way: str, out: Path, device: str) -> None:
         found |= {"compile_training": round(time.monotonic() - begin, 1)}
         network.eval()
     print(way, "is ready", json.dumps(found), flush=True)
+    (out / f"compiling-{way}").unlink(missing_ok=True)
+    end = time.monotonic() + seconds
+    while any(out.glob("compiling-*")) and time.monotonic() < end:
+        time.sleep(0.2)
     with (out / "turn.lock").open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
         if cuda:
@@ -160,24 +171,32 @@ def main() -> None:
     parser.add_argument("does", choices=("all", "one"))
     parser.add_argument("ways", nargs="*", help=f"of {', '.join(WAYS)}; all unless told")
     parser.add_argument("--out", required=True, type=Path, help="a folder; JSON is written there")
-    parser.add_argument("--seconds", type=float, default=240, help="after which what is not ready is given up")
+    parser.add_argument("--seconds", type=float, default=240, help="after which nothing more is waited for")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     if options.does == "one":
-        one(options.ways[0], options.out, "cuda" if torch.cuda.is_available() else "cpu")
+        one(options.ways[0], options.out, "cuda" if torch.cuda.is_available() else "cpu", options.seconds)
         return
     end = time.monotonic() + options.seconds
     words = [sys.executable, "-m", "benchmarks.gpu.rates", "one"]
     ways = options.ways or list(WAYS)
     running = {}
+    for way in ways:
+        (options.out / f"compiling-{way}").touch()
     for way in ways:  # what is compiled with the usual options is worth keeping
         cache = {"TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor-others"} if WAYS[way][2] else {}
         running[way] = subprocess.Popen([*words, way, "--out", str(options.out)], env=os.environ | cache)
-    for process in running.values():
-        try:
-            process.wait(max(1.0, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
+    while any(options.out.glob("compiling-*")) and time.monotonic() < end:
+        for way in [way for way, process in running.items() if process.poll() is not None]:
+            (options.out / f"compiling-{way}").unlink(missing_ok=True)  # one that failed holds nobody up
+        time.sleep(0.2)
+    for way, process in running.items():
+        mark = options.out / f"compiling-{way}"
+        if mark.exists():
             process.kill()
+            mark.unlink()
+    for process in running.values():
+        process.wait()
     rows = []
     for way in ways:
         file = options.out / f"rate-{way}.json"

@@ -29,6 +29,7 @@ FIGURES = [
     "scale_page",
     "gpu.page",
     "tried",
+    "certifying",
     "voids",
     "attacks",
     "monitoring",

@@ -1,0 +1,89 @@
+"""Why K-RCPS may be longer than RCPS: what the images that it fits with would have certified.
+
+python -m benchmarks.certifying faces64=local/faces64 ct64=local/ct64 chest128=local/chest128    (writes certifying.json)
+python -m benchmarks.certifying                                                 (writes the table of docs/tried.md of it)
+
+In every draw of the experiment: RCPS with all images, RCPS with those alone that K-RCPS certifies with, and K-RCPS, with
+as many groups as the experiment's best cell of 128 fitting images has. The first step is the price of fitting, the second
+what the groups give.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import numpy as np
+
+from benchmarks.__main__ import RESULTS, machine, show
+from benchmarks.readme import HERE, result, where, with_figures
+from pixelbounds.experiments.draws import Draw
+from pixelbounds.experiments.experiment import Experiment, load_experiment
+from pixelbounds.experiments.material import Material, load_material
+from pixelbounds.experiments.fits import fit, krcps_method, measure, split_pairs
+from pixelbounds.experiments.rows import PAPER_BOUNDS
+
+PAGE = "docs/tried.md"
+BEGIN = "<!-- figures: python -m benchmarks.certifying -->"
+FITTING, GROUPS = 128, 4
+WHAT = "RCPS, all images", "RCPS, the images that K-RCPS certifies with", f"K-RCPS, K = {GROUPS}"
+BOUNDS = {"hoeffding_bentkus": "Hoeffding-Bentkus", "betting": "betting"}
+
+
+def lengths(experiment: Experiment, material: Material, draw: int) -> dict[tuple[str, str], float]:
+    """Mean length on the validation images of one draw, by procedure and bound."""
+    drawn = Draw(experiment, material, draw)
+    cal, val = drawn.both("calibrated")
+    level = experiment.task.risk_level
+    whole, part = (split_pairs(cal, count, drawn.seed) for count in (0, FITTING))
+    method = krcps_method({"k": GROUPS, "d_opt": "all"}, experiment.krcps.gamma_values)
+    fits = (fit(whole, None, level), fit(part, None, level), fit(part, method, level))
+    return {
+        (what, bound): measure(val, found.grouping, drawn.certified(found, bound).widening, None)["length"]
+        for what, found in zip(WHAT, fits, strict=True)
+        for bound in PAPER_BOUNDS
+    }
+
+
+def rows_of(name: str, material: Material, draws: int | None = None) -> list[dict[str, Any]]:
+    """Mean lengths over the draws of an experiment."""
+    experiment = load_experiment(name)
+    count = experiment.draws.count if draws is None else draws
+    found = [lengths(experiment, material, draw) for draw in range(count)]
+    images = {WHAT[0]: experiment.draws.calibration} | dict.fromkeys(WHAT[1:], experiment.draws.calibration - FITTING)
+    return [
+        {
+            "data": name, "what": what, "bound": bound, "draws": count, "certifying": images[what],
+            "mean length": float(np.mean([one[what, bound] for one in found])),
+        }
+        for what, bound in found[0]
+    ]  # fmt: skip
+
+
+def text() -> str:
+    found = result("certifying")
+    lines = [f"| | bound | {' | '.join(WHAT)} |", "|---|---|---:|---:|---:|"]
+    for name in dict.fromkeys(row["data"] for row in found["rows"]):
+        for bound, title in BOUNDS.items():
+            some = [row for row in found["rows"] if (row["data"], row["bound"]) == (name, bound)]
+            cells = [f"{row['mean length']:.4f} ({row['certifying']})" for row in some]
+            lines.append(f"| {name} | {title} | {' | '.join(cells)} |")
+    draws = found["rows"][0]["draws"]
+    told = f"Mean length over {draws} draws, in brackets the images that certify; {where(found)}."
+    return "\n".join([*lines, "", told])
+
+
+def main() -> None:
+    """Measure on the named materials, or write the table of what was measured."""
+    if sys.argv[1:]:
+        words = [word.split("=") for word in sys.argv[1:]]
+        rows = [row for name, folder in words for row in rows_of(name, load_material(folder))]
+        show("what the fitting images would have certified", rows)
+        content = {"benchmark": "certifying", "machine": machine(), "rows": rows}
+        (RESULTS / "certifying.json").write_text(json.dumps(content, indent=1) + "\n")
+    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))
+
+
+if __name__ == "__main__":
+    main()

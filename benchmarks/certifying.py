@@ -1,11 +1,10 @@
 """Why K-RCPS may be longer than RCPS: what the images that it fits with would have certified.
 
-python -m benchmarks.certifying faces64=local/faces64 ct64=local/ct64 chest128=local/chest128    (writes certifying.json)
-python -m benchmarks.certifying                                                 (writes the table of docs/tried.md of it)
+python -m benchmarks.certifying faces64=local/faces64 ct64=local/ct64 chest128=local/chest128    (writes JSON)
+python -m benchmarks.certifying                                 (writes the table of docs/tried.md of it)
 
-In every draw of the experiment: RCPS with all images, RCPS with those alone that K-RCPS certifies with, and K-RCPS, with
-as many groups as the experiment's best cell of 128 fitting images has. The first step is the price of fitting, the second
-what the groups give.
+In every draw of the experiment: RCPS with all images, RCPS with those alone that K-RCPS certifies with, and K-RCPS.
+The first step is the price of fitting, the second what the groups give.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from benchmarks.__main__ import RESULTS, machine, show
 from benchmarks.readme import HERE, result, where, with_figures
 from pixelbounds.experiments.draws import Draw
 from pixelbounds.experiments.experiment import Experiment, load_experiment
-from pixelbounds.experiments.material import Material, load_material
 from pixelbounds.experiments.fits import fit, krcps_method, measure, split_pairs
+from pixelbounds.experiments.material import Material, load_material
 from pixelbounds.experiments.rows import PAPER_BOUNDS
 
 PAGE = "docs/tried.md"

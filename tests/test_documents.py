@@ -30,6 +30,7 @@ FIGURES = [
     "gpu.page",
     "tried",
     "certifying",
+    "few_images",
     "voids",
     "attacks",
     "monitoring",

@@ -80,9 +80,32 @@ def test_units_hardly_enough_to_certify_all_certify(rng, units):
 
 def test_units_that_suffice_fit_and_so_do_groups_that_are_asked_for(rng):
     truth, band = heteroscedastic(71, rng, size=8)
-    assert pb.calibrate(truth, band, risk_level=0.05).record.fitting == 6
-    some = band.map(lambda x: x[:60])
-    assert pb.calibrate(truth[:60], some, risk_level=0.05, groups="band").record.fitting == 3
+    assert pb.calibrate(truth, band, risk_level=0.05).record.fitting == 4
+    for n, how, fitting in ((70, {}, 0), (60, {"groups": "band"}, 3)):
+        some = band.map(lambda x, n=n: x[:n])
+        assert pb.calibrate(truth[:n], some, risk_level=0.05, **how).record.fitting == fitting
+
+
+def test_few_images_are_not_given_many_groups(rng):
+    """All images miss as much everywhere, some more than others: groups that few of them fit are chance."""
+    scale = 0.03 * np.exp(0.4 * rng.normal(size=(400, 1, 1)))
+    centre = rng.uniform(0.3, 0.7, (400, 16, 16))
+    width = 0.03 * np.exp(0.3 * rng.normal(size=centre.shape))  # says nothing
+    truth, band = centre + scale * rng.normal(size=centre.shape), pb.Band(centre - width, centre + width)
+    longer = []
+    for start in (0, 100, 200):
+        truth_of, band_of = truth[start : start + 100], band[start : start + 100]
+        found, plain = (pb.calibrate(truth_of, band_of, risk_level=0.05, method=m) for m in ("frontier", "rcps"))
+        assert found.record.fitting == 8
+        assert found.grouping.count <= 8
+        longer.append(found.apply(band[300:]).length.mean() / plain.apply(band[300:]).length.mean() - 1)
+    assert np.mean(longer) < 0.06  # the images that fit do not certify; 192 groups were longer by a third
+
+
+def test_where_groups_matter_few_images_tell(rng):
+    truth, band = heteroscedastic(400, rng, size=16)
+    found, plain = (pb.calibrate(truth[:100], band[:100], risk_level=0.05, method=m) for m in ("frontier", "rcps"))
+    assert found.apply(band[100:]).length.mean() < 0.97 * plain.apply(band[100:]).length.mean()
 
 
 def test_halves_of_the_choice_never_cut_a_unit(rng):

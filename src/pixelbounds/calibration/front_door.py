@@ -32,7 +32,7 @@ from ..storage.version import VERSION
 from .arrivals import Path, tabulated, tabulated_regions
 from .certify import Losses, Task, certify_l01, certify_loss, curve_of
 from .choose_band import choose_band
-from .confidence import BOUNDS, ConfidenceBound, bound_named
+from .confidence import BOUNDS, ConfidenceBound, bound_named, greatest_loss
 from .groups.contract import Grouping
 from .groups.positions import Single
 from .joint_walk import OWN_POINTS, Jury, certify_jointly, images_having, needs_of
@@ -203,6 +203,7 @@ def calibrate(
             k=k,
             unit_of=unit_of[split.fitting],
             goal=goal,
+            certified=greatest_loss(len(split.order), risk_level, failure_prob),
         ),
     }
     check_family(pairs, np.flatnonzero(split.fitting) if split.fitting.any() else np.arange(min(8, len(pairs))))

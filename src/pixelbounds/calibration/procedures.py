@@ -30,13 +30,13 @@ from .pairs import NO_GRID, Archive, Pairs
 from .paths.frontier import frontier_of
 from .paths.line import GAMMAS, line_path, solve_program, stratified_pixels
 from .paths.mixture import Goal, joint_frontier, joint_knot
-from .split import FEW_VALUES
+from .split import FEW, FEW_VALUES
 
 Fit = Callable[[Pairs, Array, np.random.Generator], Grouping]  # pairs, fitting images, generator
 
 METHODS = ("frontier", "krcps", "rcps")
 NAMED_GROUPS = ("learned", "band", "loss", "squared", "otsu")
-_FEW = 8  # fitting units
+_MANY = 48  # fitting units: fewer may tell only few groups apart (docs/tried.md)
 _ABOUT = 1.005  # lengths that differ less are equal: half of the fitting images cannot tell them apart
 
 
@@ -98,23 +98,27 @@ def frontier(
     k: int | None = None,
     unit_of: Array | None = None,
     goal: Goal | None = None,
+    certified: float | None = None,
 ) -> tuple[Grouping, Path]:
     """The path of shortest intervals on the fitting images, each its own unit unless told; one group where none fit.
 
-    With a goal (of as many images as the pairs have) it is the path for several promises.
+    With a goal (of as many images as the pairs have) it is the path for several promises. `certified` is the greatest
+    risk that the certifying units can certify, at which groups are judged where few units fit: they certify few, too.
     """
     if not len(images):
         return rcps(pairs)
     if groups is None and k is None:
+        own = images if unit_of is None else unit_of
+        few = pairs.features is None and len(np.unique(own)) < _MANY
         tried: list[Fit] = [partial(grouping_of, "band"), partial(grouping_of, "learned")]
         if pairs.features is not None:  # with much to learn from, the shortfall's tail can be told apart too
             tried = [_learned_to(q) for q in (0.75, 0.9)]
         if goal is not None and pairs.labels is not None and pairs.features is None:
             tried.pop()  # labels say more of a region than what could be learned
-        if goal is not None:  # a rare region tells many groups apart badly
-            tried.insert(0, partial(grouping_of, partial(groupings.fit_band_groups, width=8, room=1)))
-        own = images if unit_of is None else unit_of
-        grouping = shortest(pairs, images, rng, risk_level, tried, own, goal)(pairs, images, rng)
+        if few or goal is not None:  # few images, and a rare region, tell many groups apart badly
+            tried.insert(0, partial(grouping_of, _by_width(4 if few else 8)))
+        level = certified if few and certified else risk_level
+        grouping = shortest(pairs, images, rng, level, tried, own, goal, both=few)(pairs, images, rng)
     else:
         grouping = grouping_of("learned" if groups is None else groups, pairs, images, rng, k)
     return grouping, path_of(pairs, images, grouping, risk_level, goal)
@@ -132,15 +136,16 @@ def path_of(pairs: Any, images: Array, grouping: Grouping, risk_level: float, go
 
 def groups_for(fitting: int, values: float = inf) -> Any:
     """The frontier's default groups: a choice on the fitting images, but few and by width alone where units, or the
-    values that all of them have together, are few.
-
-    So few cannot tell groups apart, and the path is followed far beyond them: what is certified is a small risk.
+    values that all of them have together, are too few to choose by.
     """
-    if fitting >= _FEW and values >= 8 * FEW_VALUES:
-        return None
-    if fitting >= _FEW:
-        return partial(groupings.fit_band_groups, width=2, room=1)
-    return partial(groupings.fit_band_groups, width=4 if fitting >= _FEW // 2 else 2, room=1)
+    if fitting < FEW or values < 8 * FEW_VALUES:
+        return _by_width(2)
+    return _by_width(4) if fitting < 4 * FEW else None
+
+
+def _by_width(bins: int) -> Callable[[Pairs, Array], Grouping]:
+    """Few groups, which few images can tell apart also where the path is followed far beyond them."""
+    return partial(groupings.fit_band_groups, width=bins, room=1)
 
 
 def grouping_of(groups: Any, pairs: Pairs, images: Array, rng: np.random.Generator, k: int | None = None) -> Grouping:
@@ -207,26 +212,28 @@ def shortest(
     fits: Sequence[Fit],
     unit_of: Array,
     goal: Goal | None = None,
+    both: bool = False,
 ) -> Fit:
     """The first candidate with about the shortest intervals on units that it was not fitted on; candidates are given
-    with the cheapest first, which is taken where units are few. `unit_of` says the unit of each of the images.
+    with the cheapest first, which is taken where units are too few. `unit_of` says the unit of each of the images. Half
+    of the units teach and the others judge, or `both`, in turn.
     """
     units = np.unique(unit_of)
     if len(units) < 4:
         return fits[0]
     seed = int(rng.integers(2**63))  # all candidates see the same halves and the same randomness
     first = np.isin(unit_of, np.random.default_rng(seed).permutation(units)[: len(units) // 2])
-    taught, untouched = images[first], pairs.take(images[~first])
 
-    def length(fit: Fit) -> float:
+    def length(fit: Fit, teaches: Array) -> float:
+        taught, untouched = images[teaches], pairs.take(images[~teaches])
         grouping = fit(pairs, taught, np.random.default_rng(seed))
         path = path_of(pairs, taught, grouping, risk_level, goal)
         if goal is None:
             return length_at_risk(untouched, grouping, path, risk_level)
-        knot = joint_knot(untouched, grouping, path, goal.take(images[~first]))
+        knot = joint_knot(untouched, grouping, path, goal.take(images[~teaches]))
         return mean_length(untouched, grouping, path.knots[:, knot])
 
-    lengths = [length(fit) for fit in fits]
+    lengths = [sum(length(fit, half) for half in ((first, ~first) if both else (first,))) for fit in fits]
     return next(fit for fit, found in zip(fits, lengths, strict=True) if found <= min(lengths) * _ABOUT)
 
 

@@ -13,6 +13,7 @@ from ..images.checks import NoGuarantee, check_count, check_units
 from ..images.library import Array
 from .confidence import ConfidenceBound, least_images
 
+FEW = 4  # fitting units: what fewer teach is not true of others
 FEW_VALUES = 256  # of all fitting units together: groups of fewer cost more than they save
 _SPARE = 1.5  # times the least that must certify a promise are left for it, as far as fitting units can tell
 
@@ -43,16 +44,19 @@ def fitting_units(
     """How many units fit: none for rcps, a quarter but at most 128 for krcps, an eighth but at most 96 for frontier.
 
     Where units are hardly more than the `least` that certify at all, each of them certifies more than it teaches: at
-    most a quarter of what is beyond the least fits, and of fewer than 1.5 times the least none does for the frontier,
-    which then has one group, unless groups were `asked` for. Neither does any where units have so few `values` (a
-    number or two for each image) that all of those that would fit tell nothing of groups.
+    most a quarter of what is beyond the least fits, a sixth where the frontier chooses its groups, unless they were
+    `asked` for. It then has one group with fewer than 1.5 times the least, where fewer than FEW would fit, or where
+    units have so few `values` (a number or two for each image) that those tell nothing of groups.
     """
     if n_opt is None:
-        usual = {"rcps": 0, "krcps": min(128, -(-units // 4)), "frontier": min(96, -(-units // 8))}[method]
-        if method == "rcps" or (method == "frontier" and not asked and 2 * units < 3 * least):
+        if method == "rcps":
             return 0
-        fit = max(1, min(usual, (units - least) // 4))
-        return 0 if method == "frontier" and not asked and fit * values < FEW_VALUES else fit
+        chosen = method == "frontier" and not asked
+        share, most = {"krcps": (4, 128), "frontier": (8, 96)}[method]
+        fit = min(most, -(-units // share), (units - least) // (6 if chosen else 4))
+        if chosen and (2 * units < 3 * least or fit < FEW or fit * values < FEW_VALUES):
+            return 0
+        return max(1, fit)
     n_opt = check_count(n_opt, "n_opt", least=0 if method == "rcps" else 1)
     if n_opt >= units:
         raise ValueError(

@@ -166,11 +166,14 @@ def _grid(band: str, draw: Draw) -> Iterator[DrawRecord]:
         yield known | {"row": f"{band}/krcps_chosen/{bound}", "seconds": known["seconds"] + seconds}
 
 
-def fit_frontier(pairs: Pairs, n_opt: int, seed: int, risk_level: float, unit_of: Array | None = None) -> Fitted:
+def fit_frontier(
+    pairs: Pairs, n_opt: int, seed: int, risk_level: float, failure_prob: float, unit_of: Array | None = None
+) -> Fitted:
     """The frontier as `calibrate` fits it unless told."""
     parts = split_pairs(pairs, n_opt, seed, unit_of)
     own = None if unit_of is None else unit_of[parts.split.fitting]
-    return fit(parts, partial(frontier, groups=groups_for(n_opt), unit_of=own), risk_level)
+    level = greatest_loss(len(parts.split.order), risk_level, failure_prob)
+    return fit(parts, partial(frontier, groups=groups_for(n_opt), unit_of=own, certified=level), risk_level)
 
 
 def _frontier(draw: Draw) -> Iterator[DrawRecord]:
@@ -178,7 +181,7 @@ def _frontier(draw: Draw) -> Iterator[DrawRecord]:
     task = draw.experiment.task
     level = task.risk_level
     cal, val = draw.both("calibrated")
-    fitted = fit_frontier(cal, draw.experiment.frontier.n_opt, draw.seed, level)
+    fitted = fit_frontier(cal, draw.experiment.frontier.n_opt, draw.seed, level, task.failure_prob)
     for bound in ALL_BOUNDS:
         yield draw.record(f"calibrated/frontier/{bound}", fitted, draw.certified(fitted, bound), val)
     certifiable = greatest_loss(len(fitted.parts.split.order), level, task.failure_prob)
@@ -208,7 +211,7 @@ def _by_calibration(draw: Draw) -> Iterator[DrawRecord]:
     for count in draw.experiment.curves.calibration:
         cal = draw.pairs("calibrated", np.sort(shuffled[:count]))
         n_opt = fitting_units(None, "frontier", count, least_images(task.risk_level, task.failure_prob))
-        fitted = fit_frontier(cal, n_opt, draw.seed, task.risk_level)
+        fitted = fit_frontier(cal, n_opt, draw.seed, task.risk_level, task.failure_prob)
         for bound in ALL_BOUNDS:
             outcome = draw.certified(fitted, bound)
             point = measure(val, fitted.grouping, outcome.widening)
@@ -228,7 +231,8 @@ def _featured(band: str, draw: Draw) -> Iterator[DrawRecord]:
 def _frontier_alone(band: str, draw: Draw) -> Iterator[DrawRecord]:
     """The frontier on another band."""
     cal, val = draw.both(band)
-    fitted = fit_frontier(cal, draw.experiment.frontier.n_opt, draw.seed, draw.experiment.task.risk_level)
+    task = draw.experiment.task
+    fitted = fit_frontier(cal, draw.experiment.frontier.n_opt, draw.seed, task.risk_level, task.failure_prob)
     yield draw.record(f"{band}/frontier/betting", fitted, draw.certified(fitted, "betting"), val)
 
 
@@ -258,7 +262,7 @@ def _scans(draw: Draw) -> Iterator[DrawRecord]:
         rows = {
             "rcps": fit(split_pairs(cal, 0, draw.seed, unit), None, level),
             "krcps_plain": fit(split_pairs(cal, n_opt["krcps"], draw.seed, unit), plain, level),
-            "frontier": fit_frontier(cal, n_opt["frontier"], draw.seed, level, unit),
+            "frontier": fit_frontier(cal, n_opt["frontier"], draw.seed, level, task.failure_prob, unit),
         }
         for name, fitted in rows.items():
             outcome = certify(fitted, bound, level, task.failure_prob)

@@ -1,6 +1,6 @@
 """What few images certify: the default beside RCPS, whose one group needs no image to be fitted on.
 
-python -m benchmarks.few_images faces64=local/faces64 ct64=local/ct64 chest128=local/chest128 phantom=DIR   (JSON)
+python -m benchmarks.few_images faces64=local/faces64 ct64=local/ct64 chest128=local/chest128 phantom=packaged (JSON)
 python -m benchmarks.few_images                                       (writes the table of docs/tried.md of it)
 
 Mean length on images that calibrate nothing, for multiples of the fewest images that can certify the experiment's risk

@@ -1,8 +1,7 @@
 #!/bin/bash
 # A session of a GPU as one queue that outlives the calls, so that nothing is compiled twice and the GPU never waits.
-#   bash benchmarks/gpu/session.sh start          in the first call, which carries faces64.npz and commit
+#   bash benchmarks/gpu/session.sh start          in the first call, which carries ct64.npz and commit
 #   bash benchmarks/gpu/session.sh fetch SECONDS  in every call: waits, then leaves under $OUT what was finished meanwhile
-# The second call carries chest128.npz: both together are more than may travel at a time.
 # Half a minute without a call, and the machine is gone with all that was not fetched: after the last long call, go on with
 # `fetch 0` until all files came. At home, `cat part-* | tar x` for each call.
 set -u
@@ -23,26 +22,19 @@ queue() {
     cd "$job/repo" || exit 1
     export PYTHONPATH=src:. PYTHONUNBUFFERED=1 TORCHINDUCTOR_CACHE_DIR=$job/inductor
     local run="python3 -m benchmarks.gpu.end_to_end"
-    local faces="--data local/gpu/faces64.npz" chest="--data local/gpu/chest128.npz --images 768 --batch 128"
-    local small="--data local/gpu/faces64.npz --images 8 --steps 3 --out $job/small"
-    # what is compiled for later, and every way once, small, so that what fails can be mended before its turn; one after
-    # another and with few processes: a machine on which three compiled at once, with 16 each, stopped answering
+    local ct="--data local/gpu/ct64.npz --images 640 --material"
+    local small="--data local/gpu/ct64.npz --images 8 --steps 3 --network tiny --no-compile --out $job/small"
+    # every way once, small, so that what fails can be mended before its turn
     (
         export TORCHINDUCTOR_COMPILE_THREADS=3
-        $run faces64 ours $small --network tiny --no-compile --material --bring-network --again 0
-        $run faces64 baselines $small --tune-seconds 2 --start "$job/small/network.safetensors"
+        $run ct64 ours $small --members 2 --again 0
+        $run ct64 paper $small --printed-steps 4
     ) > "$job/small.txt" 2>&1 &
     export TORCHINDUCTOR_COMPILE_THREADS=6
-    way faces_ours 600 $run faces64 ours $faces --images 1500 --seconds 180 --first 19 39 79 --again 0 --material --bring-network
-    until [ -e local/gpu/chest128.npz ]; do sleep 1; done
-    way chest_ours 600 $run chest128 ours $chest --seconds 170 --samples 39 --first 19 39 --draw-batch 240 --again 0 --material --bring-network
-    # no seconds are claimed of what follows: it shares the GPU
-    way faces_baselines 400 $run faces64 baselines $faces --images 1500 --seconds 90 --tune-seconds 30 \
-        --start "$job/out/faces_ours/network.safetensors" &
-    way chest_baselines 400 $run chest128 baselines $chest --seconds 120 --tune-seconds 30 \
-        --start "$job/out/chest_ours/network.safetensors" &
-    wait
-    mkdir -p "$job/out/rates" && python3 -m benchmarks.gpu.rates all plain shifted phases native frozen phases-frozen --out "$job/out/rates" && touch "$job/done/rates"
+    # 400 s of training and sampling each
+    way ct64_ours 900 $run ct64 ours $ct --seconds 90 --members 3 --first 19 39 79 128 --again 0 --until 880
+    way ct64_paper 700 $run ct64 paper $ct --seconds 225 --printed-steps 60 --first 32 64 128 --until 680
+    mkdir -p "$job/out/rates" && python3 -m benchmarks.gpu.rates all plain phases cast phases-cast frozen phases-frozen --out "$job/out/rates" && touch "$job/done/rates"
     echo "== all done at $(($(date +%s) - began)) s"
     touch "$job/all_done"
 }

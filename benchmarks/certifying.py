@@ -9,18 +9,16 @@ The first step is the price of fitting, the second what the groups give.
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any
 
 import numpy as np
 
-from benchmarks.__main__ import RESULTS, machine, show
-from benchmarks.readme import HERE, result, where, with_figures
+from benchmarks.materials import measure_or_write
+from benchmarks.readme import result, where
 from pixelbounds.experiments.draws import Draw
 from pixelbounds.experiments.experiment import Experiment, load_experiment
 from pixelbounds.experiments.fits import fit, krcps_method, measure, split_pairs
-from pixelbounds.experiments.material import Material, load_material
+from pixelbounds.experiments.material import Material
 from pixelbounds.experiments.rows import PAPER_BOUNDS
 
 PAGE = "docs/tried.md"
@@ -73,16 +71,5 @@ def text() -> str:
     return "\n".join([*lines, "", told])
 
 
-def main() -> None:
-    """Measure on the named materials, or write the table of what was measured."""
-    if sys.argv[1:]:
-        words = [word.split("=") for word in sys.argv[1:]]
-        rows = [row for name, folder in words for row in rows_of(name, load_material(folder))]
-        show("what the fitting images would have certified", rows)
-        content = {"benchmark": "certifying", "machine": machine(), "rows": rows}
-        (RESULTS / "certifying.json").write_text(json.dumps(content, indent=1) + "\n")
-    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))
-
-
 if __name__ == "__main__":
-    main()
+    measure_or_write("certifying", "what the fitting images would have certified", rows_of, (PAGE, BEGIN), text)

@@ -4,24 +4,23 @@ python -m benchmarks.few_images faces64=local/faces64 ct64=local/ct64 chest128=l
 python -m benchmarks.few_images                                       (writes the table of docs/tried.md of it)
 
 Mean length on images that calibrate nothing, for multiples of the fewest images that can certify the experiment's risk
-level at all; both with betting, in the same splits. `few_images_before.json` is of the rules that were there before.
+level at all; both with betting, in the same splits. `few_images_before.json` is what this file measured beside the
+source of the commit that it names, with the rules that were there before.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any
 
 import numpy as np
 
-from benchmarks.__main__ import RESULTS, machine, show
-from benchmarks.readme import HERE, result, where, with_figures
+from benchmarks.materials import measure_or_write
+from benchmarks.readme import result, where
 from pixelbounds.calibration.confidence import least_images
 from pixelbounds.calibration.front_door import calibrate
 from pixelbounds.experiments.draws import LIMITS
-from pixelbounds.experiments.experiment import load_experiment
-from pixelbounds.experiments.material import Material, load_material
+from pixelbounds.experiments.experiment import TaskSection, load_experiment
+from pixelbounds.experiments.material import Material
 
 PAGE = "docs/tried.md"
 BEGIN = "<!-- figures: python -m benchmarks.few_images -->"
@@ -29,7 +28,7 @@ TIMES = 1.6, 2.1, 3, 4, 6, 9
 SPLITS, JUDGING = 10, 300
 
 
-def lengths(material: Material, count: int, split: int, risk_level: float) -> tuple[float, float]:
+def lengths(task: TaskSection, material: Material, count: int, split: int) -> tuple[float, float]:
     """Mean length of RCPS and of the default on images that calibrate nothing."""
     order = np.random.default_rng([split, 7]).permutation(len(material.truth))
     band = material.band("calibrated")
@@ -37,23 +36,25 @@ def lengths(material: Material, count: int, split: int, risk_level: float) -> tu
     cal, new = (band.map(lambda x, at=at: x[at], checked=True) for at in (some, others))
     found = []
     for method in ("rcps", "frontier"):
-        asked = {"risk_level": risk_level, "failure_prob": 0.1, "seed": split, "limits": LIMITS}
-        interval = calibrate(material.truth[some], cal, method=method, **asked).apply(new)
-        found.append(float(np.mean(interval.upper - interval.lower)))
+        made = calibrate(
+            material.truth[some], cal, method=method, risk_level=task.risk_level, failure_prob=task.failure_prob,
+            seed=split, limits=LIMITS,
+        )  # fmt: skip
+        found.append(float(made.apply(new).length.mean()))
     return found[0], found[1]
 
 
 def rows_of(name: str, material: Material, splits: int = SPLITS) -> list[dict[str, Any]]:
     """A row for each number of images of which enough others are left to judge."""
-    level = load_experiment(name).task.risk_level
-    least = least_images(level, 0.1, confidence="betting")
+    task = load_experiment(name).task
+    least = least_images(task.risk_level, task.failure_prob, confidence="betting")
     counts = [count for times in TIMES if (count := round(times * least)) + JUDGING // 2 <= len(material.truth)]
     rows = []
     for count in counts:
-        both = np.array([lengths(material, count, split, level) for split in range(splits)])
+        both = np.array([lengths(task, material, count, split) for split in range(splits)])
         change = both[:, 1] / both[:, 0] - 1
         rows.append({
-            "data": name, "risk level": level, "least": least, "images": count, "splits": splits,
+            "data": name, "risk level": task.risk_level, "least": least, "images": count, "splits": splits,
             "rcps": float(both[:, 0].mean()), "frontier": float(both[:, 1].mean()),
             "difference": float(change.mean()), "error": float(change.std(ddof=1) / np.sqrt(splits)),
         })  # fmt: skip
@@ -64,7 +65,7 @@ def text() -> str:
     now, before = result("few_images"), result("few_images_before")
     old = {(row["data"], row["images"]): row for row in before["rows"]}
     lines = [
-        "| | risk level | images, of which this many can certify at all | RCPS | the default | against RCPS | before |",
+        "| | risk level | images, fewest that can certify at all | RCPS | the default | against RCPS | before |",
         "|---|---|---|---:|---:|---:|---:|",
     ]
     for row in now["rows"]:
@@ -78,16 +79,5 @@ def text() -> str:
     return "\n".join([*lines, "", told])
 
 
-def main() -> None:
-    """Measure on the named materials, or write the table of what was measured."""
-    if sys.argv[1:]:
-        words = [word.split("=") for word in sys.argv[1:]]
-        rows = [row for name, folder in words for row in rows_of(name, load_material(folder))]
-        show("what few images certify", rows)
-        content = {"benchmark": "few_images", "machine": machine(), "rows": rows}
-        (RESULTS / "few_images.json").write_text(json.dumps(content, indent=1) + "\n")
-    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))
-
-
 if __name__ == "__main__":
-    main()
+    measure_or_write("few_images", "what few images certify", rows_of, (PAGE, BEGIN), text)

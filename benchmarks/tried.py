@@ -9,8 +9,6 @@ images that fitted none of them is just epsilon, which is what a perfect bound w
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,8 +17,8 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import uniform_filter
 
-from benchmarks.__main__ import RESULTS, machine, show
-from benchmarks.readme import HERE, result, where, with_figures
+from benchmarks.materials import measure_or_write
+from benchmarks.readme import result, where
 from pixelbounds.calibration.families import family_named
 from pixelbounds.calibration.groups.band_bins import fit_band_groups
 from pixelbounds.calibration.groups.learned import fit_learned_groups
@@ -30,7 +28,7 @@ from pixelbounds.calibration.paths.frontier import frontier_of
 from pixelbounds.calibration.procedures import length_at_risk
 from pixelbounds.experiments.draws import LIMITS
 from pixelbounds.experiments.experiment import Experiment, load_experiment
-from pixelbounds.experiments.material import Material, load_material
+from pixelbounds.experiments.material import Material
 from pixelbounds.images.library import Array
 
 PAGE = "docs/tried.md"
@@ -144,19 +142,5 @@ def text() -> str:
     return "\n".join([*lines, "", f"In brackets the least and the greatest difference of {splits}"])
 
 
-def main() -> None:
-    """Measure on the named materials, or write the page of what was measured."""
-    if sys.argv[1:]:
-        rows = []
-        for name, folder in (word.split("=") for word in sys.argv[1:]):
-            for row in rows_of(name, load_material(folder)):
-                rows.append(row)
-                print(json.dumps(row), flush=True)
-        show("what else was tried", rows)
-        content = {"benchmark": "tried", "machine": machine(), "splits": SPLITS, "rows": rows}
-        (RESULTS / "tried.json").write_text(json.dumps(content, indent=1) + "\n")
-    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))
-
-
 if __name__ == "__main__":
-    main()
+    measure_or_write("tried", "what else was tried", rows_of, (PAGE, BEGIN), text, splits=SPLITS)

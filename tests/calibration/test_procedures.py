@@ -7,6 +7,8 @@ import pytest
 from worlds import heteroscedastic
 
 import pixelbounds as pb
+from pixelbounds.calibration import procedures
+from pixelbounds.calibration.confidence import greatest_loss
 from pixelbounds.calibration.groups.band_bins import fit_band_groups
 from pixelbounds.calibration.groups.learned import fit_learned_groups
 from pixelbounds.calibration.groups.positions import Single
@@ -99,7 +101,22 @@ def test_few_images_are_not_given_many_groups(rng):
         assert found.record.fitting == 8
         assert found.grouping.count <= 8
         longer.append(found.apply(band[300:]).length.mean() / plain.apply(band[300:]).length.mean() - 1)
-    assert np.mean(longer) < 0.06  # the images that fit do not certify; 192 groups were longer by a third
+    assert np.mean(longer) < 0.06  # the images that fit do not certify; 192 groups were longer by a third and more
+
+
+@pytest.mark.parametrize("n, few", [(200, True), (400, False)])
+def test_few_images_choose_at_the_risk_that_they_can_certify(n, few, rng, monkeypatch):
+    seen = []
+
+    def spy(pairs, images, rng, risk_level, fits, unit_of, goal=None, both=False):
+        seen.append((risk_level, len(fits), both))
+        return shortest(pairs, images, rng, risk_level, fits, unit_of, goal, both)
+
+    monkeypatch.setattr(procedures, "shortest", spy)
+    truth, band = heteroscedastic(n, rng, size=12)
+    made = pb.calibrate(truth, band, risk_level=0.05)
+    level = greatest_loss(n - made.record.fitting, 0.05) if few else 0.05
+    assert seen == [(level, 3 if few else 2, few)]
 
 
 def test_where_groups_matter_few_images_tell(rng):

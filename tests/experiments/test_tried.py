@@ -45,6 +45,19 @@ def test_rcps_with_fewer_images_lies_between(material, tried, monkeypatch):
         assert grouped["mean length"] != part["mean length"]
 
 
+def test_few_images_are_told_beside_rcps(material, tried, monkeypatch):
+    few = import_module("benchmarks.few_images")
+    plan = miniature(load_experiment("ct64")).changed(task={"risk_level": 0.3, "failure_prob": 0.3})
+    monkeypatch.setattr(few, "load_experiment", lambda name: plan)
+    monkeypatch.setattr(few, "JUDGING", 10)
+    rows = few.rows_of("ct64", material, splits=2)
+    assert [row["images"] for row in rows] == [round(times * rows[0]["least"]) for times in few.TIMES[: len(rows)]]
+    for row in rows:
+        assert 0 < row["rcps"] < 1
+        assert row["difference"] == pytest.approx(row["frontier"] / row["rcps"] - 1, abs=0.02)
+    assert rows[0]["rcps"] > rows[-1]["rcps"]  # more images certify shorter intervals
+
+
 def test_the_residual_is_smoothed_within_images_alone(tried, material):
     made = material
     found = tried.image_of(made, "residual") - (made["lower"] + made["upper"]) / 2

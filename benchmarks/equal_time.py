@@ -39,6 +39,7 @@ LEVELS = {"ct64": 0.05, "faces64": 0.1, "chest128": 0.05}
 GRID = {"part": (4, 2), "d_opt": (50, 100, None), "k": (4, 8, 32)}  # n_opt: a quarter of what calibrates, or a half
 TITLES = {  # by the name of what was run
     "ct64": "abdominal CT, 64 x 64",
+    "ct64_400s": "abdominal CT, 64 x 64, 400 s each",
     "faces64": "faces, 64 x 64",
     "faces64_180s": "faces, 64 x 64, trained longer",
     "chest128": "chest CT, 128 x 128",

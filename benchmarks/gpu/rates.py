@@ -68,6 +68,9 @@ WAYS: dict[str, tuple[str, int, dict[str, Any], bool]] = {
     "native": ("plain", BATCH, {"double": native}, False),
     "cast": ("plain", BATCH, {"cast": True}, False),  # weights are cast once, not in every evaluation
     "phases-cast": ("plain", BATCH, {"double": phases, "cast": True}, False),
+    "batch-32": ("plain", 32, {"double": phases, "cast": True}, False),  # the widest map is 17 MB, a third of the cache
+    "batch-64": ("plain", 64, {"double": phases, "cast": True}, False),
+    "batch-32-frozen": ("plain", 32, {"double": phases, "freezing": True}, False),
     "frozen": ("plain", BATCH, {"freezing": True}, False),  # weights are constants: a program for each network
     "phases-frozen": ("plain", BATCH, {"double": phases, "freezing": True}, False),
     "autotuned": ("plain", BATCH, {"max_autotune": True}, False),

@@ -184,7 +184,7 @@ class Bench:
         for copy, network in zip(fresh, networks, strict=True):
             copy.load_state_dict(network.state_dict())
         score = Ensemble(fresh).eval().requires_grad_(False)
-        return compiled(score) if self.options.compile else score
+        return compiled(score, dynamic=False) if self.options.compile else score
 
     def warm(self, score: nn.Module, batch: int) -> None:
         """Compile for the shape that will be drawn with; let cuDNN search its convolutions where that is faster."""

@@ -1,7 +1,8 @@
 """Write what was measured on the GPU into docs/diffusion.md, between its markers: python -m benchmarks.gpu.page.
 
 Reads what the makers of the materials of `pixelbounds reproduce` said (benchmarks/results/reproduce), speed_gpu.json
-(from `speed`), generalise_*.json and dropout.json (from `certified`), budgets_ct64.json and cpu_training.json.
+(from `speed`), rates_gpu.json (from `rates`), generalise_*.json and dropout.json (from `certified`), budgets_ct64.json
+and cpu_training.json.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
+from pixelbounds.bands import calibrated_ranks
 
 from ..readme import HERE, made, result, where, with_figures
 
@@ -64,10 +67,17 @@ def fresh(found: dict[str, dict[str, Any]]) -> str:
     """How far the coverage of fresh draws is from what is expected, in standard errors."""
     parts = []
     for name, f in found.items():
-        s, counted = f["sampling"], _counted(f)
-        stored = [s["coverage_before_rounding_at_least"], s["coverage_of_fresh_draw"]] if counted is None else [counted]
-        off = [f"{(x - s['exact_coverage']) / s['coverage_error']:+.1f}" for x in stored]
-        parts.append(f"{SETS[name].split(',')[0]} {' to '.join(off)}")
+        s, counted, said = f["sampling"], _counted(f), SETS[name].split(",")[0]
+        off = {
+            m: f"{(b[f'coverage_{m}'] - _expected(b, m)) / b[f'coverage_error_{m}']:+.1f}" for m, b in counted.items()
+        }
+        if s["m"] in off:
+            parts.append(f"{said} {off[s['m']]}")
+            continue
+        stored = [s["coverage_before_rounding_at_least"], s["coverage_of_fresh_draw"]]
+        ends = " to ".join(f"{(x - s['exact_coverage']) / s['coverage_error']:+.1f}" for x in stored)
+        most = max(counted, default=0)
+        parts.append(f"{said} {ends}" + (f" ({off[most]} for bands of the first {most} samples)" if most else ""))
     return (
         f"Coverage of fresh draws less what is expected, in standard errors: {', '.join(parts)}. The arrays are stored "
         "in float16 with ends rounded outward, and cover a little more, as in the table; where the GPU did not count "
@@ -75,12 +85,20 @@ def fresh(found: dict[str, dict[str, Any]]) -> str:
     )
 
 
-def _counted(figures: dict[str, Any]) -> float | None:
-    """Coverage of fresh draws as counted where they were drawn, if that was of the band in the material."""
-    s, label = figures["sampling"], f"ours-{figures['score']['networks']}"
+def _counted(figures: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """By number of samples, bands of the material's networks whose coverage was counted where they were drawn."""
+    label, level = f"ours-{figures['score']['networks']}", figures["miscoverage"]
     bands = [band for call in figures["calls"] for band in call["bands"]]
-    same = [b for b in bands if b["label"] == label and b["miscoverage"] == figures["miscoverage"]]
-    return next((b[f"coverage_{s['m']}"] for b in same if f"coverage_{s['m']}" in b), None)
+    found = {}
+    for told in (band for band in bands if band["label"] == label and band["miscoverage"] == level):
+        counts = [key.removeprefix("coverage_") for key in told]
+        found |= {int(count): told for count in reversed(counts) if count.isdigit() and int(count) not in found}
+    return found
+
+
+def _expected(told: dict[str, Any], m: int) -> float:
+    low, high = calibrated_ranks(m, told["miscoverage"])
+    return (high - low) / (m + 1)
 
 
 def speed(found: dict[str, Any]) -> str:
@@ -95,6 +113,52 @@ def speed(found: dict[str, Any]) -> str:
         f"measured ({found['peak_bf16'] / 1e12:.0f} TFLOP/s). Batches of {s['batch']}, chosen automatically, took "
         f"{s['memory_gib']:.1f} of {s['free_gib']:.0f} GiB."
     )
+
+
+WAYS = {
+    "plain": "as `--compile` has it",
+    "phases": "doubling by four maps, one for each place of a pixel",
+    "cast": "weights cast to bfloat16 once",
+    "phases-cast": "both",
+    "frozen": "weights as constants of the program",
+    "phases-frozen": "doubling by four maps, weights as constants",
+    "batch-128": "as `--compile` has it",
+    "batch-64": "both, as above",
+    "batch-32": "both, as above",
+    "batch-32-frozen": "doubling by four maps, weights as constants",
+}
+
+
+def ways(rows: list[dict[str, Any]]) -> list[str]:
+    """The table of ways to evaluate `small`, and where the time of the first one goes."""
+    lines = [
+        "| `small`, one block a level, 64 x 64 | batch | evaluations a second | share of the bf16 matrix peak "
+        "| launched at once: evaluations a second, share |",
+        "|---|---|---|---|---|",
+    ]
+    for row in sorted(rows, key=lambda row: (-row["batch"], list(WAYS).index(row["way"]))):
+        lines.append(
+            f"| {WAYS[row['way']]} | {row['batch']:,} | {row['evaluations']:,.0f} | {row['share']:.1%} "
+            f"| {row['evaluations_in_a_graph']:,.0f}, {row['share_in_a_graph']:.1%} |"
+        )
+    [plain] = [row for row in rows if row["way"] == "plain"]
+    [whole, *most] = plain["kernels"]
+    products = sum(ms for ms, _, name in most if any(kind in name for kind in ("xmma", "nvjet", "convolve", "sdpa")))
+    least = plain["flops"] * plain["batch"] / plain["peak"] * 1e3
+    symbolic = result("equal_time_ct64_400s")["figures"][0]["speed"]
+    peaks = [row["peak"] / 1e12 for row in rows]
+    return [
+        *lines,
+        "",
+        f"`python -m benchmarks.gpu.rates`, {plain['device']}, torch {plain['torch']}, commit {plain['commit']}; "
+        f"{plain['flops'] / 1e9:.2f} GFLOP an evaluation, each way in a process of its own, the peak "
+        f"({min(peaks):.0f} to {max(peaks):.0f} TFLOP/s) measured just before. Of the {whole[0]:.1f} ms of a batch of "
+        f"{plain['batch']:,}, convolutions and matrix products take at least {products:.1f}, for which the peak would "
+        f"need {least:.1f}; the rest moves maps: norms, activations, sums, resampling. In a process that has trained "
+        "before, torch takes the number of images for a variable of the program; probably for that, the same network "
+        f"came to {symbolic['evaluations']:,.0f} ({symbolic['share']:.1%}) in batches of {symbolic['batch']:,} on the "
+        "same machine, as in all tables of seconds below. It is a constant now: `compiled(network, dynamic=False)`.",
+    ]
 
 
 TRIED = {
@@ -283,6 +347,8 @@ def text() -> str:
         fresh(found),
         "",
         speed(result("speed_gpu")),
+        "",
+        *ways(result("rates_gpu")["rows"]),
         "",
         cpu(result("cpu_sampling")),
         "",

@@ -1,6 +1,7 @@
 """Where the time of the network `small` goes on a GPU, and what ways there are to spend less of it.
 
-    python -m benchmarks.gpu.rates all --out DIR [plain tuned graph-128 ...]
+    python -m benchmarks.gpu.rates all --out DIR --commit C [plain tuned batch-128 ...]     # on the GPU
+    python -m benchmarks.gpu.rates collect DIR/rates.json ...      # at home: into results/rates_gpu.json, for `page`
 
 Every way compiles in a process of its own, all at once, waits for the others to be ready or given up, and for its turn
 to be timed: a compiler that tries kernels takes the GPU from whoever is timed. Evaluations a second (bfloat16, channels
@@ -34,6 +35,7 @@ from .variants import network_of, variant
 
 SPREAD = (0.1718, 0.2173)  # of ct64
 BATCH, TRAIN = 1152, 256
+RESULTS = Path(__file__).parents[1] / "results"
 
 
 def phases(x: torch.Tensor) -> torch.Tensor:
@@ -133,7 +135,8 @@ def one(way: str, out: Path, device: str, seconds: float) -> None:
     begin = time.monotonic()
     evaluate()
     found: dict[str, Any] = {"way": way, "batch": batch, "flops": counter.get_total_flops()}
-    found |= {"compile": round(time.monotonic() - begin, 1)}
+    found |= {"compile": round(time.monotonic() - begin, 1), "torch": torch.__version__}
+    found |= {"device": torch.cuda.get_device_name() if cuda else "CPU"}
 
     def step() -> None:
         with torch.autocast(device, torch.bfloat16):
@@ -171,11 +174,16 @@ def one(way: str, out: Path, device: str, seconds: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("does", choices=("all", "one"))
-    parser.add_argument("ways", nargs="*", help=f"of {', '.join(WAYS)}; all unless told")
-    parser.add_argument("--out", required=True, type=Path, help="a folder; JSON is written there")
+    parser.add_argument("does", choices=("all", "one", "collect"))
+    parser.add_argument("ways", nargs="*", help=f"of {', '.join(WAYS)}; all unless told; files for collect")
+    parser.add_argument("--out", default="rates", type=Path, help="a folder; JSON is written there")
+    parser.add_argument("--commit", default="", help="of what is timed, kept beside the figures")
     parser.add_argument("--seconds", type=float, default=240, help="after which nothing more is waited for")
     options = parser.parse_args()
+    if options.does == "collect":
+        rows = [row for file in options.ways for row in json.loads(Path(file).read_text())]
+        (RESULTS / "rates_gpu.json").write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+        return
     options.out.mkdir(parents=True, exist_ok=True)
     if options.does == "one":
         one(options.ways[0], options.out, "cuda" if torch.cuda.is_available() else "cpu", options.seconds)
@@ -206,7 +214,7 @@ def main() -> None:
         if not file.exists():
             print(way, "was not ready in time", flush=True)
             continue
-        found = json.loads(file.read_text())
+        found = json.loads(file.read_text()) | {"commit": options.commit}
         file.unlink()
         rows.append(found)
         for name in ("kernels", "training_kernels"):

@@ -34,7 +34,7 @@ queue() {
     # 400 s of training and sampling each
     way ct64_ours 900 $run ct64 ours $ct --seconds 90 --members 3 --first 19 39 79 128 --again 0 --until 880
     way ct64_paper 700 $run ct64 paper $ct --seconds 225 --printed-steps 60 --first 32 64 128 --until 680
-    mkdir -p "$job/out/rates" && python3 -m benchmarks.gpu.rates all plain phases cast phases-cast frozen phases-frozen --out "$job/out/rates" && touch "$job/done/rates"
+    mkdir -p "$job/out/rates" && python3 -m benchmarks.gpu.rates all plain phases cast phases-cast frozen phases-frozen --commit "$(cat local/gpu/commit)" --out "$job/out/rates" && touch "$job/done/rates"
     echo "== all done at $(($(date +%s) - began)) s"
     touch "$job/all_done"
 }

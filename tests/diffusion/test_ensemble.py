@@ -107,6 +107,24 @@ def test_members_share_what_is_compiled(images):
     torch._dynamo.reset()
 
 
+@pytest.mark.parametrize("dynamic", [None, False])
+def test_after_training_the_number_of_images_is_a_constant_where_told(images, dynamic):
+    symbols = []
+
+    def backend(graph, inputs):
+        symbols.append(sum(not isinstance(value, torch.Tensor) for value in inputs))
+        return graph.forward
+
+    x, sigma = images
+    torch._dynamo.reset()
+    torch.compile(awake(0).train(), backend=backend)(x[:2], sigma[:2]).sum().backward()
+    with torch.no_grad():
+        compiled(Ensemble([awake(0)]).eval(), backend=backend, dynamic=dynamic)(x, sigma)
+    torch._dynamo.reset()
+    assert symbols[0] == 0
+    assert (symbols[1] == 0) == (dynamic is False)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_an_ensemble_is_one_file(tmp_path, images, dtype):
     ensemble = Ensemble([awake(0), awake(1)], "flips").eval().to(memory_format=torch.channels_last)

@@ -63,7 +63,11 @@ class Ensemble(nn.Module):
 
 
 def compiled(network: nn.Module, **options: Any) -> nn.Module:
-    """`torch.compile`, of an ensemble member by member: members share one program, which is compiled once."""
+    """`torch.compile`, of an ensemble member by member: members share one program, which is compiled once.
+
+    `dynamic=False` where few shapes are drawn in a process that has also trained: torch would take the number of images
+    to be unknown there, since it saw another, and the program for any number is slower on a GPU (docs/diffusion.md).
+    """
     if not isinstance(network, Ensemble):
         return torch.compile(network, **options)
     fast = Ensemble([torch.compile(member, **options) for member in network.members], network.symmetries)

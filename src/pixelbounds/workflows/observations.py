@@ -204,7 +204,7 @@ class NetworkDrawer:
         if self.options.compile:
             from ..diffusion.ensemble import compiled
 
-            self.network = compiled(self.network)
+            self.network = compiled(self.network, dynamic=False)  # all blocks but the last have one shape
 
     def draw(self, y: Array, ids: Array, batch: int, within: Progress = silent) -> Iterator[dict[str, Array]]:
         """The arrays of each image of a block (b, c, h, w)."""

@@ -112,6 +112,26 @@ def test_risk_is_controlled_in_1_minus_delta_of_worlds(method, bound, record_pro
             assert consistent(count, share, DELTA), (family, kind)
 
 
+@pytest.mark.parametrize("images", [24, 45, 80])
+def test_risk_is_controlled_where_images_are_few_and_groups_are_left_to_us(images, record_property):
+    share, failures = ceil((2 if LARGE else 1) * WORLDS / len(KINDS)), {}
+    for kind in KINDS:
+        world = world_of(kind, pixels=(8, 8))
+        risks = []
+        for seed in range(share):
+            rng = generator("few", kind, images, seed=seed)
+            drawn = world.draw(rng, images)
+            cal = pb.calibrate(
+                drawn.truth, drawn.band, risk_level=RISK, failure_prob=DELTA, limits=world.limits, seed=rng
+            )
+            assert len(cal.widening) == (1 if images == 24 else 4)  # by width, so that canonical images tell the risk
+            risks.append(world.risk(cal))
+        failures[kind] = int((np.array(risks) > RISK).sum())
+        assert consistent(failures[kind], share, DELTA), kind
+    record_property("failures", failures)
+    assert consistent(sum(failures.values()), share * len(KINDS), DELTA), failures
+
+
 @pytest.mark.parametrize("kind", ["scale", "skewed"])
 def test_risk_is_controlled_with_learned_groups(kind, record_property):
     # groups depend on the neighbourhood of a pixel, so there is no canonical image: the exact chance of a miss given

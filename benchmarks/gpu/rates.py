@@ -1,4 +1,4 @@
-"""Where the time of the network `small` goes on a GPU, and what ways there are to spend less of it.
+"""Where the time of a network goes on a GPU, and what ways there are to spend less of it.
 
     python -m benchmarks.gpu.rates all --out DIR --commit C [plain tuned batch-128 ...]     # on the GPU
     python -m benchmarks.gpu.rates collect DIR/rates.json ...      # at home: into results/rates_gpu.json, for `page`
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from pixelbounds.diffusion import network as network_module
-from pixelbounds.diffusion.network import _doubled, double
+from pixelbounds.diffusion.network import NCSNpp, _doubled, configuration, double
 from pixelbounds.diffusion.trainer import score_matching
 
 from .speed import peak, timed
@@ -60,25 +61,47 @@ def _(x: torch.Tensor) -> torch.Tensor:
     return x.new_empty(shape).contiguous(memory_format=torch.channels_last)
 
 
-# name: variant, images a batch, options of the compiler, whether it trains too
-WAYS: dict[str, tuple[str, int, dict[str, Any], bool]] = {
-    "plain": ("plain", BATCH, {}, True),
-    "batch-128": ("plain", 128, {}, False),  # maps stay in the second cache
-    "tuned": ("plain", BATCH, {"coordinate_descent_tuning": True}, False),
-    "shifted": ("plain", BATCH, {"double": _doubled}, False),  # the doubling of training, in place of a gather
-    "phases": ("plain", BATCH, {"double": phases}, False),
-    "native": ("plain", BATCH, {"double": native}, False),
-    "cast": ("plain", BATCH, {"cast": True}, False),  # weights are cast once, not in every evaluation
-    "phases-cast": ("plain", BATCH, {"double": phases, "cast": True}, False),
-    "batch-32": ("plain", 32, {"double": phases, "cast": True}, False),  # the widest map is 17 MB, a third of the cache
-    "batch-64": ("plain", 64, {"double": phases, "cast": True}, False),
-    "batch-32-frozen": ("plain", 32, {"double": phases, "freezing": True}, False),
-    "frozen": ("plain", BATCH, {"freezing": True}, False),  # weights are constants: a program for each network
-    "phases-frozen": ("plain", BATCH, {"double": phases, "freezing": True}, False),
-    "autotuned": ("plain", BATCH, {"max_autotune": True}, False),
-    "patch": ("patch", BATCH, {}, True),
-    "width-32": ("width-32", BATCH, {}, True),
-    "width-128": ("width-128", BATCH, {}, True),
+@dataclass(frozen=True)
+class Way:
+    """A network, how many images it takes at once, what is changed about it or its compiler, and whether it trains."""
+
+    variant: str = "plain"  # of `small`; or "celeba", of 128 x 128 x 3
+    batch: int = BATCH
+    options: dict[str, Any] = field(default_factory=dict)
+    trains: bool = False
+    size: int = 64
+
+    def network(self) -> nn.Module:
+        """With fresh weights."""
+        if self.variant == "celeba":
+            return NCSNpp(configuration("celeba", channels=3))
+        return network_of(variant(self.variant), self.size, SPREAD)
+
+
+_CAST: dict[str, Any] = {"cast": True}  # weights are cast once, not in every evaluation
+_FROZEN: dict[str, Any] = {"freezing": True}  # weights are constants: a program for each network
+_PHASES: dict[str, Any] = {"double": phases}
+WAYS = {
+    "plain": Way(trains=True),
+    "large-batch": Way(batch=4 * BATCH, options=_CAST),
+    "batch-128": Way(batch=128),  # maps stay in the second cache
+    "batch-64": Way(batch=64, options=_PHASES | _CAST),
+    "batch-32": Way(batch=32, options=_PHASES | _CAST),  # the widest map is 17 MB, a third of the cache
+    "batch-32-frozen": Way(batch=32, options=_PHASES | _FROZEN),
+    "tuned": Way(options={"coordinate_descent_tuning": True}),
+    "shifted": Way(options={"double": _doubled}),  # the doubling of training, in place of a gather
+    "native": Way(options={"double": native}),
+    "phases": Way(options=_PHASES),
+    "cast": Way(options=_CAST),
+    "phases-cast": Way(options=_PHASES | _CAST),
+    "frozen": Way(options=_FROZEN),
+    "phases-frozen": Way(options=_PHASES | _FROZEN),
+    "autotuned": Way(options={"max_autotune": True}),  # compiles for minutes
+    "patch": Way("patch", trains=True),
+    "width-32": Way("width-32", trains=True),
+    "width-128": Way("width-128", trains=True),
+    "size-128": Way(batch=BATCH // 4, size=128),
+    "celeba": Way("celeba", batch=64, size=128),
 }
 
 
@@ -108,7 +131,8 @@ def graph_of(work: Callable[[], object]) -> torch.cuda.CUDAGraph:
 
 def one(way: str, out: Path, device: str, seconds: float) -> None:
     """Compile a way, wait for the turn, time it."""
-    name, batch, options, trains = WAYS[way]
+    told = WAYS[way]
+    batch, options, trains = told.batch, told.options, told.trains
     for option, value in options.items():
         if option == "double":
             network_module.double = value
@@ -116,17 +140,18 @@ def one(way: str, out: Path, device: str, seconds: float) -> None:
             setattr(torch._inductor.config, option, value)
     cuda = device == "cuda"
     batch, train = (batch, TRAIN) if cuda else (4, 4)
-    network = network_of(variant(name), 64, SPREAD).to(device, memory_format=torch.channels_last)
+    network = told.network().to(device, memory_format=torch.channels_last)
+    shape = (network.config.channels, told.size, told.size)
     for weight in network.parameters():
         nn.init.normal_(weight, std=0.05)  # layers that start at 0 would let their input be anything
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        network.eval()(torch.zeros(1, 1, 64, 64, device=device), torch.ones(1, device=device))
+        network.eval()(torch.zeros(1, *shape, device=device), torch.ones(1, device=device))
     if options.get("cast"):  # what autocast would make of them, every time
         for layer in network.modules():
             if isinstance(layer, nn.Conv2d | nn.Linear):
                 layer.to(torch.bfloat16)
     compiled = torch.compile(network) if cuda else network
-    x, sigma = torch.randn(batch, 1, 64, 64, device=device), torch.full((batch,), 0.3, device=device)
+    x, sigma = torch.randn(batch, *shape, device=device), torch.full((batch,), 0.3, device=device)
 
     def evaluate() -> torch.Tensor:
         with torch.no_grad(), torch.autocast(device, torch.bfloat16):
@@ -195,7 +220,7 @@ def main() -> None:
     for way in ways:
         (options.out / f"compiling-{way}").touch()
     for way in ways:  # what is compiled with the usual options is worth keeping
-        cache = {"TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor-others"} if WAYS[way][2] else {}
+        cache = {"TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor-others"} if WAYS[way].options else {}
         running[way] = subprocess.Popen([*words, way, "--out", str(options.out)], env=os.environ | cache)
     while any(options.out.glob("compiling-*")) and time.monotonic() < end:
         for way in [way for way, process in running.items() if process.poll() is not None]:

@@ -127,7 +127,9 @@ def test_sites_merge_on_disk_too(small_room):
     truth, band = heteroscedastic(N, np.random.default_rng(1), size=8)
     sites = {"north": slice(0, 120), "south": slice(120, N)}
     study = federated.begin(
-        [federated.announce(truth[at], band[at], site=name) for name, at in sites.items()], risk_level=0.3
+        [federated.announce(truth[at], band[at], site=name) for name, at in sites.items()],
+        risk_level=0.3,
+        groups="band",
     )
     while isinstance(study, federated.Study):
         plan = study.plan

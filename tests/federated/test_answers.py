@@ -20,7 +20,7 @@ def worlds():
         ("positive", (0.0, 1.0), {"family": "multiplicative"}),
     ):
         sites = parts_of(*data(kind), limits=limits)
-        studies = studies_of(sites, federated.begin(announced(sites), risk_level=0.2, **how))
+        studies = studies_of(sites, federated.begin(announced(sites), groups="band", risk_level=0.2, **how))
         out[kind] = {name: (study, answers_of(sites, study.plan)) for name, study in studies.items()}
     return out
 
@@ -104,7 +104,7 @@ def test_an_answer_must_be_to_this_plan_of_this_round_of_this_study(worlds):
 def test_a_site_of_which_no_image_is_asked_tells_nothing():
     truth, band = data()
     sites = parts_of(truth, band)
-    study = federated.begin(announced(sites), risk_level=0.2, n_opt=2, seed=1)
+    study = federated.begin(announced(sites), groups="band", risk_level=0.2, n_opt=2, seed=1)
     silent = next(NAMES[i] for i in range(3) if not study.plan.tables[f"fitting.{i}"].any())
     answers = answers_of(sites, study.plan)
     assert not answers[silent].tables

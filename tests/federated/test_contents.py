@@ -62,7 +62,7 @@ WRONG = {  # change, words of the refusal
 def test_a_wrong_announcement_is_refused_by_field_and_value(told, change, word):
     wrong = edited(told[0], change, KEY)
     refuses(lambda: federated.begin([wrong, told[1]], risk_level=0.2, key=KEY), word)
-    assert federated.begin(told, risk_level=0.2, key=KEY).plan.tables
+    assert federated.begin(told, groups="band", risk_level=0.2, key=KEY).plan.tables
 
 
 def test_sizes_of_a_ragged_site_are_checked(rng):

@@ -35,15 +35,36 @@ def test_three_sites_equal_one_place_byte_for_byte(kind, how, limits):
     pooled = in_one_place(
         truth, band, risk_level=0.2, limits=limits, **({} if how.get("method") else {"groups": "band"}), **how
     )
-    found, _ = rounds(sites, federated.begin(announced(sites), risk_level=0.2, **how))
+    found, _ = rounds(sites, federated.begin(announced(sites), groups="band", risk_level=0.2, **how))
     assert found.to_bytes() == pooled.to_bytes()
+
+
+GROUPS_LEFT_OUT = {  # size of images, what is asked of both, how one place has it, groups
+    "few fit": (16, {}, {}, 8),
+    "few values": (8, {}, {}, 4),
+    "none fit": (8, {"risk_level": 0.028}, {}, 1),
+    "many fit": (16, {"n_opt": 20}, {"groups": "band"}, 192),
+    "promises, few fit": (16, {"promises": [pb.share(0.2), pb.tail(0.3, above=0.4)]}, {}, 8),
+}
+
+
+@pytest.mark.parametrize("size, how, one_place, count", GROUPS_LEFT_OUT.values(), ids=GROUPS_LEFT_OUT)
+def test_groups_that_are_left_out_are_few_where_few_units_fit(size, how, one_place, count):
+    truth, band = data(size=size)
+    asked = how if "promises" in how else {"risk_level": 0.2} | how
+    pooled = in_one_place(truth, band, **asked, **one_place)
+    sites = parts_of(truth, band)
+    found, _ = rounds(sites, federated.begin(announced(sites), **asked))
+    assert found.to_bytes() == pooled.to_bytes()
+    assert len(found.widening) == count
 
 
 def test_the_order_of_the_sites_decides_the_split_and_nothing_else():
     truth, band = data()
     sites = parts_of(truth, band)
     first, second = (
-        rounds(sites, federated.begin(x, risk_level=0.2))[0] for x in (announced(sites), announced(sites)[::-1])
+        rounds(sites, federated.begin(x, groups="band", risk_level=0.2))[0]
+        for x in (announced(sites), announced(sites)[::-1])
     )
     assert first.to_bytes() != second.to_bytes()
     assert first.record.digest == second.record.digest
@@ -58,7 +79,7 @@ def test_units_are_split_whole_and_averaged_as_in_one_place():
     own = [local[a:b].astype(str) for a, b in pairwise(CUTS)]
     named = [f"{i} {unit}" for i, units in enumerate(own) for unit in units]
     pooled = in_one_place(truth, band, risk_level=0.3, groups="band", units=named)
-    found, plans = rounds(sites, federated.begin(announced(sites), risk_level=0.3))
+    found, plans = rounds(sites, federated.begin(announced(sites), groups="band", risk_level=0.3))
     assert found.to_bytes() == pooled.to_bytes()
     assert pooled.record.units == 25 + 4 + 32 - 8  # of 61 units, an eighth fits
     assert "units" in found.guarantee
@@ -72,11 +93,11 @@ def test_sites_whose_images_differ_in_size_equal_a_ragged_set():
     truth = [image for t, _ in made.values() for image in t]
     bands = [band for _, band in made.values()]
     pooled = in_one_place(truth, bands, risk_level=0.2, groups="band")
-    found, _ = rounds(sites, federated.begin(announced(sites), risk_level=0.2))
+    found, _ = rounds(sites, federated.begin(announced(sites), groups="band", risk_level=0.2))
     assert found.to_bytes() == pooled.to_bytes()
     lists = {name: (list(t), [b[i : i + 1] for i in range(len(t))], how) for name, (t, b, how) in sites.items()}
     ragged = {name: (Ragged(t), b, how) for name, (t, b, how) in lists.items()}
-    again, _ = rounds(ragged, federated.begin(announced(ragged), risk_level=0.2))
+    again, _ = rounds(ragged, federated.begin(announced(ragged), groups="band", risk_level=0.2))
     assert again.to_bytes() == pooled.to_bytes()
 
 
@@ -109,7 +130,7 @@ def test_units_have_a_name_and_may_count_by_their_images():
     sites = parts_of(truth, band, local)
     named = [f"{i} {unit}" for i, (a, b) in enumerate(pairwise(CUTS)) for unit in local[a:b]]
     for how in ({"unit_name": "patient"}, {"unit_name": "scan", "counting": "images", "most_images": 2}):
-        found, _ = rounds(sites, federated.begin(announced(sites), risk_level=0.3, **how))
+        found, _ = rounds(sites, federated.begin(announced(sites), groups="band", risk_level=0.3, **how))
         pooled = in_one_place(truth, band, risk_level=0.3, groups="band", units=named, **how)
         assert found.to_bytes() == pooled.to_bytes()
         assert f"of a future {how['unit_name']}, averaged" in found.guarantee or "each image counts" in found.guarantee
@@ -132,7 +153,7 @@ def test_what_numbers_stand_for_is_the_same_at_all_sites_and_kept():
 def test_a_site_without_fitting_images_takes_part():
     truth, band = data()
     sites = parts_of(truth, band)
-    study = federated.begin(announced(sites), risk_level=0.2, n_opt=2, seed=1)
+    study = federated.begin(announced(sites), groups="band", risk_level=0.2, n_opt=2, seed=1)
     alone = [int(study.plan.tables[f"fitting.{i}"].sum()) for i in range(3)]
     assert 0 in alone
     found, _ = rounds(sites, study)
@@ -154,7 +175,7 @@ def test_a_study_survives_its_file(tmp_path):
             federated.answer(tmp_path / "plan.safetensors", t, b, **how).save(file)
         assert federated.load_study(tmp_path / "study.safetensors").plan.digest == study.plan.digest
         study = federated.merge(tmp_path / "study.safetensors", files)
-    pooled = in_one_place(truth, band, risk_level=0.2, confidence="hoeffding_bentkus", groups="band")
+    pooled = in_one_place(truth, band, risk_level=0.2, confidence="hoeffding_bentkus")
     assert study.to_bytes() == pooled.to_bytes()
 
 
@@ -169,7 +190,7 @@ def test_no_message_grows_with_the_pixels():
         sites = parts_of(truth, band)
         first = announced(sites)
         assert sum(x.size for message in first for x in message.tables.values()) == 3 * 8
-        plans = rounds(sites, federated.begin(first, risk_level=0.2))[1]
+        plans = rounds(sites, federated.begin(first, groups="band", risk_level=0.2))[1]
         answers = [federated.answer(plan, *sites["north"][:2], site="north") for plan in plans]
         assert [plan.text["statistic"] for plan in plans] == ["cells", "occupied", "spend", "misses"]
         sizes = [max(x.size for x in message.tables.values()) for message in answers]
@@ -184,7 +205,9 @@ def test_no_message_grows_with_the_pixels():
 def test_plans_hold_no_table_of_another_site():
     truth, band = data()
     sites = parts_of(truth, band)
-    _, plans = rounds(sites, federated.begin(announced(sites), risk_level=0.2, confidence="hoeffding_bentkus"))
+    _, plans = rounds(
+        sites, federated.begin(announced(sites), groups="band", risk_level=0.2, confidence="hoeffding_bentkus")
+    )
     assert [plan.text["statistic"] for plan in plans][-2:] == ["misses", "arriving"]
     for plan in plans:
         kinds = {name.split(".")[0] for name in plan.tables}
@@ -213,7 +236,7 @@ def test_a_fitting_image_and_a_certifying_image_tell_different_things():
     """Only fitting images enter fitting tables, only certifying images the rows of losses."""
     truth, band = data()
     sites = parts_of(truth, band)
-    plans = rounds(sites, federated.begin(announced(sites), risk_level=0.2))[1]
+    plans = rounds(sites, federated.begin(announced(sites), groups="band", risk_level=0.2))[1]
     t, b, how = sites["north"]
     fitting = plans[0].tables["fitting.0"].astype(bool)
     spoilt = t.copy()
@@ -233,7 +256,7 @@ def test_a_fitting_image_and_a_certifying_image_tell_different_things():
 @pytest.fixture
 def world():
     sites = parts_of(*data())
-    study = federated.begin(announced(sites), risk_level=0.2)
+    study = federated.begin(announced(sites), groups="band", risk_level=0.2)
     return sites, study, {name: federated.answer(study.plan, t, b, **how) for name, (t, b, how) in sites.items()}
 
 
@@ -241,7 +264,7 @@ def test_answers_that_do_not_belong_are_refused_by_name(world):
     sites, study, answers = world
     refuses(lambda: federated.merge(study, [answers["north"], answers["south"]]), "east", "missing")
     refuses(lambda: federated.merge(study, [*answers.values(), answers["east"]]), "'east' answers twice")
-    other = federated.begin(announced(sites), risk_level=0.2, seed=1)
+    other = federated.begin(announced(sites), groups="band", risk_level=0.2, seed=1)
     t, b, how = sites["south"]
     foreign = federated.answer(other.plan, t, b, **how)
     refuses(lambda: federated.merge(study, [*list(answers.values())[:2], foreign]), "'south' answers another plan")
@@ -308,7 +331,7 @@ def test_sites_that_do_not_fit_together_are_refused_by_name():
     north = federated.announce(*sites["north"][:2], site="north")
 
     def begin(**how):
-        return lambda: federated.begin([north, federated.announce(t, **how)], risk_level=0.2)
+        return lambda: federated.begin([north, federated.announce(t, **how)], groups="band", risk_level=0.2)
 
     refuses(begin(band=b, site="north"), "'north' announces itself twice")
     refuses(begin(band=b, site="east", limits=(0, 2)), "limits", "'east'")

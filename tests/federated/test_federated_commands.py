@@ -38,7 +38,7 @@ def test_the_commands_reach_the_calibration_of_one_place(tmp_path):
         for name, out in zip(NAMES, sent, strict=True):
             run("answer", told["file"], *images(name), "--out", out)
         told = run("merge", tmp_path / "study", *sent, "--json")
-    pooled = in_one_place(truth, band, risk_level=0.2, groups="band")
+    pooled = in_one_place(truth, band, risk_level=0.2)
     assert Path(told["file"]).read_bytes() == pooled.to_bytes()
     assert run("merge", tmp_path / "study", *sent, "--json") == told  # a merge can be done again
 

@@ -60,7 +60,7 @@ def test_what_was_right_in_another_round_or_study_is_refused(world):
     answers = answers_of(sites, study.plan)
     other = federated.begin(announced(sites), risk_level=0.3, method="rcps", key=KEY)
     refuses(lambda: federated.merge(other, list(answers.values())), "another plan", "of another study")
-    twice = federated.begin(announced(sites), risk_level=0.2, k=2, key=KEY)
+    twice = federated.begin(announced(sites), groups="band", risk_level=0.2, k=2, key=KEY)
     first = answers_of(sites, twice.plan)
     second = federated.merge(twice, list(first.values()))
     refuses(lambda: federated.merge(second, list(first.values())), "'north' answers another plan", "round 1", "round 2")

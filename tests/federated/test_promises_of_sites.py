@@ -75,7 +75,7 @@ def test_promises_of_three_sites_equal_one_place_byte_for_byte(kind, how):
     sites = with_regions(parts_of(truth, band, limits=limits), regions)
     groups = {} if how.get("method") else {"groups": "band"}
     pooled = in_one_place(truth, band, promises=asked(regions), limits=limits, **groups, **how)
-    found, plans = rounds(sites, federated.begin(announced(sites), promises=asked(), **how))
+    found, plans = rounds(sites, federated.begin(announced(sites), groups="band", promises=asked(), **how))
     assert found.to_bytes() == pooled.to_bytes()
     fitted = {"rcps": []}.get(how.get("method"), ["spend", "missed_cells"])
     assert [plan.text["statistic"] for plan in plans][-len(fitted) - 1 :] == [*fitted, "regional_misses"]
@@ -95,7 +95,7 @@ def test_units_pixels_and_images_of_regions_count_as_in_one_place(tmp_path):
         return [pb.Promise(**{**vars(p), "within": given[p.name] if given else None}) for p in pooled]
 
     how = {"failure_prob": 0.3, "k": 2}
-    study = federated.begin(announced(sites), promises=promises(None), **how)
+    study = federated.begin(announced(sites), groups="band", promises=promises(None), **how)
     study.save(tmp_path / "study.safetensors")
     found, _ = rounds(sites, federated.load_study(tmp_path / "study.safetensors"))
     pooled = in_one_place(truth, band, promises=promises(regions), units=named, groups="band", **how)
@@ -108,7 +108,9 @@ def test_images_of_different_sizes_keep_their_regions():
     sites = {name: (t, b, {"site": name, "regions": {"edges": t > 0.5}}) for name, (t, b) in made.items()}
     truth = [image for t, _ in made.values() for image in t]
     edges = [image > 0.5 for image in truth]
-    found, _ = rounds(sites, federated.begin(announced(sites), promises=[pb.share(0.3, name="edges")], k=3))
+    found, _ = rounds(
+        sites, federated.begin(announced(sites), groups="band", promises=[pb.share(0.3, name="edges")], k=3)
+    )
     promises = [pb.share(0.3, within=edges, name="edges")]
     pooled = in_one_place(truth, [b for _, b in made.values()], promises=promises, groups="band", k=3)
     assert found.to_bytes() == pooled.to_bytes()
@@ -123,7 +125,7 @@ def coarse():
     regions = {name: values for name, values in regions_of(truth).items() if name != "weights"}
     sites = with_regions(parts_of(truth, band, least_count=LEAST), regions)
     promises = [pb.share(0.5), pb.share(0.7, name="edges"), pb.tail(0.7, above=0.9, name="rare")]
-    begun = federated.begin(announced(sites), promises=promises, failure_prob=0.2, k=2)
+    begun = federated.begin(announced(sites), groups="band", promises=promises, failure_prob=0.2, k=2)
     return sites, studies_of(sites, begun), begun
 
 
@@ -169,7 +171,9 @@ def test_small_counts_are_certified_and_what_cannot_be_is_refused(coarse):
 def world():
     truth, band = data()
     sites = with_regions(parts_of(truth, band), regions_of(truth))
-    studies = studies_of(sites, federated.begin(announced(sites), promises=asked(), failure_prob=0.2, k=2))
+    studies = studies_of(
+        sites, federated.begin(announced(sites), groups="band", promises=asked(), failure_prob=0.2, k=2)
+    )
     return sites, {name: (study, answers_of(sites, study.plan)) for name, study in studies.items()}
 
 
@@ -232,7 +236,7 @@ def test_promises_are_about_regions_that_all_sites_have(world):
     told = announced(sites)
 
     def begin(*promises, **how):
-        return lambda: federated.begin(told, promises=list(promises), **how)
+        return lambda: federated.begin(told, groups="band", promises=list(promises), **how)
 
     refuses(begin(pb.share(0.3, name="heart")), "'heart'", "'north'", "announced no region")
     refuses(begin(pb.share(0.3, within=np.ones((120, 8, 8)))), "regions are at the sites", "within")
@@ -245,5 +249,5 @@ def test_promises_are_about_regions_that_all_sites_have(world):
     refuses(lambda: federated.announce(t, b, site="east", regions={"all pixels": t > 0}), "another name")
     refuses(lambda: federated.announce(t, b, site="east", regions=[t > 0]), "by the name", error=TypeError)
     refuses(lambda: federated.announce(t, b, site="east", regions={"edges": t[1:] > 0}), "region 'edges'", "shape")
-    short = federated.begin(told, promises=[pb.share(0.2)])
-    assert short.id == federated.begin(told, risk_level=0.2).id
+    short = federated.begin(told, groups="band", promises=[pb.share(0.2)])
+    assert short.id == federated.begin(told, groups="band", risk_level=0.2).id

@@ -12,7 +12,7 @@ from pixelbounds.federated.questions import FORMS
 def world():
     """Sites, and a plan for each question that limits call for."""
     sites = parts_of(*data())
-    begun = federated.begin(announced(sites), risk_level=0.2, confidence="hoeffding_bentkus")
+    begun = federated.begin(announced(sites), groups="band", risk_level=0.2, confidence="hoeffding_bentkus")
     plans = {name: study.plan for name, study in studies_of(sites, begun).items()}
     return sites, plans
 
@@ -21,7 +21,7 @@ def world():
 def unlimited():
     """The same without limits and with a centre, where extremes are asked for, too."""
     sites = parts_of(*data("centred"), limits=None)
-    begun = federated.begin(announced(sites), risk_level=0.2)
+    begun = federated.begin(announced(sites), groups="band", risk_level=0.2)
     return sites, {name: study.plan for name, study in studies_of(sites, begun).items()}
 
 

@@ -16,7 +16,7 @@ def world():
     truth, band = data()
     exact, coarse = parts_of(truth, band), parts_of(truth, band, least_count=LEAST)
     how = {"risk_level": 0.2, "confidence": "hoeffding_bentkus", "k": 3}
-    studies = studies_of(coarse, federated.begin(announced(coarse), **how))
+    studies = studies_of(coarse, federated.begin(announced(coarse), groups="band", **how))
     return exact, coarse, studies
 
 
@@ -55,10 +55,10 @@ def test_what_is_certified_only_becomes_wider(world, confidence):
     """The path of rcps depends on no image, so that widenings compare."""
     exact, coarse, _ = world
     how = {"risk_level": 0.3, "method": "rcps", "confidence": confidence}
-    true, _ = rounds(exact, federated.begin(announced(exact), **how))
-    told, _ = rounds(coarse, federated.begin(announced(coarse), **how))
+    true, _ = rounds(exact, federated.begin(announced(exact), groups="band", **how))
+    told, _ = rounds(coarse, federated.begin(announced(coarse), groups="band", **how))
     mixed = {**exact, "south": coarse["south"]}
-    between, _ = rounds(mixed, federated.begin(announced(mixed), **how))
+    between, _ = rounds(mixed, federated.begin(announced(mixed), groups="band", **how))
     assert true.widening < between.widening < told.widening
     assert between.record.settings == {"least_count": {"south": LEAST}}
     assert not true.record.settings
@@ -70,7 +70,7 @@ def test_what_is_certified_only_becomes_wider(world, confidence):
 def test_single_values_are_not_told(world):
     for kind, how in (("plain", {"limits": None}), ("centred", {})):
         sites = parts_of(*data(kind), least_count=LEAST, **how)
-        begun = federated.begin(announced(sites), risk_level=0.2)
+        begun = federated.begin(announced(sites), groups="band", risk_level=0.2)
         refuses(lambda given=sites, study=begun: rounds(given, study), "single pixels", "least_count", "rcps")
         rcps = federated.begin(announced(sites), risk_level=0.2, method="rcps")
         assert isinstance(rounds(sites, rcps)[0], pb.Calibration)

@@ -132,7 +132,7 @@ class Trial:
 
     def begin(self, told):
         """Open the study."""
-        return pb.federated.begin(told, **{"risk_level": 0.3, **self.asked, **self.key})
+        return pb.federated.begin(told, **{"risk_level": 0.3, "groups": "band", **self.asked, **self.key})
 
     def read(self, data, name):
         """A message, signed again where messages are signed: someone who has the key has edited it."""

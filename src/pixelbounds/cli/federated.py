@@ -235,7 +235,10 @@ def begin_command(
     failure_prob: FailureProb = 0.1,
     method: Annotated[str, method_option(help="frontier or rcps.")] = "frontier",
     confidence: Annotated[str, method_option(help="betting, hoeffding_bentkus, bentkus, ...")] = "betting",
-    groups: Annotated[str, method_option(help="band, or a calibration file whose groups are used again.")] = "band",
+    groups: Annotated[
+        str | None,
+        method_option(help="band, or a calibration file whose groups are used again; few groups where few units fit."),
+    ] = None,
     family: FamilyName = None,
     k: Annotated[int | None, method_option("--k", help="Bins of the band's width.")] = None,
     n_opt: FittingCount = None,
@@ -265,9 +268,9 @@ def begin_command(
     study = begin(
         announcements, risk_level=risk_level, promises=_promised(promise), failure_prob=failure_prob, method=method,
         confidence=confidence,
-        groups=groups if groups == "band" else load_calibration(groups).grouping, family=family, k=k, n_opt=n_opt,
-        seed=seed, unit_name=unit_name, counting=counting, most_images=most_images, shared_units=shared_units,
-        key=study_key,
+        groups=groups if groups in (None, "band") else load_calibration(groups).grouping, family=family, k=k,
+        n_opt=n_opt, seed=seed, unit_name=unit_name, counting=counting, most_images=most_images,
+        shared_units=shared_units, key=study_key,
     )  # fmt: skip
     out.mkdir()
     return _asked(study, out, study_key)

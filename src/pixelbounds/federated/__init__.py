@@ -6,7 +6,8 @@
     coordinator   study = merge(study, answers)            study.plan again, at last a Calibration
 
 The calibration equals, byte for byte, that of all images in one place, but for the prints of single images, which no
-site tells. docs/federated.md says what tables reveal, and what a malicious site can still do.
+site tells: by `pixelbounds.calibrate` with its defaults where few units fit, with groups="band" where more do, since
+groups are not learned of sums. docs/federated.md says what tables reveal, and what a malicious site can still do.
 
 >>> import numpy as np
 >>> import pixelbounds as pb
@@ -19,7 +20,7 @@ site tells. docs/federated.md says what tables reveal, and what a malicious site
 >>> while isinstance(study, pb.federated.Study):
 ...     answers = [pb.federated.answer(study.plan, truth[at], band[at], site=site) for site, at in sites.items()]
 ...     study = pb.federated.merge(study, answers)
->>> study.to_bytes() == pb.calibrate(truth, band, risk_level=0.1, groups="band").without_prints().to_bytes()
+>>> study.to_bytes() == pb.calibrate(truth, band, risk_level=0.1).without_prints().to_bytes()
 True
 
 keys.py           the key that sites share: HMAC of messages, keyed hashes of units' names

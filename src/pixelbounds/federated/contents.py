@@ -194,7 +194,7 @@ class _Settings(_Said):
     failure_prob: _Level
     method: Annotated[str, _one_of("frontier", "rcps")]
     confidence: Annotated[str, _one_of(*BOUNDS)]
-    groups: Literal["band"] | _Given
+    groups: Literal["band"] | _Given | None
     family: _FamilyWord
     k: Annotated[int, Field(ge=1, le=4096)] | None
     n_opt: Annotated[int, Field(ge=0, le=MOST_IMAGES * MOST_SITES)] | None

@@ -23,10 +23,10 @@ from ..calibration.groups.contract import Grouping
 from ..calibration.joint_walk import needs_of
 from ..calibration.pairs import Archive
 from ..calibration.paths.mixture import Goal, goal_of
-from ..calibration.procedures import frontier, path_of, rcps
+from ..calibration.procedures import frontier, groups_for, path_of, rcps
 from ..calibration.promises import Aim, Promise, path_level
 from ..calibration.result import COUNTINGS, Calibration
-from ..calibration.split import Split, fitting_units, least_units, most_in_a_unit
+from ..calibration.split import Need, Split, fitting_units, least_units, most_in_a_unit
 from ..images.checks import check_choice, check_count, check_open_unit, check_unit_name
 from ..images.ends import Band
 from ..images.library import Array, current_runner
@@ -74,7 +74,7 @@ class Study:
         """The question of this round."""
         if not isinstance(self._next, Question):
             raise ValueError("every question was answered; there is no further plan")
-        question, sites, first = self._next, _sites(self), self.sites[0].text
+        question, sites, first = self._next, _sites(self)[0], self.sites[0].text
         text = {
             "study": self.id, "round": len(self.answered) + 1,
             "statistic": question.statistic, "scope": question.scope, "given": question.given,
@@ -108,8 +108,8 @@ class Study:
 
 
 def _said(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Settings as JSON and arrays; groups by their name, or as a grouping made elsewhere."""
-    if isinstance(settings["groups"], str):
+    """Settings as JSON and arrays; groups by their name, if any, or as a grouping made elsewhere."""
+    if not isinstance(settings["groups"], Grouping):
         return dict(settings), {}
     said, tables = encode({"groups": settings["groups"]})
     return {**settings, "groups": said["groups"]}, tables
@@ -136,7 +136,7 @@ def load_study(path: str | os.PathLike[str], *, key: Any = None) -> Study:
         for i, about in enumerate(text["answered"])
     ]
     settings = dict(text["settings"])
-    if not isinstance(settings["groups"], str):
+    if isinstance(settings["groups"], Mapping):
         settings |= decode({"groups": settings["groups"]}, tables)
     _check_sites(sites, settings["shared_units"])
     return Study(settings, sites, answered, key)
@@ -153,7 +153,7 @@ def begin(
     failure_prob: float = 0.1,
     method: str = "frontier",
     confidence: str = "betting",
-    groups: str | Grouping = "band",
+    groups: str | Grouping | None = None,
     family: str | None = None,
     k: int | None = None,
     n_opt: int | None = None,
@@ -171,7 +171,8 @@ def begin(
     promises       what must hold, made by `pb.share` and `pb.tail` without `within`: one with a name is about the
                    region that every site announced under that name, one without about all pixels
     method         "frontier" or "rcps"; krcps needs single pixels, which do not travel
-    groups         of the frontier: "band", or a Grouping made elsewhere, such as that of another calibration
+    groups         of the frontier: "band", or a Grouping made elsewhere, such as that of another calibration; unless
+                   told "band" where at least 16 units fit, else few by width, as `pixelbounds.calibrate` has them
     shared_units   "refuse" a unit (patient) that is at two sites, or "join" its images into one unit; both need a key,
                    without one such a unit is not found and counts twice
     unit_name, counting, most_images    as in `pixelbounds.calibrate`
@@ -187,8 +188,8 @@ def begin(
     check_choice(method, ("frontier", "rcps"), "method of a federated calibration")
     if isinstance(groups, str):
         check_choice(groups, ("band",), "groups of a federated calibration")
-    elif not isinstance(groups, Grouping):
-        raise TypeError(f"groups is {groups!r}; give 'band' or a Grouping")
+    elif groups is not None and not isinstance(groups, Grouping):
+        raise TypeError(f"groups is {groups!r}; give 'band' or a Grouping, or leave it out")
     check_groups(groups)
     if k is not None and (method == "rcps" or isinstance(groups, Grouping)):
         raise ValueError("k is the number of bins of groups='band'; leave it out")
@@ -199,7 +200,7 @@ def begin(
         "failure_prob": check_open_unit(failure_prob, "failure_prob"),
         "method": method,
         "confidence": check_choice(confidence, BOUNDS, "confidence"),
-        "groups": groups,
+        "groups": "band" if groups is None and k is not None else groups,
         "family": _family(family, sites).name,
         "k": None if k is None else check_count(k, "k", most=4096),
         "n_opt": None if n_opt is None else check_count(n_opt, "n_opt", least=0),
@@ -263,7 +264,7 @@ def merge(study: Study | str | os.PathLike[str], answers: Sequence[Any], *, key:
     elif key not in (None, study.key):
         raise ValueError("this study began with another key, or without one; give the key that it began with")
     by_site = _by_site(study, answers)
-    question, sites = study._next, _sites(study)
+    question, sites = study._next, _sites(study)[0]
     assert isinstance(question, Question)  # else there was no plan to answer
     statistic = form_of(question).statistic
     given = arguments_of(question, sites.family)
@@ -316,27 +317,42 @@ def _belongs(plan: Message) -> dict[str, Any]:
 # ---------------------------------------------------------------- from answers to the next question
 
 
-def _sites(study: Study) -> Sites:
-    """The study's sites, with all units in one random order."""
+def _sites(study: Study) -> tuple[Sites, Any]:
+    """The study's sites, with all units in one random order, and the groups of the frontier."""
     asked = study.settings
     unit_of = joint_units(study.sites, join=asked["shared_units"] == "join")
-    units = int(unit_of.max()) + 1
     bound = bound_named(asked["confidence"])
     aims, regions = _aims(asked, study.sites)
-    needs = []
-    if aims:
-        inside = np.concatenate([sizes_at(site, regions) for site in study.sites]) > 0
-        needs = needs_of(aims, inside, unit_of, bound, asked["failure_prob"])
+    sizes = np.concatenate([sizes_at(site, regions) for site in study.sites])
+    needs = needs_of(aims, sizes > 0, unit_of, bound, asked["failure_prob"]) if aims else []
     least = max((need.least for need in needs), default=least_units(asked["risk_level"], asked["failure_prob"], bound))
-    fit = fitting_units(asked["n_opt"], asked["method"], units, least, asked["groups"] is not None)
-    rng = np.random.default_rng(study.settings["seed"])
-    split = Split.draw(unit_of, fit, rng, needs if asked["n_opt"] is None else ())
+    split, groups = _split(asked, unit_of, least, needs, float(sizes[:, 0].sum()))
     low, high = study.sites[0].text["limits"]
     limits = (-inf if low is None else low, inf if high is None else high)
-    return Sites(
+    sites = Sites(
         study.sites, split, _family(asked["family"], study.sites), limits, iter(study.answered),
         regions=regions, runner=current_runner(),
     )  # fmt: skip
+    return sites, groups
+
+
+def _split(
+    asked: Mapping[str, Any], unit_of: Array, least: int, needs: Sequence[Need], pixels: float
+) -> tuple[Split, Any]:
+    """Which units fit, and the groups that were asked for; if none were, those of few units, or by the band."""
+    units = int(unit_of.max()) + 1
+
+    def drawn(chosen: bool) -> Split:
+        fit = fitting_units(asked["n_opt"], asked["method"], units, least, not chosen, pixels / units)
+        return Split.draw(unit_of, fit, np.random.default_rng(asked["seed"]), needs if asked["n_opt"] is None else ())
+
+    if asked["groups"] is None:
+        split = drawn(chosen=True)
+        fits = units - len(split.order)
+        few = groups_for(fits, fits * pixels / units)
+        if few is not None:
+            return split, few
+    return drawn(chosen=False), "band" if asked["groups"] is None else asked["groups"]
 
 
 def _aims(settings: Mapping[str, Any], sites: Sequence[Message]) -> tuple[tuple[Aim, ...], tuple[str, ...]]:
@@ -352,7 +368,7 @@ def _family(family: str | None, sites: Sequence[Message]) -> Family:
 
 def _calibrate(study: Study) -> Calibration:
     """The calibration, or the first question without an answer as an exception."""
-    settings, sites = study.settings, _sites(study)
+    settings, (sites, groups) = study.settings, _sites(study)
     aims, _ = _aims(settings, study.sites)
     bound = BOUNDS[settings["confidence"]]
     goal = goal_of(aims, sites.split, bound, settings["failure_prob"]) if aims else None
@@ -360,7 +376,7 @@ def _calibrate(study: Study) -> Calibration:
     first = study.sites[0].text
     most = settings["most_images"]
     found = calibrate_archive(
-        sites, sites.split, partial(_fit_path, settings, goal), bound, aims=aims,
+        sites, sites.split, partial(_fit_path, settings, groups, goal), bound, aims=aims,
         units=None if first["units"] is None else settings["unit_name"], seed=str(settings["seed"]),
         most_images=most_in_a_unit(sites.split, most) if settings["counting"] == "images" else 0, **words,
     )  # fmt: skip
@@ -370,12 +386,15 @@ def _calibrate(study: Study) -> Calibration:
     return found if first["measure"] is None else replace(found, measure=Measure.from_state(first["measure"]))
 
 
-def _fit_path(settings: Mapping[str, Any], goal: Goal | None, fit: Archive, images: Array) -> tuple[Grouping, Path]:
+def _fit_path(
+    settings: Mapping[str, Any], groups: Any, goal: Goal | None, fit: Archive, images: Array
+) -> tuple[Grouping, Path]:
     """Groups and path of a method whose fitting asks for sums alone."""
-    groups, risk_level = settings["groups"], settings["risk_level"]
-    if settings["method"] == "rcps":
+    risk_level = settings["risk_level"]
+    if settings["method"] == "rcps" or not len(images):
         return rcps(fit)
-    if isinstance(groups, Grouping):
-        return groups, path_of(fit, images, groups, risk_level, goal)
+    if not isinstance(groups, str):
+        grouping = groups if isinstance(groups, Grouping) else groups(fit, images)
+        return grouping, path_of(fit, images, grouping, risk_level, goal)
     unused = np.random.default_rng(0)  # band groups are not random
     return frontier(fit, images, unused, risk_level, groups=groups, k=settings["k"], goal=goal)

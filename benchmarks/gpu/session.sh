@@ -1,6 +1,6 @@
 #!/bin/bash
 # A session of a GPU as one queue that outlives the calls, so that nothing is compiled twice and the GPU never waits.
-#   bash benchmarks/gpu/session.sh start          in the first call, which carries ct64.npz and commit
+#   bash benchmarks/gpu/session.sh start          in the first call, which carries chest128.npz and commit
 #   bash benchmarks/gpu/session.sh fetch SECONDS  in every call: waits, then leaves under $OUT what was finished meanwhile
 # Half a minute without a call, and the machine is gone with all that was not fetched: after the last long call, go on with
 # `fetch 0` until all files came. At home, `cat part-* | tar x` for each call.
@@ -22,19 +22,17 @@ queue() {
     cd "$job/repo" || exit 1
     export PYTHONPATH=src:. PYTHONUNBUFFERED=1 TORCHINDUCTOR_CACHE_DIR=$job/inductor
     local run="python3 -m benchmarks.gpu.end_to_end"
-    local ct="--data local/gpu/ct64.npz --images 640 --material"
-    local small="--data local/gpu/ct64.npz --images 8 --steps 3 --network tiny --no-compile --out $job/small"
+    local chest="--data local/gpu/chest128.npz"
     # every way once, small, so that what fails can be mended before its turn
     (
         export TORCHINDUCTOR_COMPILE_THREADS=3
-        $run ct64 ours $small --members 2 --again 0
-        $run ct64 paper $small --printed-steps 4
+        $run chest128 paper $chest --images 8 --steps 3 --network tiny --no-compile --out $job/small --printed-steps 4 --batch 8
     ) > "$job/small.txt" 2>&1 &
     export TORCHINDUCTOR_COMPILE_THREADS=6
-    # 400 s of training and sampling each
-    way ct64_ours 900 $run ct64 ours $ct --seconds 90 --members 3 --first 19 39 79 128 --again 0 --until 880
-    way ct64_paper 700 $run ct64 paper $ct --seconds 225 --printed-steps 60 --first 32 64 128 --until 680
-    mkdir -p "$job/out/rates" && python3 -m benchmarks.gpu.rates all plain phases cast phases-cast frozen phases-frozen --commit "$(cat local/gpu/commit)" --out "$job/out/rates" && touch "$job/done/rates"
+    # 600 s of training and sampling
+    way chest_paper 900 $run chest128 paper $chest --images 512 --seconds 270 --printed-steps 40 --first 64 128 --batch 128 --draw-batch 258 --per-file 160 --until 880
+    mkdir -p "$job/out/rates"
+    python3 -m benchmarks.gpu.rates all plain large-batch size-128 celeba patch autotuned --seconds 420 --commit "$(cat local/gpu/commit)" --out "$job/out/rates" && touch "$job/done/rates"
     echo "== all done at $(($(date +%s) - began)) s"
     touch "$job/all_done"
 }

@@ -1,6 +1,7 @@
 """Several networks as one: exact where its members are, one file, compiled once, and of like members alone."""
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -107,8 +108,7 @@ def test_members_share_what_is_compiled(images):
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("dynamic", [None, False])
-def test_after_training_the_number_of_images_is_a_constant_where_told(images, dynamic):
+def test_after_training_the_number_of_images_is_a_constant_where_told(images):
     symbols = []
 
     def backend(graph, inputs):
@@ -118,11 +118,13 @@ def test_after_training_the_number_of_images_is_a_constant_where_told(images, dy
     x, sigma = images
     torch._dynamo.reset()
     torch.compile(awake(0).train(), backend=backend)(x[:2], sigma[:2]).sum().backward()
+    ensemble = Ensemble([awake(0)]).eval()
     with torch.no_grad():
-        compiled(Ensemble([awake(0)]).eval(), backend=backend, dynamic=dynamic)(x, sigma)
+        compiled(ensemble, backend=backend, dynamic=False)(x, sigma)
+        compiled(ensemble, backend=backend)(torch.cat([x, x]), torch.cat([sigma, sigma]))
     torch._dynamo.reset()
-    assert symbols[0] == 0
-    assert (symbols[1] == 0) == (dynamic is False)
+    assert symbols[:2] == [0, 0]
+    assert symbols[2] > 0  # as torch does it unless told
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
@@ -180,6 +182,31 @@ def test_joined_networks_are_sampled_stopped_and_gone_on_with_like_one(two, tmp_
     assert about.facts["networks"] == [hashlib.sha256(path.read_bytes()).hexdigest() for path in two]
     assert whole.source("calibrated").network == hashlib.sha256(joint.read_bytes()).hexdigest()
     assert "An ensemble of 2 score networks" in about.sentence
+
+
+def test_a_compiled_run_draws_the_same_with_one_program_a_shape(two, tmp_path, monkeypatch):
+    joint = join_networks(two, tmp_path / "both.safetensors")
+    y = world.draw(3, 1).clip(-1, 2)
+    options = SampleOptions(samples=19, steps=2, batch=19)
+    plain = sample_to(joint, y, tmp_path / "plain.zarr", options)
+    real, graphs, told = torch.compile, [], []
+
+    def backend(graph, inputs):
+        graphs.append([value for value in inputs if not isinstance(value, torch.Tensor)])
+        return graph.forward
+
+    def quick(network, **how):
+        told.append(how)
+        return real(network, backend=backend, **how)
+
+    monkeypatch.setattr(torch, "compile", quick)  # without a compiler of C++
+    torch._dynamo.reset()
+    fast = sample_to(joint, y, tmp_path / "fast.zarr", replace(options, compile=True))
+    torch._dynamo.reset()
+    assert told == [{"dynamic": False}] * 2
+    assert graphs == [[]]  # both members, all images and steps: one program of one shape
+    for name in ("lower", "upper", "mean"):
+        np.testing.assert_allclose(fast[name][:], plain[name][:], atol=1e-4)
 
 
 def _once(function):

@@ -341,18 +341,19 @@ def _split(
 ) -> tuple[Split, Any]:
     """Which units fit, and the groups that were asked for; if none were, those of few units, or by the band."""
     units = int(unit_of.max()) + 1
+    values = pixels / units
 
-    def drawn(chosen: bool) -> Split:
-        fit = fitting_units(asked["n_opt"], asked["method"], units, least, not chosen, pixels / units)
+    def drawn(given: bool) -> Split:
+        fit = fitting_units(asked["n_opt"], asked["method"], units, least, given, values)
         return Split.draw(unit_of, fit, np.random.default_rng(asked["seed"]), needs if asked["n_opt"] is None else ())
 
     if asked["groups"] is None:
-        split = drawn(chosen=True)
+        split = drawn(given=False)
         fits = units - len(split.order)
-        few = groups_for(fits, fits * pixels / units)
+        few = groups_for(fits, fits * values)
         if few is not None:
             return split, few
-    return drawn(chosen=False), "band" if asked["groups"] is None else asked["groups"]
+    return drawn(given=True), "band" if asked["groups"] is None else asked["groups"]
 
 
 def _aims(settings: Mapping[str, Any], sites: Sequence[Message]) -> tuple[tuple[Aim, ...], tuple[str, ...]]:
@@ -390,11 +391,10 @@ def _fit_path(
     settings: Mapping[str, Any], groups: Any, goal: Goal | None, fit: Archive, images: Array
 ) -> tuple[Grouping, Path]:
     """Groups and path of a method whose fitting asks for sums alone."""
-    risk_level = settings["risk_level"]
     if settings["method"] == "rcps" or not len(images):
         return rcps(fit)
     if not isinstance(groups, str):
         grouping = groups if isinstance(groups, Grouping) else groups(fit, images)
-        return grouping, path_of(fit, images, grouping, risk_level, goal)
+        return grouping, path_of(fit, images, grouping, settings["risk_level"], goal)
     unused = np.random.default_rng(0)  # band groups are not random
-    return frontier(fit, images, unused, risk_level, groups=groups, k=settings["k"], goal=goal)
+    return frontier(fit, images, unused, settings["risk_level"], groups=groups, k=settings["k"], goal=goal)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -36,16 +37,30 @@ def free_port():
 
 
 def two_processes(tmp_path, body):
-    """The last line that each of two joined processes prints, as JSON."""
+    """The last line that each of two joined processes prints, as JSON.
+
+    A thread of gloo that lets go of a tensor while the interpreter ends aborts the process, all work done and said
+    (pytorch/pytorch#179291; seen once in many hundred runs): that may happen once, not twice.
+    """
+    for attempt in ("first", "second"):
+        folder = tmp_path / attempt
+        folder.mkdir()
+        codes, outputs = _joined(folder, body)
+        if -signal.SIGABRT not in codes:
+            break
+    assert codes == [0, 0], "\n".join(outputs)
+    return folder / "run", [json.loads(output.strip().splitlines()[-1]) for output in outputs]
+
+
+def _joined(folder, body):
     environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
-    pair = [child(tmp_path, body, tmp_path / "run", RANK=str(r), LOCAL_RANK=str(r), **environment) for r in (0, 1)]
+    pair = [child(folder, body, folder / "run", RANK=str(r), LOCAL_RANK=str(r), **environment) for r in (0, 1)]
     try:
         outputs = [process.communicate(timeout=300)[0] for process in pair]
     finally:
         for process in pair:
             process.kill()
-    assert [process.returncode for process in pair] == [0, 0], outputs
-    return [json.loads(output.strip().splitlines()[-1]) for output in outputs]
+    return [process.returncode for process in pair], outputs
 
 
 # ---------------------------------------------------------------- two processes
@@ -100,7 +115,7 @@ def one_step(folder, steps=1):
 def pair(tmp_path_factory):
     """The folder of two joined processes that trained for many steps and for one, and what each of them said."""
     folder = tmp_path_factory.mktemp("pair")
-    return folder / "run", two_processes(folder, TWO)
+    return two_processes(folder, TWO)
 
 
 def test_two_processes_stay_in_step_resume_and_learn_like_one(pair):

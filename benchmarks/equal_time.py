@@ -85,8 +85,10 @@ def run(options: argparse.Namespace) -> None:
     """All rows of the files, draw by draw."""
     name = options.name or options.set
     target = RESULTS / f"equal_time_{name}.json"
-    before = json.loads(target.read_text()) if target.exists() and not options.anew else {}
-    results: dict[str, Any] = {"machine": machine(), "rows": before.get("rows", {}), "calibration": options.calibration}
+    rows = json.loads(target.read_text())["rows"] if target.exists() else {}
+    if options.anew:
+        rows = {name: row for name, row in rows.items() if options.only and name not in options.only}
+    results: dict[str, Any] = {"machine": machine(), "rows": rows, "calibration": options.calibration}
     files = [np.load(path) for path in options.files]
     count = min(len(file["truth"]) for file in files)
     results |= {
@@ -357,7 +359,7 @@ def main() -> None:
     parser.add_argument(
         "--crossed", nargs="*", default=[], help="bands of ours that are also calibrated the paper's way"
     )
-    parser.add_argument("--anew", action="store_true", help="forget what was run before")
+    parser.add_argument("--anew", action="store_true", help="forget what was run before, of these bands or of all")
     options = parser.parse_args()
     if options.does == "run":
         run(options)

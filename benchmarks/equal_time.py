@@ -43,6 +43,7 @@ TITLES = {  # by the name of what was run
     "faces64": "faces, 64 x 64",
     "faces64_180s": "faces, 64 x 64, trained longer",
     "chest128": "chest CT, 128 x 128",
+    "chest128_600s": "chest CT, 128 x 128, up to 600 s",
 }
 COLOURS = {"ours-1": "C0", "ours-3": "C2", "paper": "C1"}
 UNITS = {"ct64": "scans", "faces64": "people", "chest128": "patients"}

@@ -64,6 +64,7 @@ VARIANTS = {
     "width-96": Variant({"base": 96}),
     "width-128": Variant({"base": 128}),
     "patch": Variant({"base": 128, "multipliers": (1, 1, 1), "patch": 2}),
+    "patch-wide": Variant({"base": 128, "multipliers": (1, 2, 2), "patch": 2}),
     "batch-128": Variant(settings={"batch": 128}),
     "blocks-2": Variant({"blocks": 2}),
     "edm-network": Variant(preconditioned=True),

@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import json
+import re
 import shutil
 import time
 from dataclasses import dataclass
@@ -130,8 +131,8 @@ class Task:
 
     @property
     def label(self) -> str:
-        """What files and rows are called by."""
-        return f"{self.name}-{self.split}-{self.seconds:g}"
+        """What its file is called, in characters that a file that comes back may have."""
+        return re.sub(r"[^\w.-]", "_", f"{self.name}-{self.split}-{self.seconds:g}")
 
 
 def tasks(path: Path, seconds: float) -> tuple[list[Task], bool]:

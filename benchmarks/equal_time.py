@@ -163,7 +163,7 @@ def _set(results: dict[str, Any]) -> str:
         "",
         f"{about['device']}, torch {about['torch']}, {_commits(figures)}; `{about['network']}` with "
         f"{about['parameters'] / 1e6:.1f}M parameters, {about['images']['train']:,} images train; "
-        f"{results['calibration']} of {results['images']} images{_units(about)} calibrate, the others judge. "
+        f"{results['calibration']} of {results['images']} images calibrate, the others judge{_units(about)}. "
         f"{_steps(figures)} {_coverage(figures)} {_speed(figures)}",
         "",
         compared(results),
@@ -179,8 +179,11 @@ def _place(named: tuple[str, Row]) -> tuple[bool, str, int, bool, bool]:
 
 
 def _units(about: dict[str, Any]) -> str:
+    """Whose images are drawn one by one, where several are of one scan or patient."""
     count = about["units"]
-    return "" if count == about["images"]["measured"] else f" of {count} {UNITS[about['set']]}"
+    if count == about["images"]["measured"]:
+        return ""
+    return f" (drawn one by one from those of {count} {UNITS[about['set']]}; one may have images on both sides)"
 
 
 def _way(name: str) -> str:

@@ -124,7 +124,7 @@ SCANS = lucky([
 def scans(rng: Rng, bound: Any) -> bool:
     """Units of ten hard images and of two easy ones: by units, by images, by pooled pixels, and a tail."""
     asked = [
-        Asked(0.2), Asked(0.35, counting="images"), Asked(0.4, "organ", counting="pixels"), Asked(0.25, above=0.5),
+        Asked(0.2), Asked(0.35, weighting="images"), Asked(0.4, "organ", weighting="pixels"), Asked(0.25, above=0.5),
     ]  # fmt: skip
     drawn = SCANS.draw(rng, 90)
     cal = pb.calibrate(
@@ -148,7 +148,7 @@ LESIONS = of_sizes()
 
 def lesions(rng: Rng, bound: Any) -> bool:
     """Pooled pixels of regions of very different sizes."""
-    asked = [Asked(0.25, "lesion", counting="pixels"), Asked(0.3, above=0.7)]
+    asked = [Asked(0.25, "lesion", weighting="pixels"), Asked(0.3, above=0.7)]
     drawn = LESIONS.draw(rng, 120)
     cal = pb.calibrate(
         drawn.truth, drawn.band, promises=drawn.promises(asked), confidence=bound, method="rcps", n_opt=12, seed=rng
@@ -235,7 +235,7 @@ def looks(rng: Rng, bound: Any) -> bool:
             )
             bad = bad or ORGANS.broken(cal, asked)
         return bad
-    growing = pb.GrowingCalibration(first.truth, first.band, promises=first.promises(asked), seed=rng, **BANDS)
+    growing = pb.AnytimeCalibration(first.truth, first.band, promises=first.promises(asked), seed=rng, **BANDS)
     before = None
     for n in range(15, 215, 5):
         some = drawn.take(slice(n, n + 5))

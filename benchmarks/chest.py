@@ -40,11 +40,11 @@ import zarr
 import pixelbounds as pb
 from benchmarks.__main__ import RESULTS, machine, show
 from pixelbounds.calibration import groups
+from pixelbounds.calibration.calibrate import calibrate_archive
 from pixelbounds.calibration.confidence import betting
-from pixelbounds.calibration.front_door import calibrate_archive
-from pixelbounds.calibration.pairs import pairs_of
+from pixelbounds.calibration.data import local_data_of
 from pixelbounds.calibration.procedures import frontier
-from pixelbounds.calibration.promises import Aim, aims_of
+from pixelbounds.calibration.promises import RiskTarget, risk_targets_of
 from pixelbounds.calibration.split import Split
 from pixelbounds.images.library import Array
 from pixelbounds.storage.files import replace_file
@@ -143,14 +143,14 @@ def per_promise(here: Chest, new: Chest, study: Study, settings: dict[str, Any],
 
 def unweighted(here: Chest, new: Chest, study: Study, settings: dict[str, Any], *, labels: bool = False) -> Ends:
     """The frontier that knows of all pixels alone, walked until all promises hold."""
-    pairs = pairs_of(here.truth, here.band, None, (0.0, 1.0), None, here.labels if labels else None)
-    aims, regions = aims_of(here.promises(study.cap), here.band.lower, "units", study.by_patient)
+    pairs = local_data_of(here.truth, here.band, None, (0.0, 1.0), None, here.labels if labels else None)
+    targets, regions = risk_targets_of(here.promises(study.cap), here.band.lower, "units", study.by_patient)
     rng = np.random.default_rng(settings["seed"])
     split = split_of(here, study, rng)
     path = partial(frontier, rng=rng, risk_level=LEVELS["all"], unit_of=split.unit_of[split.fitting])
     cal = calibrate_archive(
         replace(pairs, regions=regions), split, path, betting, risk_level=LEVELS["all"], failure_prob=DELTA,
-        method="frontier", units="patient" if study.by_patient else None, seed="0", aims=aims,
+        method="frontier", units="patient" if study.by_patient else None, seed="0", targets=targets,
     )  # fmt: skip
     return _applied(cal, new, labels)
 
@@ -160,12 +160,12 @@ def semantic(here: Chest, new: Chest, study: Study, settings: dict[str, Any]) ->
     levels = {0: LEVELS["all"], **{value: LEVELS[name] for name, value in ORGANS.items()}}
     widening = np.zeros(new.truth.shape)
     for label, level in levels.items():
-        walk = partial(
+        fixed_sequence_test = partial(
             literal_semantic_rcps, here.truth, here.band.lower, here.band.upper, here.labels,
             risk_levels={label: level}, failure_prob=DELTA,
         )  # fmt: skip
-        coarse = walk(step=0.05)[label]
-        widening[new.labels == label] = walk(step=0.002, largest=coarse)[label]
+        coarse = fixed_sequence_test(step=0.05)[label]
+        widening[new.labels == label] = fixed_sequence_test(step=0.002, largest=coarse)[label]
     return np.clip(new.band.lower - widening, 0, 1), np.clip(new.band.upper + widening, 0, 1)
 
 
@@ -221,21 +221,21 @@ def judged(new: Chest, ends: Ends, study: Study) -> Row:
     lower, upper = ends
     missed = ((new.truth < lower) | (new.truth > upper)).reshape(len(new.truth), -1)
     length = (upper - lower).astype(np.float64).reshape(missed.shape)
-    aims, regions = aims_of(new.promises(study.cap), new.band.lower, "units", study.by_patient)
+    targets, regions = risk_targets_of(new.promises(study.cap), new.band.lower, "units", study.by_patient)
     masks = [np.ones(missed.shape, bool), *(mask.reshape(missed.shape) for _, mask in regions)]
     found: Row = {"risks": {}, "lengths": {}}
-    for aim in aims:
-        mask = masks[aim.region]
-        risk = _risk(aim, (missed & mask).sum(axis=1), mask.sum(axis=1), new, study.by_patient)
-        found["risks"][aim.name] = round(risk, 6)
-        if aim.kind != "tail":
-            found["lengths"][aim.name] = round(float(length[mask].mean()), 6)
+    for target in targets:
+        mask = masks[target.region]
+        risk = _risk(target, (missed & mask).sum(axis=1), mask.sum(axis=1), new, study.by_patient)
+        found["risks"][target.name] = round(risk, 6)
+        if target.kind != "tail":
+            found["lengths"][target.name] = round(float(length[mask].mean()), 6)
     return found
 
 
-def _risk(aim: Aim, missed: Array, size: Array, new: Chest, by_patient: bool) -> float:
+def _risk(target: RiskTarget, missed: Array, size: Array, new: Chest, by_patient: bool) -> float:
     there = size > 0
-    losses = aim.cap * aim.losses(missed[there], size[there])
+    losses = target.cap * target.losses(missed[there], size[there])
     if by_patient:
         who = np.unique(new.patients[there], return_inverse=True)[1]
         losses = np.bincount(who, losses) / np.bincount(who)

@@ -1,12 +1,12 @@
-"""A growing calibration beside a calibration of a known number of images: risk certified, length, failures, kills.
+"""A anytime calibration beside a calibration of a known number of images: risk certified, length, failures, kills.
 
 python -m benchmarks.growth run [FACES.zip]    (some minutes on one core; writes benchmarks/results/growth.json)
-python -m benchmarks.growth                    (writes the tables of docs/growing.md of it)
+python -m benchmarks.growth                    (writes the tables of docs/anytime.md of it)
 
 Risks: the greatest risk certified at 5% with 90%, images losing alike or losses being 0 or 1 (median of 40 orders).
 Lengths: 32 images fit (band groups), the others arrive one by one, beside `pixelbounds.calibrate` on as many in all; on
 128 further images, the mean over two draws. Failures: worlds in which the risk is the level exactly, looked at after
-every image. Kills: `pixelbounds grow add` ended by SIGKILL at a random moment, and run again.
+every image. Kills: `pixelbounds anytime add` ended by SIGKILL at a random moment, and run again.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from benchmarks.readme import HERE, with_figures
 from pixelbounds.calibration.confidence import betting, rejects
 from pixelbounds.demo.synthetic import flawed_samples, synthetic_images
 from pixelbounds.images.library import Array
-from pixelbounds.monitoring.horizons import Purses
+from pixelbounds.monitoring.horizons import EProcesses
 
-PAGE = "docs/growing.md"
+PAGE = "docs/anytime.md"
 BEGIN = "<!-- figures: python -m benchmarks.growth -->"
 LEVEL, DELTA = 0.05, 0.1
 FIT, CHECK = 32, 128
@@ -55,7 +55,7 @@ def uniform(losses: Array) -> Array:
 
 TESTS = {
     "uniform mixture of 24 bets": uniform,
-    "growing": lambda losses: Purses.new(LEVEL, DELTA, losses.shape[1], losses.shape[1] > 1).after(losses).reached,
+    "growing": lambda losses: EProcesses.new(LEVEL, DELTA, losses.shape[1], losses.shape[1] > 1).after(losses).reached,
     "number known (betting)": lambda losses: np.array([rejects(betting, x, DELTA, LEVEL) for x in losses.T]),
 }
 
@@ -103,14 +103,14 @@ def faces(path: Path) -> Array:
 
 
 def lengths(what: str, truth: Array, draws: int = 2) -> list[Row]:
-    """Mean length of a growing calibration and of one of a known number, at some numbers of images."""
+    """Mean length of an anytime calibration and of one of a known number, at some numbers of images."""
     each = TIMES[-1] + CHECK
     found: dict[tuple[int, str], list[float]] = {}
     for draw in range(draws):
         images = truth[draw * each : (draw + 1) * each]
         band = bands_of(images, draw)
         check = band[-CHECK:]
-        growing = pb.GrowingCalibration(images[:FIT], band[:FIT], risk_level=LEVEL, failure_prob=DELTA, groups="band")
+        growing = pb.AnytimeCalibration(images[:FIT], band[:FIT], risk_level=LEVEL, failure_prob=DELTA, groups="band")
         at = FIT
         for n in TIMES:
             growing.add(images[at:n], band[at:n])
@@ -142,9 +142,9 @@ def failures(worlds: int = 2000, few: int = 400) -> list[Row]:
         "shares": lambda n, k: rng.beta(2, 2 / LEVEL - 2, (n, k)),
     }
     for kind, draw in kinds.items():
-        purses = Purses.new(LEVEL, DELTA, worlds, kind == "0 or 1").after(draw(2000, worlds))
+        e_processes = EProcesses.new(LEVEL, DELTA, worlds, kind == "0 or 1").after(draw(2000, worlds))
         row: Row = {"part": "failure", "losses": kind, "what": "growing, a look after each of 2,000 images"}
-        rows.append(row | {"worlds": worlds, "broken": float(purses.reached.mean())})
+        rows.append(row | {"worlds": worlds, "broken": float(e_processes.reached.mean())})
         drawn = draw(500, few)
         looks = range(50, 501, 50)
         often = [any(rejects(betting, rng.permutation(x[:n]), DELTA, LEVEL) for n in looks) for x in drawn.T]
@@ -161,8 +161,8 @@ def kills(times: int = 6) -> list[Row]:
     killed = 0
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
-        started = pb.GrowingCalibration(truth[:64], band[:64], risk_level=0.2, groups="band")
-        whole = pb.GrowingCalibration.from_bytes(started.to_bytes())
+        started = pb.AnytimeCalibration(truth[:64], band[:64], risk_level=0.2, groups="band")
+        whole = pb.AnytimeCalibration.from_bytes(started.to_bytes())
         started.save(here / "state.safetensors")
         for i in range(times):
             today = slice(64 + 8 * i, 72 + 8 * i)
@@ -177,7 +177,7 @@ def kills(times: int = 6) -> list[Row]:
             killed += process.wait() == -signal.SIGKILL
             subprocess.run(command, cwd=here, capture_output=True, check=True)
             whole.add(truth[today], band[today])
-        found = pb.GrowingCalibration.load(here / "state.safetensors")
+        found = pb.AnytimeCalibration.load(here / "state.safetensors")
         same = found.to_bytes() == whole.to_bytes()
     row: Row = {"part": "kills", "runs": times, "killed": killed, "images": found.images, "same bytes": same}
     return [row]
@@ -225,7 +225,7 @@ def text() -> str:
             said = "the same bytes as without" if row["same bytes"] else "other bytes than without"
             when = "at a random moment (many while it was still loading)"
             runs = f"{row['runs']} times, {row['killed']} of them killed {when}, and run again each time"
-            lines += ["", f"`pixelbounds grow add` run {runs}: {row['images']} images counted, {said}."]
+            lines += ["", f"`pixelbounds anytime add` run {runs}: {row['images']} images counted, {said}."]
     return "\n".join(
         [*lines, "", f"Measured at commit {kept['machine']['commit']} (`python -m benchmarks.growth run`)."]
     )

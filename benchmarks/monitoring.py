@@ -27,8 +27,8 @@ from benchmarks.__main__ import RESULTS, machine
 from benchmarks.readme import HERE, with_figures
 from benchmarks.timing import resident
 from pixelbounds.images.library import Array
-from pixelbounds.monitoring.purse import PAUSES, Purse, log_factors
-from pixelbounds.monitoring.urn import BETS, log_rank_factors
+from pixelbounds.monitoring.conformal_ranks import BETS, log_rank_factors
+from pixelbounds.monitoring.e_process import PAUSES, EProcess, log_factors
 
 PAGE = "docs/monitoring.md"
 BEGIN = "<!-- figures: python -m benchmarks.monitoring -->"
@@ -54,9 +54,9 @@ def shares(rng: Rng, risk: Array) -> Array:
 # ---------------------------------------------------------------- false alarms
 
 
-def greatest(worths: list[Array]) -> Array:
+def greatest(e_values: list[Array]) -> Array:
     """Greatest worth of each stream, as a log."""
-    return np.max(worths, axis=0)
+    return np.max(e_values, axis=0)
 
 
 class Ranks:
@@ -65,7 +65,7 @@ class Ranks:
     def __init__(self, rng: Rng, streams: int) -> None:
         self.reference = np.sort(rng.standard_normal((streams, REFERENCE)), axis=1)
         self.counts = np.zeros((streams, REFERENCE + 1))
-        self.purse = Purse.new(np.ones(BETS, int), (streams,))
+        self.e_process = EProcess.new(np.ones(BETS, int), (streams,))
         self.every = np.arange(streams)
 
     def play(self, values: Array) -> Array:
@@ -75,19 +75,19 @@ class Ranks:
         total = places.sum(axis=1)
         low = (places * (np.arange(REFERENCE + 1) < cell[:, None])).sum(axis=1)
         high = low + places[self.every, cell]
-        self.purse = self.purse.play(log_rank_factors(low / total, high / total))
+        self.e_process = self.e_process.play(log_rank_factors(low / total, high / total))
         self.counts[self.every, cell] += 1
-        return self.purse.log_worths
+        return self.e_process.log_worths
 
 
 def promise_worths(rng: Rng, draw: Draw, level: float) -> Array:
     """Greatest worth over streams whose risk is the level itself."""
-    purse = Purse.new(PAUSES, (STREAMS,))
+    e_process = EProcess.new(PAUSES, (STREAMS,))
     best = np.zeros(STREAMS)
     risk = np.full(STREAMS, level)
     for _ in range(IMAGES):
-        purse = purse.play(log_factors(draw(rng, risk) - level, level))
-        best = np.maximum(best, purse.log_worths)
+        e_process = e_process.play(log_factors(draw(rng, risk) - level, level))
+        best = np.maximum(best, e_process.log_worths)
     return best
 
 
@@ -100,7 +100,7 @@ def statistic_worths(rng: Rng) -> Array:
 def joint_alarms(rng: Rng) -> dict[str, float]:
     """Share of streams with any alarm of three promises about the same images and two statistics."""
     streams = STREAMS
-    purses = [Purse.new(PAUSES, (streams,)) for _ in range(3)]
+    e_processes = [EProcess.new(PAUSES, (streams,)) for _ in range(3)]
     statistics = [Ranks(rng, streams) for _ in range(2)]
     mean, most = np.zeros(streams), np.zeros(streams)
     above = 0.9**19 + 19 * 0.1 * 0.9**18  # chance that a share of Beta(2, 18) is above 0.1
@@ -108,11 +108,11 @@ def joint_alarms(rng: Rng) -> dict[str, float]:
         same = rng.beta(2, 18, streams)
         other = np.where(rng.random(streams) < 0.5, same, rng.beta(2, 18, streams))
         losses = [same, (same > 0.1) * 0.1 / above, other]
-        purses = [p.play(log_factors(x - 0.1, 0.1)) for p, x in zip(purses, losses, strict=True)]
-        mean = np.maximum(mean, np.logaddexp.reduce([p.log_worths for p in purses]) - np.log(3))
+        e_processes = [p.play(log_factors(x - 0.1, 0.1)) for p, x in zip(e_processes, losses, strict=True)]
+        mean = np.maximum(mean, np.logaddexp.reduce([p.log_worths for p in e_processes]) - np.log(3))
         common = rng.standard_normal(streams)
-        worths = [ranks.play(0.7 * common + 0.7 * rng.standard_normal(streams)) for ranks in statistics]
-        most = np.maximum(most, np.max(worths, axis=0))
+        e_values = [ranks.play(0.7 * common + 0.7 * rng.standard_normal(streams)) for ranks in statistics]
+        most = np.maximum(most, np.max(e_values, axis=0))
     alarms = {}
     for chance in CHANCES:
         alarms[str(chance)] = float(((mean >= np.log(2 / chance)) | (most >= np.log(4 / chance))).mean())
@@ -155,11 +155,11 @@ def risk_along(kind: str, quiet: int, level: float, images: int) -> Array:
 
 def our_delays(losses: Array, level: float, quiet: int) -> Array:
     """Images after the change until an alarm: losses (images, streams) -> (streams,); infinite where there is none."""
-    purse = Purse.new(PAUSES, (losses.shape[1],))
+    e_process = EProcess.new(PAUSES, (losses.shape[1],))
     first = np.full(losses.shape[1], np.inf)
     for i, row in enumerate(losses):
-        purse = purse.play(log_factors(row - level, level))
-        first = np.where(np.isinf(first) & (purse.log_worths >= np.log(1 / ALARM)), i + 1, first)
+        e_process = e_process.play(log_factors(row - level, level))
+        first = np.where(np.isinf(first) & (e_process.log_worths >= np.log(1 / ALARM)), i + 1, first)
     return first - quiet
 
 
@@ -255,7 +255,7 @@ def year(days: int = 365, images: int = 200, known: int = 10, size: int = 16) ->
             truth, band = draw(images)
             start = perf_counter()
             monitor = pb.load_monitor(state)
-            monitor.look(band)
+            monitor.check_drift(band)
             pb.save_monitor(monitor, state)
             monitor = pb.load_monitor(state)
             status = monitor.update(truth[:known], band[:known])

@@ -28,14 +28,14 @@ class Asked:
     where: str = "all"
     above: float | None = None
     cap: float | None = None
-    counting: str | None = None
+    weighting: str | None = None
 
     def promise(self, within: Any = None) -> pb.Promise:
         """As a user writes it, with the region of the images at hand."""
         name = None if self.where == "all" else self.where
         if self.above is not None:
             return pb.tail(self.at_most, self.above, within, name=name)
-        return pb.share(self.at_most, within, self.cap, name, self.counting)
+        return pb.share(self.at_most, within, self.cap, name, self.weighting)
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,9 @@ class Population:
         """
         missed = ~self.intervals(cal).contains(self.truth)
         found = zip(asked, cal.promises, strict=True)
-        return any(self.risk(one, missed, kept.counting, kept.most) > one.at_most + 1e-9 for one, kept in found)
+        return any(self.risk(one, missed, kept.weighting, kept.most) > one.at_most + 1e-9 for one, kept in found)
 
-    def risk(self, one: Asked, missed: Array, counting: str, most: float = 0) -> float:
+    def risk(self, one: Asked, missed: Array, weighting: str, most: float = 0) -> float:
         """The true risk of a promise where these pixels are missed, bool (a, p)."""
         weight = np.ones(missed.shape) if one.where == "all" else self.regions[one.where].astype(float)
         if weight.ndim == 1:
@@ -113,10 +113,10 @@ class Population:
         has = size > 0
         share = (missed * weight)[has].sum(axis=1) / size[has]
         loss = np.minimum(share, one.cap or 1.0) if one.above is None else (share > one.above).astype(float)
-        counted = size[has] if counting == "pixels" else np.ones(int(has.sum()))
+        counted = size[has] if weighting == "pixels" else np.ones(int(has.sum()))
         total = np.bincount(self.unit_of[has], counted, len(self.chance))
         mean = np.bincount(self.unit_of[has], counted * loss, len(self.chance)) / np.maximum(total, 1e-300)
-        part = (total > 0).astype(float) if counting == "units" else np.minimum(total, most or np.inf)
+        part = (total > 0).astype(float) if weighting == "units" else np.minimum(total, most or np.inf)
         return float((self.chance * part * mean).sum() / (self.chance * part).sum())
 
     def of_chance(self, chance: Array) -> Population:

@@ -70,7 +70,7 @@ def delay(calibration: pb.Calibration, truth: Array, band: Band, *, known: bool)
     monitor = pb.Monitor(calibration)
     for i in range(len(truth)):
         one = slice(i, i + 1)
-        status = monitor.update(truth[one], band[one]) if known else monitor.look(band[one])
+        status = monitor.update(truth[one], band[one]) if known else monitor.check_drift(band[one])
         if status.alarm:
             return i + 1
     return None

@@ -19,11 +19,11 @@ from scipy.ndimage import uniform_filter
 
 from benchmarks.materials import measure_or_write
 from benchmarks.readme import result, where
+from pixelbounds.calibration.data import LocalData
 from pixelbounds.calibration.families import family_named
 from pixelbounds.calibration.groups.band_bins import fit_band_groups
 from pixelbounds.calibration.groups.learned import fit_learned_groups
 from pixelbounds.calibration.groups.positions import by_loss
-from pixelbounds.calibration.pairs import Pairs
 from pixelbounds.calibration.paths.frontier import frontier_of
 from pixelbounds.calibration.procedures import length_at_risk
 from pixelbounds.experiments.draws import LIMITS
@@ -54,7 +54,7 @@ def learned(**options: Any) -> Any:
 HEADS = ("qr_lower", "qr_upper")
 TRIES = (
     Try("learned groups", learned()),
-    Try("learned, quantile 0.5 of the shortfall instead of 0.75", learned(quantile=0.5)),
+    Try("learned, quantile 0.5 of the score instead of 0.75", learned(quantile=0.5)),
     Try("learned, quantile 0.9", learned(quantile=0.9)),
     Try("learned, quantile 0.95", learned(quantile=0.95)),
     Try("learned, 64 bins a side instead of 16", learned(bins_per_side=64)),
@@ -91,7 +91,7 @@ def length(material: Material, experiment: Experiment, tried: Try, split: int) -
     band = material.band(tried.band)
     level = experiment.task.risk_level
     features = np.stack([image_of(material, name) for name in tried.features], axis=1) if tried.features else None
-    pairs = Pairs(material.truth, band, family_named(None, band), LIMITS, features)
+    pairs = LocalData(material.truth, band, family_named(None, band), LIMITS, features)
     order = np.random.default_rng([split, 1]).permutation(len(pairs))
     count = experiment.frontier.n_opt * tried.times
     fitting = pairs.take(np.sort(order[:count]))

@@ -122,7 +122,7 @@ MARKED = marked(np.random.default_rng(2), 1000)
 def groups(rng: Rng) -> dict[str, bool]:
     truth, band = marked(rng, 60)
     first = pb.calibrate(truth, band, risk_level=LEVEL, groups="learned", n_opt=36, seed=rng)
-    reused = first.without_prints().grouping
+    reused = first.without_hashes().grouping
     second = pb.calibrate(truth, band, risk_level=LEVEL, groups=reused, n_opt=10, seed=rng)
     new, its_band = MARKED
     ways = {"groups fitted on the fitting images": first, "groups fitted on images that now certify": second}
@@ -139,14 +139,14 @@ def units(rng: Rng) -> dict[str, bool]:
     truth = np.clip(centre + deviation * (0.3 * shared + np.sqrt(0.91) * rng.standard_normal(centre.shape)), 0, 1)
     band = pb.Band(centre - 0.03, centre + 0.03)
     found = {}
-    for counting, most in (("units", None), ("images", 20)):
+    for weighting, most in (("units", None), ("images", 20)):
         cal = pb.calibrate(
-            truth, band, risk_level=LEVEL, method="rcps", units=unit, counting=counting, most_images=most
+            truth, band, risk_level=LEVEL, method="rcps", units=unit, weighting=weighting, max_images=most
         )
         hard, easy = (2 * norm.sf((0.03 + cal.widening[0]) / x) for x in (0.06, 0.02))
-        if counting == "units":
+        if weighting == "units":
             found["promise by units, judged by units"] = bool((hard + easy) / 2 > LEVEL)
-        found[f"promise by {counting}, judged by images"] = bool((20 * hard + 2 * easy) / 22 > LEVEL)
+        found[f"promise by {weighting}, judged by images"] = bool((20 * hard + 2 * easy) / 22 > LEVEL)
     return found
 
 

@@ -59,7 +59,7 @@ class Story:
 
 
 @dataclass(frozen=True)
-class Told:
+class FormatError:
     """A story with what each cell printed and drew: `printed` and `drawn` have one entry for each cell."""
 
     story: Story
@@ -106,17 +106,17 @@ def read_story(path: Path) -> Story:
 # ---------------------------------------------------------------- run
 
 
-def tell(story: Story) -> Told:
+def tell(story: Story) -> FormatError:
     """What a story prints and draws: kept, or run now; nothing where PIXELBOUNDS_UNTOLD names it."""
     if story.name in os.environ.get("PIXELBOUNDS_UNTOLD", "").split(","):
-        return Told(story, ("",) * len(story.cells), ((),) * len(story.cells))
+        return FormatError(story, ("",) * len(story.cells), ((),) * len(story.cells))
     kept = KEPT / f"{story.name}.json"
     digest = _digest(story)
     if kept.exists():
         found = json.loads(kept.read_text())
         if found["digest"] == digest:
             drawn = tuple(tuple(base64.b64decode(one) for one in cell) for cell in found["drawn"])
-            return Told(story, tuple(found["printed"]), drawn)
+            return FormatError(story, tuple(found["printed"]), drawn)
     told = run(story)
     drawn_text = [[base64.b64encode(one).decode() for one in cell] for cell in told.drawn]
     KEPT.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ def tell(story: Story) -> Told:
     return told
 
 
-def run(story: Story) -> Told:
+def run(story: Story) -> FormatError:
     """Run the cells one after the other; an error names the story and the cell."""
     import matplotlib
     from matplotlib import pyplot
@@ -153,7 +153,7 @@ def run(story: Story) -> Told:
                     f"{story.path.name}, cell {number} draws {len(drawn[-1])} pictures and has {len(captions(cell))} "
                     "captions; give each a comment `# figure: what is seen`"
                 )
-    return Told(story, tuple(printed), tuple(drawn))
+    return FormatError(story, tuple(printed), tuple(drawn))
 
 
 @contextlib.contextmanager
@@ -202,7 +202,7 @@ def _digest(story: Story) -> str:
 # ---------------------------------------------------------------- pages and notebooks
 
 
-def as_page(told: Told) -> str:
+def as_page(told: FormatError) -> str:
     """A story as Markdown, with links to its notebook and to its file."""
     name = told.story.name
     head = f"[Notebook]({name}.ipynb){{ download }} · [Python file]({name}.py){{ download }}"
@@ -222,7 +222,7 @@ def as_page(told: Told) -> str:
     return "\n\n".join(out) + "\n"
 
 
-def cards(told: list[Told]) -> str:
+def cards(told: list[FormatError]) -> str:
     """The gallery's first page: every story with its first picture."""
     out = [
         "# Gallery",
@@ -238,7 +238,7 @@ def cards(told: list[Told]) -> str:
     return "\n\n".join([*out, "</div>"]) + "\n"
 
 
-def notebook(told: Told) -> bytes:
+def notebook(told: FormatError) -> bytes:
     """A story as a Jupyter notebook, with what its cells printed and drew."""
     cells = []
     for number, cell in enumerate(told.story.cells):
@@ -254,7 +254,7 @@ def notebook(told: Told) -> bytes:
     return json.dumps({"cells": cells, "metadata": about, "nbformat": 4, "nbformat_minor": 5}, indent=1).encode()
 
 
-def _outputs(told: Told, cell: int) -> list[dict[str, Any]]:
+def _outputs(told: FormatError, cell: int) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     if told.printed[cell]:
         out.append({"output_type": "stream", "name": "stdout", "text": told.printed[cell].splitlines(keepends=True)})

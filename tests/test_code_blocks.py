@@ -49,7 +49,7 @@ def test_blocks_share_a_namespace_and_what_is_hidden_comes_first(tmp_path):
         ("<!-- not run: draws or trains for a while -->\n```python\nx = = 1\n```", "SyntaxError"),
         ("```sh\npixelbounds calibrat a b\n```", "no command 'calibrat'"),
         ("```sh\npixelbounds plan --risk-levl 0.1\n```", "risk-levl"),
-        ("```\npixelbounds monitor look\n```", "[Mm]issing .*"),
+        ("```\npixelbounds monitor drift\n```", "[Mm]issing .*"),
     ],
 )
 def test_a_wrong_block_is_an_error_that_names_the_line(tmp_path, text, words):

@@ -28,10 +28,10 @@ BROKEN = {  # rule -> files of a small house that breaks it, and words of the co
     "known_rooms": ({"attic/box.py": ""}, "attic at the top"),
     "imports_go_up": (
         {
-            "images/ends.py": "def f():\n    from ..calibration.pairs import Pairs\n",
-            "calibration/pairs.py": "Pairs = 1",
+            "images/ends.py": "def f():\n    from ..calibration.data import LocalData\n",
+            "calibration/data.py": "LocalData = 1",
         },
-        "images/ends.py:2 imports calibration.pairs",
+        "images/ends.py:2 imports calibration.data",
     ),
     "alone_stay_alone": (
         {"storage/files.py": "", "kernels/bins.py": "import house.storage.files"},

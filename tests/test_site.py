@@ -132,7 +132,7 @@ def test_a_page_opened_from_a_disk_finds_what_is_searched_for(site):
         page.goto((site / "guides/dicom.html").as_uri())
         wide = page.evaluate("document.documentElement.scrollWidth")
         page.click("label[for=__search] >> nth=0")
-        page.locator("input.md-search__input").press_sequentially("growing calibration")
+        page.locator("input.md-search__input").press_sequentially("anytime calibration")
         page.wait_for_selector(".md-search-result__item")
         found = page.inner_text(".md-search-result")
         browser.close()

@@ -19,7 +19,7 @@ from pixelbounds.bands import calibrated_ranks
 from pixelbounds.diffusion import VESDE, NCSNpp, Reduction, configuration, sample
 from pixelbounds.diffusion.batches import AUGMENTATIONS
 from pixelbounds.diffusion.checkpoint import save_network
-from pixelbounds.diffusion.ensemble import Ensemble, compiled
+from pixelbounds.diffusion.members import Ensemble, compiled
 from pixelbounds.diffusion.posterior import in_bfloat16
 from pixelbounds.diffusion.trainer import Settings, Trained, score_matching, train, weighted_matching
 

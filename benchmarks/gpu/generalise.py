@@ -333,7 +333,10 @@ def attempt(bench: Bench, task: Task) -> None:
         kept[f"{kind}/lower"], kept[f"{kind}/upper"] = codes(band["lower"], band["upper"])
         said = {key: value for key, value in rows[-1].items() if key != "curve"}
         print(
-            json.dumps(said), task.split, f"{trained:.0f} s to train, {time.monotonic() - start:.0f} in all", flush=True
+            json.dumps(said),
+            task.split,
+            f"{trained:.0f} s to train, {time.monotonic() - start:.0f} in all",
+            flush=True,
         )
     kept["rows"] = np.array(json.dumps(about(bench, task) | {"rows": rows}))
     np.savez_compressed(bench.out / f"{task.label}.npz", **kept)

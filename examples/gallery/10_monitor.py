@@ -32,7 +32,7 @@ for day in range(60):  # five images a day, whose truth comes later
     truth, band = scans(5, 0.15 if day < 30 else 0.18)
     status = monitor.update(truth, band)
     missed = 1 - calibration.apply(band).contains(truth).mean()
-    seen.append((5 * (day + 1), missed, status.promises[0].worth))
+    seen.append((5 * (day + 1), missed, status.promises[0].e_value))
     if status.alarm and alarm is None:
         alarm = 5 * (day + 1)
         print(f"alarm after image {alarm}; the scanner changed after image 150")
@@ -40,19 +40,19 @@ for day in range(60):  # five images a day, whose truth comes later
 
 # %%
 # figure: Above, missed pixels of each day; below, the worth of the bet against the promise, with the line of an alarm.
-images, missed, worth = np.array(seen).T
+images, missed, e_value = np.array(seen).T
 figure, (above, below) = plt.subplots(2, 1, figsize=(5.0, 3.6), sharex=True, layout="constrained")
 above.plot(images, missed, "o", color=ORANGE, markersize=3)
 above.axhline(0.1, color="black", linewidth=0.8, label="promised on average")
 above.set(ylabel="share outside")
 above.yaxis.set_major_formatter("{x:.0%}")
 above.legend(loc="upper left")
-below.semilogy(images, np.maximum(worth, 1e-3), color=BLUE)
+below.semilogy(images, np.maximum(e_value, 1e-3), color=BLUE)
 below.axhline(1 / monitor.chances[0], color="black", linewidth=0.8, linestyle="--")
 below.set(xlabel="images with truth", ylabel="worth of the bet")
 for place in (above, below):
     place.axvline(150, color="black", linewidth=0.8, linestyle=":")
 
 # %% [markdown]
-# Without truth the bands alone can be looked at (`monitor.look(band)`): that tests whether they are like those of the
+# Without truth the bands alone can be looked at (`monitor.check_drift(band)`): that tests whether they are like those of the  # noqa: E501
 # calibration, not whether they miss. [More](../monitoring.md)

@@ -3,7 +3,7 @@
 #
 # Images with truth arrive day by day, and the promise may be looked at after every one of them.
 #
-# Calling `calibrate` again with every few more images is a new lottery each time. `pb.GrowingCalibration` pays for
+# Calling `calibrate` again with every few more images is a new lottery each time. `pb.AnytimeCalibration` pays for
 # all looks at once, and its intervals only shorten.
 
 # %%
@@ -19,7 +19,7 @@ truth = synthetic_images(460, 32, rng)
 band = pb.calibrated_quantiles(flawed_samples(truth, 39, rng), miscoverage=0.2, axis=1)
 later = slice(360, 460)  # images that are only judged
 
-growing = pb.GrowingCalibration(truth[:40], band[:40], risk_level=0.1, failure_prob=0.1, groups="band")
+growing = pb.AnytimeCalibration(truth[:40], band[:40], risk_level=0.1, failure_prob=0.1, groups="band")
 print("no test can certify before image", growing.least)
 days, lengths, risks = [], [], []
 for start in range(40, 360, 10):

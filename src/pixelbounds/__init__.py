@@ -21,13 +21,13 @@ if TYPE_CHECKING:
         quantile_regression,
     )
     from .calibration import confidence, families, groups, losses
+    from .calibration.calibrate import calibrate
     from .calibration.confidence import least_images
     from .calibration.families import Family
-    from .calibration.front_door import calibrate
-    from .calibration.needs import plan
     from .calibration.promises import Promise, loss, share, tail
     from .calibration.reader import load_calibration
     from .calibration.result import Calibration
+    from .calibration.sample_size import plan
     from .evaluation import Evaluation, evaluate
     from .images import regions
     from .images.checks import NoGuarantee
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .images.measure import Measure
     from .images.ragged import Ragged
     from .images.source import Source
-    from .monitoring import GrowingCalibration, Monitor, load_monitor, recalibrate, save_monitor
+    from .monitoring import AnytimeCalibration, Monitor, load_monitor, recalibrate, save_monitor
     from .report import plot
     from .samplers.function import bands_from
     from .storage.version import VERSION as __version__
@@ -48,8 +48,8 @@ _HOMES = {  # where each name is defined
     ),
     "calibration.confidence": "least_images",
     "calibration.families": "Family",
-    "calibration.front_door": "calibrate",
-    "calibration.needs": "plan",
+    "calibration.calibrate": "calibrate",
+    "calibration.sample_size": "plan",
     "calibration.promises": "Promise loss share tail",
     "calibration.reader": "load_calibration",
     "calibration.result": "Calibration",
@@ -60,7 +60,7 @@ _HOMES = {  # where each name is defined
     "images.measure": "Measure",
     "images.ragged": "Ragged",
     "images.source": "Source",
-    "monitoring": "GrowingCalibration Monitor load_monitor recalibrate save_monitor",
+    "monitoring": "AnytimeCalibration Monitor load_monitor recalibrate save_monitor",
     "samplers.function": "bands_from",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
@@ -83,11 +83,11 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "AnytimeCalibration",
     "Band",
     "Calibration",
     "Evaluation",
     "Family",
-    "GrowingCalibration",
     "Interval",
     "Measure",
     "Monitor",

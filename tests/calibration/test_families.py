@@ -1,4 +1,4 @@
-"""Set and score are a dual pair: nested in widening, and `shortfall <= w` exactly when covered."""
+"""Set and score are a dual pair: nested in widening, and `score <= w` exactly when covered."""
 
 import numpy as np
 import pytest
@@ -60,7 +60,7 @@ def test_sets_are_nested_in_widening_and_hold_the_narrowest(name, low, high, mid
 @given(low=vectors(numbers), high=vectors(numbers), mid=vectors(numbers), truth=vectors(numbers), step=widenings)
 def test_a_shortfall_of_at_most_the_widening_means_covered(name, low, high, mid, truth, step):
     family, band, truth = FAMILIES[name], band_of(name, low, high, mid), truth[None]
-    need = family.shortfall(truth, band)
+    need = family.score(truth, band)
     assert not np.isnan(need).any()
     w = family.start + step
     assert (covered(family, truth, band, w) | (need > w)).all()
@@ -73,12 +73,12 @@ def test_a_shortfall_of_at_most_the_widening_means_covered(name, low, high, mid,
 @given(low=vectors(numbers), high=vectors(numbers), mid=vectors(numbers), truth=vectors(numbers))
 def test_a_widening_slightly_below_the_shortfall_does_not_cover(name, low, high, mid, truth):
     family, band, truth = FAMILIES[name], band_of(name, low, high, mid), truth[None]
-    need = family.shortfall(truth, band)
+    need = family.score(truth, band)
     slope = 1.0
     if name == "scaled":  # rounding of the ends, measured in units of the slope
         slope = np.maximum(np.minimum(band.centre - band.lower, band.upper - band.centre), 1e-300)
     size = 1 + np.maximum(np.abs(truth), np.maximum(np.abs(band.lower), np.abs(band.upper)))
-    with np.errstate(invalid="ignore"):  # a shortfall of inf is not tried
+    with np.errstate(invalid="ignore"):  # a score of inf is not tried
         below = need - 1e-9 * np.abs(need) - 1e-12 * size / slope
     if name == "multiplicative":
         below = need * (1 - 1e-9)
@@ -101,7 +101,7 @@ def test_on_an_exact_grid_shortfall_is_the_least_covering_widening(name, low, wi
         band, ladder = pb.Band(low, low + 2 * width, low + width), np.arange(0, 161) / 16
     else:
         band, ladder = pb.Band(low[None], (low + width)[None]), np.arange(0, 65) / 8
-    need = family.shortfall(truth, band)
+    need = family.score(truth, band)
     for w in ladder:
         np.testing.assert_array_equal(need <= w, covered(family, truth, band, w))
 
@@ -113,7 +113,7 @@ def test_float32_bands_keep_the_dual_pair(name, low, high, truth):
     family = FAMILIES[name]
     band = band_of(name, low.astype(np.float32), high.astype(np.float32))
     truth = truth.astype(np.float32)[None]
-    need = family.shortfall(truth, band)
+    need = family.score(truth, band)
     at = np.where(np.isfinite(need), np.maximum(need, family.start), family.start)
     assert (covered(family, truth, band, at) | ~np.isfinite(need)).all()
     kept = [x.copy() for x in (band.lower, band.upper, truth)]
@@ -132,9 +132,9 @@ def test_closed_forms():
     lower, upper = FAMILIES["multiplicative"].widen(plain, 2.0)
     np.testing.assert_allclose([lower[0], upper[0]], [[0.1, 0.2], [0.8, 1.6]])
     truth = np.array([[0.1, 1.0]])
-    np.testing.assert_allclose(FAMILIES["additive"].shortfall(truth, plain), [[0.1, 0.2]])
-    np.testing.assert_allclose(FAMILIES["scaled"].shortfall(truth, band), [[2.0, 5 / 3]])
-    np.testing.assert_allclose(FAMILIES["multiplicative"].shortfall(truth, plain), [[2.0, 1.25]])
+    np.testing.assert_allclose(FAMILIES["additive"].score(truth, plain), [[0.1, 0.2]])
+    np.testing.assert_allclose(FAMILIES["scaled"].score(truth, band), [[2.0, 5 / 3]])
+    np.testing.assert_allclose(FAMILIES["multiplicative"].score(truth, plain), [[2.0, 1.25]])
 
 
 @every_family
@@ -143,7 +143,7 @@ def test_a_band_of_width_zero(name):
     point = np.full((1, 3), 0.5)
     band = pb.Band(point, point, point if name == "scaled" else None)
     truth = np.array([[0.5, 0.4, 0.6]])
-    need = FAMILIES[name].shortfall(truth, band)
+    need = FAMILIES[name].score(truth, band)
     assert need[0, 0] <= FAMILIES[name].start
     assert (need[0, 1:] > FAMILIES[name].start).all()
     assert np.isinf(need[0, 1:]).all() == (name == "scaled")
@@ -152,7 +152,7 @@ def test_a_band_of_width_zero(name):
 def test_a_negative_zero_is_a_zero():
     """A centre of -0.0 on a lower end of 0.0 must not turn "never covered" into "covered already"."""
     band = pb.Band(np.zeros((1, 1)), np.ones((1, 1)), np.full((1, 1), -0.0))
-    assert FAMILIES["scaled"].shortfall(np.full((1, 1), -1.0), band).item() == np.inf
+    assert FAMILIES["scaled"].score(np.full((1, 1), -1.0), band).item() == np.inf
 
 
 # ---------------------------------------------------------------- what a family refuses
@@ -171,7 +171,7 @@ def test_multiplicative_refuses_negative_lower_ends():
 
 def test_multiplicative_never_reaches_a_truth_of_zero():
     band = pb.Band(np.array([[0.1, 0.0]]), np.array([[0.2, 0.1]]))
-    need = FAMILIES["multiplicative"].shortfall(np.zeros((1, 2)), band)
+    need = FAMILIES["multiplicative"].score(np.zeros((1, 2)), band)
     assert need.tolist() == [[np.inf, 1.0]]
 
 
@@ -232,11 +232,11 @@ def test_a_users_own_family_goes_end_to_end(tmp_path, rng, method, groups):
 def arxiv_conffusion():
     """[w q_lo, w q_hi], as printed on arXiv: the lower end rises with w."""
 
-    def shortfall(truth, band):
+    def score(truth, band):
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(truth > band.upper, truth / band.upper, 1.0)
 
-    return Family("conffusion arXiv", lambda band, w: (w * band.lower, w * band.upper), shortfall, start=1.0)
+    return Family("conffusion arXiv", lambda band, w: (w * band.lower, w * band.upper), score, start=1.0)
 
 
 @pytest.mark.parametrize("method, groups", [("rcps", None), ("krcps", "loss"), ("frontier", "band")])
@@ -249,11 +249,11 @@ def test_the_arxiv_form_of_conffusion_is_refused(rng, method, groups):
 @pytest.mark.parametrize(
     "family, words",
     [
-        (Family("half", FAMILIES["additive"].widen, lambda x, b: FAMILIES["additive"].shortfall(x, b) / 2), "disagree"),
+        (Family("half", FAMILIES["additive"].widen, lambda x, b: FAMILIES["additive"].score(x, b) / 2), "disagree"),
         (Family("flat", FAMILIES["additive"].widen, lambda x, b: np.zeros(3)), "shape"),
         (Family("shrinking", lambda b, w: (b.lower + w, b.upper - w), lambda x, b: np.zeros(x.shape)), "not nested"),
         (Family("nan", FAMILIES["additive"].widen, lambda x, b: np.full(x.shape, np.nan)), "NaN"),
-        (Family("additive", FAMILIES["additive"].widen, FAMILIES["additive"].shortfall), "name that is taken"),
+        (Family("additive", FAMILIES["additive"].widen, FAMILIES["additive"].score), "name that is taken"),
     ],
 )
 def test_a_family_that_is_no_dual_pair_is_refused(rng, family, words):
@@ -267,11 +267,11 @@ def test_a_family_whose_shortfall_is_nan_on_a_certifying_image_only_is_refused(r
     truth, band = heteroscedastic(60, rng, size=8, dtype=np.float64)
     truth[:, 0, 0] = 0.01 * np.arange(60)
 
-    def shortfall(x, b):
-        need = FAMILIES["additive"].shortfall(x, b)
+    def score(x, b):
+        need = FAMILIES["additive"].score(x, b)
         return np.where((x[:, :1, :1] > 0.2) & (need > 0), np.nan, need)
 
-    family = Family("sometimes", FAMILIES["additive"].widen, shortfall)
+    family = Family("sometimes", FAMILIES["additive"].widen, score)
     with pytest.raises(ValueError, match="NaN"):
         pb.calibrate(truth, band, risk_level=0.5, method="rcps", family=family)
 
@@ -311,7 +311,7 @@ def test_quantiles_on_the_wrong_side_of_the_estimate_are_counted_and_raised_to_t
         band = pb.quantile_regression(lower, estimate, upper, floor=0.01)
     np.testing.assert_allclose(band.lower, [[0.49, 0.2, 0.49]])
     np.testing.assert_allclose(band.upper, [[0.8, 0.9, 0.51]])
-    assert (FAMILIES["scaled"].shortfall(np.full((1, 3), 0.99), band) < np.inf).all()  # any truth can be reached
+    assert (FAMILIES["scaled"].score(np.full((1, 3), 0.99), band) < np.inf).all()  # any truth can be reached
 
 
 @pytest.mark.parametrize("form", ["distance", "printed"])
@@ -330,7 +330,7 @@ def test_mc_dropout_has_a_floor_of_a_hundredth():
     deviation = np.std(samples[0, :, 0], ddof=1)
     np.testing.assert_allclose(band.upper[0], [0.5 + deviation, 0.51, 0.51])
     np.testing.assert_allclose(band.lower[1], 0.49)
-    np.testing.assert_allclose(FAMILIES["scaled"].shortfall(np.full((2, 3), 0.54), band)[1], 4.0)
+    np.testing.assert_allclose(FAMILIES["scaled"].score(np.full((2, 3), 0.54), band)[1], 4.0)
     wide = pb.mean_and_std(samples, floor=0.1)
     np.testing.assert_allclose(wide.upper[1], 0.6)
     for floor in (0, -0.1):

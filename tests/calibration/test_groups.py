@@ -15,10 +15,10 @@ from worlds import heteroscedastic
 import pixelbounds as pb
 from pixelbounds import groups
 from pixelbounds.calibration.block import all_entries
+from pixelbounds.calibration.data import LocalData
 from pixelbounds.calibration.families import additive
 from pixelbounds.calibration.groups.contract import load_grouping
 from pixelbounds.calibration.groups.forest import PARTS
-from pixelbounds.calibration.pairs import Pairs
 
 PARTITION = np.arange(SIZE * SIZE).reshape(SIZE, SIZE) % 7 * 11
 
@@ -127,7 +127,7 @@ def test_entries_outside_the_block_are_refused(rng, fit):
 @every_kind
 def test_fitting_does_not_depend_on_how_images_are_cut(fit, monkeypatch):
     whole = fit(world(np.random.default_rng(0)), FITTING)
-    monkeypatch.setattr("pixelbounds.calibration.pairs.block_of", lambda size, rows: 3)
+    monkeypatch.setattr("pixelbounds.calibration.data.block_of", lambda size, rows: 3)
     cut = fit(world(np.random.default_rng(0)), FITTING)
     for ours, theirs in zip(cut.state()[1].values(), whole.state()[1].values(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -160,7 +160,7 @@ def test_groups_of_the_band_fit_images_of_another_size(rng, kind):
     pairs = world(rng, features=0)
     grouping = KINDS[kind](pairs, FITTING)
     truth, band = heteroscedastic(3, rng, size=SIZE + 5)
-    labels = labels_of(grouping, Pairs(truth, band, additive, (0.0, 1.0)))
+    labels = labels_of(grouping, LocalData(truth, band, additive, (0.0, 1.0)))
     assert labels.shape == (2, 3, (SIZE + 5) ** 2)
     assert 0 <= labels.min() <= labels.max() < grouping.count
 
@@ -201,7 +201,7 @@ def test_products_of_features_are_the_occurring_combinations(rng):
 
 def test_bins_hold_about_equally_many_ends(rng):
     truth, band = heteroscedastic(40, rng, size=32)
-    pairs = Pairs(truth, band, additive, (0.0, 1.0))
+    pairs = LocalData(truth, band, additive, (0.0, 1.0))
     grouping = groups.fit_band_groups(pairs, np.arange(40), width=8, room=1, side=False)
     shares = np.bincount(labels_of(grouping, pairs).reshape(-1)) / labels_of(grouping, pairs).size
     np.testing.assert_allclose(shares, 1 / 8, atol=0.02)
@@ -212,12 +212,12 @@ def test_a_combination_never_seen_joins_the_nearest_of_its_side():
     half = np.repeat([0.02, 0.1, 0.2], 20)
     middle = np.repeat([0.2, 0.5, 0.75], 20)
     fitted = pb.Band((middle - half)[None].repeat(4, 0), (middle + half)[None].repeat(4, 0))
-    pairs = Pairs(np.full((4, 60), 0.5), fitted, additive, (0.0, 1.0))
+    pairs = LocalData(np.full((4, 60), 0.5), fitted, additive, (0.0, 1.0))
     grouping = groups.fit_band_groups(pairs, np.arange(4), width=3, room=1, level=3)
     assert grouping.count == 6  # three combinations of nine occur, per side
     seen = labels_of(grouping, pairs)[:, 0, [0, 20, 40]]
     strange = pb.Band(np.array([[0.0, 0.73, 0.28]]), np.array([[0.4, 0.77, 0.32]]))
-    new = labels_of(grouping, Pairs(np.full((1, 3), 0.5), strange, additive, (0.0, 1.0)))[:, 0]
+    new = labels_of(grouping, LocalData(np.full((1, 3), 0.5), strange, additive, (0.0, 1.0)))[:, 0]
     for side in (0, 1):
         assert set(new[side]) <= set(seen[side])  # never the other side's
         assert new[side][2] == seen[side][0]  # narrow and a little higher than low: the narrow low one
@@ -268,7 +268,7 @@ print(float(cal.apply(pb.Band(given["lower"], given["upper"], source=cal.record.
 
 def test_learned_groups_are_bins_of_the_prediction_and_within_them_of_the_room(rng):
     truth, band = heteroscedastic(40, rng, size=32)
-    pairs = Pairs(truth, band, additive, (0.0, 1.0))
+    pairs = LocalData(truth, band, additive, (0.0, 1.0))
     grouping = groups.fit_learned_groups(pairs, np.arange(40), np.random.default_rng(0), bins_per_side=4, room=3)
     assert grouping.count == 2 * 4 * 3
     block = pairs.read(0, 40)[1]
@@ -290,7 +290,7 @@ def test_learned_groups_are_bins_of_the_prediction_and_within_them_of_the_room(r
 
 def test_without_limits_learned_groups_know_no_room(rng):
     truth, band = heteroscedastic(40, rng, size=16)
-    pairs = Pairs(truth, band, additive, (-np.inf, np.inf))
+    pairs = LocalData(truth, band, additive, (-np.inf, np.inf))
     grouping = groups.fit_learned_groups(pairs, np.arange(40), np.random.default_rng(0), bins_per_side=4)
     assert grouping.room_edges.shape == (8, 0)
     assert grouping.count == 8

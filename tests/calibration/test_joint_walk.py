@@ -10,8 +10,8 @@ from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds.calibration import arrivals
-from pixelbounds.calibration.arrivals import scalar_path
-from pixelbounds.calibration.pairs import Pairs, pairs_of
+from pixelbounds.calibration.data import LocalData, local_data_of
+from pixelbounds.calibration.loss_table import scalar_path
 from pixelbounds.calibration.promises import CertifiedPromise
 from pixelbounds.calibration.reader import calibration_from_bytes
 from pixelbounds.calibration.split import Need, Split
@@ -38,7 +38,7 @@ def promises_of(mask, weights, subgroup):
         pb.share(0.2, cap=0.5),
         pb.tail(0.3, above=0.2),
         pb.tail(0.3, above=0.3, within=mask),
-        pb.share(0.3, within=mask, counting="pixels", name="pooled"),
+        pb.share(0.3, within=mask, weighting="pixels", name="pooled"),
     ]
 
 
@@ -64,7 +64,7 @@ def literal_risks(truth, interval, promise, unit_of, order, most):
                 sizes.append(size)
         if not losses:
             continue
-        if promise.counting == "pixels":
+        if promise.weighting == "pixels":
             pooled = np.dot(losses, sizes) / sum(sizes)
             values.append(level + min(sum(sizes), most) / most * (pooled - level))
         else:
@@ -83,7 +83,7 @@ def test_the_walk_is_the_literal_one(confidence, per_unit):
         units=unit_of + 1000 if per_unit > 1 else None,
     )  # fmt: skip
     split = Split.draw(unit_of, 10, np.random.default_rng(1))
-    path = scalar_path(pairs_of(truth, band, None, (0.0, 1.0)))
+    path = scalar_path(local_data_of(truth, band, None, (0.0, 1.0)))
     bound = getattr(pb.confidence, confidence)
     fitted = np.isin(unit_of, np.setdiff1d(unit_of, split.order))
     most = max(mask[fitted & (unit_of == unit)].sum() for unit in np.unique(unit_of[fitted]))
@@ -103,7 +103,7 @@ def test_the_walk_is_the_literal_one(confidence, per_unit):
         assert passes(wider)
     for found, promise, (values, _) in zip(cal.promises, promises, at(knot), strict=True):
         assert found.certifying == len(values)
-        if promise.counting != "pixels":
+        if promise.weighting != "pixels":
             assert found.risk == pytest.approx(values.mean() * (promise.cap or 1.0), abs=1e-12)
     pooled = (mask & ~cal.apply(band).contains(truth))[~fitted].sum() / mask[~fitted].sum()
     assert cal.promises[-1].risk == pytest.approx(pooled, abs=0.02)  # units larger than any that fitted count for less
@@ -113,7 +113,7 @@ def test_the_walk_is_the_literal_one(confidence, per_unit):
 def test_counting_images_weighs_units_by_their_images_with_the_region():
     truth, band, mask, *_ = data(200)
     units = np.repeat(np.arange(80), np.where(np.arange(80) % 2, 4, 1))
-    promise = pb.share(0.3, within=mask, name="mask", counting="images")
+    promise = pb.share(0.3, within=mask, name="mask", weighting="images")
     cal = pb.calibrate(truth, band, promises=[promise], units=units + 1000, method="rcps", n_opt=20)
     has = mask.any(axis=(1, 2))
     split = Split.draw(units, 20, np.random.default_rng(0))
@@ -197,7 +197,7 @@ def test_the_path_for_several_promises_is_shorter_and_groups_without_a_miss_wide
     from pixelbounds.calibration import procedures
 
     with pytest.MonkeyPatch.context() as patch:  # the frontier that does not know of the organ, walked until both hold
-        patch.setattr(procedures, "path_of", lambda p, i, g, level, goal: procedures.frontier_of(p, i, g, level))
+        patch.setattr(procedures, "path_of", lambda p, i, g, level, objective: procedures.frontier_of(p, i, g, level))
         blind = pb.calibrate(truth, band, promises=[pb.share(0.1), pb.share(0.1, within=organ, name="organ")], **how)
     assert both.apply(band).length.mean() < 0.95 * blind.apply(band).length.mean()
     tight = pb.calibrate(truth, band, promises=[pb.tail(0.02, above=0.0), pb.share(0.05, within=organ)], **how)
@@ -227,8 +227,8 @@ def test_a_file_keeps_its_promises_and_refuses_strange_ones():
     good = cal.promises[0].state()
     for change in (
         {"kind": "hope"}, {"name": "two\nlines"}, {"place": "moon"}, {"at_most": 1.5}, {"cap": 0.01}, {"above": -1.0},
-        {"risk": 7.0}, {"certifying": 0}, {"certifying": 1.5}, {"most": -1.0}, {"counting": "stars"}, {"extra": 1},
-        {"risk": "low"}, {"cap": float("nan")}, {"above": 0.1}, {"most": 2.0}, {"counting": "images"}, {"risk": 1e400},
+        {"risk": 7.0}, {"certifying": 0}, {"certifying": 1.5}, {"most": -1.0}, {"weighting": "stars"}, {"extra": 1},
+        {"risk": "low"}, {"cap": float("nan")}, {"above": 0.1}, {"most": 2.0}, {"weighting": "images"}, {"risk": 1e400},
     ):  # fmt: skip
         refuses(lambda change=change: CertifiedPromise.from_state({**good, **change}), error=(ValueError, TypeError))
     many = replace(cal.certified[0], certifying=1000)
@@ -286,8 +286,8 @@ def test_what_cannot_be_promised_is_refused_at_the_door():
     refuses(lambda: pb.share(0), "at_most", "0")
     refuses(lambda: pb.share(0.1, cap=0.05), "cap", "0.05")
     refuses(lambda: pb.share(0.1, cap=1.5), "cap", "1.5")
-    refuses(lambda: pb.share(0.1, cap=0.5, counting="pixels"), "cap", "pixels")
-    refuses(lambda: pb.share(0.1, counting="voxels"), "counting", "pixels")
+    refuses(lambda: pb.share(0.1, cap=0.5, weighting="pixels"), "cap", "pixels")
+    refuses(lambda: pb.share(0.1, weighting="voxels"), "weighting", "pixels")
     refuses(lambda: pb.share(0.1, name="a\nb"), "name")
     refuses(lambda: pb.tail(0.1, above=1.0), "above", "1.0")
     refuses(lambda: pb.tail(0.1, above=None), "above", error=TypeError)
@@ -299,7 +299,7 @@ def test_what_cannot_be_promised_is_refused_at_the_door():
         bad = weights.copy()
         bad[41, 2, 2] = value
         refuses(tried(pb.share(0.3, within=bad, name="w")), "'w'", words, "image 41")
-    refuses(tried(pb.share(0.3, within=mask, counting="pixels")), "fitting images", "n_opt")
+    refuses(tried(pb.share(0.3, within=mask, weighting="pixels")), "fitting images", "n_opt")
     none = np.zeros_like(mask)
     refuses(tried(pb.share(0.3, within=none, name="spleen")), "'spleen'", "none", error=pb.NoGuarantee)
     none[:12] = True
@@ -311,7 +311,7 @@ def test_what_cannot_be_promised_is_refused_at_the_door():
 
 def test_pairs_read_regions_with_their_images():
     truth, band, mask, weights, _ = data()
-    pairs = Pairs(truth, band, pb.families.additive, (0.0, 1.0), regions=(("m", mask), ("w", weights)))
+    pairs = LocalData(truth, band, pb.families.additive, (0.0, 1.0), regions=(("m", mask), ("w", weights)))
     some = np.array([1, 4, 5, 80])
     taken = pairs.take(some)
     np.testing.assert_array_equal(taken.regions[0][1], mask[some])

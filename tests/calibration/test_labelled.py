@@ -8,8 +8,8 @@ from trials import WORLDS, consistent, generator
 
 import pixelbounds as pb
 from pixelbounds import groups
+from pixelbounds.calibration.data import LocalData
 from pixelbounds.calibration.families import additive
-from pixelbounds.calibration.pairs import Pairs
 from pixelbounds.calibration.paths.frontier import frontier_of
 from pixelbounds.images.ragged import write_ragged
 from pixelbounds.workflows.apply import apply_files
@@ -78,7 +78,7 @@ def test_a_group_without_a_miss_widens_along_the_way(rng):
     middle = (band.lower + band.upper) / 2
     inside = np.isin(np.arange(120), fitting)[:, None, None] & organ
     truth = np.where(inside, middle, truth)  # on the fitting images the organ is never missed
-    pairs = Pairs(truth, band, additive, (0.0, 1.0), labels=labels)
+    pairs = LocalData(truth, band, additive, (0.0, 1.0), labels=labels)
     grouping = labelled(pairs, fitting)
     path = frontier_of(pairs, fitting, grouping, 0.1)
     own = np.unique(grouping.table[list(grouping.values).index(3)])
@@ -97,7 +97,7 @@ def test_a_group_without_a_miss_widens_along_the_way(rng):
 def test_a_rare_label_has_few_groups_and_one_that_was_not_seen_those_of_all(rng):
     truth, band, _, labels = world(60, rng)
     labels[7, 0, 0] = 9
-    pairs = Pairs(
+    pairs = LocalData(
         truth, pb.Band(band.lower, band.upper + rng.uniform(0, 0.1, truth.shape)), additive, (0.0, 1.0), labels=labels
     )
     fitting = np.arange(40)

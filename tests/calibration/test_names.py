@@ -66,7 +66,7 @@ def test_one_name_for_two_things_is_refused_wherever_promises_are_given(world, c
     doors = (
         lambda: calibrate(truth, band, promises=promises),
         lambda: pb.evaluate(truth, interval, promises=promises),
-        lambda: pb.GrowingCalibration(truth, band, promises=promises, failure_prob=0.2),
+        lambda: pb.AnytimeCalibration(truth, band, promises=promises, failure_prob=0.2),
     )
     for door in doors:
         with pytest.raises(ValueError, match=r"give (each a name of its own|another)") as told:

@@ -35,8 +35,8 @@ def at_knots(monkeypatch):
     certify, points = joint_walk.certify_jointly, joint_walk.tested_knots
     monkeypatch.setattr(joint_walk, "tested_knots", lambda *how: seen.setdefault("points", points(*how)))
     monkeypatch.setattr(
-        "pixelbounds.calibration.front_door.certify_jointly",
-        lambda *how: (seen.update(path=how[3], jury=how[6]), certify(*how))[1],
+        "pixelbounds.calibration.calibrate.certify_jointly",
+        lambda *how: (seen.update(path=how[3], units_certifying=how[6]), certify(*how))[1],
     )
     return seen
 
@@ -50,7 +50,7 @@ def test_the_walk_is_the_literal_one_at_fixed_points(method, confidence, monkeyp
     how = {"groups": "band"} if method == "frontier" else {}
     promises = [pb.share(0.3), pb.loss(0.5, loss), pb.loss(0.45, loss, within=group, cap=0.9, name="group")]
     cal = pb.calibrate(truth, band, promises=promises, method=method, confidence=confidence, **how)
-    path, jury = seen["path"], seen["jury"]
+    path, units_certifying = seen["path"], seen["jury"]
     bound = getattr(pb.confidence, confidence)
     alone = pb.Calibration(**{**vars(cal), "certified": (), "loss": "rows", "curve": np.empty((0, 3)), "chosen": 0})
 
@@ -58,7 +58,7 @@ def test_the_walk_is_the_literal_one_at_fixed_points(method, confidence, monkeyp
         interval = pb.Calibration(**{**vars(alone), "widening": path.knots[:, knot]}).apply(band)
         rows = (~interval.contains(truth)).any(axis=2).mean(axis=1)
         share = (~interval.contains(truth)).mean(axis=(1, 2))
-        order, own = jury.order, jury.order[group[jury.order]]
+        order, own = units_certifying.order, units_certifying.order[group[units_certifying.order]]
         return (
             bound(share[order], 0.1) < 0.3,
             bound(rows[order], 0.1) < 0.5 and bound(np.minimum(rows[own], 0.9) / 0.9, 0.1) < 0.5,
@@ -73,7 +73,9 @@ def test_the_walk_is_the_literal_one_at_fixed_points(method, confidence, monkeyp
     assert not passes(knot - 1)[0] or not passes(before[-1])[1]  # the next one fails
     for found, mean in zip(cal.promises[1:], (slice(None), group), strict=True):
         interval = cal.apply(band)
-        counted = np.isin(np.arange(N), jury.order) & (np.arange(N) >= 0 if isinstance(mean, slice) else mean)
+        counted = np.isin(np.arange(N), units_certifying.order) & (
+            np.arange(N) >= 0 if isinstance(mean, slice) else mean
+        )
         assert found.risk == pytest.approx(np.minimum(Rows()(truth, interval)[counted], found.cap).mean(), abs=1e-12)
         assert found.certifying == counted.sum()
     assert calibration_from_bytes(cal.to_bytes()).to_bytes() == cal.to_bytes()
@@ -115,7 +117,7 @@ def test_what_cannot_be_a_loss_is_refused():
         return pb.calibrate(truth, band, promises=[pb.share(0.3), promise], method="rcps")
 
     refuses(lambda: pb.loss(0.1, "l01"), "function is 'l01'", error=TypeError)
-    refuses(lambda: pb.loss(0.1, Rows(), counting="pixels"), "one number for each image")
+    refuses(lambda: pb.loss(0.1, Rows(), weighting="pixels"), "one number for each image")
     refuses(lambda: calibrate(pb.loss(0.5, Rows(), within=truth > 0.5)), "one bool per image", "counts=True")
     refuses(lambda: calibrate(pb.loss(0.5, lambda x, i: 1.0)), "returned shape ()")
     refuses(lambda: calibrate(pb.loss(0.5, lambda x, i: 2 + x.mean(axis=(1, 2)))), "loss")

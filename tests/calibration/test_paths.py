@@ -11,9 +11,9 @@ from worlds import heteroscedastic
 import pixelbounds as pb
 from pixelbounds import confidence, families
 from pixelbounds.calibration import arrivals, certify, paths
-from pixelbounds.calibration.arrivals import Table
+from pixelbounds.calibration.data import LocalData
 from pixelbounds.calibration.groups.positions import Partition, Single
-from pixelbounds.calibration.pairs import Pairs
+from pixelbounds.calibration.loss_table import Table
 from pixelbounds.kernels.convex import lower_hull
 
 LIMITS = (0.0, 1.0)
@@ -50,16 +50,16 @@ def test_a_path_that_shrinks_is_refused():
 # ---------------------------------------------------------------- certifying along a given path
 
 
-def task_of(truth, band, bound, risk_level, failure_prob=0.1):
+def risk_test_of(truth, band, bound, risk_level, failure_prob=0.1):
     n = len(truth)
-    pairs = Pairs(truth, band, families.additive, LIMITS)
-    return certify.Task(pairs, np.ones(n, bool), np.arange(n), np.arange(n), bound, risk_level, failure_prob)
+    pairs = LocalData(truth, band, families.additive, LIMITS)
+    return certify.RiskTest(pairs, np.ones(n, bool), np.arange(n), np.arange(n), bound, risk_level, failure_prob)
 
 
-def certified(task, path, rows):
+def certified(risk_test, path, rows):
     with Table() as table:
         table.append(rows)
-        return certify.certify_l01(task, Single(), path, table)
+        return certify.certify_l01(risk_test, Single(), path, table)
 
 
 def bettor_who_learns_less_when_less_is_missed():
@@ -80,7 +80,7 @@ def test_betting_is_walked_from_the_wide_end():
     truth = np.full((1000, 10), 0.5)
     band = pb.Band(truth, truth)
     path = paths.Path(np.linspace(0, 1, 5)[None])
-    found = certified(task_of(truth, band, confidence.betting, 0.3), path, table)
+    found = certified(risk_test_of(truth, band, confidence.betting, 0.3), path, table)
     assert (found.knot, found.part) == (4, 1.0)
     assert not found.losses.any()
 
@@ -109,8 +109,8 @@ def test_between_knots_no_pixel_is_lost_to_rounding(knots):
     for seed in range(40):
         truth = np.random.default_rng(seed).random((60, 50))
         band = pb.Band(np.full_like(truth, 0.4), np.full_like(truth, 0.6))
-        task = task_of(truth, band, confidence.hoeffding_bentkus, 0.3)
-        found = certified(task, path, arrivals.loss_table(task.pairs, Single(), path))
+        risk_test = risk_test_of(truth, band, confidence.hoeffding_bentkus, 0.3)
+        found = certified(risk_test, path, arrivals.loss_table(risk_test.pairs, Single(), path))
         lower, upper = families.additive.widen(band, path.at(found.knot, found.part)[0])
         lost += ((truth < lower) | (truth > upper)).mean() > found.losses.mean() + 1e-12
     assert lost == 0
@@ -120,7 +120,7 @@ def test_the_table_counts_what_the_intervals_miss():
     """Column by column, the table of arrivals is the 01 loss recounted on widened intervals."""
     truth, band = heteroscedastic(20, np.random.default_rng(1), size=8, dtype=np.float64)
     labels = np.arange(64).reshape(8, 8) % 3
-    pairs, grouping = Pairs(truth, band, families.additive, LIMITS), Partition(labels)
+    pairs, grouping = LocalData(truth, band, families.additive, LIMITS), Partition(labels)
     path = paths.frontier_path(paths.trades(pairs, np.arange(8), grouping), 0.1, 1.0)
     table = arrivals.loss_table(pairs, grouping, path)
     for j in range(0, len(path), 37):
@@ -214,7 +214,7 @@ def test_trades_are_clipped_lengths_and_misses(rng):
     """On images: what the sums of fixed-point numbers say is what the intervals say."""
     truth, band = heteroscedastic(6, rng, size=8, dtype=np.float64)
     labels = np.arange(64).reshape(8, 8) % 2
-    found = paths.trades(Pairs(truth, band, families.additive, LIMITS), np.arange(6), Partition(labels))
+    found = paths.trades(LocalData(truth, band, families.additive, LIMITS), np.arange(6), Partition(labels))
     for e in range(0, len(found.edges), 50):
         w = found.edges[e]
         lower, upper = np.clip(band.lower - w, 0, 1), np.clip(band.upper + w, 0, 1)
@@ -231,7 +231,7 @@ def test_on_images_the_frontier_is_the_shortest_for_its_risk():
     narrow = np.arange(64).reshape(8, 8) < 32
     wide = np.where(narrow, 0.0, 0.1)
     band = pb.Band(np.maximum(band.lower - wide, 0), np.minimum(band.upper + wide, 1))
-    pairs = Pairs(truth, band, families.additive, LIMITS)
+    pairs = LocalData(truth, band, families.additive, LIMITS)
     found = paths.trades(pairs, np.arange(30), Partition((~narrow).astype(np.int32)))
     path = paths.frontier_path(found, 0.1, 1.0)
     length, missed = knot_sums(path, found)
@@ -261,7 +261,7 @@ def gains(passes):
 def figure_1(mu, seed, n=128):
     """The paper's figure: where Hoeffding-Bentkus at delta = 0.1 is at most 0.1, on n draws of N(mu, I)."""
     truth = np.random.default_rng(seed).normal(mu, 1, (n, 2))
-    need = families.additive.shortfall(truth, pb.Band(np.full((n, 2), -1.0), np.full((n, 2), 1.0)))
+    need = families.additive.score(truth, pb.Band(np.full((n, 2), -1.0), np.full((n, 2), 1.0)))
     missed = (need[:, :, None] > GRID).sum(axis=0)
     bound = [confidence.hoeffding_bentkus(np.full(n, count / (2 * n)), 0.1) for count in range(n // 2)]
     allowed = int(np.sum(np.array(bound) <= 0.1)) - 1

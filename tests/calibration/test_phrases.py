@@ -69,7 +69,7 @@ def test_the_terminal_and_the_page_say_it(tmp_path):
 
 def test_a_growing_calibration_says_it():
     truth, band = coin_tosses(0, 400)
-    growing = pb.GrowingCalibration(truth[:2], band[:2], risk_level=LEVEL, method="rcps")
+    growing = pb.AnytimeCalibration(truth[:2], band[:2], risk_level=LEVEL, method="rcps")
     order = np.argsort(truth[2:, 0, 0], kind="stable") + 2  # the easy ones come first: not what is promised about
     growing.add(truth[order], band[order])
     assert growing.certified is not None

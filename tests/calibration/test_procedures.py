@@ -9,10 +9,10 @@ from worlds import heteroscedastic
 import pixelbounds as pb
 from pixelbounds.calibration import procedures
 from pixelbounds.calibration.confidence import greatest_loss
+from pixelbounds.calibration.data import LocalData
 from pixelbounds.calibration.groups.band_bins import fit_band_groups
 from pixelbounds.calibration.groups.learned import fit_learned_groups
 from pixelbounds.calibration.groups.positions import Single
-from pixelbounds.calibration.pairs import Pairs
 from pixelbounds.calibration.procedures import frontier, shortest
 from pixelbounds.calibration.reader import calibration_from_bytes
 from pixelbounds.demo.synthetic import synthetic_pairs
@@ -42,7 +42,7 @@ def test_the_choice_looks_at_the_fitting_images_only(rng):
 
 def test_with_features_the_shorter_of_two_quantiles_is_learned(rng):
     truth, band = heteroscedastic(80, rng, size=12)
-    pairs = Pairs(
+    pairs = LocalData(
         truth, band, pb.families.additive, (0.0, 1.0), truth[:, None] + 0.02 * rng.normal(size=(80, 1, 12, 12))
     )
     every, fits = np.arange(80), [partial(fit_learned_groups, quantile=q) for q in (0.75, 0.9)]
@@ -57,7 +57,7 @@ def test_with_features_the_shorter_of_two_quantiles_is_learned(rng):
 
 def test_of_about_equal_candidates_the_first_is_taken(rng):
     truth, band = heteroscedastic(80, rng, size=24)
-    pairs = Pairs(truth, band, pb.families.additive, (0.0, 1.0))
+    pairs = LocalData(truth, band, pb.families.additive, (0.0, 1.0))
     fine = [lambda p, i, r, w=w: fit_band_groups(p, i, width=w, room=1) for w in (8, 9)]
     for fits in (fine, fine[::-1]):
         assert shortest(pairs, np.arange(80), rng, 0.1, fits, np.arange(80)) is fits[0]
@@ -66,7 +66,7 @@ def test_of_about_equal_candidates_the_first_is_taken(rng):
 
 def test_with_few_images_the_first_candidate_is_taken(rng):
     truth, band = heteroscedastic(3, rng, size=8)
-    pairs = Pairs(truth, band, pb.families.additive, (0.0, 1.0))
+    pairs = LocalData(truth, band, pb.families.additive, (0.0, 1.0))
     fits = [lambda p, i, r: Single(), lambda p, i, r: 1 / 0]
     assert shortest(pairs, np.arange(3), rng, 0.1, fits, np.arange(3)) is fits[0]
 
@@ -108,9 +108,9 @@ def test_few_images_are_not_given_many_groups(rng):
 def test_few_images_choose_at_the_risk_that_they_can_certify(n, few, rng, monkeypatch):
     seen = []
 
-    def spy(pairs, images, rng, risk_level, fits, unit_of, goal=None, both=False):
+    def spy(pairs, images, rng, risk_level, fits, unit_of, objective=None, both=False):
         seen.append((risk_level, len(fits), both))
-        return shortest(pairs, images, rng, risk_level, fits, unit_of, goal, both)
+        return shortest(pairs, images, rng, risk_level, fits, unit_of, objective, both)
 
     monkeypatch.setattr(procedures, "shortest", spy)
     truth, band = heteroscedastic(n, rng, size=12)
@@ -127,7 +127,7 @@ def test_where_groups_matter_few_images_tell(rng):
 
 def test_halves_of_the_choice_never_cut_a_unit(rng):
     truth, band = heteroscedastic(24, rng, size=8)
-    pairs, unit_of, seen = Pairs(truth, band, pb.families.additive, (0.0, 1.0)), np.arange(24) // 4, []
+    pairs, unit_of, seen = LocalData(truth, band, pb.families.additive, (0.0, 1.0)), np.arange(24) // 4, []
 
     def fit(pairs, images, rng):
         seen.append(images)
@@ -146,7 +146,7 @@ def test_groups_of_which_nobody_knows_the_images_are_told():
     truth, band = centre + 0.05 * rng.standard_normal(centre.shape), pb.Band(centre - 0.05, centre + 0.05)
     made = pb.calibrate(truth[:40], band[:40], risk_level=0.2, groups="band")
     told = "the groups that were given owe nothing to the images that certified"
-    forgot = made.without_prints().grouping
+    forgot = made.without_hashes().grouping
     for groups, unknown in ((made.grouping, False), (forgot, True), (np.arange(36).reshape(6, 6) // 18, True)):
         found = pb.calibrate(truth[40:], band[40:], groups=groups, risk_level=0.2, n_opt=10)
         assert (told in found.guarantee) == unknown

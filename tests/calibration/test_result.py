@@ -32,7 +32,7 @@ def data(kind="plain"):
 SEGMENTATION = np.broadcast_to(np.arange(SIZE) // 3, (N, SIZE, SIZE)).astype(np.uint8)
 PARTITION = np.arange(SIZE * SIZE).reshape(SIZE, SIZE) % 5
 EXTRA = np.random.default_rng(1).normal(size=(N, SIZE, SIZE)).astype(np.float32)
-OWN = Family("own", lambda b, w: additive.widen(b, w), lambda x, b: additive.shortfall(x, b))
+OWN = Family("own", lambda b, w: additive.widen(b, w), lambda x, b: additive.score(x, b))
 
 CASES = {
     "rcps": ("plain", {"method": "rcps"}, {}),
@@ -94,7 +94,7 @@ def test_a_calibration_comes_back_as_it_was(tmp_path, kind, how, apply):
             assert ours.count == theirs.count
         elif field.name == "record":
             assert ours.state() == theirs.state()
-            np.testing.assert_array_equal(ours.prints, theirs.prints)
+            np.testing.assert_array_equal(ours.image_hashes, theirs.image_hashes)
         elif field.name == "reference":
             assert ours.alike == theirs.alike
             for name in ("of_units", "of_images", "widening", "shares"):

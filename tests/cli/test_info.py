@@ -49,10 +49,10 @@ def test_networks_messages_and_runs_say_what_they_are(world, tmp_path):
 
 def test_what_lives_after_deployment_says_how_it_stands(world, tmp_path):
     truth, band = world
-    growing = pb.GrowingCalibration(truth[:40], band[:40], risk_level=0.3, groups="band")
+    growing = pb.AnytimeCalibration(truth[:40], band[:40], risk_level=0.3, groups="band")
     growing.save(tmp_path / "growing.safetensors")
     told = done("info", tmp_path / "growing.safetensors")
-    assert (told["kind"], told["images"]) == ("growing calibration", 0)
+    assert (told["kind"], told["images"]) == ("anytime calibration", 0)
     assert "nothing certified yet" in told["sentence"]
     monitor = pb.Monitor(pb.calibrate(truth[:80], band[:80], risk_level=0.3, method="rcps"))
     monitor.update(truth[80:], band[80:])

@@ -74,10 +74,10 @@ def test_killed_at_random_moments_nothing_is_lost_and_nothing_counts_twice(hospi
 
 def test_an_alarm_is_exit_code_5_and_one_json_object(hospital, tmp_path):
     state, cal = tmp_path / "s.safetensors", hospital / "cal.safetensors"
-    quiet = run("monitor", "look", state, hospital / "all.npz", "--calibration", cal, "--json")
+    quiet = run("monitor", "drift", state, hospital / "all.npz", "--calibration", cal, "--json")
     assert quiet.exit_code == 0
     assert json.loads(quiet.stdout)["looked"] == DAYS * OF_A_DAY
-    assert run("monitor", "look", state, hospital / "wide.npz").exit_code == 5
+    assert run("monitor", "drift", state, hospital / "wide.npz").exit_code == 5
     alarm = run("monitor", "update", state, hospital / "wrong.npy", hospital / "all.npz", "--json")
     assert alarm.exit_code == 5
     facts = json.loads(alarm.stdout)
@@ -99,15 +99,15 @@ def test_a_state_is_held_and_belongs_to_its_calibration(hospital, tmp_path):
     from pixelbounds.storage.files import exclusive
 
     state = tmp_path / "s.safetensors"
-    assert run("monitor", "look", state, hospital / "all.npz").exit_code == 2  # no calibration to begin with
+    assert run("monitor", "drift", state, hospital / "all.npz").exit_code == 2  # no calibration to begin with
     monitor = pb.Monitor(pb.load_calibration(hospital / "cal.safetensors"))
     pb.save_monitor(monitor, state)
     before = monitor_bytes(monitor)
     with exclusive(state):
-        held = run("monitor", "look", state, hospital / "all.npz")
+        held = run("monitor", "drift", state, hospital / "all.npz")
         assert held.exit_code == 2
         assert "another process" in flat(held.output)
-    assert run("monitor", "look", state, hospital / "all.npz", "--false-alarm", "0.5").exit_code == 2
+    assert run("monitor", "drift", state, hospital / "all.npz", "--false-alarm", "0.5").exit_code == 2
     assert state.read_bytes() == before
 
 
@@ -115,5 +115,5 @@ def test_apply_flags_images_like_none_of_the_calibration(hospital, tmp_path):
     cal = hospital / "cal.safetensors"
     usual = json.loads(run("apply", cal, hospital / "all.npz", "--out", tmp_path / "a.npz", "--json").stdout)
     wide = json.loads(run("apply", cal, hospital / "wide.npz", "--out", tmp_path / "b.zarr", "--json").stdout)
-    assert len(usual["unusual"]) < 6
-    assert wide["unusual"] == list(range(DAYS * OF_A_DAY))
+    assert len(usual["conformal_p_values"]) < 6
+    assert wide["conformal_p_values"] == list(range(DAYS * OF_A_DAY))

@@ -52,7 +52,7 @@ def python_promises(truth, labels, women):
         pb.share(0.15),
         pb.share(0.3, within=organ, name="heart"),
         pb.tail(0.3, above=0.3, within=organ, name="heart"),
-        pb.share(0.25, within=np.isin(labels, (2, 3)), counting="pixels", name="both"),
+        pb.share(0.25, within=np.isin(labels, (2, 3)), weighting="pixels", name="both"),
         pb.share(0.2, within=pb.regions.body(truth), name="body"),
         pb.share(0.3, within=pb.regions.dilate(pb.regions.edges(truth, 0.1), 1), cap=0.5, name="edges"),
         pb.share(0.2, within=women, name="women"),

@@ -16,9 +16,9 @@ torch.set_num_threads(1)
 
 def test_every_image_is_seen_once_per_epoch_and_the_order_changes():
     steps = [batches.batch_indices(10, batch=4, step=step, seed=1) for step in range(5)]
-    walk = np.concatenate(steps)
-    assert sorted(walk[:10]) == sorted(walk[10:]) == list(range(10))
-    assert list(walk[:10]) != list(walk[10:])
+    fixed_sequence_test = np.concatenate(steps)
+    assert sorted(fixed_sequence_test[:10]) == sorted(fixed_sequence_test[10:]) == list(range(10))
+    assert list(fixed_sequence_test[:10]) != list(fixed_sequence_test[10:])
 
 
 def test_levels_follow_the_law_of_the_process():

@@ -15,13 +15,13 @@ from scipy import stats  # noqa: E402
 from torch import nn  # noqa: E402
 
 from pixelbounds.diffusion.checkpoint import load_network, read, save_network  # noqa: E402
-from pixelbounds.diffusion.ensemble import SYMMETRIES, Ensemble, compiled  # noqa: E402
+from pixelbounds.diffusion.members import SYMMETRIES, Ensemble, compiled  # noqa: E402
 from pixelbounds.diffusion.network import NCSNpp  # noqa: E402
 from pixelbounds.diffusion.posterior import SAMPLERS, sample  # noqa: E402
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
 from pixelbounds.samplers import loop  # noqa: E402
 from pixelbounds.storage.files import seal  # noqa: E402
-from pixelbounds.workflows import SampleOptions, join_networks, sample_to  # noqa: E402
+from pixelbounds.workflows import SampleOptions, combine_networks, sample_to  # noqa: E402
 from pixelbounds.workflows.info import about_file  # noqa: E402
 
 
@@ -166,7 +166,7 @@ def two(tmp_path):
 
 
 def test_joined_networks_are_sampled_stopped_and_gone_on_with_like_one(two, tmp_path, monkeypatch):
-    joint = join_networks(two, tmp_path / "both.safetensors", symmetries="mirror")
+    joint = combine_networks(two, tmp_path / "both.safetensors", symmetries="mirror")
     y = world.draw(3, 1).clip(-1, 2)
     options = SampleOptions(samples=19, steps=2, batch=19)
     whole = sample_to(joint, y, tmp_path / "whole.zarr", options)
@@ -185,7 +185,7 @@ def test_joined_networks_are_sampled_stopped_and_gone_on_with_like_one(two, tmp_
 
 
 def test_a_compiled_run_draws_the_same_with_one_program_a_shape(two, tmp_path, monkeypatch):
-    joint = join_networks(two, tmp_path / "both.safetensors")
+    joint = combine_networks(two, tmp_path / "both.safetensors")
     y = world.draw(3, 1).clip(-1, 2)
     options = SampleOptions(samples=19, steps=2, batch=19)
     plain = sample_to(joint, y, tmp_path / "plain.zarr", options)
@@ -224,26 +224,26 @@ def _once(function):
 def test_networks_that_cannot_be_joined_are_named(two, tmp_path):
     out = tmp_path / "both.safetensors"
     with pytest.raises(ValueError, match="are the same network"):
-        join_networks([two[0], two[0]], out)
+        combine_networks([two[0], two[0]], out)
     with pytest.raises(ValueError, match="no network is given"):
-        join_networks([], out)
+        combine_networks([], out)
     other = tmp_path / "other.safetensors"
     save_network(other, awake(2), VESDE(0.01, 2.0), "score", {"sigma_0": 0.4, "limits": [0, 1]})
     with pytest.raises(ValueError, match="join networks of one kind"):
-        join_networks([*two, other], out)
+        combine_networks([*two, other], out)
     save_network(other, awake(2), SDE, "score", {"sigma_0": 0.3, "limits": [0, 1]})
     with pytest.raises(ValueError, match=r"sigma_0 0\.3"):
-        join_networks([*two, other], out)
-    join_networks(two, out)
+        combine_networks([*two, other], out)
+    combine_networks(two, out)
     with pytest.raises(FileExistsError, match="--force"):
-        join_networks(two, out)
+        combine_networks(two, out)
     with pytest.raises(ValueError, match="is an ensemble already"):
-        join_networks([out], tmp_path / "more.safetensors")
+        combine_networks([out], tmp_path / "more.safetensors")
 
 
 @pytest.mark.parametrize("members", [0, -1, 3, 2**40, "two", True])
 def test_a_file_that_says_to_hold_other_members_is_refused(two, tmp_path, members):
-    joint = join_networks(two, tmp_path / "both.safetensors")
+    joint = combine_networks(two, tmp_path / "both.safetensors")
     tensors, meta = read(joint, "diffusion network")
     joint.write_bytes(seal({**meta, "members": members}, {name: x.numpy() for name, x in tensors.items()}))
     with pytest.raises(ValueError, match=r"both\.safetensors"):

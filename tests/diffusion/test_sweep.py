@@ -66,7 +66,7 @@ def test_a_list_says_what_is_tried(tmp_path):
     path = tmp_path / "list.txt"
     path.write_text("plain\nedm-loss@2 seconds=9 split=confirm budget=1\n")
     found, ends = generalise.tasks(path, 60)
-    assert found == [generalise.Task("plain", 60), generalise.Task("edm-loss@2", 9, "confirm", True)]
+    assert found == [generalise.Task("plain", 60), generalise.RiskTest("edm-loss@2", 9, "confirm", True)]
     assert not ends
     assert found[1].label == "edm-loss_2-confirm-9"  # a file of other characters does not come back from the GPU
     path.write_text(path.read_text() + "end\n")

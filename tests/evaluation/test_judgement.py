@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pixelbounds as pb
-from pixelbounds.evaluation.judgement import Claim, claim_of, judge
+from pixelbounds.evaluation.guarantee_check import StoredGuarantee, judge, stored_guarantee_of
 
 
 def half_missed(n=60, missed=0.3, sizes=None):
@@ -16,19 +16,19 @@ def half_missed(n=60, missed=0.3, sizes=None):
     return pb.evaluate(truth, pb.Interval(np.zeros_like(truth), np.ones_like(truth)), units=units)
 
 
-def claim(**changes):
-    usual = {"level": 0.1, "loss": "l01", "unit_name": None, "counting": "units", "most_images": 0}
-    return Claim(**{**usual, "expected": False, "digest": "abc", "prints": True, **changes})
+def stored(**changes):
+    usual = {"level": 0.1, "loss": "l01", "unit_name": None, "weighting": "units", "max_images": 0}
+    return StoredGuarantee(**{**usual, "expected": False, "digest": "abc", "image_hashes": True, **changes})
 
 
 def test_a_broken_claim_is_seen_and_chance_is_allowed_for():
-    broken = judge(half_missed(missed=0.3), claim())
+    broken = judge(half_missed(missed=0.3), stored())
     assert broken.broken
     assert broken.verdict == "above the level"
-    few = judge(half_missed(n=4, missed=0.15), claim())
+    few = judge(half_missed(n=4, missed=0.15), stored())
     assert not few.broken
     assert few.verdict == "above the level, which chance may explain"
-    assert judge(half_missed(missed=0.05), claim()).verdict == "within the level"
+    assert judge(half_missed(missed=0.05), stored()).verdict == "within the level"
 
 
 def test_scans_do_not_judge_a_promise_about_patients():
@@ -36,44 +36,44 @@ def test_scans_do_not_judge_a_promise_about_patients():
     truth = np.full((60, 4), 2.0) + np.arange(60)[:, None]
     held = {"units": np.arange(60) // 3}
     interval = pb.Interval(np.zeros_like(truth), np.ones_like(truth))
-    found = judge(pb.evaluate(truth, interval, unit_name="scan", **held), claim(unit_name="patient"))
+    found = judge(pb.evaluate(truth, interval, unit_name="scan", **held), stored(unit_name="patient"))
     assert found.verdict == "not compared with the level"
     assert any("by patients, and here scans are counted" in note for note in found.notes)
-    assert judge(pb.evaluate(truth, interval, **held), claim(unit_name="patient")).broken
+    assert judge(pb.evaluate(truth, interval, **held), stored(unit_name="patient")).broken
 
 
 def test_units_against_a_calibration_by_images_are_flagged_and_images_are_compared():
     ev = half_missed(sizes=[20, 20, 10, 10])
-    found = judge(ev, claim())
+    found = judge(ev, stored())
     assert found.risk == ev.image_risk
     assert any("took images as independent" in note and "4 units" in note for note in found.notes)
 
 
 def test_images_against_a_calibration_by_units_are_not_compared():
-    found = judge(half_missed(), claim(unit_name="patient"))
+    found = judge(half_missed(), stored(unit_name="patient"))
     assert not found.broken
     assert found.risk is None
     assert found.verdict == "not compared with the level"
     assert any("by patients" in note and "Give the patient of each image" in note for note in found.notes)
-    assert judge(half_missed(sizes=[20, 40]), claim(unit_name="patient")).risk is not None
+    assert judge(half_missed(sizes=[20, 40]), stored(unit_name="patient")).risk is not None
 
 
 @pytest.mark.parametrize("changes, words", [({"loss": "mine"}, 'the loss "mine"'), ({"expected": True}, "on average")])
 def test_what_was_promised_of_something_else_cannot_be_seen_broken(changes, words):
-    found = judge(half_missed(missed=0.9), claim(**changes))
+    found = judge(half_missed(missed=0.9), stored(**changes))
     assert not found.broken
     assert any(words in note for note in found.notes)
 
 
 def test_larger_units_than_the_calibration_counts_are_not_compared_unless_it_was_there():
-    large = claim(unit_name="unit", counting="images", most_images=20)
+    large = stored(unit_name="unit", weighting="images", max_images=20)
     assert judge(half_missed(sizes=[20, 20, 20]), large).risk is not None
     assert judge(half_missed(sizes=[30, 20, 10]), large).risk is None
 
 
 def test_whether_images_calibrated_is_said_where_it_is_not_known():
-    assert any("was not checked" in note for note in judge(half_missed(), claim()).notes)
-    assert not judge(half_missed(), claim()).apart
+    assert any("was not checked" in note for note in judge(half_missed(), stored()).notes)
+    assert not judge(half_missed(), stored()).apart
 
 
 def test_claims_of_a_calibration_travel_with_its_intervals():
@@ -82,11 +82,11 @@ def test_claims_of_a_calibration_travel_with_its_intervals():
     band = pb.Band(np.full_like(truth, 0.1), np.full_like(truth, 0.9))
     units = np.arange(60) // 2
     cal = pb.calibrate(truth, band, risk_level=0.3, units=units, unit_name="eye")
-    made = claim_of(cal)
-    assert (made.level, made.unit_name, made.of_units, made.prints) == (0.3, "eye", True, True)
-    assert Claim.from_state(made.state()) == made
-    assert Claim.from_state(None) is None
-    assert Claim.from_state({"level": 0.3}) is None
-    for name, value in {"level": 2.0, "counting": "pixels", "most_images": -1, "unit_name": 3, "loss": "a\nb"}.items():
+    made = stored_guarantee_of(cal)
+    assert (made.level, made.unit_name, made.of_units, made.image_hashes) == (0.3, "eye", True, True)
+    assert StoredGuarantee.from_state(made.state()) == made
+    assert StoredGuarantee.from_state(None) is None
+    assert StoredGuarantee.from_state({"level": 0.3}) is None
+    for name, value in {"level": 2.0, "weighting": "pixels", "max_images": -1, "unit_name": 3, "loss": "a\nb"}.items():
         with pytest.raises((ValueError, TypeError)):
-            Claim.from_state({**made.state(), name: value})
+            StoredGuarantee.from_state({**made.state(), name: value})

@@ -24,8 +24,8 @@ def test_each_promise_is_the_mean_that_it_says():
     promises = [
         pb.share(0.5), pb.share(0.5, within=mask, name="mask"), pb.share(0.5, within=weights, name="weights"),
         pb.share(0.2, cap=0.4, name="capped"), pb.tail(0.5, above=0.4, within=mask, name="mask"),
-        pb.share(0.5, within=mask, counting="pixels", name="pooled"),
-        pb.share(0.5, within=mask, counting="images", name="images"),
+        pb.share(0.5, within=mask, weighting="pixels", name="pooled"),
+        pb.share(0.5, within=mask, weighting="images", name="images"),
         pb.share(0.5, within=np.arange(60) < 30, name="first"),
     ]  # fmt: skip
     missed = ~interval.contains(truth)
@@ -73,7 +73,7 @@ def test_a_calibration_of_promises_is_judged_by_the_same_ones():
     mask[::4] = False
 
     def promises(at):
-        return [pb.share(0.3), pb.share(0.3, within=mask[at], name="mask", counting="pixels"), pb.tail(0.3, above=0.4)]
+        return [pb.share(0.3), pb.share(0.3, within=mask[at], name="mask", weighting="pixels"), pb.tail(0.3, above=0.4)]
 
     early, late = slice(0, 120), slice(120, 200)
     cal = pb.calibrate(truth[early], band[early], promises=promises(early), method="rcps", n_opt=20)
@@ -83,9 +83,9 @@ def test_a_calibration_of_promises_is_judged_by_the_same_ones():
     size = np.minimum(mask[late].sum(axis=(1, 2)), cal.promises[1].most)
     part = (mask[late] & ~interval.contains(truth[late])).sum(axis=(1, 2)) / np.maximum(mask[late].sum(axis=(1, 2)), 1)
     assert seen.promises[1].risk == pytest.approx((size * part).sum() / size.sum(), abs=1e-12)
-    judgement = pb.evaluation.judge(pb.evaluate(truth[late], interval, calibration=cal), cal)
-    assert "evaluate(promises=...)" in judgement.notes[0]
-    assert judgement.risk is None  # one mean over all pixels does not judge several promises
+    check = pb.evaluation.judge(pb.evaluate(truth[late], interval, calibration=cal), cal)
+    assert "evaluate(promises=...)" in check.notes[0]
+    assert check.risk is None  # one mean over all pixels does not judge several promises
     refuses(
         lambda: pb.evaluate(truth[late], interval, promises=[pb.share(0.2)], calibration=cal), "3 promises",
         "same order",
@@ -109,7 +109,7 @@ def test_the_intervals_of_promises_hold(record_property):
         missed = rng.random((40, 10)) < chance[:, None]
         interval = pb.Interval(np.full((40, 10), -1.0), np.full((40, 10), 0.5))
         promises = [
-            pb.share(0.5, within=mask, name="m"), pb.share(0.5, within=mask, counting="pixels", name="p"),
+            pb.share(0.5, within=mask, name="m"), pb.share(0.5, within=mask, weighting="pixels", name="p"),
             pb.tail(0.5, above=0.3),
         ]  # fmt: skip
         found = pb.evaluate(missed * 1.0, interval, promises=promises, confidence_level=0.8, seed=rng).promises

@@ -17,9 +17,15 @@ def test_the_protocol_is_the_papers(name):
     plan = load_experiment(name)
     faces = plan.published == "celeba"
     assert plan.name == name
-    assert (plan.task.failure_prob, plan.task.samples) == (0.1, {"phantom": 19, "chest128": 39}.get(name, 128))
+    assert (plan.task.failure_prob, plan.task.samples) == (
+        0.1,
+        {"phantom": 19, "chest128": 39}.get(name, 128),
+    )
     narrow = faces or name == "chest128"
-    assert (plan.task.risk_level, plan.task.miscoverage) == (0.10 if faces else 0.05, 0.10 if narrow else 0.20)
+    assert (plan.task.risk_level, plan.task.miscoverage) == (
+        0.10 if faces else 0.05,
+        0.10 if narrow else 0.20,
+    )
     assert (plan.draws.count, plan.draws.calibration) == (20, 640 if faces else 512)
     assert plan.draws.validation == {"faces64": 860, "chest128": 256}.get(name, 128)
     assert (plan.krcps.n_opt, plan.krcps.d_opt, plan.krcps.k) == ([128, 256], [50, 100, "all"], [4, 8, 32])

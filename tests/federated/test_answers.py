@@ -65,8 +65,8 @@ IMPOSSIBLE = {  # kind of world, question, change, words of the refusal
     "a table too many": ("plain", "cells", lambda text, tables: tables.update({"9": np.zeros(3)}), "2 tables"),
     "no tables": ("plain", "cells", lambda text, tables: tables.clear(), "0 tables"),
     "widths below 0": ("centred", "extent", table("0", lambda x: -x - 1), "widths"),
-    "an infinite shortfall": ("centred", "farthest", table("0", lambda x: x * np.inf), "infinite"),
-    "a shortfall before the start": ("centred", "farthest", table("0", lambda x: x * 0 - 1), "-1"),
+    "an infinite score": ("centred", "farthest", table("0", lambda x: x * np.inf), "infinite"),
+    "a score before the start": ("centred", "farthest", table("0", lambda x: x * 0 - 1), "-1"),
     "a width below 0": ("centred", "longest", table("0", lambda x: -x), "below 0"),
     "lengths that fall": ("positive", "spend", table("1", lambda x: x[:, ::-1].copy()), "fall"),
 }

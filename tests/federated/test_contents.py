@@ -50,9 +50,9 @@ WRONG = {  # change, words of the refusal
     "units of some images": (tables(unit_of=np.zeros(3, int)), "unit_of of int64 (3,)"),
     "units without images": (tables(unit_of=np.zeros(50, int)), "have no image"),
     "sizes where all have one": (tables(sizes=np.ones(50, int)), "sizes"),
-    "a digest of another shape": (tables(prints=np.zeros(2, int)), "prints of int64 (2,)"),
-    "a digest below 0": (tables(prints=np.full(8, -1)), "prints from -1"),
-    "a digest in parts": (tables(prints=np.zeros(8)), "prints of float64"),
+    "a digest of another shape": (tables(image_hashes=np.zeros(2, int)), "prints of int64 (2,)"),
+    "a digest below 0": (tables(image_hashes=np.full(8, -1)), "prints from -1"),
+    "a digest in parts": (tables(image_hashes=np.zeros(8)), "prints of float64"),
     "two units of one name": (tables(names=np.zeros((25, 16), int)), "one name"),
     "names that are no bytes": (tables(names=np.full((25, 16), 256)), "names from 256"),
 }

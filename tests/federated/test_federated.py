@@ -10,9 +10,9 @@ from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds import federated
+from pixelbounds.calibration.data import LocalData
 from pixelbounds.calibration.groups.band_bins import fit_band_groups
 from pixelbounds.calibration.groups.positions import partition
-from pixelbounds.calibration.pairs import Pairs
 from pixelbounds.federated.questions import encode
 from pixelbounds.images.ragged import Ragged
 
@@ -105,10 +105,10 @@ def test_groups_made_elsewhere_can_be_used():
     truth, band = data()
     sites = parts_of(truth, band)
     fresh, its_band = heteroscedastic(20, np.random.default_rng(9), size=8)
-    pairs = Pairs(fresh, its_band, pb.families.additive, (0.0, 1.0))
+    pairs = LocalData(fresh, its_band, pb.families.additive, (0.0, 1.0))
     grouping = fit_band_groups(pairs, np.arange(20), width=4, level=2)
     found, plans = rounds(sites, federated.begin(announced(sites), risk_level=0.2, groups=grouping))
-    assert found.without_prints().to_bytes() == in_one_place(truth, band, risk_level=0.2, groups=grouping).to_bytes()
+    assert found.without_hashes().to_bytes() == in_one_place(truth, band, risk_level=0.2, groups=grouping).to_bytes()
     assert [plan.text["statistic"] for plan in plans] == ["spend", "misses"]
 
 
@@ -116,7 +116,7 @@ def test_groups_that_saw_the_certifying_images_of_a_site_are_refused_there():
     truth, band = data()
     sites = parts_of(truth, band)
     t, b, how = sites["south"]
-    pairs = Pairs(t, b, pb.families.additive, (0.0, 1.0))
+    pairs = LocalData(t, b, pb.families.additive, (0.0, 1.0))
     study = federated.begin(announced(sites), risk_level=0.2, groups=fit_band_groups(pairs, np.arange(20), width=4))
     assert study.plan.text["statistic"] == "spend"
     study = federated.merge(study, [federated.answer(study.plan, t, b, **how) for t, b, how in sites.values()])
@@ -129,13 +129,13 @@ def test_units_have_a_name_and_may_count_by_their_images():
     local = np.array([f"{unit // 2:02d}" for count in COUNTS for unit in range(count)])
     sites = parts_of(truth, band, local)
     named = [f"{i} {unit}" for i, (a, b) in enumerate(pairwise(CUTS)) for unit in local[a:b]]
-    for how in ({"unit_name": "patient"}, {"unit_name": "scan", "counting": "images", "most_images": 2}):
+    for how in ({"unit_name": "patient"}, {"unit_name": "scan", "weighting": "images", "max_images": 2}):
         found, _ = rounds(sites, federated.begin(announced(sites), groups="band", risk_level=0.3, **how))
         pooled = in_one_place(truth, band, risk_level=0.3, groups="band", units=named, **how)
         assert found.to_bytes() == pooled.to_bytes()
         assert f"of a future {how['unit_name']}, averaged" in found.guarantee or "each image counts" in found.guarantee
-    refuses(lambda: federated.begin(announced(sites), risk_level=0.3, most_images=2), "most_images")
-    refuses(lambda: federated.begin(announced(sites), risk_level=0.3, counting="pixels"), "counting")
+    refuses(lambda: federated.begin(announced(sites), risk_level=0.3, max_images=2), "max_images")
+    refuses(lambda: federated.begin(announced(sites), risk_level=0.3, weighting="pixels"), "weighting")
 
 
 def test_what_numbers_stand_for_is_the_same_at_all_sites_and_kept():
@@ -221,7 +221,7 @@ def test_counts_by_position_are_refused_by_both_sides():
     one_each = partition(np.arange(64).reshape(8, 8), (8, 8))
     refuses(lambda: federated.begin(announced(sites), risk_level=0.2, groups=one_each), "follow the pixel grid")
     study = federated.begin(announced(sites), risk_level=0.2, groups=fit_band_groups(
-        Pairs(t, b, pb.families.additive, (0.0, 1.0)), np.arange(9)))  # fmt: skip
+        LocalData(t, b, pb.families.additive, (0.0, 1.0)), np.arange(9)))  # fmt: skip
     said, tables = encode({"grouping": one_each})
     curious = dataclasses.replace(
         study.plan,
@@ -307,10 +307,10 @@ def test_tables_that_cannot_be_are_refused_by_name(world):
     while study.plan.text["statistic"] != "misses":
         study = federated.merge(study, [federated.answer(study.plan, t, b, **how) for t, b, how in sites.values()])
     answers = {name: federated.answer(study.plan, t, b, **how) for name, (t, b, how) in sites.items()}
-    rows, prints = (answers["east"].tables[j] for j in "01")
-    refuses(merged(study, answers, **{"0": rows[1:], "1": prints}), "'east'", "images")
-    refuses(merged(study, answers, **{"0": rows + 65, "1": prints}), "'east'", "more misses")
-    assert isinstance(merged(study, answers, **{"0": rows, "1": prints})(), pb.Calibration)
+    rows, image_hashes = (answers["east"].tables[j] for j in "01")
+    refuses(merged(study, answers, **{"0": rows[1:], "1": image_hashes}), "'east'", "images")
+    refuses(merged(study, answers, **{"0": rows + 65, "1": image_hashes}), "'east'", "more misses")
+    assert isinstance(merged(study, answers, **{"0": rows, "1": image_hashes})(), pb.Calibration)
 
 
 def test_a_site_that_changes_its_images_is_found_out(world):

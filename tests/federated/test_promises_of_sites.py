@@ -91,7 +91,7 @@ def test_units_pixels_and_images_of_regions_count_as_in_one_place(tmp_path):
     sites = with_regions(parts_of(truth, band, local), regions)
 
     def promises(given):
-        pooled = [pb.share(0.5, name="edges", counting="pixels"), pb.share(0.6, name="rare", counting="images")]
+        pooled = [pb.share(0.5, name="edges", weighting="pixels"), pb.share(0.6, name="rare", weighting="images")]
         return [pb.Promise(**{**vars(p), "within": given[p.name] if given else None}) for p in pooled]
 
     how = {"failure_prob": 0.3, "k": 2}
@@ -156,7 +156,7 @@ def test_small_counts_are_certified_and_what_cannot_be_is_refused(coarse):
     sites, _, begun = coarse
     found, _ = rounds(sites, begun)
     assert found.record.settings == {"least_count": dict.fromkeys(NAMES, LEAST)}
-    pixels = [pb.share(0.5, name="edges", counting="pixels")]
+    pixels = [pb.share(0.5, name="edges", weighting="pixels")]
     refuses(lambda: federated.begin(announced(sites), promises=pixels), "pools pixels", "'north'", "least_count")
     t, b, _ = sites["east"]
     weights = {"weights": np.abs(t - 0.5)}

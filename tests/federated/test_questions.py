@@ -25,7 +25,7 @@ def unlimited():
     return sites, {name: study.plan for name, study in studies_of(sites, begun).items()}
 
 
-def ask(sites, plan, change):
+def aggregate(sites, plan, change):
     t, b, how = sites["north"]
     return lambda: federated.answer(edited(plan, change), t, b, **how)
 
@@ -114,7 +114,7 @@ HOSTILE = {  # question, change, words of the refusal
 @pytest.mark.parametrize("question, change, words", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_plan_is_refused(world, question, change, words):
     sites, plans = world
-    refuses(ask(sites, plans[question], change), *words)
+    refuses(aggregate(sites, plans[question], change), *words)
 
 
 def test_every_question_is_asked_somewhere_and_answered_as_it_stands(world, unlimited):
@@ -122,14 +122,14 @@ def test_every_question_is_asked_somewhere_and_answered_as_it_stands(world, unli
     for sites, plans in (world, unlimited):
         asked |= plans.keys()
         for plan in plans.values():
-            assert ask(sites, plan, lambda text, tables: None)().tables
+            assert aggregate(sites, plan, lambda text, tables: None)().tables
     assert asked == {name for name, form in FORMS.items() if not form.regional}  # those: test_promises_of_sites
 
 
 def test_extremes_are_asked_for_a_real_widening(unlimited):
     sites, plans = unlimited
     for edge in (-1.0, 10**400, True, None, "1"):
-        refuses(ask(sites, plans["longest"], given("edge", **{"is": "number", "value": edge})), "edge")
+        refuses(aggregate(sites, plans["longest"], given("edge", **{"is": "number", "value": edge})), "edge")
 
 
 def test_a_path_whose_index_would_fill_memory_is_refused(world):
@@ -143,4 +143,4 @@ def test_a_path_whose_index_would_fill_memory_is_refused(world):
         tables.update({GROUPS: np.arange(many), "given.path": np.tile([0.0, 1e-300, 1e300], (many, 1))})
         text["given"]["grouping"]["dtypes"].update({"cuts.width": "<i8", "cuts.room": "<i8", "table": "<i4"})
 
-    refuses(ask(sites, plans["misses"], change), f"{many} groups", "octaves")
+    refuses(aggregate(sites, plans["misses"], change), f"{many} groups", "octaves")

@@ -44,7 +44,7 @@ HOWS = {
     "own loss": {"method": "rcps", "loss": lambda x, i: l01(x, i)},
     "own family": {
         "groups": "band",
-        "family": Family("own", lambda b, w: additive.widen(b, w), lambda x, b: additive.shortfall(x, b)),
+        "family": Family("own", lambda b, w: additive.widen(b, w), lambda x, b: additive.score(x, b)),
     },
 }
 

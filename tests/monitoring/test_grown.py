@@ -1,4 +1,4 @@
-"""A growing calibration: what it certifies is what the literal bettors certify, and no image counts twice."""
+"""A anytime calibration: what it certifies is what the literal bettors certify, and no image counts twice."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -9,7 +9,7 @@ from refusals import refuses
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds.monitoring.horizons import BETTORS, Purses, fewest, shares_of_the_purse
+from pixelbounds.monitoring.horizons import BETTORS, EProcesses, fewest, shares_of_the_purse
 
 N, SIZE = 60, 8
 FIT = slice(0, 20)
@@ -24,22 +24,22 @@ def images():
 
 
 def begun(images, **how):
-    """A growing calibration of the fitting images."""
+    """A anytime calibration of the fitting images."""
     truth, band, _ = images
-    return pb.GrowingCalibration(truth[FIT], band[FIT], **{"risk_level": 0.3, "groups": "band", "k": 3, **how})
+    return pb.AnytimeCalibration(truth[FIT], band[FIT], **{"risk_level": 0.3, "groups": "band", "k": 3, **how})
 
 
 def literal_wealth(losses, level, delta, coins=False):
     """Greatest wealth of the bettors together, one loss and one bettor at a time."""
-    purse = shares_of_the_purse().tolist()
+    e_process = shares_of_the_purse().tolist()
     best, total, squares = 1.0, 0.5, 0.25
     for i, loss in enumerate(losses):
         for k in range(BETTORS):
             supposed = fewest(level, delta) * 2 ** (k + coins)
             variance = level * (1 - level) if coins else squares / (i + 1)
             bet = min(0.99 / (1 - level), (2 * np.log(1 / delta) / supposed / variance) ** 0.5)
-            purse[k] *= 1 + bet * (level - loss)
-        best = max(best, sum(purse))
+            e_process[k] *= 1 + bet * (level - loss)
+        best = max(best, sum(e_process))
         total += loss
         squares += (loss - total / (i + 2)) ** 2
     return best
@@ -85,11 +85,11 @@ def test_every_promise_must_pass_by_units_that_have_its_region(images):
     assert cal.promises[1].risk == pytest.approx(by_unit.mean())
     assert "jointly at every other look" in cal.guarantee
     knot = growing.looks[-1].knot
-    purses = growing._evidence.purses
-    assert purses[1].best[knot] == pytest.approx(literal_wealth(by_unit / 0.8, 0.5 / 0.8, 0.1))
+    e_processes = growing._evidence.e_processes
+    assert e_processes[1].best[knot] == pytest.approx(literal_wealth(by_unit / 0.8, 0.5 / 0.8, 0.1))
     bad = (missed.mean(axis=(1, 2)) > 0.4).astype(float).reshape(-1, 2).mean(axis=1)
-    assert purses[2].best[knot] == pytest.approx(literal_wealth(bad, 0.6, 0.1, coins=True))
-    stops = [int(np.append(-1, np.flatnonzero(~x.reached))[-1]) + 1 for x in purses]
+    assert e_processes[2].best[knot] == pytest.approx(literal_wealth(bad, 0.6, 0.1, coins=True))
+    stops = [int(np.append(-1, np.flatnonzero(~x.reached))[-1]) + 1 for x in e_processes]
     assert knot == max(stops) > min(stops)
 
 
@@ -129,12 +129,12 @@ def test_cut_saved_and_resumed_it_is_the_same_bits(images, tmp_path):
     for day in DAYS:
         parts.add(truth[day], band[day])
         parts.save(tmp_path / "state.safetensors")
-        again = pb.GrowingCalibration.load(tmp_path / "state.safetensors")
+        again = pb.AnytimeCalibration.load(tmp_path / "state.safetensors")
         assert again.to_bytes() == parts.to_bytes()
         parts = again
     assert parts.certified.to_bytes() == whole.certified.to_bytes()
     assert len(whole.certified.reference) == 40
-    assert (whole.certified.unusual(band[20:]) > 1 / 42).all()  # images of the reference itself
+    assert (whole.certified.conformal_p_values(band[20:]) > 1 / 42).all()  # images of the reference itself
     parts.certified.save(tmp_path / "cal.safetensors")
     assert pb.load_calibration(tmp_path / "cal.safetensors").to_bytes() == whole.certified.to_bytes()
 
@@ -177,7 +177,7 @@ def test_labels_and_features_known_at_test_time_come_with_every_image(images):
     labels = (np.arange(SIZE) // 4 + np.zeros((N, SIZE, 1))).astype(int)
     growing = begun(images, labels=labels[FIT])
     growing.add(truth[20:], band[20:], labels=labels[20:])
-    assert pb.GrowingCalibration.from_bytes(growing.to_bytes()).to_bytes() == growing.to_bytes()
+    assert pb.AnytimeCalibration.from_bytes(growing.to_bytes()).to_bytes() == growing.to_bytes()
     interval = growing.certified.apply(band[20:], labels=labels[20:])
     assert growing.certified.risk == pytest.approx(pb.losses.l01(truth[20:], interval).mean())
     refuses(lambda: begun(images, labels=labels[FIT]).add(truth[20:], band[20:]), "features= and labels=")
@@ -200,9 +200,9 @@ def test_what_is_not_as_at_first_is_refused(images):
 
 
 def test_losses_outside_their_range_are_no_bets():
-    purses = Purses.new(0.1, 0.1, 2)
-    refuses(lambda: purses.after(np.array([[0.5, 1.5]])), "must lie in [0, 1]")
-    refuses(lambda: purses.after(np.zeros((3, 1))), "give (n, 2)")
+    e_processes = EProcesses.new(0.1, 0.1, 2)
+    refuses(lambda: e_processes.after(np.array([[0.5, 1.5]])), "must lie in [0, 1]")
+    refuses(lambda: e_processes.after(np.zeros((3, 1))), "give (n, 2)")
 
 
 # ---------------------------------------------------------------- another source
@@ -234,7 +234,7 @@ def test_weights_make_images_stand_for_another_source():
     refuses(lambda: pb.recalibrate(*images, weights=weights / 2, most_weight=2.0, **how), "have mean 1")
     refuses(
         lambda: pb.recalibrate(images[0][:60], images[1][:60], weights=weights[:60], most_weight=3.0, **how),
-        "effective number", "GrowingCalibration",
+        "effective number", "AnytimeCalibration",
     )  # fmt: skip
     units = np.arange(n) // 2
     refuses(lambda: pb.recalibrate(*images, weights=weights, most_weight=3.0, units=units, **how), "of the whole unit")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import pixelbounds as pb
-from pixelbounds.calibration.certify import Task
+from pixelbounds.calibration.certify import RiskTest
 from pixelbounds.evaluation.known_images import CalibrationImages
-from pixelbounds.monitoring.accounts import rounds_of
+from pixelbounds.monitoring.promise_monitors import rounds_of
 from pixelbounds.monitoring.sealed import monitor_bytes, monitor_from_bytes
 
 N = 300
@@ -76,20 +76,20 @@ def test_a_region_that_is_broken_is_named(world):
     assert status.promises[1].interval[0] > 0.2
 
 
-@pytest.mark.parametrize("counting", ["units", "images", "pixels"])
-def test_units_count_as_they_did_at_calibration(rng, counting):
+@pytest.mark.parametrize("weighting", ["units", "images", "pixels"])
+def test_units_count_as_they_did_at_calibration(rng, weighting):
     unit_of = np.sort(rng.integers(0, 8, 40))
     losses, sizes = rng.random(40), rng.integers(0, 30, 40).astype(float)
     counts = sizes > 3
-    most = {"units": 0.0, "images": 3.0, "pixels": 40.0}[counting]
+    most = {"units": 0.0, "images": 3.0, "pixels": 40.0}[weighting]
     promise = pb.calibration.promises.CertifiedPromise(
-        "share", "x", "region", 0.2, 0.0, 1.0, counting, most, 0.1, 8
+        "share", "x", "region", 0.2, 0.0, 1.0, weighting, most, 0.1, 8
     )  # fmt: skip
     rounds = rounds_of(promise, losses, sizes, counts, unit_of, 8)
     order = np.flatnonzero(rounds.there)
-    weights = sizes if counting == "pixels" else None
-    task = Task(None, counts, unit_of, order, None, 0.2, 0.1, most, weights)  # type: ignore[arg-type]
-    expected = task.per_unit(np.where(counts, losses, 0.0))
+    weights = sizes if weighting == "pixels" else None
+    risk_test = RiskTest(None, counts, unit_of, order, None, 0.2, 0.1, most, weights)  # type: ignore[arg-type]
+    expected = risk_test.per_unit(np.where(counts, losses, 0.0))
     assert np.allclose((0.2 + rounds.weight * (rounds.loss - 0.2))[order], expected)
 
 
@@ -107,10 +107,12 @@ def test_units_that_return_are_left_out(rng):
     same = monitor.update(truth[160:200], band[160:200], units=units[160:200])
     assert (same.repeated, same.late) == (40, 0)
     assert (
-        monitor.look(pb.Band(band.lower - rng.random(truth.shape) / 50, band.upper)[160:], units=units[160:]).looked
+        monitor.check_drift(
+            pb.Band(band.lower - rng.random(truth.shape) / 50, band.upper)[160:], units=units[160:]
+        ).looked
         == 80
     )
-    assert monitor.gauges[0].purse.rounds == 40
+    assert monitor.gauges[0].e_process.rounds == 40
     with pytest.raises(ValueError, match="patient of each image"):
         monitor.update(truth[:2], band[:2])
 
@@ -118,13 +120,13 @@ def test_units_that_return_are_left_out(rng):
 def test_wider_bands_are_noticed_without_truth_and_usual_ones_are_not(world):
     cal, _, band, _ = world
     monitor = pb.Monitor(cal)
-    assert not monitor.look(band[200:]).alarm
-    status = monitor.look(pb.Band(band.lower[200:] - 0.02, band.upper[200:] + 0.02))
+    assert not monitor.check_drift(band[200:]).alarm
+    status = monitor.check_drift(pb.Band(band.lower[200:] - 0.02, band.upper[200:] + 0.02))
     assert status.changed
     assert not status.broken
     assert "bands of the last 40 images are wider" in status.sentence
-    assert (cal.unusual(pb.Band(band.lower[200:] - 0.2, band.upper[200:] + 0.2)) == 1 / 181).all()
-    shares = np.mean(cal.unusual(band[200:]) <= 0.1)
+    assert (cal.conformal_p_values(pb.Band(band.lower[200:] - 0.2, band.upper[200:] + 0.2)) == 1 / 181).all()
+    shares = np.mean(cal.conformal_p_values(band[200:]) <= 0.1)
     assert shares < 0.3
 
 
@@ -141,4 +143,4 @@ def test_what_cannot_be_watched_is_said(world):
     earlier = pb.Monitor(pb.load_calibration("tests/calibration/format_1/band.safetensors"))
     assert "calibrate again" in str(earlier.status())
     with pytest.raises(ValueError, match="no reference"):
-        earlier.look(pb.Band(np.zeros((1, 8, 8)), np.ones((1, 8, 8)), source=earlier.calibration.record.source))
+        earlier.check_drift(pb.Band(np.zeros((1, 8, 8)), np.ones((1, 8, 8)), source=earlier.calibration.record.source))

@@ -1,12 +1,12 @@
-"""Purses, ranks and running means against their literal definitions."""
+"""EProcesses, ranks and running means against their literal definitions."""
 
 from itertools import combinations
 
 import numpy as np
 
-from pixelbounds.monitoring.purse import PAUSES, STAKES, Purse, log_factors, named_by_means, unspent
+from pixelbounds.monitoring.conformal_ranks import ConformalRanks, log_rank_factors, recent_chance
+from pixelbounds.monitoring.e_process import PAUSES, STAKES, EProcess, log_factors, named_by_means, unspent
 from pixelbounds.monitoring.running_mean import RunningMean, RunningRatio
-from pixelbounds.monitoring.urn import Urn, log_rank_factors, recent_chance
 
 
 def literal_worth(losses, level):
@@ -24,29 +24,29 @@ def literal_worth(losses, level):
 
 def test_one_number_per_bet_stands_for_all_times_at_which_it_begins(rng):
     losses = rng.beta(1, 6, 130)
-    purse = Purse.new(PAUSES)
+    e_process = EProcess.new(PAUSES)
     for loss in losses:
-        purse = purse.play(log_factors(loss - 0.1, 0.1))
-    assert np.isclose(np.exp(purse.log_worth), literal_worth(losses, 0.1), rtol=1e-10)
+        e_process = e_process.play(log_factors(loss - 0.1, 0.1))
+    assert np.isclose(np.exp(e_process.log_worth), literal_worth(losses, 0.1), rtol=1e-10)
 
 
 def test_a_promise_is_named_where_every_set_that_holds_it_falls(rng):
     for _ in range(50):
-        worths = rng.normal(3, 3, 4)
+        e_values = rng.normal(3, 3, 4)
         expected = [
             all(
-                np.exp(worths[[j, *others]]).mean() >= 20
+                np.exp(e_values[[j, *others]]).mean() >= 20
                 for size in range(4)
                 for others in combinations([i for i in range(4) if i != j], size)
             )
             for j in range(4)
         ]
-        assert named_by_means(worths, 0.05).tolist() == expected
+        assert named_by_means(e_values, 0.05).tolist() == expected
 
 
 def test_cells_give_the_ranks_among_all_earlier_values(rng):
     reference = rng.standard_normal(9).round(1)  # with ties
-    urn = Urn.of(reference, 0)
+    urn = ConformalRanks.of(reference, 0)
     fell = []
     for t in range(60):
         arrival = urn.arrival(round(rng.standard_normal(), 1), np.uint64(rng.integers(2**63)))
@@ -67,7 +67,7 @@ def test_bets_on_ranks_gain_nothing_in_the_mean(rng):
 def test_places_by_lot_are_even_where_reference_and_new_values_tie(rng):
     places = []
     for seed in range(60):
-        urn = Urn.of(rng.integers(0, 3, 20).astype(float), seed)
+        urn = ConformalRanks.of(rng.integers(0, 3, 20).astype(float), seed)
         for _ in range(20):
             arrival = urn.arrival(float(rng.integers(0, 3)), np.uint64(rng.integers(2**63)))
             places.append(arrival.place)

@@ -1,4 +1,4 @@
-"""A growing calibration keeps its promise at all looks together; looks at reshuffled images do not."""
+"""A anytime calibration keeps its promise at all looks together; looks at reshuffled images do not."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from worlds import world_of
 import pixelbounds as pb
 from pixelbounds.calibration.confidence import betting, rejects
 from pixelbounds.images import library
-from pixelbounds.monitoring.horizons import Purses
+from pixelbounds.monitoring.horizons import EProcesses
 
 pytestmark = pytest.mark.guarantees
 
@@ -35,9 +35,9 @@ def losses(kind, rng, n, worlds):
 
 @pytest.mark.parametrize("kind", ["coins", "rare catastrophes", "shares"])
 def test_wealth_ever_reaches_its_goal_with_at_most_the_asked_probability(kind):
-    purses = Purses.new(LEVEL, DELTA, MANY, coins=kind == "coins")
-    purses = purses.after(losses(kind, generator(kind, seed=0), 600, MANY))
-    failures = int(purses.reached.sum())
+    e_processes = EProcesses.new(LEVEL, DELTA, MANY, coins=kind == "coins")
+    e_processes = e_processes.after(losses(kind, generator(kind, seed=0), 600, MANY))
+    failures = int(e_processes.reached.sum())
     assert consistent(failures, MANY, DELTA)
     assert binom.cdf(failures, MANY, DELTA / 5) > 1e-6  # it does not hold because nothing is ever certified
 
@@ -66,12 +66,12 @@ def test_promises_hold_jointly_at_every_look():
         rng = generator("hidden", seed=seed)
         truth, band, dark = hidden(rng, 8)
         asked = [pb.share(LEVEL), pb.share(LEVEL, within=dark, name="dark")]
-        growing = pb.GrowingCalibration(truth, band, promises=asked, failure_prob=DELTA, method="rcps",
+        growing = pb.AnytimeCalibration(truth, band, promises=asked, failure_prob=DELTA, method="rcps",
                                         family="multiplicative", seed=rng)  # fmt: skip
         for _ in range(6):
             truth, band, dark = hidden(rng, 20)
             growing.add(truth, band, within={"dark": dark})
-        alone += growing._evidence.purses[0].reached[-1]
+        alone += growing._evidence.e_processes[0].reached[-1]
         failures += any(look.certified for look in growing.looks)
     assert consistent(failures, count, DELTA)
     assert alone > 0.3 * count
@@ -84,7 +84,7 @@ def test_the_true_risk_is_kept_at_every_look(kind):
     for seed in range(WORLDS):
         rng = generator("looks", kind, seed=seed)
         first = world.draw(rng, 12)
-        growing = pb.GrowingCalibration(first.truth, first.band, risk_level=0.2, failure_prob=DELTA, groups="band",
+        growing = pb.AnytimeCalibration(first.truth, first.band, risk_level=0.2, failure_prob=DELTA, groups="band",
                                         limits=world.limits, seed=rng)  # fmt: skip
         worst = 0.0
         for _ in range(6):

@@ -51,12 +51,12 @@ def test_the_true_risk_of_a_population_is_what_images_show():
     upper = 0.7
     missed = drawn.truth > upper
     asked = [
-        Asked(0.1), Asked(0.1, "a"), Asked(0.1, "a", cap=0.4), Asked(0.1, above=0.3), Asked(0.1, counting="images"),
-        Asked(0.1, "a", counting="pixels"),
+        Asked(0.1), Asked(0.1, "a"), Asked(0.1, "a", cap=0.4), Asked(0.1, above=0.3), Asked(0.1, weighting="images"),
+        Asked(0.1, "a", weighting="pixels"),
     ]  # fmt: skip
     interval = pb.Interval(np.zeros(drawn.truth.shape), np.full(drawn.truth.shape, upper))
     seen = pb.evaluate(drawn.truth, interval, promises=drawn.promises(asked), units=drawn.units).promises
     for one, found in zip(asked, seen, strict=True):
-        true = world.risk(one, world.truth > upper, found.counting)
+        true = world.risk(one, world.truth > upper, found.weighting)
         assert found.risk == pytest.approx(true, abs=0.015), one
     assert missed.any()

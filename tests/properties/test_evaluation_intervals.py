@@ -14,7 +14,7 @@ import pytest
 from scipy.stats import binom
 
 import pixelbounds as pb
-from pixelbounds.evaluation.judgement import judge
+from pixelbounds.evaluation.guarantee_check import judge
 from pixelbounds.evaluation.unit_means import mean_interval, ratio_interval
 
 pytestmark = pytest.mark.guarantees

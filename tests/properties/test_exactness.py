@@ -11,8 +11,8 @@ from worlds import heteroscedastic
 import pixelbounds as pb
 from pixelbounds import confidence, families
 from pixelbounds.calibration import paths
+from pixelbounds.calibration.data import LocalData
 from pixelbounds.calibration.groups.positions import Partition
-from pixelbounds.calibration.pairs import Pairs
 from pixelbounds.kernels.knots import LOWER, UPPER
 
 UCBS = {"hoeffding": hoeffding_ucb, "hoeffding_bentkus": hoeffding_bentkus_ucb}
@@ -63,7 +63,7 @@ def test_the_literal_bound_is_the_bound(name, n, rng):
 
 
 def exact_rcps(truth, band, risk_level, failure_prob, ucb):
-    """The least shortfall at which the bound passes: the infimum that the steps approach."""
+    """The least score at which the bound passes: the infimum that the steps approach."""
     need = np.maximum(np.maximum(band.lower - truth, truth - band.upper), 0)
     candidates = np.unique(need)
     fails, passes = -1, len(candidates) - 1  # sets are nested and the bound sees the mean only: bisection is right
@@ -90,7 +90,7 @@ def test_rcps_is_algorithm_2_to_one_step(kind, name, seed):
 
 @pytest.mark.parametrize("kind", ["images", "one pixel", "four pixels"])
 def test_between_knots_the_widening_is_an_order_statistic(kind):
-    """No step size: the widening is the shortfall of a pixel, and anything narrower fails."""
+    """No step size: the widening is the score of a pixel, and anything narrower fails."""
     for seed in range(5):
         truth, band = world(kind, seed, n=60)
         cal = pb.calibrate(truth, band, risk_level=0.25, method="rcps", confidence="hoeffding_bentkus", seed=seed)
@@ -125,7 +125,7 @@ def test_krcps_is_algorithm_1_to_one_step(kind, name, direction):
         direction=direction, seed=seed,
     )  # fmt: skip
     images, certifying = split(len(truth), fit, seed)
-    pairs = Pairs(truth, band, families.additive, LIMITS)
+    pairs = LocalData(truth, band, families.additive, LIMITS)
     solution = paths.solve_program(pairs, images, Partition(labels), level).widening
     literal = literal_line(
         truth[certifying], band.lower[certifying], band.upper[certifying], membership=labels, solution=solution,
@@ -148,7 +148,7 @@ def test_krcps_with_groups_clipped_to_zero_is_algorithm_1(rng):
         truth, band, risk_level=0.25, method="krcps", confidence="hoeffding_bentkus", groups=labels, n_opt=30, seed=1
     )
     images, certifying = split(120, 30, 1)
-    solution = paths.solve_program(Pairs(truth, band, families.additive, LIMITS), images, Partition(labels), 0.25)
+    solution = paths.solve_program(LocalData(truth, band, families.additive, LIMITS), images, Partition(labels), 0.25)
     literal = literal_line(
         truth[certifying], band.lower[certifying], band.upper[certifying], membership=labels,
         solution=solution.widening, risk_level=0.25, failure_prob=0.1, step=0.002,
@@ -215,8 +215,8 @@ def test_units_of_unequal_size_are_averaged_before_the_bound():
 
 
 def covered_by_shortfall(cal, truth, band):
-    """Whether each pixel's shortfall is at most the widening of its end's group, in float64: (n, *pixels)."""
-    _, block = Pairs(truth, band, families.additive, cal.limits).read(0, len(truth))
+    """Whether each pixel's score is at most the widening of its end's group, in float64: (n, *pixels)."""
+    _, block = LocalData(truth, band, families.additive, cal.limits).read(0, len(truth))
     lower, upper = (x.reshape(-1) for x in block.clipped())
     entry = np.arange(truth.size)
     below, above = (

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.stats import binom
 from trials import WORLDS, consistent, generator
 
-from pixelbounds.monitoring.purse import PAUSES, Purse, log_factors
-from pixelbounds.monitoring.urn import BETS, log_rank_factors
+from pixelbounds.monitoring.conformal_ranks import BETS, log_rank_factors
+from pixelbounds.monitoring.e_process import PAUSES, EProcess, log_factors
 
 STREAMS, IMAGES = (1000, 2000) if WORLDS >= 1000 else (200, 250)
 REFERENCE = 100
@@ -27,11 +27,11 @@ def losses_at(level, rng, kind):
 
 def greatest_worth(kind, rng):
     """Greatest worth of the purse of each stream, as a log: (streams,)."""
-    purse = Purse.new(PAUSES, (STREAMS,))
+    e_process = EProcess.new(PAUSES, (STREAMS,))
     best = np.zeros(STREAMS)
     for _ in range(IMAGES):
-        purse = purse.play(log_factors(losses_at(0.1, rng, kind) - 0.1, 0.1))
-        best = np.maximum(best, purse.log_worths)
+        e_process = e_process.play(log_factors(losses_at(0.1, rng, kind) - 0.1, 0.1))
+        best = np.maximum(best, e_process.log_worths)
     return best
 
 
@@ -41,7 +41,7 @@ class Ranks:
     def __init__(self, rng):
         self.reference = np.sort(rng.standard_normal((STREAMS, REFERENCE)), axis=1)
         self.counts = np.zeros((STREAMS, REFERENCE + 1))
-        self.purse = Purse.new(EVERY, (STREAMS,))
+        self.e_process = EProcess.new(EVERY, (STREAMS,))
         self.every = np.arange(STREAMS)
 
     def play(self, values, learn=True):
@@ -51,10 +51,10 @@ class Ranks:
         total = high[:, -1]
         high = high[self.every, cell]
         low = high - self.counts[self.every, cell] - 1
-        self.purse = self.purse.play(log_rank_factors(low / total, high / total))
+        self.e_process = self.e_process.play(log_rank_factors(low / total, high / total))
         if learn:
             self.counts[self.every, cell] += 1
-        return self.purse.log_worths
+        return self.e_process.log_worths
 
 
 def test_each_promise_by_itself():
@@ -80,19 +80,19 @@ def test_ranks_among_the_reference_alone_are_caught():
 
 def test_all_detectors_jointly():
     rng = generator("jointly", seed=0)
-    purses = [Purse.new(PAUSES, (STREAMS,)) for _ in range(3)]
+    e_processes = [EProcess.new(PAUSES, (STREAMS,)) for _ in range(3)]
     statistics = [Ranks(rng) for _ in range(2)]
     alarm = np.zeros(STREAMS, bool)
     for _ in range(IMAGES):
         same = rng.beta(2, 18, STREAMS)  # the promises are about the same images
         other = np.where(rng.random(STREAMS) < 0.5, same, rng.beta(2, 18, STREAMS))
         losses = [same, (same > 0.1) * 0.1 / ABOVE, other]
-        purses = [p.play(log_factors(x - 0.1, 0.1)) for p, x in zip(purses, losses, strict=True)]
-        mean = np.logaddexp.reduce([p.log_worths for p in purses]) - np.log(3)
+        e_processes = [p.play(log_factors(x - 0.1, 0.1)) for p, x in zip(e_processes, losses, strict=True)]
+        mean = np.logaddexp.reduce([p.log_worths for p in e_processes]) - np.log(3)
         common = rng.standard_normal(STREAMS)
-        worths = [ranks.play(0.7 * common + 0.7 * rng.standard_normal(STREAMS)) for ranks in statistics]
+        e_values = [ranks.play(0.7 * common + 0.7 * rng.standard_normal(STREAMS)) for ranks in statistics]
         alarm |= mean >= np.log(2 / FALSE_ALARM)
-        alarm |= np.max(worths, axis=0) >= np.log(2 * len(statistics) / FALSE_ALARM)
+        alarm |= np.max(e_values, axis=0) >= np.log(2 * len(statistics) / FALSE_ALARM)
     assert consistent(int(alarm.sum()), STREAMS, FALSE_ALARM)
 
 

@@ -53,7 +53,7 @@ PUBLIC = {
     **_members(confidence), **_members(families), **_members(losses), **_members(groups),
 }  # fmt: skip
 
-GROWING = pb.GrowingCalibration(*SMALL, risk_level=0.5, method="rcps")
+ANYTIME_FILE = pb.AnytimeCalibration(*SMALL, risk_level=0.5, method="rcps")
 
 
 def _drawn(observation, samples, seed):
@@ -65,12 +65,12 @@ GOOD = {
     "Source": {"kind": "test", "samples": 19, "miscoverage": 0.1, "sampler": "heun", "steps": 12, "sigma_0": 0.3},
     "Measure": {"low": -160.0, "high": 240.0, "unit": "HU"},
     "losses.any_channel": {"axis": -1},
-    "Promise": {"kind": "share", "at_most": 0.1, "cap": 0.5, "name": "heart", "counting": "images"},
-    "share": {"at_most": 0.1, "cap": 0.5, "name": "heart", "counting": "images"},
+    "Promise": {"kind": "share", "at_most": 0.1, "cap": 0.5, "name": "heart", "weighting": "images"},
+    "share": {"at_most": 0.1, "cap": 0.5, "name": "heart", "weighting": "images"},
     "tail": {"at_most": 0.1, "above": 0.2, "name": "heart"},
     "Interval": {"lower": BAND.lower, "upper": BAND.upper},
     "Ragged": {"images": [BAND.lower[0], BAND.lower[1, :2]]},
-    "Family": {"name": "own", "widen": families.additive.widen, "shortfall": families.additive.shortfall, "start": 0.0},
+    "Family": {"name": "own", "widen": families.additive.widen, "score": families.additive.score, "start": 0.0},
     "calibrate": {
         "truth": SMALL[0],
         "band": BAND,
@@ -141,7 +141,7 @@ GOOD = {
     "Calibration.apply": {"self": CAL, "band": BAND, "features": None, "labels": None},
     "Calibration.unusual": {"self": CAL, "band": BAND, "features": None, "labels": None},
     "Interval.trust_mask": {"self": INTERVAL, "tolerance": 0.1, "measure": None},
-    "loss": {"at_most": 0.1, "function": l01, "within": None, "cap": 0.5, "name": "mine", "counting": "images"},
+    "loss": {"at_most": 0.1, "function": l01, "within": None, "cap": 0.5, "name": "mine", "weighting": "images"},
     "plan": {
         "risk_level": 0.3,
         "failure_prob": 0.1,
@@ -171,7 +171,7 @@ GOOD = {
         "method": "rcps",
         "seed": 0,
     },
-    "GrowingCalibration": {
+    "AnytimeCalibration": {
         "truth": SMALL[0],
         "band": BAND,
         "risk_level": 0.5,
@@ -181,12 +181,18 @@ GOOD = {
         "k": 2,
         "units": np.arange(20),
         "unit_name": "scan",
-        "counting": "units",
+        "weighting": "units",
         "expected": 50,
         "limits": (0.0, 1.0),
         "seed": 0,
     },
-    "GrowingCalibration.add": {"self": GROWING, "truth": SMALL[0], "band": BAND, "within": None, "skip_known": True},
+    "AnytimeCalibration.add": {
+        "self": ANYTIME_FILE,
+        "truth": SMALL[0],
+        "band": BAND,
+        "within": None,
+        "skip_known": True,
+    },
     "Monitor": {"calibration": CAL, "false_alarm": 0.01, "loss": None},
     "Monitor.update": {"self": pb.Monitor(CAL), "truth": 1 - SMALL[0], "band": BAND, "units": None, "within": None},
     "Monitor.look": {"self": pb.Monitor(CAL), "band": BAND, "units": None, "when": 0.0},
@@ -237,7 +243,7 @@ GOOD = {
         for name in families.FAMILIES
     },
     **{
-        f"families.{name}.shortfall": {"truth": SMALL[0], "band": CENTRED if name == "scaled" else BAND}
+        f"families.{name}.score": {"truth": SMALL[0], "band": CENTRED if name == "scaled" else BAND}
         for name in families.FAMILIES
     },
 }
@@ -286,7 +292,7 @@ def test_good_input_is_accepted(case, elsewhere):
 def _call(case, arguments):
     positional = [arguments.pop("self")] if "self" in arguments else []
     function = _function(case)
-    if ".widen" in case or ".shortfall" in case:
+    if ".widen" in case or ".score" in case:
         return function(*arguments.values())
     return function(*positional, **arguments)
 

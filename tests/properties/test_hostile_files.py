@@ -25,7 +25,7 @@ from pixelbounds.formats.runs import open_run
 from pixelbounds.images.ragged import write_ragged
 from pixelbounds.problems.declared import declared_problem, read_problem
 from pixelbounds.storage.chunks import BadChunk, guarded
-from pixelbounds.workflows.promise_words import promises_said
+from pixelbounds.workflows.promise_words import promise_texts
 
 N, M, SIZE = 40, 20, 8
 
@@ -262,7 +262,7 @@ def test_a_locked_zip_is_refused(tmp_path):
 def test_a_table_that_nobody_means_is_refused(tmp_path, read, text):
     file = tmp_path / "table.toml"
     file.write_bytes(text.encode("utf-8", "surrogatepass"))
-    readers = {"problem": read_problem, "promises": lambda path: promises_said([str(path)])}
+    readers = {"problem": read_problem, "promises": lambda path: promise_texts([str(path)])}
     if read == "training":
         pytest.importorskip("torch")
         readers[read] = import_module("pixelbounds.workflows.settings").Configuration

@@ -192,7 +192,7 @@ def test_independence_is_not_assumed_silently(wide, tmp_path):
     assert "second lottery" in said["notes"][0]
     assert "of a future patient, averaged over its images" in said["guarantee"]
     said = done(
-        *words, "--units", tmp_path / "patients.txt", "--unit-name", "patient", "--counting", "images",
+        *words, "--units", tmp_path / "patients.txt", "--unit-name", "patient", "--weighting", "images",
         "--most-images", 2,
     )  # fmt: skip
     assert "each image counts the same, a patient of more than 2 images as one of 2" in said["guarantee"]

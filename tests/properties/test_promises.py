@@ -15,7 +15,7 @@ from scipy.stats import beta, binom
 from trials import FALSE_ALARM, WORLDS, consistent, generator
 
 import pixelbounds as pb
-from pixelbounds.calibration.promises import Aim
+from pixelbounds.calibration.promises import RiskTarget
 from pixelbounds.images import library
 
 pytestmark = pytest.mark.guarantees
@@ -70,7 +70,7 @@ class Asked:
     at_most: float
     above: float | None = None
     cap: float | None = None
-    counting: str | None = None
+    weighting: str | None = None
 
     def promise(self, kind_of):
         within = None
@@ -81,7 +81,7 @@ class Asked:
             within = within if self.where == "weights" else within > 0
         if self.above is not None:
             return pb.tail(self.at_most, self.above, within, name=self.where)
-        return pb.share(self.at_most, within, self.cap, self.where, self.counting)
+        return pb.share(self.at_most, within, self.cap, self.where, self.weighting)
 
     def weights(self):
         """Weights of the region in each kind of image: (kinds, p)."""
@@ -91,7 +91,7 @@ class Asked:
             return np.tile(WEIGHTS, (len(KINDS), 1))
         return np.stack([kind.regions[self.where] for kind in KINDS])
 
-    def risk(self, upper, counting="images", most=np.inf):
+    def risk(self, upper, weighting="images", most=np.inf):
         """True risk where a truth of hardness h lies beyond its interval if its uniform number exceeds a threshold."""
         top = bottom = 0.0
         for kind, weight in zip(KINDS, self.weights(), strict=True):
@@ -103,7 +103,7 @@ class Asked:
             share = ((middle[:, None] > limit) * weight).sum(axis=1) / weight.sum()
             loss = share if self.above is None else (share > self.above).astype(float)
             loss = np.minimum(loss, self.cap or 1.0)
-            counted = kind.chance * (min(weight.sum(), most) if counting == "pixels" else 1.0)
+            counted = kind.chance * (min(weight.sum(), most) if weighting == "pixels" else 1.0)
             top += counted * (loss * np.diff(cuts)).sum()
             bottom += counted
         return top / bottom
@@ -151,7 +151,7 @@ def broken(asked, cal):
     """Whether any promise is broken."""
     upper = ends_of(cal)
     return any(
-        one.risk(upper, found.counting, found.most or np.inf) > one.at_most + 1e-9
+        one.risk(upper, found.weighting, found.most or np.inf) > one.at_most + 1e-9
         for one, found in zip(asked, cal.promises, strict=True)
     )
 
@@ -181,7 +181,7 @@ def test_the_true_risk_of_a_promise_is_what_images_show():
         share = (missed * weight)[has].sum(axis=1) / weight[has].sum(axis=1)
         loss = share > one.above if one.above is not None else np.minimum(share, one.cap or 1.0)
         assert loss.mean() == pytest.approx(one.risk(ends_of(cal)), abs=0.03), one
-    pooled = Asked("organ", 0.25, counting="pixels")
+    pooled = Asked("organ", 0.25, weighting="pixels")
     weight = pooled.weights()[kind_of]
     seen = (missed * weight).sum() / weight.sum()
     assert seen == pytest.approx(pooled.risk(ends_of(cal), "pixels"), abs=0.03)
@@ -205,9 +205,9 @@ def test_all_promises_hold_together_without_correction(count, method, confidence
 @pytest.mark.parametrize(
     "how",
     [
-        {"counting": "units"},
-        {"counting": "images", "most_images": 2, "confidence": "hoeffding_bentkus"},
-        {"counting": "images", "most_images": 2, "method": "krcps"},
+        {"weighting": "units"},
+        {"weighting": "images", "max_images": 2, "confidence": "hoeffding_bentkus"},
+        {"weighting": "images", "max_images": 2, "method": "krcps"},
     ],
 )
 def test_all_promises_hold_together_by_units(how, record_property):
@@ -262,7 +262,7 @@ def test_losses_of_ones_own_hold_with_the_others(method, record_property):
 
 @pytest.mark.parametrize("method", ["rcps", "frontier"])
 def test_pooled_pixels_hold_with_the_others(method, record_property):
-    asked = [Asked("organ", 0.25, counting="pixels"), Asked("all", 0.25)]
+    asked = [Asked("organ", 0.25, weighting="pixels"), Asked("all", 0.25)]
     worlds = WORLDS if LARGE else 3
     found = failures("pixels", asked, worlds, method=method, n_opt=15)
     record_property("failures", f"{found} of {worlds}")
@@ -328,7 +328,7 @@ def test_a_point_of_its_own_for_each_promise_is_caught(record_property):
 
 
 def test_images_without_the_region_counted_as_perfect_are_caught(monkeypatch, record_property):
-    monkeypatch.setattr(Aim, "counts", lambda self, sizes: np.ones(len(sizes), bool))
+    monkeypatch.setattr(RiskTarget, "counts", lambda self, sizes: np.ones(len(sizes), bool))
     found = failures("perfect", ASKED[1], 15)
     record_property("failures", f"{found} of 15")
     assert not consistent(found, 15, DELTA)
@@ -336,7 +336,7 @@ def test_images_without_the_region_counted_as_perfect_are_caught(monkeypatch, re
 
 def test_pooled_pixels_taken_for_a_mean_over_images_are_caught(record_property):
     """Small regions are harder, so that a promise about pooled pixels says less than one about images."""
-    asked = [Asked("organ", 0.1, counting="pixels")]
+    asked = [Asked("organ", 0.1, weighting="pixels")]
     found = 0
     for seed in range(20):
         cal = calibrate(generator("pooled", seed=seed), asked, n=240, n_opt=20)
@@ -363,7 +363,7 @@ def test_a_cap_lets_few_units_certify_more():
 
 def test_too_few_units_are_told_without_a_miss_that_is_rounding():
     """A world of the test by units: 22 of the certifying units have the rare region, most of them one image of it."""
-    how = {"counting": "images", "most_images": 2, "confidence": "hoeffding_bentkus"}
+    how = {"weighting": "images", "max_images": 2, "confidence": "hoeffding_bentkus"}
     with pytest.raises(pb.NoGuarantee, match=r"'rare'.*with 22 certifying.*units of fewer than 2 images count") as told:
         calibrate(generator("units", seed=9), ASKED[8], n=90, per_unit=2, **how)
     assert "even the widest" not in str(told.value)

@@ -15,8 +15,8 @@ from scipy.stats import norm
 from trials import WORLDS, consistent, generator
 
 import pixelbounds as pb
-from pixelbounds.calibration.needs import plan
 from pixelbounds.calibration.reader import calibration_from_bytes
+from pixelbounds.calibration.sample_size import plan
 from pixelbounds.images import library
 from pixelbounds.workflows.calibrate import calibrate_files
 
@@ -74,7 +74,7 @@ def test_a_promise_by_units_is_about_units_and_one_by_images_about_images():
     assert "of the values of a future scan, averaged over its images, lie outside" in cal.guarantee
     assert "each scan counts the same, however many images it has" in cal.guarantee
     assert "60 scans" in cal.guarantee
-    (_, images), cal = by_unit(count, counting="images", most_images=LONG)
+    (_, images), cal = by_unit(count, weighting="images", max_images=LONG)
     assert consistent(images.sum(), count, DELTA)
     assert "of a future image lie outside" in cal.guarantee
     assert "each image counts the same, a scan of more than 20 images as one of 20" in cal.guarantee
@@ -87,12 +87,14 @@ def test_counting_images_in_units_of_one_size_changes_nothing():
     how = {"risk_level": 0.2, "units": np.arange(120) // 2, "groups": "band"}
     for confidence in ("betting", "hoeffding_bentkus"):
         one, other = (
-            pb.calibrate(truth, pb.Band(centre - 0.03, centre + 0.03), confidence=confidence, counting=counting, **how)
-            for counting in ("units", "images")
+            pb.calibrate(
+                truth, pb.Band(centre - 0.03, centre + 0.03), confidence=confidence, weighting=weighting, **how
+            )
+            for weighting in ("units", "images")
         )
         np.testing.assert_allclose(one.widening, other.widening, rtol=1e-12)
         assert other.risk == pytest.approx(one.risk, abs=1e-12)
-        assert other.record.most_images == 2
+        assert other.record.max_images == 2
 
 
 def test_the_risk_by_images_is_the_mean_over_images():
@@ -100,7 +102,7 @@ def test_the_risk_by_images_is_the_mean_over_images():
     truth, band, unit = scans(rng, 80)
     for confidence in ("betting", "hoeffding_bentkus"):
         cal = pb.calibrate(
-            truth, band, risk_level=0.2, method="rcps", units=unit, counting="images", most_images=LONG,
+            truth, band, risk_level=0.2, method="rcps", units=unit, weighting="images", max_images=LONG,
             confidence=confidence,
         )  # fmt: skip
         assert cal.risk == pytest.approx(pb.losses.l01(truth, cal.apply(band)).mean(), abs=1e-12)
@@ -109,9 +111,9 @@ def test_the_risk_by_images_is_the_mean_over_images():
 def test_counting_is_checked_at_the_door():
     truth, band, unit = scans(np.random.default_rng(0), 40)
     how = {"risk_level": 0.2, "method": "rcps", "units": unit}
-    refuses(lambda: pb.calibrate(truth, band, counting="pixel", **how), "counting", "'pixel'", "images")
-    refuses(lambda: pb.calibrate(truth, band, counting="images", **how), "most_images")
-    refuses(lambda: pb.calibrate(truth, band, most_images=3, **how), "counting='images'")
+    refuses(lambda: pb.calibrate(truth, band, weighting="pixel", **how), "weighting", "'pixel'", "images")
+    refuses(lambda: pb.calibrate(truth, band, weighting="images", **how), "max_images")
+    refuses(lambda: pb.calibrate(truth, band, max_images=3, **how), "weighting='images'")
     refuses(lambda: pb.calibrate(truth, band, unit_name="two\nlines", **how), "unit_name", "'patient'")
 
 
@@ -292,7 +294,7 @@ def test_why_groups_that_saw_what_certifies_are_refused():
         rng = generator("groups", seed=seed + 1)
         truth, band = marked(rng, 60)
         first = pb.calibrate(truth, band, risk_level=0.1, groups="learned", n_opt=36, seed=rng)
-        grouping = first.without_prints().grouping
+        grouping = first.without_hashes().grouping
         second = pb.calibrate(truth, band, risk_level=0.1, groups=grouping, n_opt=10, seed=rng)
         kept += pb.losses.l01(many, first.apply(many_band)).mean() > 0.1
         broken += pb.losses.l01(many, second.apply(many_band)).mean() > 0.1
@@ -343,7 +345,7 @@ def test_the_words_of_a_sentence():
     mixed = pb.calibrate(colours, band, risk_level=0.3, method="rcps")
     assert "channel of a pixel, is one" in mixed.guarantee  # sizes differ, and channels count here too
     assert "provided images are independent of each other" in plain().guarantee
-    by_scan = plain(units=np.arange(60) // 2, unit_name="animal", counting="images", most_images=2).guarantee
+    by_scan = plain(units=np.arange(60) // 2, unit_name="animal", weighting="images", max_images=2).guarantee
     assert "provided animals are independent of each other, future images and animals come from" in by_scan
     assert "an animal of more than 2 images as one of 2" in by_scan
     assert "is at most 0.333334, provided" in plain(risk_level=1 / 3, loss=loss).guarantee  # rounded up, never down

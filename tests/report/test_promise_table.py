@@ -10,7 +10,7 @@ from test_page import data_of, decode, words_of
 import pixelbounds as pb
 from pixelbounds.calibration.sentence import guarantee_parts
 from pixelbounds.demo.synthetic import flawed_samples, synthetic_images
-from pixelbounds.evaluation.judgement import judge
+from pixelbounds.evaluation.guarantee_check import judge
 from pixelbounds.report.example import Example, examples_of
 from pixelbounds.report.pack import REGIONS
 from pixelbounds.report.promise_table import promise_rows

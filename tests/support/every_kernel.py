@@ -14,8 +14,8 @@ from labelled_world import FITTING, N, world
 
 import pixelbounds as pb
 from pixelbounds import groups, kernels
-from pixelbounds.calibration.arrivals import Path as WideningPath
 from pixelbounds.calibration.families import additive
+from pixelbounds.calibration.loss_table import Path as WideningPath
 
 
 def run_files():
@@ -51,7 +51,7 @@ def run_all():
     bright = pb.share(0.6, within=truth > 0.4, name="bright")
     asked = [pb.share(0.5), bright, pb.share(0.6, within=truth, name="weights")]
     pb.calibrate(truth, band, promises=asked, n_opt=6, labels=pairs.labels, groups="band")
-    pb.GrowingCalibration(truth[:8], band[:8], risk_level=0.4, groups="band").add(truth[8:], band[8:])
+    pb.AnytimeCalibration(truth[:8], band[:8], risk_level=0.4, groups="band").add(truth[8:], band[8:])
 
 
 def compiled():

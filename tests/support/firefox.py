@@ -41,7 +41,7 @@ class Firefox:
         self.socket = socket.create_connection(("127.0.0.1", int(place.read_text())), timeout=PATIENCE)
         self.stream = self.socket.makefile("rb")
         self._read()  # its greeting
-        self.ask("WebDriver:NewSession")
+        self.aggregate("WebDriver:NewSession")
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -57,7 +57,7 @@ class Firefox:
             length += byte
         return json.loads(self.stream.read(int(length)))
 
-    def ask(self, command: str, **values: Any) -> Any:
+    def aggregate(self, command: str, **values: Any) -> Any:
         """What a command gives."""
         self.count += 1
         text = json.dumps([0, self.count, command, values]).encode()
@@ -69,12 +69,12 @@ class Firefox:
 
     def open(self, page: Path) -> None:
         """Open a page from disk, and wait until its viewer shows an image."""
-        self.ask("WebDriver:Navigate", url=page.as_uri())
+        self.aggregate("WebDriver:Navigate", url=page.as_uri())
         wait_until(lambda: self.run("return document.querySelector('#picture').dataset.image"), self.process)
 
     def run(self, script: str) -> Any:
         """What a function body returns in the page."""
-        return self.ask("WebDriver:ExecuteScript", script=script, args=[])["value"]
+        return self.aggregate("WebDriver:ExecuteScript", script=script, args=[])["value"]
 
     def press(self, selector: str, key: str) -> None:
         """Press a key on an element."""

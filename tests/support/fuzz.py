@@ -174,7 +174,7 @@ class Child:
         except queue.Empty:
             return "hang"
 
-    def ask(self, *words):
+    def aggregate(self, *words):
         """Give it a batch."""
         self.process.stdin.write(" ".join(map(str, words)) + "\n")
         self.process.stdin.flush()
@@ -225,7 +225,7 @@ def work(start, todo, found, lock, stop, hang):
                     code, said = running.end()
                     running = None
                     raise RuntimeError(f"a child did not start (exit code {code}): {said}")
-            running.ask(*batch)
+            running.aggregate(*batch)
             batch, lived = follow(running, batch, found, lock, hang)
             if not lived:
                 running = None

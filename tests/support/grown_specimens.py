@@ -1,4 +1,4 @@
-"""Valid files of growing calibrations, and what a user does with each (`specimens`)."""
+"""Valid files of anytime calibrations, and what a user does with each (`specimens`)."""
 
 import numpy as np
 from worlds import heteroscedastic
@@ -15,13 +15,13 @@ def make_grown(folder):
     units = np.arange(N) // 2
     first, rest = slice(0, FIRST), slice(FIRST, N)
     few = {"groups": "band", "k": 3}
-    asked = [pb.share(0.5), pb.share(0.6, within=truth[first] > 0.5, name="bright", counting="images")]
+    asked = [pb.share(0.5), pb.share(0.6, within=truth[first] > 0.5, name="bright", weighting="images")]
     by_unit = {"units": units[first], "unit_name": "patient", "promises": asked}
     made = {
-        "rcps": pb.GrowingCalibration(truth[first], band[first], risk_level=0.3, method="rcps"),
-        "labels": pb.GrowingCalibration(truth[first], band[first], risk_level=0.3, labels=labels[first], **few),
-        "regions": pb.GrowingCalibration(truth[first], band[first], **by_unit, **few),
-        "new": pb.GrowingCalibration(truth[first], band[first], risk_level=0.05, groups="learned", k=2),
+        "rcps": pb.AnytimeCalibration(truth[first], band[first], risk_level=0.3, method="rcps"),
+        "labels": pb.AnytimeCalibration(truth[first], band[first], risk_level=0.3, labels=labels[first], **few),
+        "regions": pb.AnytimeCalibration(truth[first], band[first], **by_unit, **few),
+        "new": pb.AnytimeCalibration(truth[first], band[first], risk_level=0.05, groups="learned", k=2),
     }
     made["rcps"].add(truth[rest], band[rest])
     made["labels"].add(truth[rest], band[rest], labels=labels[rest])
@@ -33,9 +33,9 @@ def make_grown(folder):
 
 def use_grown(data, name, rng, world, use_calibration):
     """Load it, write it again, let further images arrive, look, and use what is certified."""
-    growing = pb.GrowingCalibration.from_bytes(data, "case")
+    growing = pb.AnytimeCalibration.from_bytes(data, "case")
     again = growing.to_bytes()
-    assert pb.GrowingCalibration.from_bytes(again, "again").to_bytes() == again, "written and read it is another one"
+    assert pb.AnytimeCalibration.from_bytes(again, "again").to_bytes() == again, "written and read it is another one"
     truth, band = heteroscedastic(FEW, np.random.default_rng(3), size=SIZE, dtype=np.float64)
     given = {"regions": {"within": {"bright": truth > 0.5}, "units": ["a", "a", "b"]}}
     given["labels"] = {"labels": np.zeros(truth.shape, int)}

@@ -37,7 +37,7 @@ def parts_of(truth, band, units=None, **same):
 
 def in_one_place(*images, **how):
     """The calibration of pooled images, but for their prints: images of sites have none."""
-    return pb.calibrate(*images, **how).without_prints()
+    return pb.calibrate(*images, **how).without_hashes()
 
 
 def announced(sites):

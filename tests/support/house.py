@@ -45,7 +45,7 @@ Rule = Callable[[Path], list[str]]
 
 @dataclass(frozen=True, order=True)
 class Import:
-    """One imported module of the package, as a dotted path below it: "calibration.pairs", or "" for the front."""
+    """One imported module of the package, as a dotted path below it: "calibration.data", or "" for the front."""
 
     module: str
     line: int

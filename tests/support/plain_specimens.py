@@ -132,13 +132,13 @@ def _edited_json(content, rng):
 def use_table(data, name, rng, world):
     """Read it, and use the problem on an image."""
     from pixelbounds.problems.declared import read_problem
-    from pixelbounds.workflows.promise_words import promises_said
+    from pixelbounds.workflows.promise_words import promise_texts
     from pixelbounds.workflows.settings import Configuration
 
     file = world.scratch / "case.toml"
     file.write_bytes(data)
     if name == "promises":
-        promises_said([str(file)])
+        promise_texts([str(file)])
     elif name == "training":
         Configuration(file)
     else:

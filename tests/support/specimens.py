@@ -195,7 +195,7 @@ def watch(monitor, first):
     units = {"units": np.arange(FEW) // 2 + first} if monitor.calibration.record.units else {}
     regions = {promise.name for promise in monitor.calibration.promises if promise.place != "all"}
     monitor.update(truth, BAND[:FEW], within=dict.fromkeys(regions, truth > 0.5), **units)
-    return monitor.look(BAND[:FEW], **units)
+    return monitor.check_drift(BAND[:FEW], **units)
 
 
 KINDS = ("calibration", "apply", "monitor", "plan", "answer", "announcement", "study", "network", "state", "grown")

@@ -3,7 +3,7 @@
 import pytest
 from refusals import refuses
 
-from pixelbounds.workflows.promise_words import Region, promise_of_words, promises_said
+from pixelbounds.workflows.promise_words import Region, promise_of_words, promise_texts
 
 
 @pytest.mark.parametrize("text, wanted", [
@@ -17,7 +17,7 @@ from pixelbounds.workflows.promise_words import Region, promise_of_words, promis
 ])  # fmt: skip
 def test_words_say_what_must_hold(text, wanted):
     said = promise_of_words(text)
-    assert (said.kind, said.at_most, said.above, said.region, said.cap, said.counting, said.name) == wanted
+    assert (said.kind, said.at_most, said.above, said.region, said.cap, said.weighting, said.name) == wanted
 
 
 def test_a_file_may_have_labels_and_any_name(tmp_path):
@@ -63,7 +63,7 @@ def test_what_is_not_understood_is_named_with_an_example(text, words):
 def test_a_file_of_promises_holds_the_same_words(tmp_path):
     file = tmp_path / "wanted.toml"
     file.write_text('# for the clinic\npromises = [\n  "share 0.05",\n  "share 0.1 within organs.npy=2 as heart",\n]\n')
-    said = promises_said(["tail 0.1 above 0.2", str(file)])
+    said = promise_texts(["tail 0.1 above 0.2", str(file)])
     assert [one.kind for one in said] == ["tail", "share", "share"]
     assert said[2].region == Region("file", tmp_path / "organs.npy", (2,))
     for text, words in (
@@ -74,7 +74,7 @@ def test_a_file_of_promises_holds_the_same_words(tmp_path):
         ("promises = ['shar 0.05']", ("did you mean 'share'",)),
     ):
         file.write_text(text)
-        refuses(lambda: promises_said([str(file)]), *words)
-    refuses(lambda: promises_said(["share 0.1 in 0.08"]), "for plan alone", "leave 'in 0.08' out")
-    assert promises_said(["share 0.1 in 0.08"], planned=True)[0].prevalence == 0.08
-    refuses(lambda: promises_said([str(tmp_path / "none.toml")]), "does not exist", error=FileNotFoundError)
+        refuses(lambda: promise_texts([str(file)]), *words)
+    refuses(lambda: promise_texts(["share 0.1 in 0.08"]), "for plan alone", "leave 'in 0.08' out")
+    assert promise_texts(["share 0.1 in 0.08"], planned=True)[0].prevalence == 0.08
+    refuses(lambda: promise_texts([str(tmp_path / "none.toml")]), "does not exist", error=FileNotFoundError)

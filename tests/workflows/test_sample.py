@@ -267,7 +267,7 @@ def test_damaged_images_are_skipped_whatever_their_band(runs, tmp_path, monkeypa
     lower, wanted = zarr.open_group(out, mode="r")["lower"][:], few.apply(band.map(lambda x: x[:])[good])
     assert np.isnan(lower[[1, 3]]).all()
     np.testing.assert_array_equal(lower[good], wanted.lower)
-    found.without_prints().save(cal)
+    found.without_hashes().save(cal)
     told = facts("evaluate", tmp_path / "x.npy", run, "--calibration", cal)
     assert told["skipped"] == [1, 3]
     assert told["risk"] == pb.evaluate(truth[good], wanted).risk
@@ -276,7 +276,7 @@ def test_damaged_images_are_skipped_whatever_their_band(runs, tmp_path, monkeypa
 def test_a_damaged_fresh_draw_is_skipped(whole, tmp_path):
     truth, good, run = images(N, 1), np.array([0, 2, 4, 5]), tmp_path / "run.zarr"
     np.save(tmp_path / "x.npy", truth)
-    cal = pb.calibrate(truth, whole.band(), risk_level=0.5, failure_prob=0.5, groups="band").without_prints()
+    cal = pb.calibrate(truth, whole.band(), risk_level=0.5, failure_prob=0.5, groups="band").without_hashes()
     cal.save(tmp_path / "cal.safetensors")
     shutil.copytree(whole.path, run)
     harm(run / "held_out" / "c.1.0.0.0", "remove")

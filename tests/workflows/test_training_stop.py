@@ -128,7 +128,7 @@ def test_threads_sleep_unless_told_otherwise(monkeypatch):
 
 
 def test_commands_tell_threads_to_sleep_before_torch_is_there():
-    """Told later, OpenMP has read its settings already, and `train` stood still on a busy machine."""
+    """FormatError later, OpenMP has read its settings already, and `train` stood still on a busy machine."""
     script = (
         "import os, sys\n"
         "from importlib.abc import MetaPathFinder\n"

@@ -20,7 +20,7 @@ from ..kernels.knots import LOWER, UPPER, collect_missed
 from ..kernels.values import survey, survey_band
 from .families import Family, additive
 
-Entries = tuple[Array, Array, Array]  # flat index within the block, end (LOWER or UPPER), shortfall: (e,) each
+Entries = tuple[Array, Array, Array]  # flat index within the block, end (LOWER or UPPER), score: (e,) each
 _AT_ONCE = 2**15  # pixels that are labelled and widened at a time
 _WIDENED = {np.dtype(np.float32): widen_to_single, np.dtype(np.float64): widen_to_double}
 
@@ -86,14 +86,14 @@ class Block:
             count = survey(*parts, *limits, 0.0)[1] if self.outside is None else self.outside
             entry = np.empty(count + 1, np.int64)
             side = np.empty(count + 1, np.uint8)
-            shortfall = np.empty(count + 1)
-            found = collect_missed(*parts, *limits, entry, side, shortfall)
+            score = np.empty(count + 1)
+            found = collect_missed(*parts, *limits, entry, side, score)
             if found != count:
                 raise RuntimeError(f"{found} missed entries were collected but {count} counted; please report this")
-            return entry[:-1], side[:-1], shortfall[:-1]
-        need = np.asarray(family.shortfall(truth, self.band), np.float64).reshape(-1)
+            return entry[:-1], side[:-1], score[:-1]
+        need = np.asarray(family.score(truth, self.band), np.float64).reshape(-1)
         if np.isnan(need).any():
-            raise ValueError(f"family {family.name!r}: shortfall is NaN at {int(np.isnan(need).sum())} pixels")
+            raise ValueError(f"family {family.name!r}: score is NaN at {int(np.isnan(need).sum())} pixels")
         entry = np.flatnonzero(~(need <= family.start))
         lower, _ = family.widen(self.band, np.float64(family.start))
         side = np.where(truth.reshape(-1)[entry] < np.reshape(lower, -1)[entry], LOWER, UPPER).astype(np.uint8)
@@ -196,7 +196,7 @@ class KeptLabels:
 def all_entries(block: Block) -> tuple[Array, Array]:
     """Every end of a block: all lower ends, then all upper ends; flat index (2e,), end (2e,)."""
     if not isinstance(block, Block):
-        raise TypeError(f"block is a {type(block).__name__}; give a pixelbounds.calibration.pairs.Block")
+        raise TypeError(f"block is a {type(block).__name__}; give a pixelbounds.calibration.data.Block")
     size = len(block) * block.image_size
     entry = np.arange(size)
     side = np.repeat(np.array([LOWER, UPPER], np.uint8), size)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..images.library import Array
-from .pairs import Pairs
-from .paths.mixture import Goal, joint_knot
+from .data import LocalData
+from .paths.weighted_frontier import PathObjective, joint_knot
 from .procedures import grouping_of, knot_at_risk, mean_length, path_of, rcps
 from .split import Split
 
@@ -24,13 +24,13 @@ _FEW = 4  # fitting units that are not halved
 class Chosen(NamedTuple):
     """The pairs of the chosen band, its name, and the length that each candidate is likely to have."""
 
-    pairs: Pairs
+    pairs: LocalData
     name: str
     lengths: dict[str, float]
 
 
 def choose_band(
-    offered: Mapping[str, Pairs], split: Split, rng: np.random.Generator, risk_level: float, goal: Goal | None,
+    offered: Mapping[str, LocalData], split: Split, rng: np.random.Generator, risk_level: float, objective: PathObjective | None,  # noqa: E501
     method: str,
 ) -> Chosen:  # fmt: skip
     """The candidate with the shortest intervals on the fitting images; of equal ones the first."""
@@ -44,7 +44,7 @@ def choose_band(
     lengths = {}
     for name, pairs in offered.items():
         fit = pairs.take(images)
-        found = [_length(fit, *half, seed, risk_level, goal, method) for half in halves]
+        found = [_length(fit, *half, seed, risk_level, objective, method) for half in halves]
         lengths[name] = float(np.mean(found))
     best = min(lengths, key=lengths.__getitem__)
     return Chosen(offered[best], best, lengths)
@@ -61,17 +61,23 @@ def _halves(unit_of: Array, rng: np.random.Generator, *, whole: bool) -> list[tu
 
 
 def _length(
-    fit: Pairs, taught: Array, others: Array, seed: int, risk_level: float, goal: Goal | None, method: str
+    fit: LocalData,
+    taught: Array,
+    others: Array,
+    seed: int,
+    risk_level: float,
+    objective: PathObjective | None,
+    method: str,
 ) -> float:
     """Mean length on some images where these just keep what is asked, along the path that others shaped."""
     if method == "rcps":
         grouping, path = rcps(fit)
     else:
         grouping = grouping_of("band", fit, taught, np.random.default_rng(seed))
-        path = path_of(fit, taught, grouping, risk_level, goal)
+        path = path_of(fit, taught, grouping, risk_level, objective)
     shown = fit.take(others)
-    if goal is None:
+    if objective is None:
         knot = knot_at_risk(shown, grouping, path, risk_level)
     else:
-        knot = joint_knot(shown, grouping, path, goal.take(others))
+        knot = joint_knot(shown, grouping, path, objective.take(others))
     return mean_length(shown, grouping, path.knots[:, knot])

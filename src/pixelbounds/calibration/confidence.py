@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..images.checks import check_choice, check_count, check_number, check_open_unit
-from ..images.foreign import own_array
+from ..images.foreign import as_plain_array
 from ..images.library import Array, library_of, to_numpy
 from ..kernels.wealth import betting_wealth
 
@@ -30,7 +30,7 @@ ConfidenceBound = Callable[[Array, float], float]  # losses (n,), failure_prob -
 def check_losses(losses: Any, first: int = 0) -> Array:
     """Losses of n images as float64: one axis, at least one, finite, within [0, 1]; images count from `first`."""
     try:
-        losses = own_array(losses, "losses")
+        losses = as_plain_array(losses, "losses")
         out = to_numpy(losses) if library_of(losses) else np.asarray(losses)
         if out.dtype.kind not in "fiubO":
             raise TypeError(f"dtype {out.dtype}")

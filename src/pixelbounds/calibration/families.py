@@ -1,8 +1,8 @@
 """How a band widens: set and score as a dual pair.
 
-`widen(band, w)` gives the two ends at widening w; `shortfall(truth, band)` gives the least w at which each pixel is
+`widen(band, w)` gives the two ends at widening w; `score(truth, band)` gives the least w at which each pixel is
 covered, at most `start` where the narrowest set covers it already. Sets are nested in w, end by end. Everything is
-computed in float64, and ends are moved outward by a few rounding errors, so that `shortfall <= w` always means covered.
+computed in float64, and ends are moved outward by a few rounding errors, so that `score <= w` always means covered.
 
 additive        [l - w, u + w],                     w >= 0
 scaled          [c - w (c - l), c + w (u - c)],     w >= 0    MC-Dropout, quantile regression
@@ -36,7 +36,7 @@ class Ends(NamedTuple):
 
 @dataclass(frozen=True)
 class Family:
-    """A dual pair: `widen(band, widening) -> (lower, upper)`, `shortfall(truth, band) -> widening`.
+    """A dual pair: `widen(band, widening) -> (lower, upper)`, `score(truth, band) -> widening`.
 
     `start` is the least widening allowed. `ends` is given where both ends move linearly: then lengths and surrogate
     losses have closed forms.
@@ -44,7 +44,7 @@ class Family:
 
     name: str
     widen: Callable[[Band, Any], tuple[Array, Array]]
-    shortfall: Callable[[Array, Band], Array]
+    score: Callable[[Array, Band], Array]
     start: float = 0.0
     centred: bool = False
     ends: Callable[[Band], Ends] | None = None
@@ -52,7 +52,7 @@ class Family:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise TypeError(f"the name of a family is {self.name!r}; it must be a string that is not empty")
-        for part in ("widen", "shortfall"):
+        for part in ("widen", "score"):
             if not callable(getattr(self, part)):
                 raise TypeError(f"{part} of family {self.name!r} is {getattr(self, part)!r}; it must be a function")
         check_number(self.start, "start")
@@ -74,7 +74,7 @@ def _linear(name: str, ends: Callable[[Band], Ends], *, centred: bool) -> Family
             at.upper + above + _ROUNDING * (np.abs(at.upper) + above),
         )
 
-    def shortfall(truth: Array, band: Band) -> Array:
+    def score(truth: Array, band: Band) -> Array:
         at, x = ends(band), _images(truth)
         below, above = at.lower - x, x - at.upper
         with np.errstate(all="ignore"):
@@ -82,7 +82,7 @@ def _linear(name: str, ends: Callable[[Band], Ends], *, centred: bool) -> Family
         need = np.where(np.isnan(need), 0.0, need)  # 0 / 0: the end needs nothing, the other end decides
         return np.where(np.maximum(below, above) > 0, np.maximum(need, _TINY), need)  # no quotient may vanish
 
-    return Family(name, widen, shortfall, centred=centred, ends=ends)
+    return Family(name, widen, score, centred=centred, ends=ends)
 
 
 def _additive_ends(band: Band) -> Ends:
@@ -183,17 +183,17 @@ def check_fits(family: Family, band: Band) -> None:
 
 
 def check_nested(family: Family, truth: Array, band: Band, scale: float) -> None:
-    """Refuse a family whose sets do not grow, or whose shortfall is not their score, on these images."""
+    """Refuse a family whose sets do not grow, or whose score is not their score, on these images."""
     check_fits(family, band)
     truth, scale = to_numpy(as_array(truth, "truth")), check_number(scale, "scale")
     check_same_shape(band=band.lower, truth=truth)
     ladder = family.start + scale * np.array([0.0, 0.01, 0.03, 0.1, 0.3, 1.0])
-    need = np.asarray(family.shortfall(truth, band), np.float64)
+    need = np.asarray(family.score(truth, band), np.float64)
     if np.isnan(need).any():
-        raise ValueError(f"family {family.name!r}: shortfall is NaN at {int(np.isnan(need).sum())} pixels")
+        raise ValueError(f"family {family.name!r}: score is NaN at {int(np.isnan(need).sum())} pixels")
     if need.shape != np.shape(truth):
         raise ValueError(
-            f"family {family.name!r}: shortfall returned shape {need.shape} for a truth of shape {np.shape(truth)}"
+            f"family {family.name!r}: score returned shape {need.shape} for a truth of shape {np.shape(truth)}"
         )
     previous = None
     for w in ladder:
@@ -211,7 +211,7 @@ def check_nested(family: Family, truth: Array, band: Band, scale: float) -> None
         wrong = ((need <= w - slack) & ~covered) | ((need > w + slack) & covered)
         if wrong.any():
             raise ValueError(
-                f"family {family.name!r}: at widening {w:g} shortfall and widen disagree at {int(wrong.sum())} of "
-                f"{wrong.size} pixels; shortfall must be the least widening that covers the truth"
+                f"family {family.name!r}: at widening {w:g} score and widen disagree at {int(wrong.sum())} of "
+                f"{wrong.size} pixels; score must be the least widening that covers the truth"
             )
         previous = lower, upper, w

@@ -82,10 +82,10 @@ def check_kept_names(kept: Sequence[Any]) -> None:
     for one, other in combinations(kept, 2):
         if spoken(one.name) != spoken(other.name):
             continue
-        ways = [(p.kind, p.above, p.cap, p.counting, p.most) for p in (one, other)]
+        ways = [(p.kind, p.above, p.cap, p.weighting, p.most) for p in (one, other)]
         if (
             one.place != other.place
-            or (one.counting == other.counting and one.certifying != other.certifying)
+            or (one.weighting == other.weighting and one.certifying != other.certifying)
             or (ways[0] == ways[1] and one.risk != other.risk)
         ):
             raise ValueError(f"two promises are called {one.name!r} and cannot be about the same")

@@ -82,12 +82,12 @@ def counted_in_short(promise: Any, pixels: tuple[int, ...], noun: str) -> str:
     if promise.kind == "loss":
         whose = "the loss"
     if promise.kind == "tail":
-        images = "images" if noun == "image" or promise.counting != "units" else f"images of {article(noun)} {noun}"
+        images = "images" if noun == "image" or promise.weighting != "units" else f"images of {article(noun)} {noun}"
         return f"{images} that miss {more_than(promise.above)} of {whose}"
     words = whose if promise.kind == "loss" else f"{whose} outside"
-    if promise.counting == "pixels":
+    if promise.weighting == "pixels":
         return f"{words}, pooled over images"
-    words += f", mean over {plural(noun) if promise.counting == 'units' else 'images'}"
+    words += f", mean over {plural(noun) if promise.weighting == 'units' else 'images'}"
     if promise.place in ("region", "weights"):
         words += " that have it"
     if promise.place == "subgroup":
@@ -102,4 +102,4 @@ def promise_in_words(promise: Any) -> str:
         words = f"images that miss {more_than(promise.above)}, {words}"
     if promise.cap < 1:
         words += f", cap {level_in_words(promise.cap)}"
-    return words if promise.counting == "units" else f"{words}, by {promise.counting}"
+    return words if promise.weighting == "units" else f"{words}, by {promise.weighting}"

@@ -20,19 +20,19 @@ from typing import Any
 import numpy as np
 
 from ..images.checks import check_choice, check_count
-from ..images.foreign import own_array
+from ..images.foreign import as_plain_array
 from ..images.library import Array, differ_in_size, library_of, to_numpy
 from . import groups as groupings
-from .arrivals import Path, loss_table, scalar_path
 from .block import Block
+from .data import NO_GRID, CalibrationData, LocalData
 from .groups.contract import Grouping
-from .pairs import NO_GRID, Archive, Pairs
+from .loss_table import Path, loss_table, scalar_path
 from .paths.frontier import frontier_of
 from .paths.line import GAMMAS, line_path, solve_program, stratified_pixels
-from .paths.mixture import Goal, joint_frontier, joint_knot
+from .paths.weighted_frontier import PathObjective, joint_frontier, joint_knot
 from .split import FEW, FEW_VALUES
 
-Fit = Callable[[Pairs, Array, np.random.Generator], Grouping]  # pairs, fitting images, generator
+Fit = Callable[[LocalData, Array, np.random.Generator], Grouping]  # pairs, fitting images, generator
 
 METHODS = ("frontier", "krcps", "rcps")
 NAMED_GROUPS = ("learned", "band", "loss", "squared", "otsu")
@@ -40,13 +40,13 @@ _MANY = 48  # fitting units: fewer may tell only few groups apart (docs/tried.md
 _ABOUT = 1.005  # lengths that differ less are equal: half of the fitting images cannot tell them apart
 
 
-def rcps(pairs: Archive) -> tuple[Grouping, Path]:
+def rcps(pairs: CalibrationData) -> tuple[Grouping, Path]:
     """One widening for all pixels (Algorithm 2); nothing is fitted."""
     return groupings.Single(), scalar_path(pairs)
 
 
 def krcps(
-    pairs: Pairs,
+    pairs: LocalData,
     images: Array,
     rng: np.random.Generator,
     risk_level: float,
@@ -97,7 +97,7 @@ def frontier(
     groups: Any = None,
     k: int | None = None,
     unit_of: Array | None = None,
-    goal: Goal | None = None,
+    objective: PathObjective | None = None,
     certified: float | None = None,
 ) -> tuple[Grouping, Path]:
     """The path of shortest intervals on the fitting images, each its own unit unless told; one group where none fit.
@@ -111,24 +111,24 @@ def frontier(
         own = images if unit_of is None else unit_of
         few = pairs.features is None and len(np.unique(own)) < _MANY
         tried: list[Fit] = [partial(grouping_of, "band"), partial(grouping_of, "learned")]
-        if pairs.features is not None:  # with much to learn from, the shortfall's tail can be told apart too
+        if pairs.features is not None:  # with much to learn from, the score's tail can be told apart too
             tried = [_learned_to(q) for q in (0.75, 0.9)]
-        if goal is not None and pairs.labels is not None and pairs.features is None:
+        if objective is not None and pairs.labels is not None and pairs.features is None:
             tried.pop()  # labels say more of a region than what could be learned
-        if few or goal is not None:  # few images, and a rare region, tell many groups apart badly
+        if few or objective is not None:  # few images, and a rare region, tell many groups apart badly
             tried.insert(0, partial(grouping_of, _by_width(4 if few else 8)))
         level = certified if few and certified else risk_level
-        grouping = shortest(pairs, images, rng, level, tried, own, goal, both=few)(pairs, images, rng)
+        grouping = shortest(pairs, images, rng, level, tried, own, objective, both=few)(pairs, images, rng)
     else:
         grouping = grouping_of("learned" if groups is None else groups, pairs, images, rng, k)
-    return grouping, path_of(pairs, images, grouping, risk_level, goal)
+    return grouping, path_of(pairs, images, grouping, risk_level, objective)
 
 
-def path_of(pairs: Any, images: Array, grouping: Grouping, risk_level: float, goal: Goal | None) -> Path:
+def path_of(pairs: Any, images: Array, grouping: Grouping, risk_level: float, objective: PathObjective | None) -> Path:
     """The frontier of a grouping on some images; with a goal, that for several promises."""
-    if goal is None:
+    if objective is None:
         return frontier_of(pairs, images, grouping, risk_level)
-    return joint_frontier(pairs, images, grouping, risk_level, goal.take(images))
+    return joint_frontier(pairs, images, grouping, risk_level, objective.take(images))
 
 
 # ---------------------------------------------------------------- which groups
@@ -143,17 +143,19 @@ def groups_for(fitting: int, values: float = inf) -> Any:
     return _by_width(4) if fitting < 4 * FEW else None
 
 
-def _by_width(bins: int) -> Callable[[Pairs, Array], Grouping]:
+def _by_width(bins: int) -> Callable[[LocalData, Array], Grouping]:
     """Few groups, which few images can tell apart also where the path is followed far beyond them."""
     return partial(groupings.fit_band_groups, width=bins, room=1)
 
 
-def grouping_of(groups: Any, pairs: Pairs, images: Array, rng: np.random.Generator, k: int | None = None) -> Grouping:
+def grouping_of(
+    groups: Any, pairs: LocalData, images: Array, rng: np.random.Generator, k: int | None = None
+) -> Grouping:
     """The grouping that a name, an array or a Grouping stands for, fitted on the fitting images, within labels."""
     return _within_labels(pairs, images, _named_or_given(groups, pairs, images, rng, k))
 
 
-def _within_labels(pairs: Pairs, images: Array, found: Grouping) -> Grouping:
+def _within_labels(pairs: LocalData, images: Array, found: Grouping) -> Grouping:
     """Groups, or their runs within labels where there are labels."""
     if pairs.labels is None or isinstance(found, groupings.LabelledGroups):
         return found
@@ -161,15 +163,15 @@ def _within_labels(pairs: Pairs, images: Array, found: Grouping) -> Grouping:
 
 
 def _learned_to(quantile: float) -> Fit:
-    """Learned groups of one quantile of the shortfall."""
+    """Learned groups of one quantile of the score."""
 
-    def fit(pairs: Pairs, images: Array, rng: np.random.Generator) -> Grouping:
+    def fit(pairs: LocalData, images: Array, rng: np.random.Generator) -> Grouping:
         return _within_labels(pairs, images, groupings.fit_learned_groups(pairs, images, rng, quantile=quantile))
 
     return fit
 
 
-def _named_or_given(groups: Any, pairs: Pairs, images: Array, rng: np.random.Generator, k: int | None) -> Grouping:
+def _named_or_given(groups: Any, pairs: LocalData, images: Array, rng: np.random.Generator, k: int | None) -> Grouping:
     if isinstance(groups, str):
         check_choice(groups, NAMED_GROUPS, "groups")
         if groups == "learned":
@@ -191,7 +193,7 @@ def _named_or_given(groups: Any, pairs: Pairs, images: Array, rng: np.random.Gen
         for _ in pairs.over_blocks(lambda truth, block: found.check(block), images):
             pass
         return found
-    groups = own_array(groups, "groups")
+    groups = as_plain_array(groups, "groups")
     if differ_in_size(pairs.band.lower) and (library_of(groups) or isinstance(groups, list | tuple)):
         raise ValueError(f"groups are a map of pixels, {NO_GRID}")
     if not library_of(groups):
@@ -205,13 +207,13 @@ def _named_or_given(groups: Any, pairs: Pairs, images: Array, rng: np.random.Gen
 
 
 def shortest(
-    pairs: Pairs,
+    pairs: LocalData,
     images: Array,
     rng: np.random.Generator,
     risk_level: float,
     fits: Sequence[Fit],
     unit_of: Array,
-    goal: Goal | None = None,
+    objective: PathObjective | None = None,
     both: bool = False,
 ) -> Fit:
     """The first candidate with about the shortest intervals on units that it was not fitted on; candidates are given
@@ -227,28 +229,28 @@ def shortest(
     def length(fit: Fit, teaches: Array) -> float:
         taught, untouched = images[teaches], pairs.take(images[~teaches])
         grouping = fit(pairs, taught, np.random.default_rng(seed))
-        path = path_of(pairs, taught, grouping, risk_level, goal)
-        if goal is None:
+        path = path_of(pairs, taught, grouping, risk_level, objective)
+        if objective is None:
             return length_at_risk(untouched, grouping, path, risk_level)
-        knot = joint_knot(untouched, grouping, path, goal.take(images[~teaches]))
+        knot = joint_knot(untouched, grouping, path, objective.take(images[~teaches]))
         return mean_length(untouched, grouping, path.knots[:, knot])
 
     lengths = [sum(length(fit, half) for half in ((first, ~first) if both else (first,))) for fit in fits]
     return next(fit for fit, found in zip(fits, lengths, strict=True) if found <= min(lengths) * _ABOUT)
 
 
-def knot_at_risk(pairs: Pairs, grouping: Grouping, path: Path, risk_level: float) -> int:
+def knot_at_risk(pairs: LocalData, grouping: Grouping, path: Path, risk_level: float) -> int:
     """The first knot whose mean loss on these very images is at most the risk level, or the last."""
     risk = (loss_table(pairs, grouping, path) / pairs.sizes[:, None]).mean(axis=0)
     return min(int(np.argmax(np.append(risk, 0.0) <= risk_level)), len(path) - 1)
 
 
-def length_at_risk(pairs: Pairs, grouping: Grouping, path: Path, risk_level: float) -> float:
+def length_at_risk(pairs: LocalData, grouping: Grouping, path: Path, risk_level: float) -> float:
     """Mean clipped length where the risk on these very images is just the risk level."""
     return mean_length(pairs, grouping, path.knots[:, knot_at_risk(pairs, grouping, path, risk_level)])
 
 
-def mean_length(pairs: Pairs, grouping: Grouping, widening: Array) -> float:
+def mean_length(pairs: LocalData, grouping: Grouping, widening: Array) -> float:
     """Mean clipped length at one widening of each group."""
 
     def work(truth: Array, block: Block) -> Array:

@@ -6,7 +6,7 @@ loss     the mean over images of a loss of your own, of their intervals, or of w
 cap      an image counts for at most so much: losses in [0, cap] need cap times the slack of losses in [0, 1]
 
 A region is needed on the calibration images only: it enters the loss, not the path. Images without it do not count for
-its promise. A `Promise` is what a user asks for; an `Aim` is the same in numbers, as it is counted; what a calibration
+its promise. A `Promise` is what a user asks for; an `RiskTarget` is the same in numbers, as it is counted; what a calibration  # noqa: E501
 keeps of it is a `CertifiedPromise`.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from ..images.checks import check_choice, check_number, check_open_unit, is_name
 from ..images.ends import Interval
-from ..images.foreign import own_array
+from ..images.foreign import as_plain_array
 from ..images.library import Array
 from ..images.regions import place_of
 from .confidence import check_losses
@@ -28,7 +28,7 @@ from .names import ALL_PIXELS, Called, check_free, check_kept_names
 from .sentence import YOUR_LOSS
 
 PROMISE_KINDS = ("share", "tail", "loss")
-WAYS_TO_COUNT = ("units", "images", "pixels")
+WAYS_TO_WEIGH = ("units", "images", "pixels")
 PLACES = ("all", "region", "weights", "subgroup")  # where a promise is counted
 _ABOVE_THE_MEAN = ("hoeffding", "bentkus", "hoeffding_bentkus", "empirical_bernstein", "conformal")  # bounds that are
 _MOST = 64  # promises of one calibration
@@ -45,7 +45,7 @@ class Promise:
     within: Any = None
     cap: float | None = None
     name: str | None = None
-    counting: str | None = None
+    weighting: str | None = None
     function: Any = None  # of a loss
     counts: bool = False  # whether it takes counts, not images
 
@@ -59,19 +59,19 @@ class Promise:
             )
         if self.above is not None and not 0 <= check_number(self.above, "above") < 1:
             raise ValueError(f"above is {self.above!r}; give a share of an image's pixels of at least 0 and below 1")
-        if self.counting is not None:
-            check_choice(self.counting, WAYS_TO_COUNT, "counting")
-        if self.counting == "pixels" and self.cap is not None:
-            raise ValueError("cap bounds what an image counts for, and with counting='pixels' pixels count: leave one")
+        if self.weighting is not None:
+            check_choice(self.weighting, WAYS_TO_WEIGH, "weighting")
+        if self.weighting == "pixels" and self.cap is not None:
+            raise ValueError("cap bounds what an image counts for, and with weighting='pixels' pixels count: leave one")
         if (self.kind == "loss") != callable(self.function):
             raise ValueError("a loss of your own is a function, which no file keeps; give it again: pb.loss")
-        if self.kind == "loss" and self.counting == "pixels":
+        if self.kind == "loss" and self.weighting == "pixels":
             raise ValueError("a loss is one number for each image, so pixels cannot be counted; leave counting out")
 
     @property
     def plain(self) -> bool:
         """Whether it is what `risk_level` alone says."""
-        return self.kind == "share" and self.cap is None and self.within is self.name is self.counting is None
+        return self.kind == "share" and self.cap is None and self.within is self.name is self.weighting is None
 
 
 def share(
@@ -79,7 +79,7 @@ def share(
     within: Any = None,
     cap: float | None = None,
     name: str | None = None,
-    counting: str | None = None,
+    weighting: str | None = None,
 ) -> Promise:
     """At most this share of pixels is missed: the mean over future images of the share within a region.
 
@@ -94,7 +94,7 @@ def share(
     >>> share(0.1, within=np.ones((3, 8, 8), bool), name="heart").at_most
     0.1
     """
-    return Promise("share", at_most, None, within, cap, name, counting)
+    return Promise("share", at_most, None, within, cap, name, weighting)
 
 
 def tail(at_most: float, above: float, within: Any = None, name: str | None = None) -> Promise:
@@ -114,7 +114,7 @@ def loss(
     within: Any = None,
     cap: float | None = None,
     name: str | None = None,
-    counting: str | None = None,
+    weighting: str | None = None,
     *,
     counts: bool = False,
 ) -> Promise:
@@ -138,7 +138,7 @@ def loss(
     own = getattr(function, "__name__", "")
     if name is None:
         name = own if is_name(own) and own not in _NAMELESS else YOUR_LOSS
-    return Promise("loss", at_most, None, within, cap, name, counting, function, bool(counts))
+    return Promise("loss", at_most, None, within, cap, name, weighting, function, bool(counts))
 
 
 def check_name(name: Any) -> str:
@@ -166,7 +166,7 @@ def check_promises(promises: Any) -> list[Promise]:
 
 
 @dataclass(frozen=True, eq=False)
-class Aim:
+class RiskTarget:
     """A promise as it is counted: in which region (0: all pixels, r: the r-th), of which images (n,), and how.
 
     Losses lie in [0, 1]: with a cap they are shares of the cap, and so is their `level`.
@@ -178,10 +178,10 @@ class Aim:
     at_most: float
     above: float
     cap: float
-    counting: str
+    weighting: str
     region: int
     subgroup: Array
-    most_images: int = 0  # that a unit counts for, where that was told
+    max_images: int = 0  # that a unit counts for, where that was told
     function: Any = None
     counts_only: bool = True  # what is missed of the region says all; else the function sees the images
 
@@ -203,7 +203,7 @@ class Aim:
 
     def losses_of(self, truth: Array, interval: Interval, first: int) -> Array:
         """Loss of each image of a block from its interval, for a function that sees images: -> (n,)."""
-        value = np.asarray(own_array(self.function(truth, interval), "losses"))
+        value = np.asarray(as_plain_array(self.function(truth, interval), "losses"))
         if value.shape != (len(truth),):
             raise ValueError(f"the loss returned shape {value.shape} for {len(truth)} images; it must be one per image")
         return self.capped(check_losses(value, first))
@@ -216,7 +216,7 @@ class Aim:
         """Which images count, from the sizes of all regions: (n, R) -> bool (n,)."""
         return (sizes[:, self.region] > 0) & self.subgroup
 
-    def take(self, images: Array) -> Aim:
+    def take(self, images: Array) -> RiskTarget:
         """The aim for some of the images."""
         return replace(self, subgroup=self.subgroup[images])
 
@@ -233,7 +233,7 @@ def _counted(function: Any, missed: Array, size: Array) -> Array:
     rows = missed.reshape(-1, missed.shape[-1])
     out = np.zeros(rows.shape)
     for row, counted in zip(out, rows, strict=True):
-        value = np.asarray(own_array(function(counted[has].astype(np.float64), size[has]), "losses"))
+        value = np.asarray(as_plain_array(function(counted[has].astype(np.float64), size[has]), "losses"))
         if value.shape != (int(has.sum()),):
             raise ValueError(f"the loss returned shape {value.shape} for {has.sum()} images; it must be one per image")
         row[has] = check_losses(value)
@@ -243,18 +243,18 @@ def _counted(function: Any, missed: Array, size: Array) -> Array:
 Regions = tuple[tuple[str, Any], ...]  # name and mask or weights (n, *pixels) of each distinct region
 
 
-def aims_of(
-    promises: Sequence[Promise], band: Any, counting: str, units: bool, most_images: int = 0
-) -> tuple[tuple[Aim, ...], Regions]:
+def risk_targets_of(
+    promises: Sequence[Promise], band: Any, weighting: str, units: bool, max_images: int = 0
+) -> tuple[tuple[RiskTarget, ...], Regions]:
     """Promises about images of a band's shape (n, *pixels) as aims, and the distinct regions that they are counted in.
 
-    `counting` is that of promises which say none; without `units` each image is its own, and the two are one.
+    `weighting` is that of promises which say none; without `units` each image is its own, and the two are one.
     """
     n = int(band.shape[0])
     regions: list[tuple[str, Any]] = []
     seen: dict[int, int] = {}  # numbers of regions by the arrays that hold them
     called = Called()
-    aims = []
+    targets = []
     for i, promise in enumerate(promises, 1):
         within, place, number, values = promise.within, "all", 0, None
         subgroup = np.ones(n, bool)
@@ -274,26 +274,28 @@ def aims_of(
             number = seen.get(id(same.within)) or seen.setdefault(id(within), len(regions) + 1)
             if number > len(regions):
                 regions.append((f"within of {name!r}", values))
-        aims.append(aim_of(replace(promise, name=name), place, number, subgroup, counting, units, most_images))
-    return tuple(aims), tuple(regions)
+        targets.append(
+            risk_target_of(replace(promise, name=name), place, number, subgroup, weighting, units, max_images)
+        )
+    return tuple(targets), tuple(regions)
 
 
-def aim_of(
-    promise: Promise, place: str, region: int, subgroup: Array, counting: str, units: bool, most_images: int = 0
-) -> Aim:
+def risk_target_of(
+    promise: Promise, place: str, region: int, subgroup: Array, weighting: str, units: bool, max_images: int = 0
+) -> RiskTarget:
     """A promise with a name as it is counted, in a region by its number."""
-    way = promise.counting or counting
+    way = promise.weighting or weighting
     way = "units" if way == "images" and not units else way
     level, above, cap = promise.at_most, promise.above or 0.0, promise.cap or 1.0
     only = promise.function is None or promise.counts
-    told = (promise.kind, str(promise.name), place, level, above, cap, way, region, subgroup, most_images)
-    return Aim(*told, promise.function, only)
+    told = (promise.kind, str(promise.name), place, level, above, cap, way, region, subgroup, max_images)
+    return RiskTarget(*told, promise.function, only)
 
 
-def path_level(aims: Sequence[Aim]) -> float:
+def path_level(targets: Sequence[RiskTarget]) -> float:
     """The share of missed pixels about which a path that knows one level should be finest: the least asked for."""
-    shares = [aim.at_most for aim in aims if aim.kind != "tail"]
-    return min(shares or [min(max(aim.above, aim.at_most / 10), 0.9) for aim in aims])
+    shares = [target.at_most for target in targets if target.kind != "tail"]
+    return min(shares or [min(max(target.above, target.at_most / 10), 0.9) for target in targets])
 
 
 # ---------------------------------------------------------------- what a calibration keeps
@@ -316,7 +318,7 @@ class CertifiedPromise:
     at_most: float
     above: float
     cap: float
-    counting: str
+    weighting: str
     most: float
     risk: float
     certifying: int
@@ -325,7 +327,7 @@ class CertifiedPromise:
         check_choice(self.kind, PROMISE_KINDS, "kind of a promise")
         check_name(self.name)
         check_choice(self.place, PLACES, "place of a promise")
-        check_choice(self.counting, WAYS_TO_COUNT, "counting of a promise")
+        check_choice(self.weighting, WAYS_TO_WEIGH, "counting of a promise")
         check_open_unit(self.at_most, "at_most")
         numbers = {name: check_number(getattr(self, name), name) for name in ("above", "cap", "most", "risk")}
         shape = self.kind == "tail" or self.above == 0, self.kind != "tail" or self.cap == 1
@@ -335,15 +337,15 @@ class CertifiedPromise:
         whole = isinstance(self.certifying, int) and not isinstance(self.certifying, bool)
         if not whole or self.certifying < 1 or not 0 <= numbers["most"] < 2**53:
             raise ValueError(f"a promise certified by {self.certifying!r} units of at most {self.most!r} cannot be")
-        pooled = self.counting == "pixels"
-        if (self.counting == "units") != (self.most == 0) or (pooled and (self.cap < 1 or self.kind == "loss")):
-            raise ValueError(f"a promise that counts {self.counting}, at most {self.most!r} of a unit, cannot be")
+        pooled = self.weighting == "pixels"
+        if (self.weighting == "units") != (self.most == 0) or (pooled and (self.cap < 1 or self.kind == "loss")):
+            raise ValueError(f"a promise that counts {self.weighting}, at most {self.most!r} of a unit, cannot be")
 
     def asked(self, within: Any = None, function: Any = None) -> Promise:
         """The promise as a user asks for it, with the region of other images, and the loss, where it has one."""
         above = self.above if self.kind == "tail" else None
         cap = self.cap if self.cap < 1 else None
-        return Promise(self.kind, self.at_most, above, within, cap, self.name, self.counting, function)
+        return Promise(self.kind, self.at_most, above, within, cap, self.name, self.weighting, function)
 
     def state(self) -> dict[str, Any]:
         """Plain values, for the file."""
@@ -357,12 +359,12 @@ class CertifiedPromise:
         return cls(**state)
 
 
-def check_same_places(promises: Sequence[CertifiedPromise], aims: Sequence[Aim]) -> None:
+def check_same_places(promises: Sequence[CertifiedPromise], targets: Sequence[RiskTarget]) -> None:
     """Regions of further images are of the kind that those of the calibration were."""
-    for promise, aim in zip(promises, aims, strict=True):
-        if aim.place != promise.place:
+    for promise, target in zip(promises, targets, strict=True):
+        if target.place != promise.place:
             raise ValueError(
-                f"within of {promise.name!r} is of kind {aim.place!r}, and at first it was {promise.place!r}: give a "
+                f"within of {promise.name!r} is of kind {target.place!r}, and at first it was {promise.place!r}: give a "  # noqa: E501
                 "mask where a mask was given, weights where weights were, one bool per image for a subgroup"
             )
 
@@ -380,7 +382,7 @@ def check_certified(calibration: Any) -> None:
         all_count = promise.place != "all" or promise.certifying == record.certifying
         if promise.certifying > record.certifying or not all_count:
             raise ValueError(f"{promise!r} cannot be of {record.certifying} certifying images (units)")
-        if promise.counting == "images" and not record.units:
+        if promise.weighting == "images" and not record.units:
             raise ValueError(f"{promise!r} counts images of units, and there are none")
         if promise.risk > promise.at_most and calibration.confidence in _ABOVE_THE_MEAN:
             raise ValueError(f"a mean loss of {promise.risk:g} was seen, above the level {promise.at_most:g}")
@@ -395,5 +397,5 @@ def sole_promise(calibration: Any) -> CertifiedPromise:
     pixels = calibration.loss == "l01"
     return CertifiedPromise(
         "share" if pixels else "loss", ALL_PIXELS if pixels else calibration.loss, "all", calibration.risk_level, 0.0,
-        1.0, record.counting, float(record.most_images), calibration.risk, record.certifying,
+        1.0, record.weighting, float(record.max_images), calibration.risk, record.certifying,
     )  # fmt: skip

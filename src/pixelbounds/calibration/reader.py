@@ -18,7 +18,7 @@ from .families import FAMILIES, Family
 from .groups.contract import REMEDY, load_grouping, on_images
 from .promises import CertifiedPromise
 from .reference import Reference
-from .result import FORMAT, NO_PRINTS, Calibration, Record
+from .result import FORMAT, NO_HASHES, Calibration, Record
 from .sentence import EARLIER
 
 
@@ -66,9 +66,9 @@ def _calibration_of(text: dict[str, Any], tensors: dict[str, Array], name: str, 
     low, high = (None if x is None else check_number(x, "a limit") for x in text["limits"])
     if text["format"] == 1:  # knows less of its bands, and nothing of its images and of what its numbers stand for
         text = {"measure": None, **text}
-        tensors = {"prints": NO_PRINTS, "fitted_on": NO_PRINTS, **tensors}
+        tensors = {"image_hashes": NO_HASHES, "fitted_on": NO_HASHES, **tensors}
         text["record"] = {**text["record"], "settings": {**text["record"]["settings"], EARLIER: 1}}
-    elif not text["record"].keys() >= {field.name for field in fields(Record)} - {"prints"}:
+    elif not text["record"].keys() >= {field.name for field in fields(Record)} - {"image_hashes"}:
         raise ValueError("its record is not complete")
     measure = text["measure"]
     return Calibration(
@@ -89,4 +89,4 @@ def _record_of(state: dict[str, Any], tensors: dict[str, Array]) -> Record:
     state["source"] = Source.from_state(state["source"])
     if "skipped" in state["settings"] and "skipped" not in state:
         state["skipped"] = len(state["settings"]["skipped"])
-    return Record(**state, prints=tensors["prints"])
+    return Record(**state, image_hashes=tensors["image_hashes"])

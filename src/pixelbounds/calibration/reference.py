@@ -24,11 +24,11 @@ from ..images.checks import Limits
 from ..images.ends import Band
 from ..images.library import Array, alike, block_of, in_threads, sizes_of
 from ..kernels.knots import LOWER, UPPER
-from .arrivals import Path, grid_of
 from .block import Block, read_block
+from .data import ROWS, CalibrationData, LocalData, Statistic
 from .families import Family, additive
 from .groups.contract import Grouping
-from .pairs import ROWS, Archive, Pairs, Statistic
+from .loss_table import Path, grid_of
 from .procedures import knot_at_risk
 from .split import Split
 
@@ -146,7 +146,7 @@ def _labels(block: Block, grouping: Grouping, entry: Array) -> tuple[Array, Arra
     return below, above
 
 
-def _likeness(
+def _band_statistics(
     truth: Array, block: Block, family: Family, grouping: Grouping, widening: Array, shares: Array
 ) -> tuple[Array, ...]:
     return (statistics_of(block, family, grouping, widening, shares),)
@@ -158,17 +158,19 @@ def _group_shares(truth: Array, block: Block, family: Family, grouping: Grouping
     return (np.bincount(ends, minlength=groups).astype(np.int64),)
 
 
-likenesses = Statistic("likeness", _likeness, (ROWS,))
+band_statistics = Statistic("likeness", _band_statistics, (ROWS,))
 _shares = Statistic("group_shares", _group_shares, (np.add,))
 
 
 # ---------------------------------------------------------------- the reference of a calibration
 
 
-def reference_of(pairs: Archive, split: Split, fit: Archive, grouping: Grouping, path: Path, level: float) -> Reference:
+def reference_of(
+    pairs: CalibrationData, split: Split, fit: CalibrationData, grouping: Grouping, path: Path, level: float
+) -> Reference:
     """The reference of the certifying units; `fit` are the fitting images, or all where none fits."""
-    if not isinstance(pairs, Pairs) or not isinstance(
-        fit, Pairs
+    if not isinstance(pairs, LocalData) or not isinstance(
+        fit, LocalData
     ):  # images that stay at their sites are not told one by one
         return NO_REFERENCE
     widening, shares = grounds_of(fit if split.fitting.any() else None, pairs, grouping, path, level)
@@ -180,7 +182,7 @@ def reference_of(pairs: Archive, split: Split, fit: Archive, grouping: Grouping,
     last = np.searchsorted(numbers, units, side="right")
     chosen = [certifying[by_unit[some_of(a, b)]] for a, b in zip(first, last, strict=True)]
     images = np.sort(np.concatenate(chosen))
-    rows = pairs.ask(likenesses, images, grouping=grouping, widening=widening, shares=shares)[0]
+    rows = pairs.aggregate(band_statistics, images, grouping=grouping, widening=widening, shares=shares)[0]
     if len(images) == len(units):
         own = rows[np.searchsorted(images, np.concatenate(chosen))]
         return Reference(own, own, widening, shares)
@@ -190,12 +192,14 @@ def reference_of(pairs: Archive, split: Split, fit: Archive, grouping: Grouping,
     return Reference(of_units, of_images, widening, shares)
 
 
-def grounds_of(fit: Pairs | None, pairs: Archive, grouping: Grouping, path: Path, level: float) -> tuple[Array, Array]:
+def grounds_of(
+    fit: LocalData | None, pairs: CalibrationData, grouping: Grouping, path: Path, level: float
+) -> tuple[Array, Array]:
     """Widening and shares of groups, (K,) each, in which no certifying image has a part; None where no image fits."""
     groups = len(path.knots)
     shares = np.full(groups, 1 / groups)
     if fit is not None:
-        counts = fit.ask(_shares, grouping=grouping, groups=groups)[0]
+        counts = fit.aggregate(_shares, grouping=grouping, groups=groups)[0]
         shares = counts / counts.sum()
     return path.at(_usual_knot(fit, pairs, grouping, path, level)), shares
 
@@ -210,7 +214,7 @@ def some_of(first: int, last: int) -> Array:
     return first + (np.arange(count) * (last - first)) // max(count, 1)
 
 
-def _usual_knot(fit: Pairs | None, pairs: Archive, grouping: Grouping, path: Path, level: float) -> int:
+def _usual_knot(fit: LocalData | None, pairs: CalibrationData, grouping: Grouping, path: Path, level: float) -> int:
     """A point of the path that no certifying image has a part in: where fitting images miss the level, else any."""
     if fit is None:
         return min(int(np.searchsorted(path.knots.mean(axis=0), grid_of(pairs)[0] / 16)), len(path) - 1)

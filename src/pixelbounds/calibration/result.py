@@ -40,11 +40,11 @@ from .phrases import NOT_WIDENED, early_wins_in_words, promise_in_words
 from .procedures import METHODS
 from .promises import CertifiedPromise, check_certified, sole_promise
 from .reference import NO_REFERENCE, Reference, p_values, statistics_of_images
-from .sentence import ANYTIME, SHIFT, VOIDS, check_shift, guarantee_of
+from .sentence import ANYTIME, SHIFT, VALIDITY_DOC, check_shift, guarantee_of
 
 FORMAT = 2
-COUNTINGS = ("units", "images")
-NO_PRINTS = np.empty(0, np.uint64)
+WEIGHTINGS = ("units", "images")
+NO_HASHES = np.empty(0, np.uint64)
 _OURS = (*BOUNDS, ANYTIME)  # bounds whose reach is known
 _ROUNDED = 1e-9  # how far sums in another order may lie apart
 
@@ -56,7 +56,7 @@ class Record:
     images, fitting, certifying    how many images there were and fitted, how many images (or units) certified
     units          0 where images are independent, else how many units certified, each called `unit_name`
     counting       "units" where each unit counts the same, "images" where each image does, in units of at most
-                   `most_images`
+                   `max_images`
     skipped        images that could not be read and were left out
     prints         one digest per image, (n,), by which a calibration image is known again; 0 for an image of one value;
                    empty where images stayed at their sites
@@ -72,14 +72,14 @@ class Record:
     digest: str
     version: str
     unit_name: str = "unit"
-    counting: str = "units"
-    most_images: int = 0
+    weighting: str = "units"
+    max_images: int = 0
     skipped: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
-    prints: Array = field(default_factory=lambda: NO_PRINTS)
+    image_hashes: Array = field(default_factory=lambda: NO_HASHES)
 
     def __post_init__(self) -> None:
-        for name in ("images", "fitting", "certifying", "units", "most_images", "skipped"):
+        for name in ("images", "fitting", "certifying", "units", "max_images", "skipped"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
                 raise ValueError(f"{name} of a calibration is {value!r}; it must be a whole number of at least 0")
@@ -104,17 +104,19 @@ class Record:
         if not isinstance(axes, list) or not all(isinstance(name, str) for name in axes):
             raise ValueError(f"axes of a calibration are {axes!r}; they must be names")
         check_unit_name(self.unit_name)
-        check_choice(self.counting, COUNTINGS, "counting")
-        if (self.counting == "images") != bool(self.units and self.most_images):
-            raise ValueError("counting='images' needs units and the most images that a unit counts for, no other does")
-        if not isinstance(self.prints, np.ndarray):
-            raise TypeError(f"prints are a {type(self.prints).__name__}; they must be an array, one number per image")
-        if self.prints.dtype != np.uint64 or self.prints.shape not in ((0,), (self.images,)):
-            raise ValueError(f"prints have shape {self.prints.shape}; there must be one per image, or none")
+        check_choice(self.weighting, WEIGHTINGS, "weighting")
+        if (self.weighting == "images") != bool(self.units and self.max_images):
+            raise ValueError("weighting='images' needs units and the most images that a unit counts for, no other does")
+        if not isinstance(self.image_hashes, np.ndarray):
+            raise TypeError(
+                f"prints are a {type(self.image_hashes).__name__}; they must be an array, one number per image"
+            )
+        if self.image_hashes.dtype != np.uint64 or self.image_hashes.shape not in ((0,), (self.images,)):
+            raise ValueError(f"prints have shape {self.image_hashes.shape}; there must be one per image, or none")
 
     def state(self) -> dict[str, Any]:
         """What a file holds beside the prints."""
-        return {name: x for name, x in vars(self).items() if name != "prints"} | {"source": self.source.state()}
+        return {name: x for name, x in vars(self).items() if name != "image_hashes"} | {"source": self.source.state()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +128,7 @@ class Calibration:
     each bound is valid for a point chosen beforehand, not for one that the data chose. `measure` says what the numbers
     stand for, where that is known. Where `promises` say more than one level for all pixels, they are kept in
     `certified`; `risk_level`, `risk` and `curve` are then those of the first, and the `loss` is "promises".
-    `reference` says what bands of certifying images are like, for `unusual` and `pixelbounds.Monitor`.
+    `reference` says what bands of certifying images are like, for `conformal_p_values` and `pixelbounds.Monitor`.
     """
 
     method: str
@@ -310,7 +312,9 @@ class Calibration:
         known = band, features, labels, self.limits
         return statistics_of_images(self.reference, known, self.family, self.grouping, threads=threads)
 
-    def unusual(self, band: Band, *, features: Any = None, labels: Any = None, threads: bool = True) -> Array:
+    def conformal_p_values(
+        self, band: Band, *, features: Any = None, labels: Any = None, threads: bool = True
+    ) -> Array:
         """How usual each image's band is among those of the certifying images: a p-value each, Band -> (n,).
 
         Of images from the same source at most a share p has a p-value of at most p; 1 / (n + 1) is that of an image
@@ -359,17 +363,17 @@ class Calibration:
             raise ValueError(
                 f"this band was made in another way than those of the calibration ({'; '.join(differences)}), and the "
                 "guarantee does not hold for it: calibrate again with bands made in this way, or say how this one was "
-                f"made, pixelbounds.Band(lower, upper, source=...); see {VOIDS}"
+                f"made, pixelbounds.Band(lower, upper, source=...); see {VALIDITY_DOC}"
             )
         return band
 
-    def without_prints(self) -> Calibration:
+    def without_hashes(self) -> Calibration:
         """The calibration without what it keeps of single images, digests and reference, for who must not tell of them.
 
         Nobody can tell then whether an image that it is judged by is one of those that calibrated, or is like them.
         """
-        record = replace(self.record, prints=NO_PRINTS)
-        return replace(self, record=record, grouping=on_images(self.grouping, NO_PRINTS), reference=NO_REFERENCE)
+        record = replace(self.record, image_hashes=NO_HASHES)
+        return replace(self, record=record, grouping=on_images(self.grouping, NO_HASHES), reference=NO_REFERENCE)
 
     # ------------------------------------------------------------ files
 
@@ -384,7 +388,7 @@ class Calibration:
         self.__post_init__()  # arrays may have been changed since
         meta, arrays = self.grouping.state()
         tensors = {f"groups.{name}": x for name, x in arrays.items()}
-        tensors |= {"widening": self.widening, "curve": self.curve, "prints": self.record.prints}
+        tensors |= {"widening": self.widening, "curve": self.curve, "image_hashes": self.record.image_hashes}
         tensors |= {"fitted_on": self.grouping.fitted_on} | self.reference.tensors()
         text = {
             "format": FORMAT, "package": "pixelbounds", "guarantee": self.guarantee,

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from ..images.measure import Measure
 from ..images.source import NAMELESS_VALUES, Source
 
-VOIDS = "docs/what_voids_the_promise.md"
+VALIDITY_DOC = "docs/what_voids_the_promise.md"
 EARLIER = "format"  # by this setting a record knows that an earlier format kept less
 ANYTIME = "anytime"  # the bound of a calibration that grows, as a calibration names it
 SHIFT = "shift"  # by this setting a record knows that its images were kept by weights, for another source
@@ -113,7 +113,7 @@ def guarantee_of(calibration: Promised) -> str:
         return " ".join((opening, *clauses, end))
     what = f"{_what(calibration)}{_provided(calibration)}"
     if calibration.confidence == "conformal":
-        future = plural(record.unit_name) if record.units and record.counting == "units" else "images"
+        future = plural(record.unit_name) if record.units and record.weighting == "units" else "images"
         return (
             f"On average over future {future} and over calibration sets of {n}, {what}; this holds in expectation "
             "only, not with high probability for the calibration set at hand."
@@ -159,7 +159,7 @@ def _jointly(calibration: Promised, n: str) -> tuple[str, tuple[str, ...], str]:
 def _clause(promise: Any, record: Any) -> str:
     """One promise: what is at most its level, of whose pixels, how they are averaged, and how many certified it."""
     entries = entries_in_words(record.pixels)
-    by_unit = bool(record.units) and promise.counting == "units"
+    by_unit = bool(record.units) and promise.weighting == "units"
     noun = record.unit_name if record.units else "image"
     named = f'"{promise.name}"'
     that_have = ""
@@ -183,7 +183,7 @@ def _clause(promise: Any, record: Any) -> str:
             words = f"on average at most {level} of the images of a future {noun}{that_have} {missed}"
         else:
             words = f"at most {level} of future images{that_have.replace(' has ', ' have ')} {missed}"
-    elif promise.counting == "pixels":
+    elif promise.weighting == "pixels":
         words = f"at most {level} of {of_what} of all future images{that_have if promise.place == 'subgroup' else ''}, "
         words += "pooled, lie outside their intervals"
     else:
@@ -227,7 +227,7 @@ def _terms(promise: Any, record: Any, noun: str, by_unit: bool) -> str:
     if by_unit:
         terms.append(f"each {noun} counting the same, however many images it has")
     if promise.most:
-        what = "pixels" if promise.counting == "pixels" else "images"
+        what = "pixels" if promise.weighting == "pixels" else "images"
         one = f"{article(noun)} {noun}"
         terms.append(f"{one} of more than {promise.most:.12g} such {what} counting as one of {promise.most:.12g}")
     if promise.certifying < record.certifying:
@@ -239,21 +239,21 @@ def _what(calibration: Promised) -> str:
     """What is at most the level: of whose pixels, and how they are averaged."""
     record = calibration.record
     whose = "a future image"
-    if record.units and record.counting == "units":
+    if record.units and record.weighting == "units":
         whose = f"a future {record.unit_name}, averaged over its images,"
     if calibration.loss == "l01":
         share = f"at most {level_in_words(calibration.risk_level)}"
         what = f"{share} of the {entries_in_words(record.pixels)} of {whose} lie outside their intervals"
         if record.pixels == (1,):
-            unit = record.unit_name if record.units and record.counting == "units" else None
+            unit = record.unit_name if record.units and record.weighting == "units" else None
             what = _one_value(level_in_words(calibration.risk_level), unit).removeprefix("on average ")
     else:
         named = YOUR_LOSS if calibration.loss in _NAMELESS else calibration.loss
         what = f"{loss_in_words(named)} of {whose} is at most {_plain(_up(calibration.risk_level))}"
-    if record.units and record.counting == "units":
+    if record.units and record.weighting == "units":
         what += f" (each {record.unit_name} counts the same, however many images it has)"
-    if record.units and record.counting == "images":
-        most = record.most_images
+    if record.units and record.weighting == "images":
+        most = record.max_images
         what += f" (each image counts the same, {article(record.unit_name)} {record.unit_name} of more than "
         what += f"{most} images as one of {most})"
     return what
@@ -364,6 +364,6 @@ def second_try(failure_prob: float) -> str:
         "A second try on the same images (another seed, method or bound, or these and a few more) is a second lottery: "
         f"keeping whichever succeeds can fail with probability {min(1.0, 2 * failure_prob):.3g} instead of "
         f"{failure_prob:.3g}. Valid are fresh images, or a failure probability of {failure_prob / 2:.3g} for each of "
-        "two tries that were planned before the first; for images that keep coming there is a growing calibration, "
-        f"which may be looked at after every image (pixelbounds.GrowingCalibration, pixelbounds grow; {VOIDS})"
+        "two tries that were planned before the first; for images that keep coming there is an anytime calibration, "
+        f"which may be looked at after every image (pixelbounds.AnytimeCalibration, pixelbounds anytime; {VALIDITY_DOC})"  # noqa: E501
     )

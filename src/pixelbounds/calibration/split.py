@@ -23,17 +23,17 @@ def unit_numbers(units: Any, n: int) -> Array:
     return np.unique(check_units(units, n), return_inverse=True)[1]
 
 
-def most_in_a_unit(split: Split, most_images: int | None) -> int:
+def most_in_a_unit(split: Split, max_images: int | None) -> int:
     """The images that a unit counts for at most: as told, or the most that a fitting unit has, fixed before any bound.
 
     The certifying units must not say it: their number would then depend on what is bounded.
     """
-    if most_images is not None:
-        return check_count(most_images, "most_images")
+    if max_images is not None:
+        return check_count(max_images, "max_images")
     if not split.fitting.any():
         raise ValueError(
-            "counting='images' needs to know the most images that a unit has, and no unit fits here to tell it; give "
-            "most_images"
+            "weighting='images' needs to know the most images that a unit has, and no unit fits here to tell it; give "
+            "max_images"
         )
     return int(np.bincount(split.unit_of[split.fitting]).max())
 

@@ -4,16 +4,16 @@ Commands import what they need when they run, so that help comes at once and a m
 the rest.
 """
 
+from .anytime import anytime_commands
 from .apply import apply_command
 from .calibrate import calibrate_command
 from .card import card_command
 from .command import app, main
 from .demo import demo_command
+from .ensemble import ensemble_command
 from .evaluate import evaluate_command
 from .federated import federated_commands
-from .grow import grow_commands
 from .info import info_command
-from .join import join_command
 from .monitor import monitor_commands
 from .plan import plan_command
 from .report import report_command
@@ -32,10 +32,10 @@ _PANELS = {  # what a newcomer needs first comes first
         report_command,
         card_command,
     ),
-    "Networks and samplers": (sample_command, train_command, join_command),
+    "Networks and samplers": (sample_command, train_command, ensemble_command),
 }
 _GROUPS = {
-    "After deployment": {"monitor": monitor_commands, "grow": grow_commands},
+    "After deployment": {"monitor": monitor_commands, "anytime": anytime_commands},
     "Elsewhere": {"federated": federated_commands, "reproduce": reproduce_commands},
 }
 for _panel, _commands in _PANELS.items():

@@ -80,7 +80,7 @@ def apply_command(
         "closed_length": None if done.open_share in (None, 1) else done.closed_length,
         **({} if done.tolerance is None else {"trusted_share": done.trusted_share}),
         "skipped": done.skipped,
-        "unusual": done.unusual,
+        "conformal_p_values": done.conformal_p_values,
         "guarantee": done.calibration.guarantee,
     }
     return in_short(facts, done.calibration.guarantee, rows)
@@ -96,10 +96,12 @@ def _trusted(done: Applied) -> dict[str, str]:
 
 def _unusual(done: Applied) -> dict[str, str]:
     """The row that tells of images like none of the calibration's, where there are some."""
-    if not done.unusual:
+    if not done.conformal_p_values:
         return {}
-    more = ", ..." if len(done.unusual) > 8 else ""
-    which = f"{images_in_words(len(done.unusual))} ({', '.join(map(str, done.unusual[:8]))}{more})"
+    more = ", ..." if len(done.conformal_p_values) > 8 else ""
+    which = (
+        f"{images_in_words(len(done.conformal_p_values))} ({', '.join(map(str, done.conformal_p_values[:8]))}{more})"
+    )
     return {
         "unusual": f"{which} with bands farther out than those of all {len(done.calibration.reference)} certifying "
         f"images kept; up to {done.expected_unusual:.2g} expected from the same source"

@@ -79,9 +79,9 @@ def calibrate_command(
     n_opt: FittingCount = None,
     seed: Annotated[int, method_option(help="Of the split and of all fitting.")] = 0,
     unit_name: Annotated[str | None, units_option(help="What a unit is, in the singular, such as patient.")] = None,
-    counting: Annotated[str, units_option(help="What counts the same on average: units, or images.")] = "units",
-    most_images: Annotated[
-        int | None, units_option(help="Images that a unit counts for at most, with --counting images.")
+    weighting: Annotated[str, units_option(help="What counts the same on average: units, or images.")] = "units",
+    max_images: Annotated[
+        int | None, units_option(help="Images that a unit counts for at most, with --weighting images.")
     ] = None,
     bands_out: Annotated[
         Path | None, typer.Option(help="Keep the bands of samples in this .zarr; an unfinished one is gone on with.")
@@ -102,7 +102,7 @@ def calibrate_command(
             method=method, confidence=confidence, groups=groups, features=features, labels=labels, family=family,
             k=k, n_opt=n_opt, seed=seed, replace=force, progress=advance, reading=reading_of(read, large),
             bands_out=bands_out, resources=resources_of(large), unit_name=unit_name,
-            counting=counting, most_images=most_images,
+            weighting=weighting, max_images=max_images,
         )  # fmt: skip
     found = made.calibration
     skipped = found.record.settings.get("skipped", ())

@@ -93,14 +93,14 @@ def evaluated(result: Evaluated, more: Mapping[str, str] | None = None) -> Outco
     from ..evaluation.evaluation import length_ends, share_ends
 
     ev = result.evaluation
-    judgement = result.judgement
+    check = result.check
     said = _risk_in_words(ev)
-    if judgement.level is not None:
-        mean = " in the mean over images" if ev.two_means and judgement.risk != ev.risk else ""
-        said += f" At most {level_in_words(judgement.level)}{mean} was promised."
-    if judgement.promises:
-        said += f" What was seen is {judgement.verdict}."
-    if judgement.broken:
+    if check.level is not None:
+        mean = " in the mean over images" if ev.two_means and check.risk != ev.risk else ""
+        said += f" At most {level_in_words(check.level)}{mean} was promised."
+    if check.promises:
+        said += f" What was seen is {check.verdict}."
+    if check.broken:
         said += " They contradict it: they come from another source, or the calibration was unlucky."
     length = length_in_words(ev.mean_length, result.measure)
     length += f"{_within(*length_ends(*ev.mean_length_interval))}, median {ev.median_length:.4f}"
@@ -125,17 +125,17 @@ def evaluated(result: Evaluated, more: Mapping[str, str] | None = None) -> Outco
         "mean_length_of_images": float(ev.length_by_image.mean()),
         "risk_level": result.risk_level,
         "guarantee": result.guarantee,
-        "verdict": judgement.verdict,
-        "contradicted": judgement.broken,
-        "cautions": judgement.notes,
+        "verdict": check.verdict,
+        "contradicted": check.broken,
+        "cautions": check.notes,
         "skipped": result.skipped,
     }
     rows |= skipped_in_words(result.skipped)
-    style = "bold red" if judgement.broken else "bold"
-    first = (sentence(said, style), *(Text(f"{note}\n") for note in judgement.notes))
+    style = "bold red" if check.broken else "bold"
+    first = (sentence(said, style), *(Text(f"{note}\n") for note in check.notes))
     table = (_promises(ev), Text("")) if ev.promises else ()
     text: tuple[RenderableType, ...] = (*first, *table, numbers({**rows, **(more or {})}), Text(""), _strata(ev))
-    return Outcome(facts, text, NO_GUARANTEE if judgement.broken else OK)
+    return Outcome(facts, text, NO_GUARANTEE if check.broken else OK)
 
 
 def _risk_in_words(ev: Evaluation) -> str:
@@ -152,7 +152,7 @@ def _risk_in_words(ev: Evaluation) -> str:
     return (
         f"{said}, each {ev.each} counting the same; {ev.image_risk:.2%}"
         f"{_within(*share_ends(*ev.image_risk_interval))}, each image counting the same, in {plural(ev.each)} of at "
-        f"most {images_in_words(ev.most_images)}."
+        f"most {images_in_words(ev.max_images)}."
     )
 
 

@@ -51,7 +51,7 @@ _ASKED = {
     "extent": "least and greatest width and level of the fitting images",
     "cells": "histograms of width, room and level of the fitting images",
     "occupied": "which combinations of bins occur in the fitting images",
-    "farthest": "the greatest shortfall of the fitting images",
+    "farthest": "the greatest score of the fitting images",
     "longest": "the greatest width of the fitting images",
     "spend": "misses and lengths by group of the fitting images",
     "missed_cells": "misses of each fitting image by group, in all and in each region",
@@ -193,7 +193,7 @@ def _images(
     from ..formats.opener import check_target
     from ..workflows.promise_regions import named_regions
 
-    with progress("counting") as advance, running(**vars(resources), progress=advance) as execution:
+    with progress("weighting") as advance, running(**vars(resources), progress=advance) as execution:
         images, made, limits = open_pair(truth, bands, reading, execution)
         if made.samples is not None and bands_out is None:
             raise ValueError(
@@ -244,9 +244,9 @@ def begin_command(
     n_opt: FittingCount = None,
     seed: Annotated[int, method_option(help="Of the split.")] = 0,
     unit_name: Annotated[str, method_option(help="What a unit is: patient, scan.")] = "unit",
-    counting: Annotated[str, method_option(help="units or images: which of them count the same.")] = "units",
-    most_images: Annotated[
-        int | None, method_option(help="With --counting images: a unit of more counts as one of so many.")
+    weighting: Annotated[str, method_option(help="units or images: which of them count the same.")] = "units",
+    max_images: Annotated[
+        int | None, method_option(help="With --weighting images: a unit of more counts as one of so many.")
     ] = None,
     shared_units: Annotated[
         str, method_option(help="A unit (patient) at two sites: refuse, or join its images into one.")
@@ -269,7 +269,7 @@ def begin_command(
         announcements, risk_level=risk_level, promises=_promised(promise), failure_prob=failure_prob, method=method,
         confidence=confidence,
         groups=groups if groups in (None, "band") else load_calibration(groups).grouping, family=family, k=k,
-        n_opt=n_opt, seed=seed, unit_name=unit_name, counting=counting, most_images=most_images,
+        n_opt=n_opt, seed=seed, unit_name=unit_name, weighting=weighting, max_images=max_images,
         shared_units=shared_units, key=study_key,
     )  # fmt: skip
     out.mkdir()
@@ -278,11 +278,11 @@ def begin_command(
 
 def _promised(words: list[str] | None) -> list[Promise] | None:
     """Promises in words; their regions are at the sites."""
-    from ..workflows.promise_words import promises_said
+    from ..workflows.promise_words import promise_texts
 
     if not words:
         return None
-    said = promises_said(words)
+    said = promise_texts(words)
     for one in said:
         if one.region is not None:
             raise ValueError(

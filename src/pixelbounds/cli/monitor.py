@@ -1,4 +1,4 @@
-"""`pixelbounds monitor update | look | status | page | pool`: is the promise still kept?"""
+"""`pixelbounds monitor update | drift | status | page | pool`: is the promise still kept?"""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def update_command(
     """
     from ..workflows.monitor import update_state
 
-    with progress("counting") as advance:
+    with progress("weighting") as advance:
         status = update_state(
             state, truth, bands, calibration=calibration, false_alarm=false_alarm, regions=region or (),
             features=features, labels=labels, reading=reading_of(read), resources=resources_of(large), progress=advance,
@@ -55,8 +55,8 @@ def update_command(
     return said(status, state)
 
 
-@command("look", stopped=_KEPT)
-def look_command(
+@command("drift", stopped=_KEPT)
+def drift_command(
     state: _State,
     bands: BandPath,
     read: ReadOptions,
@@ -70,7 +70,7 @@ def look_command(
 
     It tells nothing about risk. Exit code 5: there was an alarm, now or earlier.
 
-    Example: pixelbounds monitor look ct.monitor.safetensors new.zarr
+    Example: pixelbounds monitor drift ct.monitor.safetensors new.zarr
     """
     from ..workflows.monitor import look_state
 
@@ -99,14 +99,14 @@ def said(status: Status, state: Path) -> Outcome:
     if status.repeated:
         rows["left out"] = f"{status.repeated} images that were counted before"
     for i, promise in enumerate(status.promises):
-        rows[f"promise {i + 1}"] = f"{promise.words}; evidence {promise.worth:.3g}"
+        rows[f"promise {i + 1}"] = f"{promise.words}; evidence {promise.e_value:.3g}"
     for i, words in enumerate(status.lately):
         rows[f"lately {i + 1}"] = words
     if status.lately:
         rows["of"] = f"{len(status.statistics)} things that are looked at, each by itself; none is a risk"
     if status.alarm:
         rows["next"] = (
-            "calibrate anew with images of the source as it is now, or pixelbounds grow start STATE TRUTH BANDS"
+            "calibrate anew with images of the source as it is now, or pixelbounds anytime start STATE TRUTH BANDS"
         )
     style = "bold red" if status.alarm else "bold"
     text = (sentence(status.sentence, style), numbers({**rows, "state": written(state)}))
@@ -155,19 +155,19 @@ def pool_command(
     from ..storage.files import strict_json
 
     found = pooled({path.stem: strict_json(path.read_bytes()) for path in summaries}, false_alarm)
-    evidence = f"evidence {found.worth:.3g}, where {1 / false_alarm:.3g} raises an alarm"
+    evidence = f"evidence {found.e_value:.3g}, where {1 / false_alarm:.3g} raises an alarm"
     start = "ALARM: together the sites show that a promise is broken" if found.alarm else "No alarm of all together"
     text = f"{start} ({evidence}). {together_in_words(false_alarm)}"
     rows = {
-        name: f"{images} images with truth, evidence {worth:.3g}{', an alarm of its own' if own else ''}"
-        for name, images, worth, own in found.sites
+        name: f"{images} images with truth, evidence {e_value:.3g}{', an alarm of its own' if own else ''}"
+        for name, images, e_value, own in found.sites
     }
     facts = {
         "alarm": found.alarm,
-        "worth": found.worth,
+        "e_value": found.e_value,
         "false_alarm": false_alarm,
         "images": found.images,
-        "sites": [dict(zip(("name", "images", "worth", "alarm"), site, strict=True)) for site in found.sites],
+        "sites": [dict(zip(("name", "images", "e_value", "alarm"), site, strict=True)) for site in found.sites],
     }
     return Outcome(facts, (sentence(text), numbers(rows)), ALARM if found.alarm else OK)
 
@@ -175,6 +175,6 @@ def pool_command(
 def monitor_commands() -> typer.Typer:
     """The commands of a monitor."""
     group = typer.Typer(no_args_is_help=True, help="After deployment: is the promise still kept?")
-    for function in (update_command, look_command, monitor_status_command, monitor_page_command, pool_command):
+    for function in (update_command, drift_command, monitor_status_command, monitor_page_command, pool_command):
         group.command()(function)
     return group

@@ -17,7 +17,7 @@ from .command import NO_GUARANTEE, OK, Outcome, command, progress, sentence
 from .options import FailureProb
 
 if TYPE_CHECKING:
-    from ..calibration.needs import BoundNeeds, Needs, PromiseNeeds
+    from ..calibration.sample_size import BoundNeeds, Needs, PromiseNeeds
     from ..workflows.pilot import Pilot
 
 _pilot = partial(typer.Option, rich_help_panel="From a pilot run")
@@ -69,11 +69,11 @@ def plan_command(
 
     Example: pixelbounds plan --risk-level 0.05 --pilot pilot.zarr --truth pilot.npy --images 2000 --plot pilot.png
     """
-    from ..calibration.needs import IMAGES, plan
+    from ..calibration.sample_size import IMAGES, plan
     from ..images.checks import check_choice
-    from ..workflows.promise_words import promises_said
+    from ..workflows.promise_words import promise_texts
 
-    said = promises_said(promise or (), planned=True)
+    said = promise_texts(promise or (), planned=True)
     if said and (pilot or risk_level is not None):
         raise typer.BadParameter("leave --risk-level and --pilot out, which know one level", param_hint="--promise")
     risk_level = 0.1 if risk_level is None and not said else risk_level

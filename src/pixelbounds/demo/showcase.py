@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..bands import calibrated_quantiles
-from ..calibration.front_door import calibrate
+from ..calibration.calibrate import calibrate
 from ..calibration.result import Calibration
 from ..evaluation.evaluation import Evaluation, SeenPromise
 from ..evaluation.held_out import evaluate

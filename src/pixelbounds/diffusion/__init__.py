@@ -5,8 +5,8 @@ torch lives in this folder only. Every file imports torch, numpy, safetensors, i
 machine.
 """
 
-from .ensemble import SYMMETRIES, Ensemble, compiled
 from .inverse import GUIDANCES, Guidance, sample_linear
+from .members import SYMMETRIES, Ensemble, compiled
 from .network import NCSNpp, NetworkConfig, configuration, from_diffusers
 from .noise import gaussian
 from .posterior import SAMPLERS, Draws, Reduction, automatic_batch, posterior_mean, sample

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ..storage.files import replace_file, seal, sealed_parts, strict_json, unseal
-from .ensemble import Ensemble
+from .members import Ensemble
 from .network import NCSNpp, NetworkConfig
 from .regression import QuantileNetwork
 from .sde import VESDE

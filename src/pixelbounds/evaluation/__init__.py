@@ -6,12 +6,21 @@ kept_promises.py what promises come to on images, with intervals
 strata.py       two passes over blocks of images: what cuts the strata, then sums per image and stratum
 unit_means.py   means over units, with confidence intervals that are valid
 evaluation.py   what a user keeps: Evaluation, its strata, the coverage of fresh samples
-judgement.py    `judge`: an Evaluation against what a calibration claims
+guarantee_check.py    `judge`: an Evaluation against what a calibration claims
 """
 
 from ..images.regions import edge_strength
 from .evaluation import Evaluation, SampleCoverage, SeenPromise, Strata
+from .guarantee_check import GuaranteeCheck, judge
 from .held_out import evaluate
-from .judgement import Judgement, judge
 
-__all__ = ["Evaluation", "Judgement", "SampleCoverage", "SeenPromise", "Strata", "edge_strength", "evaluate", "judge"]
+__all__ = [
+    "Evaluation",
+    "GuaranteeCheck",
+    "SampleCoverage",
+    "SeenPromise",
+    "Strata",
+    "edge_strength",
+    "evaluate",
+    "judge",
+]

@@ -154,7 +154,7 @@ class SeenPromise(_Record):
     at_most: float
     above: float
     cap: float
-    counting: str
+    weighting: str
     risk: float
     interval: tuple[float, float]
     units: int
@@ -186,13 +186,13 @@ class Evaluation(_Record):
     """What intervals are worth on images whose truth is known.
 
     `risk` is the mean share of missed pixels, each unit counting the same; `image_risk` the same with each image
-    counting the same, in units of at most `most_images` (a larger one counts as that many): where units differ in size
+    counting the same, in units of at most `max_images` (a larger one counts as that many): where units differ in size
     the two differ. `by_image` (n,) and `by_unit` (units,) hold the shares, `unit_of` (n,) the row of each image in
     `units` and `by_unit`, `length_by_image` the mean lengths. `median_length` is over all pixels. `unit_name` is what a
     unit is called, None where each image is one.
 
     Intervals hold the mean of which they are with probability `confidence_level`, each by itself, at any number of
-    independent units; that of `image_risk` where no unit has more than `most_images`. Mean length has one where limits
+    independent units; that of `image_risk` where no unit has more than `max_images`. Mean length has one where limits
     are known, else NaN. `promises` are those that were asked about. `apart_from` is the digest of the calibration
     images, of which none is among these; None where that was not compared.
     """
@@ -201,7 +201,7 @@ class Evaluation(_Record):
     risk_interval: tuple[float, float]
     image_risk: float
     image_risk_interval: tuple[float, float]
-    most_images: int
+    max_images: int
     mean_length: float
     mean_length_interval: tuple[float, float]
     median_length: float
@@ -313,7 +313,7 @@ class Evaluation(_Record):
             f"{self.entries} outside  {self.risk:7.2%}{_bracket(*share_ends(*self.risk_interval))}{same}",
         ]
         if self.two_means:
-            capped = f" in {plural(self.each)} of at most {self.most_images}"
+            capped = f" in {plural(self.each)} of at most {self.max_images}"
             ends = _bracket(*share_ends(*self.image_risk_interval))
             lines.append(f"{self.entries} outside  {self.image_risk:7.2%}{ends}, each image counting the same{capped}")
         lines += [f"mean length      {lengths}", f"worst images     {worst}"]

@@ -30,7 +30,7 @@ from ..images.checks import (
     check_values,
 )
 from ..images.ends import Interval
-from ..images.foreign import check_axes, own_array
+from ..images.foreign import as_plain_array, check_axes
 from ..images.library import (
     Array,
     as_array,
@@ -44,7 +44,7 @@ from ..images.library import (
     to_numpy,
 )
 from .evaluation import Evaluation, SampleCoverage, Strata
-from .kept_promises import Judges, promises_seen
+from .kept_promises import EvaluationUnits, promises_seen
 from .known_images import refuse_calibrated
 from .strata import Cuts, Rows, cuts_of, median_length, merge_surveys, survey_rows, tally
 from .unit_means import UnitEnds
@@ -143,11 +143,11 @@ def evaluate(
     sums.clear()  # of many images it takes its share of memory
     if (sizes != sizes[0]).any():
         rows *= (sizes.mean() / sizes)[:, None, None]  # images weigh the same
-    most = 0 if calibration is None else calibration.record.most_images
+    most = 0 if calibration is None else calibration.record.max_images
     order = rng.permutation(len(units[0]))
     seen = () if promises is None else promises_seen(
-        promises, truth, interval, Judges(units[1], order, level),
-        counting="units" if calibration is None else calibration.record.counting, units=name is not None,
+        promises, truth, interval, EvaluationUnits(units[1], order, level),
+        weighting="units" if calibration is None else calibration.record.weighting, units=name is not None,
         certified=() if calibration is None else calibration.certified, runner=runner,
     )  # fmt: skip
     return summarise(
@@ -189,7 +189,7 @@ def _label_reader(groups: Any, shape: tuple[int, ...]) -> Callable[[int, int], A
     """Labels of images start..stop: (1, entries) for pixels, (2, entries) for ends."""
     if groups is None:
         return lambda start, stop: None
-    groups = own_array(groups, "groups")
+    groups = as_plain_array(groups, "groups")
     groups = groups if library_of(groups) else np.asarray(groups)
     given = tuple(groups.shape)
     if "int" not in str(groups.dtype) and "bool" not in str(groups.dtype):
@@ -262,7 +262,7 @@ def summarise(
     a, b = (len(edges) - 1 for edges in cuts.edges)
     return Evaluation(
         risk=float(shares[:, 0].mean()), risk_interval=ends.of(shares[:, 0]),
-        image_risk=image_risk, image_risk_interval=image_ends, most_images=most,
+        image_risk=image_risk, image_risk_interval=image_ends, max_images=most,
         mean_length=float(lengths.mean()), mean_length_interval=ends.of_length(lengths),
         by_image=sums[:, 0, 1] / sums[:, 0, 0], length_by_image=sums[:, 0, 2] / sums[:, 0, 0],
         by_unit=shares[:, 0], units=names, unit_of=unit_of,

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.promises import Aim, CertifiedPromise, Regions, aims_of, check_promises
+from ..calibration.promises import CertifiedPromise, Regions, RiskTarget, check_promises, risk_targets_of
 from ..images.checks import Limits, check_values
 from ..images.ends import Interval
 from ..images.library import Array, Runner, differ_in_size, library_of, over_images, rows_of
@@ -24,7 +24,7 @@ from .unit_means import ratio_interval
 
 
 @dataclass(frozen=True, eq=False)
-class Judges:
+class EvaluationUnits:
     """Who judges: the unit of each image (n,), units in random order, and the level of intervals."""
 
     unit_of: Array
@@ -36,34 +36,38 @@ def promises_seen(
     promises: Any,
     truth: Any,
     interval: Interval,
-    judges: Judges,
+    judges: EvaluationUnits,
     *,
-    counting: str,
+    weighting: str,
     units: bool,
     certified: Sequence[CertifiedPromise],
     runner: Runner,
 ) -> tuple[SeenPromise, ...]:
     """What each promise comes to on these images; regions are theirs, (n, *pixels).
 
-    `counting` is that of promises which say none; of units of more than was `certified` as the most no more is counted.
+    `weighting` is that of promises which say none; of units of more than was `certified` as the most no more is counted.  # noqa: E501
     """
     asked = check_promises(promises)
-    aims, regions = aims_of(asked, truth, counting, units)
+    targets, regions = risk_targets_of(asked, truth, weighting, units)
     if certified and [(p.kind, p.at_most) for p in certified] != [(p.kind, p.at_most) for p in asked]:
         raise ValueError(
             f"the calibration certified {len(certified)} promises, and these are others; give the same promises in the "
             "same order, with the regions of these images"
         )
 
-    seeing = [aim for aim in aims if not aim.counts_only]
+    seeing = [target for target in targets if not target.counts_only]
     missed, sizes, own = region_tallies(truth, interval, regions, runner, seeing=seeing)
-    most = [promise.most for promise in certified] or [0.0] * len(aims)
+    most = [promise.most for promise in certified] or [0.0] * len(targets)
     by_image = [
-        own[:, seeing.index(aim)] if not aim.counts_only else aim.losses(missed[:, aim.region], sizes[:, aim.region])
-        for aim in aims
+        own[:, seeing.index(target)]
+        if not target.counts_only
+        else target.losses(missed[:, target.region], sizes[:, target.region])
+        for target in targets
     ]
-    at_once = 1 - (1 - judges.confidence_level) / len(aims)
-    return tuple(_seen(aim, x, sizes, judges, b, at_once) for aim, x, b in zip(aims, by_image, most, strict=True))
+    at_once = 1 - (1 - judges.confidence_level) / len(targets)
+    return tuple(
+        _seen(target, x, sizes, judges, b, at_once) for target, x, b in zip(targets, by_image, most, strict=True)
+    )
 
 
 def region_tallies(
@@ -73,7 +77,7 @@ def region_tallies(
     runner: Runner,
     *,
     limits: Limits = (-inf, inf),
-    seeing: Sequence[Aim] = (),
+    seeing: Sequence[RiskTarget] = (),
 ) -> tuple[Array, Array, Array]:
     """What each image misses of all pixels and of each region, their sizes, and losses that see images.
 
@@ -87,7 +91,7 @@ def region_tallies(
         regional = [region_rows(values, name, start, stop).reshape(len(x), -1) for name, values in regions]
         lost = [missed.sum(axis=1), *((row * missed).sum(axis=1) for row in regional)]
         size = [np.full(len(x), missed.shape[1]), *(row.sum(axis=1) for row in regional)]
-        own = [aim.losses_of(x, Interval(lower, upper), start) for aim in seeing]
+        own = [target.losses_of(x, Interval(lower, upper), start) for target in seeing]
         return *(np.stack(part, axis=1).astype(np.float64) for part in (lost, size)), np.reshape(own, (-1, len(x))).T
 
     arrays = (truth, interval.lower, interval.upper, *(values for _, values in regions))
@@ -97,24 +101,26 @@ def region_tallies(
     return missed, sizes, own
 
 
-def _seen(aim: Aim, by_image: Array, sizes: Array, judges: Judges, most: float, at_once: float) -> SeenPromise:
+def _seen(
+    target: RiskTarget, by_image: Array, sizes: Array, judges: EvaluationUnits, most: float, at_once: float
+) -> SeenPromise:
     """One promise; its `least` is the low end of an interval of the level `at_once`."""
-    counts = aim.counts(sizes)
+    counts = target.counts(sizes)
     unit_of = judges.unit_of[counts]
-    size = sizes[counts, aim.region]
+    size = sizes[counts, target.region]
     losses = by_image[counts]
-    weight = size if aim.counting == "pixels" else np.ones(len(size))
+    weight = size if target.weighting == "pixels" else np.ones(len(size))
     total = np.bincount(unit_of, weight, minlength=len(judges.order))
     order = judges.order[total[judges.order] > 0]
-    told = (aim.kind, aim.name, aim.place, aim.at_most, aim.above, aim.cap, aim.counting)
+    told = (target.kind, target.name, target.place, target.at_most, target.above, target.cap, target.weighting)
     if not len(order):
-        return SeenPromise(*told, nan, (0.0, aim.cap), 0, 0.0)
+        return SeenPromise(*told, nan, (0.0, target.cap), 0, 0.0)
     shares = np.clip(np.bincount(unit_of, weight * losses, minlength=len(total))[order] / total[order], 0, 1)
     counted = np.ones(len(order))
-    if aim.counting != "units":
+    if target.weighting != "units":
         most = most or float(total.max())
         counted = np.minimum(total[order], most) / most
     low, high = ratio_interval(shares * counted, counted, judges.confidence_level)
     least = low if at_once == judges.confidence_level else ratio_interval(shares * counted, counted, at_once)[0]
     risk = float((shares * counted).sum() / counted.sum())
-    return SeenPromise(*told, aim.cap * risk, (aim.cap * low, aim.cap * high), len(order), aim.cap * least)
+    return SeenPromise(*told, target.cap * risk, (target.cap * low, target.cap * high), len(order), target.cap * least)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..calibration.pairs import doubles_among
-from ..calibration.prints import known_again, prints_of
+from ..calibration.data import count_duplicates
+from ..calibration.image_hashes import hash_images, is_known_image
 from ..calibration.result import Calibration
-from ..calibration.sentence import VOIDS
+from ..calibration.sentence import VALIDITY_DOC
 from ..images.library import Array, Runner
 
 _NAMED = 8  # images in a message
@@ -28,7 +28,7 @@ class CalibrationImages(ValueError):
         more = f" and {len(images) - _NAMED} more" if len(images) > _NAMED else ""
         super().__init__(
             f"{len(images)} of {total} images calibrated ({few}{more}); they cannot judge intervals that were fitted "
-            f"to them: leave them out, or give images that had no part in the calibration; see {VOIDS}"
+            f"to them: leave them out, or give images that had no part in the calibration; see {VALIDITY_DOC}"
         )
         self.images = tuple(images)
         self.total = total
@@ -41,19 +41,19 @@ def refuse_calibrated(
 
     With the unit of each image, (n,) in whole numbers, one truth in several units is told.
     """
-    known: Array = calibration.record.prints
+    known: Array = calibration.record.image_hashes
     if not known.any():
         return None
-    own = prints_of(truth, runner)
-    again = np.flatnonzero(known_again(own, known))
+    own = hash_images(truth, runner)
+    again = np.flatnonzero(is_known_image(own, known))
     if len(again):
         raise CalibrationImages(again.tolist(), len(truth))  # type: ignore[arg-type]
-    doubles = 0 if unit_of is None else doubles_among(own, unit_of)
+    doubles = 0 if unit_of is None else count_duplicates(own, unit_of)
     if doubles:
         warnings.warn(
             f"{doubles} of {len(own)} images have the truth of another one (of another unit), so they are not "
             "independent, and the confidence intervals of this evaluation are too narrow: leave them out, or give "
-            f"units= the same name for images of one truth ({VOIDS})",
+            f"units= the same name for images of one truth ({VALIDITY_DOC})",
             stacklevel=3,
         )
     return calibration.record.digest

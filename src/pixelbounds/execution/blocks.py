@@ -26,7 +26,7 @@ from .runner import PER_PIXEL, Execution
 T = TypeVar("T")
 Parts = Mapping[str, Array]
 Maker = Callable[[int, int], Parts]  # images start..stop -> arrays of as many images
-Witness = Callable[[int, int], Array]  # images start..stop -> digests (n,) of all that a maker reads of them
+InputHash = Callable[[int, int], Array]  # images start..stop -> digests (n,) of all that a maker reads of them
 _READ_BYTES = 2**26  # of a block, so that many images of few pixels do not become as many files
 _CHUNK_BYTES = 2**24  # of an array of a block, and read at a time of images that differ in size
 
@@ -53,7 +53,7 @@ def fill(
     execution: Execution,
     blocks: Blocks,
     make: Maker,
-    see: Witness,
+    see: InputHash,
     reads: Sequence[Any],
     pixels: int,
     *,
@@ -86,7 +86,7 @@ def other_images(
     cuts: Sequence[tuple[int, int]],
     seen: Array,
     marks: Array,
-    see: Witness,
+    see: InputHash,
     reads: Sequence[Any],
     pixels: int,
     *,
@@ -103,7 +103,7 @@ def other_images(
     return other
 
 
-def _seen_now(see: Witness, skip_bad: bool, start: int, stop: int) -> Array:
+def _seen_now(see: InputHash, skip_bad: bool, start: int, stop: int) -> Array:
     """Digests of images start..stop; 0 of one that cannot be read, where such are left out."""
     parts, _ = _attempt(lambda first, last: {SEEN: see(first, last)}, skip_bad, start, stop)
     return parts.get(SEEN, np.zeros(stop - start, np.uint64))

@@ -26,9 +26,9 @@ from ..storage.chunks import guarded, pieces
 from ..storage.digests import row_digests
 from ..storage.growth import BAD, MARKS, SEEN, attributes_of, growing, request_digest
 from .blocks import (
+    InputHash,
     Maker,
     Parts,
-    Witness,
     block_rows,
     digest_of_all,
     each_image,
@@ -81,12 +81,12 @@ def bands_to(
     with growing(
         path, arrays, rows=rows, about=about, request=request, pack=False, anew=replace, replace=replace
     ) as blocks:
-        make = quantiles(samples, miscoverage, half=half, witness=True)
+        make = quantiles(samples, miscoverage, half=half, input_hash=True)
         fill(execution, blocks, make, see, [samples], prod(pixels), skip_bad=skip_bad)
     return open_stored(path)
 
 
-def _made_of_others(execution: Execution, path: Path, see: Witness, samples: Any, skip_bad: bool) -> bool:
+def _made_of_others(execution: Execution, path: Path, see: InputHash, samples: Any, skip_bad: bool) -> bool:
     """Whether a finished store was made of other samples than these: one read of them."""
     group = zarr.open_group(path, mode="r")
     if any(name not in group or group[name].shape != samples.shape[:1] for name in (SEEN, MARKS)):
@@ -115,20 +115,20 @@ def open_stored(path: Path) -> tuple[Band, Array]:
     return band, np.asarray(group[MARKS][:]) != BAD
 
 
-def quantiles(samples: Any, miscoverage: float | Fraction, *, half: bool = False, witness: bool = False) -> Maker:
+def quantiles(samples: Any, miscoverage: float | Fraction, *, half: bool = False, input_hash: bool = False) -> Maker:
     """What makes the calibrated quantiles of images start..stop; as a witness it tells what it read, too."""
 
     def make(start: int, stop: int) -> Parts:
         with numbered(start):
-            band, seen = band_and_digests(samples, miscoverage, start, stop, witness=witness)
+            band, seen = band_and_digests(samples, miscoverage, start, stop, input_hash=input_hash)
         lower, upper = outward(band.lower, band.upper, np.float16) if half else (band.lower, band.upper)
-        return {"lower": lower, "upper": upper} | ({SEEN: seen} if witness else {})
+        return {"lower": lower, "upper": upper} | ({SEEN: seen} if input_hash else {})
 
     return make
 
 
 def band_and_digests(
-    samples: Any, miscoverage: float | Fraction, start: int, stop: int, *, witness: bool = True
+    samples: Any, miscoverage: float | Fraction, start: int, stop: int, *, input_hash: bool = True
 ) -> tuple[Band, Array]:
     """Calibrated quantiles of the samples of images start..stop, in NumPy, and the digests of these samples, taken
     while they are in the cache; zeros without `witness`.
@@ -138,7 +138,7 @@ def band_and_digests(
     for first, part in pieces(samples, start, stop):
         with numbered(first - start):
             bands.append(calibrated_quantiles(part, miscoverage, threads=False))
-        if witness:
+        if input_hash:
             seen[first - start : first - start + len(part)] = row_digests(part)
     lower = np.concatenate([band.lower for band in bands])
     upper = np.concatenate([band.upper for band in bands])

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..execution.progress import Progress, silent
 from ..formats.nifti import find_scans, nifti_files, read_slices
-from ..formats.scans import ABDOMEN, Geometry, Images, Told, Window, check_window, slice_name
+from ..formats.scans import ABDOMEN, FormatError, Geometry, Images, Window, check_window, slice_name
 from .cache import cached
 
 _CASE = re.compile(r"(Case_\d+)_0000\.nii(\.gz)?")
@@ -34,12 +34,12 @@ def abdomen(
         raise FileNotFoundError(f"{folder} is no folder; give the one that holds Case_00001_0000.nii.gz")
     files = {x: match[1] for x in nifti_files(folder) if (match := _CASE.fullmatch(x.name))}
     if not files:
-        raise Told(f"{folder} holds no Case_*_0000.nii.gz; give the folder of AbdomenCT-1K's images")
+        raise FormatError(f"{folder} holds no Case_*_0000.nii.gz; give the folder of AbdomenCT-1K's images")
     cases = sorted(files, key=lambda file: (files[file], file))
     names = [files[file] for file in cases]
     double = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
     if double:
-        raise Told(f"{folder} holds {min(double)} twice; remove one")
+        raise FormatError(f"{folder} holds {min(double)} twice; remove one")
     scans = find_scans(cases, names, size)
     counts = [scan.stop - scan.start for scan in scans]
     plane = scans[0].plane if size is None else (size, size)

@@ -10,7 +10,7 @@ import numpy as np
 import zarr
 
 from ..execution.progress import Progress, silent
-from ..formats.scans import Told
+from ..formats.scans import FormatError
 from ..images.library import Array
 from ..storage.growth import DONE, growing
 
@@ -44,7 +44,7 @@ def cached(
             if part in todo:
                 images = read(part)
                 if images.shape != (count, *pixels):
-                    raise Told(f"part {part} of {path} has shape {images.shape}, not {(count, *pixels)}")
+                    raise FormatError(f"part {part} of {path} has shape {images.shape}, not {(count, *pixels)}")
                 blocks.write(part, {"images": images}, np.full(count, DONE, np.uint8))
             progress(part + 1, len(counts))
     return _opened(path, about)
@@ -56,8 +56,10 @@ def _opened(path: Path, about: Mapping[str, Any]) -> Any:
         stored: Any = group.attrs[_ATTRIBUTE]
         images = group["images"]
     except Exception as error:  # no store, or a damaged one
-        raise Told(f"{path} is no cache that can be read ({error}); delete it, or name another") from error
+        raise FormatError(f"{path} is no cache that can be read ({error}); delete it, or name another") from error
     wrong = [name for name in {**stored, **about} if stored.get(name) != about.get(name)]
     if wrong:
-        raise Told(f"{path} was made of other images or settings ({', '.join(wrong)}); delete it, or name another")
+        raise FormatError(
+            f"{path} was made of other images or settings ({', '.join(wrong)}); delete it, or name another"
+        )
     return images

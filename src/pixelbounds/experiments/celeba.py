@@ -10,7 +10,7 @@ import numpy as np
 
 from ..execution.progress import Progress, silent
 from ..formats.pictures import pages
-from ..formats.scans import Images, Told
+from ..formats.scans import FormatError, Images
 from ..images.checks import check_choice, check_count
 from ..images.library import Array
 from .cache import cached
@@ -64,18 +64,20 @@ def _names(folder: Path, code: str, part: str) -> list[str]:
     for number, line in enumerate(listing.read_text().splitlines(), 1):
         words = line.split()
         if words and (len(words) != 2 or words[1] not in _PARTS.values() or "/" in words[0]):
-            raise Told(f"{listing}, line {number}: {line!r} is not a file name and 0, 1 or 2; use the published file")
+            raise FormatError(
+                f"{listing}, line {number}: {line!r} is not a file name and 0, 1 or 2; use the published file"
+            )
         if words and words[1] == code:
             names.append(words[0])
     if not names:
-        raise Told(f"{listing} names no image of part {part}; use the published file")
+        raise FormatError(f"{listing} names no image of part {part}; use the published file")
     return names
 
 
 def _face(file: Path, size: int, crop: int) -> Array:
     if not file.is_file():
-        raise Told(f"{file} is in the partition but not in the folder; unpack img_align_celeba.zip again")
+        raise FormatError(f"{file} is in the partition but not in the folder; unpack img_align_celeba.zip again")
     ((_, pixels),) = pages(file, str(file), size, crop)
     if pixels.shape[0] != 3 or pixels.ndim != 3:
-        raise Told(f"{file} is grey; CelebA is in colour: use the published images")
+        raise FormatError(f"{file} is grey; CelebA is in colour: use the published images")
     return pixels

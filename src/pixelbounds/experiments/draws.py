@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from ..calibration.calibrate import calibrate
 from ..calibration.confidence import greatest_loss, least_images
+from ..calibration.data import LocalData
 from ..calibration.families import family_named
-from ..calibration.front_door import calibrate
 from ..calibration.groups.band_bins import fit_band_groups
 from ..calibration.groups.learned import fit_learned_groups
-from ..calibration.pairs import Pairs
 from ..calibration.procedures import frontier, groups_for, rcps
 from ..calibration.promises import share
 from ..calibration.split import fitting_units, unit_numbers
@@ -86,14 +86,14 @@ class Draw:
     def _generator(self) -> np.random.Generator:
         return np.random.default_rng([self.experiment.draws.seed, self.number])
 
-    def pairs(self, band: str, images: Array, features: bool = False) -> Pairs:
+    def pairs(self, band: str, images: Array, features: bool = False) -> LocalData:
         """Truth and band of some images."""
         part = self.material.band(band).map(lambda x: x[images], checked=True)
         family = family_named("multiplicative" if band == "multiplicative" else None, part)
         extra = self.material.features(self.experiment.frontier.features, images) if features else None
-        return Pairs(self.material.truth[images], part, family, LIMITS, extra)
+        return LocalData(self.material.truth[images], part, family, LIMITS, extra)
 
-    def both(self, band: str, features: bool = False) -> tuple[Pairs, Pairs]:
+    def both(self, band: str, features: bool = False) -> tuple[LocalData, LocalData]:
         """Truth and band of the images for calibration, and of those for validation."""
         cal, val = self.images
         return self.pairs(band, cal, features), self.pairs(band, val, features)
@@ -112,7 +112,7 @@ class Draw:
         """Certified as the experiment asks."""
         return certify(fitted, confidence, self.experiment.task.risk_level, self.experiment.task.failure_prob)
 
-    def record(self, row: str, fitted: Fitted, outcome: Certified, held_out: Pairs, **more: Any) -> DrawRecord:
+    def record(self, row: str, fitted: Fitted, outcome: Certified, held_out: LocalData, **more: Any) -> DrawRecord:
         """What a row gives on the validation images."""
         fresh = self.fresh(self.images[1], row.split("/")[0])
         return {
@@ -167,7 +167,7 @@ def _grid(band: str, draw: Draw) -> Iterator[DrawRecord]:
 
 
 def fit_frontier(
-    pairs: Pairs, n_opt: int, seed: int, risk_level: float, failure_prob: float, unit_of: Array | None = None
+    pairs: LocalData, n_opt: int, seed: int, risk_level: float, failure_prob: float, unit_of: Array | None = None
 ) -> Fitted:
     """The frontier as `calibrate` fits it unless told."""
     parts = split_pairs(pairs, n_opt, seed, unit_of)
@@ -190,7 +190,7 @@ def _frontier(draw: Draw) -> Iterator[DrawRecord]:
         found = draw.record(f"calibrated/{procedure}/none", fitted, limit, val)
         yield found
     best = found | {"row": "calibrated/oracle/none"}
-    tried: list[tuple[Pairs, Any]] = [(val, fitted.grouping), (val, "band"), (val, "learned")]
+    tried: list[tuple[LocalData, Any]] = [(val, fitted.grouping), (val, "band"), (val, "learned")]
     if draw.has_features:
         featured = draw.pairs("calibrated", draw.images[1], features=True)
         for quantile in (0.75, 0.9):  # between which `calibrate` chooses
@@ -274,7 +274,7 @@ def _scans(draw: Draw) -> Iterator[DrawRecord]:
 
 
 def _capped_scans(
-    draw: Draw, cal: Pairs, val: Pairs, unit: Array, new_unit: Array, settings: ScansSection
+    draw: Draw, cal: LocalData, val: LocalData, unit: Array, new_unit: Array, settings: ScansSection
 ) -> Iterator[DrawRecord]:
     """The same with a cap on what an image counts for, by `calibrate` itself; the risk is that which is promised."""
     task = draw.experiment.task

@@ -16,20 +16,20 @@ from zlib import crc32
 
 import numpy as np
 
-from ..calibration.arrivals import Path, Table, loss_table
 from ..calibration.block import Block
-from ..calibration.certify import Certificate, Task, certify_l01
+from ..calibration.certify import Certificate, RiskTest, certify_l01
 from ..calibration.confidence import bound_named, rejects
+from ..calibration.data import LocalData
 from ..calibration.groups.contract import Grouping, State
 from ..calibration.groups.positions import by_loss
-from ..calibration.pairs import Pairs
+from ..calibration.loss_table import Path, Table, loss_table
 from ..calibration.procedures import knot_at_risk, krcps, rcps
 from ..calibration.split import Split
 from ..images.ends import outward
 from ..images.library import Array
 from .experiment import KRCPSSection
 
-Method = Callable[[Pairs, Array, np.random.Generator, float], tuple[Grouping, Path]]
+Method = Callable[[LocalData, Array, np.random.Generator, float], tuple[Grouping, Path]]
 Cell = dict[str, Any]  # n_opt, d_opt, k
 
 
@@ -37,12 +37,12 @@ Cell = dict[str, Any]  # n_opt, d_opt, k
 class SplitPairs:
     """Calibration images, which of them fit and which certify, and the seed."""
 
-    pairs: Pairs
+    pairs: LocalData
     split: Split
     seed: int
 
     @cached_property
-    def taught(self) -> Pairs:
+    def taught(self) -> LocalData:
         """The fitting images alone; where none fit, all of them, of which a method is told to look at none."""
         images = np.flatnonzero(self.split.fitting)
         return self.pairs.take(images) if len(images) else self.pairs
@@ -121,13 +121,13 @@ class Certified:
     seconds: float
 
 
-def split_pairs(pairs: Pairs, n_opt: int, seed: int, unit_of: Array | None = None) -> SplitPairs:
+def split_pairs(pairs: LocalData, n_opt: int, seed: int, unit_of: Array | None = None) -> SplitPairs:
     """Fitting and certifying images, as `calibrate` takes them."""
     unit_of = np.arange(len(pairs)) if unit_of is None else unit_of
     return SplitPairs(pairs, Split.draw(unit_of, n_opt, np.random.default_rng(seed)), seed)
 
 
-def all_fit(pairs: Pairs, seed: int) -> SplitPairs:
+def all_fit(pairs: LocalData, seed: int) -> SplitPairs:
     """Every image fits: what no calibration may do."""
     every = np.arange(len(pairs))
     return SplitPairs(pairs, Split(every, np.ones(len(pairs), bool), every), seed)
@@ -155,7 +155,7 @@ def certify(
     unit_of = fitted.parts.split.unit_of
     order = fitted.parts.split.order[:images]
     bound = bound_named(confidence)
-    task = Task(pairs, np.isin(unit_of, order), unit_of, order, bound, risk_level, failure_prob)
+    task = RiskTest(pairs, np.isin(unit_of, order), unit_of, order, bound, risk_level, failure_prob)
     widening = None
     if task.passes(task.per_unit(fitted.table[:, -1] / pairs.image_size)):
         with Table() as table:
@@ -165,13 +165,13 @@ def certify(
     return Certified(widening, len(order), fitted.seconds + perf_counter() - begin)
 
 
-def cut(pairs: Pairs, grouping: Grouping, path: Path, risk_level: float) -> Array:
+def cut(pairs: LocalData, grouping: Grouping, path: Path, risk_level: float) -> Array:
     """Widenings at the first knot whose mean loss on these very images is at most the risk level."""
     return path.knots[:, knot_at_risk(pairs, grouping, path, risk_level)]
 
 
 def measure(
-    pairs: Pairs,
+    pairs: LocalData,
     grouping: Grouping,
     widening: Array | None,
     fresh: Array | None = None,
@@ -216,7 +216,7 @@ def krcps_method(cell: Cell, gammas: Sequence[float], grouping: Grouping | None 
 
 
 def fit_grid(
-    pairs: Pairs, n_opts: Sequence[int], grid: KRCPSSection, risk_level: float, seed: int
+    pairs: LocalData, n_opts: Sequence[int], grid: KRCPSSection, risk_level: float, seed: int
 ) -> list[tuple[Cell, Fitted]]:
     """Every cell with these n_opt; cells of one n_opt share their split, cells of one K their groups too."""
     out = []

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from ..calibration.front_door import calibrate
+from ..calibration.calibrate import calibrate
 from ..demo.packaged import SIGMA_0, network_file
 from ..images.library import Array
 from ..report.style import TEXT_WIDTH, house_style, new_figure, save_figure, show_image

@@ -25,7 +25,7 @@ from ..formats.scans import Images
 from ..images.ends import outward
 from ..images.library import Array
 from ..storage.files import replace_file
-from ..workflows import SampleOptions, join_networks, sample_to, train_from
+from ..workflows import SampleOptions, combine_networks, sample_to, train_from
 from ..workflows.settings import Configuration
 from .abdomen import abdomen
 from .celeba import celeba
@@ -201,7 +201,7 @@ def _ensemble(experiment: Experiment, first: Path, work: Path, device: str | Non
     """Train the other score networks, from other seeds, and join all."""
     seeds = range(1, experiment.sampling.networks)
     others = [_train(experiment, "score", work, device, tell, seed=seed) for seed in seeds]
-    return join_networks([first, *others], work / "ensemble.safetensors", replace=True)
+    return combine_networks([first, *others], work / "ensemble.safetensors", replace=True)
 
 
 def _train(

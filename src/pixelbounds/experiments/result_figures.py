@@ -70,7 +70,7 @@ def motivation(folder: Path, n: int = 128, seed: int = 0) -> list[Path]:
         figure, panels = new_figure(TEXT_WIDTH, 3.2, 1, 2)
         for axes, mu in zip(panels, ((-1.0, 1.0), (-2.0, 0.75)), strict=True):
             truth = np.random.default_rng(seed).normal(mu, 1, (n, 2))
-            need = additive.shortfall(truth, Band(np.full((n, 2), -1.0), np.full((n, 2), 1.0)))
+            need = additive.score(truth, Band(np.full((n, 2), -1.0), np.full((n, 2), 1.0)))
             missed = (need[:, :, None] > grid).sum(axis=0)
             passes = missed[0][:, None] + missed[1][None] <= allowed
             length = 2 + grid[:, None] + grid[None]

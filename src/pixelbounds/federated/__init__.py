@@ -20,7 +20,7 @@ groups are not learned of sums. docs/federated.md says what tables reveal, and w
 >>> while isinstance(study, pb.federated.Study):
 ...     answers = [pb.federated.answer(study.plan, truth[at], band[at], site=site) for site, at in sites.items()]
 ...     study = pb.federated.merge(study, answers)
->>> study.to_bytes() == pb.calibrate(truth, band, risk_level=0.1).without_prints().to_bytes()
+>>> study.to_bytes() == pb.calibrate(truth, band, risk_level=0.1).without_hashes().to_bytes()
 True
 
 keys.py           the key that sites share: HMAC of messages, keyed hashes of units' names

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ..calibration.data import Statistic
 from ..calibration.families import Family, additive
-from ..calibration.pairs import Statistic
 from ..images.library import Array
 from ..kernels.knots import FIXED_POINT
 from .questions import FORMS, Question
@@ -29,19 +29,19 @@ _MOST_SUM = 2**62
 class Respondent:
     """Whose tables: how errors call them, the pixels of each image that has a row, and of all that fit together.
 
-    `exact` is False where small counts were suppressed; `prints` and `before` are what it told of its images earlier:
+    `exact` is False where small counts were suppressed; `image_hashes` and `before` are what it told of its images earlier:  # noqa: E501
     the digest it announced, and its misses in the round before. `within` are the announced sizes of the regions that
-    are asked for, (images, 1 + regions), `region_prints` their digests.
+    are asked for, (images, 1 + regions), `region_digests` their digests.
     """
 
     who: str
     rows: Array
     fitting: int
-    prints: Array
+    image_hashes: Array
     exact: bool = True
     before: Array | None = None
     within: Array | None = None
-    region_prints: Array | None = None
+    region_digests: Array | None = None
     remedy: str = "ask it again"
 
     def refuse(self, why: str) -> None:
@@ -153,7 +153,7 @@ def _occupied(found: Tables, given: Mapping[str, Any], family: Family, by: Respo
 
 def _farthest(found: Tables, given: Mapping[str, Any], family: Family, by: Respondent) -> None:
     if found[0][0] < family.start:
-        by.refuse(f"has a greatest shortfall of {found[0][0]:g}, below {family.start:g}, where the family starts")
+        by.refuse(f"has a greatest score of {found[0][0]:g}, below {family.start:g}, where the family starts")
 
 
 def _longest(found: Tables, given: Mapping[str, Any], family: Family, by: Respondent) -> None:
@@ -192,27 +192,27 @@ def _check_rooms(sums: Array, given: Mapping[str, Any], by: Respondent) -> None:
 
 
 def _misses(found: Tables, given: Mapping[str, Any], family: Family, by: Respondent) -> None:
-    rows, prints = found
+    rows, image_hashes = found
     if (rows > by.rows[:, None]).any():
         by.refuse("counts more misses than its images have pixels")
     if (np.diff(rows.astype(np.int64, copy=False), axis=1) > 0).any():
         image = int(np.argmax((np.diff(rows.astype(np.int64, copy=False), axis=1) > 0).any(axis=1)))
         by.refuse(f"counts more misses where intervals widen, in row {image}, which cannot be")
-    if not np.array_equal(prints, by.prints):
+    if not np.array_equal(image_hashes, by.image_hashes):
         by.refuse("is about other images than it announced")
 
 
 def _regional(found: Tables, given: Mapping[str, Any], family: Family, by: Respondent) -> None:
-    rows, sizes, prints, regions = found
+    rows, sizes, image_hashes, regions = found
     _check_sizes(sizes, by)
     table = rows.reshape(*sizes.shape, -1)  # images, regions, points of the path
     if (table > sizes[:, :, None] * _ROUNDED).any():
         by.refuse("counts more misses than its regions have pixels")
     if (table[:, :, 1:] > table[:, :, :-1]).any():
         by.refuse("counts more misses where intervals widen, which cannot be")
-    if not np.array_equal(prints, by.prints):
+    if not np.array_equal(image_hashes, by.image_hashes):
         by.refuse("is about other images than it announced")
-    if not np.array_equal(regions, np.asarray(by.region_prints).reshape(regions.shape)):
+    if not np.array_equal(regions, np.asarray(by.region_digests).reshape(regions.shape)):
         by.refuse("is about other regions than it announced")
 
 

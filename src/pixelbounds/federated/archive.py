@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.arrivals import arriving, regional_misses
+from ..calibration.data import HERE, ROWS, CalibrationData, Statistic
 from ..calibration.families import Family
-from ..calibration.pairs import HERE, ROWS, Archive, Statistic
-from ..calibration.paths.mixture import missed_cells
+from ..calibration.loss_table import arriving, regional_misses
+from ..calibration.paths.weighted_frontier import missed_cells
 from ..calibration.split import Split
 from ..images.checks import Limits
 from ..images.library import Array, Runner
@@ -32,7 +32,7 @@ class Unanswered(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Sites(Archive):
+class Sites(CalibrationData):
     """The images of all sites in order, which answer from what was collected; `scope`: "all", "fitting" once taken."""
 
     announced: Sequence[Message]
@@ -88,15 +88,15 @@ class Sites(Archive):
         """All sites as one, whose sums a study keeps."""
         every = np.concatenate([_sizes(site) for site in self.announced])
         rows = every[~self.split.fitting] if scope == "certifying" else every
-        prints = sum(site.tables["prints"] for site in self.announced)
+        image_hashes = sum(site.tables["image_hashes"] for site in self.announced)
         exact = all(site.text["least_count"] == 1 for site in self.announced)
         within = digests = None
         if FORMS[statistic.name].regional:
             within = np.concatenate([sizes_at(site, self.regions) for site in self.announced])
             within = within[self.split.fitting] if scope == "fitting" else within
-            digests = np.sum([told_region(site, self.regions, "region_prints") for site in self.announced], axis=0)
+            digests = np.sum([told_region(site, self.regions, "region_digests") for site in self.announced], axis=0)
         return Respondent(
-            "the study's file", rows, int(every[self.split.fitting].sum()), np.asarray(prints), exact, None, within,
+            "the study's file", rows, int(every[self.split.fitting].sum()), np.asarray(image_hashes), exact, None, within,  # noqa: E501
             digests, remedy="it was damaged or edited: begin again",
         )  # fmt: skip
 
@@ -126,9 +126,16 @@ class Sites(Archive):
         within = digests = None
         if FORMS[statistic.name].regional:
             within = sizes_at(site, self.regions)[fitting if statistic is missed_cells else ~fitting]
-            digests = np.asarray(told_region(site, self.regions, "region_prints"))
+            digests = np.asarray(told_region(site, self.regions, "region_digests"))
         return Respondent(
-            who, sizes[~fitting], int(sizes[fitting].sum()), site.tables["prints"], exact, earlier, within, digests
+            who,
+            sizes[~fitting],
+            int(sizes[fitting].sum()),
+            site.tables["image_hashes"],
+            exact,
+            earlier,
+            within,
+            digests,
         )
 
     def fitting_units(self, at: int) -> Array:

@@ -15,8 +15,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from ..calibration.confidence import BOUNDS
 from ..calibration.families import FAMILIES
-from ..calibration.promises import PLACES, WAYS_TO_COUNT, check_name
-from ..calibration.result import COUNTINGS
+from ..calibration.promises import PLACES, WAYS_TO_WEIGH, check_name
+from ..calibration.result import WEIGHTINGS
 from ..images.library import Array
 from ..images.measure import Measure
 from ..images.source import Source
@@ -179,7 +179,7 @@ class _Promised(_Said):
     above: Annotated[float, Field(ge=0, lt=1)] | None
     cap: Annotated[float, Field(gt=0, le=1)] | None
     name: _RegionName | None
-    counting: Annotated[str, _one_of(*WAYS_TO_COUNT)] | None
+    weighting: Annotated[str, _one_of(*WAYS_TO_WEIGH)] | None
 
     @model_validator(mode="after")
     def _possible(self) -> _Promised:
@@ -201,8 +201,8 @@ class _Settings(_Said):
     seed: Annotated[int, Field(ge=0, le=2**128)]
     shared_units: Annotated[str, _one_of("refuse", "join")]
     unit_name: Annotated[str, Field(min_length=1, max_length=40)]
-    counting: Annotated[str, _one_of(*COUNTINGS)]
-    most_images: _Images | None
+    weighting: Annotated[str, _one_of(*WEIGHTINGS)]
+    max_images: _Images | None
 
 
 class _Kept(_Said):
@@ -243,7 +243,7 @@ def check_text(kind: str, text: Mapping[str, Any], who: str) -> None:
 def check_announced(text: Mapping[str, Any], tables: Mapping[str, Array], who: str) -> None:
     """Refuse tables of an announcement that do not fit what it says."""
     images, units = text["images"], text["units"]
-    wanted: dict[str, tuple[int, ...]] = {"prints": (8,)}
+    wanted: dict[str, tuple[int, ...]] = {"image_hashes": (8,)}
     if units is not None:
         wanted["unit_of"] = (images,)
     if not text["pixels"]:
@@ -254,7 +254,7 @@ def check_announced(text: Mapping[str, Any], tables: Mapping[str, Array], who: s
     subgroups = len(text["regions"]) - len(masks)
     more: set[str] = set()
     if masks:
-        wanted["region_prints"] = (len(masks), 8)
+        wanted["region_digests"] = (len(masks), 8)
         more.add("region_sizes")
     if subgroups:
         more.add("subgroups")
@@ -268,7 +268,7 @@ def check_announced(text: Mapping[str, Any], tables: Mapping[str, Array], who: s
             raise ValueError(
                 f"{who} has {name} of {x.dtype} {x.shape}; it should be whole numbers of shape {shape}: announce again"
             )
-    for name in {"prints", "region_prints"} & set(tables):
+    for name in {"image_hashes", "region_digests"} & set(tables):
         _check_range(who, name, tables[name], 0, images * (2**32 - 1))
     if masks:
         _check_region_sizes(who, tables["region_sizes"], (images, len(masks)), masks)

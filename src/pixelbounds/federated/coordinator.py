@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.arrivals import Path
+from ..calibration.calibrate import calibrate_archive, what_is_promised
 from ..calibration.confidence import BOUNDS, bound_named
+from ..calibration.data import CalibrationData
 from ..calibration.families import Family, family_named
-from ..calibration.front_door import calibrate_archive, what_is_promised
 from ..calibration.groups.contract import Grouping
-from ..calibration.joint_walk import needs_of
-from ..calibration.pairs import Archive
-from ..calibration.paths.mixture import Goal, goal_of
+from ..calibration.joint_test import needs_of
+from ..calibration.loss_table import Path
+from ..calibration.paths.weighted_frontier import PathObjective, objective_of
 from ..calibration.procedures import frontier, groups_for, path_of, rcps
-from ..calibration.promises import Aim, Promise, path_level
-from ..calibration.result import COUNTINGS, Calibration
+from ..calibration.promises import Promise, RiskTarget, path_level
+from ..calibration.result import WEIGHTINGS, Calibration
 from ..calibration.split import Need, Split, fitting_units, least_units, most_in_a_unit
 from ..images.checks import check_choice, check_count, check_open_unit, check_unit_name
 from ..images.ends import Band
@@ -159,8 +159,8 @@ def begin(
     n_opt: int | None = None,
     seed: int = 0,
     unit_name: str = "unit",
-    counting: str = "units",
-    most_images: int | None = None,
+    weighting: str = "units",
+    max_images: int | None = None,
     shared_units: str = "refuse",
     key: Any = None,
 ) -> Study:
@@ -175,7 +175,7 @@ def begin(
                    told "band" where at least 16 units fit, else few by width, as `pixelbounds.calibrate` has them
     shared_units   "refuse" a unit (patient) that is at two sites, or "join" its images into one unit; both need a key,
                    without one such a unit is not found and counts twice
-    unit_name, counting, most_images    as in `pixelbounds.calibrate`
+    unit_name, counting, max_images    as in `pixelbounds.calibrate`
     key            that the sites share: announcements must be authenticated under it, and plans will be
     others         as in `pixelbounds.calibrate`
     """
@@ -207,13 +207,13 @@ def begin(
         "seed": check_count(seed, "seed", least=0, most=2**128),
         "shared_units": shared_units,
         "unit_name": unit_name,
-        "counting": counting if sites[0].text["units"] is not None else "units",
-        "most_images": None if most_images is None else check_count(most_images, "most_images"),
+        "weighting": weighting if sites[0].text["units"] is not None else "units",
+        "max_images": None if max_images is None else check_count(max_images, "max_images"),
     }
     check_unit_name(unit_name)
-    check_choice(counting, COUNTINGS, "counting")
-    if most_images is not None and settings["counting"] != "images":
-        raise ValueError(f"most_images is {most_images!r}; it belongs to counting='images' with units: leave it out")
+    check_choice(weighting, WEIGHTINGS, "weighting")
+    if max_images is not None and settings["weighting"] != "images":
+        raise ValueError(f"max_images is {max_images!r}; it belongs to weighting='images' with units: leave it out")
     if settings["promises"]:
         settings["risk_level"] = path_level(_aims(settings, sites)[0])
     study = Study(settings, sites, key=key)
@@ -322,9 +322,9 @@ def _sites(study: Study) -> tuple[Sites, Any]:
     asked = study.settings
     unit_of = joint_units(study.sites, join=asked["shared_units"] == "join")
     bound = bound_named(asked["confidence"])
-    aims, regions = _aims(asked, study.sites)
+    targets, regions = _aims(asked, study.sites)
     sizes = np.concatenate([sizes_at(site, regions) for site in study.sites])
-    needs = needs_of(aims, sizes > 0, unit_of, bound, asked["failure_prob"]) if aims else []
+    needs = needs_of(targets, sizes > 0, unit_of, bound, asked["failure_prob"]) if targets else []
     least = max((need.least for need in needs), default=least_units(asked["risk_level"], asked["failure_prob"], bound))
     split, groups = _split(asked, unit_of, least, needs, float(sizes[:, 0].sum()))
     low, high = study.sites[0].text["limits"]
@@ -356,9 +356,9 @@ def _split(
     return drawn(given=True), "band" if asked["groups"] is None else asked["groups"]
 
 
-def _aims(settings: Mapping[str, Any], sites: Sequence[Message]) -> tuple[tuple[Aim, ...], tuple[str, ...]]:
+def _aims(settings: Mapping[str, Any], sites: Sequence[Message]) -> tuple[tuple[RiskTarget, ...], tuple[str, ...]]:
     """What is promised beyond one level, on the images of all sites, and the regions that it is about."""
-    return aims_of_sites(settings["promises"], sites, settings["counting"], settings["most_images"] or 0)
+    return aims_of_sites(settings["promises"], sites, settings["weighting"], settings["max_images"] or 0)
 
 
 def _family(family: str | None, sites: Sequence[Message]) -> Family:
@@ -370,16 +370,16 @@ def _family(family: str | None, sites: Sequence[Message]) -> Family:
 def _calibrate(study: Study) -> Calibration:
     """The calibration, or the first question without an answer as an exception."""
     settings, (sites, groups) = study.settings, _sites(study)
-    aims, _ = _aims(settings, study.sites)
+    targets, _ = _aims(settings, study.sites)
     bound = BOUNDS[settings["confidence"]]
-    goal = goal_of(aims, sites.split, bound, settings["failure_prob"]) if aims else None
+    objective = objective_of(targets, sites.split, bound, settings["failure_prob"]) if targets else None
     words = {name: settings[name] for name in ("risk_level", "failure_prob", "method")}
     first = study.sites[0].text
-    most = settings["most_images"]
+    most = settings["max_images"]
     found = calibrate_archive(
-        sites, sites.split, partial(_fit_path, settings, groups, goal), bound, aims=aims,
+        sites, sites.split, partial(_fit_path, settings, groups, objective), bound, targets=targets,
         units=None if first["units"] is None else settings["unit_name"], seed=str(settings["seed"]),
-        most_images=most_in_a_unit(sites.split, most) if settings["counting"] == "images" else 0, **words,
+        max_images=most_in_a_unit(sites.split, most) if settings["weighting"] == "images" else 0, **words,
     )  # fmt: skip
     rounded = {site.text["site"]: site.text["least_count"] for site in study.sites if site.text["least_count"] > 1}
     if rounded:  # what was seen is what these sites told, rounded up
@@ -388,13 +388,13 @@ def _calibrate(study: Study) -> Calibration:
 
 
 def _fit_path(
-    settings: Mapping[str, Any], groups: Any, goal: Goal | None, fit: Archive, images: Array
+    settings: Mapping[str, Any], groups: Any, objective: PathObjective | None, fit: CalibrationData, images: Array
 ) -> tuple[Grouping, Path]:
     """Groups and path of a method whose fitting asks for sums alone."""
     if settings["method"] == "rcps" or not len(images):
         return rcps(fit)
     if not isinstance(groups, str):
         grouping = groups if isinstance(groups, Grouping) else groups(fit, images)
-        return grouping, path_of(fit, images, grouping, settings["risk_level"], goal)
+        return grouping, path_of(fit, images, grouping, settings["risk_level"], objective)
     unused = np.random.default_rng(0)  # band groups are not random
-    return frontier(fit, images, unused, settings["risk_level"], groups=groups, k=settings["k"], goal=goal)
+    return frontier(fit, images, unused, settings["risk_level"], groups=groups, k=settings["k"], objective=objective)

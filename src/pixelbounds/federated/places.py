@@ -13,20 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.arrivals import region_sizes
 from ..calibration.block import Block
+from ..calibration.data import ROWS, LocalData, Statistic
 from ..calibration.families import Family
+from ..calibration.image_hashes import fingerprints, region_digests
+from ..calibration.loss_table import region_sizes
 from ..calibration.names import ALL_PIXELS
-from ..calibration.pairs import ROWS, Pairs, Statistic
-from ..calibration.prints import fingerprints, region_prints
-from ..calibration.promises import Aim, Promise, aim_of, check_name
+from ..calibration.promises import Promise, RiskTarget, check_name, risk_target_of
 from ..images.library import Array
 from ..images.regions import place_of
 from .messages import Message
 
 MOST_REGIONS = 64
 SUBGROUP, WEIGHTS = "subgroup", "weights"
-_KEPT = ("kind", "at_most", "above", "cap", "name", "counting")  # of a promise; its region is at the sites
+_KEPT = ("kind", "at_most", "above", "cap", "name", "weighting")  # of a promise; its region is at the sites
 
 Places = dict[str, tuple[str, Any]]  # name of a region: mask, weights or subgroup (`PLACES`), and its array
 
@@ -34,7 +34,7 @@ Places = dict[str, tuple[str, Any]]  # name of a region: mask, weights or subgro
 # ---------------------------------------------------------------- a site
 
 
-def places_of(regions: Any, pairs: Pairs, least_count: int) -> Places:
+def places_of(regions: Any, pairs: LocalData, least_count: int) -> Places:
     """What a site gives as its regions, checked."""
     if regions is None:
         return {}
@@ -56,12 +56,12 @@ def places_of(regions: Any, pairs: Pairs, least_count: int) -> Places:
     return found
 
 
-def counted_in(pairs: Pairs, places: Places, names: Sequence[str]) -> Pairs:
+def counted_in(pairs: LocalData, places: Places, names: Sequence[str]) -> LocalData:
     """The pairs with some of the regions, in this order."""
     return replace(pairs, regions=tuple((f"region {name!r}", places[name][1]) for name in names))
 
 
-def announced_places(pairs: Pairs, places: Places) -> tuple[list[dict[str, str]], dict[str, Array], Array]:
+def announced_places(pairs: LocalData, places: Places) -> tuple[list[dict[str, str]], dict[str, Array], Array]:
     """Name and kind of each region, the tables that tell of them, and the digest of the images.
 
     Sizes are exact here; `suppression.told_sizes` makes of them what is told.
@@ -70,16 +70,16 @@ def announced_places(pairs: Pairs, places: Places) -> tuple[list[dict[str, str]]
     masks = [name for name, (place, _) in places.items() if place != SUBGROUP]
     subgroups = [values for place, values in places.values() if place == SUBGROUP]
     tables: dict[str, Array] = {}
-    total, sizes, digests = counted_in(pairs, places, masks).ask(_facts)
+    total, sizes, digests = counted_in(pairs, places, masks).aggregate(_facts)
     if masks:
-        tables = {"region_sizes": as_whole(sizes[:, 1:]), "region_prints": digests}
+        tables = {"region_sizes": as_whole(sizes[:, 1:]), "region_digests": digests}
     if subgroups:
         tables["subgroups"] = np.stack(subgroups, axis=1)
     return said, tables, total
 
 
 def _count_facts(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
-    return *fingerprints.count(truth, block, family), region_sizes(block), region_prints(block)
+    return *fingerprints.count(truth, block, family), region_sizes(block), region_digests(block)
 
 
 _facts = Statistic("facts", _count_facts, (np.add, ROWS, np.add))
@@ -121,8 +121,8 @@ def said_promise(promise: Promise) -> dict[str, Any]:
 
 
 def aims_of_sites(
-    promises: Sequence[Mapping[str, Any]], sites: Sequence[Message], counting: str, most_images: int
-) -> tuple[tuple[Aim, ...], tuple[str, ...]]:
+    promises: Sequence[Mapping[str, Any]], sites: Sequence[Message], weighting: str, max_images: int
+) -> tuple[tuple[RiskTarget, ...], tuple[str, ...]]:
     """Promises about the images of all sites in order, and the regions that sites count in, in order.
 
     A promise without a name is about all pixels, one with a name about the region, or subgroup, of that name.
@@ -130,7 +130,7 @@ def aims_of_sites(
     images = sum(site.text["images"] for site in sites)
     units = sites[0].text["units"] is not None
     regions: list[str] = []
-    aims = []
+    targets = []
     for state in promises:
         promise, place, region, subgroup = Promise(within=None, **state), "all", 0, np.ones(images, bool)
         if promise.name is None:
@@ -142,9 +142,9 @@ def aims_of_sites(
             else:
                 regions += [promise.name] if promise.name not in regions else []
                 region = 1 + regions.index(promise.name)
-        aims.append(aim_of(promise, place, region, subgroup, counting, units, most_images))
-        _check_exact(aims[-1], sites)
-    return tuple(aims), tuple(regions)
+        targets.append(risk_target_of(promise, place, region, subgroup, weighting, units, max_images))
+        _check_exact(targets[-1], sites)
+    return tuple(targets), tuple(regions)
 
 
 def _common_place(name: str, sites: Sequence[Message]) -> str:
@@ -165,12 +165,12 @@ def _common_place(name: str, sites: Sequence[Message]) -> str:
     return str(first)
 
 
-def _check_exact(aim: Aim, sites: Sequence[Message]) -> None:
+def _check_exact(target: RiskTarget, sites: Sequence[Message]) -> None:
     """Pooled pixels of a region need its exact sizes."""
     coarse = [site.text["site"] for site in sites if site.text["least_count"] > 1]
-    if coarse and aim.counting == "pixels" and aim.region:
+    if coarse and target.weighting == "pixels" and target.region:
         raise ValueError(
-            f"{aim.words} pools pixels, and site {coarse[0]!r} tells sizes of regions roughly (least_count); count "
+            f"{target.words} pools pixels, and site {coarse[0]!r} tells sizes of regions roughly (least_count); count "
             "units or images, or announce without least_count"
         )
 
@@ -185,7 +185,7 @@ def _subgroup_at(site: Message, name: str) -> Array:
 
 
 def told_region(site: Message, names: Sequence[str], table: str) -> list[Array]:
-    """What a site announced of some regions: columns of "region_sizes" (n,), or rows of "region_prints" (8,)."""
+    """What a site announced of some regions: columns of "region_sizes" (n,), or rows of "region_digests" (8,)."""
     own = [about["name"] for about in site.text["regions"] if about["place"] != SUBGROUP]
     rows = site.tables[table].T if names and table == "region_sizes" else site.tables.get(table, ())
     return [rows[own.index(name)] for name in names]

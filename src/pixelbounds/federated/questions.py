@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.arrivals import Path, arriving, misses, regional_misses
+from ..calibration.data import Statistic
 from ..calibration.families import Family
 from ..calibration.groups.band_bins import BandGroups, cells, extent, occupied
 from ..calibration.groups.contract import Grouping, load_grouping, on_images
-from ..calibration.pairs import Statistic
+from ..calibration.loss_table import Path, arriving, misses, regional_misses
 from ..calibration.paths.frontier import farthest, longest, spend
-from ..calibration.paths.mixture import missed_cells
+from ..calibration.paths.weighted_frontier import missed_cells
 from ..images.library import Array
 
 FITTING, CERTIFYING, ALL = "fitting", "certifying", "all"  # images; of all, rows of the certifying ones are told

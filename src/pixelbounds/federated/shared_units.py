@@ -22,7 +22,7 @@ _SHOWN = 5
 def check_shared(sites: Sequence[Message], *, join: bool) -> None:
     """Refuse sites that announce the very same images, and units at two sites unless these are joined."""
     for one, other in combinations(sites, 2):
-        if np.array_equal(one.tables["prints"], other.tables["prints"]):
+        if np.array_equal(one.tables["image_hashes"], other.tables["image_hashes"]):
             raise ValueError(
                 f"sites {one.text['site']!r} and {other.text['site']!r} announce the very same images, which would "
                 "count twice; leave one of them out"

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..calibration.data import ROWS, LocalData, local_data_of
 from ..calibration.groups.contract import Grouping
-from ..calibration.pairs import ROWS, Pairs, pairs_of
-from ..calibration.prints import known_again, prints
-from ..calibration.sentence import VOIDS
+from ..calibration.image_hashes import image_hashes, is_known_image
+from ..calibration.sentence import VALIDITY_DOC
 from ..calibration.split import unit_numbers
 from ..images.checks import Limits, check_count, check_limits, check_units
 from ..images.library import Array
@@ -41,10 +41,10 @@ def announce(
     """
     site, key = check_site_name(site), key_of(key)
     least_count = check_count(least_count, "least_count", most=_MOST_LEAST)
-    pairs = pairs_of(truth, band, None, limits)
+    pairs = local_data_of(truth, band, None, limits)
     unit_of = unit_numbers(units, len(pairs))
     places, told, total = announced_places(pairs, places_of(regions, pairs, least_count))
-    tables: dict[str, Array] = {"prints": total, **told}
+    tables: dict[str, Array] = {"image_hashes": total, **told}
     if "region_sizes" in tables:
         tables["region_sizes"] = told_sizes(tables["region_sizes"], least_count)
     if units is not None:
@@ -81,7 +81,7 @@ def answer(
     told = plan.text["measure"]
     if not same_measure(None if told is None else Measure.from_state(told), measure):
         _check_alike(site, "measure", told, told_measure(measure))
-    pairs = pairs_of(truth, band, plan.text["family"], limits)
+    pairs = local_data_of(truth, band, plan.text["family"], limits)
     _check_alike(site, "source of the bands", plan.text["source"], pairs.source.state())
     unit_of = unit_numbers(units, len(pairs))
     least_count = check_count(least_count, "least_count", most=_MOST_LEAST)
@@ -137,16 +137,16 @@ def _check_alike(site: str, what: str, asked: Any, own: Any) -> None:
         )
 
 
-def _check_fresh(pairs: Pairs, grouping: Grouping, certifying: Array) -> None:
+def _check_fresh(pairs: LocalData, grouping: Grouping, certifying: Array) -> None:
     """Groups that were made elsewhere must not have seen the images that certify here."""
     if not len(grouping.fitted_on):
         return
-    _, own = pairs.ask(prints)
-    again = np.flatnonzero(known_again(own, grouping.fitted_on) & certifying)
+    _, own = pairs.aggregate(image_hashes)
+    again = np.flatnonzero(is_known_image(own, grouping.fitted_on) & certifying)
     if len(again):
         raise ValueError(
             f"the groups of this plan were fitted on {len(again)} of this site's images that would certify now (image "
-            f"{again[0]} is the first), which voids the promise; do not answer, and tell the coordinator ({VOIDS})"
+            f"{again[0]} is the first), which voids the promise; do not answer, and tell the coordinator ({VALIDITY_DOC})"  # noqa: E501
         )
 
 
@@ -183,15 +183,15 @@ def _fitting(plan: Message, at: int) -> Array:
     return found
 
 
-def _count(pairs: Pairs, form: Form, fitting: Array, given: dict[str, Any], least: int) -> tuple[Array, ...]:
+def _count(pairs: LocalData, form: Form, fitting: Array, given: dict[str, Any], least: int) -> tuple[Array, ...]:
     """A statistic of the fitting or certifying images; of all, with rows of the certifying images alone."""
     if least > 1:
         return suppressed(pairs, form, fitting, given, least)
     statistic = form.statistic
     if form.scope == ALL:
-        found = pairs.ask(statistic, **given)
+        found = pairs.aggregate(statistic, **given)
         found = tuple(as_whole(x) if form.regional else x for x in found)
         return tuple(x[~fitting] if join is ROWS else x for x, join in zip(found, statistic.joins, strict=True))
     images = np.flatnonzero(fitting if form.scope == FITTING else ~fitting)
-    found = pairs.ask(statistic, images, **given) if len(images) else ()
+    found = pairs.aggregate(statistic, images, **given) if len(images) else ()
     return tuple(as_whole(x) if form.regional else x for x in found)

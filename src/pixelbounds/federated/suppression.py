@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.arrivals import misses
 from ..calibration.block import Block, all_entries
+from ..calibration.data import LocalData, Statistic
 from ..calibration.families import Family, additive
 from ..calibration.groups.contract import Grouping
-from ..calibration.pairs import Pairs, Statistic
+from ..calibration.loss_table import misses
 from ..images.library import Array
 from ..kernels.knots import FIXED_POINT
 from .questions import ALL, CERTIFYING, Form
@@ -27,11 +27,11 @@ from .questions import ALL, CERTIFYING, Form
 Tables = tuple[Array, ...]
 
 
-def suppressed(pairs: Pairs, form: Form, fitting: Array, given: dict[str, Any], least: int) -> Tables:
+def suppressed(pairs: LocalData, form: Form, fitting: Array, given: dict[str, Any], least: int) -> Tables:
     """The tables of a question, with counts of fewer than `least` pixels suppressed; () where no image is asked."""
     certifying = np.flatnonzero(~fitting)
     if form.scope == ALL:
-        rows, *more = pairs.ask(form.statistic, **given)
+        rows, *more = pairs.aggregate(form.statistic, **given)
         if not form.regional:
             return rounded_up(rows, pairs.sizes, least)[certifying], *more
         sizes = _with_pixels(more[0], least)
@@ -42,13 +42,13 @@ def suppressed(pairs: Pairs, form: Form, fitting: Array, given: dict[str, Any], 
     images = np.flatnonzero(fitting)
     name = form.statistic.name
     if name == "cells":
-        return (_large(pairs.ask(form.statistic, images, **given)[0], 2 * least),) if len(images) else ()
+        return (_large(pairs.aggregate(form.statistic, images, **given)[0], 2 * least),) if len(images) else ()
     if name == "occupied":
-        return (pairs.ask(_combinations, images, **given)[0] >= 2 * least,) if len(images) else ()
+        return (pairs.aggregate(_combinations, images, **given)[0] >= 2 * least,) if len(images) else ()
     if name == "spend" and pairs.family is additive:
-        return _spend(pairs.ask(form.statistic, images, **given), given, least) if len(images) else ()
+        return _spend(pairs.aggregate(form.statistic, images, **given), given, least) if len(images) else ()
     if name == "missed_cells":
-        return _pooled(pairs.ask(form.statistic, images, **given), given, least) if len(images) else ()
+        return _pooled(pairs.aggregate(form.statistic, images, **given), given, least) if len(images) else ()
     raise ValueError(
         f"the plan asks for {name} of the {pairs.family.name} family, which tells values of single pixels, and small "
         "counts are suppressed here; announce images with limits and bands of the additive family, use method='rcps', "
@@ -78,7 +78,7 @@ def told_sizes(sizes: Array, least: int) -> Array:
 
 
 def _with_pixels(sizes: Array, least: int) -> Array:
-    """Told sizes of all regions (n, 1 + regions) as whole numbers; pixels of an image, the first, are no secret."""
+    """Sizes of all regions (n, 1 + regions) as whole numbers; pixels of an image, the first, are no secret."""
     told = told_sizes(sizes.astype(np.int64), least)
     told[:, 0] = sizes[:, 0]
     return told
@@ -125,10 +125,10 @@ def _spend(found: Tables, given: dict[str, Any], least: int) -> Tables:
     return carried(counts, least), np.stack([ends * int(FIXED_POINT), rooms])
 
 
-def _arriving(pairs: Pairs, certifying: Array, given: dict[str, Any], least: int) -> Tables:
+def _arriving(pairs: LocalData, certifying: Array, given: dict[str, Any], least: int) -> Tables:
     """Ends between two points of the path, as the misses that were told have them, all at the later point."""
     knot = given["knot"]
-    rows, _ = pairs.ask(misses, certifying, grouping=given["grouping"], path=given["path"])
+    rows, _ = pairs.aggregate(misses, certifying, grouping=given["grouping"], path=given["path"])
     told = rounded_up(rows, pairs.sizes[certifying], least)
     counts = told[:, knot - 1] - told[:, knot]
     return counts, np.ones(int(counts.sum()))

@@ -28,7 +28,7 @@ from ..images.ragged import read_ragged
 from ..images.source import Source
 from ..storage.chunks import first_missing, guarded
 from ..storage.growth import MARKS, SEEN
-from .scans import ABDOMEN, Images, Told, Window, check_allowed, check_declared, check_window, slice_name
+from .scans import ABDOMEN, FormatError, Images, Window, check_allowed, check_declared, check_window, slice_name
 
 FilePath = str | os.PathLike[str]
 ARRAY_SUFFIXES = (".npy", ".npz", ".zarr")
@@ -138,7 +138,7 @@ class Arrays(Mapping[str, Any]):
                 shape, dtype = _declared(file, f"{name} in {self.path}")
                 held = member.file_size - file.tell()
         if prod(shape) * dtype.itemsize != held:
-            raise Told(
+            raise FormatError(
                 f"{name} in {self.path} declares {dtype} of shape {shape}, but holds {held} bytes; write it again"
             )
         check_allowed(held, f"{name} in {self.path} unpacks")
@@ -159,19 +159,19 @@ def _declared(file: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(file)
     if dtype.hasobject:
-        raise Told(f"{name} holds Python objects, and nothing is ever unpickled; save it as numbers")
+        raise FormatError(f"{name} holds Python objects, and nothing is ever unpickled; save it as numbers")
     return shape, dtype
 
 
 def _check_npy(path: Path) -> None:
     """An .npy file holds all that it declares."""
     if path.stat().st_size == 0:
-        raise Told(f"{path} is empty; copy or write it again")
+        raise FormatError(f"{path} is empty; copy or write it again")
     with path.open("rb") as file:
         shape, dtype = _declared(file, str(path))
         held = path.stat().st_size - file.tell()
     if prod(shape) * dtype.itemsize > held:
-        raise Told(
+        raise FormatError(
             f"{path} was cut short: it declares {dtype} of shape {shape}, {prod(shape) * dtype.itemsize} bytes, and "
             f"holds {held}; copy or write it again"
         )
@@ -239,15 +239,17 @@ def _chosen(arrays: Arrays, key: str | None) -> str:
         return images[0]
     if key not in names:
         instead = f", not {key!r}" if key else ""
-        raise Told(f"{arrays.path} holds the arrays {', '.join(images)}; name one of them as key{instead}")
+        raise FormatError(f"{arrays.path} holds the arrays {', '.join(images)}; name one of them as key{instead}")
     return key
 
 
 def _supported(x: Any, path: Path, more: tuple[str, ...] = ()) -> Any:
     if x.ndim < 2 or 0 in x.shape:
-        raise Told(f"{path} holds an array of shape {tuple(x.shape)}; images must be (n, *pixels), e.g. (n, h, w)")
+        raise FormatError(
+            f"{path} holds an array of shape {tuple(x.shape)}; images must be (n, *pixels), e.g. (n, h, w)"
+        )
     if str(x.dtype) not in ("uint8", "float16", "float32", "float64", *more):
-        raise Told(f"{path} holds {x.dtype}; convert the images to uint8, or to float32 within the limits")
+        raise FormatError(f"{path} holds {x.dtype}; convert the images to uint8, or to float32 within the limits")
     return x
 
 
@@ -277,7 +279,7 @@ def arrays_at(path: Path, reading: Reading = Reading()) -> dict[str, Any]:  # no
         raise ValueError(f"{path} is of no known kind; give an .npy, .npz or .zarr file, or a folder, with {SHAPES}")
     try:
         return dict(Arrays(path))
-    except Told:
+    except FormatError:
         raise
     except Exception as error:  # a cut zip, a cut header, an object array
         raise ValueError(f"{path} cannot be read as {path.suffix}: {error}; write it again") from error

@@ -23,7 +23,18 @@ from ..execution.progress import Progress, silent
 from ..images.library import Array
 from .nifti import resized_affine
 from .pictures import central
-from .scans import Geometry, Images, Scan, Told, Window, check_allowed, check_planes, needed, slice_name, windowed
+from .scans import (
+    FormatError,
+    Geometry,
+    Images,
+    Scan,
+    Window,
+    check_allowed,
+    check_planes,
+    needed,
+    slice_name,
+    windowed,
+)
 
 _FLAT = 1e-9  # cubic millimetres of a voxel that has none
 _GAP = 1.5  # distances between slices beyond this many spacings mean that slices are missing
@@ -63,7 +74,7 @@ def read_dicom(path: Path, *, window: Window | None, size: int | None = None, pr
         plane = int(headers[0].Rows), int(headers[0].Columns)
         affine = resized_affine(_affine(headers), *plane, size)
         if not np.isfinite(affine).all() or abs(np.linalg.det(affine)) < _FLAT:
-            raise Told(f"{slices[0][0]}: its series does not say how its slices lie in space; mend its header")
+            raise FormatError(f"{slices[0][0]}: its series does not say how its slices lie in space; mend its header")
         inverted = window is not None and headers[0].PhotometricInterpretation == "MONOCHROME1"
         scans.append(Scan(uid, start, len(ordered), affine, "dicom", headers, plane, inverted, _reach(headers)))
     check_planes(scans, size)
@@ -137,10 +148,10 @@ def _header(file: Path) -> Any:
         _check_deflated(file)
         header = pydicom.dcmread(file, stop_before_pixels=True)
         _check_header(file, header)
-    except (Told, MemoryError, ImportError):
+    except (FormatError, MemoryError, ImportError):
         raise
     except Exception as error:  # pydicom makes values when they are asked for, and raises what it likes
-        raise Told(f"{file} cannot be read as DICOM ({error}); remove or replace it") from error
+        raise FormatError(f"{file} cannot be read as DICOM ({error}); remove or replace it") from error
     return header
 
 
@@ -148,25 +159,27 @@ def _check_deflated(file: Path) -> None:
     """A deflated file is unpacked whole before anything can be asked of it: not to more than is allowed."""
     meta = needed("pydicom.filereader").read_file_meta_info(file)
     if meta.get("TransferSyntaxUID") == needed("pydicom.uid").DeflatedExplicitVRLittleEndian:
-        raise Told(f"{file} is deflated, and unpacks to nobody knows what; convert it to an uncompressed one")
+        raise FormatError(f"{file} is deflated, and unpacks to nobody knows what; convert it to an uncompressed one")
 
 
 def _check_header(file: Path, header: Any) -> None:
     """A file holds one grey image of a size that may be held in memory."""
     if "Rows" not in header or "Columns" not in header:
-        raise Told(f"{file} is DICOM without an image ({header.get('Modality', 'no modality')}); move it elsewhere")
+        raise FormatError(
+            f"{file} is DICOM without an image ({header.get('Modality', 'no modality')}); move it elsewhere"
+        )
     if int(header.get("NumberOfFrames", 1) or 1) > 1:
-        raise Told(f"{file} holds {header.NumberOfFrames} frames; convert it to one file per slice")
+        raise FormatError(f"{file} holds {header.NumberOfFrames} frames; convert it to one file per slice")
     if not str(header.get("PhotometricInterpretation", "")).startswith("MONOCHROME"):
-        raise Told(f"{file} is {header.get('PhotometricInterpretation')}; only grey images are read: convert it")
+        raise FormatError(f"{file} is {header.get('PhotometricInterpretation')}; only grey images are read: convert it")
     extent = (header.Rows, header.Columns)
     if not all(isinstance(x, int) and x > 0 for x in extent) or int(header.get("SamplesPerPixel", 1)) != 1:
-        raise Told(
+        raise FormatError(
             f"{file} has {extent[0]} rows and {extent[1]} columns of {header.get('SamplesPerPixel')} values; mend it"
         )
     slope = header.get("RescaleSlope")
     if slope is not None and float(slope) == 0:
-        raise Told(f"{file} has a rescale slope of 0, which makes all its values the same; mend its header")
+        raise FormatError(f"{file} has a rescale slope of 0, which makes all its values the same; mend its header")
     check_allowed(8 * prod(extent), f"{file} unpacks")
 
 
@@ -179,12 +192,12 @@ def _values(file: Path) -> Array:
     except (MemoryError, ImportError):
         raise
     except Exception as error:  # as above
-        raise Told(
+        raise FormatError(
             f"{file}: pixels cannot be read ({error}); use another copy, or convert it to an uncompressed one"
         ) from error
     values = np.asarray(values)
     if values.shape != (int(data.Rows), int(data.Columns)) or not np.isfinite(values).all():
-        raise Told(f"{file} holds values of shape {values.shape}, NaN or infinite ones; mend or remove it")
+        raise FormatError(f"{file} holds values of shape {values.shape}, NaN or infinite ones; mend or remove it")
     return values
 
 
@@ -201,16 +214,18 @@ def _sorted(series: list[tuple[Path, Any]]) -> list[tuple[Path, Any]]:
     for file, header in series:
         for name in ("ImageOrientationPatient", "ImagePositionPatient"):
             if header.get(name) is None:
-                raise Told(f"{file} has no {name}, so its series cannot be put in order; remove it, or read it alone")
+                raise FormatError(
+                    f"{file} has no {name}, so its series cannot be put in order; remove it, or read it alone"
+                )
         if (header.Rows, header.Columns) != (first.Rows, first.Columns):
-            raise Told(
+            raise FormatError(
                 f"{file} is {header.Rows} x {header.Columns}, {first_file} of the same series is "
                 f"{first.Rows} x {first.Columns}; remove what does not belong"
             )
         if not np.allclose(header.ImageOrientationPatient, first.ImageOrientationPatient, atol=1e-3):
-            raise Told(f"{file} is not parallel to {first_file} of the same series (a scout?); remove one")
+            raise FormatError(f"{file} is not parallel to {first_file} of the same series (a scout?); remove one")
         if header.PhotometricInterpretation != first.PhotometricInterpretation:
-            raise Told(f"{file} and {first_file} of one series differ in PhotometricInterpretation; remove one")
+            raise FormatError(f"{file} and {first_file} of one series differ in PhotometricInterpretation; remove one")
     normal = _normal(first)
     place = {file: float(normal @ np.array(header.ImagePositionPatient, float)) for file, header in series}
     series = sorted(series, key=lambda item: place[item[0]])
@@ -218,10 +233,10 @@ def _sorted(series: list[tuple[Path, Any]]) -> list[tuple[Path, Any]]:
     spacing = sorted(step for step, _, _ in steps)[(len(steps) - 1) // 2]
     for step, a, b in steps:
         if step <= max(1e-3, spacing / 100):
-            raise Told(f"{a} and {b} lie at the same place, {place[a]:g} mm; keep one, or part them into series")
+            raise FormatError(f"{a} and {b} lie at the same place, {place[a]:g} mm; keep one, or part them into series")
     for step, a, b in steps:
         if step > _GAP * spacing:
-            raise Told(
+            raise FormatError(
                 f"slices are missing between {a} at {place[a]:g} mm and {b} at {place[b]:g} mm: the spacing is "
                 f"{spacing:g} mm; bring the {max(1, round(step / spacing) - 1)} missing, or read the parts apart"
             )

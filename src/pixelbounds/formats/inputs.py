@@ -31,7 +31,7 @@ from ..execution.sample_bands import (
 )
 from ..images.checks import Limits, check_limits
 from ..images.ends import Band, trusted_band
-from ..images.library import Array, differ_in_size, spanning
+from ..images.library import Array, differ_in_size, rescale_uint8
 from ..images.measure import Measure
 from ..images.source import Source
 from ..storage.chunks import guarded, rows_at
@@ -81,7 +81,7 @@ def open_truth(path: FilePath, reading: Reading = Reading(), limits: Limits = (0
         truth = only(sets_at(path, reading, reading.truth_key), Path(path), (reading.truth_key or "truth",))
         return Images(truth, tuple(map(str, range(len(truth)))))
     images = open_images(path, key=reading.truth_key, window=reading.mapping)
-    return replace(images, pixels=spanning(checked(images.pixels, str(path), reading), limits))
+    return replace(images, pixels=rescale_uint8(checked(images.pixels, str(path), reading), limits))
 
 
 def open_units(images: Images, reading: Reading) -> Array | None:
@@ -200,7 +200,7 @@ class Bands:
         band, _ = self.reader()(*images.indices(len(self))[:2])
         return band
 
-    def reader(self, *, witness: bool = False) -> Callable[[int, int], tuple[Band, list[Array]]]:
+    def reader(self, *, input_hash: bool = False) -> Callable[[int, int], tuple[Band, list[Array]]]:
         """What gives the band of images start..stop in NumPy, and refers to nothing else; as a witness with digests
         (n,) of what was read, one for each of `reads`.
         """
@@ -209,19 +209,19 @@ class Bands:
 
             def lying(start: int, stop: int) -> tuple[Band, list[Array]]:
                 now = band.map(lambda x: _images(x, start, stop), checked=True)
-                return now, [row_digests(x) for x in now.arrays] if witness else []
+                return now, [row_digests(x) for x in now.arrays] if input_hash else []
 
             return lying
         if self.ragged:
             return lambda start, stop: (calibrated_quantiles(_images(samples, start, stop), level, threads=False), [])
 
         def made(start: int, stop: int) -> tuple[Band, list[Array]]:
-            now, seen = band_and_digests(samples, level, start, stop, witness=witness)
+            now, seen = band_and_digests(samples, level, start, stop, input_hash=input_hash)
             return now if source is None else trusted_band(now.lower, now.upper, None, source), [seen]
 
         return made
 
-    def witness(self) -> Callable[[int, int], list[Array]]:
+    def input_hash(self) -> Callable[[int, int], list[Array]]:
         """What gives these digests alone."""
         band, samples = self.band, self.samples
         if band is None:
@@ -391,7 +391,7 @@ def folder_parts(path: Path, reading: Reading) -> dict[str, Images]:
             raise ValueError(f"{path} holds {found[0].name} and {found[1].name}; keep one of them")
         if found:
             images = open_images(found[0], window=reading.mapping)
-            parts[name] = replace(images, pixels=spanning(images.pixels, limits))
+            parts[name] = replace(images, pixels=rescale_uint8(images.pixels, limits))
     if not {"lower", "upper"} <= parts.keys():
         raise ValueError(f"{path} is no folder of bands; it needs lower and upper, such as lower.npy and upper.npy")
     return parts

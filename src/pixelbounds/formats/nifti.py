@@ -22,10 +22,10 @@ from ..images.library import Array
 from ..images.measure import Measure
 from .pictures import central, square
 from .scans import (
+    FormatError,
     Geometry,
     Images,
     Scan,
-    Told,
     Window,
     check_allowed,
     check_planes,
@@ -105,7 +105,7 @@ def _read(file: Path, window: Window | None, size: int | None, out: Array) -> No
     for start, planes in _slabs(file):
         for number, plane in enumerate(planes, start):
             if not np.isfinite(plane).all():
-                raise Told(f"{file}: slice {number} holds NaN or infinite values; mend or drop the scan")
+                raise FormatError(f"{file}: slice {number} holds NaN or infinite values; mend or drop the scan")
             x = windowed(plane, window)
             out[number] = x if size is None else central(x, size)
 
@@ -122,7 +122,7 @@ def _slabs(file: Path) -> Iterator[tuple[int, Array]]:
         try:
             values = np.asarray(image.dataobj[..., at:end], np.float32)
         except (OSError, EOFError, ValueError, zlib.error) as error:
-            raise Told(f"{file} is cut off or damaged ({error}); use another copy") from error
+            raise FormatError(f"{file} is cut off or damaged ({error}); use another copy") from error
         yield (at if direction > 0 else count - end), _turned(image, values)
 
 
@@ -142,14 +142,14 @@ def _loaded(file: Path, **how: Any) -> Any:
     try:
         image = nibabel.load(file, **how)
     except (nibabel.filebasedimages.ImageFileError, OSError, EOFError, ValueError) as error:
-        raise Told(f"{file} cannot be read as NIfTI ({error}); use another copy") from error
+        raise FormatError(f"{file} cannot be read as NIfTI ({error}); use another copy") from error
     if not isinstance(image, nibabel.Nifti1Pair):
-        raise Told(f"{file} is {type(image).__name__}, not NIfTI; convert it")
+        raise FormatError(f"{file} is {type(image).__name__}, not NIfTI; convert it")
     shape = image.shape
     if len(shape) < 2 or any(extent != 1 for extent in shape[3:]) or 0 in shape:
-        raise Told(f"{file} has shape {shape}; give a volume of 3 axes, e.g. one time point of a series")
+        raise FormatError(f"{file} has shape {shape}; give a volume of 3 axes, e.g. one time point of a series")
     if not np.isfinite(image.affine).all() or np.isnan(nibabel.io_orientation(image.affine)).any():
-        raise Told(f"{file} does not say how its axes lie (its affine is singular); mend its header")
+        raise FormatError(f"{file} does not say how its axes lie (its affine is singular); mend its header")
     return image
 
 
@@ -165,7 +165,7 @@ def _check_start(file: Path) -> None:
             if len(head) >= at + 8 and struct.unpack_from(f"{order}i", head)[0] == size:
                 start = struct.unpack_from(order + kind, head, at)[0]
                 if not 0 <= start <= _MOST_HEADER:
-                    raise Told(f"{file} says that its voxels begin at byte {start:g}; mend its header")
+                    raise FormatError(f"{file} says that its voxels begin at byte {start:g}; mend its header")
 
 
 def _to_lps(affine: Array) -> Array:

@@ -15,7 +15,7 @@ from .dicom import is_dicom, read_dicom
 from .maps import MAP_SUFFIXES, is_ours, maps_of
 from .nifti import NIFTI_SUFFIXES, read_nifti
 from .pictures import PICTURE_SUFFIXES, read_pictures
-from .scans import ABDOMEN, Images, Told, Window, check_window, unclipped
+from .scans import ABDOMEN, FormatError, Images, Window, check_window, unclipped
 
 _NO_IMAGES = (".safetensors", ".html")  # are never among the images of a folder
 _KINDS = "an .npy, .npz or .zarr file, a folder or zip of pictures, NIfTI (.nii, .nii.gz) or DICOM"
@@ -47,7 +47,7 @@ def open_images(
     try:
         if kind == "arrays":
             if size is not None:
-                raise Told(f"{path} holds arrays; they are not resized: leave size out, or resize them yourself")
+                raise FormatError(f"{path} holds arrays; they are not resized: leave size out, or resize them yourself")
             return open_arrays(path, key, spectra=spectra)
         if kind == "pictures":
             return read_pictures(path, size=size, progress=progress, labels=labels)
@@ -55,7 +55,7 @@ def open_images(
         if clip:
             return read(path, window=window, size=size, progress=progress)
         return unclipped(read(path, window=None, size=size, progress=progress), window)
-    except (Told, MemoryError, ImportError):
+    except (FormatError, MemoryError, ImportError):
         raise
     except Exception as error:  # readers of other people's formats raise what they like
         said = str(error) or type(error).__name__

@@ -15,7 +15,7 @@ from PIL import Image, ImageOps, ImageSequence
 from ..execution.progress import Progress, silent
 from ..images.checks import check_count
 from ..images.library import Array
-from .scans import Images, Told, check_allowed, folder_units
+from .scans import FormatError, Images, check_allowed, folder_units
 
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")
 _FORMATS = ("PNG", "JPEG", "TIFF", "BMP")  # Pillow knows many more, whatever a file is called
@@ -47,7 +47,7 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path) -> io.BytesIO:
     try:
         return io.BytesIO(archive.read(name))
     except (RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:  # locked, odd or damaged
-        raise Told(f"{path}: {name} cannot be unpacked ({error}); remove or replace it") from error
+        raise FormatError(f"{path}: {name} cannot be unpacked ({error}); remove or replace it") from error
 
 
 def _stacked(
@@ -59,7 +59,7 @@ def _stacked(
     unpack: Callable[[Any], Array],
 ) -> Images:
     if not names:
-        raise Told(f"{path} holds no images ({', '.join(PICTURE_SUFFIXES)}); give another folder")
+        raise FormatError(f"{path} holds no images ({', '.join(PICTURE_SUFFIXES)}); give another folder")
     images: Array | None = None  # grown in place where a TIFF has several pages, so that all are held once
     labels: list[str] = []
     files: list[str] = []
@@ -71,7 +71,7 @@ def _stacked(
             if images is None:
                 images = np.empty((least, *pixels.shape), pixels.dtype)
             elif pixels.shape != images.shape[1:] or pixels.dtype != images.dtype:
-                raise Told(
+                raise FormatError(
                     f"{path}: {label} is {pixels.dtype} of shape {pixels.shape}, {labels[0]} is {images.dtype} of "
                     f"shape {images.shape[1:]}; bring all images to one size and mode"
                 )
@@ -103,18 +103,20 @@ def pages(
             frames = getattr(picture, "n_frames", 1)
             several = picture.format == "TIFF" and frames > 1
             if frames > 1 and not several:
-                raise Told(f"{name} is animated ({frames} frames); save its frames as pictures, or as pages of a TIFF")
+                raise FormatError(
+                    f"{name} is animated ({frames} frames); save its frames as pictures, or as pages of a TIFF"
+                )
             for page, frame in enumerate(ImageSequence.Iterator(picture) if several else [picture]):
                 width, height = frame.size
                 check_allowed(width * height * _PER_PIXEL.get(frame.mode, 4), f"{name} unpacks")
                 upright = ImageOps.exif_transpose(frame)
                 yield page if several else None, _sized((unpack or _pixels)(upright), name, size, crop)
-    except Told:
+    except FormatError:
         raise
     except (MemoryError, ImportError):
         raise
     except Exception as error:  # plugins of Pillow raise what they like
-        raise Told(f"{name} is no image that can be read ({error}); remove or replace it") from error
+        raise FormatError(f"{name} is no image that can be read ({error}); remove or replace it") from error
 
 
 def _pixels(picture: Any) -> Array:
@@ -141,7 +143,7 @@ def _sized(pixels: Array, name: str, size: int | None, crop: int | None) -> Arra
     try:
         return central(pixels, size, crop)
     except ValueError as error:
-        raise Told(f"{name}: {error}") from error
+        raise FormatError(f"{name}: {error}") from error
 
 
 def square(height: int, width: int, crop: int | None = None) -> tuple[int, int, int]:

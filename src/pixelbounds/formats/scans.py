@@ -125,7 +125,7 @@ def check_patients(what: str, images: Images, patients: str | None, other: str =
     """Images are of the patients that a digest stands for, in their order, as far as both are known."""
     own = patients_digest(images)
     if own is not None and patients is not None and own != patients:
-        raise Told(
+        raise FormatError(
             f"{what} and {other} are not of the same patients, slice by slice: PatientIDs, taken in order, differ, so "
             f"image by image they do not belong together. Give both of the same patients and slices, or make {other} "
             "anew; where only names differ, say who is who in the order of the images with --units FILE"
@@ -138,13 +138,13 @@ def check_planes(scans: Sequence[Scan], size: int | None) -> None:
         if size is None and scan.plane != scans[0].plane:
             height, width = scan.plane
             first_height, first_width = scans[0].plane
-            raise Told(
+            raise FormatError(
                 f"{scan.name} has slices of {height} x {width}, {scans[0].name} of {first_height} x {first_width}; "
                 "give a size to bring them to one, or read them apart"
             )
 
 
-class Told(ValueError):
+class FormatError(ValueError):
     """An error about a file whose message is complete: it names the file and the remedy."""
 
 
@@ -155,7 +155,7 @@ def check_allowed(size: int, what: str) -> None:
     """Refuse what would take more bytes than are allowed; `what` begins the sentence."""
     most = max(_LEAST, current().memory)
     if size > most:
-        raise Told(
+        raise FormatError(
             f"{what} to {size_in_words(size)}, more than the memory allowed, {size_in_words(most)}; allow more with "
             "--memory (in Python: pixelbounds.execution.running), or leave it out"
         )
@@ -165,7 +165,7 @@ def check_declared(x: Any, name: str) -> Any:
     """A zarr array whose chunks, and whose list of chunks, may be held in memory."""
     chunk = x.shards or x.chunks
     if not all(chunk):
-        raise Told(f"{name} has chunks of shape {tuple(chunk)}; write it again")
+        raise FormatError(f"{name} has chunks of shape {tuple(chunk)}; write it again")
     check_allowed(prod(chunk) * int(x.dtype.itemsize), f"each chunk of {name} unpacks")
     check_allowed(
         _PER_CHUNK * prod(-(-n // c) for n, c in zip(x.shape, chunk, strict=True)), f"the chunks of {name} add up"

@@ -16,7 +16,7 @@ import numpy as np
 from ..images.library import Array
 from .dicom import dicom_files, is_dicom
 from .nifti import NIFTI_SUFFIXES
-from .scans import Images, Scan, Told, check_allowed, needed
+from .scans import FormatError, Images, Scan, check_allowed, needed
 
 _KINDS = ("1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7")  # segmentations, and label maps
 _LABEL_MAP = _KINDS[1]
@@ -41,7 +41,7 @@ def is_segmentation(path: Path) -> bool:
 def read_segmentation(path: Path, images: Images | None) -> Array:
     """Labels (n, h, w) of images, the number of the segment at each pixel and 0 elsewhere: a file, or one per scan."""
     if images is None or images.geometry is None:
-        raise Told(
+        raise FormatError(
             f"{path} is a DICOM segmentation, which says where in a patient its voxels lie: give the images that it "
             "was drawn on as DICOM or NIfTI (--like, at apply), or the labels as an array"
         )
@@ -53,12 +53,12 @@ def read_segmentation(path: Path, images: Images | None) -> Array:
         data = _opened(file)
         scan = _scan_of(file, data, scans)
         if scan.name in seen:
-            raise Told(f"{file} is the second segmentation of one scan; keep one of them")
+            raise FormatError(f"{file} is the second segmentation of one scan; keep one of them")
         seen.add(scan.name)
         _lay(file, data, scan, labels[scan.start : scan.stop])
     missing = [scan.name for scan in scans if scan.name not in seen]
     if missing:
-        raise Told(f"{path} holds no segmentation of the scan {missing[0]}; add it, or leave the scan out")
+        raise FormatError(f"{path} holds no segmentation of the scan {missing[0]}; add it, or leave the scan out")
     return labels
 
 
@@ -78,9 +78,11 @@ def _opened(file: Path) -> Any:
     except ImportError:
         raise
     except Exception as error:  # pydicom raises what it likes
-        raise Told(f"{file} cannot be read as a DICOM segmentation ({error}); use another copy") from error
+        raise FormatError(f"{file} cannot be read as a DICOM segmentation ({error}); use another copy") from error
     if str(data.get("SOPClassUID")) not in _KINDS:
-        raise Told(f"{file} is no DICOM segmentation, as others beside it are; give a folder that holds one kind")
+        raise FormatError(
+            f"{file} is no DICOM segmentation, as others beside it are; give a folder that holds one kind"
+        )
     check_allowed(size, f"{file} unpacks")
     return data
 
@@ -96,7 +98,7 @@ def _scan_of(file: Path, data: Any, scans: tuple[Scan, ...]) -> Scan:
     for found in ([x for x in scans if x.name in series], own, named):
         if len(found) == 1:
             return found[0]
-    raise Told(
+    raise FormatError(
         f"{file}: it does not say which of {len(scans)} scans it was drawn on; name it as its scan, or give scans and "
         "segmentations one by one"
     )
@@ -110,10 +112,12 @@ def _lay(file: Path, data: Any, scan: Scan, labels: Array) -> None:
         groups = data.PerFrameFunctionalGroupsSequence
         frames = np.asarray(frames).reshape(len(groups), int(data.Rows), int(data.Columns))
         placed = [(_number(data, group, shared), _affine(group, shared)) for group in groups]
-    except (ImportError, MemoryError, Told):
+    except (ImportError, MemoryError, FormatError):
         raise
     except Exception as error:
-        raise Told(f"{file}: its frames cannot be read ({type(error).__name__}: {error}); export it again") from error
+        raise FormatError(
+            f"{file}: its frames cannot be read ({type(error).__name__}: {error}); export it again"
+        ) from error
     frames = _whole(file, data, frames)
     for k, (segment, affine) in enumerate(placed):
         if not frames[k].any():
@@ -124,7 +128,7 @@ def _lay(file: Path, data: Any, scan: Scan, labels: Array) -> None:
         both = (before != 0) & (new != 0) & (before != new)
         if both.any():
             one, other = int(before[both][0]), int(new[both][0])
-            raise Told(
+            raise FormatError(
                 f"{file}: segments {one} and {other} overlap at {int(both.sum())} voxels of a slice, and a pixel has "
                 "one label; export them apart, one file each"
             )
@@ -137,7 +141,7 @@ def _whole(file: Path, data: Any, frames: Array) -> Array:
         return frames.astype(np.int32)
     most = int(data.get("MaximumFractionalValue") or 255)
     if not np.isin(frames, (0, most)).all():
-        raise Told(f"{file} holds shares of voxels between 0 and {most}; export a binary segmentation")
+        raise FormatError(f"{file} holds shares of voxels between 0 and {most}; export a binary segmentation")
     return (frames == most).astype(np.int32)
 
 
@@ -174,7 +178,7 @@ def _where(file: Path, k: int, affine: Array, scan: Scan, shape: tuple[int, ...]
     steps = np.abs(np.stack([down, across]))
     on_grid = np.abs(places - whole).max() <= _OFF and np.isin(steps, (0, 1)).all()
     if not on_grid or steps[:, 0].any() or (steps.sum(axis=0)[1:] > 1).any():
-        raise Told(
+        raise FormatError(
             f"{file}: frame {k} does not lie on the voxels of the scan {scan.name}: a segmentation is never resampled; "
             "draw or export it on the grid of these images"
         )
@@ -182,5 +186,5 @@ def _where(file: Path, k: int, affine: Array, scan: Scan, shape: tuple[int, ...]
     at = [(first[axis] + rows * down[axis] + columns * across[axis]).astype(int) for axis in range(3)]
     size = (scan.stop - scan.start, *scan.plane)
     if any(x.min() < 0 or x.max() >= most for x, most in zip(at, size, strict=True)):
-        raise Told(f"{file}: frame {k} lies beyond the scan {scan.name}; is it the segmentation of this scan?")
+        raise FormatError(f"{file}: frame {k} lies beyond the scan {scan.name}; is it the segmentation of this scan?")
     return at[0], at[1], at[2]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.values import count_above, extremes
-from .foreign import own_array
+from .foreign import as_plain_array
 from .library import Array, differ_in_size, library_of, to_numpy
 
 Limits = tuple[float, float]
@@ -155,7 +155,7 @@ def check_units(units: Any, n: int) -> Array:
     """The unit (patient, scan) of each of n images as text, (n,); without units every image is its own."""
     if units is None:
         return np.arange(n)
-    units = own_array(units, "units")
+    units = as_plain_array(units, "units")
     try:
         labels = to_numpy(units) if library_of(units) else np.asarray(units)
     except ValueError as error:

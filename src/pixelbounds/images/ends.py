@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .checks import ImageError, Limits, check_ordered, check_same_shape, check_values
-from .foreign import Axes, axes_together, check_axes, dataset_of, own_array, parts_of
+from .foreign import Axes, as_plain_array, axes_together, check_axes, dataset_of, parts_of
 from .library import (
     Array,
     Runner,
@@ -291,7 +291,7 @@ def check_labels(labels: Any, band: Band) -> Any:
     if labels is None:
         return None
     check_axes(band.axes, labels, "labels")
-    labels = own_array(labels, "labels")
+    labels = as_plain_array(labels, "labels")
     if isinstance(labels, list | tuple) and labels and all(library_of(image) for image in labels):
         sizes = {tuple(image.shape) for image in labels}
         labels = Ragged([to_numpy(x) for x in labels]) if len(sizes) > 1 else np.stack([to_numpy(x) for x in labels])
@@ -312,7 +312,7 @@ def check_features(features: Any, band: Band) -> Any:
         return None
     if differ_in_size(band.lower):
         raise ValueError("features are for images of one size; leave them out, or bring the images to one size")
-    features = own_array(features, "features")
+    features = as_plain_array(features, "features")
     if isinstance(features, list | tuple) and len(features):
         parts = {f"features[{i}]": as_array(x, f"features[{i}]") for i, x in enumerate(features)}
         check_same_shape(band=band.lower, **parts)

@@ -1,6 +1,6 @@
 """Arrays that come from elsewhere: masked, labelled, with units of measure, of another byte order, read once.
 
-An array goes through `own_array` at every door. What can be understood becomes a plain array; what would lose its
+An array goes through `as_plain_array` at every door. What can be understood becomes a plain array; what would lose its
 meaning on the way is refused, with what to write instead. A mask above all: a pixel that is masked has no value, and a
 calibration that took the number beneath would promise something about it.
 
@@ -25,21 +25,21 @@ _USUAL = {1: ("value",), 2: ("y", "x"), 3: ("z", "y", "x")}  # names of pixel ax
 _FILL = "fill what is masked and leave it out of the promise, within=~mask"
 
 
-def own_array(x: Any, name: str) -> Any:
+def as_plain_array(x: Any, name: str) -> Any:
     """`x` as a plain array where it is one of another kind, else `x` itself; what would lose its meaning is refused.
 
     A DataArray of xarray gives its values; a masked array without anything masked gives its data; subclasses of NumPy's
     arrays (a matrix) become plain; numbers get the byte order of this machine; an object array of arrays becomes a
     list.
 
-    >>> own_array(np.array([1.0, 2.0], ">f8"), "x").dtype
+    >>> as_plain_array(np.array([1.0, 2.0], ">f8"), "x").dtype
     dtype('float64')
-    >>> own_array(np.ma.array([1.0, 2.0], mask=[False, True]), "x")
+    >>> as_plain_array(np.ma.array([1.0, 2.0], mask=[False, True]), "x")
     Traceback (most recent call last):
     TypeError: x has 1 masked values: fill what is masked and leave it out of the promise, within=~mask
     """
     if isinstance(x, list | tuple):
-        changed = [own_array(part, f"{name}[{i}]") for i, part in enumerate(x)]
+        changed = [as_plain_array(part, f"{name}[{i}]") for i, part in enumerate(x)]
         return x if all(a is b for a, b in zip(changed, x, strict=True)) else changed
     if isinstance(x, Iterator):
         raise TypeError(
@@ -48,7 +48,7 @@ def own_array(x: Any, name: str) -> Any:
         )
     room = type(x).__module__.split(".")[0]
     if room == "xarray":
-        return own_array(_values(x, name), name)
+        return as_plain_array(_values(x, name), name)
     refuse_masked(x, name)
     if room != "pandas" and hasattr(x, "dtype") and _unit(x):
         raise TypeError(
@@ -60,7 +60,7 @@ def own_array(x: Any, name: str) -> Any:
     if type(x) is not np.ndarray and not isinstance(x, np.memmap):
         x = np.ma.getdata(x).view(np.ndarray)
     if x.dtype == object and x.ndim == 1 and len(x) and all(hasattr(part, "shape") for part in x):
-        return own_array(list(x), name)
+        return as_plain_array(list(x), name)
     return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
 
 

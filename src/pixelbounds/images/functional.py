@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .checks import ImageError
-from .foreign import own_array
+from .foreign import as_plain_array
 from .library import Array, as_array, differ_in_size, library_of, to_numpy
 
 Functional = Callable[..., Any]  # image (*pixels), what else is known of it -> a number, or a vector (q,)
@@ -88,7 +88,7 @@ def _samples_first(image: Any, sample_axis: int | None) -> Any:
 
 def _vector(value: Any, image: int) -> Array:
     """What a function gave for an image, as (q,) float64."""
-    value = own_array(value, f"what function gives for image {image}")
+    value = as_plain_array(value, f"what function gives for image {image}")
     found = np.asarray(to_numpy(value) if library_of(value) else value)
     if found.dtype.kind not in "biuf" or found.ndim > 1 or found.size == 0:
         raise TypeError(

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .foreign import own_array, refuse_masked
+from .foreign import as_plain_array, refuse_masked
 from .ragged import Ragged
 
 Array = np.ndarray
@@ -64,9 +64,9 @@ class Derived:
 def as_array(x: Any, name: str) -> Any:
     """`x` itself where it is an array of a known library, else the NumPy array made of it; it must be floating.
 
-    A list of arrays of different shapes becomes a `Ragged`. What comes from elsewhere goes through `own_array`.
+    A list of arrays of different shapes becomes a `Ragged`. What comes from elsewhere goes through `as_plain_array`.
     """
-    x = own_array(x, name)
+    x = as_plain_array(x, name)
     if isinstance(x, list | tuple) and len({tuple(np.shape(image)) for image in x if library_of(image)}) > 1:
         images = [as_array(image, f"{name}[{i}]") for i, image in enumerate(x)]
         return Ragged([image if library_of(image) == "zarr" else to_numpy(image) for image in images])
@@ -90,17 +90,17 @@ def as_array(x: Any, name: str) -> Any:
     return x
 
 
-def spanning(images: Any, limits: tuple[float, float], name: str = "truth") -> Any:
+def rescale_uint8(images: Any, limits: tuple[float, float], name: str = "truth") -> Any:
     """8-bit images as float32 between the limits, 0 the least and 255 the greatest value; others as they are.
 
     Many of them, or those in files, are converted as they are read.
 
-    >>> spanning(np.array([[0, 51, 255]], np.uint8), (0.0, 1.0))
+    >>> rescale_uint8(np.array([[0, 51, 255]], np.uint8), (0.0, 1.0))
     array([[0. , 0.2, 1. ]], dtype=float32)
     """
-    images = own_array(images, "truth")
+    images = as_plain_array(images, "truth")
     if isinstance(images, list | tuple):
-        return [spanning(image, limits) if library_of(image) else image for image in images]
+        return [rescale_uint8(image, limits) if library_of(image) else image for image in images]
     if str(getattr(images, "dtype", "")).removeprefix("torch.") != "uint8" or not library_of(images):
         return images
     if not all(math.isfinite(limit) for limit in limits):

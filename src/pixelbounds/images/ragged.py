@@ -19,7 +19,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from .foreign import own_array
+from .foreign import as_plain_array
 
 Array = np.ndarray
 Shapes = Array  # (n, axes) whole numbers
@@ -47,7 +47,7 @@ class Ragged:
         if not len(self.images):
             raise ValueError("a set of images is empty; give at least one")
         if not isinstance(self.images, _Flat):
-            object.__setattr__(self, "images", own_array(self.images, "images"))
+            object.__setattr__(self, "images", as_plain_array(self.images, "images"))
             others = {type(x).__name__ for x in self.images if not (hasattr(x, "shape") and hasattr(x, "dtype"))}
             if others:
                 raise TypeError(f"some images are of type {', '.join(sorted(others))}; give an array for each")

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import ndimage
 
 from .checks import ImageError, check_number, check_open_unit, check_same_shape, check_values
-from .foreign import own_array
+from .foreign import as_plain_array
 from .library import (
     Array,
     Derived,
@@ -149,7 +149,7 @@ def otsu_threshold(image: Array) -> float:
 
 def _plain(x: Any, name: str) -> Any:
     """An array (n, *pixels) of any dtype and library, or a Ragged of a list of arrays."""
-    x = own_array(x, name)
+    x = as_plain_array(x, name)
     if differ_in_size(x) or (library_of(x) and x.ndim > 1):
         return x
     if isinstance(x, list | tuple) and x and all(library_of(image) for image in x):
@@ -247,7 +247,7 @@ def place_of(within: Any, band: Any, what: str, name: str) -> tuple[str, Any]:
 
 def region_array(within: Any, band: Any, name: str) -> Any:
     """A region of the images of a band: bool, 0 and 1, or weights, of their shape, or (n,) for whole images."""
-    within = own_array(within, name)
+    within = as_plain_array(within, name)
     if isinstance(within, list | tuple) and within and all(library_of(image) for image in within):
         sizes = {tuple(image.shape) for image in within}
         within = Ragged([to_numpy(x) for x in within]) if len(sizes) > 1 else np.stack([to_numpy(x) for x in within])

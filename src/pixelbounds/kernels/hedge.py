@@ -18,20 +18,20 @@ def hedge_wins(top: np.ndarray, bottom: np.ndarray, ratio: float, failure_prob: 
     """
     n = len(top)
     count = len(steady)
-    goal = 1.0 / failure_prob
-    scale = 2.0 * np.log(goal) / n
+    objective = 1.0 / failure_prob
+    scale = 2.0 * np.log(objective) / n
     most = (1.0 - 1.0 / n) / (1.0 - ratio)
     tops, bottoms, squares, variance = 0.5, 1.0, 0.25, 0.25
     own = 0.5 if count else 1.0
-    purse = np.full(count, 0.5 / max(count, 1))
+    e_process = np.full(count, 0.5 / max(count, 1))
     for i in range(n):
         gain = ratio * bottom[i] - top[i]
         own *= 1.0 + min(most, np.sqrt(scale / variance)) * gain
         total = own
         for k in range(count):
-            purse[k] *= 1.0 + steady[k] / (1.0 - ratio) * gain
-            total += purse[k]
-        if total > goal:
+            e_process[k] *= 1.0 + steady[k] / (1.0 - ratio) * gain
+            total += e_process[k]
+        if total > objective:
             return True
         tops += top[i]
         bottoms += bottom[i]

@@ -1,6 +1,6 @@
 """Arrival times along a path, and the sums over images that follow from them.
 
-An end arrives at the first knot of its group that is at least its shortfall; an index by leading bits finds it. Counts
+An end arrives at the first knot of its group that is at least its score; an index by leading bits finds it. Counts
 are integers and lengths are fixed-point integers, so that sums over chunks, workers and sites are exact in any order.
 """
 
@@ -72,9 +72,9 @@ def arrivals(
 @njit(nogil=True, cache=True)
 def collect_missed(
     truth: np.ndarray, lower: np.ndarray, upper: np.ndarray, least: float, most: float, entry: np.ndarray,
-    side: np.ndarray, shortfall: np.ndarray,
+    side: np.ndarray, score: np.ndarray,
 ) -> int:  # fmt: skip
-    """Write index, end and additive shortfall of every entry outside its clipped band; outputs have one place to spare.
+    """Write index, end and additive score of every entry outside its clipped band; outputs have one place to spare.
 
     Misses of a tile are found first, all entries at once, then numbered without a branch. Returns the number of misses;
     those beyond the room given are not written.
@@ -101,7 +101,7 @@ def collect_missed(
             above = x - min(max(np.float64(upper[j]), least), most)
             entry[missed + i] = j
             side[missed + i] = above > 0
-            shortfall[missed + i] = max(below, above)
+            score[missed + i] = max(below, above)
         missed += count
     return missed
 

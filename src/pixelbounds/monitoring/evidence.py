@@ -1,4 +1,4 @@
-"""What a growing calibration is about, which is fixed, and what its images have shown so far, which grows.
+"""What an anytime calibration is about, which is fixed, and what its images have shown so far, which grows.
 
 `Terms` are settled on the first images. `Evidence` changes with every further one, and has the same bits however images
 are cut into calls. Together they give the certified point and its `Calibration`.
@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..calibration.arrivals import Path
-from ..calibration.certify import Task
+from ..calibration.certify import RiskTest
 from ..calibration.confidence import betting
+from ..calibration.data import LocalData
 from ..calibration.families import Family
 from ..calibration.groups.contract import Grouping
-from ..calibration.pairs import Pairs
-from ..calibration.prints import digest_of
-from ..calibration.promises import Aim, CertifiedPromise, Promise
-from ..calibration.reference import MOST_UNITS, STATISTICS, Reference, likenesses, some_of
+from ..calibration.image_hashes import digest_of
+from ..calibration.loss_table import Path
+from ..calibration.promises import CertifiedPromise, Promise, RiskTarget
+from ..calibration.reference import MOST_UNITS, STATISTICS, Reference, band_statistics, some_of
 from ..calibration.result import Calibration, Record
 from ..calibration.sentence import ANYTIME
 from ..images.checks import Limits
@@ -29,7 +29,7 @@ from ..images.library import Array
 from ..images.measure import Measure
 from ..images.source import Source
 from ..storage.version import VERSION
-from .horizons import Purses
+from .horizons import EProcesses
 
 _CURVE = 64  # points of the path kept for the report
 
@@ -64,7 +64,7 @@ class Terms:
     plain: bool
     failure_prob: float
     units: str | None
-    counting: str
+    weighting: str
     pixels: tuple[int, ...]
     source: Source
     seed: str
@@ -103,11 +103,11 @@ class Evidence:
     what bands of the first units are like, averaged over images and of one (`Reference`).
     """
 
-    purses: tuple[Purses, ...]
+    e_processes: tuple[EProcesses, ...]
     weights: Array
     fitting: int
     certifying: int
-    prints: Array
+    image_hashes: Array
     units: Array
     digest: Array
     looks: Array
@@ -115,41 +115,54 @@ class Evidence:
     of_images: Array
 
     @classmethod
-    def new(cls, purses: tuple[Purses, ...], prints: Array, units: Array, digest: Array) -> Evidence:
+    def new(cls, e_processes: tuple[EProcesses, ...], image_hashes: Array, units: Array, digest: Array) -> Evidence:
         """Before any image that certifies."""
         looks = np.empty((0, 3), np.int64)
         rows = np.empty((0, len(STATISTICS)), np.float32)
-        return cls(purses, np.zeros(len(purses)), len(prints), 0, prints, units, digest, looks, rows, rows)
+        return cls(
+            e_processes,
+            np.zeros(len(e_processes)),
+            len(image_hashes),
+            0,
+            image_hashes,
+            units,
+            digest,
+            looks,
+            rows,
+            rows,
+        )
 
-    def after(self, pairs: Pairs, aims: tuple[Aim, ...], terms: Terms, unit_of: Array, found: Any) -> Evidence:
+    def after(
+        self, pairs: LocalData, targets: tuple[RiskTarget, ...], terms: Terms, unit_of: Array, found: Any
+    ) -> Evidence:
         """The evidence after some whole units, numbered in the order of arrival, of which `found` was counted."""
         table, sizes, digest, own = found
         points = len(terms.path)
-        purses = []
+        e_processes = []
         weights = self.weights.copy()
-        for j, (aim, promise) in enumerate(zip(aims, terms.promises, strict=True)):
-            counts = aim.counts(sizes)
+        for j, (target, promise) in enumerate(zip(targets, terms.promises, strict=True)):
+            counts = target.counts(sizes)
             if not counts.any():
-                purses.append(self.purses[j])
+                e_processes.append(self.e_processes[j])
                 continue
-            pooled = sizes[:, aim.region] if aim.counting == "pixels" else None
-            task = Task(
-                pairs, counts, unit_of, np.unique(unit_of[counts]), betting, aim.level, terms.failure_prob,
-                promise.most, pooled, aim.words,
+            pooled = sizes[:, target.region] if target.weighting == "pixels" else None
+            risk_test = RiskTest(
+                pairs, counts, unit_of, np.unique(unit_of[counts]), betting, target.level, terms.failure_prob,
+                promise.most, pooled, target.words,
             )  # fmt: skip
-            missed = table[:, aim.region * points : (aim.region + 1) * points].T
-            losses = task.per_unit(aim.losses(missed, sizes[:, aim.region]))
-            purses.append(self.purses[j].after(losses.T))
-            for weight in task.weights:  # one by one: the same bits however images are cut into calls
+            missed = table[:, target.region * points : (target.region + 1) * points].T
+            losses = risk_test.per_unit(target.losses(missed, sizes[:, target.region]))
+            e_processes.append(self.e_processes[j].after(losses.T))
+            for weight in risk_test.weights:  # one by one: the same bits however images are cut into calls
                 weights[j] += weight
         of_units, of_images = self._described(pairs, terms, unit_of)
         return replace(
-            self, purses=tuple(purses), weights=weights, certifying=self.certifying + int(unit_of.max()) + 1,
-            prints=np.concatenate([self.prints, own]), digest=self.digest + digest, of_units=of_units,
+            self, e_processes=tuple(e_processes), weights=weights, certifying=self.certifying + int(unit_of.max()) + 1,
+            image_hashes=np.concatenate([self.image_hashes, own]), digest=self.digest + digest, of_units=of_units,
             of_images=of_images,
         )  # fmt: skip
 
-    def _described(self, pairs: Pairs, terms: Terms, unit_of: Array) -> tuple[Array, Array]:
+    def _described(self, pairs: LocalData, terms: Terms, unit_of: Array) -> tuple[Array, Array]:
         """What bands of the first units are like, with these; beyond so many none is added."""
         means = [self.of_units]
         single = [self.of_images]
@@ -157,7 +170,7 @@ class Evidence:
             images = np.flatnonzero(unit_of == unit)
             images = images[some_of(0, len(images))]
             given = {"grouping": terms.grouping, "widening": terms.usual, "shares": terms.shares}
-            rows = pairs.ask(likenesses, images, **given)[0]
+            rows = pairs.aggregate(band_statistics, images, **given)[0]
             one = int(np.random.default_rng([0, self.certifying + unit]).integers(len(rows)))
             means.append(rows.mean(axis=0, keepdims=True))
             single.append(rows[one : one + 1])
@@ -165,15 +178,15 @@ class Evidence:
 
     def looked(self) -> Evidence:
         """The evidence with one more look."""
-        look = (len(self.prints) - self.fitting, self.certifying, self.knot)
+        look = (len(self.image_hashes) - self.fitting, self.certifying, self.knot)
         return replace(self, looks=np.concatenate([self.looks, np.array([look], np.int64)]))
 
     @property
     def knot(self) -> int:
         """The narrowest point such that it and all wider ones pass for every promise, -1 where there is none."""
-        open_ = np.flatnonzero(~np.logical_and.reduce([purses.reached for purses in self.purses]))
+        open_ = np.flatnonzero(~np.logical_and.reduce([e_processes.reached for e_processes in self.e_processes]))
         narrowest = int(open_[-1]) + 1 if len(open_) else 0
-        return narrowest if narrowest < len(self.purses[0].best) else -1
+        return narrowest if narrowest < len(self.e_processes[0].best) else -1
 
 
 def unit_prints(names: Array) -> Array:
@@ -191,19 +204,19 @@ def calibration_of(terms: Terms, evidence: Evidence) -> Calibration | None:
     if knot < 0:
         return None
     kept = tuple(
-        replace(promise, risk=_risk(promise, purses, weight, knot), certifying=purses.count)
-        for promise, purses, weight in zip(terms.promises, evidence.purses, evidence.weights, strict=True)
+        replace(promise, risk=_risk(promise, e_processes, weight, knot), certifying=e_processes.count)
+        for promise, e_processes, weight in zip(terms.promises, evidence.e_processes, evidence.weights, strict=True)
     )
     first = kept[0]
-    curve, chosen = _curve(terms.path, first, evidence.purses[0], knot)
-    most = max((int(promise.most) for promise in kept if promise.counting == "images"), default=0)
-    by_images = terms.counting == "images" and most > 0
+    curve, chosen = _curve(terms.path, first, evidence.e_processes[0], knot)
+    most = max((int(promise.most) for promise in kept if promise.weighting == "images"), default=0)
+    by_images = terms.weighting == "images" and most > 0
     record = Record(
-        images=len(evidence.prints), fitting=evidence.fitting, certifying=evidence.certifying,
+        images=len(evidence.image_hashes), fitting=evidence.fitting, certifying=evidence.certifying,
         units=evidence.certifying if terms.units else 0, pixels=terms.pixels, source=terms.source, seed=terms.seed,
         digest=digest_of(evidence.digest), version=VERSION, unit_name=terms.units or "unit",
-        counting="images" if by_images else "units", most_images=most if by_images else 0,
-        prints=evidence.prints,
+        weighting="images" if by_images else "units", max_images=most if by_images else 0,
+        image_hashes=evidence.image_hashes,
     )  # fmt: skip
     return Calibration(
         terms.method, ANYTIME, terms.family, "l01" if terms.plain else "promises", first.at_most, terms.failure_prob,
@@ -217,19 +230,19 @@ def _reference(terms: Terms, evidence: Evidence) -> Reference:
     return Reference(own, own if terms.units is None else evidence.of_images, terms.usual, terms.shares)
 
 
-def _risk(promise: CertifiedPromise, purses: Purses, weight: float, knot: int) -> float:
-    """The mean loss that was seen: over units, or over images or pixels where these count (`Task.risk_of`)."""
-    mean = float(purses.total[knot]) / purses.count
+def _risk(promise: CertifiedPromise, e_processes: EProcesses, weight: float, knot: int) -> float:
+    """The mean loss that was seen: over units, or over images or pixels where these count (`RiskTest.risk_of`)."""
+    mean = float(e_processes.total[knot]) / e_processes.count
     if promise.most:
-        mean = max(0.0, purses.level + (mean - purses.level) * purses.count / weight)
+        mean = max(0.0, e_processes.level + (mean - e_processes.level) * e_processes.count / weight)
     return float(min(promise.cap, promise.cap * mean))
 
 
-def _curve(path: Path, promise: CertifiedPromise, purses: Purses, knot: int) -> tuple[Array, int]:
+def _curve(path: Path, promise: CertifiedPromise, e_processes: EProcesses, knot: int) -> tuple[Array, int]:
     """Mean widening, mean of what is bounded, and its bound: the level where it passed, else all that is possible."""
-    risks = promise.cap * purses.total / purses.count
+    risks = promise.cap * e_processes.total / e_processes.count
     wanted = np.searchsorted(-risks, -np.linspace(min(1.0, 4 * promise.at_most), 0, _CURVE))
     kept = np.unique(np.append(np.minimum(wanted, len(path) - 1), knot))
-    bounds = np.where(purses.reached[kept], promise.at_most, promise.cap)
+    bounds = np.where(e_processes.reached[kept], promise.at_most, promise.cap)
     rows = np.stack([path.knots[:, kept].mean(axis=0), risks[kept], bounds], axis=1)
     return rows, int(np.searchsorted(kept, knot))

@@ -1,4 +1,4 @@
-"""What the first images of a growing calibration settle: groups and path, and for how much a unit counts at most."""
+"""What the first images of an anytime calibration settle: groups and path, and for how much a unit counts at most."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.arrivals import Path, region_sizes
 from ..calibration.confidence import betting
+from ..calibration.data import ROWS, LocalData, Statistic
 from ..calibration.groups.contract import Grouping
-from ..calibration.joint_walk import Jury, most_of_a_unit
-from ..calibration.pairs import ROWS, Pairs, Statistic
-from ..calibration.paths.mixture import Goal
+from ..calibration.joint_test import CertifyingUnits, most_of_a_unit
+from ..calibration.loss_table import Path, region_sizes
+from ..calibration.paths.weighted_frontier import PathObjective
 from ..calibration.procedures import frontier, groups_for, krcps, rcps
-from ..calibration.promises import Aim, CertifiedPromise
+from ..calibration.promises import CertifiedPromise, RiskTarget
 from ..images.checks import check_count
 from ..images.library import Array
 from .horizons import fewest
@@ -25,11 +25,11 @@ _sizes = Statistic("sizes", lambda truth, block, family: (region_sizes(block),),
 
 def fitted_path(
     method: str,
-    pairs: Pairs,
+    pairs: LocalData,
     unit_of: Array,
     rng: np.random.Generator,
     risk_level: float,
-    goal: Goal | None,
+    objective: PathObjective | None,
     gammas: Sequence[float],
     choices: dict[str, Any],
 ) -> tuple[Grouping, Path]:
@@ -47,30 +47,32 @@ def fitted_path(
         return krcps(pairs, every, rng, risk_level, gammas=gammas, **choices)
     if not choices and pairs.features is None:
         choices = {"groups": groups_for(int(unit_of.max()) + 1, float(pairs.sizes.sum()))}
-    return frontier(pairs, every, rng, risk_level, unit_of=unit_of, goal=goal, **choices)
+    return frontier(pairs, every, rng, risk_level, unit_of=unit_of, objective=objective, **choices)
 
 
-def goal_for(aims: tuple[Aim, ...], unit_of: Array, failure_prob: float, expected: int | None) -> Goal:
+def objective_for(
+    targets: tuple[RiskTarget, ...], unit_of: Array, failure_prob: float, expected: int | None
+) -> PathObjective:
     """What the path for several promises aims at."""
     units = int(unit_of.max()) + 1
-    least = 2 * max(fewest(aim.level, failure_prob) for aim in aims)
+    least = 2 * max(fewest(target.level, failure_prob) for target in targets)
     coming = max(_COMING * units, least) if expected is None else check_count(expected, "expected")
-    return Goal(aims, unit_of, coming, betting, failure_prob)
+    return PathObjective(targets, unit_of, coming, betting, failure_prob)
 
 
-def most_of(aim: Aim, pairs: Pairs, unit_of: Array, fits: bool) -> float:
+def most_of(target: RiskTarget, pairs: LocalData, unit_of: Array, fits: bool) -> float:
     """For how many images or pixels a unit counts at most, from the first images; 0 where units count the same."""
-    if aim.counting == "units":
+    if target.weighting == "units":
         return 0.0
-    sizes = pairs.ask(_sizes)[0]
-    counts = aim.counts(sizes)
-    weight = sizes[:, aim.region] if aim.counting == "pixels" else np.ones(len(counts))
-    jury = Jury(np.full(len(counts), not fits), unit_of, unit_of[:0], betting, 0.5)
-    return most_of_a_unit(aim, jury, counts, weight)
+    sizes = pairs.aggregate(_sizes)[0]
+    counts = target.counts(sizes)
+    weight = sizes[:, target.region] if target.weighting == "pixels" else np.ones(len(counts))
+    units_certifying = CertifyingUnits(np.full(len(counts), not fits), unit_of, unit_of[:0], betting, 0.5)
+    return most_of_a_unit(target, units_certifying, counts, weight)
 
 
-def as_asked(aim: Aim, most: float) -> CertifiedPromise:
+def as_asked(target: RiskTarget, most: float) -> CertifiedPromise:
     """A promise before anything was seen."""
     return CertifiedPromise(
-        aim.kind, aim.name, aim.place, aim.at_most, aim.above, aim.cap, aim.counting, most, 0.0, 1
+        target.kind, target.name, target.place, target.at_most, target.above, target.cap, target.weighting, most, 0.0, 1
     )  # fmt: skip

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..images.library import Array
-from .accounts import Account
-from .gauges import Gauge
+from .drift_martingales import DriftMartingale
+from .promise_monitors import PromiseMonitor
 
 MOST_CALLS = 512
 FIRST = 3  # columns before those of promises: time, images with truth, images without
@@ -17,16 +17,18 @@ OF_A_GAUGE = 3  # images (units), sum of values, log worth
 _LEVEL = 0.95
 
 
-def row_of(accounts: Sequence[Account], gauges: Sequence[Gauge], when: float, images: int, looked: int) -> Array:
+def row_of(
+    accounts: Sequence[PromiseMonitor], gauges: Sequence[DriftMartingale], when: float, images: int, looked: int
+) -> Array:
     """What is remembered of now."""
     row = [when, float(images), float(looked)]
     for account in accounts:
         cap = account.promise.cap
         low, high = account.risk.ends(_LEVEL)
         row += [cap * account.risk.top.total, account.risk.bottom.total, cap * low, cap * high]
-        row.append(account.purse.log_worth)
+        row.append(account.e_process.log_worth)
     for gauge in gauges:
-        row += [float(gauge.purse.rounds), gauge.total, gauge.purse.log_worth]
+        row += [float(gauge.e_process.rounds), gauge.total, gauge.e_process.log_worth]
     return np.array(row)
 
 

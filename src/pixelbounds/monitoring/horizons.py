@@ -8,7 +8,7 @@ Good bets depend on the number of losses to come. The bettor of `kernels.wealth`
 another number: as many as no test can do without, and twice, four times, ... as many. Where losses vary little, as
 shares of missed pixels do, all of them stake nearly all that a loss of 1 could take, so having several costs next to
 nothing. Losses of 0 and 1 (`coins`) vary as much as they can, which is known beforehand: there nobody learns the
-variance from the first few, which tell nothing of it, and all suppose twice as many losses: docs/growing.md has
+variance from the first few, which tell nothing of it, and all suppose twice as many losses: docs/anytime.md has
 figures.
 """
 
@@ -46,7 +46,7 @@ def shares_of_the_purse() -> Array:
 
 
 @dataclass(eq=False)
-class Purses:
+class EProcesses:
     """Evidence at T path points that the mean loss is below a level, after `count` losses in the order of arrival.
 
     wealth     of each bettor, (BETTORS, T); what is beyond all need is given away
@@ -66,7 +66,7 @@ class Purses:
     coins: bool = False
 
     @classmethod
-    def new(cls, level: float, failure_prob: float, points: int, coins: bool = False) -> Purses:
+    def new(cls, level: float, failure_prob: float, points: int, coins: bool = False) -> EProcesses:
         """Before any loss."""
         wealth = np.repeat(shares_of_the_purse()[:, None], points, axis=1)
         return cls(level, failure_prob, 0, wealth, np.zeros(points), np.full(points, _START), np.ones(points), coins)
@@ -95,7 +95,7 @@ class Purses:
         """Where the level is certified: wealth was 1 / delta at some time, (T,) bool."""
         return np.asarray(self.best * self.failure_prob > 1)
 
-    def after(self, losses: Array) -> Purses:
+    def after(self, losses: Array) -> EProcesses:
         """The purses after further losses in [0, 1], (n, T), in the order of arrival; the old ones stay as they are."""
         if losses.ndim != 2 or losses.shape[1] != len(self.best):
             raise ValueError(f"losses have shape {losses.shape}; give (n, {len(self.best)}), one at each path point")

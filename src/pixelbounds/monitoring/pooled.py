@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..images.checks import check_count, check_number, check_open_unit
-from .purse import mean_worth
+from .e_process import mean_worth
 from .status import worth_of
 
 _MOST_SITES = 10_000
@@ -28,7 +28,7 @@ class Pooled:
     """What sites show together: an alarm now or none, the worth of the common purse, and what each brought to it."""
 
     alarm: bool
-    worth: float
+    e_value: float
     false_alarm: float
     images: int
     sites: tuple[tuple[str, int, float, bool], ...]  # name, images with truth, worth, alarm of its own

@@ -55,11 +55,11 @@ class RunningMean:
 
 def _slack(squares: float, failure_prob: float) -> float:
     """The y at which the mixture of exp(b y - price squares) is 1 / failure_prob, rounded upward."""
-    goal = np.log(len(_BETS) / failure_prob)
-    low, high = 0.0, float(np.min((goal + _PRICE * squares) / _BETS))  # one bet alone has it there
+    objective = np.log(len(_BETS) / failure_prob)
+    low, high = 0.0, float(np.min((objective + _PRICE * squares) / _BETS))  # one bet alone has it there
     for _ in range(40):
         middle = (low + high) / 2
-        if _mixture(middle, squares) >= goal:
+        if _mixture(middle, squares) >= objective:
             high = middle
         else:
             low = middle

@@ -15,11 +15,11 @@ from ..calibration.reader import calibration_from_bytes
 from ..images.checks import check_count
 from ..images.library import Array
 from ..storage.files import check_new_file, replace_file, seal, unseal
-from .gauges import RECENT, Gauge
+from .conformal_ranks import BETS
+from .drift_martingales import RECENT, DriftMartingale
 from .history import MOST_CALLS
 from .running_mean import RunningRatio
 from .seen import MOST
-from .urn import BETS
 from .watch import Monitor
 
 _STATE = 1
@@ -32,19 +32,19 @@ def monitor_bytes(monitor: Monitor) -> bytes:
     text = {
         "format": _STATE, "what": "monitor", "false_alarm": monitor.false_alarm, "broken": monitor.broken,
         "images": monitor.images, "looked": monitor.looked, "named": [x.broken for x in monitor.accounts],
-        "changed": [x.changed for x in gauges], "rounds": gauges[0].purse.rounds if gauges else 0,
+        "changed": [x.changed for x in gauges], "rounds": gauges[0].e_process.rounds if gauges else 0,
     }  # fmt: skip
     tensors: dict[str, Array] = {
         "calibration": np.frombuffer(monitor.calibration.to_bytes(), np.uint8),
         "seen": monitor.seen,
         "seen_bands": monitor.seen_bands,
         "history": monitor.history,
-        "at_work": np.stack([x.purse.at_work for x in monitor.accounts]),
+        "at_work": np.stack([x.e_process.at_work for x in monitor.accounts]),
         "risk": np.stack([x.risk.state for x in monitor.accounts]),
     }
     if gauges:
         tensors |= {
-            "gauges": np.stack([x.purse.at_work for x in gauges]),
+            "gauges": np.stack([x.e_process.at_work for x in gauges]),
             "counts": np.stack([x.urn.counts for x in gauges]),
             "places": np.stack([x.places for x in gauges]),
             "totals": np.array([x.total for x in gauges]),
@@ -93,14 +93,14 @@ def _monitor_of(text: dict[str, Any], tensors: dict[str, Array], name: str, loss
     monitor.broken = _yes_or_no(text["broken"])
     monitor.images = check_count(text["images"], "images", least=0, most=2**53)
     monitor.looked = check_count(text["looked"], "looked", least=0, most=2**53)
-    at_work = _money(tensors["at_work"], monitor.accounts[0].purse.at_work.shape, promises)
+    at_work = _money(tensors["at_work"], monitor.accounts[0].e_process.at_work.shape, promises)
     risks = _shaped(tensors["risk"], (promises, 6), np.float64)
     named = [_yes_or_no(x) for x in _list_of(text["named"], promises)]
     accounts = []
     for account, money, sums, broken in zip(monitor.accounts, at_work, risks, named, strict=True):
         risk = RunningRatio.from_state(sums)
-        purse = replace(account.purse, at_work=money, rounds=risk.top.rounds)
-        accounts.append(replace(account, purse=purse, risk=risk, broken=broken))
+        e_process = replace(account.e_process, at_work=money, rounds=risk.top.rounds)
+        accounts.append(replace(account, e_process=e_process, risk=risk, broken=broken))
     monitor.accounts = tuple(accounts)
     if gauges:
         monitor.gauges = _gauges_of(monitor.gauges, text, tensors)
@@ -115,7 +115,9 @@ def _monitor_of(text: dict[str, Any], tensors: dict[str, Array], name: str, loss
     return monitor
 
 
-def _gauges_of(fresh: tuple[Gauge, ...], text: dict[str, Any], tensors: dict[str, Array]) -> tuple[Gauge, ...]:
+def _gauges_of(
+    fresh: tuple[DriftMartingale, ...], text: dict[str, Any], tensors: dict[str, Array]
+) -> tuple[DriftMartingale, ...]:
     """The gauges of a file, from those of its calibration."""
     rounds = check_count(text["rounds"], "rounds", least=0, most=2**53)
     at_work = _money(tensors["gauges"], (BETS,), len(fresh))
@@ -131,17 +133,19 @@ def _gauges_of(fresh: tuple[Gauge, ...], text: dict[str, Any], tensors: dict[str
     totals = _shaped(tensors["totals"], (len(fresh),), np.float64)
     found = []
     for i, gauge in enumerate(fresh):
-        purse = replace(gauge.purse, at_work=at_work[i], rounds=rounds)
+        e_process = replace(gauge.e_process, at_work=at_work[i], rounds=rounds)
         changed = _yes_or_no(_list_of(text["changed"], len(fresh))[i])
         urn = replace(gauge.urn, counts=counts[i])
-        found.append(replace(gauge, urn=urn, purse=purse, places=places[i], total=float(totals[i]), changed=changed))
+        found.append(
+            replace(gauge, urn=urn, e_process=e_process, places=places[i], total=float(totals[i]), changed=changed)
+        )
     return tuple(found)
 
 
-def _money(x: Array, bets: tuple[int, ...], purses: int) -> Array:
+def _money(x: Array, bets: tuple[int, ...], e_processes: int) -> Array:
     """Logs of what is at work: below infinity, minus infinity for nothing."""
-    if x.dtype != np.float64 or x.shape != (purses, *bets) or np.isnan(x).any() or (x == np.inf).any():
-        raise ValueError(f"purses are {x.dtype} {x.shape}; they must be {purses} of {bets[0]} bets")
+    if x.dtype != np.float64 or x.shape != (e_processes, *bets) or np.isnan(x).any() or (x == np.inf).any():
+        raise ValueError(f"purses are {x.dtype} {x.shape}; they must be {e_processes} of {bets[0]} bets")
     return x
 
 

@@ -18,15 +18,15 @@ from typing import Any
 
 import numpy as np
 
+from ..calibration.calibrate import calibrate, what_is_promised
 from ..calibration.confidence import bound_named, least_images
-from ..calibration.front_door import calibrate, what_is_promised
-from ..calibration.pairs import pairs_of
+from ..calibration.data import local_data_of
 from ..calibration.promises import Promise
 from ..calibration.result import Calibration
 from ..calibration.sentence import SHIFT
 from ..images.checks import NoGuarantee, check_generator, check_number, check_units
 from ..images.ends import Band, one_band
-from ..images.foreign import own_array
+from ..images.foreign import as_plain_array
 from ..images.library import Array, differ_in_size, library_of, to_numpy
 from ..images.regions import region_array
 
@@ -68,7 +68,7 @@ def recalibrate(
     (True, True)
     """
     rng = check_generator(seed)
-    pairs = pairs_of(truth, one_band(band), family, limits, features, labels)
+    pairs = local_data_of(truth, one_band(band), family, limits, features, labels)
     ratios, most = _check_weights(weights, most_weight, len(pairs))
     names = check_units(units, len(pairs))
     unit_of = np.unique(names, return_inverse=True)[1]
@@ -96,7 +96,7 @@ def _check_weights(weights: Any, most_weight: float, n: int) -> tuple[Array, flo
     most = check_number(most_weight, "most_weight")
     if most < 1:
         raise ValueError(f"most_weight is {most_weight!r}; likelihood ratios have mean 1, so their bound is at least 1")
-    weights = own_array(weights, "weights")
+    weights = as_plain_array(weights, "weights")
     given = np.asarray(to_numpy(weights) if library_of(weights) else weights)
     if given.shape != (n,) or given.dtype.kind not in "iuf":
         raise ValueError(
@@ -143,7 +143,7 @@ def _check_enough(effective: float, level: float, failure_prob: float, confidenc
     if effective < needed:
         raise NoGuarantee(
             f"the weights leave an effective number of {effective:.1f} images (units), and {needed} are the fewest "
-            f"that certify a level of {level:g}: give more images, or begin a GrowingCalibration on images of the new "
+            f"that certify a level of {level:g}: give more images, or begin a AnytimeCalibration on images of the new "
             "source"
         )
 
@@ -165,6 +165,6 @@ def _within(promise: Promise, region: Any, images: Array) -> Promise:
         return promise
     if region is not None:
         return replace(promise, within=region)
-    within = own_array(promise.within, f"within of {promise.name!r}")
+    within = as_plain_array(promise.within, f"within of {promise.name!r}")
     subgroup = to_numpy(within) if library_of(within) else np.asarray(within)
     return replace(promise, within=subgroup[images])

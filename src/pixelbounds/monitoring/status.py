@@ -44,7 +44,7 @@ class WatchedPromise:
     risk: float | None
     interval: tuple[float, float]
     units: int
-    worth: float
+    e_value: float
     broken: bool
 
     @property
@@ -63,11 +63,11 @@ class WatchedStatistic:
     """What a statistic of bands is like among those of the calibration.
 
     `chance` is how often the last `recent` images (units) would lie so far `up`, or down, while nothing has changed:
-    valid for one look, not for the least of many. `changed` where its purse, worth `worth`, has shown a change.
+    valid for one look, not for the least of many. `changed` where its purse, worth `e_value`, has shown a change.
     """
 
     name: str
-    worth: float
+    e_value: float
     recent: int
     chance: float
     up: bool

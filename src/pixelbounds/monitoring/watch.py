@@ -27,12 +27,12 @@ from ..evaluation.known_images import refuse_calibrated
 from ..images.checks import check_number, check_open_unit, check_same_shape, check_units
 from ..images.ends import Band, one_band
 from ..images.foreign import check_axes
-from ..images.library import Array, as_array, current_runner, differ_in_size, singly, spanning
+from ..images.library import Array, as_array, current_runner, differ_in_size, rescale_uint8, singly
 from ..storage.digests import joined_digests
-from .accounts import Account, Rounds, played, regions_of, rounds_of
-from .gauges import Gauge, gauges_of, looked
+from .drift_martingales import DriftMartingale, gauges_of, looked
+from .e_process import mean_worth
 from .history import row_of, with_row
-from .purse import mean_worth
+from .promise_monitors import PromiseMonitor, Rounds, played, regions_of, rounds_of
 from .seen import first_seen, image_digests, name_digests, remembered_with
 from .sentences import late_in_words
 from .status import Status, WatchedPromise, worth_of
@@ -80,8 +80,10 @@ class Monitor:
                 if own
                 else "this calibration is about missed pixels, which need no loss: leave it out"
             )
-        self.accounts: tuple[Account, ...] = tuple(Account.of(promise) for promise in calibration.promises)
-        self.gauges: tuple[Gauge, ...] = gauges_of(calibration.reference)
+        self.accounts: tuple[PromiseMonitor, ...] = tuple(
+            PromiseMonitor.of(promise) for promise in calibration.promises
+        )
+        self.gauges: tuple[DriftMartingale, ...] = gauges_of(calibration.reference)
         self.broken = False
         self.images = 0
         self.looked = 0
@@ -124,7 +126,7 @@ class Monitor:
         when = check_number(when, "when")
         band = one_band(band)
         check_axes(band.axes, truth, "truth")
-        truth = as_array(spanning(truth, calibration.limits), "truth")
+        truth = as_array(rescale_uint8(truth, calibration.limits), "truth")
         if differ_in_size(truth) != differ_in_size(band.lower):
             truth = singly(truth)
             band = band.map(singly, checked=True)
@@ -133,22 +135,26 @@ class Monitor:
         runner = current_runner()
         refuse_calibrated(truth, calibration, runner)
         promises = calibration.promises
-        aims, regions = regions_of(promises, within, band.lower, self.loss)
+        targets, regions = regions_of(promises, within, band.lower, self.loss)
         interval = calibration.apply(band, features=features, labels=labels)
-        seeing = [aim for aim in aims if aim is not None and not aim.counts_only]
+        seeing = [target for target in targets if target is not None and not target.counts_only]
         tallies = region_tallies(truth, interval, regions, runner, limits=calibration.limits, seeing=seeing)
         missed, sizes, own = tallies
         digests = image_digests(truth, *band.arrays, runner=runner)
         fresh, unit_of, arrived = _arrivals(names, digests, self.seen)
         left_out = _left_out(fresh, digests, self.seen, names)
         rounds = []
-        for promise, aim in zip(promises, aims, strict=True):
-            counts = fresh & (aim.counts(sizes) if aim is not None else False)
-            size = sizes[:, 0 if aim is None else aim.region]
-            if aim is None:
+        for promise, target in zip(promises, targets, strict=True):
+            counts = fresh & (target.counts(sizes) if target is not None else False)
+            size = sizes[:, 0 if target is None else target.region]
+            if target is None:
                 losses = np.zeros(len(size))
             else:
-                losses = aim.losses(missed[:, aim.region], size) if aim.counts_only else own[:, seeing.index(aim)]
+                losses = (
+                    target.losses(missed[:, target.region], size)
+                    if target.counts_only
+                    else own[:, seeing.index(target)]
+                )
             rounds.append(rounds_of(promise, losses[fresh], size[fresh], counts[fresh], unit_of, len(arrived)))
         if fresh.any():
             self._count(rounds, digests[fresh], arrived)
@@ -176,7 +182,7 @@ class Monitor:
 
     # ------------------------------------------------------------ without truth
 
-    def look(
+    def check_drift(
         self, band: Band, *, units: Any = None, features: Any = None, labels: Any = None, when: float = 0.0
     ) -> Status:
         """Images without truth, in order of arrival: what their bands are like among those of the calibration.
@@ -230,7 +236,7 @@ class Monitor:
             self.false_alarm, self.broken, any(gauge.changed for gauge in self.gauges), self.images, self.looked,
             repeated, record.unit_name if record.units else None,
             tuple(_watched(account) for account in self.accounts), tuple(gauge.status for gauge in self.gauges),
-            tuple(notes), mean_worth(np.array([x.purse.log_worth for x in self.accounts])), self._digest, late,
+            tuple(notes), mean_worth(np.array([x.e_process.log_worth for x in self.accounts])), self._digest, late,
         )  # fmt: skip
 
 
@@ -252,11 +258,11 @@ def _left_out(fresh: Array, digests: Array, seen: Array, names: Array | None) ->
     return int((~fresh & ~late).sum()), int(late.sum())
 
 
-def _watched(account: Account) -> WatchedPromise:
+def _watched(account: PromiseMonitor) -> WatchedPromise:
     promise = account.promise
     low, high = account.risk.ends(_LEVEL)
-    risk = None if not account.purse.rounds or not account.risk.bottom.total else promise.cap * account.risk.value
+    risk = None if not account.e_process.rounds or not account.risk.bottom.total else promise.cap * account.risk.value
     return WatchedPromise(
         promise.name, promise.kind, promise.above, promise.at_most, risk, (promise.cap * low, promise.cap * high),
-        account.purse.rounds, worth_of(account.purse.log_worth), account.broken,
+        account.e_process.rounds, worth_of(account.e_process.log_worth), account.broken,
     )  # fmt: skip

@@ -49,7 +49,7 @@ def draw_path(axes: Axes, calibration: Calibration, evaluation: Evaluation | Non
     axes.axvline(chosen, color=QUIET, linewidth=0.6, linestyle=":")
     _note(axes, "chosen", (chosen, 1), ("data", "axes fraction"), (-3, -2), va="top", ha="right")
     first = calibration.promises[0]
-    if first.counting == "units":
+    if first.weighting == "units":
         axes.plot(chosen, calibration.risk, "o", color=BLUE)
         if evaluation is not None and (evaluation.promises or not calibration.certified):
             _draw_evaluated(axes, chosen, evaluation.promises[0] if calibration.certified else evaluation)

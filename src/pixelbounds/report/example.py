@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..calibration.promises import Promise, aims_of, check_promises
+from ..calibration.promises import Promise, check_promises, risk_targets_of
 from ..calibration.result import Calibration
 from ..evaluation.evaluation import Evaluation
 from ..images.checks import check_count, check_same_shape, check_values
@@ -148,5 +148,5 @@ def examples_of(
 
 def _places(promises: Sequence[Promise], interval: Interval) -> dict[str, Any]:
     """Region (n, *pixels) of each promise that is about some of the pixels, by its name."""
-    aims, regions = aims_of(check_promises(promises), interval.lower, "units", units=False)
-    return {aim.name: regions[aim.region - 1][1] for aim in aims if aim.region}
+    targets, regions = risk_targets_of(check_promises(promises), interval.lower, "units", units=False)
+    return {target.name: regions[target.region - 1][1] for target in targets if target.region}

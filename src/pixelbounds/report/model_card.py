@@ -22,7 +22,7 @@ _LINES = 62  # of a page
 _TO_FILL = "Not stated: whoever made this calibration should say it before it is used (--intended-use)."
 VOIDED_BY = (
     "Choosing among calibrations of the same images: the shortest of several seeds or methods is not certified.",
-    "Looking again and again as images arrive, until one look certifies; `pixelbounds grow` may be asked at any time.",
+    "Looking again and again as images arrive, until one look certifies; `pixelbounds anytime` may be asked at any time.",  # noqa: E501
     "Bands made in another way: another number of samples, miscoverage, sampler, step number, noise level or network.",
     "Groups, labels or features that were fitted on the images that certified.",
     "Judging it by the images that calibrated it.",

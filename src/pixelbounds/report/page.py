@@ -18,7 +18,7 @@ from markupsafe import Markup
 from ..calibration.result import Calibration
 from ..calibration.sentence import guarantee_parts, in_channels, plural, share_in_words
 from ..evaluation.evaluation import Evaluation, Strata
-from ..evaluation.judgement import judge
+from ..evaluation.guarantee_check import judge
 from ..storage.files import replace_file
 from .charts import draw_groups, draw_path, draw_units
 from .example import Example, Row

@@ -10,7 +10,7 @@ from ..calibration.promises import CertifiedPromise
 from ..calibration.result import Calibration
 from ..calibration.sentence import plural
 from ..evaluation.evaluation import Evaluation, SeenPromise
-from ..evaluation.judgement import Judgement
+from ..evaluation.guarantee_check import GuaranteeCheck
 from .example import Example
 from .svg import whisker
 from .words import level_text, percent, span
@@ -25,7 +25,7 @@ _ALONE = "not told: above the level, which chance may do to one of these rows"
 
 
 def promise_rows(
-    calibration: Calibration, evaluation: Evaluation | None, judged: Judgement | None, examples: Sequence[Example]
+    calibration: Calibration, evaluation: Evaluation | None, judged: GuaranteeCheck | None, examples: Sequence[Example]
 ) -> list[dict[str, Any]]:
     """Rows of the table, one for each promise; none where there is but one level for all pixels and no other was asked.
 

@@ -94,7 +94,7 @@ def write_watch_page(path: str | os.PathLike[str], monitor: Monitor, title: str 
     text = page.from_string(_PAGE).render(
         title=title, status=status, version=VERSION, guarantee=monitor.calibration.guarantee, style=Markup(style),
         style_hash="sha256-" + b64encode(sha256(style.encode()).digest()).decode(), span=_span(monitor.history),
-        goal=f"{1 / monitor.chances[0]:.4g}", each=status.counted_in, promises=_promise_charts(monitor),
+        objective=f"{1 / monitor.chances[0]:.4g}", each=status.counted_in, promises=_promise_charts(monitor),
         gauges=_gauge_charts(monitor),
     )  # fmt: skip
     replace_file(target, text.encode("utf-8", "replace"))
@@ -111,20 +111,20 @@ def _span(history: Array) -> str:
 
 def _promise_charts(monitor: Monitor) -> list[Markup]:
     found = []
-    goal = np.log10(1 / monitor.chances[0])
+    objective = np.log10(1 / monitor.chances[0])
     for i, account in enumerate(monitor.accounts):
         columns = columns_of_promise(monitor.history, i)
         name = account.promise.name
         at = monitor.history[:, 1]
         label = f"evidence that {name} is broken"
-        found.append(inline_chart(f"worth-{i}", label, _draw_worth, at, columns[4], goal, f"{name}: evidence"))
+        found.append(inline_chart(f"worth-{i}", label, _draw_worth, at, columns[4], objective, f"{name}: evidence"))
         found.append(inline_chart(f"risk-{i}", f"risk of {name}", _draw_risk, at, columns, account.promise))
     return found
 
 
 def _gauge_charts(monitor: Monitor) -> list[Markup]:
     found = []
-    worths = []
+    e_values = []
     promises = len(monitor.accounts)
     for i, gauge in enumerate(monitor.gauges):
         columns = columns_of_gauge(monitor.history, promises, i)
@@ -132,20 +132,20 @@ def _gauge_charts(monitor: Monitor) -> list[Markup]:
         usual = float(gauge.urn.values.mean())
         at = monitor.history[:, 2]
         found.append(inline_chart(f"mean-{i}", name, _draw_mean, at, columns, usual, name))
-        worths.append(columns[2])
-    if worths:
-        goal = np.log10(len(worths) / monitor.chances[1])
+        e_values.append(columns[2])
+    if e_values:
+        objective = np.log10(len(e_values) / monitor.chances[1])
         at = monitor.history[:, 2]
         label = "evidence of a change"
-        found.append(inline_chart("ranks", label, _draw_worth, at, np.stack(worths, axis=1), goal, label))
+        found.append(inline_chart("ranks", label, _draw_worth, at, np.stack(e_values, axis=1), objective, label))
     return found
 
 
 # ---------------------------------------------------------------- charts
 
 
-def _draw_worth(axes: Axes, at: Array, log_worth: Array, goal: float, name: str) -> None:
-    axes.axhline(goal, color=RED, dashes=(3.5, 2), linewidth=0.9)
+def _draw_worth(axes: Axes, at: Array, log_worth: Array, objective: float, name: str) -> None:
+    axes.axhline(objective, color=RED, dashes=(3.5, 2), linewidth=0.9)
     axes.plot(at, log_worth / np.log(10), color=BLUE)
     _finish(axes, f"{name}, power of 10 (red: alarm)")
 

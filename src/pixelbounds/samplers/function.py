@@ -23,13 +23,13 @@ from ..execution.progress import Progress, Tell, silent
 from ..formats.runs import Run
 from ..images.checks import check_count, check_limits, check_line, check_open_unit
 from ..images.ends import Band
-from ..images.foreign import own_array
+from ..images.foreign import as_plain_array
 from ..images.library import Array, library_of, to_numpy
 from ..images.measure import Measure
 from ..images.source import Source
 from ..storage.digests import row_digests
 from ..storage.version import VERSION
-from .loop import Orders, Parts, fill_run, fitted, place_for
+from .loop import Parts, RunOptions, fill_run, fitted, place_for
 from .protocol import Sampler, check_sampler, checked_samples, image_seed, sampler_name
 from .tails import SampleTails
 
@@ -43,7 +43,7 @@ class AnyObservations:
     def __init__(self, observations: Any, ids: Any = None, images: range | None = None) -> None:
         if isinstance(observations, Iterator):
             observations = list(observations)
-        observations = own_array(observations, "observations")
+        observations = as_plain_array(observations, "observations")
         if not library_of(observations):
             observations = _together(observations)
         n = int(observations.shape[0]) if len(observations.shape) > 1 else 0
@@ -264,7 +264,7 @@ def sample_function_to(
         "keep_samples": recipe.keep_samples,
         "version": VERSION,
     }
-    orders = Orders(repair=repair, scheduler=scheduler, tell=tell, progress=progress)
+    orders = RunOptions(repair=repair, scheduler=scheduler, tell=tell, progress=progress)
     return fill_run(Path(out), about, observed, recipe.drawer(), recipe, orders)
 
 

@@ -41,7 +41,7 @@ class Observed(Protocol):
         """Some observations, (stop - start, ...)."""
 
 
-class Drawer(Protocol):
+class SamplerBackend(Protocol):
     """What draws: a network with its options, or a function."""
 
     arrays: dict[str, tuple[int, ...]]  # kept of an image, and the axes of each before its pixels
@@ -69,17 +69,17 @@ class Drawer(Protocol):
         """What is kept of each image of a block; `within` is told the draws of it that are done, and their total."""
 
 
-class Recipe(Protocol):
+class BackendFactory(Protocol):
     """How a worker comes by its drawer, once; it must be hashable, and travels."""
 
     def __hash__(self) -> int: ...
 
-    def drawer(self) -> Drawer:
+    def drawer(self) -> SamplerBackend:
         """What draws."""
 
 
 @dataclass(frozen=True)
-class Orders:
+class RunOptions:
     """How a run is filled: images in a batch (None: as suits), draw damaged images again, on which cluster."""
 
     batch: int | None = None
@@ -95,7 +95,7 @@ class Orders:
 class _Here:
     """By this process."""
 
-    def __init__(self, drawer: Drawer) -> None:
+    def __init__(self, drawer: SamplerBackend) -> None:
         self._drawer = drawer
         self._ready = False
 
@@ -117,7 +117,7 @@ class _Here:
         """Images drawn, block by block."""
         return (_draw_block(out, images, self._prepared(), *cut, within) for cut in cuts)
 
-    def _prepared(self) -> Drawer:
+    def _prepared(self) -> SamplerBackend:
         if not self._ready:
             self._drawer.prepare()
             self._ready = True
@@ -128,7 +128,7 @@ class _Here:
 class _Elsewhere:
     """By the workers of a cluster, each with a drawer of its own; each block is a task."""
 
-    recipe: Recipe
+    recipe: BackendFactory
     execution: Execution
 
     def batch(self, images: Observed) -> int:
@@ -155,33 +155,35 @@ _DRAWING = Lock()
 
 
 @lru_cache(maxsize=1)
-def drawer_of(recipe: Recipe) -> Drawer:
+def drawer_of(recipe: BackendFactory) -> SamplerBackend:
     """A worker's drawer, made once and ready to draw."""
     drawer = recipe.drawer()
     drawer.prepare()
     return drawer
 
 
-def _batch_there(recipe: Recipe, images: Observed) -> int:
+def _batch_there(recipe: BackendFactory, images: Observed) -> int:
     return int(drawer_of(recipe).automatic_batch(images))
 
 
-def _one_there(recipe: Recipe, images: Observed, position: int) -> Parts:
+def _one_there(recipe: BackendFactory, images: Observed, position: int) -> Parts:
     with _DRAWING:
         return _draw_one(drawer_of(recipe), images, position)
 
 
-def _block_there(recipe: Recipe, out: Path, images: Observed, start: int, stop: int) -> int:
+def _block_there(recipe: BackendFactory, out: Path, images: Observed, start: int, stop: int) -> int:
     with _DRAWING:
         return _draw_block(out, images, drawer_of(recipe), start, stop)
 
 
-def _draw_one(drawer: Drawer, images: Observed, position: int) -> Parts:
+def _draw_one(drawer: SamplerBackend, images: Observed, position: int) -> Parts:
     y = images.rows(position, position + 1)
     return next(iter(drawer.draw(y, images.ids[position : position + 1], drawer.draws)))
 
 
-def _draw_block(out: Path, images: Observed, drawer: Drawer, start: int, stop: int, within: Progress = silent) -> int:
+def _draw_block(
+    out: Path, images: Observed, drawer: SamplerBackend, start: int, stop: int, within: Progress = silent
+) -> int:
     """Draw a block whole and write the images of it that are missing; how many those were."""
     run = open_run(out, mode="r+")
     done = run.finished(start, stop)
@@ -217,7 +219,7 @@ def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
 # ---------------------------------------------------------------- filling
 
 
-def place_for(stack: ExitStack, drawer: Drawer, recipe: Recipe, scheduler: Any) -> _Here | _Elsewhere:
+def place_for(stack: ExitStack, drawer: SamplerBackend, recipe: BackendFactory, scheduler: Any) -> _Here | _Elsewhere:
     """Where blocks are drawn; the stack ends it."""
     if scheduler is None:
         return _Here(drawer)
@@ -225,7 +227,12 @@ def place_for(stack: ExitStack, drawer: Drawer, recipe: Recipe, scheduler: Any) 
 
 
 def fill_run(
-    out: Path, about: Mapping[str, Any], images: Observed, drawer: Drawer, recipe: Recipe, orders: Orders
+    out: Path,
+    about: Mapping[str, Any],
+    images: Observed,
+    drawer: SamplerBackend,
+    recipe: BackendFactory,
+    orders: RunOptions,
 ) -> Run:
     """Draw what is missing of the run `out`, which is made where it is not there; `about` is all that bears on it."""
     with ExitStack() as stack:
@@ -254,7 +261,7 @@ def fill_run(
 
 
 def _create(
-    out: Path, about: Mapping[str, Any], images: Observed, drawer: Drawer, place: Any, batch: Any
+    out: Path, about: Mapping[str, Any], images: Observed, drawer: SamplerBackend, place: Any, batch: Any
 ) -> Parts | None:
     """Make the store; where only a draw tells the shape of an image, the first one is drawn, and comes back."""
     first = None
@@ -268,7 +275,7 @@ def _create(
     return first
 
 
-def _set_batch(run: Run, orders: Orders) -> None:
+def _set_batch(run: Run, orders: RunOptions) -> None:
     batch = run.about["batch"]
     if orders.batch is not None and orders.batch != batch:
         orders.tell(f"batch was {batch} and is {orders.batch} now: last bits of the rest may differ")
@@ -277,7 +284,7 @@ def _set_batch(run: Run, orders: Orders) -> None:
 
 
 def _draw_rest(
-    out: Path, run: Run, images: Observed, drawer: Drawer, place: Any, orders: Orders, *, going_on: bool
+    out: Path, run: Run, images: Observed, drawer: SamplerBackend, place: Any, orders: RunOptions, *, going_on: bool
 ) -> None:
     cuts = _unfinished(run, drawer, orders.tell if going_on else lambda line: None)
     done = run.done
@@ -302,7 +309,7 @@ def _draw_rest(
         run.group.attrs["pixelbounds"] = run.about
 
 
-def _unfinished(run: Run, drawer: Drawer, tell: Tell) -> list[tuple[int, int]]:
+def _unfinished(run: Run, drawer: SamplerBackend, tell: Tell) -> list[tuple[int, int]]:
     """Blocks that are not finished, images start and stop of each."""
     done = run.done
     per_block = max(1, int(run.about["batch"]) // drawer.draws)

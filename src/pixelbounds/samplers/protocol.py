@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..images.checks import check_count, check_line
-from ..images.foreign import own_array
+from ..images.foreign import as_plain_array
 from ..images.library import Array, as_array, library_of, to_numpy
 
 Sampler = Callable[[Any, int, int], Any]  # observation (*shape), samples, seed -> samples (samples, *pixels)
@@ -83,7 +83,7 @@ def image_seed(seed: int, number: int) -> int:
 def checked_samples(found: Any, count: int, number: int) -> Iterator[Array]:
     """What a sampler returned for the image of a number, in blocks of a few samples: NumPy, (b, *pixels)."""
     if not isinstance(found, Iterator):
-        found = own_array(found, f"samples of image {number}")
+        found = as_plain_array(found, f"samples of image {number}")
     if library_of(found):
         if len(found.shape) < 2 or int(found.shape[0]) != count:
             raise ValueError(

@@ -89,7 +89,7 @@ def size_in_words(size: float) -> str:
 # ---------------------------------------------------------------- what one process holds
 
 
-def hold(path: Path) -> int:
+def lock(path: Path) -> int:
     """Hold a file or folder against other processes until the handle is closed, or the process ends however it ends.
 
     A FileNotFoundError says that it is gone, or has another name by now.
@@ -124,7 +124,7 @@ def _locked(handle: int) -> bool:
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
     """Hold a folder alone."""
-    handle = hold(path)
+    handle = lock(path)
     try:
         yield
     finally:
@@ -144,7 +144,7 @@ def sweep(folder: Path) -> None:
 def remove_unheld(part: Path) -> None:
     """Remove a file or folder unless a process holds it."""
     with suppress(OSError):
-        handle = hold(part)
+        handle = lock(part)
         try:
             if part.is_dir() and not part.is_symlink():
                 shutil.rmtree(part, ignore_errors=True)

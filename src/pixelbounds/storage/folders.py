@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
-from .files import hold, remove_unheld, sweep
+from .files import lock, remove_unheld, sweep
 
 
 def swap_folder(new: Path, path: Path) -> None:
@@ -19,7 +19,7 @@ def swap_folder(new: Path, path: Path) -> None:
     if not path.is_dir():
         os.rename(new, path)
     else:
-        handle = hold(path)
+        handle = lock(path)
         try:
             _change_places(new, path)
         finally:
@@ -68,6 +68,6 @@ def _new_folder(parent: Path) -> tuple[Path, int]:
         folder = parent / f".pixelbounds.{uuid4().hex}.part"
         folder.mkdir(mode=0o700)
         try:
-            return folder, hold(folder)
+            return folder, lock(folder)
         except (BlockingIOError, FileNotFoundError):  # somebody sweeps, and took it for a killed one's
             continue

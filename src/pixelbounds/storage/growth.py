@@ -25,7 +25,7 @@ import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from .chunks import damaged, put_rows
-from .files import hold, sweep
+from .files import lock, sweep
 from .folders import swap_folder
 
 Array = np.ndarray
@@ -139,7 +139,7 @@ def _claimed(path: Path) -> tuple[Path, int]:
         with suppress(FileExistsError):
             part.mkdir()
         with suppress(FileNotFoundError):  # whoever held it gave it its name, or removed it, just now
-            return part, hold(part)
+            return part, lock(part)
     raise BlockingIOError(f"{part} comes and goes: other processes write it; wait for them or end them")
 
 

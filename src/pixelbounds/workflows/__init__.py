@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from .apply import apply_files
     from .calibrate import calibrate_files
     from .card import card_file
+    from .ensemble import combine_networks
     from .evaluate import evaluate_files
-    from .join import join_networks
     from .observations import SampleOptions
     from .report import report_files
     from .resources import Resources
@@ -30,8 +30,8 @@ __all__ = [
     "apply_files",
     "calibrate_files",
     "card_file",
+    "combine_networks",
     "evaluate_files",
-    "join_networks",
     "report_files",
     "sample_to",
     "train_from",

@@ -19,7 +19,7 @@ from ..images.measure import Measure
 
 
 class Measured(Protocol):
-    """What is known of the numbers of a calibration (`Calibration`, `GrowingCalibration`)."""
+    """What is known of the numbers of a calibration (`Calibration`, `AnytimeCalibration`)."""
 
     @property
     def limits(self) -> Limits:

@@ -19,8 +19,8 @@ import numpy as np
 
 from ..calibration.reader import load_calibration
 from ..calibration.result import Calibration
-from ..evaluation.judgement import claim_of
-from ..execution.blocks import Maker, Witness, block_rows, each_image, fill, gather, ragged_to
+from ..evaluation.guarantee_check import stored_guarantee_of
+from ..execution.blocks import InputHash, Maker, block_rows, each_image, fill, gather, ragged_to
 from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import Arrays, FilePath, Reading
@@ -43,7 +43,7 @@ from .agreement import check_bands, check_images, reading_for
 from .lengths import CLOSED, TRUSTED_SHARE, beyond_the_window, closed_mean, within_tolerance
 from .resources import Resources
 
-UNUSUAL = "unusual"  # p-value of each image among those of the calibration
+P_VALUES = "conformal_p_values"  # p-value of each image among those of the calibration
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Applied:
 
     Of values seen through a window also the share of pixels with an open end, at its edge, and the mean length of the
     other intervals, NaN where there are none. With a tolerance the share of pixels whose interval is within it.
-    `unusual` are images farther out than all of the calibration's reference; None where it has none.
+    `conformal_p_values` are images farther out than all of the calibration's reference; None where it has none.
     """
 
     path: Path
@@ -64,7 +64,7 @@ class Applied:
     closed_length: float | None = None
     tolerance: Tolerance | None = None
     trusted_share: float | None = None
-    unusual: tuple[int, ...] | None = None
+    conformal_p_values: tuple[int, ...] | None = None
     files: tuple[Path, ...] = ()
     measure: Measure | None = None
 
@@ -115,7 +115,7 @@ def apply_files(
         about = {
             "guarantee": found.guarantee,
             "risk_level": found.risk_level,
-            "claim": claim_of(found).state(),
+            "claim": stored_guarantee_of(found).state(),
             "limits": found.limits if all(isfinite(x) for x in found.limits) else None,
             "measure": None if measure is None else measure.state(),
             "calibration": digest,
@@ -145,12 +145,12 @@ def apply_files(
     skipped = tuple(np.flatnonzero(marks == BAD).tolist())
     there = {name: x[marks == DONE] for name, x in lengths.items()}
     trusted = None if within is None else float(there[TRUSTED_SHARE].mean())
-    unusual = _unusual(lengths, marks, found) if UNUSUAL in lengths else None
+    conformal_p_values = _unusual(lengths, marks, found) if P_VALUES in lengths else None
     beyond, closed = closed_mean(there)
     mean = float(there["length"].mean())
     files = tuple(_files(Path(out), target))
     return Applied(
-        target, made.shape, mean, found, skipped, beyond, closed, within, trusted, unusual, files, measure,
+        target, made.shape, mean, found, skipped, beyond, closed, within, trusted, conformal_p_values, files, measure,
     )  # fmt: skip
 
 
@@ -166,7 +166,7 @@ def _files(out: Path, written: Path) -> list[Path]:
 def _unusual(told: dict[str, Array], marks: Array, calibration: Calibration) -> tuple[int, ...]:
     """Images that are farther out than all of the reference."""
     least = 1.5 / (1 + len(calibration.reference))  # between 1 and 2 of n + 1
-    return tuple(np.flatnonzero((marks == DONE) & (told[UNUSUAL] < least)).tolist())
+    return tuple(np.flatnonzero((marks == DONE) & (told[P_VALUES] < least)).tolist())
 
 
 def _measure_of(calibration: Calibration, bands: Bands, space: Images | None) -> Measure | None:
@@ -231,7 +231,7 @@ class Widening:
         the tolerance, how usual it is.
         """
         trusted = () if self.tolerance is None else (TRUSTED_SHARE,)
-        usual = (UNUSUAL,) if self.flagged and len(self.calibration.reference) else ()
+        usual = (P_VALUES,) if self.flagged and len(self.calibration.reference) else ()
         return ("length", *(CLOSED if self.windowed else ()), *trusted, *usual)
 
     @property
@@ -240,10 +240,10 @@ class Widening:
         measure = self.calibration.measure
         return measure is not None and measure.window is not None
 
-    def maker(self, *, witness: bool = False) -> Maker:
+    def maker(self, *, input_hash: bool = False) -> Maker:
         """What makes the intervals of images start..stop, with the mean length of each; a witness says what it read."""
         calibration, known, windowed, tolerance = self.calibration, self.known, self.windowed, self.tolerance
-        read, there = self.bands.reader(witness=witness), self.bands.there
+        read, there = self.bands.reader(input_hash=input_hash), self.bands.there
         told = self.told
 
         def make(start: int, stop: int) -> dict[str, Array]:
@@ -254,17 +254,17 @@ class Widening:
                 interval = calibration.apply(band, threads=False, **now)
             length = _means(interval.upper) - _means(interval.lower)
             parts = {"lower": interval.lower, "upper": interval.upper, "length": length}
-            if UNUSUAL in told:
-                parts[UNUSUAL] = calibration.unusual(band, threads=False, **now)
+            if P_VALUES in told:
+                parts[P_VALUES] = calibration.conformal_p_values(band, threads=False, **now)
             parts |= beyond_the_window(interval) if windowed else {}
             parts |= {} if tolerance is None else within_tolerance(interval, tolerance)
-            return parts | ({SEEN: joined_digests(*seen, *_digests(now))} if witness else {})
+            return parts | ({SEEN: joined_digests(*seen, *_digests(now))} if input_hash else {})
 
         return make
 
-    def witness(self) -> Witness:
+    def input_hash(self) -> InputHash:
         """What tells the digests of all that a maker reads of images start..stop."""
-        known, see, there = self.known, self.bands.witness(), self.bands.there
+        known, see, there = self.known, self.bands.input_hash(), self.bands.there
 
         def digests(start: int, stop: int) -> Array:
             _check_there(there, start, stop)
@@ -315,8 +315,8 @@ class Widening:
         with growing(
             path, arrays, rows=rows, about=attributes, request=request, anew=replace, replace=replace
         ) as blocks:
-            make = self.maker(witness=True)
-            marks = fill(execution, blocks, make, self.witness(), bands.reads, pixels, skip_bad=self.skip_bad)
+            make = self.maker(input_hash=True)
+            marks = fill(execution, blocks, make, self.input_hash(), bands.reads, pixels, skip_bad=self.skip_bad)
         written = Arrays(path)
         return {name: np.asarray(written[name][:]) for name in self.told}, marks
 

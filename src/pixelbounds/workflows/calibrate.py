@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.front_door import calibrate
-from ..calibration.prints import known_again
+from ..calibration.calibrate import calibrate
+from ..calibration.image_hashes import is_known_image
 from ..calibration.procedures import NAMED_GROUPS
 from ..calibration.reader import load_calibration
 from ..calibration.result import Calibration
@@ -35,7 +35,7 @@ from ..images.ends import Band, Interval
 from ..images.library import Array, rows_of, sizes_of
 from ..storage.chunks import guarded
 from .promise_regions import PromiseRegions, map_paths
-from .promise_words import promises_said
+from .promise_words import promise_texts
 from .resources import Resources
 
 _MOST_IMAGES = 32  # whose lengths are told
@@ -87,7 +87,7 @@ def calibrate_files(
     bands_out      a .zarr store for the bands of samples, kept for later; an unfinished one is gone on with
     """
     begun = time.monotonic()
-    said = promises_said(promises) if promises else ()
+    said = promise_texts(promises) if promises else ()
     if (risk_level is None) == (not said):
         raise ValueError("give --risk-level, the share of all pixels that may be missed, such as 0.1, or --promise")
     reads = (truth, bands, groups, features, labels, reading.units, *(map_paths(said) if said else ()))
@@ -175,7 +175,7 @@ def _tell_a_second_try(target: Path, calibration: Calibration) -> None:
         before = load_calibration(target)
     except ValueError:  # of another kind, of a family of the user's own, or damaged: nobody can tell
         return
-    again = int(known_again(calibration.record.prints, before.record.prints).sum())
+    again = int(is_known_image(calibration.record.image_hashes, before.record.image_hashes).sum())
     if again and before.to_bytes() != calibration.to_bytes():
         warnings.warn(
             f"{target} held another calibration of {again} of these images. {second_try(calibration.failure_prob)}",

@@ -13,8 +13,8 @@ import numpy as np
 from ..calibration.reader import load_calibration
 from ..calibration.result import Calibration
 from ..evaluation.evaluation import Evaluation
+from ..evaluation.guarantee_check import GuaranteeCheck, StoredGuarantee, judge, stored_guarantee_of
 from ..evaluation.held_out import evaluate
-from ..evaluation.judgement import Claim, Judgement, claim_of, judge
 from ..evaluation.known_images import CalibrationImages
 from ..evaluation.structures import structures_of
 from ..execution.blocks import pick, readable
@@ -35,7 +35,7 @@ from ..images.measure import Measure
 from .agreement import check_images, reading_by, reading_for
 from .apply import Widening, bands_for, known_of
 from .promise_regions import PromiseRegions
-from .promise_words import Said, promises_said
+from .promise_words import PromiseText, promise_texts
 from .resources import Resources
 from .structure_table import named_labels, write_structures
 
@@ -47,27 +47,27 @@ class Evaluated:
     """What images say of intervals, and what was claimed of these, where that is known."""
 
     evaluation: Evaluation
-    claim: Claim | None
+    stored: StoredGuarantee | None
     guarantee: str | None
     skipped: tuple[int, ...] = ()
     measure: Measure | None = None  # what lengths are measured in, where the files say it
 
     @property
-    def judgement(self) -> Judgement:
+    def check(self) -> GuaranteeCheck:
         """Whether the images agree with what was claimed."""
-        if self.claim is not None:
-            return judge(self.evaluation, self.claim)
-        return Judgement(None, None, None, False, () if self.guarantee is None else (_OLD,))
+        if self.stored is not None:
+            return judge(self.evaluation, self.stored)
+        return GuaranteeCheck(None, None, None, False, () if self.guarantee is None else (_OLD,))
 
     @property
     def risk_level(self) -> float | None:
         """The level that was claimed, of whatever loss."""
-        return None if self.claim is None else self.claim.level
+        return None if self.stored is None else self.stored.level
 
     @property
     def contradicted(self) -> bool:
         """Even the low end of the risk's interval lies above the level that was promised."""
-        return self.judgement.broken
+        return self.check.broken
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,7 @@ def evaluate_files(
     promises       in words (`promise_words`), with the regions of these images; those that were certified, in order
     table          a .csv with a row for all pixels, each region of a promise, and each label of `structures`, a map
     """
-    said = promises_said(promises)
+    said = promise_texts(promises)
     reads = (truth, intervals, calibration, groups, features, labels, structures)
     target = check_table(table, structures, reads, replace=replace)
     with held_out(
@@ -166,7 +166,7 @@ def held_out(
     progress: Progress,
     *,
     names: bool = True,
-    said: Sequence[Said] = (),
+    said: Sequence[PromiseText] = (),
 ) -> Iterator[HeldOut]:
     """Images and what they say, also of promises that were `said`; the intervals may lie in a temporary store, which
     is there until the end. Without `names` units are numbered.
@@ -202,8 +202,8 @@ def held_out(
         if reading.skip_bad:
             reads = [images.pixels, interval.lower, interval.upper, fresh, *regions.stores]
             good = good & readable(execution, *(x for x in reads if x is not None))
-        claim = Claim.from_state(about.get("claim")) if cal is None else claim_of(cal)
-        named = None if units is None or claim is None else claim.unit_name
+        stored = StoredGuarantee.from_state(about.get("claim")) if cal is None else stored_guarantee_of(cal)
+        named = None if units is None or stored is None else stored.unit_name
         more: dict[str, Any] = {"calibration": cal, "unit_name": named}
         more["limits"] = about.get("limits") or asked.limits
         try:
@@ -216,7 +216,7 @@ def held_out(
             raise CalibrationImages(numbers, error.total, images.names) from None
         skipped = tuple(np.flatnonzero(~good).tolist())
         measure = interval.measure or (None if cal is None else cal.measure) or images.measure
-        result = Evaluated(evaluation, claim, about.get("guarantee"), skipped, measure)
+        result = Evaluated(evaluation, stored, about.get("guarantee"), skipped, measure)
         yield HeldOut(images, interval, bands, cal, result, regions)
 
 

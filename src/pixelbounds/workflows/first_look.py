@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.front_door import calibrate
+from ..calibration.calibrate import calibrate
 from ..calibration.split import unit_numbers
+from ..evaluation.guarantee_check import stored_guarantee_of
 from ..evaluation.held_out import evaluate
-from ..evaluation.judgement import claim_of
 from ..execution.blocks import pick
 from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
@@ -99,7 +99,7 @@ def first_look_files(
     )
     about: dict[str, Any] = {"calibration": calibration, "evaluation": evaluation, "examples": pictures}
     drawn = [] if figures is None else save_figures(figures, **about)
-    result = Evaluated(evaluation, claim_of(calibration), calibration.guarantee)
+    result = Evaluated(evaluation, stored_guarantee_of(calibration), calibration.guarantee)
     return result, [write_report(target, title=title, notes=[said, *notes], **about), *drawn]
 
 

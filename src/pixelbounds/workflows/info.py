@@ -22,8 +22,8 @@ from ..formats.opener import kind_of_file, open_images
 from ..formats.runs import open_run
 from ..images.library import differ_in_size
 from ..images.source import Source
-from ..monitoring.grown import GrowingCalibration
-from ..monitoring.grown_file import GROWING
+from ..monitoring.anytime import AnytimeCalibration
+from ..monitoring.anytime_file import ANYTIME_FILE
 from ..monitoring.sealed import monitor_from_bytes
 from .roles import role_of, sealed_kind
 
@@ -50,7 +50,7 @@ def about_file(path: str | os.PathLike[str]) -> About:
     name = str(place)
     kind = sealed_kind(data, name)
     readers = {"calibration": _about_calibration, "message": _about_message}
-    readers |= {"monitor": _about_monitor, GROWING: _about_growing}
+    readers |= {"monitor": _about_monitor, ANYTIME_FILE: _about_growing}
     found = readers.get(kind)
     about = _about_network(place, kind) if found is None else found(data, name)
     facts = {**about.facts, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -87,7 +87,7 @@ def calibration_facts(found: Calibration) -> dict[str, Any]:
 
 
 def _about_growing(data: bytes, name: str) -> About:
-    found = GrowingCalibration.from_bytes(data, name)
+    found = AnytimeCalibration.from_bytes(data, name)
     now = found.certified
     facts = {
         "images": found.images,
@@ -99,7 +99,7 @@ def _about_growing(data: bytes, name: str) -> About:
     }
     made = {} if now is None else calibration_facts(now)
     kept = ("promises", "method", "family", "image_shape", "bands", "seed", "made_by")
-    return About(GROWING, repr(found), facts | {name: made[name] for name in kept if name in made})
+    return About(ANYTIME_FILE, repr(found), facts | {name: made[name] for name in kept if name in made})
 
 
 def _about_monitor(data: bytes, name: str) -> About:

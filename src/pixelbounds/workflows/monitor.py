@@ -25,7 +25,7 @@ from ..formats.scans import Images
 from ..images.checks import check_limits
 from ..images.library import Array
 from ..monitoring import Monitor, Status, load_monitor, save_monitor
-from ..storage.files import exclusive, hold
+from ..storage.files import exclusive, lock
 from .agreement import check_images, reading_for
 from .apply import bands_for, known_of
 from .promise_regions import named_regions
@@ -68,10 +68,10 @@ def _held(path: Path) -> int:
     """Hold the file that has this name now; one that another process replaced meanwhile is looked for again."""
     for _ in range(_TRIES):
         try:
-            return hold(path)
+            return lock(path)
         except FileNotFoundError:
             time.sleep(0.05)
-    return hold(path)
+    return lock(path)
 
 
 def update_state(
@@ -131,7 +131,7 @@ def look_state(
             band, _ = made.whole(execution, None)
             units = _units_of(made, reading, len(band)) if cal.record.units else None
             now = time.time() if when is None else when
-            return monitor.look(band, units=units, when=now, **known_of(features, labels, made.images))
+            return monitor.check_drift(band, units=units, when=now, **known_of(features, labels, made.images))
 
 
 def _units_of(made: Any, reading: Reading, n: int) -> Array | None:

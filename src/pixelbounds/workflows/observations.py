@@ -13,7 +13,7 @@ import numpy as np
 from ..bands import calibrated_ranks
 from ..execution.progress import Progress, silent
 from ..images.checks import check_choice, check_count, check_open_unit
-from ..images.foreign import own_array
+from ..images.foreign import as_plain_array
 from ..images.library import Array
 
 _ROWS_BYTES = 2**26  # observations read at a time
@@ -65,7 +65,7 @@ class Observations:
         config: dict[str, Any],
         remedy: str,
     ) -> None:
-        images = own_array(images, "observations")
+        images = as_plain_array(images, "observations")
         self._images = images
         self._limits = limits
         self._sigma_0 = sigma_0
@@ -202,7 +202,7 @@ class NetworkDrawer:
     def prepare(self) -> None:
         """Compile the network where that is asked for."""
         if self.options.compile:
-            from ..diffusion.ensemble import compiled
+            from ..diffusion.members import compiled
 
             self.network = compiled(self.network, dynamic=False)  # all blocks but the last have one shape
 

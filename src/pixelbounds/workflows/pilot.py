@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..bands import calibrated_quantiles, least_samples
-from ..calibration.front_door import calibrate
+from ..calibration.calibrate import calibrate
 from ..execution.progress import Progress, silent
 from ..formats.arrays import FilePath, Reading
 from ..formats.inputs import open_truth

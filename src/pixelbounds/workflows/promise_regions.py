@@ -16,7 +16,7 @@ from ..formats.label_maps import open_label_map, region_of_map
 from ..formats.scans import Images
 from ..images.library import Array, differ_in_size, library_of
 from ..images.regions import body, dilate, edges, region_as_read
-from .promise_words import Region, Said, region_of_words
+from .promise_words import PromiseText, Region, region_of_words
 
 Take = Callable[[Any], Any]  # the images that can be read, of an array (n, ...)
 
@@ -25,11 +25,11 @@ Take = Callable[[Any], Any]  # the images that can be read, of an array (n, ...)
 class PromiseRegions:
     """Promises as they were said, and the label maps that they name, by path."""
 
-    said: tuple[Said, ...]
+    said: tuple[PromiseText, ...]
     maps: dict[Path, Any]
 
     @classmethod
-    def open(cls, said: Sequence[Said], images: Images, reading: Reading) -> PromiseRegions:
+    def open(cls, said: Sequence[PromiseText], images: Images, reading: Reading) -> PromiseRegions:
         """Open every map once; each has the shape of the true images."""
         return cls(tuple(said), {path: open_label_map(path, images, reading) for path in map_paths(said)})
 
@@ -74,7 +74,7 @@ def _within(region: Region, maps: Mapping[Path, Any], truth: Any, take: Take) ->
     return region_as_read(found, partial(dilate, pixels=region.dilated))
 
 
-def map_paths(said: Sequence[Said]) -> list[Path]:
+def map_paths(said: Sequence[PromiseText]) -> list[Path]:
     """The files that promises name, each once."""
     return list(
         dict.fromkeys(one.region.path for one in said if one.region is not None and one.region.path is not None)

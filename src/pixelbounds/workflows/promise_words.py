@@ -23,12 +23,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..calibration.promises import WAYS_TO_COUNT, Promise, check_name
+from ..calibration.promises import WAYS_TO_WEIGH, Promise, check_name
 from ..storage.files import strict_toml
 
 BUILT_IN = ("body", "edges")  # regions of the truth
 _CLAUSES = {
-    "share": ("within", "dilated", "cap", "counting", "in", "as"),
+    "share": ("within", "dilated", "cap", "weighting", "in", "as"),
     "tail": ("above", "within", "dilated", "in", "as"),
 }
 _TOP = 0.05  # of the edges, unless told
@@ -52,7 +52,7 @@ class Region:
 
 
 @dataclass(frozen=True)
-class Said:
+class PromiseText:
     """A promise as it was said, its region not yet read."""
 
     text: str
@@ -61,7 +61,7 @@ class Said:
     above: float | None = None
     region: Region | None = None
     cap: float | None = None
-    counting: str | None = None
+    weighting: str | None = None
     name: str | None = None
     prevalence: float | None = None  # the share of images that have the region, in a plan
 
@@ -70,12 +70,12 @@ class Said:
         name = self.name
         if name is None and self.region is not None and self.region.path is None:
             name = self.region.place
-        return Promise(self.kind, self.at_most, self.above, within, self.cap, name, self.counting)
+        return Promise(self.kind, self.at_most, self.above, within, self.cap, name, self.weighting)
 
 
-def promises_said(words: Sequence[str], *, planned: bool = False) -> tuple[Said, ...]:
+def promise_texts(words: Sequence[str], *, planned: bool = False) -> tuple[PromiseText, ...]:
     """The promises of all words, each a promise or a .toml file of several; `planned` before there are images."""
-    found: list[Said] = []
+    found: list[PromiseText] = []
     for text in words:
         found += _of_file(Path(text)) if text.endswith(".toml") else [promise_of_words(text)]
     told = next((one for one in found if one.prevalence is not None), None)
@@ -87,7 +87,7 @@ def promises_said(words: Sequence[str], *, planned: bool = False) -> tuple[Said,
     return tuple(found)
 
 
-def _of_file(path: Path) -> list[Said]:
+def _of_file(path: Path) -> list[PromiseText]:
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist; give a TOML file of promises, or a promise in words")
     try:
@@ -112,7 +112,7 @@ class _Refusal(Protocol):
     def __call__(self, why: str, kind: str = ...) -> ValueError: ...
 
 
-def promise_of_words(text: str, folder: Path | None = None) -> Said:
+def promise_of_words(text: str, folder: Path | None = None) -> PromiseText:
     """One promise; relative paths are of a folder, where one is given.
 
     >>> said = promise_of_words("share 10% within labels.nii.gz=2,3 as lung")
@@ -140,8 +140,8 @@ def promise_of_words(text: str, folder: Path | None = None) -> Said:
     given = _clauses(words[2:], kind, wrong)
     region = _region(given, folder, wrong, kind)
     try:
-        said = Said(
-            text, kind, at_most, given.get("above"), region, given.get("cap"), given.get("counting"), given.get("as"),
+        said = PromiseText(
+            text, kind, at_most, given.get("above"), region, given.get("cap"), given.get("weighting"), given.get("as"),
             given.get("in"),
         )  # fmt: skip
         said.promise()
@@ -214,7 +214,7 @@ def _clauses(words: list[str], kind: str, wrong: _Refusal) -> dict[str, Any]:
         "cap": lambda x: _share(x, "cap", wrong, kind),
         "in": lambda x: _share(x, "the share of images with the region", wrong, kind),
         "dilated": lambda x: _number(x, "dilated", wrong, kind),
-        "counting": lambda x: _counting(x, wrong, kind),
+        "weighting": lambda x: _counting(x, wrong, kind),
         "within": str,
         "as": str,
     }
@@ -311,8 +311,8 @@ def _share(word: str, what: str, wrong: _Refusal, kind: str) -> float:
 
 
 def _counting(word: str, wrong: _Refusal, kind: str) -> str:
-    if word.lower() in WAYS_TO_COUNT:
+    if word.lower() in WAYS_TO_WEIGH:
         return word.lower()
-    near = get_close_matches(word.lower(), WAYS_TO_COUNT, 1, cutoff=0.5)
+    near = get_close_matches(word.lower(), WAYS_TO_WEIGH, 1, cutoff=0.5)
     hint = f", did you mean {near[0]!r}?" if near else ","
-    raise wrong(f"{word!r} is no way to count{hint} known are {', '.join(WAYS_TO_COUNT)}", kind)
+    raise wrong(f"{word!r} is no way to count{hint} known are {', '.join(WAYS_TO_WEIGH)}", kind)

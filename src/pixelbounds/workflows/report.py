@@ -22,7 +22,7 @@ from ..report.figures import save_figures
 from ..report.page import write_report
 from .evaluate import Evaluated, HeldOut, check_table, held_out, table_of
 from .promise_regions import map_paths
-from .promise_words import promises_said
+from .promise_words import promise_texts
 from .resources import Resources
 
 
@@ -58,7 +58,7 @@ def report_files(
     identifiers    `keep` names of files and units, or `drop` them: images and units are numbered
     """
     who = keeps(identifiers)
-    said = promises_said(promises)
+    said = promise_texts(promises)
     reads = (truth, bands, calibration, groups, features, labels, structures, *map_paths(said))
     target = check_target(out, (".html",), replace=replace, inputs=reads)
     rows = check_table(table, structures, reads, replace=replace)

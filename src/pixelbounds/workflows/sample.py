@@ -13,7 +13,7 @@ from ..execution.progress import Progress, Tell, silent
 from ..formats.runs import Run
 from ..images.checks import check_limits
 from ..images.measure import Measure
-from ..samplers.loop import Orders, fill_run
+from ..samplers.loop import RunOptions, fill_run
 from ..storage.version import VERSION
 from .observations import NetworkDrawer, Observations, SampleOptions, check_sampling
 
@@ -78,7 +78,7 @@ def sample_to(
         "version": VERSION,
     }
     recipe = NetworkRecipe(str(Path(network).absolute()), about["network"], sigma_0, options, observed.shape)
-    orders = Orders(options.batch, options.repair, scheduler, tell, progress)
+    orders = RunOptions(options.batch, options.repair, scheduler, tell, progress)
     return fill_run(Path(out), about, observed, drawer, recipe, orders)
 
 

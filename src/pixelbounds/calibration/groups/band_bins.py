@@ -17,8 +17,8 @@ from ...images.checks import check_count
 from ...images.library import Array
 from ...kernels.bins import all_band_labels, band_cells, band_labels
 from ..block import Block
+from ..data import CalibrationData, Statistic, check_fitting
 from ..families import Family
-from ..pairs import Archive, Statistic, check_fitting
 from .contract import (
     Grouping,
     State,
@@ -142,7 +142,7 @@ occupied = Statistic("occupied", _occupied, (np.logical_or,))  # whether a combi
 
 @remembered
 def fit_band_groups(
-    pairs: Archive, images: Array, *, width: int = 12, room: int = 8, level: int = 1, side: bool = True
+    pairs: CalibrationData, images: Array, *, width: int = 12, room: int = 8, level: int = 1, side: bool = True
 ) -> BandGroups:
     """Bins of width, room and level (1: leave it out), for each side apart or not, cut on the fitting images."""
     check_fitting(pairs, images)
@@ -150,13 +150,13 @@ def fit_band_groups(
         raise TypeError(f"side is {side!r}; it must be True or False")
     wanted = [check_count(b, n, most=_CELLS) for n, b in {"width": width, "room": room, "level": level}.items()]
     spans = _spans(pairs, images)
-    (counts,) = pairs.ask(cells, images, spans=spans)
+    (counts,) = pairs.aggregate(cells, images, spans=spans)
     cuts = [_cut(row, bins) for row, bins in zip(np.cumsum(counts, axis=1), wanted, strict=True)]
     shape = (2 if side else 1, *(len(cut) + 1 for cut in cuts))
     if np.prod(shape) > _MOST:
         raise ValueError(f"{width} x {room} x {level} bins make more than {_MOST} groups; ask for fewer")
     blank = BandGroups(spans, (cuts[0], cuts[1], cuts[2]), side, np.arange(int(np.prod(shape)), dtype=np.int32))
-    (found,) = pairs.ask(occupied, images, grouping=blank)
+    (found,) = pairs.aggregate(occupied, images, grouping=blank)
     return BandGroups(spans, blank.cuts, side, _nearest_occupied(found.reshape(shape)))
 
 
@@ -174,12 +174,12 @@ def _cut(cumulative: Array, bins: int) -> Array:
     return np.unique(at[cumulative[np.minimum(at, _CELLS) - 1] < cumulative[-1]]).astype(np.int32)
 
 
-def _spans(pairs: Archive, images: Array) -> Array:
+def _spans(pairs: CalibrationData, images: Array) -> Array:
     """Least and greatest value of each feature: from the limits, or where there are none from the fitting images."""
     least, most = pairs.limits
     if isfinite(most - least):
         return np.array([[0.0, most - least], [0.0, most - least], [least, most]])
-    (ends,) = pairs.ask(extent, images)
+    (ends,) = pairs.aggregate(extent, images)
     width, level = ends * [-1, 1] + 0.0  # 0.0 makes -0.0 positive
     return np.array([width, [0.0, 0.0], level])
 

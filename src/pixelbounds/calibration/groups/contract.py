@@ -12,8 +12,8 @@ import numpy as np
 
 from ...images.library import Array
 from ..block import Block, all_entries
-from ..pairs import Pairs
-from ..prints import prints
+from ..data import LocalData
+from ..image_hashes import image_hashes
 
 State = tuple[dict[str, Any], dict[str, Array]]  # JSON part, arrays
 
@@ -97,9 +97,9 @@ def remembered(fit: Callable[P, G]) -> Callable[P, G]:
         grouping = fit(*given, **more)
         by_name = dict(zip(("pairs", "images"), given, strict=False)) | more
         pairs, images = by_name["pairs"], by_name["images"]
-        if not isinstance(pairs, Pairs):  # images that stay elsewhere are not known here
+        if not isinstance(pairs, LocalData):  # images that stay elsewhere are not known here
             return grouping
-        return on_images(grouping, pairs.ask(prints, np.asarray(images))[1])
+        return on_images(grouping, pairs.aggregate(image_hashes, np.asarray(images))[1])
 
     return fitted
 

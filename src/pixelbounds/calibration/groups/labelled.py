@@ -22,7 +22,7 @@ import numpy as np
 from ...images.checks import check_count
 from ...images.library import Array
 from ..block import Block
-from ..pairs import Pairs, check_fitting
+from ..data import LocalData, check_fitting
 from .contract import Grouping, State, ascending, load_grouping, refuse, remembered, stored, whole_numbers, without_gaps
 
 NO_LABELS = "this calibration uses labels of the images: give labels=, one whole number per image and pixel (--labels)"
@@ -156,7 +156,7 @@ def _flat(block: Block) -> Array:
 
 @remembered
 def fit_labelled_groups(
-    pairs: Pairs, images: Array, inner: Grouping, *, runs: int = 8, least: int = 1024
+    pairs: LocalData, images: Array, inner: Grouping, *, runs: int = 8, least: int = 1024
 ) -> LabelledGroups:
     """Cut the inner groups of each label and side into at most so many runs, of at least so many ends each."""
     check_fitting(pairs, images)

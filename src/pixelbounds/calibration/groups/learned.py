@@ -1,6 +1,6 @@
 """Groups by the widening that an end is likely to need.
 
-A gradient-boosted model predicts an upper quantile of each end's shortfall from features known at test time. The groups
+A gradient-boosted model predicts an upper quantile of each end's score from features known at test time. The groups
 are bins of the prediction, for each side apart, and within each of them bins of the room that the end has to its limit:
 two numbers tell more of a tail than one, and near a limit widening costs little. The trees are few and coarse, since
 pixels of one image are alike and fitting images are few. Validity never depends on the quality of the fit. LightGBM
@@ -23,8 +23,8 @@ from ...kernels.knots import LOWER
 from ...kernels.neighbours import add_squared_slope, width_and_level, window_means
 from ...kernels.trees import predict_all, predict_some
 from ..block import Block, all_entries
+from ..data import LocalData, check_fitting
 from ..families import Family
-from ..pairs import Pairs, check_fitting
 from .contract import Grouping, State, ascending, real_numbers, refuse, remembered, whole_number
 from .forest import Forest, forest_of
 
@@ -118,7 +118,7 @@ def columns_of(features: int, *, rooms: bool) -> int:
 
 @dataclass(frozen=True, eq=False)
 class LearnedGroups(Grouping):
-    """Bins of a predicted shortfall, and of the room within each: the trees and the inner edges of the bins.
+    """Bins of a predicted score, and of the room within each: the trees and the inner edges of the bins.
 
     `room_edges` has a row for each bin of the prediction, lower ends first, filled up with infinity.
     """
@@ -182,7 +182,7 @@ class LearnedGroups(Grouping):
             )
 
     def predict(self, block: Block, entry: Array, side: Array) -> Array:
-        """Predicted quantile of the shortfall of some ends: (e,)."""
+        """Predicted quantile of the score of some ends: (e,)."""
         self.check(block)
         out = np.zeros(len(entry))
         if len(entry):
@@ -245,7 +245,7 @@ def _filled(edges: Array) -> Array:
 
 
 def end_shortfalls(family: Family, truth: Array, block: Block) -> Array:
-    """Shortfall of every end, lower ends first, negative inside where the family tells: (2 * n * pixels,)."""
+    """Score of every end, lower ends first, negative inside where the family tells: (2 * n * pixels,)."""
     band = block.band_for(family)
     x = np.asarray(truth, np.float64)
     if family.ends is not None:
@@ -253,7 +253,7 @@ def end_shortfalls(family: Family, truth: Array, block: Block) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
             below, above = (at.lower - x) / at.lower_slope, (x - at.upper) / at.upper_slope
     else:
-        need = np.asarray(family.shortfall(truth, band), np.float64)
+        need = np.asarray(family.score(truth, band), np.float64)
         lower, upper = family.widen(band, np.float64(family.start))
         below, above = np.where(x < lower, need, family.start), np.where(x > upper, need, family.start)
     both = np.concatenate([below.reshape(-1), above.reshape(-1)])
@@ -262,7 +262,7 @@ def end_shortfalls(family: Family, truth: Array, block: Block) -> Array:
 
 @remembered
 def fit_learned_groups(
-    pairs: Pairs,
+    pairs: LocalData,
     images: Array,
     rng: np.random.Generator,
     *,

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...images.checks import check_choice, check_count
-from ...images.foreign import own_array
+from ...images.foreign import as_plain_array
 from ...images.library import Array, library_of, to_numpy
 from ..block import Block
-from ..pairs import NO_GRID, Pairs, check_fitting
+from ..data import NO_GRID, LocalData, check_fitting
 from .contract import Grouping, State, consecutive, remembered, whole_numbers, without_gaps
 
 _MOST = 2**16  # groups
@@ -86,7 +86,7 @@ class Partition(Grouping):
 # ---------------------------------------------------------------- fitting
 
 
-def loss_map(pairs: Pairs, images: Array, loss: str = "l01") -> Array:
+def loss_map(pairs: LocalData, images: Array, loss: str = "l01") -> Array:
     """Mean loss of each pixel over some images, outside the band or squared distance to its middle: (*pixels)."""
     check_choice(loss, ("l01", "squared"), "loss of the groups")
     check_fitting(pairs, images)
@@ -105,7 +105,7 @@ def loss_map(pairs: Pairs, images: Array, loss: str = "l01") -> Array:
 
 
 @remembered
-def by_loss(pairs: Pairs, images: Array, k: int = 8, loss: str = "l01") -> Partition:
+def by_loss(pairs: LocalData, images: Array, k: int = 8, loss: str = "l01") -> Partition:
     """K quantiles of the entrywise loss on the fitting images; tied quantiles merge."""
     check_count(k, "k", most=_MOST)
     values = loss_map(pairs, images, loss)
@@ -114,7 +114,7 @@ def by_loss(pairs: Pairs, images: Array, k: int = 8, loss: str = "l01") -> Parti
 
 
 @remembered
-def by_otsu(pairs: Pairs, images: Array, k: int = 4, loss: str = "l01") -> Partition:
+def by_otsu(pairs: LocalData, images: Array, k: int = 4, loss: str = "l01") -> Partition:
     """K classes of the entrywise loss with the greatest variance between classes."""
     check_count(k, "k", most=_CELLS)
     values = loss_map(pairs, images, loss)
@@ -143,7 +143,7 @@ def otsu_thresholds(values: Array, k: int, cells: int = _CELLS) -> Array:
 
 def partition(labels: Any, pixels: tuple[int, ...]) -> Partition:
     """A user's own map of whole numbers, one per pixel position."""
-    labels = own_array(labels, "labels")
+    labels = as_plain_array(labels, "labels")
     labels = to_numpy(labels) if library_of(labels) else np.asarray(labels)
     if labels.shape != pixels or not np.issubdtype(labels.dtype, np.integer):
         raise ValueError(

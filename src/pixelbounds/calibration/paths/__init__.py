@@ -6,7 +6,7 @@ frontier.py    groups widen in the order of misses removed per length         ou
 The path of one group (RCPS) needs no fitting: `arrivals.scalar_path`.
 """
 
-from ..arrivals import Path, scalar_path, widening_grid
+from ..loss_table import Path, scalar_path, widening_grid
 from .frontier import Trades, farthest, frontier_of, frontier_path, longest, spend, trades
 from .line import GAMMAS, half_and_reach, line_path, solve_program, stratified_pixels, surrogate_points
 

@@ -19,11 +19,11 @@ import numpy as np
 from ...images.library import Array
 from ...kernels.convex import lower_hull
 from ...kernels.knots import FIXED_POINT, add_counts, add_lengths
-from ..arrivals import KNOTS, Path, grid_of, index_knots, widening_grid
 from ..block import Block
+from ..data import CalibrationData, Statistic
 from ..families import Family, additive
 from ..groups.contract import Grouping
-from ..pairs import Archive, Statistic
+from ..loss_table import KNOTS, Path, grid_of, index_knots, widening_grid
 
 _POOLED_ENDS = 1024  # of all labels that a group within a label counts beside its own
 
@@ -53,12 +53,12 @@ class Trades:
         return x + self.part * pooled[self.pools]
 
 
-def trades(pairs: Archive, images: Array, grouping: Grouping) -> Trades:
+def trades(pairs: CalibrationData, images: Array, grouping: Grouping) -> Trades:
     """Misses and clipped lengths of every group along a grid of widenings, as exact integer sums."""
     edges = _useful_edges(pairs, images)
     slope_unit, length_unit = _units_of_length(pairs, images, edges)
     units = np.array([slope_unit, length_unit])
-    counts, sums = pairs.ask(spend, images, grouping=grouping, edges=edges, units=units)
+    counts, sums = pairs.aggregate(spend, images, grouping=grouping, edges=edges, units=units)
     missed = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1][:, 1:]
     length = _lengths(sums, edges - pairs.family.start, slope_unit / length_unit) * (length_unit / FIXED_POINT)
     entries = int(pairs.sizes[images].sum())
@@ -66,23 +66,23 @@ def trades(pairs: Archive, images: Array, grouping: Grouping) -> Trades:
     return Trades(edges, missed, length, entries, grouping.pools, _POOLED_ENDS * sides / (2 * entries))
 
 
-def _useful_edges(pairs: Archive, images: Array) -> Array:
+def _useful_edges(pairs: CalibrationData, images: Array) -> Array:
     """The grid of widenings as far as the fitting images need it; within limits that is all of it."""
     grid = widening_grid(pairs, per_octave=46)
     if grid_of(pairs)[2] == 0:
         return grid
-    (most,) = pairs.ask(farthest, images)
+    (most,) = pairs.aggregate(farthest, images)
     return grid[: 2 + int(np.searchsorted(grid, most[0]))]
 
 
-def _units_of_length(pairs: Archive, images: Array, edges: Array) -> tuple[float, float]:
+def _units_of_length(pairs: CalibrationData, images: Array, edges: Array) -> tuple[float, float]:
     """What slopes and lengths are measured in, so that fixed-point sums neither overflow nor lose digits."""
     span = pairs.limits[1] - pairs.limits[0]
     if isfinite(span):
         return (1.0 if pairs.family is additive else span), span
     if pairs.family is additive:
         return 1.0, 1.0
-    (found,) = pairs.ask(longest, images, edge=float(edges[-1]))
+    (found,) = pairs.aggregate(longest, images, edge=float(edges[-1]))
     return max(float(found[0]), 1e-300), max(float(found[1]), 1e-300)
 
 
@@ -168,9 +168,9 @@ def _length_sums(family: Family, block: Block, label: Array, edges: Array, units
     return out
 
 
-farthest = Statistic("farthest", _farthest, (np.maximum,))  # greatest finite shortfall: (1,)
+farthest = Statistic("farthest", _farthest, (np.maximum,))  # greatest finite score: (1,)
 longest = Statistic("longest", _longest, (np.maximum,))  # greatest width before widening and after: (2,)
-spend = Statistic("spend", _spend, (np.add, np.add))  # misses by group and shortfall, sums of lengths
+spend = Statistic("spend", _spend, (np.add, np.add))  # misses by group and score, sums of lengths
 
 
 # ---------------------------------------------------------------- the traversal
@@ -227,7 +227,7 @@ def traversal(found: Trades, risk_level: float) -> Array:
     return reached
 
 
-def frontier_of(pairs: Archive, images: Array, grouping: Grouping, risk_level: float) -> Path:
+def frontier_of(pairs: CalibrationData, images: Array, grouping: Grouping, risk_level: float) -> Path:
     """The frontier of a grouping on some images."""
     widest = float(widening_grid(pairs, per_octave=1)[-1])
     return frontier_path(trades(pairs, images, grouping), risk_level, widest)

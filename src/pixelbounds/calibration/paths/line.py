@@ -9,19 +9,19 @@ import numpy as np
 
 from ...images.checks import NoGuarantee
 from ...images.library import Array
-from ..arrivals import KNOTS, Path, grid_of
 from ..block import Block
+from ..data import LocalData
 from ..families import Family, additive
 from ..groups.contract import Grouping
 from ..groups.positions import Partition
-from ..pairs import Pairs
+from ..loss_table import KNOTS, Path, grid_of
 from .program import Points, Solution, add_to_cells, blank_cells, points_of, solve, sort_points
 
 GAMMAS = tuple(np.linspace(0.3, 0.7, 16))
 
 
 def solve_program(
-    pairs: Pairs,
+    pairs: LocalData,
     images: Array,
     grouping: Grouping,
     risk_level: float,
@@ -46,7 +46,7 @@ def solve_program(
 
 
 def surrogate_points(
-    pairs: Pairs, images: Array, grouping: Grouping, pixels: Array | None = None
+    pairs: LocalData, images: Array, grouping: Grouping, pixels: Array | None = None
 ) -> tuple[Points, Array]:
     """All pixels of the fitting images (or some positions) as weighted points of (P_K), and the pixels per group."""
     top = _top_reach(pairs, images)
@@ -77,7 +77,7 @@ def half_and_reach(family: Family, truth: Array, block: Block, entry: Array) -> 
     if family is additive:
         lower, upper = block.clipped(entry)
         return (upper - lower) / 2, np.abs(x - (lower + upper) / 2)
-    need = np.asarray(family.shortfall(truth, block.band), np.float64).reshape(-1)[entry]
+    need = np.asarray(family.score(truth, block.band), np.float64).reshape(-1)[entry]
     if not np.isfinite(need).all():
         raise NoGuarantee(
             f"{int((~np.isfinite(need)).sum())} pixels cannot be covered by any widening of the {family.name} family, "
@@ -86,7 +86,7 @@ def half_and_reach(family: Family, truth: Array, block: Block, entry: Array) -> 
     return np.zeros(len(entry)), np.maximum(need, 0.0)
 
 
-def _top_reach(pairs: Pairs, images: Array) -> float:
+def _top_reach(pairs: LocalData, images: Array) -> float:
     span = pairs.limits[1] - pairs.limits[0]
     if pairs.family is additive and isfinite(span):
         return span
@@ -116,7 +116,7 @@ def stratified_pixels(grouping: Grouping, pixels: tuple[int, ...], count: int, r
 
 
 def line_path(
-    pairs: Pairs, images: Array, grouping: Grouping, offset: Array, direction: Array, risk_level: float
+    pairs: LocalData, images: Array, grouping: Grouping, offset: Array, direction: Array, risk_level: float
 ) -> Path:
     """[offset + t * direction], at least the start: knots dense where the fitting images meet the risk level."""
     start = pairs.family.start

@@ -103,8 +103,8 @@ def _meet(respond: Respond, budget: float, mu: float, w: Array) -> tuple[Array, 
             mu /= 4.0
         else:
             gap = np.log(high[0] / low[0])
-            aim = (low[1] - budget) / (low[1] - high[1]) if low[1] > high[1] else 0.5
-            mu = low[0] * float(np.exp(gap * min(max(aim + 0.02, 0.04), 0.96)))
+            target = (low[1] - budget) / (low[1] - high[1]) if low[1] > high[1] else 0.5
+            mu = low[0] * float(np.exp(gap * min(max(target + 0.02, 0.04), 0.96)))
     return respond(high[0], kept, _TOLERANCE)[0], high[0]
 
 

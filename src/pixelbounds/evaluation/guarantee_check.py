@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ..calibration.promises import CertifiedPromise
-from ..calibration.result import COUNTINGS, Calibration
+from ..calibration.result import WEIGHTINGS, Calibration
 from ..calibration.sentence import plural
 from ..images.checks import check_choice, check_count, check_open_unit, check_unit_name
 from .evaluation import Evaluation, SeenPromise
@@ -20,22 +20,22 @@ _LONGEST = 200  # characters of a name
 
 
 @dataclass(frozen=True)
-class Claim:
+class StoredGuarantee:
     """What a calibration certified: `loss` at most `level` in the mean over units, or over images.
 
-    `unit_name` is None where images were taken as independent; `counting` is "units" or "images"; `expected` where the
-    claim is on average over calibration sets (conformal). `digest` is that of the calibration images, and `prints` says
+    `unit_name` is None where images were taken as independent; `weighting` is "units" or "images"; `expected` where the
+    claim is on average over calibration sets (conformal). `digest` is that of the calibration images, and `image_hashes` says  # noqa: E501
     whether each of them is known again.
     """
 
     level: float
     loss: str
     unit_name: str | None
-    counting: str
-    most_images: int
+    weighting: str
+    max_images: int
     expected: bool
     digest: str
-    prints: bool
+    image_hashes: bool
     promises: tuple[CertifiedPromise, ...] = ()
 
     def state(self) -> dict[str, Any]:
@@ -44,47 +44,47 @@ class Claim:
         return found if self.promises else {name: x for name, x in found.items() if name != "promises"}
 
     @classmethod
-    def from_state(cls, state: Any) -> Claim | None:
+    def from_state(cls, state: Any) -> StoredGuarantee | None:
         """What a file of intervals says was claimed; None where it does not say."""
         if not isinstance(state, dict) or {"promises", *state} != {field.name for field in fields(cls)}:
             return None
         kept = state.get("promises", [])
         if not isinstance(kept, list):
             raise ValueError(f"the intervals claim the promises {kept!r}; apply the calibration again")
-        claim = cls(**{**state, "promises": tuple(CertifiedPromise.from_state(promise) for promise in kept)})
-        check_open_unit(claim.level, "level")
-        check_choice(claim.counting, COUNTINGS, "counting")
-        check_count(claim.most_images, "most_images", least=0)
-        if claim.unit_name is not None:
-            check_unit_name(claim.unit_name)
-        if not isinstance(claim.loss, str) or not claim.loss.isprintable() or len(claim.loss) > _LONGEST:
-            raise ValueError(f"the intervals claim something of the loss {claim.loss!r}; apply the calibration again")
-        return claim
+        stored = cls(**{**state, "promises": tuple(CertifiedPromise.from_state(promise) for promise in kept)})
+        check_open_unit(stored.level, "level")
+        check_choice(stored.weighting, WEIGHTINGS, "weighting")
+        check_count(stored.max_images, "max_images", least=0)
+        if stored.unit_name is not None:
+            check_unit_name(stored.unit_name)
+        if not isinstance(stored.loss, str) or not stored.loss.isprintable() or len(stored.loss) > _LONGEST:
+            raise ValueError(f"the intervals claim something of the loss {stored.loss!r}; apply the calibration again")
+        return stored
 
     @property
     def of_units(self) -> bool:
         """Whether it is about the mean over units, each counting the same."""
-        return self.unit_name is not None and self.counting == "units"
+        return self.unit_name is not None and self.weighting == "units"
 
 
-def claim_of(calibration: Calibration) -> Claim:
+def stored_guarantee_of(calibration: Calibration) -> StoredGuarantee:
     """What a calibration claims."""
     record = calibration.record
-    return Claim(
+    return StoredGuarantee(
         level=calibration.risk_level,
         loss=calibration.loss,
         unit_name=record.unit_name if record.units else None,
-        counting=record.counting,
-        most_images=record.most_images,
+        weighting=record.weighting,
+        max_images=record.max_images,
         expected=calibration.confidence == "conformal",
         digest=record.digest,
-        prints=bool(record.prints.any()),
+        image_hashes=bool(record.image_hashes.any()),
         promises=calibration.certified,
     )
 
 
 @dataclass(frozen=True)
-class Judgement:
+class GuaranteeCheck:
     """The mean that a claim is about, with its interval and the level; all None where they cannot be compared.
 
     `of_units` says which mean it is, of units or of images; `apart` whether none of the images calibrated, as far as
@@ -123,7 +123,7 @@ class Judgement:
         return "above the level" if self.broken else "above the level, which chance may explain"
 
 
-def judge(evaluation: Evaluation, against: Calibration | Claim) -> Judgement:
+def judge(evaluation: Evaluation, against: Calibration | StoredGuarantee) -> GuaranteeCheck:
     """Compare an evaluation with what a calibration claims.
 
     >>> import numpy as np, pixelbounds as pb
@@ -133,59 +133,59 @@ def judge(evaluation: Evaluation, against: Calibration | Claim) -> Judgement:
     >>> judge(pb.evaluate(truth[100:], cal.apply(band[100:]), calibration=cal), cal).verdict
     'within the level'
     """
-    claim = claim_of(against) if isinstance(against, Calibration) else against
-    reasons = _incomparable(evaluation, claim)
-    notes = (*reasons, *_cautions(evaluation, claim))
-    apart = _apart(evaluation, claim)
+    stored = stored_guarantee_of(against) if isinstance(against, Calibration) else against
+    reasons = _incomparable(evaluation, stored)
+    notes = (*reasons, *_cautions(evaluation, stored))
+    apart = _apart(evaluation, stored)
     if reasons:
-        return Judgement(None, None, None, apart, notes)
-    if claim.loss == "promises":
-        return Judgement(None, None, None, apart, notes, promises=evaluation.promises)
-    if claim.of_units:
-        return Judgement(evaluation.risk, evaluation.risk_interval, claim.level, apart, notes, of_units=True)
-    return Judgement(evaluation.image_risk, evaluation.image_risk_interval, claim.level, apart, notes)
+        return GuaranteeCheck(None, None, None, apart, notes)
+    if stored.loss == "promises":
+        return GuaranteeCheck(None, None, None, apart, notes, promises=evaluation.promises)
+    if stored.of_units:
+        return GuaranteeCheck(evaluation.risk, evaluation.risk_interval, stored.level, apart, notes, of_units=True)
+    return GuaranteeCheck(evaluation.image_risk, evaluation.image_risk_interval, stored.level, apart, notes)
 
 
-def _apart(evaluation: Evaluation, claim: Claim) -> bool:
-    return evaluation.apart_from is not None and evaluation.apart_from == claim.digest
+def _apart(evaluation: Evaluation, stored: StoredGuarantee) -> bool:
+    return evaluation.apart_from is not None and evaluation.apart_from == stored.digest
 
 
-def _incomparable(evaluation: Evaluation, claim: Claim) -> list[str]:
+def _incomparable(evaluation: Evaluation, stored: StoredGuarantee) -> list[str]:
     """Why the claim is about something else than what was evaluated."""
     reasons = []
-    if claim.loss == "promises":
-        reasons += _other_promises(evaluation, claim)
-    elif claim.loss != "l01":
+    if stored.loss == "promises":
+        reasons += _other_promises(evaluation, stored)
+    elif stored.loss != "l01":
         reasons.append(
-            f'The guarantee is about the loss "{claim.loss}", and here the share of {evaluation.entries} outside is '
+            f'The guarantee is about the loss "{stored.loss}", and here the share of {evaluation.entries} outside is '
             "counted: the two were not compared."
         )
-    if claim.expected:
+    if stored.expected:
         reasons.append(
             "The guarantee holds on average over calibration sets, so one set cannot be seen to break it: the share "
             "outside was not compared with the level."
         )
-    if claim.unit_name is not None and evaluation.unit_name is None:
+    if stored.unit_name is not None and evaluation.unit_name is None:
         reasons.append(
-            f"The calibration is by {plural(claim.unit_name)}, and here each image counts for itself, as if images "
-            f"were independent: the two were not compared. Give the {claim.unit_name} of each image (--units)."
+            f"The calibration is by {plural(stored.unit_name)}, and here each image counts for itself, as if images "
+            f"were independent: the two were not compared. Give the {stored.unit_name} of each image (--units)."
         )
-    names = {claim.unit_name, evaluation.unit_name} - {None, "unit"}
+    names = {stored.unit_name, evaluation.unit_name} - {None, "unit"}
     if len(names) > 1:
         reasons.append(
-            f"The calibration is by {plural(str(claim.unit_name))}, and here {plural(str(evaluation.unit_name))} are "
-            f"counted: the two were not compared. Give the {claim.unit_name} of each image (--units, --unit-name)."
+            f"The calibration is by {plural(str(stored.unit_name))}, and here {plural(str(evaluation.unit_name))} are "
+            f"counted: the two were not compared. Give the {stored.unit_name} of each image (--units, --unit-name)."
         )
     sizes = evaluation.unit_sizes.max()
-    if claim.counting == "images" and claim.most_images != evaluation.most_images and sizes > claim.most_images:
+    if stored.weighting == "images" and stored.max_images != evaluation.max_images and sizes > stored.max_images:
         reasons.append(
-            f"In the calibration a {claim.unit_name} of more than {claim.most_images} images counts as one of "
-            f"{claim.most_images}, and here not: evaluate with the calibration to compare them."
+            f"In the calibration a {stored.unit_name} of more than {stored.max_images} images counts as one of "
+            f"{stored.max_images}, and here not: evaluate with the calibration to compare them."
         )
     return reasons
 
 
-def _other_promises(evaluation: Evaluation, claim: Claim) -> list[str]:
+def _other_promises(evaluation: Evaluation, stored: StoredGuarantee) -> list[str]:
     """Why promises that were certified are not those that were evaluated."""
     if not evaluation.promises:
         return [
@@ -193,31 +193,31 @@ def _other_promises(evaluation: Evaluation, claim: Claim) -> list[str]:
             f"{evaluation.entries} outside is counted: evaluate(promises=...), or --promise, compares each of them."
         ]
     asked = [(promise.kind, promise.at_most, promise.above, promise.cap) for promise in evaluation.promises]
-    if asked != [(promise.kind, promise.at_most, promise.above, promise.cap) for promise in claim.promises]:
-        said = f"certified {len(claim.promises)} promises" if claim.promises else "is not known here"
+    if asked != [(promise.kind, promise.at_most, promise.above, promise.cap) for promise in stored.promises]:
+        said = f"certified {len(stored.promises)} promises" if stored.promises else "is not known here"
         return [
             f"The calibration {said}, and those compared here are others: evaluate with the calibration, and the same "
             "promises in the same order."
         ]
-    if evaluation.apart_from is None and any(promise.most for promise in claim.promises):
+    if evaluation.apart_from is None and any(promise.most for promise in stored.promises):
         return ["How much a unit counts for at most is known to the calibration alone: evaluate with it to compare."]
     return []
 
 
-def _cautions(evaluation: Evaluation, claim: Claim) -> list[str]:
+def _cautions(evaluation: Evaluation, stored: StoredGuarantee) -> list[str]:
     """What else a reader must know."""
     notes = []
-    if claim.unit_name is None and evaluation.unit_name is not None:
+    if stored.unit_name is None and evaluation.unit_name is not None:
         units = f"{len(evaluation.units)} {plural(evaluation.unit_name)}"
         notes.append(
             f"The calibration took images as independent, and here they are of {units}. If images of one "
             f"{evaluation.unit_name} are alike, the guarantee does not hold: calibrate with units. Its level is "
             "compared with the mean over images."
         )
-    if not _apart(evaluation, claim):
+    if not _apart(evaluation, stored):
         why = (
             "evaluate the bands with the calibration (--calibration), which knows its images"
-            if claim.prints
+            if stored.image_hashes
             else ("the calibration keeps no digests of its images, see to it that none did")
         )
         notes.append(f"Whether some of these images calibrated was not checked: {why}.")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SHARED = ("limits", "sigma_0", "sigma_top")  # what files of like networks say alike
 
 
-def join_networks(
+def combine_networks(
     networks: Sequence[str | os.PathLike[str]],
     out: str | os.PathLike[str],
     *,
@@ -29,7 +29,7 @@ def join_networks(
     file keeps the digest of each.
     """
     from ..diffusion.checkpoint import load_network, save_network
-    from ..diffusion.ensemble import Ensemble
+    from ..diffusion.members import Ensemble
 
     target = Path(out)
     if target.exists() and not replace:

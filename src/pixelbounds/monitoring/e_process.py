@@ -38,12 +38,12 @@ def unspent(rounds: Array | int) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Purse:
+class EProcess:
     """Log of what is at work for each bet, (..., bets), after so many rounds; leading axes are purses side by side.
 
     `every` says how many rounds lie between two beginnings of a bet, (bets,).
 
-    >>> purse = Purse.new(np.array([1, 1]))
+    >>> purse = EProcess.new(np.array([1, 1]))
     >>> round(purse.play(np.log([1.5, 0.9])).log_worth, 3)
     0.079
     """
@@ -53,24 +53,24 @@ class Purse:
     rounds: int = 0
 
     @classmethod
-    def new(cls, every: Array, beside: tuple[int, ...] = ()) -> Purse:
+    def new(cls, every: Array, beside: tuple[int, ...] = ()) -> EProcess:
         """A purse of which nothing is at work."""
         return cls(np.full((*beside, len(every)), -np.inf), every)
 
-    def play(self, log_factors: Array) -> Purse:
+    def play(self, log_factors: Array) -> EProcess:
         """The purse after another round, in which the bets multiply by these factors: logs, (..., bets)."""
         before = -(-self.rounds // self.every)
         after = -(-(self.rounds + 1) // self.every)
         with np.errstate(divide="ignore"):
             begun = np.log(unspent(before) - unspent(after))
-        return Purse(log_factors + np.logaddexp(self.at_work, begun), self.every, self.rounds + 1)
+        return EProcess(log_factors + np.logaddexp(self.at_work, begun), self.every, self.rounds + 1)
 
     @property
     def log_worths(self) -> Array:
         """Log of the worth of purses side by side: (...)."""
         left = np.log(unspent(-(-self.rounds // self.every)))
-        worth = np.logaddexp(self.at_work, left)
-        return np.asarray(np.logaddexp.reduce(worth, axis=-1) - np.log(len(self.every)))
+        e_value = np.logaddexp(self.at_work, left)
+        return np.asarray(np.logaddexp.reduce(e_value, axis=-1) - np.log(len(self.every)))
 
     @property
     def log_worth(self) -> float:
@@ -97,13 +97,13 @@ def named_by_means(log_worths: Array, failure_prob: float) -> Array:
     >>> named_by_means(np.log([500.0, 0.5]), 0.01)
     array([ True, False])
     """
-    goal = np.log(1 / failure_prob)
+    objective = np.log(1 / failure_prob)
     order = np.argsort(log_worths)
     found = np.zeros(len(log_worths), bool)
     for j in range(len(log_worths)):
         others = log_worths[order[order != j]]
         sums = np.logaddexp.accumulate(np.append(log_worths[j], others))
-        found[j] = (sums - np.log(np.arange(1, len(sums) + 1)) >= goal).all()
+        found[j] = (sums - np.log(np.arange(1, len(sums) + 1)) >= objective).all()
     return found
 
 

@@ -1,4 +1,4 @@
-"""`pixelbounds grow start | add | status`: a calibration of images that keep arriving, certified at any look."""
+"""`pixelbounds anytime start | add | status`: a calibration of images that keep arriving, certified at any look."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..monitoring.grown import GrowingCalibration
+    from ..monitoring.anytime import AnytimeCalibration
 
-_State = Annotated[Path, typer.Argument(metavar="STATE", help="The growing calibration, .safetensors.")]
+_State = Annotated[Path, typer.Argument(metavar="STATE", help="The anytime calibration, .safetensors.")]
 _Out = Annotated[Path | None, typer.Option(help="The calibration file, written where one can be certified.")]
 _Regions = Annotated[
     list[str] | None,
@@ -63,22 +63,22 @@ def start_command(
     k: Annotated[int | None, method_option("--k", help="Number of groups.")] = None,
     seed: Annotated[int, method_option(help="Of all fitting.")] = 0,
     unit_name: Annotated[str | None, units_option(help="What a unit is, in the singular, such as patient.")] = None,
-    counting: Annotated[str, units_option(help="What counts the same on average: units, or images.")] = "units",
-    most_images: Annotated[
-        int | None, units_option(help="Images that a unit counts for at most, with --counting images.")
+    weighting: Annotated[str, units_option(help="What counts the same on average: units, or images.")] = "units",
+    max_images: Annotated[
+        int | None, units_option(help="Images that a unit counts for at most, with --weighting images.")
     ] = None,
 ) -> Outcome:
-    """Begin a growing calibration: these images fit groups and path; those that are added later certify.
+    """Begin an anytime calibration: these images fit groups and path; those that are added later certify.
 
-    Example: pixelbounds grow start state.safetensors first.npy first_bands.zarr --risk-level 0.1
+    Example: pixelbounds anytime start state.safetensors first.npy first_bands.zarr --risk-level 0.1
     """
-    from ..workflows.grow import start_files
+    from ..workflows.anytime import start_files
 
     with progress("fitting") as advance:
         growing = start_files(
             state, truth, bands, risk_level=risk_level, promises=promise or (), failure_prob=failure_prob,
             method=method, groups=groups, features=features, labels=labels, family=family, k=k, seed=seed,
-            unit_name=unit_name, counting=counting, most_images=most_images, replace=force, progress=advance,
+            unit_name=unit_name, weighting=weighting, max_images=max_images, replace=force, progress=advance,
             reading=reading_of(read), resources=resources_of(large),
         )  # fmt: skip
     return _outcome(state, growing, None)
@@ -98,11 +98,11 @@ def add_command(
 ) -> Outcome:
     """Let images arrive, in the order of their arrival, and look; images that were counted before are left out.
 
-    Example: pixelbounds grow add state.safetensors today.npy today_bands.zarr --out cal.safetensors
+    Example: pixelbounds anytime add state.safetensors today.npy today_bands.zarr --out cal.safetensors
     """
-    from ..workflows.grow import add_files
+    from ..workflows.anytime import add_files
 
-    with progress("counting") as advance:
+    with progress("weighting") as advance:
         made = add_files(
             state, truth, bands, out=out, regions=region or (), features=features, labels=labels, progress=advance,
             reading=reading_of(read), resources=resources_of(large),
@@ -118,15 +118,15 @@ def add_command(
 def grow_status_command(state: _State, out: _Out = None) -> Outcome:
     """Say what can be certified now; looking costs nothing.
 
-    Example: pixelbounds grow status state.safetensors
+    Example: pixelbounds anytime status state.safetensors
     """
-    from ..workflows.grow import look_files
+    from ..workflows.anytime import look_files
 
     return _outcome(state, look_files(state, out=out), out)
 
 
-def grow_commands() -> typer.Typer:
-    """The commands of a growing calibration."""
+def anytime_commands() -> typer.Typer:
+    """The commands of an anytime calibration."""
     group = typer.Typer(no_args_is_help=True, help="A calibration of images that keep arriving, certified at any look.")
     for function in (start_command, add_command, grow_status_command):
         group.command()(function)
@@ -135,12 +135,12 @@ def grow_commands() -> typer.Typer:
 
 def _outcome(
     state: Path,
-    growing: GrowingCalibration,
+    growing: AnytimeCalibration,
     out: Path | None,
     facts: dict[str, Any] | None = None,
     rows: dict[str, str] | None = None,
 ) -> Outcome:
-    """What a growing calibration has to say."""
+    """What an anytime calibration has to say."""
     found = growing.certified
     look = growing.looks[-1] if growing.looks else None
     units = look.units if look else 0

@@ -1,4 +1,4 @@
-"""`pixelbounds join`: several score networks become one that `sample` takes."""
+"""`pixelbounds ensemble`: several score networks become one that `sample` takes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import typer
 from .command import Outcome, command
 
 
-@command("join")
-def join_command(
+@command("ensemble")
+def ensemble_command(
     networks: Annotated[
         list[Path], typer.Argument(metavar="NETWORKS", help="Score networks that `pixelbounds train` saved.")
     ],
@@ -23,9 +23,9 @@ def join_command(
 ) -> Outcome:
     """Join score networks of other seeds into an ensemble: the mean of their scores, at the price of all of them.
 
-    Example: pixelbounds join a/score.safetensors b/score.safetensors --out both.safetensors
+    Example: pixelbounds ensemble a/score.safetensors b/score.safetensors --out both.safetensors
     """
-    from ..workflows.join import join_networks
+    from ..workflows.ensemble import combine_networks
 
-    path = join_networks(networks, out, symmetries=symmetries, replace=force)
+    path = combine_networks(networks, out, symmetries=symmetries, replace=force)
     return Outcome({"network": str(path), "members": len(networks), "symmetries": symmetries}, (str(path),))

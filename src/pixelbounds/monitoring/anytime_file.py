@@ -1,4 +1,4 @@
-"""The file of a growing calibration: its terms and its evidence, sealed; everything that is read is checked."""
+"""The file of an anytime calibration: its terms and its evidence, sealed; everything that is read is checked."""
 
 from __future__ import annotations
 
@@ -7,43 +7,45 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.arrivals import Path
 from ..calibration.families import FAMILIES, Family
 from ..calibration.groups.contract import load_grouping, on_images
 from ..calibration.groups.labelled import LabelledGroups
+from ..calibration.loss_table import Path
 from ..calibration.procedures import METHODS
 from ..calibration.promises import CertifiedPromise
 from ..calibration.reference import MOST_UNITS, STATISTICS
-from ..calibration.result import COUNTINGS
+from ..calibration.result import WEIGHTINGS
 from ..images.checks import check_choice, check_limits, check_line, check_number, check_open_unit, check_unit_name
 from ..images.library import Array
 from ..images.measure import Measure
 from ..images.source import Source
 from ..storage.files import seal, unseal
 from .evidence import Evidence, Terms, calibration_of
-from .horizons import BETTORS, Purses
+from .horizons import BETTORS, EProcesses
 
 _FORMAT = 1
-GROWING = "growing calibration"
-_KEPT = ("prints", "units", "digest", "looks", "of_units", "of_images")
+ANYTIME_FILE = "anytime calibration"
+_KEPT = ("image_hashes", "units", "digest", "looks", "of_units", "of_images")
 _MOST_PROMISES = 64
 
 
 def growing_to_bytes(terms: Terms, evidence: Evidence) -> bytes:
     """Terms and evidence as one sealed file; equal ones give equal bytes."""
     meta, arrays = terms.grouping.state()
-    purses = evidence.purses
+    e_processes = evidence.e_processes
     tensors = {f"groups.{name}": x for name, x in arrays.items()}
     tensors |= {"fitted_on": terms.grouping.fitted_on, "knots": terms.path.knots}
-    tensors |= {name: np.stack([getattr(x, name) for x in purses]) for name in ("wealth", "total", "squares", "best")}
-    tensors |= {"counts": np.array([x.count for x in purses], np.int64), "weights": evidence.weights}
+    tensors |= {
+        name: np.stack([getattr(x, name) for x in e_processes]) for name in ("wealth", "total", "squares", "best")
+    }
+    tensors |= {"counts": np.array([x.count for x in e_processes], np.int64), "weights": evidence.weights}
     tensors |= {name: getattr(evidence, name) for name in _KEPT}
     tensors |= {"usual": terms.usual, "shares": terms.shares}
     text = {
-        "format": _FORMAT, "package": "pixelbounds", "kind": GROWING, "method": terms.method,
+        "format": _FORMAT, "package": "pixelbounds", "kind": ANYTIME_FILE, "method": terms.method,
         "family": terms.family.name, "limits": [x if isfinite(x) else None for x in terms.limits],
         "groups": {"kind": terms.grouping.kind, **meta}, "promises": [promise.state() for promise in terms.promises],
-        "plain": terms.plain, "failure_prob": terms.failure_prob, "units": terms.units, "counting": terms.counting,
+        "plain": terms.plain, "failure_prob": terms.failure_prob, "units": terms.units, "weighting": terms.weighting,
         "pixels": list(terms.pixels), "source": terms.source.state(), "seed": terms.seed,
         "measure": None if terms.measure is None else terms.measure.state(),
         "features": terms.with_features, "labels": terms.with_labels,
@@ -52,14 +54,16 @@ def growing_to_bytes(terms: Terms, evidence: Evidence) -> bytes:
     return seal(text, tensors)
 
 
-def growing_from_bytes(data: bytes, name: str = "file", family: Family | None = None) -> tuple[Terms, Evidence]:
+def anytime_from_bytes(data: bytes, name: str = "file", family: Family | None = None) -> tuple[Terms, Evidence]:
     """The terms and the evidence that a file holds."""
     again = "begin again, with the images that fitted"
-    text, tensors = unseal(data, name, what=GROWING, remedy="write it again with GrowingCalibration.save", again=again)
-    if text.get("kind") != GROWING or text["format"] != _FORMAT:
+    text, tensors = unseal(
+        data, name, what=ANYTIME_FILE, remedy="write it again with AnytimeCalibration.save", again=again
+    )
+    if text.get("kind") != ANYTIME_FILE or text["format"] != _FORMAT:
         raise ValueError(
-            f"{name!r} is no growing calibration of format {_FORMAT}; give what GrowingCalibration.save or "
-            "`pixelbounds grow` wrote, or update pixelbounds"
+            f"{name!r} is no anytime calibration of format {_FORMAT}; give what AnytimeCalibration.save or "
+            "`pixelbounds anytime` wrote, or update pixelbounds"
         )
     try:
         terms = _terms_of(text, tensors, name, family)
@@ -69,7 +73,7 @@ def growing_from_bytes(data: bytes, name: str = "file", family: Family | None = 
         if isinstance(error, ValueError) and str(error).startswith(repr(name)):
             raise
         why = f"{error!r} is missing" if isinstance(error, KeyError) else str(error)
-        raise ValueError(f"{name!r} holds no growing calibration that could be: {why}; {again}") from error
+        raise ValueError(f"{name!r} holds no anytime calibration that could be: {why}; {again}") from error
     return terms, evidence
 
 
@@ -78,7 +82,7 @@ def _terms_of(text: dict[str, Any], tensors: dict[str, Array], name: str, family
     if not isinstance(named, str) or (family is not None and family.name != named):
         raise ValueError(f"{name!r} is of family {named!r}; give that one")
     if family is None and named not in FAMILIES:
-        raise ValueError(f"{name!r} uses your own family {named!r}; pass it: GrowingCalibration.load(path, family=...)")
+        raise ValueError(f"{name!r} uses your own family {named!r}; pass it: AnytimeCalibration.load(path, family=...)")
     kept = text["promises"]
     if not isinstance(kept, list) or not 1 <= len(kept) <= _MOST_PROMISES:
         raise ValueError("it has no promises, or too many")
@@ -100,14 +104,14 @@ def _terms_of(text: dict[str, Any], tensors: dict[str, Array], name: str, family
     low, high = (None if x is None else check_number(x, "a limit") for x in text["limits"])
     if text["units"] is not None:
         check_unit_name(text["units"])
-    elif any(promise.counting == "images" for promise in promises):
+    elif any(promise.weighting == "images" for promise in promises):
         raise ValueError("images of units count, and there are none")
     measure = text["measure"]
     return Terms(
         check_choice(text["method"], METHODS, "method"), family or FAMILIES[named],
         check_limits((-np.inf if low is None else low, np.inf if high is None else high)), grouping, path, promises,
         text["plain"], check_open_unit(text["failure_prob"], "failure_prob"), text["units"],
-        check_choice(text["counting"], COUNTINGS, "counting"), tuple(text["pixels"]),
+        check_choice(text["weighting"], WEIGHTINGS, "weighting"), tuple(text["pixels"]),
         Source.from_state(text["source"]), check_line(text["seed"], "seed"), text["features"],
         text["labels"], *_grounds(tensors, grouping.count),
         None if measure is None else Measure.from_state(measure),
@@ -124,14 +128,14 @@ def _grounds(tensors: dict[str, Array], groups: int) -> tuple[Array, Array]:
 
 
 def _evidence_of(text: dict[str, Any], tensors: dict[str, Array], terms: Terms) -> Evidence:
-    fitting, certifying = _counted(text, len(tensors["prints"]), terms)
+    fitting, certifying = _counted(text, len(tensors["image_hashes"]), terms)
     promises, points = len(terms.promises), len(terms.path)
     described = np.float32, (min(MOST_UNITS, certifying), len(STATISTICS))
     shapes = {
         "wealth": (np.float64, (promises, BETTORS, points)), "total": (np.float64, (promises, points)),
         "squares": (np.float64, (promises, points)), "best": (np.float64, (promises, points)),
         "counts": (np.int64, (promises,)), "weights": (np.float64, (promises,)),
-        "prints": (np.uint64, (len(tensors["prints"]),)), "units": (np.uint64, (len(tensors["units"]),)),
+        "image_hashes": (np.uint64, (len(tensors["image_hashes"]),)), "units": (np.uint64, (len(tensors["units"]),)),
         "digest": (np.int64, (8,)), "looks": (np.int64, (len(tensors["looks"]), 3)),
         "of_units": described, "of_images": described,
     }  # fmt: skip
@@ -143,15 +147,15 @@ def _evidence_of(text: dict[str, Any], tensors: dict[str, Array], terms: Terms) 
     _check_counts(terms, certifying, counts, weights, tensors["units"])
     _check_looks(tensors["looks"], points)
     moving = {name: tensors[name] for name in ("wealth", "total", "squares", "best")}
-    purses = tuple(
-        Purses(promise.at_most / promise.cap, terms.failure_prob, int(counts[j]), coins=promise.kind == "tail",
+    e_processes = tuple(
+        EProcesses(promise.at_most / promise.cap, terms.failure_prob, int(counts[j]), coins=promise.kind == "tail",
                **{name: x[j].copy() for name, x in moving.items()})
         for j, promise in enumerate(terms.promises)
     )  # fmt: skip
-    if any((np.diff(x.total) > 1e-9 * (1 + x.count)).any() for x in purses):
+    if any((np.diff(x.total) > 1e-9 * (1 + x.count)).any() for x in e_processes):
         raise ValueError("losses rise where intervals widen")
     kept = {name: tensors[name] for name in _KEPT}
-    return Evidence(purses, weights, fitting, certifying, **kept)
+    return Evidence(e_processes, weights, fitting, certifying, **kept)
 
 
 def _counted(text: dict[str, Any], n: int, terms: Terms) -> tuple[int, int]:

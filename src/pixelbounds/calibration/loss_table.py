@@ -26,9 +26,9 @@ import numpy as np
 from ..images.library import Array
 from ..kernels.knots import KEY, arrivals, count_arrivals, knots_below, weigh_arrivals
 from .block import Block, Labels
+from .data import ROWS, CalibrationData, LocalData, Statistic
 from .families import Family, additive
-from .pairs import ROWS, Archive, Pairs, Statistic
-from .prints import fingerprints, prints, region_prints
+from .image_hashes import fingerprints, image_hashes, region_digests
 
 KNOTS = 2048
 _TILE = 2**24  # bytes of a table that are turned over at a time
@@ -73,9 +73,9 @@ class Path:
         inner = low + np.arange(steps) / steps * (high - low)
         return Path(np.maximum.accumulate(np.append(np.minimum(inner, high), high, axis=1), axis=1))
 
-    def arrivals(self, label: Array, shortfall: Array) -> Array:
+    def arrivals(self, label: Array, score: Array) -> Array:
         """First knot that covers each end, T if none: (e,), (e,) -> (e,)."""
-        value = np.ascontiguousarray(shortfall, np.float64)
+        value = np.ascontiguousarray(score, np.float64)
         if len(label) and not 0 <= label.min() <= label.max() < len(self.knots):
             raise IndexError(f"groups reach from {label.min()} to {label.max()}, but the path has {len(self.knots)}")
         return arrivals(*self._steps, *self._index, label, value, value.view(np.int64))
@@ -114,7 +114,7 @@ def index_knots(knots: Array) -> tuple[int, Array]:
     return int(keys[0]), np.concatenate([ends[0], below, ends[1]], axis=1)
 
 
-def grid_of(pairs: Archive) -> tuple[float, int, int]:
+def grid_of(pairs: CalibrationData) -> tuple[float, int, int]:
     """Scale of a grid of widenings and the octaves that it reaches below and above it; no image is looked at."""
     span = pairs.limits[1] - pairs.limits[0]
     if pairs.family is additive and isfinite(span):
@@ -122,14 +122,14 @@ def grid_of(pairs: Archive) -> tuple[float, int, int]:
     return (1.0, 14, 14) if isfinite(span) else (1.0, 20, 20)
 
 
-def widening_grid(pairs: Archive, per_octave: int) -> Array:
+def widening_grid(pairs: CalibrationData, per_octave: int) -> Array:
     """The start, then widenings in geometric progression: (points,)."""
     scale, below, above = grid_of(pairs)
     octaves = np.linspace(-below, above, per_octave * (below + above) + 1)
     return np.concatenate([[0.0], scale * 2.0**octaves]) + pairs.family.start
 
 
-def scalar_path(pairs: Archive) -> Path:
+def scalar_path(pairs: CalibrationData) -> Path:
     """One group whose widening is the path's parameter; its knots depend on no image."""
     return Path(widening_grid(pairs, per_octave=146)[None])
 
@@ -141,8 +141,8 @@ def _misses(truth: Array, block: Block, family: Family, grouping: Labels, path: 
     return _table(truth, block, family, grouping, path), *fingerprints.count(truth, block, family)
 
 
-def _printed_misses(truth: Array, block: Block, family: Family, grouping: Labels, path: Path) -> tuple[Array, ...]:
-    return _table(truth, block, family, grouping, path), *prints.count(truth, block, family)
+def _hashed_misses(truth: Array, block: Block, family: Family, grouping: Labels, path: Path) -> tuple[Array, ...]:
+    return _table(truth, block, family, grouping, path), *image_hashes.count(truth, block, family)
 
 
 def _table(truth: Array, block: Block, family: Family, grouping: Labels, path: Path) -> Array:
@@ -155,14 +155,14 @@ def _table(truth: Array, block: Block, family: Family, grouping: Labels, path: P
 
 def _regional_misses(truth: Array, block: Block, family: Family, grouping: Labels, path: Path) -> tuple[Array, ...]:
     rows = _regional_table(truth, block, family, grouping, path), region_sizes(block)
-    return *rows, *fingerprints.count(truth, block, family), region_prints(block)
+    return *rows, *fingerprints.count(truth, block, family), region_digests(block)
 
 
-def _printed_regional_misses(
+def _hashed_regional_misses(
     truth: Array, block: Block, family: Family, grouping: Labels, path: Path
 ) -> tuple[Array, ...]:
     rows = _regional_table(truth, block, family, grouping, path), region_sizes(block)
-    return *rows, *prints.count(truth, block, family)
+    return *rows, *image_hashes.count(truth, block, family)
 
 
 def _regional_table(truth: Array, block: Block, family: Family, grouping: Labels, path: Path) -> Array:
@@ -203,29 +203,29 @@ def _arriving(truth: Array, block: Block, family: Family, grouping: Labels, path
 # missed ends per image and path point, and the sum of fingerprints
 misses = Statistic("misses", _misses, (ROWS, np.add))
 # the same with a print of each image, for images that are here
-printed_misses = Statistic("printed_misses", _printed_misses, (ROWS, np.add, ROWS))
+hashed_misses = Statistic("hashed_misses", _hashed_misses, (ROWS, np.add, ROWS))
 # missed ends of all pixels and of each region, (1 + regions) * T columns, sizes of regions, and digests of both
 regional_misses = Statistic("regional_misses", _regional_misses, (ROWS, ROWS, np.add, np.add))
 # the same with a print of each image, for images that are here
-printed_regional_misses = Statistic("printed_regional_misses", _printed_regional_misses, (ROWS, ROWS, np.add, ROWS))
+hashed_regional_misses = Statistic("hashed_regional_misses", _hashed_regional_misses, (ROWS, ROWS, np.add, ROWS))
 # ends that are covered at a knot: how many per image, and their share of the way from the knot before
 arriving = Statistic("arriving", _arriving, (ROWS, ROWS))
 
 
-def loss_table(pairs: Archive, grouping: Labels, path: Path) -> Array:
+def loss_table(pairs: CalibrationData, grouping: Labels, path: Path) -> Array:
     """Missed ends of every image at every path point, in memory: (n, T) int32. Rows of blocks just stack."""
-    return pairs.ask(misses, grouping=grouping, path=path)[0]
+    return pairs.aggregate(misses, grouping=grouping, path=path)[0]
 
 
 @contextmanager
-def tabulated(pairs: Archive, grouping: Labels, path: Path) -> Iterator[tuple[Table, Array, Array]]:
+def tabulated(pairs: CalibrationData, grouping: Labels, path: Path) -> Iterator[tuple[Table, Array, Array]]:
     """The same as a `Table`, however many images there are, the sum of their fingerprints, and a print of each.
 
     Images that stay elsewhere have no prints: an array of none.
     """
     total = np.zeros(8, np.int64)
     own = [np.empty(0, np.uint64)]
-    statistic = printed_misses if isinstance(pairs, Pairs) else misses
+    statistic = hashed_misses if isinstance(pairs, LocalData) else misses
     with Table(pairs.runner.table_bytes, pairs.runner.scratch) as table:
         for rows, part, *printed in pairs.parts(statistic, grouping=grouping, path=path):
             table.append(rows)
@@ -235,13 +235,15 @@ def tabulated(pairs: Archive, grouping: Labels, path: Path) -> Iterator[tuple[Ta
 
 
 @contextmanager
-def tabulated_regions(pairs: Archive, grouping: Labels, path: Path) -> Iterator[tuple[Table, Array, Array, Array]]:
+def tabulated_regions(
+    pairs: CalibrationData, grouping: Labels, path: Path
+) -> Iterator[tuple[Table, Array, Array, Array]]:
     """The same with all regions side by side, region r from column r * T on, and their sizes (n, 1 + regions)."""
     total = np.zeros(8, np.int64)
     sizes = []
     own = [np.empty(0, np.uint64)]
-    here = isinstance(pairs, Pairs)
-    statistic = printed_regional_misses if here else regional_misses
+    here = isinstance(pairs, LocalData)
+    statistic = hashed_regional_misses if here else regional_misses
     with Table(pairs.runner.table_bytes, pairs.runner.scratch) as table:
         for rows, size, part, last in pairs.parts(statistic, grouping=grouping, path=path):
             table.append(rows)

@@ -29,23 +29,23 @@ from ..images.library import (
 )
 from ..images.measure import Measure
 from ..storage.version import VERSION
-from .arrivals import Path, tabulated, tabulated_regions
-from .certify import Losses, Task, certify_l01, certify_loss, curve_of
+from .certify import Losses, RiskTest, certify_l01, certify_loss, curve_of
 from .choose_band import choose_band
 from .confidence import BOUNDS, ConfidenceBound, bound_named, greatest_loss
+from .data import CalibrationData, check_family, check_scales, local_data_of, warn_duplicates
 from .groups.contract import Grouping
 from .groups.positions import Single
-from .joint_walk import OWN_POINTS, Jury, certify_jointly, images_having, needs_of
+from .image_hashes import digest_of, image_hashes, is_known_image
+from .joint_test import OWN_POINTS, CertifyingUnits, certify_jointly, images_having, needs_of
+from .loss_table import Path, tabulated, tabulated_regions
 from .losses import Loss, l01
-from .pairs import Archive, check_family, check_scales, pairs_of, tell_doubles
 from .paths.line import GAMMAS
-from .paths.mixture import goal_of
-from .prints import digest_of, known_again, prints
+from .paths.weighted_frontier import objective_of
 from .procedures import METHODS, frontier, groups_for, krcps, rcps
-from .promises import Aim, CertifiedPromise, Promise, aims_of, check_promises, path_level
+from .promises import CertifiedPromise, Promise, RiskTarget, check_promises, path_level, risk_targets_of
 from .reference import reference_of
-from .result import COUNTINGS, Calibration, Record
-from .sentence import ANYTIME, GIVEN, VOIDS
+from .result import WEIGHTINGS, Calibration, Record
+from .sentence import ANYTIME, GIVEN, VALIDITY_DOC
 from .split import Need, Split, fitting_units, least_units, most_in_a_unit, unit_numbers
 
 FitPath = Callable[[Any, Array], tuple[Grouping, Path]]  # images, the numbers of those that fit -> groups and path
@@ -74,8 +74,8 @@ def calibrate(
     gammas: Sequence[float] = GAMMAS,
     units: Any = None,
     unit_name: str = "unit",
-    counting: str = "units",
-    most_images: int | None = None,
+    weighting: str = "units",
+    max_images: int | None = None,
     limits: Any = (0.0, 1.0),
     measure: Measure | None = None,
     seed: Any = 0,
@@ -83,7 +83,7 @@ def calibrate(
     """Widenings such that, with probability 1 - failure_prob, the mean loss of a future image is at most risk_level.
 
     That holds for one calibration. Choosing among several on the same images (seeds, methods, bounds, looks at a
-    growing set) voids it: docs/what_voids_the_promise.md says what is valid. `GrowingCalibration` may be looked at
+    growing set) voids it: docs/what_voids_the_promise.md says what is valid. `AnytimeCalibration` may be looked at
     after every image.
 
     truth          true images, (n, *pixels), within the limits; 8-bit ones span them, 0 the least and 255 the greatest
@@ -114,7 +114,7 @@ def calibrate(
     units          unit (patient, scan) of each image, (n,): losses are averaged per unit before they are bounded, and
                    the promise is about a future unit, averaged over its images
     unit_name      what a unit is, in the singular: "patient", "scan"
-    counting       "units": each unit counts the same; "images": each image does, a unit of more than `most_images`
+    counting       "units": each unit counts the same; "images": each image does, a unit of more than `max_images`
                    as one of so many (unless told, the most that a fitting unit has)
     limits         least and greatest possible value, to which intervals are clipped; None for none
     measure        what the numbers stand for, such as Measure.of_window((400, 40)); kept in the file
@@ -139,33 +139,35 @@ def calibrate(
     if not callable(loss):
         raise TypeError(f"loss is {loss!r}; it must be a function (truth, interval) -> losses (n,)")
     rng = check_generator(seed)
-    offered = {name: pairs_of(truth, one, family, limits, features, labels) for name, one in _by_name(band).items()}
+    offered = {
+        name: local_data_of(truth, one, family, limits, features, labels) for name, one in _by_name(band).items()
+    }
     pairs = next(iter(offered.values()))
     unit_of = unit_numbers(units, len(pairs))
     check_unit_name(unit_name)
-    check_choice(counting, COUNTINGS, "counting")
-    if counting == "images" and units is None:
-        counting = "units"  # every image is its own: the two are one
-    if most_images is not None and counting != "images":
-        raise ValueError(f"most_images is {most_images!r}; it belongs to counting='images' with units: leave it out")
-    if most_images is not None:
-        check_count(most_images, "most_images")
+    check_choice(weighting, WEIGHTINGS, "weighting")
+    if weighting == "images" and units is None:
+        weighting = "units"  # every image is its own: the two are one
+    if max_images is not None and weighting != "images":
+        raise ValueError(f"max_images is {max_images!r}; it belongs to weighting='images' with units: leave it out")
+    if max_images is not None:
+        check_count(max_images, "max_images")
     if measure is not None and not isinstance(measure, Measure):
         raise TypeError(f"measure is {measure!r}; give a pixelbounds.Measure, or leave it out")
-    aims: tuple[Aim, ...] = ()
+    targets: tuple[RiskTarget, ...] = ()
     needs: list[Need] = []
     if isinstance(asked_for, float):
         risk_level, least = asked_for, least_units(asked_for, failure_prob, bound)
     else:
         for promise in asked_for:
             check_axes(pairs.band.axes, promise.within, f"within of {promise.name!r}")
-        aims, regions = aims_of(asked_for, pairs.band.lower, counting, units is not None, most_images or 0)
+        targets, regions = risk_targets_of(asked_for, pairs.band.lower, weighting, units is not None, max_images or 0)
         offered = {name: replace(one, regions=regions) for name, one in offered.items()}
         pairs = next(iter(offered.values()))
-        risk_level = path_level(aims)
+        risk_level = path_level(targets)
         fits_any = method != "rcps" or bool(n_opt)  # where none fit, certifying will tell
         inside = images_having(pairs) if fits_any and regions else None
-        needs = needs_of(aims, inside, unit_of, bound, failure_prob)
+        needs = needs_of(targets, inside, unit_of, bound, failure_prob)
         least = max(need.least for need in needs)
     if method == "rcps" and not groups is k is labels is None:
         raise ValueError("rcps has one group only: leave groups, k and labels out, or use method='krcps' or 'frontier'")
@@ -187,8 +189,8 @@ def calibrate(
     if method == "frontier" and not asked:
         fits = count - len(split.order)
         groups = groups_for(fits, fits * values)
-    goal = goal_of(aims, split, bound, failure_prob) if aims else None
-    chosen = choose_band(offered, split, rng, risk_level, goal, method) if len(offered) > 1 else None
+    objective = objective_of(targets, split, bound, failure_prob) if targets else None
+    chosen = choose_band(offered, split, rng, risk_level, objective, method) if len(offered) > 1 else None
     pairs = pairs if chosen is None else chosen.pairs
     fit_path: dict[str, FitPath] = {
         "rcps": lambda fit, every: rcps(fit),
@@ -202,7 +204,7 @@ def calibrate(
             groups=groups,
             k=k,
             unit_of=unit_of[split.fitting],
-            goal=goal,
+            objective=objective,
             certified=greatest_loss(len(split.order), risk_level, failure_prob),
         ),
     }
@@ -211,7 +213,7 @@ def calibrate(
     found = calibrate_archive(
         pairs, split, fit_path[method], bound, risk_level=risk_level, failure_prob=failure_prob, method=method,
         loss=loss, units=unit_name if units is not None else None, seed="generator" if seed is rng else str(seed),
-        most_images=most_in_a_unit(split, most_images) if counting == "images" else 0, aims=aims,
+        max_images=most_in_a_unit(split, max_images) if weighting == "images" else 0, targets=targets,
     )  # fmt: skip
     settings = dict(found.record.settings)
     if chosen is not None:
@@ -249,7 +251,7 @@ def what_is_promised(risk_level: float | None, promises: Any, loss: Loss = l01) 
 
 
 def calibrate_archive(
-    pairs: Archive,
+    pairs: CalibrationData,
     split: Split,
     fit_path: FitPath,
     bound: ConfidenceBound,
@@ -260,8 +262,8 @@ def calibrate_archive(
     loss: Loss = l01,
     units: str | None,
     seed: str,
-    most_images: int = 0,
-    aims: Sequence[Aim] = (),
+    max_images: int = 0,
+    targets: Sequence[RiskTarget] = (),
 ) -> Calibration:
     """Fit groups and path on the fitting images, certify on the others; images may lie elsewhere.
 
@@ -271,37 +273,37 @@ def calibrate_archive(
     images = np.flatnonzero(split.fitting)
     fit = pairs.take(images) if len(images) else pairs  # read once; there are few
     grouping, path = fit_path(fit, np.arange(len(images)))
-    task = Task(pairs, ~split.fitting, split.unit_of, split.order, bound, risk_level, failure_prob, most_images)
+    risk_test = RiskTest(pairs, ~split.fitting, split.unit_of, split.order, bound, risk_level, failure_prob, max_images)
     kept: tuple[CertifiedPromise, ...] = ()
-    if aims:
-        jury = Jury(~split.fitting, split.unit_of, split.order, bound, failure_prob)
+    if targets:
+        units_certifying = CertifyingUnits(~split.fitting, split.unit_of, split.order, bound, failure_prob)
         with tabulated_regions(pairs, grouping, path) as (table, sizes, total, own):
             knot, kept, curve, chosen = certify_jointly(
-                aims, pairs, grouping, path, table, sizes, jury, fit if len(images) else None
+                targets, pairs, grouping, path, table, sizes, units_certifying, fit if len(images) else None
             )
         widening, risk, risk_level = path.at(knot), kept[0].risk, kept[0].at_most
     elif loss is l01:
         with tabulated(pairs, grouping, path) as (table, total, own):
-            certificate = certify_l01(task, grouping, path, table)
-            curve, chosen = curve_of(Losses(task, table, len(path)), path, certificate.knot)
+            certificate = certify_l01(risk_test, grouping, path, table)
+            curve, chosen = curve_of(Losses(risk_test, table, len(path)), path, certificate.knot)
     else:
-        total, own = pairs.ask(prints)
+        total, own = pairs.aggregate(image_hashes)
         every = np.unique(np.linspace(0, len(path) - 1, min(OWN_POINTS, len(path))).round().astype(int))
         path = Path(np.ascontiguousarray(path.knots[:, every]))
-        certificate = certify_loss(task, grouping, path, loss)
+        certificate = certify_loss(risk_test, grouping, path, loss)
         curve, chosen = np.empty((0, 3)), 0
-    if not aims:
-        widening, risk = path.at(certificate.knot, certificate.part), task.risk_of(certificate.losses)
+    if not targets:
+        widening, risk = path.at(certificate.knot, certificate.part), risk_test.risk_of(certificate.losses)
     _check_not_certifying(grouping, own, ~split.fitting)
-    tell_doubles(own, split.unit_of)
+    warn_duplicates(own, split.unit_of)
     return Calibration(
-        method, name_of(bound, _TAKEN), pairs.family, "promises" if aims else name_of(loss, {"l01": l01}), risk_level,
+        method, name_of(bound, _TAKEN), pairs.family, "promises" if targets else name_of(loss, {"l01": l01}), risk_level,  # noqa: E501
         failure_prob, pairs.limits, grouping, widening, risk, curve, chosen,
         Record(
-            images=len(pairs), fitting=len(images), certifying=task.size, units=0 if units is None else task.size,
+            images=len(pairs), fitting=len(images), certifying=risk_test.size, units=0 if units is None else risk_test.size,  # noqa: E501
             pixels=pairs.pixels, source=pairs.source, seed=seed, digest=digest_of(total), version=VERSION,
-            unit_name=units or "unit", counting="images" if most_images else "units", most_images=most_images,
-            prints=own,
+            unit_name=units or "unit", weighting="images" if max_images else "units", max_images=max_images,
+            image_hashes=own,
         ),
         certified=kept, reference=reference_of(pairs, split, fit, grouping, path, risk_level),
     )  # fmt: skip
@@ -313,16 +315,16 @@ def name_of(function: Any, ours: Mapping[str, Any]) -> str:
     return name if is_name(name) and ours.get(name, function) is function else "custom"
 
 
-def _check_not_certifying(grouping: Grouping, prints: Array, certifying: Array) -> None:
+def _check_not_certifying(grouping: Grouping, image_hashes: Array, certifying: Array) -> None:
     """Groups that were shaped by images which now certify make the certificate worthless."""
-    if not len(prints) or not len(grouping.fitted_on):
+    if not len(image_hashes) or not len(grouping.fitted_on):
         return
-    if np.array_equal(np.sort(grouping.fitted_on), np.sort(prints[~certifying])):
+    if np.array_equal(np.sort(grouping.fitted_on), np.sort(image_hashes[~certifying])):
         return  # they were fitted here and now, on the fitting images; doubles of these are told elsewhere
-    again = np.flatnonzero(known_again(prints, grouping.fitted_on) & certifying)
+    again = np.flatnonzero(is_known_image(image_hashes, grouping.fitted_on) & certifying)
     if len(again):
         raise ValueError(
             f"the groups were fitted on {len(again)} of the images that would certify now (image {again[0]} is the "
             "first), and a promise made so fails far more often than asked: give other images, or let calibrate fit "
-            f"groups on the fitting images ({VOIDS})"
+            f"groups on the fitting images ({VALIDITY_DOC})"
         )

@@ -15,15 +15,15 @@ import numpy as np
 from ..images.library import Array, Runner, over_images, rows_of
 from ..kernels.values import fingerprint
 from .block import Block
+from .data import HERE, ROWS, Statistic
 from .families import Family
-from .pairs import HERE, ROWS, Statistic
 
 
 def _fingerprints(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
-    return _all_prints(truth, block, family)[:1]
+    return _all_hashes(truth, block, family)[:1]
 
 
-def _all_prints(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
+def _all_hashes(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
     """The sum of the digests of truth and band, and one print of each truth."""
     total = np.zeros(8, np.int64)
     own = np.zeros(len(block), np.uint64)
@@ -31,7 +31,7 @@ def _all_prints(truth: Array, block: Block, family: Family) -> tuple[Array, ...]
     single = _kind_of(truth, np.dtype(np.float32))
     for i in range(len(block)):
         state = _words_of(truth[i])
-        own[i] = _print_of(truth[i], single, state if truth.dtype == np.float32 else None)
+        own[i] = _hash_of(truth[i], single, state if truth.dtype == np.float32 else None)
         for part in block.band.arrays:
             fingerprint(part[i].reshape(-1).view(np.uint32), state)
         total += np.frombuffer(hashlib.sha256(kind + state.tobytes()).digest(), "<u4")
@@ -40,10 +40,10 @@ def _all_prints(truth: Array, block: Block, family: Family) -> tuple[Array, ...]
 
 # the sum of digests, in which no image can be told; the same with a print of each truth, which stays where it is made
 fingerprints = Statistic("fingerprints", _fingerprints, (np.add,))
-prints = Statistic("prints", _all_prints, (np.add, ROWS))
+image_hashes = Statistic("image_hashes", _all_hashes, (np.add, ROWS))
 
 
-def region_prints(block: Block) -> Array:
+def region_digests(block: Block) -> Array:
     """The sum over images of the digests of each of their regions, in which no image can be told: (regions, 8)."""
     total = np.zeros((len(block.regions), 8), np.int64)
     for r, region in enumerate(block.regions):
@@ -65,7 +65,7 @@ def _kind_of(images: Array, dtype: Any = None) -> bytes:
     return f"{images.dtype if dtype is None else dtype} {images.shape[1:]}".encode()
 
 
-def _print_of(image: Array, kind: bytes, state: Array | None = None) -> int:
+def _hash_of(image: Array, kind: bytes, state: Array | None = None) -> int:
     """Digest of one true image in single precision; 0 where all of its values are one, as in many slices of air."""
     first = image.reshape(-1)[0]
     if first == image.reshape(-1)[-1] and (image == first).all():
@@ -75,20 +75,20 @@ def _print_of(image: Array, kind: bytes, state: Array | None = None) -> int:
     return int.from_bytes(hashlib.sha256(kind + state.tobytes()).digest()[:8], "little")
 
 
-def prints_of(truth: Any, runner: Runner = HERE) -> Array:
+def hash_images(truth: Any, runner: Runner = HERE) -> Array:
     """A print of each true image, by which it is known again: (n, *pixels) -> (n,) uint64."""
 
     def work(start: int, stop: int) -> Array:
         images = rows_of(truth, start, stop)
         kind = _kind_of(images, np.dtype(np.float32))
-        return np.array([_print_of(x, kind) for x in images], np.uint64)
+        return np.array([_hash_of(x, kind) for x in images], np.uint64)
 
     return np.concatenate(list(over_images(work, truth, runner, [truth])))
 
 
-def known_again(prints: Array, known: Array) -> Array:
+def is_known_image(image_hashes: Array, known: Array) -> Array:
     """Which images, (n,) bool, are among those of some other prints."""
-    return np.isin(prints, known) & (prints != 0)
+    return np.isin(image_hashes, known) & (image_hashes != 0)
 
 
 def digest_of(total: Array) -> str:

@@ -48,7 +48,7 @@ class Arrival:
 
 
 @dataclass(frozen=True, eq=False)
-class Urn:
+class ConformalRanks:
     """Values of a reference, (n,), ascending, with lots for ties, and how many new ones each cell holds, (n + 1,)."""
 
     values: Array
@@ -56,7 +56,7 @@ class Urn:
     counts: Array
 
     @classmethod
-    def of(cls, values: Array, seed: int) -> Urn:
+    def of(cls, values: Array, seed: int) -> ConformalRanks:
         """The empty urn of a reference, (n,); the seed, one of its own for each reference, draws the lots."""
         lots = np.random.default_rng(seed).random(len(values))
         order = np.lexsort((lots, values))
@@ -72,11 +72,11 @@ class Urn:
         before = cell + int(self.counts[:cell].sum())
         return Arrival(cell, before / places, (before + 1 + int(self.counts[cell])) / places, lot)
 
-    def with_one_in(self, cell: int) -> Urn:
+    def with_one_in(self, cell: int) -> ConformalRanks:
         """The urn after a value fell into a cell."""
         counts = self.counts.copy()
         counts[cell] += 1
-        return Urn(self.values, self.lots, counts)
+        return ConformalRanks(self.values, self.lots, counts)
 
 
 def lots_of(digest: np.uint64) -> tuple[float, float]:

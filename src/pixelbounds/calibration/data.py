@@ -1,6 +1,6 @@
-"""Pairs of truth and band, read block by block, and what is counted of them.
+"""LocalData of truth and band, read block by block, and what is counted of them.
 
-`Pairs` is the whole calibration set as the user gave it: in memory, in a store, on a device. It is read as blocks.
+`LocalData` is the whole calibration set as the user gave it: in memory, in a store, on a device. It is read as blocks.
 
 Fitting and certifying see images only through `ask`: a `Statistic` says what is counted of a block and how counts of
 blocks become one. Counts are exact in any order, so images may as well answer where they lie (`pixelbounds.federated`).
@@ -37,17 +37,17 @@ from ..images.library import (
     differ_in_size,
     in_memory,
     over_images,
+    rescale_uint8,
     rows_of,
     singly,
     sizes_of,
-    spanning,
 )
 from ..images.regions import region_rows
 from ..images.source import Source
 from ..kernels.values import survey
 from .block import Block, known_rows, stack_blocks
 from .families import FAMILIES, Family, check_fits, check_nested, family_named
-from .sentence import VOIDS
+from .sentence import VALIDITY_DOC
 
 T = TypeVar("T")
 NO_GRID = "but the images differ in size: use groups='band' or 'learned', or method='rcps'"
@@ -89,8 +89,8 @@ class Statistic:
         )
 
 
-class Archive(ABC):
-    """Images for calibration that answer statistics: `Pairs` here, or sites that keep their images."""
+class CalibrationData(ABC):
+    """Images for calibration that answer statistics: `LocalData` here, or sites that keep their images."""
 
     family: Family
     limits: Limits
@@ -116,12 +116,12 @@ class Archive(ABC):
     def parts(self, statistic: Statistic, images: Array | None = None, **given: Any) -> Iterable[tuple[Array, ...]]:
         """A statistic of parts of all images, or of some (ascending), in order."""
 
-    def ask(self, statistic: Statistic, images: Array | None = None, **given: Any) -> tuple[Array, ...]:
+    def aggregate(self, statistic: Statistic, images: Array | None = None, **given: Any) -> tuple[Array, ...]:
         """A statistic of all images, or of some (ascending)."""
         return statistic.merge(self.parts(statistic, images, **given))
 
     @abstractmethod
-    def take(self, images: Array) -> Archive:
+    def take(self, images: Array) -> CalibrationData:
         """Some images (ascending)."""
 
     def __len__(self) -> int:
@@ -129,10 +129,10 @@ class Archive(ABC):
 
 
 def check_fitting(pairs: Any, images: Any) -> None:
-    """Pairs, and the numbers of at least one of their images, ascending."""
-    if not isinstance(pairs, Archive):
+    """LocalData, and the numbers of at least one of their images, ascending."""
+    if not isinstance(pairs, CalibrationData):
         raise TypeError(
-            f"pairs is a {type(pairs).__name__}; give pixelbounds.calibration.pairs.Pairs of truth and band"
+            f"pairs is a {type(pairs).__name__}; give pixelbounds.calibration.data.LocalData of truth and band"
         )
     numbers = np.asarray(images)
     if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iu":
@@ -145,7 +145,7 @@ def check_fitting(pairs: Any, images: Any) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs(Archive):
+class LocalData(CalibrationData):
     """A set of images for calibration: truth and band of one shape, n images first."""
 
     truth: Any
@@ -226,7 +226,7 @@ class Pairs(Archive):
         block = block_of(int(self.sizes.mean()), len(images))
         return chain.from_iterable(self.runner.over(some, len(images), block, self.reads))
 
-    def take(self, images: Array) -> Pairs:
+    def take(self, images: Array) -> LocalData:
         """Some images (ascending) as pairs in memory, checked; images of different sizes stay where they are."""
         if differ_in_size(self.band.lower):
             band = self.band.map(lambda x: x[images], checked=True)
@@ -270,13 +270,15 @@ def _some_rows(values: Any, images: Array) -> Array:
 # ---------------------------------------------------------------- images at the door
 
 
-def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = None, labels: Any = None) -> Pairs:
+def local_data_of(
+    truth: Any, band: Any, family: Any, limits: Any, features: Any = None, labels: Any = None
+) -> LocalData:
     """Truth and band, and what else is known at test time, checked, as pairs."""
     limits = check_limits(limits)
     given = band
     band = one_band(given)
     check_axes(band.axes, truth, "truth")
-    truth = as_array(spanning(truth, limits), "truth")
+    truth = as_array(rescale_uint8(truth, limits), "truth")
     if isinstance(given, list | tuple) and len(given) == len(truth) != len(band):
         raise ValueError(
             f"the {len(given)} Bands hold {len(band)} images in all, for {len(truth)} truths; a Band holds images "
@@ -286,13 +288,13 @@ def pairs_of(truth: Any, band: Any, family: Any, limits: Any, features: Any = No
         truth = singly(truth)
         band = band.map(singly, checked=True)
     check_same_shape(band=band.lower, truth=truth)
-    return Pairs(
+    return LocalData(
         truth, band, family_named(family, band), limits, check_features(features, band), check_labels(labels, band),
         current_runner(),
     )  # fmt: skip
 
 
-def check_family(pairs: Pairs, images: Array) -> None:
+def check_family(pairs: LocalData, images: Array) -> None:
     """A user's own family is tried on the data; ours are known to be nested."""
     if pairs.family.name in FAMILIES:
         if FAMILIES[pairs.family.name] is not pairs.family:
@@ -304,28 +306,28 @@ def check_family(pairs: Pairs, images: Array) -> None:
         check_nested(pairs.family, truth, block.band, span if np.isfinite(span) else float(np.ptp(truth)) or 1.0)
 
 
-def doubles_among(prints: Array, unit_of: Array) -> int:
+def count_duplicates(image_hashes: Array, unit_of: Array) -> int:
     """How many images have the truth of another one of another unit; images of one value (print 0) are not compared."""
-    known = np.flatnonzero(prints)
-    kept = np.unique(np.stack([prints[known], unit_of[known].astype(np.uint64)]), axis=1)[0]
+    known = np.flatnonzero(image_hashes)
+    kept = np.unique(np.stack([image_hashes[known], unit_of[known].astype(np.uint64)]), axis=1)[0]
     return len(kept) - len(np.unique(kept))
 
 
-def tell_doubles(prints: Array, unit_of: Array) -> None:
+def warn_duplicates(image_hashes: Array, unit_of: Array) -> None:
     """Warn where images of different units have one truth, as several noisy views of one image do, or a patient who
     has two names: these units are not independent.
     """
-    doubles = doubles_among(prints, unit_of)
+    doubles = count_duplicates(image_hashes, unit_of)
     if doubles:
         warnings.warn(
-            f"{doubles} of {len(prints)} images have the truth of another one (of another unit), so they are not "
+            f"{doubles} of {len(image_hashes)} images have the truth of another one (of another unit), so they are not "
             "independent and the promise does not hold: leave them out, or give units= the same name for images of one "
-            f"truth ({VOIDS})",
+            f"truth ({VALIDITY_DOC})",
             stacklevel=4,
         )
 
 
-def check_scales(pairs: Pairs, images: Array) -> None:
+def check_scales(pairs: LocalData, images: Array) -> None:
     """Warn where all values of the band lie within a sliver of those of the truth, on some of these images.
 
     Ends are compared from their 0.1% to their 99.9% quantile, the truth from 1% to 99%: a few bright pixels that a

@@ -1,4 +1,4 @@
-"""A growing calibration on files: begin it, let images arrive, look.
+"""A anytime calibration on files: begin it, let images arrive, look.
 
 The state is one sealed file. Who adds to it holds it against others, and writes it aside before it takes its name: a
 command that is killed has counted all of its images or none, and may be run again, for an image counts once.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..calibration.prints import known_again
+from ..calibration.image_hashes import is_known_image
 from ..calibration.procedures import NAMED_GROUPS
 from ..calibration.sentence import second_try
 from ..execution.progress import Progress, silent
@@ -24,12 +24,12 @@ from ..formats.opener import check_target, open_images
 from ..images.checks import check_limits
 from ..images.ends import Band
 from ..images.library import Array
-from ..monitoring.grown import GrowingCalibration
+from ..monitoring.anytime import AnytimeCalibration
 from ..storage.chunks import guarded
 from ..storage.files import exclusive
 from .agreement import check_bands, check_images, reading_for
 from .promise_regions import PromiseRegions, map_paths, named_regions
-from .promise_words import promises_said
+from .promise_words import promise_texts
 from .resources import Resources
 
 _STATE = (".safetensors",)
@@ -37,9 +37,9 @@ _STATE = (".safetensors",)
 
 @dataclass(frozen=True, eq=False)
 class Arrived:
-    """A growing calibration after some files, how many of their images were counted, and how many were before."""
+    """A anytime calibration after some files, how many of their images were counted, and how many were before."""
 
-    growing: GrowingCalibration
+    growing: AnytimeCalibration
     counted: int
     known: int
 
@@ -60,12 +60,12 @@ def start_files(
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
     **choices: Any,
-) -> GrowingCalibration:
-    """Begin a growing calibration with the images of some files, and write its state.
+) -> AnytimeCalibration:
+    """Begin an anytime calibration with the images of some files, and write its state.
 
     Options are those of `calibrate_files`.
     """
-    said = promises_said(promises) if promises else ()
+    said = promise_texts(promises) if promises else ()
     if (risk_level is None) == (not said):
         raise ValueError("give --risk-level, the share of all pixels that may be missed, such as 0.1, or --promise")
     reads = (truth, bands, groups, features, labels, reading.units, *(map_paths(said) if said else ()))
@@ -76,7 +76,7 @@ def start_files(
         units = open_units(images, reading)
         own = images.unit_name if reading.units is None else None
         regions = PromiseRegions.open(said, images, reading) if said else None
-        growing = GrowingCalibration(
+        growing = AnytimeCalibration(
             images.pixels, band, risk_level=risk_level,
             promises=regions.promises(images.pixels, lambda x: x) if regions else None,
             groups=groups if groups is None or groups in NAMED_GROUPS else open_labels(groups, images),
@@ -107,7 +107,7 @@ def add_files(
     """
     target = _target(out, state, truth, bands)
     with exclusive(_existing(state)):
-        growing = GrowingCalibration.load(state)
+        growing = AnytimeCalibration.load(state)
         asked = reading
         reading = reading_for(growing, reading)
         with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
@@ -133,15 +133,15 @@ def add_files(
     return Arrived(growing, counted, len(images) - counted)
 
 
-def look_files(state: FilePath, *, out: FilePath | None = None) -> GrowingCalibration:
+def look_files(state: FilePath, *, out: FilePath | None = None) -> AnytimeCalibration:
     """What a state says now; `out` is the calibration file, written where one can be certified."""
     target = _target(out, state)
-    growing = GrowingCalibration.load(_existing(state))
+    growing = AnytimeCalibration.load(_existing(state))
     save_certified(growing, target)
     return growing
 
 
-def save_certified(growing: GrowingCalibration, target: Path | None) -> None:
+def save_certified(growing: AnytimeCalibration, target: Path | None) -> None:
     """Write the calibration that is certified now, where there is one, in place of an earlier one."""
     found = growing.certified
     if target is not None and found is not None:
@@ -155,7 +155,9 @@ def _target(out: FilePath | None, *inputs: FilePath) -> Path | None:
 def _existing(state: FilePath) -> Path:
     path = Path(state)
     if not path.is_file():
-        raise ValueError(f"there is no growing calibration at {str(path)!r}; begin one with `pixelbounds grow start`")
+        raise ValueError(
+            f"there is no anytime calibration at {str(path)!r}; begin one with `pixelbounds anytime start`"
+        )
     return path
 
 
@@ -173,17 +175,17 @@ def _features(features: FilePath | None) -> Any:
     return None if features is None else guarded(open_images(features, window=None).pixels)
 
 
-def _tell_a_second_start(target: Path, growing: GrowingCalibration) -> None:
+def _tell_a_second_start(target: Path, growing: AnytimeCalibration) -> None:
     """Where a state that saw some of the same images is replaced, say what keeping the better one costs."""
     if not target.exists():
         return
     try:
-        before: Array = GrowingCalibration.load(target).prints
+        before: Array = AnytimeCalibration.load(target).image_hashes
     except (OSError, ValueError):  # of another kind, of a family of the user's own, or damaged: nobody can tell
         return
-    again = int(known_again(growing.prints, before).sum())
+    again = int(is_known_image(growing.image_hashes, before).sum())
     if again:
         warnings.warn(
-            f"{target} held a growing calibration of {again} of these images. {second_try(growing.failure_prob)}",
+            f"{target} held an anytime calibration of {again} of these images. {second_try(growing.failure_prob)}",
             stacklevel=2,
         )

@@ -1,4 +1,4 @@
-"""`pixelbounds grow`: held, written aside, run again without counting twice."""
+"""`pixelbounds anytime`: held, written aside, run again without counting twice."""
 
 import os
 from pathlib import Path
@@ -11,23 +11,23 @@ from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds.storage.files import exclusive
-from pixelbounds.workflows.grow import add_files
+from pixelbounds.workflows.anytime import add_files
 
 
 @pytest.fixture
 def days(tmp_path, monkeypatch):
-    """Truth and bands of four days in files, and a growing calibration of the first."""
+    """Truth and bands of four days in files, and an anytime calibration of the first."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     for day in range(4):
         truth, band = heteroscedastic(20, rng, size=8)
         np.save(f"truth{day}.npy", truth)
         np.savez(f"band{day}.npz", lower=band.lower, upper=band.upper)
-    said = done("grow", "start", "s.safetensors", "truth0.npy", "band0.npz", "--risk-level", 0.2, "--groups", "band",
+    said = done("anytime", "start", "s.safetensors", "truth0.npy", "band0.npz", "--risk-level", 0.2, "--groups", "band",
                 "--units", "each")  # fmt: skip
     assert not said["certified"]
     assert said["least"] == 11
-    return lambda day: ("grow", "add", "s.safetensors", f"truth{day}.npy", f"band{day}.npz")
+    return lambda day: ("anytime", "add", "s.safetensors", f"truth{day}.npy", f"band{day}.npz")
 
 
 def test_images_arrive_day_by_day_and_the_calibration_is_written_once_it_is_certified(days):
@@ -36,7 +36,7 @@ def test_images_arrive_day_by_day_and_the_calibration_is_written_once_it_is_cert
     cal = pb.load_calibration("cal.safetensors")
     assert cal.confidence == "anytime"
     assert cal.record.certifying == 60
-    again = done("grow", "status", "s.safetensors")
+    again = done("anytime", "status", "s.safetensors")
     assert again["guarantee"] == cal.guarantee
     assert done(*days(3)) | {"counted": 0, "known": 20} == done(*days(3))
     assert call("apply", "cal.safetensors", "band1.npz", "--out", "x.npz").exit_code == 0
@@ -63,11 +63,11 @@ def test_a_killed_command_counted_all_or_nothing_and_may_be_run_again(days, monk
 def test_two_commands_do_not_write_one_state_and_a_second_start_is_told(days):
     with exclusive(Path("s.safetensors")):
         refuses(lambda: add_files(*days(1)[2:]), "being written by another process", error=BlockingIOError)
-    again = call("grow", "start", "s.safetensors", "truth0.npy", "band0.npz", "--risk-level", 0.1, "--units", "each")
+    again = call("anytime", "start", "s.safetensors", "truth0.npy", "band0.npz", "--risk-level", 0.1, "--units", "each")
     assert again.exit_code == 2
     assert "exists" in again.output
-    refuses(lambda: add_files("none.safetensors", "truth1.npy", "band1.npz"), "pixelbounds grow start")
-    forced = call("grow", "start", "s.safetensors", "truth0.npy", "band0.npz", "--risk-level", 0.1, "--units", "each",
+    refuses(lambda: add_files("none.safetensors", "truth1.npy", "band1.npz"), "pixelbounds anytime start")
+    forced = call("anytime", "start", "s.safetensors", "truth0.npy", "band0.npz", "--risk-level", 0.1, "--units", "each",  # noqa: E501
                   "--groups", "band", "--force")  # fmt: skip
     assert "second lottery" in forced.output
 
@@ -76,10 +76,10 @@ def test_promises_in_words_and_their_regions_by_name(days, tmp_path):
     for day in range(4):
         np.save(f"bright{day}.npy", np.load(f"truth{day}.npy") > 0.5)
     asked = ("--promise", "share 0.3", "--promise", "share 0.4 within bright0.npy as bright", "--units", "each")
-    done("grow", "start", "p.safetensors", "truth0.npy", "band0.npz", *asked, "--groups", "band")
+    done("anytime", "start", "p.safetensors", "truth0.npy", "band0.npz", *asked, "--groups", "band")
     for day in (1, 2, 3):
         words = days(day)[3:]
-        said = done("grow", "add", "p.safetensors", *words, "--region", f"bright{day}.npy as bright")
+        said = done("anytime", "add", "p.safetensors", *words, "--region", f"bright{day}.npy as bright")
     assert said["certified"]
     assert '"bright"' in said["guarantee"]
-    assert "needs its region" in call("grow", "add", "p.safetensors", *days(1)[3:]).output
+    assert "needs its region" in call("anytime", "add", "p.safetensors", *days(1)[3:]).output

@@ -21,17 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.arrivals import printed_regional_misses
+from ..calibration.calibrate import what_is_promised
+from ..calibration.data import LocalData, check_family, check_scales, local_data_of
 from ..calibration.families import Family
-from ..calibration.front_door import what_is_promised
-from ..calibration.pairs import Pairs, check_family, check_scales, pairs_of
+from ..calibration.image_hashes import image_hashes, is_known_image
+from ..calibration.loss_table import hashed_regional_misses
 from ..calibration.paths.line import GAMMAS
-from ..calibration.prints import known_again, prints
 from ..calibration.procedures import METHODS
-from ..calibration.promises import Aim, Promise, aims_of, check_same_places, path_level
+from ..calibration.promises import Promise, RiskTarget, check_same_places, path_level, risk_targets_of
 from ..calibration.reference import grounds_of
-from ..calibration.result import COUNTINGS, Calibration
-from ..calibration.sentence import VOIDS
+from ..calibration.result import WEIGHTINGS, Calibration
+from ..calibration.sentence import VALIDITY_DOC
 from ..images.checks import (
     Limits,
     check_choice,
@@ -45,15 +45,15 @@ from ..images.ends import Band, one_band
 from ..images.library import Array, singly
 from ..images.measure import Measure
 from ..storage.files import check_new_file, replace_file
+from .anytime_file import anytime_from_bytes, growing_to_bytes
 from .evidence import Evidence, Look, Terms, calibration_of, unit_prints
-from .first_images import as_asked, fitted_path, goal_for, most_of
-from .grown_file import growing_from_bytes, growing_to_bytes
-from .horizons import Purses, fewest
+from .first_images import as_asked, fitted_path, most_of, objective_for
+from .horizons import EProcesses, fewest
 
 _AT_ONCE = 256  # images whose losses are tabulated at a time
 
 
-class GrowingCalibration:
+class AnytimeCalibration:
     """A calibration of images that keep arriving, which may be looked at after every one of them.
 
     The images that it is made of fit groups and path and do not certify; for method "rcps", which fits nothing, they
@@ -64,7 +64,7 @@ class GrowingCalibration:
     >>> def images(n):
     ...     centre = rng.uniform(0.3, 0.7, (n, 8, 8))
     ...     return centre + 0.05 * rng.standard_normal(centre.shape), Band(centre - 0.05, centre + 0.05)
-    >>> growing = GrowingCalibration(*images(20), risk_level=0.1, groups="band")
+    >>> growing = AnytimeCalibration(*images(20), risk_level=0.1, groups="band")
     >>> counted = [growing.add(*images(10)) for day in range(5)]
     >>> [look.certified for look in growing.looks]
     [False, False, True, True, True]
@@ -91,8 +91,8 @@ class GrowingCalibration:
         gammas: Sequence[float] = GAMMAS,
         units: Any = None,
         unit_name: str = "unit",
-        counting: str = "units",
-        most_images: int | None = None,
+        weighting: str = "units",
+        max_images: int | None = None,
         limits: Any = (0.0, 1.0),
         measure: Measure | None = None,
         expected: int | None = None,
@@ -102,41 +102,43 @@ class GrowingCalibration:
         wanted = [Promise("share", asked)] if isinstance(asked, float) else asked
         failure_prob = check_open_unit(failure_prob, "failure_prob")
         check_choice(method, METHODS, "method")
-        check_choice(counting, COUNTINGS, "counting")
+        check_choice(weighting, WEIGHTINGS, "weighting")
         check_unit_name(unit_name)
         if measure is not None and not isinstance(measure, Measure):
             raise TypeError(f"measure is {measure!r}; give a pixelbounds.Measure, or leave it out")
-        if most_images is not None:
-            check_count(most_images, "most_images")
+        if max_images is not None:
+            check_count(max_images, "max_images")
         rng = check_generator(seed)
-        pairs = pairs_of(truth, band, family, limits, features, labels)
+        pairs = local_data_of(truth, band, family, limits, features, labels)
         names = check_units(units, len(pairs))
         unit_of = np.unique(names, return_inverse=True)[1]
         by_unit = units is not None
-        counting = counting if by_unit else "units"  # every image is its own: the two are one
-        aims, regions = aims_of(wanted, pairs.band.lower, counting, by_unit, most_images or 0)
+        weighting = weighting if by_unit else "units"  # every image is its own: the two are one
+        targets, regions = risk_targets_of(wanted, pairs.band.lower, weighting, by_unit, max_images or 0)
         pairs = replace(pairs, regions=regions)
         check_family(pairs, np.arange(len(pairs)))
         check_scales(pairs, np.arange(len(pairs)))
-        goal = goal_for(aims, unit_of, failure_prob, expected) if wanted is asked else None
+        objective = objective_for(targets, unit_of, failure_prob, expected) if wanted is asked else None
         own_choices = {"groups": groups, "k": k, "d_opt": d_opt, "direction": direction}  # of the user
         own_choices = {name: x for name, x in own_choices.items() if x is not None}
-        grouping, path = fitted_path(method, pairs, unit_of, rng, path_level(aims), goal, gammas, own_choices)
-        digest, own = pairs.ask(prints)
+        grouping, path = fitted_path(method, pairs, unit_of, rng, path_level(targets), objective, gammas, own_choices)
+        digest, own = pairs.aggregate(image_hashes)
         fits = method != "rcps"
-        kept = tuple(as_asked(aim, most_of(aim, pairs, unit_of, fits)) for aim in aims)
-        usual, shares = grounds_of(pairs if fits else None, pairs, grouping, path, path_level(aims))
+        kept = tuple(as_asked(target, most_of(target, pairs, unit_of, fits)) for target in targets)
+        usual, shares = grounds_of(pairs if fits else None, pairs, grouping, path, path_level(targets))
         self._terms = Terms(
             method, pairs.family, pairs.limits, grouping, path, kept, wanted is not asked, failure_prob,
-            unit_name if by_unit else None, counting, pairs.pixels, pairs.source,
+            unit_name if by_unit else None, weighting, pairs.pixels, pairs.source,
             "generator" if seed is rng else str(seed), features is not None, labels is not None, usual, shares,
             measure,
         )  # fmt: skip
-        purses = tuple(Purses.new(aim.level, failure_prob, len(path), aim.kind == "tail") for aim in aims)
+        e_processes = tuple(
+            EProcesses.new(target.level, failure_prob, len(path), target.kind == "tail") for target in targets
+        )
         known = np.unique(unit_prints(names)) if by_unit and fits else np.empty(0, np.uint64)
-        self._evidence = Evidence.new(purses, own if fits else own[:0], known, digest if fits else digest * 0)
+        self._evidence = Evidence.new(e_processes, own if fits else own[:0], known, digest if fits else digest * 0)
         if not fits:
-            self._count(pairs, aims, names if by_unit else None, own, skip_known=False)
+            self._count(pairs, targets, names if by_unit else None, own, skip_known=False)
 
     # ------------------------------------------------------------ images arrive
 
@@ -169,26 +171,28 @@ class GrowingCalibration:
         if differences:
             raise ValueError(
                 f"this band was made in another way than the first ones ({'; '.join(differences)}): make it in the "
-                f"same way, or begin another growing calibration ({VOIDS})"
+                f"same way, or begin another anytime calibration ({VALIDITY_DOC})"
             )
         if (features is not None, labels is not None) != (terms.with_features, terms.with_labels):
             raise ValueError("give features= and labels= of these images exactly where those of the first were given")
         if not terms.pixels:  # images differ in size, even if these do not
             band = band.map(singly, checked=True)
-        pairs = pairs_of(truth, band, terms.family, terms.limits, features, labels)
+        pairs = local_data_of(truth, band, terms.family, terms.limits, features, labels)
         if pairs.pixels != terms.pixels:
             raise ValueError(f"these images have shape {pairs.pixels}, the first ones {terms.pixels}; they must agree")
         if (units is None) != (terms.units is None):
             how = "came with units: give units= here, too" if units is None else "had no units: leave units= out"
             raise ValueError(f"the first images {how}")
         asked = terms.promises_within(within)
-        aims, regions = aims_of(asked, pairs.band.lower, terms.counting, units is not None)
-        check_same_places(terms.promises, aims)
+        targets, regions = risk_targets_of(asked, pairs.band.lower, terms.weighting, units is not None)
+        check_same_places(terms.promises, targets)
         pairs = replace(pairs, regions=regions)
         names = None if units is None else check_units(units, len(pairs))
-        return self._count(pairs, aims, names, pairs.ask(prints)[1], skip_known=skip_known)
+        return self._count(pairs, targets, names, pairs.aggregate(image_hashes)[1], skip_known=skip_known)
 
-    def _count(self, pairs: Pairs, aims: tuple[Aim, ...], names: Array | None, own: Array, *, skip_known: bool) -> int:
+    def _count(
+        self, pairs: LocalData, targets: tuple[RiskTarget, ...], names: Array | None, own: Array, *, skip_known: bool
+    ) -> int:
         """Let images that are new certify, a few units at a time."""
         images = self._new_ones(own, names, skip_known)
         if not len(images):
@@ -197,8 +201,8 @@ class GrowingCalibration:
         terms = self._terms
         for some, unit_of in _whole_units(images, names):
             part = pairs.take(some)
-            here = tuple(aim.take(some) for aim in aims)
-            found = part.ask(printed_regional_misses, grouping=terms.grouping, path=terms.path)
+            here = tuple(target.take(some) for target in targets)
+            found = part.aggregate(hashed_regional_misses, grouping=terms.grouping, path=terms.path)
             evidence = evidence.after(part, here, terms, unit_of, found)
         if names is not None:
             fresh = unit_prints(names[np.sort(np.unique(names, return_index=True)[1])])
@@ -209,7 +213,7 @@ class GrowingCalibration:
 
     def _new_ones(self, own: Array, names: Array | None, skip_known: bool) -> Array:
         """The numbers of images that were not counted before, and did not fit; refused where that cannot be told."""
-        known = known_again(own, np.concatenate([self._evidence.prints, self._terms.grouping.fitted_on]))
+        known = is_known_image(own, np.concatenate([self._evidence.image_hashes, self._terms.grouping.fitted_on]))
         before = known
         if names is not None:
             before = np.isin(unit_prints(names), self._evidence.units)
@@ -234,7 +238,7 @@ class GrowingCalibration:
         ):
             raise ValueError(
                 "some of these images have the truth of another one, so they are not independent: leave them out, or "
-                f"give units= the same name for images of one truth ({VOIDS})"
+                f"give units= the same name for images of one truth ({VALIDITY_DOC})"
             )
         return images
 
@@ -253,7 +257,7 @@ class GrowingCalibration:
     @property
     def images(self) -> int:
         """Images that certify so far; those that fitted do not."""
-        return len(self._evidence.prints) - self._evidence.fitting
+        return len(self._evidence.image_hashes) - self._evidence.fitting
 
     @property
     def limits(self) -> Limits:
@@ -276,20 +280,20 @@ class GrowingCalibration:
         return self._terms.units is not None
 
     @property
-    def prints(self) -> Array:
+    def image_hashes(self) -> Array:
         """A digest of each image, those that fitted first: (n,) uint64."""
-        return self._evidence.prints
+        return self._evidence.image_hashes
 
     @property
     def least(self) -> int:
         """Images (units) below which nothing can certify these promises, even if no pixel is missed."""
-        return max(fewest(purses.level, purses.failure_prob) for purses in self._evidence.purses)
+        return max(fewest(e_processes.level, e_processes.failure_prob) for e_processes in self._evidence.e_processes)
 
     def __repr__(self) -> str:
         found = self.certified
         if found is not None:
-            return f"GrowingCalibration, {self.images} images: {found.guarantee}"
-        return f"GrowingCalibration, {self.images} images: nothing certified yet; at least {self.least} must certify"
+            return f"AnytimeCalibration, {self.images} images: {found.guarantee}"
+        return f"AnytimeCalibration, {self.images} images: nothing certified yet; at least {self.least} must certify"
 
     # ------------------------------------------------------------ files
 
@@ -299,18 +303,18 @@ class GrowingCalibration:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state, aside first and then in place: whatever happens, the file holds the old state or the new."""
-        target = check_new_file(path, "growing calibration")
+        target = check_new_file(path, "anytime calibration")
         replace_file(target, self.to_bytes())
 
     @classmethod
-    def from_bytes(cls, data: bytes, name: str = "file", family: Family | None = None) -> GrowingCalibration:
-        """The growing calibration that the content of a file holds."""
+    def from_bytes(cls, data: bytes, name: str = "file", family: Family | None = None) -> AnytimeCalibration:
+        """The anytime calibration that the content of a file holds."""
         made = cls.__new__(cls)
-        made._terms, made._evidence = growing_from_bytes(data, name, family)
+        made._terms, made._evidence = anytime_from_bytes(data, name, family)
         return made
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, family: Family | None = None) -> GrowingCalibration:
+    def load(cls, path: str | os.PathLike[str], *, family: Family | None = None) -> AnytimeCalibration:
         """Read a state that `save` wrote, and go on; a user's own family must be given again."""
         with open(path, "rb") as file:
             return cls.from_bytes(file.read(), str(path), family)

@@ -21,15 +21,15 @@ import numpy as np
 from ...images.checks import NoGuarantee
 from ...images.library import Array
 from ...kernels.knots import weigh_arrivals
-from ..arrivals import Path, region_sizes, regional_misses, widening_grid
 from ..block import Block
-from ..certify import Task
+from ..certify import RiskTest
 from ..confidence import ConfidenceBound, rejects
+from ..data import ROWS, CalibrationData, Statistic
 from ..families import Family
 from ..groups.contract import Grouping
-from ..joint_walk import Jury, task_of
-from ..pairs import ROWS, Archive, Statistic
-from ..promises import Aim
+from ..joint_test import CertifyingUnits, risk_test_of
+from ..loss_table import Path, region_sizes, regional_misses, widening_grid
+from ..promises import RiskTarget
 from ..split import Split
 from .frontier import Ladder, Trades, frontier_path, trades, traversal
 
@@ -42,29 +42,31 @@ _FLOOR = 1e-3  # no promise is forgotten: relative to the greatest multiplier
 
 
 @dataclass(frozen=True, eq=False)
-class Goal:
+class PathObjective:
     """What a path for several promises aims at: their aims on n images at hand, the unit of each image (n,), how many
     units will certify, and by which bound.
     """
 
-    aims: tuple[Aim, ...]
+    targets: tuple[RiskTarget, ...]
     unit_of: Array
     certifying: int
     bound: ConfidenceBound
     failure_prob: float
 
-    def take(self, images: Array) -> Goal:
+    def take(self, images: Array) -> PathObjective:
         """The goal of some of the images."""
-        aims = tuple(aim.take(images) for aim in self.aims)
-        return replace(self, aims=aims, unit_of=self.unit_of[images])
+        targets = tuple(target.take(images) for target in self.targets)
+        return replace(self, targets=targets, unit_of=self.unit_of[images])
 
 
-def goal_of(aims: Sequence[Aim], split: Split, bound: ConfidenceBound, failure_prob: float) -> Goal | None:
+def objective_of(
+    targets: Sequence[RiskTarget], split: Split, bound: ConfidenceBound, failure_prob: float
+) -> PathObjective | None:
     """What the path for several promises aims at, on the fitting images; a loss that sees images has no say in it."""
-    here = tuple(aim.take(np.flatnonzero(split.fitting)) for aim in aims if aim.counts_only)
+    here = tuple(target.take(np.flatnonzero(split.fitting)) for target in targets if target.counts_only)
     if not here:
         return None
-    return Goal(here, split.unit_of[split.fitting], len(split.order), bound, failure_prob)
+    return PathObjective(here, split.unit_of[split.fitting], len(split.order), bound, failure_prob)
 
 
 # ---------------------------------------------------------------- what is missed, by cell
@@ -103,20 +105,20 @@ class Cells(NamedTuple):
     sizes: Array
 
 
-def cells_of(pairs: Archive, images: Array, grouping: Grouping, edges: Array) -> Cells:
+def cells_of(pairs: CalibrationData, images: Array, grouping: Grouping, edges: Array) -> Cells:
     """What the narrowest intervals miss on some images, by image, group and the edge that would cover it."""
-    counts, key, weights, sizes = pairs.ask(missed_cells, images, grouping=grouping, edges=edges)
+    counts, key, weights, sizes = pairs.aggregate(missed_cells, images, grouping=grouping, edges=edges)
     return Cells(np.repeat(np.arange(len(counts)), counts), key, np.ascontiguousarray(weights.T), sizes)
 
 
-def missed_by(aim: Aim, cells: Cells, shape: tuple[int, int]) -> Array:
+def missed_by(target: RiskTarget, cells: Cells, shape: tuple[int, int]) -> Array:
     """What a promise misses at each widening of each group, as a mean over the images that have its region: (K, E)."""
-    counts = aim.counts(cells.sizes)
-    size = np.where(counts, cells.sizes[:, aim.region], 1.0)
+    counts = target.counts(cells.sizes)
+    size = np.where(counts, cells.sizes[:, target.region], 1.0)
     per_image = counts / (size * max(1, counts.sum()))
-    if aim.counting == "pixels":
+    if target.weighting == "pixels":
         per_image = counts / max(1.0, float(size[counts].sum()))
-    weight = cells.weights[aim.region] * per_image[cells.image]
+    weight = cells.weights[target.region] * per_image[cells.image]
     groups, edges = shape
     sums = np.bincount(cells.key, weight, minlength=groups * (edges + 1))
     return np.cumsum(sums.reshape(groups, edges + 1)[:, ::-1], axis=1)[:, ::-1][:, 1:]
@@ -126,22 +128,24 @@ def missed_by(aim: Aim, cells: Cells, shape: tuple[int, int]) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _Rehearsal:
+class _SimulatedCertification:
     """A promise on the fitting images: its task there, and how many units will certify it."""
 
-    aim: Aim
-    task: Task
+    target: RiskTarget
+    risk_test: RiskTest
     units: int
 
     def losses(self, missed: Array, size: Array, knot: int) -> Array:
-        return self.task.per_unit(self.aim.losses(missed[:, knot], size))
+        return self.risk_test.per_unit(self.target.losses(missed[:, knot], size))
 
     def passes(self, losses: Array) -> bool:
         """Whether as many units like these would pass, were they a little worse than the fitting units let on."""
         mean = float(losses.mean())
         error = float(losses.std()) * (1 / len(losses) + 1 / self.units) ** 0.5
         unlucky = np.minimum(losses * (1 + _DOUBT * error / mean), 1.0) if mean > 0 else losses
-        return rejects(self.task.bound, np.resize(unlucky, self.units), self.task.failure_prob, self.task.risk_level)
+        return rejects(
+            self.risk_test.bound, np.resize(unlucky, self.units), self.risk_test.failure_prob, self.risk_test.risk_level
+        )
 
     def stop(self, missed: Array, size: Array) -> tuple[int, float]:
         """The first knot that as many units like these would certify, or the last, and the loss there."""
@@ -155,35 +159,47 @@ class _Rehearsal:
         return high, float(self.losses(missed, size, high).mean())
 
 
-def _rehearsals(goal: Goal, pairs: Archive, sizes: Array) -> list[_Rehearsal | None]:
+def _simulated_certifications(
+    objective: PathObjective, pairs: CalibrationData, sizes: Array
+) -> list[_SimulatedCertification | None]:
     """One for each promise whose region some fitting image has."""
-    unit_of = np.unique(goal.unit_of, return_inverse=True)[1]
+    unit_of = np.unique(objective.unit_of, return_inverse=True)[1]
     everyone = np.arange(int(unit_of.max()) + 1)
-    jury = Jury(np.ones(len(unit_of), bool), unit_of, everyone, goal.bound, goal.failure_prob)
-    found: list[_Rehearsal | None] = []
-    for aim in goal.aims:
+    units_certifying = CertifyingUnits(
+        np.ones(len(unit_of), bool), unit_of, everyone, objective.bound, objective.failure_prob
+    )
+    found: list[_SimulatedCertification | None] = []
+    for target in objective.targets:
         try:
-            task = task_of(replace(aim, counting="units"), pairs, sizes, jury)  # how units count shapes no path
+            risk_test = risk_test_of(
+                replace(target, weighting="units"), pairs, sizes, units_certifying
+            )  # how units count shapes no path
         except NoGuarantee:
             found.append(None)
             continue
-        found.append(_Rehearsal(aim, task, max(1, round(goal.certifying * task.size / len(everyone)))))
+        found.append(
+            _SimulatedCertification(
+                target, risk_test, max(1, round(objective.certifying * risk_test.size / len(everyone)))
+            )
+        )
     return found
 
 
 # ---------------------------------------------------------------- the path
 
 
-def joint_frontier(pairs: Archive, images: Array, grouping: Grouping, risk_level: float, goal: Goal) -> Path:
+def joint_frontier(
+    pairs: CalibrationData, images: Array, grouping: Grouping, risk_level: float, objective: PathObjective
+) -> Path:
     """The path of a mixture of promises, fitted on some images, which the goal is about."""
     found = trades(pairs, images, grouping)
     cells = cells_of(pairs, images, grouping, found.edges)
-    rehearsals = _rehearsals(goal, pairs, cells.sizes)
-    live = [r for r in rehearsals if r is not None]
+    simulated = _simulated_certifications(objective, pairs, cells.sizes)
+    live = [r for r in simulated if r is not None]
     widest = float(widening_grid(pairs, per_octave=1)[-1])
     if not live:
         return frontier_path(found, risk_level, widest)
-    parts = np.stack([missed_by(r.aim, cells, found.missed.shape) for r in live])
+    parts = np.stack([missed_by(r.target, cells, found.missed.shape) for r in live])
     level, mu = _multipliers(live, parts, found, cells, risk_level)
     return frontier_path(_mixed(found, parts, mu), level, widest)
 
@@ -193,7 +209,7 @@ def _mixed(found: Trades, parts: Array, mu: Array) -> Trades:
 
 
 def _multipliers(
-    live: Sequence[_Rehearsal], parts: Array, found: Trades, cells: Cells, risk_level: float
+    live: Sequence[_SimulatedCertification], parts: Array, found: Trades, cells: Cells, risk_level: float
 ) -> tuple[float, Array]:
     """Mixed risk where the walk would stop, and the multipliers (promises,) with which it is shortest there."""
     mu = np.full(len(live), 1.0 / len(live))
@@ -206,8 +222,8 @@ def _multipliers(
         if not reached.shape[1]:
             break
         arrival = _arrivals_at(reached, len(found.edges))[cells.key]
-        missed = {r: _missed_along(cells, arrival, r, reached.shape[1]) for r in {x.aim.region for x in live}}
-        stops = [x.stop(missed[x.aim.region], cells.sizes[:, x.aim.region]) for x in live]
+        missed = {r: _missed_along(cells, arrival, r, reached.shape[1]) for r in {x.target.region for x in live}}
+        stops = [x.stop(missed[x.target.region], cells.sizes[:, x.target.region]) for x in live]
         knot = max(stop for stop, _ in stops)
         at = groups, reached[:, knot]
         length = float(found.length[at].sum())
@@ -219,7 +235,7 @@ def _multipliers(
         if len(live) == 1 or since > _PATIENCE:
             break
         used = [
-            _used(x, missed[x.aim.region], cells.sizes[:, x.aim.region], knot, *stop)
+            _used(x, missed[x.target.region], cells.sizes[:, x.target.region], knot, *stop)
             for x, stop in zip(live, stops, strict=True)
         ]
         mu = mu * np.array(used) ** (1.0 if number < _ROUNDS // 4 else 0.5)
@@ -229,7 +245,7 @@ def _multipliers(
     return best[1], best[2]
 
 
-def _used(x: _Rehearsal, missed: Array, size: Array, knot: int, stop: int, loss_there: float) -> float:
+def _used(x: _SimulatedCertification, missed: Array, size: Array, knot: int, stop: int, loss_there: float) -> float:
     """What a promise misses at a knot, of what it may miss where it alone would stop."""
     if knot == stop:
         return 1.0
@@ -248,12 +264,12 @@ def _missed_along(cells: Cells, arrival: Array, region: int, points: int) -> Arr
     return weigh_arrivals(cells.image, arrival, cells.weights[region], len(cells.sizes), points)
 
 
-def joint_knot(pairs: Archive, grouping: Grouping, path: Path, goal: Goal) -> int:
+def joint_knot(pairs: CalibrationData, grouping: Grouping, path: Path, objective: PathObjective) -> int:
     """The first knot at which as many units like these would certify every promise, or the last."""
-    table, sizes, *_ = pairs.ask(regional_misses, grouping=grouping, path=path)
+    table, sizes, *_ = pairs.aggregate(regional_misses, grouping=grouping, path=path)
     knot = 0
-    for x in _rehearsals(goal, pairs, sizes):
+    for x in _simulated_certifications(objective, pairs, sizes):
         if x is not None:
-            first = x.aim.region * len(path)
-            knot = max(knot, x.stop(table[:, first : first + len(path)], sizes[:, x.aim.region])[0])
+            first = x.target.region * len(path)
+            knot = max(knot, x.stop(table[:, first : first + len(path)], sizes[:, x.target.region])[0])
     return knot

@@ -18,31 +18,31 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.promises import Aim, CertifiedPromise, Regions, aims_of, check_same_places
+from ..calibration.promises import CertifiedPromise, Regions, RiskTarget, check_same_places, risk_targets_of
 from ..images.library import Array
-from .purse import PAUSES, Purse, log_factors, mean_worth, named_by_means
+from .e_process import PAUSES, EProcess, log_factors, mean_worth, named_by_means
 from .running_mean import NOTHING_SEEN, RunningRatio
 
 
 @dataclass(frozen=True, eq=False)
-class Account:
+class PromiseMonitor:
     """What was seen of one promise: its purse, its mean loss, and whether it was named as broken."""
 
     promise: CertifiedPromise
-    purse: Purse
+    e_process: EProcess
     risk: RunningRatio = NOTHING_SEEN
     broken: bool = False
 
     @classmethod
-    def of(cls, promise: CertifiedPromise) -> Account:
+    def of(cls, promise: CertifiedPromise) -> PromiseMonitor:
         """Of a promise of which nothing was seen."""
-        return cls(promise, Purse.new(PAUSES))
+        return cls(promise, EProcess.new(PAUSES))
 
-    def then(self, loss: float, weight: float) -> Account:
+    def then(self, loss: float, weight: float) -> PromiseMonitor:
         """After a unit of this loss, which counts so much."""
         level = self.promise.at_most / self.promise.cap
-        purse = self.purse.play(log_factors(weight * (loss - level), level))
-        return replace(self, purse=purse, risk=self.risk.then(weight * loss, weight))
+        e_process = self.e_process.play(log_factors(weight * (loss - level), level))
+        return replace(self, e_process=e_process, risk=self.risk.then(weight * loss, weight))
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Rounds:
 
 
 def played(
-    accounts: Sequence[Account], rounds: Sequence[Rounds], failure_prob: float
-) -> tuple[tuple[Account, ...], bool]:
+    accounts: Sequence[PromiseMonitor], rounds: Sequence[Rounds], failure_prob: float
+) -> tuple[tuple[PromiseMonitor, ...], bool]:
     """The accounts after all rounds, and whether the mean of their purses ever reached 1 / failure_prob on the way."""
     now = list(accounts)
     reached = False
@@ -64,10 +64,10 @@ def played(
         for j, each in enumerate(rounds):
             if each.there[unit]:
                 now[j] = now[j].then(float(each.loss[unit]), float(each.weight[unit]))
-        worths = np.array([account.purse.log_worth for account in now])
-        if mean_worth(worths) >= np.log(1 / failure_prob):
+        e_values = np.array([account.e_process.log_worth for account in now])
+        if mean_worth(e_values) >= np.log(1 / failure_prob):
             reached = True
-            named = named_by_means(worths, failure_prob)
+            named = named_by_means(e_values, failure_prob)
             now = [replace(account, broken=account.broken or bool(x)) for account, x in zip(now, named, strict=True)]
     return tuple(now), reached
 
@@ -77,7 +77,7 @@ def played(
 
 def regions_of(
     promises: Sequence[CertifiedPromise], within: Any, band: Any, loss: Any = None
-) -> tuple[list[Aim | None], Regions]:
+) -> tuple[list[RiskTarget | None], Regions]:
     """Promises as they are counted on new images, given their regions by name, and the distinct regions.
 
     None stands for a promise whose region was not drawn on these images: they do not count for it.
@@ -95,9 +95,9 @@ def regions_of(
     drawn = [promise for promise in promises if promise.place == "all" or given[promise.name] is not None]
     functions = [loss if promise.kind == "loss" else None for promise in drawn]
     asked = [one.asked(given.get(one.name), function) for one, function in zip(drawn, functions, strict=True)]
-    aims, regions = aims_of(asked, band, "units", units=True)
-    check_same_places(drawn, aims)
-    known = iter(aims)
+    targets, regions = risk_targets_of(asked, band, "units", units=True)
+    check_same_places(drawn, targets)
+    known = iter(targets)
     return [next(known) if promise in drawn else None for promise in promises], regions
 
 
@@ -105,9 +105,9 @@ def rounds_of(
     promise: CertifiedPromise, losses: Array, sizes: Array, counts: Array, unit_of: Array, units: int
 ) -> Rounds:
     """Losses of images, sizes of the region and whether images count, (n,) each, as rounds of units 0..units-1."""
-    weight = np.where(counts, sizes if promise.counting == "pixels" else 1.0, 0.0)
+    weight = np.where(counts, sizes if promise.weighting == "pixels" else 1.0, 0.0)
     total = np.bincount(unit_of, weight, minlength=units)
     safe = np.where(total > 0, total, 1.0)
     loss = np.clip(np.bincount(unit_of, weight * np.where(counts, losses, 0.0), minlength=units) / safe, 0, 1)
-    counted = np.ones(units) if promise.counting == "units" else np.minimum(total, promise.most) / promise.most
+    counted = np.ones(units) if promise.weighting == "units" else np.minimum(total, promise.most) / promise.most
     return Rounds(total > 0, loss, counted)

@@ -11,7 +11,8 @@ from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds import execution, federated
-from pixelbounds.calibration import arrivals, certify
+from pixelbounds.calibration import certify
+from pixelbounds.calibration import loss_table as arrivals
 from pixelbounds.calibration.loss_table import Table
 from pixelbounds.images.library import Runner, set_runner
 from pixelbounds.images.ragged import Ragged

@@ -8,7 +8,7 @@ from trials import WORLDS, consistent
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds.calibration import front_door
+from pixelbounds.calibration import calibrate as calibrate_module
 from pixelbounds.calibration.choose_band import choose_band
 
 RISK, DELTA, BANDS = 0.2, 0.1, 20
@@ -46,7 +46,7 @@ def test_a_choice_on_the_certifying_images_is_caught(monkeypatch):
         at = 7 / 60  # the share of 60 certifying images that may be missed where the walk stops
         return choose_band(offered, replace(split, fitting=~split.fitting), rng, at, *more)
 
-    monkeypatch.setattr(front_door, "choose_band", choose)
+    monkeypatch.setattr(calibrate_module, "choose_band", choose)
     failures = sum(broken(pb.calibrate(*world(seed), **HOW, seed=seed).widening) for seed in range(12))
     assert not consistent(failures, 12, DELTA, 1e-3)
 

@@ -9,7 +9,7 @@ from refusals import refuses
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds.calibration import arrivals
+from pixelbounds.calibration import loss_table as arrivals
 from pixelbounds.calibration.data import LocalData, local_data_of
 from pixelbounds.calibration.loss_table import scalar_path
 from pixelbounds.calibration.promises import CertifiedPromise

@@ -6,7 +6,7 @@ from refusals import refuses
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds.calibration import joint_walk
+from pixelbounds.calibration import joint_test
 from pixelbounds.calibration.reader import calibration_from_bytes
 
 N = 120
@@ -32,7 +32,7 @@ class Rows:
 def at_knots(monkeypatch):
     """What the walk was given: path, and the points at which own losses are tested."""
     seen = {}
-    certify, points = joint_walk.certify_jointly, joint_walk.tested_knots
+    certify, points = joint_test.certify_jointly, joint_test.tested_knots
     monkeypatch.setattr(joint_walk, "tested_knots", lambda *how: seen.setdefault("points", points(*how)))
     monkeypatch.setattr(
         "pixelbounds.calibration.calibrate.certify_jointly",

@@ -10,7 +10,8 @@ from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds import confidence, families
-from pixelbounds.calibration import arrivals, certify, paths
+from pixelbounds.calibration import certify, paths
+from pixelbounds.calibration import loss_table as arrivals
 from pixelbounds.calibration.data import LocalData
 from pixelbounds.calibration.groups.positions import Partition, Single
 from pixelbounds.calibration.loss_table import Table

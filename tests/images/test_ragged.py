@@ -7,7 +7,6 @@ import zarr
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds.calibration import pairs
 from pixelbounds.calibration.families import Family, additive
 from pixelbounds.calibration.losses import l01
 from pixelbounds.images import library

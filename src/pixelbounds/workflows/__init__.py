@@ -41,5 +41,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = {"Resources": "resources", "SampleOptions": "observations"}.get(name, name.split("_")[0])
+    home = {"Resources": "resources", "SampleOptions": "observations", "combine_networks": "ensemble"}.get(
+        name, name.split("_")[0]
+    )
     return getattr(import_module(f"{__name__}.{home}"), name)

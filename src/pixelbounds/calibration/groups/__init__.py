@@ -10,7 +10,7 @@ contract.py     what every grouping is
 band_bins.py    bins of band width, level and room to the limits, in products
 labelled.py     groups of another kind within labels known at test time
 learned.py      bins of a predicted quantile of the score, and of the room to the limits
-forest.py       decision trees as checked arrays, and LightGBM's text of them
+forest.py       decision trees as checked arrays, taken over from LightGBM
 """
 
 from ..block import all_entries

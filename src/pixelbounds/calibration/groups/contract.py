@@ -28,7 +28,7 @@ class Grouping(ABC):
 
     kind: ClassVar[str]
     sided: ClassVar[bool] = False
-    fitted_on: Array = np.empty(0, np.uint64)  # prints of the images that shaped it, which must not certify
+    fitted_on: Array = np.empty(0, np.uint64)  # hashes of the images that shaped it, which must not certify
     _kinds: ClassVar[dict[str, type[Grouping]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -70,8 +70,6 @@ class Grouping(ABC):
 
 def load_grouping(kind: str, meta: dict[str, Any], arrays: dict[str, Array]) -> Grouping:
     """The grouping of a kind from its state."""
-    if kind == "segmentation":  # of the first versions
-        kind, meta = "labels", {"inner": None}
     if not isinstance(kind, str) or kind not in Grouping._kinds:
         raise ValueError(f"groups of kind {kind!r} are unknown to this version; it knows {', '.join(Grouping._kinds)}")
     try:
@@ -81,9 +79,9 @@ def load_grouping(kind: str, meta: dict[str, Any], arrays: dict[str, Array]) -> 
 
 
 def on_images(grouping: G, images: Array) -> G:
-    """The grouping, remembering the images that shaped it by their prints, (n,) uint64."""
+    """The grouping, remembering the images that shaped it by their hashes, (n,) uint64."""
     if images.dtype != np.uint64 or images.ndim != 1:
-        raise ValueError(f"prints are {images.dtype} {images.shape}; they must be uint64, one per image")
+        raise ValueError(f"image hashes are {images.dtype} {images.shape}; they must be uint64, one per image")
     known = copy(grouping)
     object.__setattr__(known, "fitted_on", images)
     return known

@@ -5,22 +5,21 @@ threshold, else to the right; a child is a later split of the same tree, by its 
 tree's leaf i. Every split but a tree's first and every leaf is the child of one split: nothing can go round in circles,
 and nothing points out of its tree. `kernels/trees.py` relies on all that, so it is checked whenever a forest is made.
 
-LightGBM fits, and tells its trees as text; calibration files of format 1 hold that text. It may come from a file, so
-LightGBM never sees it again: `forest_of` reads the few lines that matter and refuses whatever it does not know. Only
-plain numerical splits pass, x <= threshold, without missing values and without linear leaves.
+LightGBM fits the trees, and `forest_of` takes them over as arrays. A file holds these arrays alone, so that LightGBM never
+reads anything that comes from a file.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from ...images.library import Array
 from ...kernels.trees import ALONE, LEAF, PAIR, ROW
-from .contract import REMEDY, real_numbers, refuse, whole_numbers
+from .contract import real_numbers, refuse, whole_numbers
 
 _TREES = 10_000
 _LEAVES = 64  # of a tree
@@ -28,16 +27,6 @@ _CUTS = 254  # different thresholds of a feature: codes are bytes
 _COLUMNS = 2**15
 _ZERO = np.float32(1e-35)  # LightGBM takes values up to this size for 0
 PARTS = ("feature", "threshold", "left", "right", "root", "leaf")
-_TEXT = 2**26  # characters of a model's text
-_VERSIONS = ("v3", "v4")
-_HEAD = {"num_class": "1", "num_tree_per_iteration": "1", "label_index": "0", "objective": "quantile"}
-_NUMERICAL = {"0", "2"}  # kinds of decision: x <= threshold, and where missing values would go
-_UNUSED = {
-    "split_gain", "leaf_weight", "leaf_count", "internal_value", "internal_weight", "internal_count", "shrinkage"
-}  # fmt: skip
-_NUMBERS = {"split_feature": int, "threshold": float, "left_child": int, "right_child": int, "leaf_value": float}
-_HEAD_UNUSED = {"feature_names", "feature_infos", "tree_sizes"}
-_TREE = {"num_leaves", "num_cat", "decision_type", "is_linear", *_NUMBERS, *_UNUSED}
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,81 +181,43 @@ class Forest:
         return cls(columns, *(arrays[f"trees.{name}"] for name in PARTS))
 
 
-# ---------------------------------------------------------------- LightGBM's text
+# ---------------------------------------------------------------- from LightGBM
 
 
-def forest_of(text: str) -> Forest:
-    """The trees that a model's text holds."""
-    if len(text) > _TEXT:
-        raise _odd(f"it has {len(text)} characters")
-    head, *trees = re.split(r"^Tree=", text.partition("\nend of trees\n")[0], flags=re.MULTILINE)
-    if "\nend of trees\n" not in text or not trees:
-        raise _odd("it is cut short")
-    columns = _columns(_lines(head.removeprefix("tree\n")))
-    found = [_tree(part, number) for number, part in enumerate(trees)]
-    feature, threshold, left, right, leaf = zip(*found, strict=True)
-    root = np.cumsum([0, *(len(x) for x in feature)])
-    return Forest(
-        columns,
-        feature=np.concatenate(feature),
-        threshold=np.concatenate(threshold),
-        left=np.concatenate(left),
-        right=np.concatenate(right),
-        root=root,
-        leaf=np.concatenate(leaf),
+def forest_of(booster: Any) -> Forest:
+    """The trees of a LightGBM booster that was fitted here: plain splits x <= threshold."""
+    model = booster.dump_model()
+    parts = [_arrays_of(tree["tree_structure"]) for tree in model["tree_info"]]
+    feature, threshold, left, right, leaf = (np.concatenate(part) for part in zip(*parts, strict=True))
+    root = np.cumsum([0, *(len(part[0]) for part in parts)])
+    return Forest(model["max_feature_idx"] + 1, feature, threshold, left, right, root, leaf)
+
+
+def _arrays_of(top: dict[str, Any]) -> tuple[Array, ...]:
+    """Feature, threshold, left, right and leaves of a tree, from its nested nodes."""
+    splits: dict[int, dict[str, Any]] = {}
+    leaves: dict[int, float] = {}
+    waiting = [top]
+    while waiting:
+        node = waiting.pop()
+        if "split_index" in node:
+            splits[node["split_index"]] = node
+            waiting += [node["left_child"], node["right_child"]]
+        else:
+            leaves[node.get("leaf_index", 0)] = node["leaf_value"]
+
+    def column(name: str, dtype: Any) -> Array:
+        return np.array([splits[i][name] for i in range(len(splits))], dtype)
+
+    def child(name: str) -> Array:
+        nodes = [splits[i][name] for i in range(len(splits))]
+        return np.array([x["split_index"] if "split_index" in x else ~x["leaf_index"] for x in nodes], np.int64)
+
+    values = np.array([leaves[i] for i in range(len(leaves))], np.float64)
+    return (
+        column("split_feature", np.int64),
+        column("threshold", np.float64),
+        child("left_child"),
+        child("right_child"),
+        values,
     )
-
-
-def _columns(head: dict[str, str]) -> int:
-    if head.get("version") not in _VERSIONS:
-        raise _odd(f"its version is {head.get('version')!r}")
-    for key, value in _HEAD.items():
-        if head.get(key) != value:
-            raise _odd(f"{key} is {head.get(key)!r}")
-    unknown = sorted(head.keys() - _HEAD.keys() - _HEAD_UNUSED - {"version", "max_feature_idx"})
-    if unknown:
-        raise _odd(f"{unknown[0][:40]!r} is unknown")
-    last = _numbers(head.get("max_feature_idx", ""), int, "max_feature_idx")
-    if len(last) != 1:
-        raise _odd("max_feature_idx is missing")
-    return int(last[0]) + 1
-
-
-def _tree(part: str, number: int) -> tuple[np.ndarray, ...]:
-    """Feature, threshold, left, right and leaves of one tree."""
-    first, _, rest = part.partition("\n")
-    lines = _lines(rest)
-    if first != str(number) or lines.keys() != _TREE:
-        raise _odd(f"tree {number} has other lines than expected")
-    if lines["num_cat"] != "0" or lines["is_linear"] != "0" or not set(lines["decision_type"].split()) <= _NUMERICAL:
-        raise _odd(f"tree {number} has splits of another kind")
-    feature, threshold, left, right, leaf = (_numbers(lines[key], kind, key) for key, kind in _NUMBERS.items())
-    splits = len(feature)
-    if lines["num_leaves"] != str(splits + 1) or len(lines["decision_type"].split()) != splits:
-        raise _odd(f"tree {number} has {splits} splits, but num_leaves is {lines['num_leaves'][:40]!r}")
-    if {len(threshold), len(left), len(right), len(leaf) - 1} != {splits}:
-        raise _odd(f"tree {number} has lists of different lengths")
-    return feature, threshold, left, right, leaf
-
-
-def _lines(text: str) -> dict[str, str]:
-    """Lines `key=value`, each key once."""
-    pairs = [line.partition("=") for line in text.split("\n") if line]
-    found = {key: value for key, _, value in pairs}
-    if len(found) != len(pairs) or not all(sign for _, sign, _ in pairs):
-        raise _odd("a line says something twice, or nothing")
-    return found
-
-
-def _numbers(text: str, kind: type[int] | type[float], name: str) -> np.ndarray:
-    """Numbers with a blank between them; whole ones of at most nine digits."""
-    words = text.split(" ") if text else []
-    shape = r"-?\d{1,9}" if kind is int else r"-?\d+(\.\d+)?([eE][-+]?\d{1,3})?"
-    wrong = next((word for word in words if len(word) > 40 or not re.fullmatch(shape, word, flags=re.ASCII)), None)
-    if wrong is not None:
-        raise _odd(f"{name} has {wrong[:40]!r}")
-    return np.array([kind(word) for word in words], np.int64 if kind is int else np.float64)
-
-
-def _odd(why: str) -> ValueError:
-    return ValueError(f"the model of the stored groups cannot be read ({why}); {REMEDY}")

@@ -34,7 +34,7 @@ _MOST = 2**16  # groups
 class LabelledGroups(Grouping):
     """Runs of inner groups within labels: `values` (L,) ascending, and `table` (L + 1, inner groups) of their groups.
 
-    The last row is that of all other labels; -1 in it: these are refused, as the first versions did.
+    The last row is that of all other labels.
     """
 
     values: Array
@@ -53,11 +53,9 @@ class LabelledGroups(Grouping):
         return int(self.table.max()) + 1
 
     @cached_property
-    def pools(self) -> Array | None:
+    def pools(self) -> Array:
         """Which groups may stand for one another, (groups,): all of a side, which the last row tells apart."""
         last = self.table[-1]
-        if last.min() < 0:
-            return None
         pool = np.empty(self.count, np.int64)
         for row in self.table:
             pool[row] = last - last.min()
@@ -73,13 +71,6 @@ class LabelledGroups(Grouping):
                 f"labels have shape {block.labels.shape} but the band has {block.band.shape}; give one label per image "
                 "and pixel"
             )
-        if self.table[-1].min() < 0:
-            unknown = np.setdiff1d(block.labels, self.values)
-            if len(unknown):
-                raise ValueError(
-                    f"labels {unknown[:5].tolist()} (first image {block.start}) were not among the fitting images' "
-                    f"labels {self.values.tolist()}; merge them into a known label, or calibrate again"
-                )
 
     def _rows(self, label: Array) -> Array:
         """Row of the table of each label."""
@@ -108,29 +99,22 @@ class LabelledGroups(Grouping):
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> LabelledGroups:
         """From labels, table and inner groups."""
-        if meta["inner"] is None:  # a segmentation of the first versions: one group per class
-            values = _values(arrays, "classes")
-            table = np.array([[*range(len(values)), -1]], np.int32).T.copy()
-            return cls(values, load_grouping("single", {}, {}), table)
         inside = dict(meta["inner"])
         kind = inside.pop("kind")
         if kind == cls.kind:
             raise refuse("inner groups", "are groups within labels themselves")
         inner = load_grouping(kind, inside, _within(arrays, "inner."))
         values = _values(arrays, "values")
-        table = whole_numbers(arrays, "table", 2, -1, _MOST - 1)
+        table = whole_numbers(arrays, "table", 2, 0, _MOST - 1)
         if table.shape != (len(values) + 1, inner.count):
             raise refuse(
                 "table", f"has shape {table.shape}, but {len(values)} labels of {inner.count} groups need more"
             )
-        own, last = table[:-1], table[-1]
-        if own.min() < 0 or (last.min() < 0) != (last.max() < 0):
-            raise refuse("table", "leaves some ends of a label without a group")
-        without_gaps(own if last.min() < 0 else table, "table")
-        found = cls(values, inner, table)
-        if found.pools is not None and any((found.pools[row] != last - last.min()).any() for row in table):
+        grouping = cls(values, inner, without_gaps(table, "table"))
+        last = table[-1]
+        if any((grouping.pools[row] != last - last.min()).any() for row in table):
             raise refuse("table", "has a group of both sides, or one that is also for other labels")
-        return found
+        return grouping
 
 
 def _within(arrays: dict[str, Array], start: str) -> dict[str, Array]:

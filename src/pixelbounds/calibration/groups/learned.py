@@ -28,8 +28,9 @@ from ..families import Family
 from .contract import Grouping, State, ascending, real_numbers, refuse, remembered, whole_number
 from .forest import Forest, forest_of
 
-_ROWS = 300_000  # ends used to fit the model
-_ENDS = 2**21  # ends used to cut bins
+_ROWS_OF_AN_IMAGE = 750  # ends of a fitting image that teach the model: neighbouring pixels say much the same
+_ROWS = 60_000  # of all fitting images
+_ENDS = 2**18  # ends used to cut bins
 _LARGE = 1e30  # stands for an end that no widening moves
 _PIXELS = 2**15  # that are predicted at a time: their maps stay in the cache
 _FEATURES = 1000  # further images
@@ -221,21 +222,11 @@ class LearnedGroups(Grouping):
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> LearnedGroups:
-        """From trees and edges; files of format 1 hold the trees as LightGBM's text."""
+        """From trees and edges."""
         features = whole_number(meta, "features", _FEATURES)
-        if "model" in arrays:
-            forest = forest_of(_text(arrays["model"]))
-        else:
-            columns = whole_number(meta, "columns", columns_of(_FEATURES, rooms=True))
-            forest = Forest.from_state(columns, arrays)
+        columns = whole_number(meta, "columns", columns_of(_FEATURES, rooms=True))
+        forest = Forest.from_state(columns, arrays)
         return cls(forest, arrays["lower_edges"], arrays["upper_edges"], arrays["room_edges"], features)
-
-
-def _text(model: Array) -> str:
-    """Bytes as text."""
-    if model.dtype != np.uint8 or model.ndim != 1:
-        raise refuse("model", f"has dtype {model.dtype} and shape {model.shape}, but must hold text")
-    return model.tobytes().decode("ascii", errors="replace")
 
 
 def _filled(edges: Array) -> Array:
@@ -281,7 +272,7 @@ def fit_learned_groups(
     rng = check_generator(rng, "rng")
     booster_of = lightgbm()
     ends = 2 * int(pairs.sizes[images].sum())
-    share = min(1.0, _ROWS / ends)
+    share = min(1.0, min(_ROWS, _ROWS_OF_AN_IMAGE * len(images)) / ends)
     seeds = rng.integers(2**63, size=len(images))
 
     def sample(truth: Array, block: Block, seed: int) -> tuple[Array, Array]:
@@ -295,12 +286,12 @@ def fit_learned_groups(
     parameters = {
         "objective": "quantile", "alpha": quantile, "num_leaves": 15, "learning_rate": 0.1, "max_bin": 127,
         "min_data_in_leaf": max(20, min(1000, len(rows) // 300)), "verbose": -1, "deterministic": True,
-        "force_row_wise": True, "seed": 0, "num_threads": 1,
+        "force_row_wise": True, "seed": 0, "num_threads": 1, "bin_construct_sample_cnt": 10_000,
     }  # fmt: skip
     booster = booster_of.train(parameters, booster_of.Dataset(rows, target), num_boost_round=trees)
     features = 0 if pairs.features is None else int(pairs.features.shape[1])
     none = np.empty(0)
-    blank = LearnedGroups(forest_of(booster.model_to_string()), none, none, np.empty((2, 0)), features)
+    blank = LearnedGroups(forest_of(booster), none, none, np.empty((2, 0)), features)
 
     every = -(-ends // _ENDS) | 1  # odd: not always the same columns of an image
 

@@ -1,12 +1,12 @@
 """The folder listing is the architecture: what holds it up, and that each rule catches what breaks it."""
 
-import json
 import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
+import budgets
 import pytest
 from house import MOST_ENTRIES, MOST_LINES, ROOMS, RULES, called_by_name, imported_roots
 
@@ -140,21 +140,26 @@ for file in pkgutil.iter_modules(pixelbounds.diffusion.__path__):
     assert process.returncode == 0, f"{told}\n{process.stderr}"
 
 
+# ---------------------------------------------------------------- budgets
+
+
+@pytest.mark.parametrize("budget", budgets.table(), ids=lambda budget: budget["name"])
+def test_a_budget_is_kept(budget):
+    assert not budgets.broken(budget, budgets.measure(budget))
+
+
+def test_the_page_has_the_budgets_of_the_table():
+    text = budgets.PAGE.read_text()
+    assert text == budgets.page_with(text, budgets.table()), "write it: python tests/support/budgets.py --write"
+
+
 @pytest.mark.parametrize(
-    "call, most",
-    [
-        ("pb.calibrate(truth, band, risk_level=0.1).apply(band)", 22),
-        ("pixelbounds calibrate truth.npy samples.zarr --risk-level 0.1 --out cal.safetensors", 38),
-    ],
+    "change, value, words",
+    [({}, 11, "more than the limit 10"), ({"lowest": 5}, 9, "`buys`"), ({"lowest": 5, "buys": "masks"}, 9, "")],
 )
-def test_a_call_walks_through_few_files(call, most):
-    """Counted as `python -m benchmarks.visits` prints them."""
-    command = [sys.executable, "-m", "benchmarks.visits", "--only", call]
-    process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert process.returncode == 0, process.stderr
-    files = json.loads(process.stdout)
-    told = f"{call} visits {len(files)} files, more than {most}; put functions that are used together into one file"
-    assert len(files) <= most, "\n".join([told, *(f"{file}: {', '.join(names)}" for file, names in files.items())])
+def test_a_limit_that_is_passed_or_raised_without_a_reason_is_refused(change, value, words):
+    sentence = budgets.broken({"name": "lines", "limit": 10, "lowest": 10} | change, value)
+    assert (words in sentence) if words else not sentence
 
 
 # ---------------------------------------------------------------- dependencies as imported

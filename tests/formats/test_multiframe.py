@@ -1,5 +1,8 @@
 """Parametric Maps and the segmentation of a trust mask: other libraries read them to the voxel; nothing is lost."""
 
+import shutil
+import subprocess
+
 import numpy as np
 import pytest
 
@@ -68,6 +71,20 @@ def intervals(images, seed=0):
     return pb.Interval(np.minimum(*ends), np.maximum(*ends), measure=images.measure)
 
 
+def in_slices(data, scan, shape):
+    """Frames in the order of the scan's slices, each found by its place, and their numbers."""
+    lps = np.diag([-1.0, -1.0, 1.0]) @ scan.affine[:3]
+    wanted = [lps @ [k, 0, 0, 1] for k in range(shape[0])]
+    if scan.kind == "dicom":
+        wanted = [np.array(header.ImagePositionPatient, float) for header in scan.header]
+    frames = data.PerFrameFunctionalGroupsSequence
+    places = np.array([frame.PlanePositionSequence[0].ImagePositionPatient for frame in frames], float)
+    apart = np.abs(places[None] - np.array(wanted)[:, None]).max(axis=2)
+    assert (apart.min(axis=1) < 1e-6).all()
+    order = apart.argmin(axis=1)
+    return np.atleast_3d(data.pixel_array.reshape(shape))[order].astype(np.float64), order
+
+
 @pytest.mark.parametrize("window", WINDOWS, ids=["window", "raw"])
 @pytest.mark.parametrize("kind", SERIES)
 def test_no_voxel_is_uncovered_and_each_lies_where_it_lay(tmp_path, kind, window):
@@ -90,21 +107,15 @@ def test_no_voxel_is_uncovered_and_each_lies_where_it_lay(tmp_path, kind, window
         (mapping,) = shared.RealWorldValueMappingSequence
         unit = mapping.MeasurementUnitsCodeSequence[0].CodeValue
         assert unit == ("1" if name == "open" else "[hnsf'U]" if window or kind != "NIfTI" else "1")
-        found[name] = np.atleast_3d(data.pixel_array.reshape(values.shape)).astype(np.float64)
+        found[name], order = in_slices(data, scan, values.shape)
         image = highdicom.imread(file)
-        assert np.array_equal(image.get_frames(apply_real_world_transform=True), found[name])
-        frames = data.PerFrameFunctionalGroupsSequence
-        places = [frame.PlanePositionSequence[0].ImagePositionPatient for frame in frames]
-        lps = np.diag([-1.0, -1.0, 1.0]) @ scan.affine[:3]
-        if kind != "uneven":
-            np.testing.assert_allclose(places, [lps @ [k, 0, 0, 1] for k in range(len(values))], atol=1e-6)
+        assert np.array_equal(image.get_frames(apply_real_world_transform=True)[order], found[name])
         if scan.kind == "dicom":
-            for k, place in enumerate(places):
-                assert list(place) == list(scan.header[k].ImagePositionPatient)
             assert data.FrameOfReferenceUID == scan.header[0].FrameOfReferenceUID
             assert data.StudyInstanceUID == scan.header[0].StudyInstanceUID
         if kind not in ("uneven", "one slice"):
             volume = image.get_volume()
+            lps = np.diag([-1.0, -1.0, 1.0]) @ scan.affine[:3]
             for at in ([0, 0, 0], [1, 2, 3], [3, 6, 5]):  # highdicom may count slices the other way round
                 there = np.linalg.inv(volume.affine) @ [*(lps @ [*at, 1]), 1]
                 np.testing.assert_allclose(there, there.round(), atol=1e-5)
@@ -113,7 +124,7 @@ def test_no_voxel_is_uncovered_and_each_lies_where_it_lay(tmp_path, kind, window
     assert (covered | ~held).all()
     assert (found["length"] >= found["upper"] - found["lower"]).all()
     mask = highdicom.seg.segread(tmp_path / "maps" / "parametric" / "00001_trusted.dcm")
-    assert np.array_equal(mask.pixel_array.reshape(values.shape), tolerance.holds(interval.lower, interval.upper))
+    assert np.array_equal(in_slices(mask, scan, values.shape)[0], tolerance.holds(interval.lower, interval.upper))
     assert list(mask.segment_numbers) == [1]
 
 
@@ -145,3 +156,17 @@ def test_parametric_maps_need_a_folder(tmp_path):
     images = open_images(tmp_path / "scan")
     with pytest.raises(ValueError, match="Parametric Maps lie in a folder"):
         write_interval(tmp_path / "map.nii.gz", intervals(images), like=images, parametric=True)
+
+
+@pytest.mark.skipif(shutil.which("dciodvfy") is None, reason="dciodvfy is missing: apt-get install dicom3tools")
+@pytest.mark.parametrize("identifiers", ["drop", "keep"])
+@pytest.mark.parametrize("kind", ["plain", "oblique and dark", "one slice", "NIfTI"])
+def test_every_object_passes_dciodvfy(tmp_path, kind, identifiers):
+    SERIES[kind](tmp_path / "scan")
+    images = open_images(tmp_path / "scan")
+    rest = {"like": images, "parametric": True, "tolerance": Tolerance(20, images.measure), "identifiers": identifiers}
+    write_interval(tmp_path / "maps", intervals(images), **rest)
+    for file in sorted((tmp_path / "maps").rglob("00001*.dcm")):
+        verdict = subprocess.run(["dciodvfy", "-new", file], capture_output=True, text=True)
+        errors = [line for line in (verdict.stdout + verdict.stderr).splitlines() if line.startswith("Error")]
+        assert not errors, f"{file.relative_to(tmp_path)}: {errors}"

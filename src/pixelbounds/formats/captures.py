@@ -29,8 +29,13 @@ _WHO = """
 PatientName PatientID IssuerOfPatientID PatientBirthDate PatientSex PatientAge StudyDate StudyTime StudyID
 StudyDescription AccessionNumber ReferringPhysicianName PositionReferenceIndicator
 """.split()  # noqa: SIM905
+_MAY_BE_EMPTY = """
+PatientName PatientID PatientBirthDate PatientSex StudyDate StudyTime StudyID AccessionNumber ReferringPhysicianName
+PositionReferenceIndicator Laterality
+""".split()  # noqa: SIM905 - required, but may be empty
 _REMOVED = "pixelbounds: identifiers left out, UIDs kept"
 _LABELS = ("open", "trusted")  # series of labels
+_NO_UNIT = "US"  # as DICOM says unspecified
 TRUSTED = "1: the interval is within the tolerance. It is short, which does not say that it holds the truth"
 _PLACE = ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "SliceThickness", "SliceLocation")
 
@@ -73,8 +78,7 @@ def write_captures(
             data.WindowWidth, data.WindowCenter = decimals(shown)
             if one.part in comments:
                 data.ImageComments = comments[one.part]
-            if one.part in _LABELS or geometry.unit:
-                data.RescaleType = "US" if one.part in _LABELS else geometry.unit  # labels have no unit
+            data.RescaleType = _NO_UNIT if one.part in _LABELS else geometry.unit or _NO_UNIT
             data.PixelData = plane.astype("<u2").tobytes()
             data.save_as(folder / one.part / f"{scan.start + k + 1:05d}.dcm", enforce_file_format=True)
 
@@ -122,9 +126,8 @@ def captured_measure(file: Path) -> Measure | None:
         return None
     if "ImageComments" not in header:
         return Measure()
-    return Measure.of_window(
-        (float(header.WindowWidth), float(header.WindowCenter)), str(header.get("RescaleType", ""))
-    )
+    unit = str(header.get("RescaleType", ""))
+    return Measure.of_window((float(header.WindowWidth), float(header.WindowCenter)), "" if unit == _NO_UNIT else unit)
 
 
 def scale(least: float, most: float) -> tuple[float, int]:
@@ -150,6 +153,7 @@ def _dataset(scan: Scan, k: int, shape: tuple[int, ...], name: str, *, who: bool
         data.SourceImageSequence = [reference_to(source)]
     data.SOPClassUID = pydicom.uid.SecondaryCaptureImageStorage
     data.ConversionType, data.ImageType, data.Manufacturer = "WSD", ["DERIVED", "SECONDARY"], "pixelbounds"
+    data.PatientOrientation = ""
     data.InstanceNumber = k + 1
     data.BurnedInAnnotation = "YES" if source.get("BurnedInAnnotation") == "YES" else "NO"
     data.Rows, data.Columns, data.SamplesPerPixel = shape[0], shape[1], 1
@@ -174,9 +178,9 @@ def study_of(scan: Scan, k: int, name: str, *, who: bool) -> Any:
     if not who:
         data.PatientIdentityRemoved = "YES"
         data.DeidentificationMethod = _REMOVED
-    for word in ("PatientName", "PatientID", "PatientBirthDate", "PatientSex", "StudyDate", "StudyTime", "StudyID"):
-        if word not in data:
-            setattr(data, word, "")  # required, but may be empty
+    for word in _MAY_BE_EMPTY:
+        if data.get(word) is None:
+            setattr(data, word, "")
     return data
 
 

@@ -1,4 +1,4 @@
-"""DICOM objects of many frames: Parametric Maps of the ends of intervals, and segmentations of trust masks.
+"""DICOM objects of many frames, made by highdicom: Parametric Maps of the ends of intervals, segmentations of trust masks.
 
 A map is one file for a scan, a frame for each slice. A Parametric Map holds floating numbers, and its real world value
 mapping says that they are Hounsfield units (or whatever the scan measures in), so that a viewer shows the value under
@@ -19,35 +19,26 @@ from ..images.ends import outward
 from ..images.library import Array
 from ..images.tolerance import Tolerance
 from ..storage.version import VERSION
-from .captures import (
-    TRUSTED,
-    comments_of,
-    decimals,
-    own_uid,
-    put_in_place,
-    reference_to,
-    source_of_slice,
-    study_of,
-)
+from .captures import TRUSTED, comments_of, own_uid, put_in_place, source_of_slice, study_of
 from .scans import Geometry, Scan, needed
 
 FOLDER = "parametric"  # beside the secondary captures
 _NUMBER = 100  # series are numbered from here on, ten times the source's further
-_EVEN = 1e-3  # millimetres by which the distances of slices may differ
 _UNITS = {"HU": ("[hnsf'U]", "Hounsfield unit"), "": ("1", "no units")}
 _NO_DATE, _NO_TIME = "19000101", "000000"  # where nothing shall tell of people, not even the day of work
+_REFERENCES = ("ReferencedSeriesSequence", "SourceImageSequence", "StudiesContainingOtherReferencedInstancesSequence")
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
-    """Frames (n, h, w) of one map, and the words for it."""
+class _Map:
+    """Frames (n, h, w) of one map, what they measure in, its number, a comment, and the width and level to show."""
 
     name: str
     frames: Array
     unit: str
     order: int
     comment: str = ""
-    shown: tuple[float, float] | None = None  # width and level
+    shown: tuple[float, float] | None = None
 
 
 def write_multiframe(
@@ -73,195 +64,124 @@ def write_multiframe(
     closed = length if "open" not in maps else length[maps["open"] == 0]
     longest = float(closed.max(initial=0)) or 1.0
     parts = [
-        _Part("lower", lower, unit, 1, comments.get("lower", ""), geometry.window),
-        _Part("upper", upper, unit, 2, comments.get("upper", ""), geometry.window),
-        _Part("length", length, unit, 3, comments.get("length", ""), (longest, longest / 2)),
+        _Map("lower", lower, unit, 1, comments.get("lower", ""), geometry.window),
+        _Map("upper", upper, unit, 2, comments.get("upper", ""), geometry.window),
+        _Map("length", length, unit, 3, comments.get("length", ""), (longest, longest / 2)),
     ]
     if "open" in maps:
-        parts.append(_Part("open", maps["open"].astype(np.float32), "", 4, comments["open"], (3.0, 1.5)))
-    for part in parts:
-        data = _object(scan, part, name, who=who)
-        _make_parametric(data, part)
-        data.save_as(folder / f"{number + 1:05d}_{part.name}.dcm", enforce_file_format=True)
+        parts.append(_Map("open", maps["open"].astype(np.float32), "", 4, comments["open"], (3.0, 1.5)))
     if "trusted" in maps and tolerance is not None:
-        mask = _Part("trusted", maps["trusted"].astype(np.uint8), "", 5, TRUSTED)
-        data = _object(scan, mask, name, who=who)
-        _make_segmentation(data, mask, tolerance)
-        data.save_as(folder / f"{number + 1:05d}_trusted.dcm", enforce_file_format=True)
+        parts.append(_Map("trusted", maps["trusted"].astype(np.uint8), "", 5, TRUSTED))
+    sources = [_source(scan, k, lower.shape[1:], name, who=who) for k in range(len(lower))]
+    for part in parts:
+        data = (
+            _segmentation(sources, part, name, tolerance)
+            if part.name == "trusted"
+            else _parametric(sources, part, name)
+        )
+        _finish(data, scan, part, who=who)
+        data.save_as(folder / f"{number + 1:05d}_{part.name}.dcm", enforce_file_format=True)
 
 
-# ---------------------------------------------------------------- what both kinds have
-
-
-def _object(scan: Scan, part: _Part, name: str, *, who: bool) -> Any:
-    """Everything but what the frames hold: patient, study, series, equipment, and where each frame lies."""
-    pydicom = needed("pydicom")
-    first = source_of_slice(scan, 0)
-    data = study_of(scan, 0, name, who=who)
+def _source(scan: Scan, k: int, shape: tuple[int, ...], name: str, *, who: bool) -> Any:
+    """What a map takes over from slice k: study and place, its patient only where that is asked for."""
+    source = source_of_slice(scan, k)
+    data = study_of(scan, k, name, who=who)
     data.pop("RescaleType", None)
-    content = hashlib.sha256(part.frames.tobytes()).hexdigest()
-    data.SeriesInstanceUID = own_uid(name, FOLDER, part.name, content)
-    data.SOPInstanceUID = own_uid(name, FOLDER, part.name, content, "0")
-    data.SeriesNumber = 10 * int(first.get("SeriesNumber") or 0) + _NUMBER + part.order
-    data.SeriesDescription = f"pixelbounds {part.name}, parametric"
-    data.Manufacturer = data.ManufacturerModelName = "pixelbounds"
-    data.SoftwareVersions, data.DeviceSerialNumber = VERSION, "none"
-    data.AccessionNumber = data.get("AccessionNumber", "")
-    data.ReferringPhysicianName = data.get("ReferringPhysicianName", "")
-    data.PositionReferenceIndicator = data.get("PositionReferenceIndicator", "")
-    now = datetime.now()
-    data.ContentDate = now.strftime("%Y%m%d") if who else _NO_DATE
-    data.ContentTime = now.strftime("%H%M%S") if who else _NO_TIME
-    data.InstanceNumber = 1
-    data.ContentLabel = part.name.upper()
-    data.ContentDescription = f"{part.name} of calibrated intervals"
-    data.ContentCreatorName = ""
-    if part.comment:
-        data.ImageComments = part.comment
-    data.BurnedInAnnotation = "YES" if first.get("BurnedInAnnotation") == "YES" else "NO"
-    data.LossyImageCompression = "00"
-    count, data.Rows, data.Columns = (int(size) for size in part.frames.shape)
-    data.NumberOfFrames, data.SamplesPerPixel, data.PhotometricInterpretation = count, 1, "MONOCHROME2"
-    _put_frames(data, scan, part)
-    if "SOPInstanceUID" in first:
-        series = pydicom.Dataset()
-        series.SeriesInstanceUID = first.SeriesInstanceUID
-        series.ReferencedInstanceSequence = [reference_to(source_of_slice(scan, k)) for k in range(count)]
-        data.ReferencedSeriesSequence = [series]
-    data.file_meta = pydicom.dataset.FileMetaDataset()
-    data.file_meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
+    put_in_place(data, scan, k, shape)
+    data.SOPClassUID = source.get("SOPClassUID") or needed("pydicom.uid").SecondaryCaptureImageStorage
+    data.SOPInstanceUID = source.get("SOPInstanceUID") or own_uid(name, "slice", str(k))
+    data.SeriesInstanceUID = source.get("SeriesInstanceUID") or own_uid(name, "source")
+    data.SeriesNumber = int(source.get("SeriesNumber") or 0)
+    data.Rows, data.Columns = (int(size) for size in shape)
+    if "PixelSpacing" not in data:
+        data.PixelSpacing = [1, 1]
+    if "ImagePositionPatient" not in data or "ImageOrientationPatient" not in data:
+        data.ImagePositionPatient, data.ImageOrientationPatient = [0, 0, k], [1, 0, 0, 0, 1, 0]
+    if not data.get("SliceThickness"):
+        data.SliceThickness = 1
     return data
 
 
-def _put_frames(data: Any, scan: Scan, part: _Part) -> None:
-    """The functional groups: where the frames lie, in the order of the slices."""
-    pydicom = needed("pydicom")
-    places = []
-    for k in range(len(part.frames)):
-        place = pydicom.Dataset()
-        put_in_place(place, scan, k, part.frames.shape[1:])
-        places.append(place)
-    shared = pydicom.Dataset()
-    measures = pydicom.Dataset()
-    measures.PixelSpacing = places[0].get("PixelSpacing") or decimals([1, 1])
-    spacing = _spacing(places)
-    measures.SliceThickness = places[0].get("SliceThickness") or decimals([spacing or 1])[0]
-    if spacing is not None:
-        (measures.SpacingBetweenSlices,) = decimals([spacing])
-    orientation = pydicom.Dataset()
-    orientation.ImageOrientationPatient = places[0].get("ImageOrientationPatient") or decimals([1, 0, 0, 0, 1, 0])
-    shared.PixelMeasuresSequence = [measures]
-    shared.PlaneOrientationSequence = [orientation]
-    data.SharedFunctionalGroupsSequence = [shared]
-    how = _code("113076", "DCM", "Segmentation") if part.name == "trusted" else _code("121401", "DCM", "Derivation")
-    data.PerFrameFunctionalGroupsSequence = [_frame(scan, k, place, how) for k, place in enumerate(places)]
-    organisation = pydicom.Dataset()
-    organisation.DimensionOrganizationUID = own_uid(str(data.SOPInstanceUID), "dimension")
-    index = pydicom.Dataset()
-    index.DimensionOrganizationUID = organisation.DimensionOrganizationUID
-    index.DimensionIndexPointer = pydicom.tag.Tag("ImagePositionPatient")
-    index.FunctionalGroupPointer = pydicom.tag.Tag("PlanePositionSequence")
-    index.DimensionDescriptionLabel = "ImagePositionPatient"
-    data.DimensionOrganizationSequence = [organisation]
-    data.DimensionIndexSequence = [index]
-    if spacing is not None:
-        data.DimensionOrganizationType = "3D"
+def _common(sources: list[Any], part: _Map, name: str) -> dict[str, Any]:
+    """What both kinds of object are told: series, instance, equipment."""
+    content = hashlib.sha256(part.frames.tobytes()).hexdigest()
+    return {
+        "source_images": sources,
+        "pixel_array": part.frames,
+        "series_instance_uid": own_uid(name, FOLDER, part.name, content),
+        "series_number": 10 * sources[0].SeriesNumber + _NUMBER + part.order,
+        "series_description": f"pixelbounds {part.name}, parametric",
+        "sop_instance_uid": own_uid(name, FOLDER, part.name, content, "0"),
+        "instance_number": 1,
+        "manufacturer": "pixelbounds",
+        "manufacturer_model_name": "pixelbounds",
+        "software_versions": VERSION,
+        "device_serial_number": "none",
+        "content_label": part.name.upper(),
+        "content_description": f"{part.name} of calibrated intervals",
+        "transfer_syntax_uid": needed("pydicom.uid").ExplicitVRLittleEndian,
+    }
 
 
-def _spacing(places: list[Any]) -> float | None:
-    """Millimetres between slices, where all are as far apart; None where they are not, or there is one."""
-    at = np.array([place.get("ImagePositionPatient") or [0, 0, 0] for place in places], float)
-    if len(at) < 2:
-        return None
-    steps = np.diff(at, axis=0)
-    even = np.allclose(steps, steps[0], rtol=0, atol=_EVEN)
-    return float(np.linalg.norm(steps.mean(axis=0))) if even else None
-
-
-def _frame(scan: Scan, k: int, place: Any, how: Any) -> Any:
-    """What is known of frame k, and `how` it was derived from its slice."""
-    pydicom = needed("pydicom")
-    source = source_of_slice(scan, k)
-    frame = pydicom.Dataset()
-    content = pydicom.Dataset()
-    content.StackID, content.InStackPositionNumber, content.DimensionIndexValues = "1", k + 1, [k + 1]
-    position = pydicom.Dataset()
-    position.ImagePositionPatient = place.get("ImagePositionPatient") or decimals([0, 0, 0])
-    frame.FrameContentSequence = [content]
-    frame.PlanePositionSequence = [position]
-    if "SOPInstanceUID" in source:
-        reference = reference_to(source)
-        why = _code("121322", "DCM", "Source image for image processing operation")
-        reference.PurposeOfReferenceCodeSequence = [why]
-        derivation = pydicom.Dataset()
-        derivation.SourceImageSequence = [reference]
-        derivation.DerivationCodeSequence = [how]
-        frame.DerivationImageSequence = [derivation]
-    return frame
-
-
-def _code(value: str, scheme: str, meaning: str) -> Any:
-    code = needed("pydicom").Dataset()
-    code.CodeValue, code.CodingSchemeDesignator, code.CodeMeaning = value, scheme, meaning
-    return code
-
-
-# ---------------------------------------------------------------- floating numbers
-
-
-def _make_parametric(data: Any, part: _Part) -> None:
-    pydicom = needed("pydicom")
-    data.SOPClassUID = pydicom.uid.ParametricMapStorage
-    data.Modality = data.get("Modality") or "OT"
-    data.ImageType = ["DERIVED", "PRIMARY", "VOLUME", "QUANTITY"]
-    data.ContentQualification, data.PresentationLUTShape = "RESEARCH", "IDENTITY"
-    data.AcquisitionContextSequence = []
-    (shared,) = data.SharedFunctionalGroupsSequence
-    kind = pydicom.Dataset()
-    kind.FrameType = data.ImageType
-    shared.ParametricMapFrameTypeSequence = [kind]
-    identity = pydicom.Dataset()
-    identity.RescaleIntercept, identity.RescaleSlope, identity.RescaleType = "0", "1", "US"
-    shared.PixelValueTransformationSequence = [identity]
-    window = pydicom.Dataset()
-    window.WindowWidth, window.WindowCenter = decimals(part.shown or _span(part.frames))
-    shared.FrameVOILUTSequence = [window]
-    mapping = pydicom.Dataset()
-    mapping.LUTLabel, mapping.LUTExplanation = part.name.upper()[:16], f"{part.name} of calibrated intervals"
-    mapping.RealWorldValueIntercept, mapping.RealWorldValueSlope = 0.0, 1.0
-    mapping.DoubleFloatRealWorldValueFirstValueMapped = float(part.frames.min())
-    mapping.DoubleFloatRealWorldValueLastValueMapped = float(part.frames.max())
+def _parametric(sources: list[Any], part: _Map, name: str) -> Any:
+    """The Parametric Map of a part."""
+    highdicom = needed("highdicom")
     value, meaning = _UNITS.get(part.unit, (part.unit[:16], part.unit))
-    mapping.MeasurementUnitsCodeSequence = [_code(value, "UCUM", meaning)]
-    shared.RealWorldValueMappingSequence = [mapping]
-    data.BitsAllocated = 32
-    data.FloatPixelData = part.frames.astype("<f4").tobytes()
+    low, high = float(part.frames.min()), float(part.frames.max())
+    width, level = part.shown or ((high - low) or 1.0, (low + high) / 2)
+    mapping = highdicom.pm.RealWorldValueMapping(
+        part.name.upper(), f"{part.name} of calibrated intervals", highdicom.sr.CodedConcept(value, "UCUM", meaning),
+        (low, high), slope=1.0, intercept=0.0,
+    )  # fmt: skip
+    return highdicom.pm.ParametricMap(
+        **_common(sources, part, name),
+        contains_recognizable_visual_features=False,
+        real_world_value_mappings=[mapping],
+        voi_lut_transformations=[highdicom.VOILUTTransformation(window_center=level, window_width=width)],
+    )
 
 
-def _span(frames: Array) -> tuple[float, float]:
-    low, high = float(frames.min()), float(frames.max())
-    return (high - low) or 1.0, (low + high) / 2
-
-
-# ---------------------------------------------------------------- a mask
-
-
-def _make_segmentation(data: Any, part: _Part, tolerance: Tolerance) -> None:
-    pydicom = needed("pydicom")
-    data.SOPClassUID, data.Modality = pydicom.uid.SegmentationStorage, "SEG"
-    data.ImageType = ["DERIVED", "PRIMARY"]
-    data.SegmentationType = "BINARY"
-    segment = pydicom.Dataset()
-    segment.SegmentNumber, segment.SegmentLabel = 1, "trusted"
+def _segmentation(sources: list[Any], part: _Map, name: str, tolerance: Tolerance | None) -> Any:
+    """The segmentation of a trust mask."""
+    highdicom = needed("highdicom")
+    codes = needed("highdicom.sr").CodedConcept
+    algorithm = highdicom.AlgorithmIdentificationSequence(
+        "pixelbounds", codes("113076", "DCM", "Segmentation"), VERSION
+    )
+    segment = highdicom.seg.SegmentDescription(
+        1, "trusted", codes("309825002", "SCT", "Spatial and Relational Concept"), codes("111030", "DCM", "Image Region"),
+        "AUTOMATIC", algorithm,
+    )  # fmt: skip
     segment.SegmentDescription = f"intervals {tolerance}"[:1024]
-    segment.SegmentAlgorithmType, segment.SegmentAlgorithmName = "AUTOMATIC", "pixelbounds"
-    segment.SegmentedPropertyCategoryCodeSequence = [_code("309825002", "SCT", "Spatial and Relational Concept")]
-    segment.SegmentedPropertyTypeCodeSequence = [_code("111030", "DCM", "Image Region")]
-    data.SegmentSequence = [segment]
-    for frame in data.PerFrameFunctionalGroupsSequence:
-        which = pydicom.Dataset()
-        which.ReferencedSegmentNumber = 1
-        frame.SegmentIdentificationSequence = [which]
-    data.BitsAllocated, data.BitsStored, data.HighBit, data.PixelRepresentation = 1, 1, 0, 0
-    packed = np.packbits(part.frames.reshape(-1), bitorder="little").tobytes()
-    data.PixelData = packed + b"\0" * (len(packed) % 2)
+    return highdicom.seg.Segmentation(
+        **_common(sources, part, name),
+        segmentation_type="BINARY",
+        segment_descriptions=[segment],
+        omit_empty_frames=False,
+    )
+
+
+def _finish(data: Any, scan: Scan, part: _Map, *, who: bool) -> None:
+    """The same bytes for the same map, no date of work where people are left out, no source that nobody has."""
+    now = datetime.now()
+    for word in [x for x in data.dir("Date") if x.startswith(("Content", "Instance", "Series"))]:
+        setattr(data, word, now.strftime("%Y%m%d") if who else _NO_DATE)
+    for word in [x for x in data.dir("Time") if x.startswith(("Content", "Instance", "Series"))]:
+        setattr(data, word, now.strftime("%H%M%S") if who else _NO_TIME)
+    for item in data.get("ContributingEquipmentSequence", ()):
+        item.ContributionDateTime = data.ContentDate + data.ContentTime
+    uid = own_uid(str(data.SOPInstanceUID), "dimension")
+    for item in (*data.DimensionOrganizationSequence, *data.DimensionIndexSequence):
+        item.DimensionOrganizationUID = uid
+    if part.comment:
+        data.ImageComments = part.comment
+    if scan.kind != "dicom":
+        for word in _REFERENCES:
+            data.pop(word, None)
+        for frame in data.PerFrameFunctionalGroupsSequence:
+            frame.pop("DerivationImageSequence", None)
+    if part.name != "trusted":
+        data.Laterality = ""
+    if not who:
+        data.PatientIdentityRemoved, data.DeidentificationMethod = "YES", "pixelbounds: identifiers left out, UIDs kept"

@@ -1,4 +1,4 @@
-"""DICOM objects of many frames, made by highdicom: Parametric Maps of the ends of intervals, segmentations of trust masks.
+"""DICOM objects of many frames, by highdicom: Parametric Maps of intervals, segmentations of trust masks.
 
 A map is one file for a scan, a frame for each slice. A Parametric Map holds floating numbers, and its real world value
 mapping says that they are Hounsfield units (or whatever the scan measures in), so that a viewer shows the value under
@@ -149,10 +149,9 @@ def _segmentation(sources: list[Any], part: _Map, name: str, tolerance: Toleranc
     algorithm = highdicom.AlgorithmIdentificationSequence(
         "pixelbounds", codes("113076", "DCM", "Segmentation"), VERSION
     )
-    segment = highdicom.seg.SegmentDescription(
-        1, "trusted", codes("309825002", "SCT", "Spatial and Relational Concept"), codes("111030", "DCM", "Image Region"),
-        "AUTOMATIC", algorithm,
-    )  # fmt: skip
+    category = codes("309825002", "SCT", "Spatial and Relational Concept")
+    kind = codes("111030", "DCM", "Image Region")
+    segment = highdicom.seg.SegmentDescription(1, "trusted", category, kind, "AUTOMATIC", algorithm)
     segment.SegmentDescription = f"intervals {tolerance}"[:1024]
     return highdicom.seg.Segmentation(
         **_common(sources, part, name),

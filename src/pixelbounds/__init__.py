@@ -20,14 +20,21 @@ if TYPE_CHECKING:
         narrow,
         quantile_regression,
     )
-    from .calibration import confidence, families, groups, losses
+    from .calibration import bounds, families, groups, losses
+    from .calibration.bounds import least_images
     from .calibration.calibrate import calibrate
-    from .calibration.confidence import least_images
+    from .calibration.calibration import Calibration, load_calibration
+    from .calibration.certify import CertifiedPoint, certify, fixed_sequence_test
+    from .calibration.data import CalibrationData, LocalData
     from .calibration.families import Family
+    from .calibration.loss_table import loss_table
+    from .calibration.methods import KRCPS, RCPS, Frontier, Method
+    from .calibration.paths.path import Path
     from .calibration.promises import Promise, loss, share, tail
-    from .calibration.reader import load_calibration
-    from .calibration.result import Calibration
     from .calibration.sample_size import plan
+    from .calibration.split import split, split_at
+    from .calibration.target import Target
+    from .calibration.units import Units
     from .evaluation import Evaluation, evaluate
     from .images import regions
     from .images.checks import NoGuarantee
@@ -46,13 +53,20 @@ _HOMES = {  # where each name is defined
         "calibrated_quantiles calibrated_ranks conffusion functional_band least_samples mean_and_std naive_quantiles "
         "narrow quantile_regression"
     ),
-    "calibration.confidence": "least_images",
-    "calibration.families": "Family",
+    "calibration.bounds": "least_images",
     "calibration.calibrate": "calibrate",
-    "calibration.sample_size": "plan",
+    "calibration.calibration": "Calibration load_calibration",
+    "calibration.certify": "CertifiedPoint certify fixed_sequence_test",
+    "calibration.data": "CalibrationData LocalData",
+    "calibration.families": "Family",
+    "calibration.loss_table": "loss_table",
+    "calibration.methods": "Frontier KRCPS Method RCPS",
+    "calibration.paths.path": "Path",
     "calibration.promises": "Promise loss share tail",
-    "calibration.reader": "load_calibration",
-    "calibration.result": "Calibration",
+    "calibration.sample_size": "plan",
+    "calibration.split": "split split_at",
+    "calibration.target": "Target",
+    "calibration.units": "Units",
     "evaluation": "Evaluation evaluate",
     "images.checks": "NoGuarantee",
     "images.ends": "Band Interval",
@@ -64,7 +78,7 @@ _HOMES = {  # where each name is defined
     "samplers.function": "bands_from",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
-_ROOMS = {name: f"calibration.{name}" for name in ("confidence", "families", "groups", "losses")}
+_ROOMS = {name: f"calibration.{name}" for name in ("bounds", "families", "groups", "losses")}
 _ROOMS |= {"federated": "federated", "regions": "images.regions", "plot": "report.plot"}
 
 
@@ -86,25 +100,37 @@ __all__ = [
     "AnytimeCalibration",
     "Band",
     "Calibration",
+    "CalibrationData",
+    "CertifiedPoint",
     "Evaluation",
     "Family",
+    "Frontier",
     "Interval",
+    "KRCPS",
+    "LocalData",
     "Measure",
+    "Method",
     "Monitor",
     "NoGuarantee",
+    "Path",
     "Promise",
+    "RCPS",
     "Ragged",
     "Source",
+    "Target",
+    "Units",
     "__version__",
     "bands_from",
+    "bounds",
     "calibrate",
     "calibrated_quantiles",
     "calibrated_ranks",
+    "certify",
     "conffusion",
-    "confidence",
     "evaluate",
     "families",
     "federated",
+    "fixed_sequence_test",
     "functional_band",
     "functional_values",
     "groups",
@@ -113,6 +139,7 @@ __all__ = [
     "load_calibration",
     "load_monitor",
     "loss",
+    "loss_table",
     "losses",
     "mean_and_std",
     "naive_quantiles",
@@ -124,5 +151,7 @@ __all__ = [
     "regions",
     "save_monitor",
     "share",
+    "split",
+    "split_at",
     "tail",
 ]

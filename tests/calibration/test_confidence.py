@@ -10,7 +10,7 @@ from scipy.stats import beta as beta_distribution
 from scipy.stats import binom
 
 from pixelbounds import confidence, least_images
-from pixelbounds.calibration.confidence import BOUNDS, greatest_loss
+from pixelbounds.calibration.bounds import BOUNDS, greatest_loss
 
 ALL = sorted(BOUNDS)
 HIGH_PROBABILITY = [name for name in ALL if name != "conformal"]

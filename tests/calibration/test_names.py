@@ -7,7 +7,7 @@ import pytest
 from edits import contents, resealed
 
 import pixelbounds as pb
-from pixelbounds.calibration.reader import calibration_from_bytes
+from pixelbounds.calibration.calibration import calibration_from_bytes
 
 N = 60
 

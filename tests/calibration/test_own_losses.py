@@ -7,7 +7,7 @@ from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds.calibration import joint_test
-from pixelbounds.calibration.reader import calibration_from_bytes
+from pixelbounds.calibration.calibration import calibration_from_bytes
 
 N = 120
 

@@ -347,7 +347,7 @@ def test_what_a_plan_promises_can_be_calibrated(tmp_path):
 
 def test_slack_holds_what_it_says():
     """Losses that a plan calls certifiable are, and a little more risk is not."""
-    from pixelbounds.calibration.confidence import BOUNDS, rejects
+    from pixelbounds.calibration.bounds import BOUNDS, rejects
     from pixelbounds.calibration.sample_size import _unit_losses, certifying, plan
 
     found = plan(0.1, 0.1, images=(300,), spread=0.7, seed=3)

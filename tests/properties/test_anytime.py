@@ -7,7 +7,7 @@ from trials import WORLDS, consistent, generator
 from worlds import world_of
 
 import pixelbounds as pb
-from pixelbounds.calibration.confidence import betting, rejects
+from pixelbounds.calibration.bounds import betting, rejects
 from pixelbounds.images import library
 from pixelbounds.monitoring.horizons import EProcesses
 

@@ -12,7 +12,7 @@ from refusals import HERE, SIZE, N, data, refuses, refuses_to_calibrate
 from safetensors.numpy import save as save_tensors
 
 import pixelbounds as pb
-from pixelbounds.calibration.reader import calibration_from_bytes
+from pixelbounds.calibration.calibration import calibration_from_bytes
 from pixelbounds.storage.files import checksum
 
 # ---------------------------------------------------------------- applying to what was not calibrated

@@ -10,7 +10,7 @@ import zarr
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds.calibration.reader import calibration_from_bytes
+from pixelbounds.calibration.calibration import calibration_from_bytes
 from pixelbounds.images import library
 
 

@@ -15,7 +15,7 @@ from scipy.stats import norm
 from trials import WORLDS, consistent, generator
 
 import pixelbounds as pb
-from pixelbounds.calibration.reader import calibration_from_bytes
+from pixelbounds.calibration.calibration import calibration_from_bytes
 from pixelbounds.calibration.sample_size import plan
 from pixelbounds.images import library
 from pixelbounds.workflows.calibrate import calibrate_files

@@ -83,7 +83,7 @@ def test_an_image_beside_the_page_keeps_as_many_samples_as_fit(write):
 
 def test_what_betting_certified_above_its_level_is_explained(tmp_path):
     this = world()
-    assert this.calibration.confidence == "betting"
+    assert this.calibration.bound == "betting"
     assert certified_above(this.calibration) == []
     lucky = replace(this.calibration, risk=0.1012)
     assert certified_above(lucky) == ["10.12% at a level of 10%"]

@@ -1,21 +1,23 @@
-"""From pairs of truth and band to a promise: the pipeline of the paper, in its order.
+"""From pairs of truth and band to a promise: the pipeline of the paper, in its order; imports follow it.
 
-families.py      how a band widens: set and score as a dual pair
-losses.py        what a miss costs
-confidence.py    upper bounds on a risk
-promises.py      what is promised: share and tail, where they are counted, and their levels
-block.py         a few images at hand: what is known of them, and how they widen
-data.py         truth and band, checked at the door, read block by block, and what is counted of them
-image_hashes.py        digests of images, by which they are known again
-loss_table.py      arrival times along a path, and the tables of losses that they make
-groups/          which ends of which pixels widen together
-paths/           groups to a monotone path of widenings
-procedures.py    rcps, krcps, frontier: groups and path from the fitting images
-split.py         units, which of them fit and which certify
-certify.py       how far along the path the risk is certified
-joint_test.py    the same for several promises at once
-sentence.py      what is promised, in words that say no more than was certified
-result.py        what a user keeps
-calibrate.py    `calibrate`: checks, then all of the above
-sample_size.py         how many images a promise takes, before any is collected
+block.py              a few images at hand: what is known of them, and how they widen
+families.py           how a band widens: set and score as a dual pair
+bounds.py             upper confidence bounds on a risk
+units.py              what is independent, and losses by unit
+data.py               truth and band, validated once, read as statistics of blocks
+promises.py           share, tail, loss: risks, where they are counted, and their levels
+target.py             promises, failure probability and bound; the test of one promise
+split.py              S_opt and S_rcps
+groups/               which ends of which pixels widen together
+paths/                groups to a monotone path of widenings
+methods.py            RCPS, KRCPS, Frontier: groups and path from S_opt
+loss_table.py         what S_rcps misses at every point of the path
+certify.py            fixed-sequence test of all promises
+calibration.py        what a user keeps
+calibrate.py          `calibrate`: these stages, one after the other
+sample_size.py        how many images a promise takes, before any is collected
+band_statistics.py    what bands are like, for monitoring
+image_hashes.py       hashes by which images are recognised
+losses.py             what a miss costs, for literal checks and own losses
+names.py, sentence.py, phrases.py    what is promised, in words
 """

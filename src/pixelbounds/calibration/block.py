@@ -26,7 +26,9 @@ _WIDENED = {np.dtype(np.float32): widen_to_single, np.dtype(np.float64): widen_t
 
 
 class Labels(Protocol):
-    """What pairs need to know of a grouping (`groups.Grouping`): which ends of a block widen together."""
+    """What data need to know of a grouping (`groups.Grouping`): which ends of a block widen together."""
+
+    fitted_on: Array
 
     @property
     def sided(self) -> bool:
@@ -240,6 +242,7 @@ def stack_blocks(blocks: list[Block]) -> Block:
         stack([band.upper for band in bands]),
         stack([band.centre for band in bands]),
         first.band.source,
+        family=first.band.family,
     )
     features = stack([block.features for block in blocks])
     labels = stack([block.labels for block in blocks])

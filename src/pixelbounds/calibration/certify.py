@@ -1,154 +1,169 @@
-"""How far along the path the risk is certified, from the table of losses (`arrivals`).
+"""How far along the path every promise is certified: fixed-sequence testing (Section 2.2; Algorithm 2, lines 3 to 6).
 
-Walk from the wide end and stop before the first point whose bound is not below the risk level. The points are fixed
-before, so at the widest point that is too risky the bound errs with probability at most delta, and stopping beyond it
-needs that error. A bound that sees only the mean loss is monotone along the path, so there the walk may be a bisection,
-and the exact place between two knots is an order statistic of arrival times. Other bounds must really be walked.
+Test from the wide end and stop before the first point whose bound is not below the level. The points are fixed before,
+so at the widest point that is too risky the bound errs with probability at most delta, and stopping beyond it needs
+that error (Learn then Test). Several promises need no correction: let t* be the widest point at which some promise is
+broken. To end at or before t* the test must pass it, so the bound of a promise that is broken there must have erred.
+Each promise is certified alone, and the widest of their points is taken: an intersection-union test.
 
-The table has a row per image, so it may be larger than memory; it is read a few columns at a time.
+A bound that sees only the mean loss is monotone along the path, so there the test may be a bisection, and the exact
+place between two points is an order statistic of entry scores. Other bounds are tested point by point.
+
+A loss of a user's own that sees images costs a pass for each point, so it is tested at some of the points alone, fixed
+before by the fitting images. If it is the one that is broken at t*, it is broken at the last of its own points up to
+t*, too, as losses do not rise; and ending at or before t* needs that point to have passed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from ..images.checks import NoGuarantee
 from ..images.ends import Interval
-from ..images.foreign import as_plain_array
 from ..images.library import Array
-from .block import Block, KeptLabels, Labels
-from .confidence import ConfidenceBound, check_losses, least_images, rejects, rejects_mean, sees_mean_only
+from .block import Block, KeptLabels
+from .bounds import least_images, rejects_mean, sees_mean_only
 from .data import CalibrationData, LocalData
-from .loss_table import Path, Table, arriving, tabulated
-from .losses import Loss
+from .loss_table import LossTable, Table, tabulated
+from .paths.path import Path, arriving, misses
+from .promises import CertifiedPromise, RiskTarget
 from .sentence import second_try
+from .target import RiskTest, Target, risk_test_of
 
 _ENTRIES = 2**20  # of the table, read at a time
-_MOST_ENDS = 2**21  # that are held in memory to find the exact place between two knots
-_STEPS = 1024  # between two knots that have more ends between them
+_MOST_ENDS = 2**21  # that are held in memory to find the exact place between two points
+_STEPS = 1024  # between two points that have more ends between them
 _CURVE = 64  # points of the path kept for the report
 _ROUNDED = 1e-12  # a mean loss that is rounding alone
+OWN_POINTS = 256  # points at which a loss that sees images is tested where no image fits
+_SHARES = (0.0, 0.25, *(x / 20 for x in range(10, 31)), 1.75, 2.0, 3.0)  # of the level, about which it is tested
+
+Column = Callable[[int], Array]  # losses of the units at a point, (units,)
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
-    """Where the risk is certified, a share `part` of the way from the knot before to `knot`, with losses (units,)."""
+class CertifiedPoint:
+    """Where all promises are certified: a share `part` of the way from the point before to `point`.
 
-    knot: int
-    part: float
-    losses: Array
-
-
-@dataclass(frozen=True, eq=False)
-class RiskTest:
-    """What must be certified, on which images (bool (n,)), averaged over which units (n,).
-
-    Each unit counts the same, unless `max_images`, B, is given: then each image does. With S images in a unit of mean
-    loss L the mean over images is at most the level exactly if E[min(S, B) (L - level)] <= 0, that is, if the mean over
-    units of Z = level + min(S, B) / B (L - level), which lies in [0, 1] as L does, is at most the level. So Z takes the
-    place of L, whatever the bound; a unit of more than B images counts as one of B. With `image_weights` (n,), such as
-    the pixels of a region, S is their sum over the unit and L the mean loss so weighted: pixels are pooled.
-    `promise` says what is certified, for messages.
+    `curve` holds mean widening, mean loss and bound of the first promise along the path, (rows, 3), with the certified
+    point at row `chosen`.
     """
 
-    pairs: CalibrationData
-    certifying: Array
-    unit_of: Array
-    order: Array
-    bound: ConfidenceBound
-    risk_level: float
-    failure_prob: float
-    max_images: float = 0
-    image_weights: Array | None = None
-    promise: str = ""
+    point: int
+    part: float
+    promises: tuple[CertifiedPromise, ...]
+    curve: Array
+    chosen: int
 
-    @property
-    def size(self) -> int:
-        """Number of independent units."""
-        return len(self.order)
 
-    def per_unit(self, losses: Array) -> Array:
-        """What is bounded of each unit, units in the order of certification: (..., n) -> (..., units)."""
-        means = self._means(losses)
-        if not self.max_images:
-            return means
-        return self.risk_level + self.weights * (means - self.risk_level)
+def certify(table: LossTable, target: Target) -> CertifiedPoint:
+    """The narrowest point such that at it and all wider ones every promise passes its own test."""
+    images = table.images
+    unit_of, order = images.data.unit_of, images.order
+    tests = [
+        risk_test_of(risk, table.sizes, images.images, unit_of, order, target.bound, target.failure_prob)
+        for risk in images.risks
+    ]
+    columns: list[Any] = [
+        _TableLosses.of(test, table) if test.risk.counts_only else _ImageLosses(test, images.data, table.path)
+        for test in tests
+    ]
+    point = 0
+    for test, column in zip(tests, columns, strict=True):
+        if test.risk.counts_only:
+            point = fixed_sequence_test(test, column, len(table.path), point, images.data)
+            _check_falling(test.risk, column, (0, point, len(table.path) - 1))
+    for test, column in zip(tests, columns, strict=True):
+        if not test.risk.counts_only:  # after all others: it need not be tested where these fail
+            point = _test_image_loss(test, column, table, point)
+    part, losses = 1.0, [column(point).copy() for column in columns]
+    if target.of_all_pixels and sees_mean_only(target.bound) and tests[0].risk.weighting != "pixels":
+        part, losses[0] = _refined(tests[0], table.images.data, table.path, table.missed, point, losses[0])
+    promises = tuple(_promise_of(test, x) for test, x in zip(tests, losses, strict=True))
+    if not tests[0].risk.counts_only:
+        return CertifiedPoint(point, part, promises, np.empty((0, 3)), 0)
+    return CertifiedPoint(point, part, promises, *_curve_of(columns[0], table.path, point))
 
-    def per_unit_more(self, losses: Array) -> Array:
-        """What further losses of images add to `per_unit`: (..., n) -> (..., units)."""
-        return self._means(losses) * self.weights if self.max_images else self._means(losses)
 
-    def risk_of(self, losses: Array) -> float:
-        """The mean loss over units, or over images where each of them counts, from what `per_unit` gave."""
-        mean = float(losses.mean())
-        if not self.max_images:
-            return mean
-        return max(0.0, self.risk_level + (mean - self.risk_level) / float(self.weights.mean()))
+def fixed_sequence_test(
+    test: RiskTest, column: Column, points: int, first: int = 0, data: CalibrationData | None = None
+) -> int:
+    """The least point, from `first` on, such that it and all wider ones pass."""
+    if not test.passes(column(points - 1)):
+        raise NoGuarantee(_cannot(test, column(points - 1), data))
+    if sees_mean_only(test.bound):
+        low, high = first - 1, points - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if test.passes(column(middle)) else (middle, high)
+        return high
+    point = points - 1
+    while point > first and test.passes(column(point - 1)):
+        point -= 1
+    return point
 
-    @cached_property
-    def weights(self) -> Array:
-        """How much each unit counts, in the order of certification: (units,)."""
-        if not self.max_images:
-            return np.ones(self.size)
-        return np.minimum(self._counts[1][self.order], self.max_images) / self.max_images
 
-    def _means(self, losses: Array) -> Array:
-        """Mean over the images of each unit, units in the order of certification: (..., n) -> (..., units)."""
-        if len(self.unit_of) == self.unit_of.max() + 1:  # every image is its own unit
-            return np.take(losses, self._image_of, axis=-1)
-        units, counts = self._counts
-        if self.image_weights is not None:
-            losses = losses * self.image_weights
-        rows = [np.bincount(units, x[self.certifying], len(counts)) for x in losses.reshape(-1, losses.shape[-1])]
-        means = (np.stack(rows) / counts)[:, self.order]
-        return np.ascontiguousarray(means).reshape(*losses.shape[:-1], self.size)
+def _promise_of(test: RiskTest, losses: Array) -> CertifiedPromise:
+    risk = test.risk
+    return CertifiedPromise(
+        risk.kind, risk.name, risk.place, risk.at_most, risk.above, risk.cap, risk.weighting, test.units.max_images,
+        min(1.0, risk.cap * test.risk_of(losses)), len(losses),
+    )  # fmt: skip
 
-    @cached_property
-    def sizes(self) -> Array:
-        """Pixels of each image, (n,)."""
-        return self.pairs.sizes
 
-    @cached_property
-    def _image_of(self) -> Array:
-        return np.argsort(self.unit_of)[self.order]
+def _cannot(test: RiskTest, losses: Array, data: CalibrationData | None) -> str:
+    name, units = getattr(test.bound, "__name__", "the bound"), test.units
+    reached = float(test.bound(losses, test.failure_prob))
+    more = ""
+    try:
+        needed = least_images(test.level, test.failure_prob, bound=test.bound)
+        if needed > len(losses):
+            more = f"; with this bound at least {needed} must certify, beside those that fit"
+    except ValueError:
+        pass
+    left = test.risk_of(losses)
+    if units.max_images and left < _ROUNDED:
+        counted = "images" if units.image_weights is None else "pixels"
+        more += f"; units of fewer than {units.max_images:g} {counted} count for less, as weighting={counted!r} asks"
+    if left >= _ROUNDED and data is not None:
+        more += (
+            f"; even the widest intervals miss {left:.4g} on average, more than any widening of the "
+            f"{data.family.name} family mends: use the additive family or wider limits"
+        )
+    region = "" if test.risk.place == "all" else " that have the region"
+    return (
+        f"{test.risk.words} cannot be certified: with {len(losses)} certifying images (units){region} the "
+        f"least {name} bound reached is {reached:.4g}{more}. {second_try(test.failure_prob)}. With fresh images, more "
+        "of them, a higher risk level or a higher failure probability help"
+    )
 
-    @cached_property
-    def _counts(self) -> tuple[Array, Array]:
-        """Unit of each certifying image, and how many, or which weight, each unit has (1 where there is none)."""
-        units = self.unit_of[self.certifying]
-        weights = None if self.image_weights is None else self.image_weights[self.certifying]
-        counts = np.bincount(units, weights, minlength=int(self.unit_of.max()) + 1)
-        return units, np.where(counts > 0, counts, 1)
 
-    def passes(self, losses: Array) -> bool:
-        """Whether the bound on the unit losses is below the risk level."""
-        return rejects(self.bound, losses, self.failure_prob, self.risk_level)
+# ---------------------------------------------------------------- losses from the table
 
 
 @dataclass(eq=False)
-class Losses:
-    """Losses of the units at the path points, (units,) each, read from the table a few points at a time.
+class _TableLosses:
+    """Losses of the units at the points, (units,) each, read from the table a few points at a time."""
 
-    Columns begin at `first`; `loss_of` makes losses of what images miss, (..., n), by default the share of all pixels.
-    """
-
-    risk_test: RiskTest
+    test: RiskTest
     table: Table
+    size: Array  # of the region, (n,)
     points: int
-    first: int = 0
-    loss_of: Callable[[Array], Array] | None = None
 
     def __post_init__(self) -> None:
         self._step = max(1, _ENTRIES // len(self.table))
         self._at = -1  # which of the steps is held
         self._held = np.empty((0, 0))
 
+    @classmethod
+    def of(cls, test: RiskTest, table: LossTable) -> _TableLosses:
+        return cls(test, table.missed, table.sizes[:, test.risk.region], len(table.path))
+
     def __call__(self, point: int) -> Array:
-        """Losses at a point."""
         at = point // self._step
         if self._at != at:
             self._held = self._read(at)
@@ -161,156 +176,153 @@ class Losses:
         return np.concatenate([self._read(at).mean(axis=1) for at in range(-(-self.points // self._step))])
 
     def _read(self, at: int) -> Array:
-        start = at * self._step
-        missed = self.table.columns(self.first + start, self.first + min(self.points, start + self._step))
-        return self.risk_test.per_unit(missed / self.risk_test.sizes if self.loss_of is None else self.loss_of(missed))
+        first, start = self.test.risk.region * self.points, at * self._step
+        missed = self.table.columns(first + start, first + min(self.points, start + self._step))
+        return self.test.losses(self.test.risk.losses(missed, self.size))
 
 
-def certify_l01(risk_test: RiskTest, grouping: Labels, path: Path, table: Table, *, refine: bool = True) -> Certificate:
-    """The least certified position on the path for the share of missed pixels."""
-    losses = Losses(risk_test, table, len(path))
-    knot = fixed_sequence_test(risk_test, losses, len(path))
-    at_knot = losses(knot).copy()
-    if knot == 0 or not sees_mean_only(risk_test.bound):
-        return Certificate(knot, 1.0, at_knot)
-    before, after = table.columns(knot - 1, knot + 1)[:, risk_test.certifying]
-    if int((before - after).sum(dtype=np.int64)) <= _MOST_ENDS:
-        return _between_knots(risk_test, grouping, path, knot, at_knot)
-    if not refine:  # so many ends arrive together that nothing is gained
-        return Certificate(knot, 1.0, at_knot)
-    fine = path.between(knot, _STEPS)
-    with tabulated(risk_test.pairs, grouping, fine) as (finer, _, _):
-        found = certify_l01(risk_test, grouping, fine, finer, refine=False)
-    return Certificate(knot, (found.knot - 1 + found.part) / _STEPS, found.losses)
-
-
-def curve_of(losses: Losses, path: Path, certified: int) -> tuple[Array, int]:
-    """Mean widening, mean of what is bounded, and its bound at some knots, the certified one among them."""
-    risk_test = losses.risk_test
-    risks = losses.means()
-    wanted = np.searchsorted(-risks, -np.linspace(min(1.0, 4 * risk_test.risk_level), 0, _CURVE))
+def _curve_of(losses: _TableLosses, path: Path, certified: int) -> tuple[Array, int]:
+    """Mean widening, mean of what is bounded, and its bound at some points, the certified one among them."""
+    test = losses.test
+    means = losses.means()
+    wanted = np.searchsorted(-means, -np.linspace(min(1.0, 4 * test.level), 0, _CURVE))
     kept = np.unique(np.append(np.minimum(wanted, len(path) - 1), certified))
-    bounds = [float(risk_test.bound(losses(knot), risk_test.failure_prob)) for knot in kept]
-    rows = np.stack([path.knots[:, kept].mean(axis=0), risks[kept], np.array(bounds)], axis=1)
-    return rows, int(np.searchsorted(kept, certified))
+    bounds = [float(test.bound(losses(point), test.failure_prob)) for point in kept]
+    rows = np.stack([path.points[:, kept].mean(axis=0), means[kept], np.array(bounds)], axis=1)
+    return rows * np.array([1.0, test.risk.cap, test.risk.cap]), int(np.searchsorted(kept, certified))
 
 
-def certify_loss(risk_test: RiskTest, grouping: Labels, path: Path, loss: Loss) -> Certificate:
-    """The least certified knot for any loss, which is evaluated on the intervals of the knots that the walk visits."""
-    seen: dict[int, Array] = {}
-    pairs = risk_test.pairs
-    kept = KeptLabels(grouping, pairs.runner.table_bytes)
-    if not isinstance(pairs, LocalData):
-        raise TypeError("a loss of your own is evaluated on the images themselves, and these are elsewhere")
-
-    def column(j: int) -> Array:
-        if j not in seen:
-            seen[j] = risk_test.per_unit(losses_at(pairs, kept, path.knots[:, j], loss))
-        return seen[j]
-
-    def check_falling() -> None:
-        means = [seen[j].mean() for j in sorted(seen)]
-        if (np.diff(means) > 1e-12).any():
-            raise ValueError(
-                "the loss rises where intervals widen; a risk can be controlled only for a nonincreasing loss"
-            )
-
-    column(0), column(len(path) - 1)
-    check_falling()
-    knot = fixed_sequence_test(risk_test, column, len(path))
-    check_falling()
-    return Certificate(knot, 1.0, seen[knot])
+# ---------------------------------------------------------------- between two points
 
 
-def losses_at(pairs: LocalData, kept: KeptLabels, widening: Array, loss: Loss) -> Array:
-    """Loss of every image at one widening: (n,)."""
-
-    def work(truth: Array, block: Block) -> Array:
-        lower, upper = block.widen(pairs.family, kept.grouping, widening, kept.of(block))
-        value = np.asarray(as_plain_array(loss(truth, Interval(lower, upper)), "losses"))
-        if value.shape != (len(truth),):
-            raise ValueError(f"the loss returned shape {value.shape} for {len(truth)} images; it must be one per image")
-        return check_losses(value, block.start)
-
-    return np.concatenate(list(pairs.over_blocks(work)))
-
-
-def fixed_sequence_test(risk_test: RiskTest, column: Callable[[int], Array], points: int, least: int = 0) -> int:
-    """The least knot, from `least` on, such that it and all wider ones pass."""
-    if not risk_test.passes(column(points - 1)):
-        raise NoGuarantee(_cannot(risk_test, column(points - 1)))
-    if sees_mean_only(risk_test.bound):
-        low, high = least - 1, points - 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if risk_test.passes(column(middle)) else (middle, high)
-        return high
-    knot = points - 1
-    while knot > least and risk_test.passes(column(knot - 1)):
-        knot -= 1
-    return knot
+def _refined(
+    test: RiskTest, data: CalibrationData, path: Path, table: Table, point: int, losses: Array, *, again: bool = True
+) -> tuple[float, Array]:
+    """The exact place before a certified point, as a share of the way, and the losses there."""
+    if point == 0:
+        return 1.0, losses
+    before, after = table.columns(point - 1, point + 1)[:, test.units.counts]
+    if int((before - after).sum(dtype=np.int64)) <= _MOST_ENDS:
+        return _between_points(test, data, path, point, losses)
+    if not again:  # so many ends arrive together that nothing is gained
+        return 1.0, losses
+    fine = path.between(point, _STEPS)
+    finer, (sizes, *_) = tabulated(data, misses, path=fine)
+    column = _TableLosses(test, finer, sizes[:, 0], len(fine))
+    at = fixed_sequence_test(test, column, len(fine), 0, data)
+    part, losses = _refined(test, data, fine, finer, at, column(at).copy(), again=False)
+    finer.close()
+    return (at - 1 + part) / _STEPS, losses
 
 
-def _cannot(risk_test: RiskTest, losses: Array) -> str:
-    name = getattr(risk_test.bound, "__name__", "the bound")
-    reached = float(risk_test.bound(losses, risk_test.failure_prob))
-    try:
-        needed = least_images(risk_test.risk_level, risk_test.failure_prob, confidence=risk_test.bound)
-        more = (
-            f"; with this bound at least {needed} must certify, beside those that fit"
-            if needed > risk_test.size
-            else ""
-        )
-    except ValueError:
-        more = ""
-    left = risk_test.risk_of(losses)
-    if risk_test.max_images and left < _ROUNDED:
-        counted = "images" if risk_test.image_weights is None else "pixels"
-        more += (
-            f"; units of fewer than {risk_test.max_images:g} {counted} count for less, as weighting={counted!r} asks"
-        )
-    stuck = (
-        ""
-        if left < _ROUNDED
-        else f"; even the widest intervals miss {left:.4g} on average, more than any widening of the "
-        f"{risk_test.pairs.family.name} family mends: use the additive family or wider limits"
-    )
-    what = risk_test.promise or f"a risk level of {risk_test.risk_level:g}"
-    region = " that have the region" if risk_test.promise else ""
-    return (
-        f"{what} cannot be certified: with {risk_test.size} certifying images (units){region} the "
-        f"least {name} bound reached is {reached:.4g}{more}{stuck}. {second_try(risk_test.failure_prob)}. With fresh "
-        "images, more of them, a higher risk level or a higher failure probability help"
-    )
-
-
-def _between_knots(risk_test: RiskTest, grouping: Labels, path: Path, knot: int, at_knot: Array) -> Certificate:
-    """Exact position before a certified knot: of the ends that arrive there, leave uncovered as many as are allowed."""
-    certifying, sizes = np.flatnonzero(risk_test.certifying), risk_test.sizes
-    arrived, part = risk_test.pairs.aggregate(arriving, certifying, grouping=grouping, path=path, knot=knot)
+def _between_points(
+    test: RiskTest, data: CalibrationData, path: Path, point: int, at_point: Array
+) -> tuple[float, Array]:
+    """Of the ends that arrive at a point, leave uncovered as many as are allowed."""
+    units, sizes = test.units, data.sizes
+    certifying = np.flatnonzero(units.counts)
+    arrived, part = data.aggregate(arriving, certifying, path=path, point=point)
     image = np.repeat(certifying, arrived)
     if not len(part):
-        return Certificate(knot, 1.0, at_knot)
-    counts = np.bincount(risk_test.unit_of[risk_test.certifying], minlength=int(risk_test.unit_of.max()) + 1)
+        return 1.0, at_point
+    counts = np.bincount(units.unit_of[certifying], minlength=int(units.unit_of.max()) + 1)
     counted = np.zeros(len(counts))
-    counted[risk_test.order] = risk_test.weights
-    weight = counted[risk_test.unit_of[image]] / (counts[risk_test.unit_of[image]] * sizes[image] * risk_test.size)
+    counted[units.order] = units.weights
+    n = len(units.order)
+    weight = counted[units.unit_of[image]] / (counts[units.unit_of[image]] * sizes[image] * n)
     order = np.lexsort((image, part))
     image, part, weight = image[order], part[order], weight[order]
     left = np.concatenate([np.cumsum(weight[::-1])[::-1][1:], [0.0]])  # mean loss of the ends after this one
-    base = float(at_knot.mean())
+    base = float(at_point.mean())
 
     def passes(i: int) -> bool:
         last = int(np.searchsorted(part, part[i], side="right")) - 1  # ties arrive together
-        return rejects_mean(
-            risk_test.bound, base + left[last], risk_test.size, risk_test.failure_prob, risk_test.risk_level
-        )
+        return rejects_mean(test.bound, base + left[last], n, test.failure_prob, test.level)
 
     bad, good = -1, len(part) - 1
     while good - bad > 1:
         middle = (bad + good) // 2
         bad, good = (bad, middle) if passes(middle) else (middle, good)
     missed = part > part[good]
-    extra = np.zeros((len(risk_test.certifying),))
+    extra = np.zeros(len(units.counts))
     np.add.at(extra, image[missed], 1.0 / sizes[image[missed]])
-    return Certificate(knot, min(1.0, float(part[good])), at_knot + risk_test.per_unit_more(extra))
+    return min(1.0, float(part[good])), at_point + test.more_losses(extra)
+
+
+# ---------------------------------------------------------------- losses that see images
+
+
+class _ImageLosses:
+    """Losses of the units, (units,), at points of the path, for a promise that sees images: a pass for each point."""
+
+    def __init__(self, test: RiskTest, data: CalibrationData, path: Path) -> None:
+        self.test = test
+        self.seen: dict[int, Array] = {}
+        self._at = _image_losses(test.risk, data, path)
+
+    def __call__(self, point: int) -> Array:
+        if point not in self.seen:
+            self.seen[point] = self.test.losses(self._at(point))
+        return self.seen[point]
+
+
+def _image_losses(risk: RiskTarget, data: CalibrationData, path: Path) -> Column:
+    """Losses of all images, (n,), at a point."""
+    if not isinstance(data, LocalData):
+        raise TypeError("a loss of your own is evaluated on the images themselves, and these are elsewhere")
+    kept = KeptLabels(path.grouping, data.runner.table_bytes)
+
+    def at(point: int) -> Array:
+        def work(truth: Array, block: Block) -> Array:
+            lower, upper = block.widen(data.family, kept.grouping, path.points[:, point], kept.of(block))
+            return risk.losses_of(truth, Interval(lower, upper), block.start)
+
+        return np.concatenate(list(data.over_blocks(work)))
+
+    return at
+
+
+def _test_image_loss(test: RiskTest, column: _ImageLosses, table: LossTable, point: int) -> int:
+    """The point that such a loss allows, at least the one that others allow."""
+    points = _tested_points(test.risk, table)
+    first = int(np.searchsorted(points, point, side="right")) - 1  # where it is kept it is kept at the point
+    stop = fixed_sequence_test(test, lambda i: column(int(points[i])), len(points), max(0, first), table.images.data)
+    point = max(point, int(points[stop]))
+    _check_falling(test.risk, column, sorted({*column.seen, 0, point}))
+    return point
+
+
+def _tested_points(risk: RiskTarget, table: LossTable) -> Array:
+    """Points at which a loss that sees images is tested, ascending, the last one among them: many near its level.
+
+    They are where its mean over the fitting images is about certain shares of its level; without such images they are
+    spread evenly.
+    """
+    fitting, last = table.images.fitting, len(table.path) - 1
+    here = risk.take(np.flatnonzero(~table.images.images))
+    if not len(fitting.images) or not here.subgroup.any():
+        return np.unique(np.linspace(0, last, min(OWN_POINTS, len(table.path))).round().astype(int))
+    at = _image_losses(here, fitting.data, table.path)
+    means: dict[int, float] = {}
+
+    def mean(point: int) -> float:
+        if point not in means:
+            means[point] = float(at(point)[here.subgroup].mean())
+        return means[point]
+
+    def first_below(value: float) -> int:
+        low, high = -1, last
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if mean(middle) <= value else (middle, high)
+        return high
+
+    return np.unique([last, *(first_below(share * risk.level) for share in _SHARES)])
+
+
+def _check_falling(risk: RiskTarget, column: Column, points: Sequence[int]) -> None:
+    """A loss of a user's own does not rise where intervals widen, as far as is seen."""
+    if risk.function is not None and (np.diff([column(point).mean() for point in points]) > _ROUNDED).any():
+        raise ValueError(
+            f"the loss {risk.name!r} rises where intervals widen; a risk can be controlled only for a loss that does not"
+        )

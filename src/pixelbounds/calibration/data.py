@@ -1,9 +1,11 @@
-"""LocalData of truth and band, read block by block, and what is counted of them.
+"""S_cal: truth and band of the calibration images, validated once, and read as statistics of blocks (Section 3.2).
 
-`LocalData` is the whole calibration set as the user gave it: in memory, in a store, on a device. It is read as blocks.
+`CalibrationData(truth, band, ...)` is the door: whatever calibrates, evaluates or monitors comes through it, and inner
+functions trust it. It makes a `LocalData`: images in memory, in a store, on a device, read block by block.
 
-Fitting and certifying see images only through `ask`: a `Statistic` says what is counted of a block and how counts of
-blocks become one. Counts are exact in any order, so images may as well answer where they lie (`pixelbounds.federated`).
+Fitting and certifying see images only through `aggregate`: a `Statistic` says what is counted of a block and how the
+counts of blocks become one. Counts are exact in any order, so another subclass may leave images where they lie
+(`pixelbounds.federated`).
 """
 
 from __future__ import annotations
@@ -11,20 +13,14 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
-from ..images.checks import (
-    ImageError,
-    Limits,
-    check_limits,
-    check_same_shape,
-    check_values,
-    own_limits,
-)
+from ..images.checks import ImageError, Limits, check_limits, check_same_shape, check_values, own_limits
 from ..images.ends import Band, check_features, check_labels, check_range, one_band
 from ..images.foreign import check_axes
 from ..images.library import (
@@ -42,12 +38,17 @@ from ..images.library import (
     singly,
     sizes_of,
 )
+from ..images.measure import Measure
 from ..images.regions import region_rows
 from ..images.source import Source
 from ..kernels.values import survey
 from .block import Block, known_rows, stack_blocks
-from .families import FAMILIES, Family, check_fits, check_nested, family_named
-from .sentence import VALIDITY_DOC
+from .families import FAMILIES, Family, check_nested, family_named
+from .units import Units, units_of
+
+if TYPE_CHECKING:
+    from .promises import RiskTarget
+    from .target import Target
 
 T = TypeVar("T")
 NO_GRID = "but the images differ in size: use groups='band' or 'learned', or method='rcps'"
@@ -68,7 +69,7 @@ ROWS = "rows"  # one row per image, or lists: parts follow one another
 class Statistic:
     """What is counted of a block, `count(truth, block, family, **given)`, as arrays, and how each joins with others'.
 
-    An array joins by a ufunc (np.add), or parts follow one another (ROWS).
+    An array joins by a ufunc (np.add), or parts follow one another (ROWS). The last ones may be left out.
     """
 
     name: str
@@ -77,25 +78,51 @@ class Statistic:
 
     def merge(self, parts: Iterable[tuple[Array, ...]]) -> tuple[Array, ...]:
         """The counts of several parts, in order, as one."""
-        held: list[list[Array]] = [[] for _ in self.joins]
+        held: list[list[Array]] = []
         for part in parts:
-            for column, x, join in zip(held, part, self.joins, strict=True):
+            held = held or [[] for _ in part]
+            for column, x, join in zip(held, part, self.joins, strict=False):
                 if join is ROWS or not column:
                     column.append(x)
                 else:
                     column[0] = join(column[0], x)
         return tuple(
-            np.concatenate(column) if join is ROWS else column[0] for column, join in zip(held, self.joins, strict=True)
+            np.concatenate(column) if join is ROWS else column[0]
+            for column, join in zip(held, self.joins, strict=False)
         )
 
 
 class CalibrationData(ABC):
-    """Images for calibration that answer statistics: `LocalData` here, or sites that keep their images."""
+    """Calibration images that answer statistics.
+
+    `CalibrationData(truth, band, ...)` makes a `LocalData`, as `pathlib.Path` makes a path of this system.
+    """
 
     family: Family
     limits: Limits
-    runner: Runner
-    labels: Any = None  # of images, known at test time; those that stay elsewhere have none
+    runner: Runner = HERE
+    units: Units | None = None
+    unit_of: Array  # number of each image's unit, (n,)
+    measure: Measure | None = None
+    labels: Any = None  # known at test time
+    features: Any = None
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """An instance of `LocalData` where no subclass is named."""
+        return object.__new__(LocalData if cls is CalibrationData else cls)  # type: ignore[return-value]
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            truth: Any,
+            band: Any,
+            units: Any = None,
+            labels: Any = None,
+            features: Any = None,
+            limits: Any = (0.0, 1.0),
+            measure: Measure | None = None,
+        ) -> None: ...
 
     @property
     @abstractmethod
@@ -124,6 +151,22 @@ class CalibrationData(ABC):
     def take(self, images: Array) -> CalibrationData:
         """Some images (ascending)."""
 
+    @abstractmethod
+    def with_promises(self, target: Target) -> tuple[CalibrationData, tuple[RiskTarget, ...]]:
+        """The data with the regions that promises are about, and the promises as they are counted on these images."""
+
+    @abstractmethod
+    def having(self) -> Array:
+        """Which images have each region, all pixels first: bool (n, 1 + regions)."""
+
+    def check_bands(self, images: Array) -> None:  # noqa: B027  (sites check their own)
+        """Refuse a family that is not nested, and warn of a band on another scale, on some images."""
+
+    @property
+    def axis_names(self) -> list[str] | None:
+        """Names of the axes of an image, where it has some."""
+        return None
+
     def __len__(self) -> int:
         return len(self.sizes)
 
@@ -131,9 +174,7 @@ class CalibrationData(ABC):
 def check_fitting(pairs: Any, images: Any) -> None:
     """LocalData, and the numbers of at least one of their images, ascending."""
     if not isinstance(pairs, CalibrationData):
-        raise TypeError(
-            f"pairs is a {type(pairs).__name__}; give pixelbounds.calibration.data.LocalData of truth and band"
-        )
+        raise TypeError(f"data is a {type(pairs).__name__}; give pixelbounds.CalibrationData(truth, band)")
     numbers = np.asarray(images)
     if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iu":
         raise ValueError(f"images is {images!r}; give the numbers of the fitting images, at least one")
@@ -144,21 +185,49 @@ def check_fitting(pairs: Any, images: Any) -> None:
 # ---------------------------------------------------------------- images at hand
 
 
-@dataclass(frozen=True, eq=False)
 class LocalData(CalibrationData):
-    """A set of images for calibration: truth and band of one shape, n images first."""
+    """Truth and band of images at hand, (n, *pixels) each, or lists where images differ in size.
 
-    truth: Any
-    band: Band
-    family: Family
-    limits: Limits
-    features: Any = None
-    labels: Any = None
-    runner: Runner = HERE
-    regions: tuple[tuple[str, Any], ...] = ()  # name and mask or weights of each
+    truth     within the limits; 8-bit images span them
+    band      a Band, or a list of Bands; its family says how it widens
+    units     unit of each image, (n,), or `Units`; default: every image is its own
+    labels    whole numbers (n, *pixels) known at test time; groups then lie within labels
+    features  further images known at test time: (n, *pixels), (n, f, *pixels), or a list
+    limits    least and greatest possible value; None for none
+    measure   what the numbers stand for
+    """
 
-    def __post_init__(self) -> None:
-        check_fits(self.family, self.band)
+    def __init__(
+        self,
+        truth: Any,
+        band: Any,
+        units: Any = None,
+        labels: Any = None,
+        features: Any = None,
+        limits: Any = (0.0, 1.0),
+        measure: Measure | None = None,
+    ) -> None:
+        if measure is not None and not isinstance(measure, Measure):
+            raise TypeError(f"measure is {measure!r}; give a pixelbounds.Measure, or leave it out")
+        self.limits = check_limits(limits)
+        self.truth, self.band = truth_and_band(truth, band, self.limits)
+        self.family = family_named(self.band.family, self.band)
+        self.features = check_features(features, self.band)
+        self.labels = check_labels(labels, self.band)
+        self.units, self.unit_of = units_of(units, len(self.band))
+        self.measure = measure
+        self.runner = current_runner()
+        self.regions: tuple[tuple[str, Any], ...] = ()  # name and mask or weights of each
+
+    def _with(self, **changes: Any) -> LocalData:
+        """The same with some fields changed, which are trusted."""
+        changed = copy(self)
+        vars(changed).update(changes)
+        return changed
+
+    def with_regions(self, regions: tuple[tuple[str, Any], ...]) -> LocalData:
+        """The data with checked regions, masks or weights (n, *pixels) by name, that are counted beside all pixels."""
+        return self._with(regions=regions)
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to a worker knows of no cluster."""
@@ -180,6 +249,11 @@ class LocalData(CalibrationData):
         return self.band.source
 
     @property
+    def axis_names(self) -> list[str] | None:
+        """Names of the axes of an image, where it has some."""
+        return None if self.band.axes is None else [str(name) for name in self.band.axes.names[1:]]
+
+    @property
     def image_size(self) -> int:
         """Pixels per image, where all have as many."""
         sizes = self.sizes
@@ -190,8 +264,25 @@ class LocalData(CalibrationData):
     @property
     def reads(self) -> list[Any]:
         """The arrays that a block is read from."""
-        known = (self.features, self.labels, *(values for _, values in self.regions))
-        return [x for x in (self.truth, *self.band.arrays, *known) if x is not None]
+        more = (self.features, self.labels, *(values for _, values in self.regions))
+        return [x for x in (self.truth, *self.band.arrays, *more) if x is not None]
+
+    def with_promises(self, target: Target) -> tuple[LocalData, tuple[RiskTarget, ...]]:
+        """The data with the regions that promises are about, and the promises as they are counted on these images."""
+        for promise in target.promises:
+            check_axes(self.band.axes, promise.within, f"within of {promise.name!r}")
+        risks, regions = target.risks_of(self.band.lower, self.units)
+        return self._with(regions=regions), risks
+
+    def having(self) -> Array:
+        """Which images have each region, all pixels first: bool (n, 1 + regions); regions alone are read."""
+
+        def work(start: int, stop: int) -> Array:
+            rows = [region_rows(values, name, start, stop).reshape(stop - start, -1) for name, values in self.regions]
+            return np.stack([np.ones(stop - start, bool), *((row > 0).any(axis=1) for row in rows)], axis=1)
+
+        reads = [values for _, values in self.regions]
+        return np.concatenate(list(over_images(work, self.band.lower, self.runner, reads)))
 
     def parts(self, statistic: Statistic, images: Array | None = None, **given: Any) -> Iterator[tuple[Array, ...]]:
         """A statistic of the blocks of all images, or of some (ascending), in order."""
@@ -227,23 +318,25 @@ class LocalData(CalibrationData):
         return chain.from_iterable(self.runner.over(some, len(images), block, self.reads))
 
     def take(self, images: Array) -> LocalData:
-        """Some images (ascending) as pairs in memory, checked; images of different sizes stay where they are."""
+        """Some images (ascending) in memory, checked; images of different sizes stay where they are."""
         if differ_in_size(self.band.lower):
             band = self.band.map(lambda x: x[images], checked=True)
             regions = tuple((name, values[images]) for name, values in self.regions)
             labels = None if self.labels is None else self.labels[images]
-            return replace(self, truth=self.truth[images], band=band, labels=labels, regions=regions)
+            return self._with(
+                truth=self.truth[images], band=band, labels=labels, regions=regions, unit_of=self.unit_of[images]
+            )
         truth, block = self.gather(images)
         regions = tuple((name, x) for (name, _), x in zip(self.regions, block.regions, strict=True))
-        return replace(
-            self, truth=truth, band=block.band, features=block.features, labels=block.labels, regions=regions,
+        return self._with(
+            truth=truth, band=block.band, features=block.features, labels=block.labels, regions=regions,
+            unit_of=self.unit_of[images],
         )  # fmt: skip
 
     def gather(self, images: Array) -> tuple[Array, Block]:
         """Truth and block of some images (ascending), of one size."""
         if in_memory(self.truth) and in_memory(self.band.lower) and not differ_in_size(self.truth) and len(images):
-            part = replace(
-                self,
+            part = self._with(
                 truth=self.truth[images],
                 band=self.band.map(lambda x: x[images], checked=True),
                 features=None if self.features is None else self.features[images],
@@ -259,6 +352,11 @@ class LocalData(CalibrationData):
         truth = np.concatenate([x for x, _ in rows])
         return truth, stack_blocks([block for _, block in rows])
 
+    def check_bands(self, images: Array) -> None:
+        """Refuse a family that is not nested, and warn of a band on another scale, on some images."""
+        _check_family(self, images)
+        _check_scales(self, images)
+
 
 def _some_rows(values: Any, images: Array) -> Array:
     """Some images (ascending) of one size, from any library."""
@@ -270,11 +368,8 @@ def _some_rows(values: Any, images: Array) -> Array:
 # ---------------------------------------------------------------- images at the door
 
 
-def local_data_of(
-    truth: Any, band: Any, family: Any, limits: Any, features: Any = None, labels: Any = None
-) -> LocalData:
-    """Truth and band, and what else is known at test time, checked, as pairs."""
-    limits = check_limits(limits)
+def truth_and_band(truth: Any, band: Any, limits: Limits) -> tuple[Any, Band]:
+    """Truth and band, checked, of one shape; 8-bit truth spans the limits."""
     given = band
     band = one_band(given)
     check_axes(band.axes, truth, "truth")
@@ -285,60 +380,35 @@ def local_data_of(
             "(n, *pixels), so that of a single one is pixelbounds.Band(lower[None], upper[None])"
         )
     if differ_in_size(truth) != differ_in_size(band.lower):
-        truth = singly(truth)
-        band = band.map(singly, checked=True)
+        truth, band = singly(truth), band.map(singly, checked=True)
     check_same_shape(band=band.lower, truth=truth)
-    return LocalData(
-        truth, band, family_named(family, band), limits, check_features(features, band), check_labels(labels, band),
-        current_runner(),
-    )  # fmt: skip
+    return truth, band
 
 
-def check_family(pairs: LocalData, images: Array) -> None:
+def _check_family(data: LocalData, images: Array) -> None:
     """A user's own family is tried on the data; ours are known to be nested."""
-    if pairs.family.name in FAMILIES:
-        if FAMILIES[pairs.family.name] is not pairs.family:
-            raise ValueError(f"your family is called {pairs.family.name!r}, a name that is taken; give it another")
+    if data.family.name in FAMILIES:
+        if FAMILIES[data.family.name] is not data.family:
+            raise ValueError(f"your family is called {data.family.name!r}, a name that is taken; give it another")
         return
-    span = pairs.limits[1] - pairs.limits[0]
-    for some in alike(pairs.band.lower, images):
-        truth, block = pairs.gather(some)
-        check_nested(pairs.family, truth, block.band, span if np.isfinite(span) else float(np.ptp(truth)) or 1.0)
+    span = data.limits[1] - data.limits[0]
+    for some in alike(data.band.lower, images):
+        truth, block = data.gather(some)
+        check_nested(data.family, truth, block.band, span if np.isfinite(span) else float(np.ptp(truth)) or 1.0)
 
 
-def count_duplicates(image_hashes: Array, unit_of: Array) -> int:
-    """How many images have the truth of another one of another unit; images of one value (print 0) are not compared."""
-    known = np.flatnonzero(image_hashes)
-    kept = np.unique(np.stack([image_hashes[known], unit_of[known].astype(np.uint64)]), axis=1)[0]
-    return len(kept) - len(np.unique(kept))
-
-
-def warn_duplicates(image_hashes: Array, unit_of: Array) -> None:
-    """Warn where images of different units have one truth, as several noisy views of one image do, or a patient who
-    has two names: these units are not independent.
-    """
-    doubles = count_duplicates(image_hashes, unit_of)
-    if doubles:
-        warnings.warn(
-            f"{doubles} of {len(image_hashes)} images have the truth of another one (of another unit), so they are not "
-            "independent and the promise does not hold: leave them out, or give units= the same name for images of one "
-            f"truth ({VALIDITY_DOC})",
-            stacklevel=4,
-        )
-
-
-def check_scales(pairs: LocalData, images: Array) -> None:
+def _check_scales(data: LocalData, images: Array) -> None:
     """Warn where all values of the band lie within a sliver of those of the truth, on some of these images.
 
     Ends are compared from their 0.1% to their 99.9% quantile, the truth from 1% to 99%: a few bright pixels that a
     band misses, or a band about a blurred image, are no other scale.
     """
-    count = int(np.clip(_TRIED_PIXELS // max(1, int(pairs.sizes.mean())), 1, min(_TRIED_IMAGES, len(images))))
+    count = int(np.clip(_TRIED_PIXELS // max(1, int(data.sizes.mean())), 1, min(_TRIED_IMAGES, len(images))))
     some = images[np.unique(np.linspace(0, len(images) - 1, count).round().astype(int))]
     truths: list[Array] = []
     ends: list[Array] = []
-    for run in alike(pairs.band.lower, some):
-        truth, block = pairs.gather(run)
+    for run in alike(data.band.lower, some):
+        truth, block = data.gather(run)
         for part, kept in ((truth, truths), (block.band.lower, ends), (block.band.upper, ends)):
             flat = part.reshape(len(part), -1)
             kept.append(flat[:, :: -(-flat.shape[1] // _TRIED_VALUES)].reshape(-1))

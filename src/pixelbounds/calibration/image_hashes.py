@@ -8,10 +8,12 @@ tells by prints that an image which is to judge it, or to certify with its group
 from __future__ import annotations
 
 import hashlib
+import warnings
 from typing import Any
 
 import numpy as np
 
+from ..images.checks import VALIDITY_DOC
 from ..images.library import Array, Runner, over_images, rows_of
 from ..kernels.values import fingerprint
 from .block import Block
@@ -89,6 +91,42 @@ def hash_images(truth: Any, runner: Runner = HERE) -> Array:
 def is_known_image(image_hashes: Array, known: Array) -> Array:
     """Which images, (n,) bool, are among those of some other prints."""
     return np.isin(image_hashes, known) & (image_hashes != 0)
+
+
+def check_not_certifying(fitted_on: Array, image_hashes: Array, certifying: Array) -> None:
+    """Groups that were shaped by images which now certify make the certificate worthless."""
+    if not len(image_hashes) or not len(fitted_on):
+        return
+    if np.array_equal(np.sort(fitted_on), np.sort(image_hashes[~certifying])):
+        return  # they were fitted here and now, on the fitting images; duplicates of these are reported elsewhere
+    again = np.flatnonzero(is_known_image(image_hashes, fitted_on) & certifying)
+    if len(again):
+        raise ValueError(
+            f"the groups were fitted on {len(again)} of the images that would certify now (image {again[0]} is the "
+            "first), and a promise made so fails far more often than asked: give other images, or let calibrate fit "
+            f"groups on the fitting images ({VALIDITY_DOC})"
+        )
+
+
+def count_duplicates(image_hashes: Array, unit_of: Array) -> int:
+    """How many images have the truth of another one of another unit; images of one value (hash 0) are not compared."""
+    hashed = np.flatnonzero(image_hashes)
+    kept = np.unique(np.stack([image_hashes[hashed], unit_of[hashed].astype(np.uint64)]), axis=1)[0]
+    return len(kept) - len(np.unique(kept))
+
+
+def warn_duplicates(image_hashes: Array, unit_of: Array) -> None:
+    """Warn where images of different units have one truth, as several noisy views of one image do, or a patient who
+    has two names: these units are not independent.
+    """
+    doubles = count_duplicates(image_hashes, unit_of)
+    if doubles:
+        warnings.warn(
+            f"{doubles} of {len(image_hashes)} images have the truth of another one (of another unit), so they are not "
+            "independent and the promise does not hold: leave them out, or give units= the same name for images of one "
+            f"truth ({VALIDITY_DOC})",
+            stacklevel=4,
+        )
 
 
 def digest_of(total: Array) -> str:

@@ -6,8 +6,6 @@ by these names, too. Names that differ in case or blanks alone are the same for 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ import numpy as np
 from ..images.library import differ_in_size, to_numpy
 
 ALL_PIXELS = "all pixels"
+YOUR_LOSS = "your loss"  # that has no name of its own
 _ROWS = 64  # images of two regions that are compared at a time
 
 
@@ -75,17 +74,3 @@ def _alike(first: int, number: int, name: str, why: str) -> ValueError:
         f"promises {first} and {number} are both called {name!r}, but {why}; give each a name of its own "
         "(name=...; on the command line: as NAME)"
     )
-
-
-def check_kept_names(kept: Sequence[Any]) -> None:
-    """Promises of a file (`promises.CertifiedPromise`) that are called alike can be about one thing."""
-    for one, other in combinations(kept, 2):
-        if spoken(one.name) != spoken(other.name):
-            continue
-        ways = [(p.kind, p.above, p.cap, p.weighting, p.most) for p in (one, other)]
-        if (
-            one.place != other.place
-            or (one.weighting == other.weighting and one.certifying != other.certifying)
-            or (ways[0] == ways[1] and one.risk != other.risk)
-        ):
-            raise ValueError(f"two promises are called {one.name!r} and cannot be about the same")

@@ -26,12 +26,9 @@ def trust_in_words(calibration: Promised, share: float) -> str:
     """
     entries = entries_in_words(calibration.record.pixels).partition(" ")[0]
     words = f"This says that intervals are short, not that they hold the truth: {entries} outside may gather here"
-    made = calibration.certified
-    of_all = [p.at_most for p in made if (p.kind, p.place, p.cap) == ("share", "all", 1)]
-    if calibration.loss == "l01":
-        of_all = [calibration.risk_level]
+    of_all = [p.at_most for p in calibration.promises if (p.kind, p.place, p.cap) == ("share", "all", 1)]
     even = bool(calibration.record.pixels) and not calibration.record.units
-    if of_all and even and calibration.confidence != "conformal":
+    if of_all and even and calibration.bound != "conformal":
         level = min(of_all)
         most = "all" if share <= level else f"up to {share_in_words(level / share, up=True)}"
         words += (

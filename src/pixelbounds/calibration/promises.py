@@ -6,8 +6,8 @@ loss     the mean over images of a loss of your own, of their intervals, or of w
 cap      an image counts for at most so much: losses in [0, cap] need cap times the slack of losses in [0, 1]
 
 A region is needed on the calibration images only: it enters the loss, not the path. Images without it do not count for
-its promise. A `Promise` is what a user asks for; an `RiskTarget` is the same in numbers, as it is counted; what a calibration  # noqa: E501
-keeps of it is a `CertifiedPromise`.
+its promise. A `Promise` is what a user asks for; a `RiskTarget` is the same as it is counted on some images; a
+`CertifiedPromise` is what a calibration keeps of it. A promise is a risk with its level, and where it is counted.
 """
 
 from __future__ import annotations
@@ -18,19 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from ..images.checks import check_choice, check_number, check_open_unit, is_name
+from ..images.checks import check_choice, check_count, check_number, check_open_unit, is_name
 from ..images.ends import Interval
 from ..images.foreign import as_plain_array
 from ..images.library import Array
 from ..images.regions import place_of
-from .confidence import check_losses
-from .names import ALL_PIXELS, Called, check_free, check_kept_names
-from .sentence import YOUR_LOSS
+from .bounds import check_losses
+from .names import ALL_PIXELS, YOUR_LOSS, Called, check_free
 
 PROMISE_KINDS = ("share", "tail", "loss")
 WAYS_TO_WEIGH = ("units", "images", "pixels")
 PLACES = ("all", "region", "weights", "subgroup")  # where a promise is counted
-_ABOVE_THE_MEAN = ("hoeffding", "bentkus", "hoeffding_bentkus", "empirical_bernstein", "conformal")  # bounds that are
 _MOST = 64  # promises of one calibration
 _NAMELESS = ("loss", "custom", "function", "<lambda>")  # names of functions that say nothing
 
@@ -67,11 +65,6 @@ class Promise:
             raise ValueError("a loss of your own is a function, which no file keeps; give it again: pb.loss")
         if self.kind == "loss" and self.weighting == "pixels":
             raise ValueError("a loss is one number for each image, so pixels cannot be counted; leave counting out")
-
-    @property
-    def plain(self) -> bool:
-        """Whether it is what `risk_level` alone says."""
-        return self.kind == "share" and self.cap is None and self.within is self.name is self.weighting is None
 
 
 def share(
@@ -223,6 +216,8 @@ class RiskTarget:
     @property
     def words(self) -> str:
         """For messages."""
+        if self.kind == "share" and self.place == "all" and self.cap == 1:
+            return f"a risk level of {self.at_most:g}"
         more = f" above {self.above:g}" if self.kind == "tail" else ""
         return f"the promise {self.kind} {self.at_most:g}{more} of {self.name!r}"
 
@@ -292,12 +287,6 @@ def risk_target_of(
     return RiskTarget(*told, promise.function, only)
 
 
-def path_level(targets: Sequence[RiskTarget]) -> float:
-    """The share of missed pixels about which a path that knows one level should be finest: the least asked for."""
-    shares = [target.at_most for target in targets if target.kind != "tail"]
-    return min(shares or [min(max(target.above, target.at_most / 10), 0.9) for target in targets])
-
-
 # ---------------------------------------------------------------- what a calibration keeps
 
 
@@ -327,19 +316,16 @@ class CertifiedPromise:
         check_choice(self.kind, PROMISE_KINDS, "kind of a promise")
         check_name(self.name)
         check_choice(self.place, PLACES, "place of a promise")
-        check_choice(self.weighting, WAYS_TO_WEIGH, "counting of a promise")
+        check_choice(self.weighting, WAYS_TO_WEIGH, "weighting of a promise")
         check_open_unit(self.at_most, "at_most")
-        numbers = {name: check_number(getattr(self, name), name) for name in ("above", "cap", "most", "risk")}
-        shape = self.kind == "tail" or self.above == 0, self.kind != "tail" or self.cap == 1
-        limits = 0 <= numbers["above"] < 1 and self.at_most < numbers["cap"] <= 1
-        if not all(shape) or not limits or not 0 <= numbers["risk"] <= numbers["cap"]:
-            raise ValueError(f"a promise above {self.above!r}, with cap {self.cap!r} and risk {self.risk!r} cannot be")
-        whole = isinstance(self.certifying, int) and not isinstance(self.certifying, bool)
-        if not whole or self.certifying < 1 or not 0 <= numbers["most"] < 2**53:
-            raise ValueError(f"a promise certified by {self.certifying!r} units of at most {self.most!r} cannot be")
-        pooled = self.weighting == "pixels"
-        if (self.weighting == "units") != (self.most == 0) or (pooled and (self.cap < 1 or self.kind == "loss")):
-            raise ValueError(f"a promise that counts {self.weighting}, at most {self.most!r} of a unit, cannot be")
+        for name in ("above", "cap", "most", "risk"):
+            check_number(getattr(self, name), name)
+        check_count(self.certifying, "certifying")
+
+    @property
+    def level(self) -> float:
+        """What the mean loss must not exceed, losses being shares of the cap."""
+        return self.at_most / self.cap
 
     def asked(self, within: Any = None, function: Any = None) -> Promise:
         """The promise as a user asks for it, with the region of other images, and the loss, where it has one."""
@@ -367,35 +353,3 @@ def check_same_places(promises: Sequence[CertifiedPromise], targets: Sequence[Ri
                 f"within of {promise.name!r} is of kind {target.place!r}, and at first it was {promise.place!r}: give a "  # noqa: E501
                 "mask where a mask was given, weights where weights were, one bool per image for a subgroup"
             )
-
-
-def check_certified(calibration: Any) -> None:
-    """A calibration (`result.Calibration`) of promises keeps them, and the first of them is its level."""
-    kept, record = calibration.certified, calibration.record
-    if (calibration.loss == "promises") != bool(kept) or len(kept) > _MOST:
-        raise ValueError(f"a calibration of {len(kept)} promises cannot have the loss {calibration.loss!r}")
-    for promise in kept:
-        if not isinstance(promise, CertifiedPromise):
-            raise ValueError(f"{promise!r} is no promise")
-        if promise.place != "all":
-            check_free(promise.name, 1 + kept.index(promise))
-        all_count = promise.place != "all" or promise.certifying == record.certifying
-        if promise.certifying > record.certifying or not all_count:
-            raise ValueError(f"{promise!r} cannot be of {record.certifying} certifying images (units)")
-        if promise.weighting == "images" and not record.units:
-            raise ValueError(f"{promise!r} counts images of units, and there are none")
-        if promise.risk > promise.at_most and calibration.confidence in _ABOVE_THE_MEAN:
-            raise ValueError(f"a mean loss of {promise.risk:g} was seen, above the level {promise.at_most:g}")
-    check_kept_names(kept)
-    if kept and (kept[0].at_most, kept[0].risk) != (calibration.risk_level, calibration.risk):
-        raise ValueError("risk_level and risk are not those of the first promise")
-
-
-def sole_promise(calibration: Any) -> CertifiedPromise:
-    """What a calibration of one level for all pixels, or of a user's loss, promises."""
-    record = calibration.record
-    pixels = calibration.loss == "l01"
-    return CertifiedPromise(
-        "share" if pixels else "loss", ALL_PIXELS if pixels else calibration.loss, "all", calibration.risk_level, 0.0,
-        1.0, record.weighting, float(record.max_images), calibration.risk, record.certifying,
-    )  # fmt: skip

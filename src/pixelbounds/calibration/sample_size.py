@@ -20,10 +20,9 @@ from scipy.stats import gamma
 from ..bands import least_samples
 from ..images.checks import check_choice, check_count, check_number, check_open_unit
 from ..images.library import Array
-from .confidence import BOUNDS, ConfidenceBound, greatest_loss, least_images, rejects
-from .procedures import METHODS
+from .bounds import BOUNDS, ConfidenceBound, greatest_loss, least_images, rejects
+from .methods import METHODS
 from .promises import Promise, check_promises
-from .split import fitting_units
 
 IMAGES = (200, 640, 2000)
 SPREAD = 0.5
@@ -33,7 +32,7 @@ SPREAD = 0.5
 class BoundNeeds:
     """What one bound needs: the fewest certifying images, and in all; its slack at each number of images, or None."""
 
-    confidence: str
+    bound: str
     certifying: int
     images: int
     slack: tuple[float | None, ...]
@@ -83,7 +82,7 @@ def plan(
     *,
     promises: Sequence[Promise] | None = None,
     prevalence: Mapping[str, float] | None = None,
-    confidence: str = "betting",
+    bound: str = "betting",
     method: str = "frontier",
     groups: bool = False,
     images: Sequence[int] = IMAGES,
@@ -95,12 +94,12 @@ def plan(
 
     promises       made by `pb.share`, `pb.tail` and `pb.loss`, without regions, instead of risk_level
     prevalence     by the name of a promise, the share of images (units) that have its region
-    confidence     the bound that is meant, for promises
+    bound          the bound that is meant, for promises
     groups         whether `calibrate` will be given groups, k or features; then some images fit however few there are
 
     >>> found = plan(0.1, 0.1, method="rcps", images=(100,), miscoverage=0.1)
     >>> best = found.bounds[0]
-    >>> best.confidence, best.images, round(best.slack[0], 3), found.samples
+    >>> best.bound, best.images, round(best.slack[0], 3), found.samples
     ('betting', 23, 0.022, 19)
     >>> from pixelbounds import share
     >>> (capped,) = plan(promises=[share(0.05, cap=0.25)], method="rcps", images=(58,), spread=0.3).promises
@@ -109,7 +108,7 @@ def plan(
     """
     failure_prob = check_open_unit(failure_prob, "failure_prob")
     check_choice(method, METHODS, "method")
-    check_choice(confidence, BOUNDS, "confidence")
+    check_choice(bound, BOUNDS, "bound")
     if not isinstance(groups, bool):
         raise TypeError(f"groups is {groups!r}; say True where calibrate will be given groups, k or features")
     if not isinstance(images, Sequence) or isinstance(images, str | bytes):
@@ -131,10 +130,10 @@ def plan(
         slack = forecast.slack(hardest, BOUNDS[name])
         least = forecast.least(hardest, BOUNDS[name])
         rows.append(BoundNeeds(name, least, forecast.in_all(hardest, BOUNDS[name]), slack))
-    rows.sort(key=lambda row: (row.confidence == "conformal", row.confidence != "betting", row.images))
+    rows.sort(key=lambda row: (row.bound == "conformal", row.bound != "betting", row.images))
     hardest = max(wanted, key=lambda one: forecast.in_all(one, BOUNDS["betting"]))
     samples = None if miscoverage is None else least_samples(miscoverage)
-    asked = () if promises is None else tuple(forecast.needs(one, BOUNDS[confidence]) for one in wanted)
+    asked = () if promises is None else tuple(forecast.needs(one, BOUNDS[bound]) for one in wanted)
     return Needs(
         wanted[0].at_most, failure_prob, method, numbers, tuple(rows), forecast.limit(hardest), miscoverage, samples,
         asked,
@@ -195,7 +194,7 @@ class _Forecast:
 
     def least(self, one: _Wanted, bound: ConfidenceBound) -> int:
         """Fewest images with the region that certify."""
-        return least_images(one.level, self.failure_prob, confidence=bound)
+        return least_images(one.level, self.failure_prob, bound=bound)
 
     def in_all(self, one: _Wanted, bound: ConfidenceBound) -> int:
         """Fewest images in all such that these and all larger numbers leave enough to certify, on average where a
@@ -264,7 +263,7 @@ class _Forecast:
 
 def certifying(images: int, method: str, least: int, groups: bool = False) -> int:
     """Images left to certify, of which a bound needs `least`, when a method has taken those that it fits on."""
-    return images - fitting_units(None, method, images, least, groups and method == "frontier")
+    return images - METHODS[method]().units_to_fit(images, least, labelled=groups)
 
 
 def _in_all(least: int, method: str, groups: bool) -> int:

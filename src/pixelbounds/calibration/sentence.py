@@ -9,15 +9,15 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, Protocol
 
+from ..images.checks import VALIDITY_DOC
 from ..images.measure import Measure
 from ..images.source import NAMELESS_VALUES, Source
+from .names import YOUR_LOSS
 
-VALIDITY_DOC = "docs/what_voids_the_promise.md"
 EARLIER = "format"  # by this setting a record knows that an earlier format kept less
 ANYTIME = "anytime"  # the bound of a calibration that grows, as a calibration names it
 SHIFT = "shift"  # by this setting a record knows that its images were kept by weights, for another source
 GIVEN = "groups given"  # by this setting a record knows that nobody can tell on which images its groups were fitted
-YOUR_LOSS = "your loss"  # that has no name of its own
 _NAMELESS = ("loss", "custom", "<lambda>")  # names of functions that say nothing
 _DIGITS = 6
 
@@ -30,7 +30,7 @@ class Promised(Protocol):
         """How it was reached (`result.Record`)."""
 
     @property
-    def confidence(self) -> str:
+    def bound(self) -> str:
         """Name of the bound."""
 
     @property
@@ -42,14 +42,6 @@ class Promised(Protocol):
         """Whether the bound is a user's own."""
 
     @property
-    def loss(self) -> str:
-        """Name of the loss."""
-
-    @property
-    def risk_level(self) -> float:
-        """The level that was certified."""
-
-    @property
     def failure_prob(self) -> float:
         """The probability with which it may fail."""
 
@@ -58,8 +50,8 @@ class Promised(Protocol):
         """What the numbers stand for, where that is known."""
 
     @property
-    def certified(self) -> tuple[Any, ...]:
-        """The promises (`promises.CertifiedPromise`), where they say more than the level."""
+    def promises(self) -> tuple[Any, ...]:
+        """The promises (`promises.CertifiedPromise`)."""
 
 
 def level_in_words(share: float) -> str:
@@ -106,25 +98,12 @@ def _plain(number: Decimal) -> str:
 
 def guarantee_of(calibration: Promised) -> str:
     """The sentence of a calibration."""
-    record = calibration.record
-    n = f"{record.certifying} {plural(record.unit_name) if record.units else 'images'}"
-    if calibration.certified:
-        opening, clauses, end = _jointly(calibration, n)
-        return " ".join((opening, *clauses, end))
-    what = f"{_what(calibration)}{_provided(calibration)}"
-    if calibration.confidence == "conformal":
-        future = plural(record.unit_name) if record.units and record.weighting == "units" else "images"
-        return (
-            f"On average over future {future} and over calibration sets of {n}, {what}; this holds in expectation "
-            "only, not with high probability for the calibration set at hand."
-        )
-    return f"{_odds(calibration, n)}, on average {what}."
+    opening, clauses, end = guarantee_parts(calibration)
+    return " ".join((opening, *clauses, end))
 
 
 def guarantee_parts(calibration: Promised) -> tuple[str, tuple[str, ...], str]:
-    """The sentence as a page sets it: what comes before several promises, each of them, and what comes after."""
-    if len(calibration.certified) < 2:
-        return guarantee_of(calibration), (), ""
+    """The sentence as a page sets it: what comes before the promises, each of them, and what comes after."""
     record = calibration.record
     return _jointly(calibration, f"{record.certifying} {plural(record.unit_name) if record.units else 'images'}")
 
@@ -132,7 +111,7 @@ def guarantee_parts(calibration: Promised) -> tuple[str, tuple[str, ...], str]:
 def _odds(calibration: Promised, n: str) -> str:
     """With which probability, over the draw of what."""
     sure = f"With probability at least {confidence_in_words(calibration.failure_prob)} over the draw of"
-    if calibration.confidence != ANYTIME:
+    if calibration.bound != ANYTIME:
         return f"{sure} {n} for certification"
     record = calibration.record
     who = plural(record.unit_name) if record.units else "images"
@@ -141,14 +120,14 @@ def _odds(calibration: Promised, n: str) -> str:
 
 def _jointly(calibration: Promised, n: str) -> tuple[str, tuple[str, ...], str]:
     """The sentence of several promises, or of one about less than all pixels: its beginning, promises, and end."""
-    several = len(calibration.certified) > 1
-    clauses = [_clause(promise, calibration.record) for promise in calibration.certified]
+    several = len(calibration.promises) > 1
+    clauses = [_clause(promise, calibration.record) for promise in calibration.promises]
     if several:
         clauses = [f"({i}) {clause}" for i, clause in enumerate(clauses, 1)]
     mark = ";" if several else ","
     marked = tuple(f"{clause}{mark}" for clause in clauses)
     provided = _provided(calibration).removeprefix(", ")
-    if calibration.confidence == "conformal":
+    if calibration.bound == "conformal":
         each = " each of these holds:" if several else ""
         end = f"{provided}; this holds in expectation only, not with high probability for the calibration set at hand."
         return f"On average over calibration sets of {n},{each}", marked, end
@@ -235,30 +214,6 @@ def _terms(promise: Any, record: Any, noun: str, by_unit: bool) -> str:
     return f" ({', '.join(terms)})" if terms else ""
 
 
-def _what(calibration: Promised) -> str:
-    """What is at most the level: of whose pixels, and how they are averaged."""
-    record = calibration.record
-    whose = "a future image"
-    if record.units and record.weighting == "units":
-        whose = f"a future {record.unit_name}, averaged over its images,"
-    if calibration.loss == "l01":
-        share = f"at most {level_in_words(calibration.risk_level)}"
-        what = f"{share} of the {entries_in_words(record.pixels)} of {whose} lie outside their intervals"
-        if record.pixels == (1,):
-            unit = record.unit_name if record.units and record.weighting == "units" else None
-            what = _one_value(level_in_words(calibration.risk_level), unit).removeprefix("on average ")
-    else:
-        named = YOUR_LOSS if calibration.loss in _NAMELESS else calibration.loss
-        what = f"{loss_in_words(named)} of {whose} is at most {_plain(_up(calibration.risk_level))}"
-    if record.units and record.weighting == "units":
-        what += f" (each {record.unit_name} counts the same, however many images it has)"
-    if record.units and record.weighting == "images":
-        most = record.max_images
-        what += f" (each image counts the same, {article(record.unit_name)} {record.unit_name} of more than "
-        what += f"{most} images as one of {most})"
-    return what
-
-
 def _provided(calibration: Promised) -> str:
     """On which conditions."""
     record = calibration.record
@@ -282,7 +237,7 @@ def _provided(calibration: Promised) -> str:
             ", and the groups that were given owe nothing to the images that certified, which cannot be checked here"
         )
     if calibration.your_bound:
-        named = "your bound" if calibration.confidence in _NAMELESS else f'your bound "{calibration.confidence}"'
+        named = "your bound" if calibration.bound in _NAMELESS else f'your bound "{calibration.bound}"'
         words += f", and {named} is a valid one, which cannot be checked here"
     measure = calibration.measure
     if measure is not None and measure.low is not None:
@@ -303,16 +258,6 @@ def _whence(record: Any, units: str) -> str:
         f"{shift['most_weight']:.12g} (of {shift['offered']} calibration images {record.images} were kept, each {one} "
         f"with probability its weight / {shift['most_weight']:.12g}, which makes these draws of that source)"
     )
-
-
-def check_shift(shift: Any) -> None:
-    """What a record says of weights: the bound on them, and how many images were offered."""
-    names = {"most_weight": float, "offered": int}
-    if not isinstance(shift, dict) or shift.keys() != names.keys():
-        raise ValueError(f"a shift is {shift!r}; it must hold {' and '.join(names)}")
-    for name, kind in names.items():
-        if not isinstance(shift[name], kind) or isinstance(shift[name], bool) or not 1 <= shift[name] < 2**53:
-            raise ValueError(f"{name} of a shift is {shift[name]!r}; it must be a number of at least 1")
 
 
 def _of_samples(source: Source) -> bool:

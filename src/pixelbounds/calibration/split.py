@@ -1,77 +1,117 @@
-"""Units and the split: which images fit groups and path, and which certify, never within a unit."""
+"""S_opt and S_rcps: which images fit groups and path and which certify, never within a unit (Section 3.2).
+
+The split is random. It may look at fitting units one after the other and stop early where these show that what a
+promise is about is rare; the others are then as good as new. Keeping all units that have a rare region for
+certification would certify everything else on a mixture with too many of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..images.checks import NoGuarantee, check_count, check_units
+from ..images.checks import NoGuarantee, check_generator
 from ..images.library import Array
-from .confidence import ConfidenceBound, least_images
+from .bounds import BOUNDS, ConfidenceBound, least_images
+from .data import CalibrationData
+from .promises import RiskTarget
+from .target import Target
 
-FEW = 4  # fitting units: what fewer teach is not true of others
-FEW_VALUES = 256  # of all fitting units together: groups of fewer cost more than they save
+if TYPE_CHECKING:
+    from .methods import Method
+
 _SPARE = 1.5  # times the least that must certify a promise are left for it, as far as fitting units can tell
 
 
-def unit_numbers(units: Any, n: int) -> Array:
-    """Number of each image's unit, (n,); without units every image is its own."""
-    return np.unique(check_units(units, n), return_inverse=True)[1]
+@dataclass(frozen=True, eq=False)
+class FittingImages:
+    """S_opt: images that shape groups and path.
 
-
-def most_in_a_unit(split: Split, max_images: int | None) -> int:
-    """The images that a unit counts for at most: as told, or the most that a fitting unit has, fixed before any bound.
-
-    The certifying units must not say it: their number would then depend on what is bounded.
+    data        these images alone; all images where none fits
+    images      their numbers in `data`, ascending; empty where none fits
+    risks       the promises as they are counted on these images
+    certifying  how many units will certify
     """
-    if max_images is not None:
-        return check_count(max_images, "max_images")
-    if not split.fitting.any():
-        raise ValueError(
-            "weighting='images' needs to know the most images that a unit has, and no unit fits here to tell it; give "
-            "max_images"
-        )
-    return int(np.bincount(split.unit_of[split.fitting]).max())
+
+    data: CalibrationData
+    images: Array
+    risks: tuple[RiskTarget, ...]
+    certifying: int
+
+    @property
+    def unit_of(self) -> Array:
+        """Number of each fitting image's unit."""
+        return self.data.unit_of[self.images]
+
+    @property
+    def units(self) -> int:
+        """How many units fit."""
+        return len(np.unique(self.unit_of))
 
 
-def fitting_units(
-    n_opt: int | None, method: str, units: int, least: int, asked: bool = False, values: float = inf
-) -> int:
-    """How many units fit: none for rcps, a quarter but at most 128 for krcps, an eighth but at most 96 for frontier.
+@dataclass(frozen=True, eq=False)
+class CertifyingImages:
+    """S_rcps: images that decide how far along the path to go.
 
-    Where units are hardly more than the `least` that certify at all, each of them certifies more than it teaches: at
-    most a quarter of what is beyond the least fits, a sixth where the frontier chooses its groups, unless they were
-    `asked` for. It then has one group with fewer than 1.5 times the least, where fewer than FEW would fit, or where
-    units have so few `values` (a number or two for each image) that those tell nothing of groups.
+    data      all images
+    images    which of them certify, bool (n,)
+    order     the certifying units in random order, as bets need it
+    risks     the promises as they are counted on all images
+    fitting   the images that fit
     """
-    if n_opt is None:
-        if method == "rcps":
-            return 0
-        chosen = method == "frontier" and not asked
-        share, most = {"krcps": (4, 128), "frontier": (8, 96)}[method]
-        fit = min(most, -(-units // share), (units - least) // (6 if chosen else 4))
-        if chosen and (2 * units < 3 * least or fit < FEW or fit * values < FEW_VALUES):
-            return 0
-        return max(1, fit)
-    n_opt = check_count(n_opt, "n_opt", least=0 if method == "rcps" else 1)
-    if n_opt >= units:
-        raise ValueError(
-            f"n_opt is {n_opt}, but there are only {units} images (units); some must be left to certify: "
-            "lower n_opt or give more images"
-        )
-    return n_opt
+
+    data: CalibrationData
+    images: Array
+    order: Array
+    risks: tuple[RiskTarget, ...]
+    fitting: FittingImages
 
 
-def least_units(risk_level: float, failure_prob: float, bound: ConfidenceBound) -> int:
-    """Fewest units that certify at all; 0 where a user's bound says that none do, which certifying will report."""
-    try:
-        return least_images(risk_level, failure_prob, confidence=bound)
-    except ValueError:
-        return 0
+class Split(NamedTuple):
+    """Fitting and certifying images."""
+
+    fitting: FittingImages
+    certifying: CertifyingImages
+
+
+def split(data: CalibrationData, target: Target, method: Method, seed: Any = 0) -> Split:
+    """Draw the units that fit, as many as the method asks for; the others certify.
+
+    >>> from pixelbounds import Band, CalibrationData, RCPS, share
+    >>> images = CalibrationData(np.zeros((40, 2)), Band(np.zeros((40, 2)), np.ones((40, 2))))
+    >>> fitting, certifying = split(images, Target([share(0.1)]), RCPS())
+    >>> fitting.units, len(certifying.order)
+    (0, 40)
+    """
+    rng = check_generator(seed)
+    data, risks = data.with_promises(target)
+    needs = needs_of(risks, data, target, look=method.name != "rcps" or bool(method.n_fit))
+    least = max(need.least for need in needs)
+    unit_of = data.unit_of
+    units = int(unit_of.max()) + 1
+    labelled = data.labels is not None or data.features is not None
+    count = method.units_to_fit(units, least, float(data.sizes.sum()) / units, labelled=labelled)
+    shuffled = rng.permutation(units)
+    if count >= units:
+        raise NoGuarantee(f"{units} image (unit) cannot both fit and certify; give more images")
+    if method.n_fit is None and not target.of_all_pixels:
+        count = min(_enough(need, shuffled, count) for need in needs)
+    return split_at(data, risks, shuffled[:count], shuffled[count:])
+
+
+def split_at(
+    data: CalibrationData, risks: Sequence[RiskTarget], fitting_units: Array, certifying_units: Array
+) -> Split:
+    """The split in which some units fit and others certify, in this order; both by number."""
+    fits = np.isin(data.unit_of, fitting_units)
+    images = np.flatnonzero(fits)
+    own = data.take(images) if len(images) else data  # read once; there are few
+    of_fitting = tuple(risk.take(images) for risk in risks)
+    fitting = FittingImages(own, np.arange(len(images)), of_fitting, len(certifying_units))
+    return Split(fitting, CertifyingImages(data, ~fits, certifying_units, tuple(risks), fitting))
 
 
 class Need(NamedTuple):
@@ -81,36 +121,51 @@ class Need(NamedTuple):
     least: int
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Unit of each image (n,), which images fit (bool (n,)), and the certifying units in random order."""
+def needs_of(risks: Sequence[RiskTarget], data: CalibrationData, target: Target, *, look: bool = True) -> list[Need]:
+    """What each promise needs; without a `look` at regions they are taken to be everywhere."""
+    units = int(data.unit_of.max()) + 1
+    inside = data.having() if look and any(risk.region for risk in risks) else None
+    needs = []
+    for risk in risks:
+        has = risk.subgroup if inside is None else inside[:, risk.region] & risk.subgroup
+        having = np.zeros(units, bool)
+        having[data.unit_of[has]] = True
+        need = Need(having, least_units(risk.level, target.failure_prob, target.bound))
+        if risk.place != "all" and having.sum() < need.least and target.bound in BOUNDS.values():
+            raise NoGuarantee(
+                f"{risk.words} cannot be certified: {int(having.sum())} of {units} images (units) have the region, and "
+                f"with {target.bound_name} at least {need.least} that have it must certify; give more of them, raise "
+                "the level of the promise, or leave it out"
+            )
+        needs.append(need)
+    return needs
 
-    unit_of: Array
-    fitting: Array
-    order: Array
 
-    @classmethod
-    def draw(cls, unit_of: Array, fit: int, rng: np.random.Generator, needs: Sequence[Need] = ()) -> Split:
-        """Some units at random fit; the others certify, in an order that tells nothing, as bets need it.
-
-        With needs, fewer fit where those that do tell that something is rare. The rule looks at fitting units alone:
-        when it stops, the others are as good as new. Keeping all units that have a rare region for certification would
-        certify everything else on a mixture with too many of them.
-        """
-        shuffled = rng.permutation(int(unit_of.max()) + 1)
-        if fit >= len(shuffled):
-            raise NoGuarantee(f"{len(shuffled)} image (unit) cannot both fit and certify; give more images")
-        fit = min((_enough(need, shuffled, fit) for need in needs), default=fit)
-        return cls(unit_of, np.isin(unit_of, shuffled[:fit]), shuffled[fit:])
+def least_units(level: float, failure_prob: float, bound: ConfidenceBound) -> int:
+    """Fewest units that certify at all; 0 where a user's bound says that none do, which certifying will report."""
+    try:
+        return least_images(level, failure_prob, bound=bound)
+    except ValueError:
+        return 0
 
 
 def _enough(need: Need, shuffled: Array, fit: int) -> int:
     """After how many of the units, in random order, as many are likely left as must certify; none where none fit.
 
-    What is likely is said by the units before, with one that has it added.
+    What is likely is estimated from the units before, with one that has it added.
     """
     for count in range(1, fit):
         share = (int(need.having[shuffled[:count]].sum()) + 1) / (count + 1)
         if (len(shuffled) - count - 1) * share < _SPARE * need.least:
             return count
     return fit
+
+
+def with_data(parts: Split, data: CalibrationData, target: Target) -> Split:
+    """The same split of other data of the same images, such as another band."""
+    data, risks = data.with_promises(target)
+    fitting_units = np.unique(parts.certifying.data.unit_of[~parts.certifying.images])
+    return split_at(data, risks, fitting_units, parts.certifying.order)
+
+
+__all__ = ["CertifyingImages", "FittingImages", "Split", "split", "split_at"]

@@ -40,7 +40,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..calibration.result import Calibration
+    from ..calibration.calibration import Calibration
     from ..workflows.calibrate import Calibrated
 
 _BOUNDS = ("betting", "hoeffding_bentkus", "bentkus", "empirical_bernstein", "hoeffding", "conformal")
@@ -99,8 +99,8 @@ def calibrate_command(
     with progress("calibrating") as advance:
         made = calibrate_files(
             truth, bands, out, risk_level=risk_level, promises=promise or (), failure_prob=failure_prob,
-            method=method, confidence=confidence, groups=groups, features=features, labels=labels, family=family,
-            k=k, n_opt=n_opt, seed=seed, replace=force, progress=advance, reading=reading_of(read, large),
+            method=method, bound=confidence, groups=groups, features=features, labels=labels, family=family,
+            k=k, n_fit=n_opt, seed=seed, replace=force, progress=advance, reading=reading_of(read, large),
             bands_out=bands_out, resources=resources_of(large), unit_name=unit_name,
             weighting=weighting, max_images=max_images,
         )  # fmt: skip
@@ -149,7 +149,7 @@ def _rows(found: Calibration) -> dict[str, str]:
         lengths = ", ".join(f"{length:.4f} at {name}" for name, length in tried.items())
         chosen["miscoverage"] = f"{record.settings['band']}, chosen on the fitting images by length: {lengths}"
     return {
-        **({} if found.certified else certified),
+        **({} if not found.of_all_pixels else certified),
         **({"note": found.note} if found.note else {}),
         **chosen,
         "method": f"{found.method}, {grouped}{fitted}",
@@ -158,14 +158,14 @@ def _rows(found: Calibration) -> dict[str, str]:
 
 def _promises(found: Calibration) -> tuple[Table, ...]:
     """A table of promises, where there are more than one level: what was asked, what was seen, and by how many."""
-    if not found.certified:
+    if found.of_all_pixels:
         return ()
     record = found.record
     table = Table(box=None, padding=(0, 2), header_style="dim")
     table.add_column("promise")
     for heading in ("level", "seen", f"{plural(record.unit_name) if record.units else 'images'} that certified"):
         table.add_column(heading, justify="right")
-    for promise in found.certified:
+    for promise in found.promises:
         words = promise_in_words(promise)
         table.add_row(words, level_in_words(promise.at_most), f"{promise.risk:.2%}", str(promise.certifying))
     return (table,)
@@ -179,7 +179,7 @@ def _lengths(made: Calibrated) -> str:
 
 
 def _facts(calibration: Calibration) -> dict[str, Any]:
-    names = "guarantee", "note", "method", "confidence", "risk_level", "failure_prob", "risk"
+    names = "guarantee", "note", "method", "bound", "risk_level", "failure_prob", "risk"
     groups = {"kind": calibration.grouping.kind, "count": calibration.grouping.count}
     measure = calibration.measure
     return {name: getattr(calibration, name) for name in names} | {

@@ -260,7 +260,7 @@ def begin_command(
     Example: pixelbounds federated begin north-0.safetensors south-0.safetensors --promise "share 0.05" --promise
     "share 0.1 as heart" --out study
     """
-    from ..calibration.reader import load_calibration
+    from ..calibration.calibration import load_calibration
     from ..federated import begin
 
     if out.exists():
@@ -302,7 +302,7 @@ def merge_command(
 
     Example: pixelbounds federated merge study north-1.safetensors south-1.safetensors
     """
-    from ..calibration.result import Calibration
+    from ..calibration.calibration import Calibration
     from ..federated import merge
 
     found = merge(study / "study.safetensors", answers, key=study_key)
@@ -314,12 +314,12 @@ def merge_command(
     facts |= {"promises": [promise.state() for promise in found.promises]}
     facts |= {"authenticated": study_key is not None, "record": found.record.state(), "file": str(target)}
     level = {
-        "certified": f"at most {level_in_words(found.risk_level)} outside, by {found.confidence}",
+        "certified": f"at most {level_in_words(found.risk_level)} outside, by {found.bound}",
         "seen": f"{found.risk:.2%} outside on the certifying images, as the sites told it",
     }
     each = {
         promise_in_words(promise): f"at most {level_in_words(promise.at_most)}; {promise.risk:.2%} as the sites told it"
-        for promise in found.certified
+        for promise in found.promises
     }
     rows = {
         **(each or level),

@@ -88,11 +88,11 @@ def plan_command(
         asked = [replace(p, name=p.name or f"region {i}") for i, p in enumerate(asked, 1)]
     prevalence = {str(p.name): one.prevalence for p, one in zip(asked, said, strict=True) if one.prevalence is not None}
     found = plan(
-        risk_level, failure_prob, promises=asked or None, prevalence=prevalence, confidence=confidence, method=method,
+        risk_level, failure_prob, promises=asked or None, prevalence=prevalence, bound=confidence, method=method,
         groups=groups, images=images or IMAGES, miscoverage=miscoverage, spread=spread,
     )  # fmt: skip
-    chosen = {row.confidence: row for row in found.bounds}[
-        check_choice(confidence, [row.confidence for row in found.bounds], "confidence")
+    chosen = {row.bound: row for row in found.bounds}[
+        check_choice(confidence, [row.bound for row in found.bounds], "confidence")
     ]
     missing = _missing(found, chosen, max(images) if images else None, samples)
     what = f"at most {level_in_words(found.risk_level)} of the pixels outside"
@@ -212,7 +212,7 @@ def _table(found: Needs, chosen: BoundNeeds) -> Table:
     for n in found.images:
         table.add_column(f"{n} images", justify="right")
     for row in found.bounds:
-        name = f"{row.confidence} (expectation only)" if row.confidence == "conformal" else row.confidence
+        name = f"{row.bound} (expectation only)" if row.bound == "conformal" else row.bound
         table.add_row(name, str(row.images), *map(_risk, row.slack), style="bold" if row is chosen else "")
     table.add_section()
     table.add_row("no bound needs less", "", *map(_risk, found.limit), style="dim")
@@ -223,7 +223,7 @@ def _missing(found: Needs, chosen: BoundNeeds, images: int | None, samples: int 
     """What is too little of what the user has."""
     out = []
     if images is not None and images < chosen.images:
-        out.append(f"{images} images are too few: {chosen.images} are needed with {chosen.confidence}.")
+        out.append(f"{images} images are too few: {chosen.images} are needed with {chosen.bound}.")
     if samples is not None and found.samples is not None and samples < found.samples:
         out.append(f"{samples} samples per image are too few: {found.samples} are needed.")
     return out

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..bands import calibrated_quantiles
 from ..calibration.calibrate import calibrate
-from ..calibration.result import Calibration
+from ..calibration.calibration import Calibration
 from ..evaluation.evaluation import Evaluation, SeenPromise
 from ..evaluation.held_out import evaluate
 from ..execution.progress import Progress

@@ -11,75 +11,73 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ..calibration.promises import CertifiedPromise
-from ..calibration.result import WEIGHTINGS, Calibration
+from ..calibration.calibration import Calibration
 from ..calibration.sentence import plural
-from ..images.checks import check_choice, check_count, check_open_unit, check_unit_name
+from ..images.checks import check_count, check_unit_name
 from .evaluation import Evaluation, SeenPromise
-
-_LONGEST = 200  # characters of a name
 
 
 @dataclass(frozen=True)
 class StoredGuarantee:
-    """What a calibration certified: `loss` at most `level` in the mean over units, or over images.
+    """What a calibration certified, for a file of intervals.
 
-    `unit_name` is None where images were taken as independent; `weighting` is "units" or "images"; `expected` where the
-    claim is on average over calibration sets (conformal). `digest` is that of the calibration images, and `image_hashes` says  # noqa: E501
-    whether each of them is known again.
+    `unit_name` is None where images were taken as independent; `expected` where it holds on average over calibration
+    sets (conformal). `digest` is that of the calibration images, and `image_hashes` says whether each of them is
+    recognised.
     """
 
-    level: float
-    loss: str
+    promises: tuple[CertifiedPromise, ...]
     unit_name: str | None
-    weighting: str
     max_images: int
     expected: bool
     digest: str
     image_hashes: bool
-    promises: tuple[CertifiedPromise, ...] = ()
 
     def state(self) -> dict[str, Any]:
-        """Plain values, for the file of intervals; promises where there are some."""
-        found = asdict(self)
-        return found if self.promises else {name: x for name, x in found.items() if name != "promises"}
+        """Plain values, for the file of intervals."""
+        return asdict(self)
 
     @classmethod
     def from_state(cls, state: Any) -> StoredGuarantee | None:
-        """What a file of intervals says was claimed; None where it does not say."""
-        if not isinstance(state, dict) or {"promises", *state} != {field.name for field in fields(cls)}:
+        """What a file of intervals says was certified; None where it does not say."""
+        if not isinstance(state, dict) or state.keys() != {field.name for field in fields(cls)}:
             return None
-        kept = state.get("promises", [])
-        if not isinstance(kept, list):
-            raise ValueError(f"the intervals claim the promises {kept!r}; apply the calibration again")
-        stored = cls(**{**state, "promises": tuple(CertifiedPromise.from_state(promise) for promise in kept)})
-        check_open_unit(stored.level, "level")
-        check_choice(stored.weighting, WEIGHTINGS, "weighting")
+        promises = tuple(CertifiedPromise.from_state(promise) for promise in state["promises"])
+        stored = cls(**{**state, "promises": promises})
+        if not promises:
+            raise ValueError("the intervals claim no promise; apply the calibration again")
         check_count(stored.max_images, "max_images", least=0)
         if stored.unit_name is not None:
             check_unit_name(stored.unit_name)
-        if not isinstance(stored.loss, str) or not stored.loss.isprintable() or len(stored.loss) > _LONGEST:
-            raise ValueError(f"the intervals claim something of the loss {stored.loss!r}; apply the calibration again")
         return stored
+
+    @property
+    def first(self) -> CertifiedPromise:
+        """The first promise."""
+        return self.promises[0]
+
+    @property
+    def of_all_pixels(self) -> bool:
+        """Whether it is one share of all pixels, which every evaluation counts."""
+        first = self.first
+        return len(self.promises) == 1 and (first.kind, first.place, first.cap) == ("share", "all", 1)
 
     @property
     def of_units(self) -> bool:
         """Whether it is about the mean over units, each counting the same."""
-        return self.unit_name is not None and self.weighting == "units"
+        return self.unit_name is not None and self.first.weighting == "units"
 
 
 def stored_guarantee_of(calibration: Calibration) -> StoredGuarantee:
-    """What a calibration claims."""
+    """What a calibration certified."""
     record = calibration.record
     return StoredGuarantee(
-        level=calibration.risk_level,
-        loss=calibration.loss,
+        promises=calibration.promises,
         unit_name=record.unit_name if record.units else None,
-        weighting=record.weighting,
         max_images=record.max_images,
-        expected=calibration.confidence == "conformal",
+        expected=calibration.bound == "conformal",
         digest=record.digest,
         image_hashes=bool(record.image_hashes.any()),
-        promises=calibration.certified,
     )
 
 
@@ -139,11 +137,12 @@ def judge(evaluation: Evaluation, against: Calibration | StoredGuarantee) -> Gua
     apart = _apart(evaluation, stored)
     if reasons:
         return GuaranteeCheck(None, None, None, apart, notes)
-    if stored.loss == "promises":
+    if not stored.of_all_pixels:
         return GuaranteeCheck(None, None, None, apart, notes, promises=evaluation.promises)
+    level = stored.first.at_most
     if stored.of_units:
-        return GuaranteeCheck(evaluation.risk, evaluation.risk_interval, stored.level, apart, notes, of_units=True)
-    return GuaranteeCheck(evaluation.image_risk, evaluation.image_risk_interval, stored.level, apart, notes)
+        return GuaranteeCheck(evaluation.risk, evaluation.risk_interval, level, apart, notes, of_units=True)
+    return GuaranteeCheck(evaluation.image_risk, evaluation.image_risk_interval, level, apart, notes)
 
 
 def _apart(evaluation: Evaluation, stored: StoredGuarantee) -> bool:
@@ -152,14 +151,7 @@ def _apart(evaluation: Evaluation, stored: StoredGuarantee) -> bool:
 
 def _incomparable(evaluation: Evaluation, stored: StoredGuarantee) -> list[str]:
     """Why the claim is about something else than what was evaluated."""
-    reasons = []
-    if stored.loss == "promises":
-        reasons += _other_promises(evaluation, stored)
-    elif stored.loss != "l01":
-        reasons.append(
-            f'The guarantee is about the loss "{stored.loss}", and here the share of {evaluation.entries} outside is '
-            "counted: the two were not compared."
-        )
+    reasons = [] if stored.of_all_pixels else _other_promises(evaluation, stored)
     if stored.expected:
         reasons.append(
             "The guarantee holds on average over calibration sets, so one set cannot be seen to break it: the share "
@@ -177,7 +169,7 @@ def _incomparable(evaluation: Evaluation, stored: StoredGuarantee) -> list[str]:
             f"counted: the two were not compared. Give the {stored.unit_name} of each image (--units, --unit-name)."
         )
     sizes = evaluation.unit_sizes.max()
-    if stored.weighting == "images" and stored.max_images != evaluation.max_images and sizes > stored.max_images:
+    if stored.max_images and stored.max_images != evaluation.max_images and sizes > stored.max_images:
         reasons.append(
             f"In the calibration a {stored.unit_name} of more than {stored.max_images} images counts as one of "
             f"{stored.max_images}, and here not: evaluate with the calibration to compare them."

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..calibration.promises import Promise
-from ..calibration.result import Calibration
+from ..calibration.calibration import Calibration
 from ..calibration.sentence import plural
 from ..images.checks import (
     Limits,
@@ -148,7 +148,7 @@ def evaluate(
     seen = () if promises is None else promises_seen(
         promises, truth, interval, EvaluationUnits(units[1], order, level),
         weighting="units" if calibration is None else calibration.record.weighting, units=name is not None,
-        certified=() if calibration is None else calibration.certified, runner=runner,
+        certified=() if calibration is None else calibration.promises, runner=runner,
     )  # fmt: skip
     return summarise(
         rows, cuts, inside, units, UnitEnds(level, order, span, most), unit_name=name,

@@ -16,6 +16,7 @@ from .foreign import as_plain_array
 from .library import Array, differ_in_size, library_of, to_numpy
 
 Limits = tuple[float, float]
+VALIDITY_DOC = "docs/what_voids_the_promise.md"
 _NO_UNIT = ("image", "pixel", "voxel", "value")  # in the singular: the sentence means other things by them
 
 

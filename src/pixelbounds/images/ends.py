@@ -41,7 +41,8 @@ class Band:
     """Lower and upper image per observation, (n, *pixels), before calibration; some families widen about a `centre`.
 
     `source` says how the band was made (a `Source`, or a string that is its kind); a calibration refuses a band that
-    was made in another way. `axes` are names and coordinates that DataArrays of xarray brought.
+    was made in another way. `family` says how it widens ("additive", "scaled", "multiplicative" or a `Family`; default:
+    scaled where there is a centre, else additive). `axes` are names and coordinates that DataArrays of xarray brought.
 
     >>> Band(np.zeros((2, 3)), np.ones((2, 3)))
     Band of 2 images of shape (3,), float64
@@ -52,6 +53,7 @@ class Band:
     centre: Any = None
     source: Any = NOT_KNOWN
     axes: Axes | None = None
+    family: Any = None
 
     def __post_init__(self) -> None:
         if self.axes is None:
@@ -112,8 +114,15 @@ class Band:
     def map(self, function: Callable[[Any], Any], *, checked: bool = False) -> Band:
         """The band with a function applied to each of its arrays; `checked`: the result needs no further check."""
         centre = None if self.centre is None else function(self.centre)
-        make = trusted_band if checked else Band
-        return make(function(self.lower), function(self.upper), centre, self.source)
+        if checked:
+            return trusted_band(function(self.lower), function(self.upper), centre, self.source, self.family)
+        return Band(function(self.lower), function(self.upper), centre, self.source, family=self.family)
+
+    def with_family(self, family: Any) -> Band:
+        """The same band, which widens as another family does."""
+        band = trusted_band(self.lower, self.upper, self.centre, self.source, family)
+        object.__setattr__(band, "axes", self.axes)
+        return band
 
     def to_xarray(self) -> Any:
         """A Dataset of xarray with lower, upper and, where there is one, centre; names and coordinates as they came."""
@@ -139,11 +148,13 @@ class Band:
         return rows
 
 
-def trusted_band(lower: Any, upper: Any, centre: Any = None, source: Source = NOT_KNOWN) -> Band:
+def trusted_band(
+    lower: Any, upper: Any, centre: Any = None, source: Source = NOT_KNOWN, family: Any = None
+) -> Band:
     """A Band of arrays that were checked already."""
     band = object.__new__(Band)
-    known = {"lower": lower, "upper": upper, "centre": centre, "source": source, "axes": None}
-    for name, x in known.items():
+    parts = {"lower": lower, "upper": upper, "centre": centre, "source": source, "axes": None, "family": family}
+    for name, x in parts.items():
         object.__setattr__(band, name, x)
     return band
 
@@ -159,7 +170,7 @@ def one_band(band: Any) -> Band:
         lower = joined([part.lower for part in band])
         upper = joined([part.upper for part in band])
         centre = None if band[0].centre is None else joined([part.centre for part in band])
-        return Band(lower, upper, centre, band[0].source)
+        return Band(lower, upper, centre, band[0].source, family=band[0].family)
     if not isinstance(band, Band):
         raise TypeError(f"band is a {type(band).__name__}; wrap your bounds as pixelbounds.Band(lower, upper)")
     return band

@@ -21,17 +21,19 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.calibrate import what_is_promised
-from ..calibration.data import LocalData, check_family, check_scales, local_data_of
+from ..calibration.band_statistics import group_shares
+from ..calibration.data import LocalData
 from ..calibration.families import Family
 from ..calibration.image_hashes import image_hashes, is_known_image
-from ..calibration.loss_table import hashed_regional_misses
 from ..calibration.paths.line import GAMMAS
-from ..calibration.procedures import METHODS
-from ..calibration.promises import Promise, RiskTarget, check_same_places, path_level, risk_targets_of
-from ..calibration.reference import grounds_of
-from ..calibration.result import WEIGHTINGS, Calibration
+from ..calibration.methods import method_of
+from ..calibration.paths.path import misses
+from ..calibration.promises import Promise, RiskTarget, check_same_places, risk_targets_of
+from ..calibration.calibration import Calibration
 from ..calibration.sentence import VALIDITY_DOC
+from ..calibration.split import FittingImages
+from ..calibration.target import target_of
+from ..calibration.units import Units
 from ..images.checks import (
     Limits,
     check_choice,
@@ -47,7 +49,7 @@ from ..images.measure import Measure
 from ..storage.files import check_new_file, replace_file
 from .anytime_file import anytime_from_bytes, growing_to_bytes
 from .evidence import Evidence, Look, Terms, calibration_of, unit_prints
-from .first_images import as_asked, fitted_path, most_of, objective_for
+from .first_images import as_asked, coming_units, most_of
 from .horizons import EProcesses, fewest
 
 _AT_ONCE = 256  # images whose losses are tabulated at a time
@@ -98,47 +100,37 @@ class AnytimeCalibration:
         expected: int | None = None,
         seed: Any = 0,
     ) -> None:
-        asked = what_is_promised(risk_level, promises)
-        wanted = [Promise("share", asked)] if isinstance(asked, float) else asked
-        failure_prob = check_open_unit(failure_prob, "failure_prob")
-        check_choice(method, METHODS, "method")
-        check_choice(weighting, WEIGHTINGS, "weighting")
-        check_unit_name(unit_name)
-        if measure is not None and not isinstance(measure, Measure):
-            raise TypeError(f"measure is {measure!r}; give a pixelbounds.Measure, or leave it out")
-        if max_images is not None:
-            check_count(max_images, "max_images")
+        target = target_of(risk_level, promises, failure_prob)
         rng = check_generator(seed)
-        pairs = local_data_of(truth, band, family, limits, features, labels)
-        names = check_units(units, len(pairs))
-        unit_of = np.unique(names, return_inverse=True)[1]
+        own = None if units is None else Units(units, unit_name, weighting, max_images)
+        data = LocalData(truth, one_band(band).with_family(family), own, labels, features, limits, measure)
+        names = check_units(units, len(data))
         by_unit = units is not None
-        weighting = weighting if by_unit else "units"  # every image is its own: the two are one
-        targets, regions = risk_targets_of(wanted, pairs.band.lower, weighting, by_unit, max_images or 0)
-        pairs = replace(pairs, regions=regions)
-        check_family(pairs, np.arange(len(pairs)))
-        check_scales(pairs, np.arange(len(pairs)))
-        objective = objective_for(targets, unit_of, failure_prob, expected) if wanted is asked else None
-        own_choices = {"groups": groups, "k": k, "d_opt": d_opt, "direction": direction}  # of the user
-        own_choices = {name: x for name, x in own_choices.items() if x is not None}
-        grouping, path = fitted_path(method, pairs, unit_of, rng, path_level(targets), objective, gammas, own_choices)
-        digest, own = pairs.aggregate(image_hashes)
+        data, targets = data.with_promises(target)
+        every = np.arange(len(data))
+        data.check_bands(every)
+        coming = coming_units(targets, int(data.unit_of.max()) + 1, target.failure_prob, expected)
+        chosen = method_of(
+            method, groups=groups, k=k, d_opt=d_opt, direction=direction, gammas=gammas if method == "krcps" else None
+        )
         fits = method != "rcps"
-        kept = tuple(as_asked(target, most_of(target, pairs, unit_of, fits)) for target in targets)
-        usual, shares = grounds_of(pairs if fits else None, pairs, grouping, path, path_level(targets))
+        path = chosen.fit(FittingImages(data, every, targets, coming), target, rng)
+        digest, hashes = data.aggregate(image_hashes)
+        kept = tuple(as_asked(each, most_of(each, data, fits)) for each in targets)
+        shares = group_shares(data, every if fits else every[:0], path)
         self._terms = Terms(
-            method, pairs.family, pairs.limits, grouping, path, kept, wanted is not asked, failure_prob,
-            unit_name if by_unit else None, weighting, pairs.pixels, pairs.source,
-            "generator" if seed is rng else str(seed), features is not None, labels is not None, usual, shares,
-            measure,
+            method, data.family, data.limits, path.grouping, path, kept, target.of_all_pixels, target.failure_prob,
+            unit_name if by_unit else None, weighting if by_unit else "units", data.pixels, data.source,
+            "generator" if seed is rng else str(seed), features is not None, labels is not None, path.at(path.usual),
+            shares, measure,
         )  # fmt: skip
         e_processes = tuple(
-            EProcesses.new(target.level, failure_prob, len(path), target.kind == "tail") for target in targets
+            EProcesses.new(each.level, target.failure_prob, len(path), each.kind == "tail") for each in targets
         )
         known = np.unique(unit_prints(names)) if by_unit and fits else np.empty(0, np.uint64)
-        self._evidence = Evidence.new(e_processes, own if fits else own[:0], known, digest if fits else digest * 0)
+        self._evidence = Evidence.new(e_processes, hashes if fits else hashes[:0], known, digest if fits else digest * 0)
         if not fits:
-            self._count(pairs, targets, names if by_unit else None, own, skip_known=False)
+            self._count(data, targets, names if by_unit else None, hashes, skip_known=False)
 
     # ------------------------------------------------------------ images arrive
 
@@ -177,7 +169,7 @@ class AnytimeCalibration:
             raise ValueError("give features= and labels= of these images exactly where those of the first were given")
         if not terms.pixels:  # images differ in size, even if these do not
             band = band.map(singly, checked=True)
-        pairs = local_data_of(truth, band, terms.family, terms.limits, features, labels)
+        pairs = LocalData(truth, band.with_family(terms.family), None, labels, features, terms.limits)
         if pairs.pixels != terms.pixels:
             raise ValueError(f"these images have shape {pairs.pixels}, the first ones {terms.pixels}; they must agree")
         if (units is None) != (terms.units is None):
@@ -186,7 +178,7 @@ class AnytimeCalibration:
         asked = terms.promises_within(within)
         targets, regions = risk_targets_of(asked, pairs.band.lower, terms.weighting, units is not None)
         check_same_places(terms.promises, targets)
-        pairs = replace(pairs, regions=regions)
+        pairs = pairs.with_regions(regions)
         names = None if units is None else check_units(units, len(pairs))
         return self._count(pairs, targets, names, pairs.aggregate(image_hashes)[1], skip_known=skip_known)
 
@@ -202,7 +194,7 @@ class AnytimeCalibration:
         for some, unit_of in _whole_units(images, names):
             part = pairs.take(some)
             here = tuple(target.take(some) for target in targets)
-            found = part.aggregate(hashed_regional_misses, grouping=terms.grouping, path=terms.path)
+            found = *part.aggregate(misses, path=terms.path, digests=True)[:3], own[some]
             evidence = evidence.after(part, here, terms, unit_of, found)
         if names is not None:
             fresh = unit_prints(names[np.sort(np.unique(names, return_index=True)[1])])

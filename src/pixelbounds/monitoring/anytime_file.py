@@ -10,11 +10,11 @@ import numpy as np
 from ..calibration.families import FAMILIES, Family
 from ..calibration.groups.contract import load_grouping, on_images
 from ..calibration.groups.labelled import LabelledGroups
-from ..calibration.loss_table import Path
-from ..calibration.procedures import METHODS
+from ..calibration.paths.path import Path
+from ..calibration.methods import METHODS
 from ..calibration.promises import CertifiedPromise
-from ..calibration.reference import MOST_UNITS, STATISTICS
-from ..calibration.result import WEIGHTINGS
+from ..calibration.band_statistics import MOST_UNITS, STATISTICS
+from ..calibration.units import WEIGHTINGS
 from ..images.checks import check_choice, check_limits, check_line, check_number, check_open_unit, check_unit_name
 from ..images.library import Array
 from ..images.measure import Measure
@@ -34,7 +34,7 @@ def growing_to_bytes(terms: Terms, evidence: Evidence) -> bytes:
     meta, arrays = terms.grouping.state()
     e_processes = evidence.e_processes
     tensors = {f"groups.{name}": x for name, x in arrays.items()}
-    tensors |= {"fitted_on": terms.grouping.fitted_on, "knots": terms.path.knots}
+    tensors |= {"fitted_on": terms.grouping.fitted_on, "knots": terms.path.points}
     tensors |= {
         name: np.stack([getattr(x, name) for x in e_processes]) for name in ("wealth", "total", "squares", "best")
     }
@@ -97,10 +97,10 @@ def _terms_of(text: dict[str, Any], tensors: dict[str, Array], name: str, family
     grouping = on_images(load_grouping(groups.pop("kind"), groups, arrays), tensors["fitted_on"])
     if text["labels"] is not isinstance(grouping, LabelledGroups) or not isinstance(text["features"], bool):
         raise ValueError("its groups are not such as its images had labels for")
-    path = Path(tensors["knots"])
+    path = Path(tensors["knots"], grouping)
     least = family.start if family is not None else FAMILIES[named].start
-    if path.knots.shape[0] != grouping.count or path.knots.min() < least or tensors["knots"].dtype != np.float64:
-        raise ValueError(f"a path of {path.knots.shape[0]} groups cannot be that of {grouping.count}")
+    if path.points.shape[0] != grouping.count or path.points.min() < least or tensors["knots"].dtype != np.float64:
+        raise ValueError(f"a path of {path.points.shape[0]} groups cannot be that of {grouping.count}")
     low, high = (None if x is None else check_number(x, "a limit") for x in text["limits"])
     if text["units"] is not None:
         check_unit_name(text["units"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..calibration.reference import STATISTICS, Reference
+from ..calibration.band_statistics import STATISTICS, BandStatistics
 from ..images.library import Array
 from ..storage.digests import row_digests
 from .conformal_ranks import BETS, ConformalRanks, log_rank_factors, recent_chance
@@ -51,7 +51,7 @@ class DriftMartingale:
         )
 
 
-def gauges_of(reference: Reference) -> tuple[DriftMartingale, ...]:
+def gauges_of(reference: BandStatistics) -> tuple[DriftMartingale, ...]:
     """The gauges of a reference, before anything was seen; none where there is no reference."""
     if not len(reference):
         return ()

@@ -13,16 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..calibration.certify import RiskTest
-from ..calibration.confidence import betting
+from ..calibration.band_statistics import MOST_UNITS, STATISTICS, BandStatistics, band_rows, some_of
+from ..calibration.bounds import betting
 from ..calibration.data import LocalData
 from ..calibration.families import Family
 from ..calibration.groups.contract import Grouping
 from ..calibration.image_hashes import digest_of
-from ..calibration.loss_table import Path
+from ..calibration.paths.path import Path
 from ..calibration.promises import CertifiedPromise, Promise, RiskTarget
-from ..calibration.reference import MOST_UNITS, STATISTICS, Reference, band_statistics, some_of
-from ..calibration.result import Calibration, Record
+from ..calibration.target import RiskTest
+from ..calibration.units import losses_by_unit
+from ..calibration.calibration import Calibration, Record
 from ..calibration.sentence import ANYTIME
 from ..images.checks import Limits
 from ..images.library import Array
@@ -146,14 +147,12 @@ class Evidence:
                 e_processes.append(self.e_processes[j])
                 continue
             pooled = sizes[:, target.region] if target.weighting == "pixels" else None
-            risk_test = RiskTest(
-                pairs, counts, unit_of, np.unique(unit_of[counts]), betting, target.level, terms.failure_prob,
-                promise.most, pooled, target.words,
-            )  # fmt: skip
+            units = losses_by_unit(unit_of, counts, np.unique(unit_of[counts]), promise.most, pooled)
+            risk_test = RiskTest(target, units, betting, terms.failure_prob)
             missed = table[:, target.region * points : (target.region + 1) * points].T
-            losses = risk_test.per_unit(target.losses(missed, sizes[:, target.region]))
+            losses = risk_test.losses(target.losses(missed, sizes[:, target.region]))
             e_processes.append(self.e_processes[j].after(losses.T))
-            for weight in risk_test.weights:  # one by one: the same bits however images are cut into calls
+            for weight in units.weights:  # one by one: the same bits however images are cut into calls
                 weights[j] += weight
         of_units, of_images = self._described(pairs, terms, unit_of)
         return replace(
@@ -170,7 +169,7 @@ class Evidence:
             images = np.flatnonzero(unit_of == unit)
             images = images[some_of(0, len(images))]
             given = {"grouping": terms.grouping, "widening": terms.usual, "shares": terms.shares}
-            rows = pairs.aggregate(band_statistics, images, **given)[0]
+            rows = pairs.aggregate(band_rows, images, **given)[0]
             one = int(np.random.default_rng([0, self.certifying + unit]).integers(len(rows)))
             means.append(rows.mean(axis=0, keepdims=True))
             single.append(rows[one : one + 1])
@@ -219,15 +218,14 @@ def calibration_of(terms: Terms, evidence: Evidence) -> Calibration | None:
         image_hashes=evidence.image_hashes,
     )  # fmt: skip
     return Calibration(
-        terms.method, ANYTIME, terms.family, "l01" if terms.plain else "promises", first.at_most, terms.failure_prob,
-        terms.limits, terms.grouping, terms.path.at(knot), first.risk, curve, chosen, record, terms.measure,
-        () if terms.plain else kept, _reference(terms, evidence),
+        terms.method, ANYTIME, terms.family, terms.failure_prob, terms.limits, terms.grouping, terms.path.at(knot), kept,
+        curve, chosen, record, terms.measure, _reference(terms, evidence),
     )  # fmt: skip
 
 
-def _reference(terms: Terms, evidence: Evidence) -> Reference:
+def _reference(terms: Terms, evidence: Evidence) -> BandStatistics:
     own = evidence.of_units
-    return Reference(own, own if terms.units is None else evidence.of_images, terms.usual, terms.shares)
+    return BandStatistics(own, own if terms.units is None else evidence.of_images, terms.usual, terms.shares)
 
 
 def _risk(promise: CertifiedPromise, e_processes: EProcesses, weight: float, knot: int) -> float:
@@ -244,5 +242,5 @@ def _curve(path: Path, promise: CertifiedPromise, e_processes: EProcesses, knot:
     wanted = np.searchsorted(-risks, -np.linspace(min(1.0, 4 * promise.at_most), 0, _CURVE))
     kept = np.unique(np.append(np.minimum(wanted, len(path) - 1), knot))
     bounds = np.where(e_processes.reached[kept], promise.at_most, promise.cap)
-    rows = np.stack([path.knots[:, kept].mean(axis=0), risks[kept], bounds], axis=1)
+    rows = np.stack([path.points[:, kept].mean(axis=0), risks[kept], bounds], axis=1)
     return rows, int(np.searchsorted(kept, knot))

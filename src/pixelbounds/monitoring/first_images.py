@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
-from ..calibration.confidence import betting
 from ..calibration.data import ROWS, LocalData, Statistic
-from ..calibration.groups.contract import Grouping
-from ..calibration.joint_test import CertifyingUnits, most_of_a_unit
-from ..calibration.loss_table import Path, region_sizes
-from ..calibration.paths.weighted_frontier import PathObjective
-from ..calibration.procedures import frontier, groups_for, krcps, rcps
+from ..calibration.paths.path import region_sizes
 from ..calibration.promises import CertifiedPromise, RiskTarget
+from ..calibration.target import most_of_a_unit
 from ..images.checks import check_count
 from ..images.library import Array
 from .horizons import fewest
@@ -23,52 +16,19 @@ _COMING = 7  # times as many as the first ones, where nobody says how many image
 _sizes = Statistic("sizes", lambda truth, block, family: (region_sizes(block),), (ROWS,))
 
 
-def fitted_path(
-    method: str,
-    pairs: LocalData,
-    unit_of: Array,
-    rng: np.random.Generator,
-    risk_level: float,
-    objective: PathObjective | None,
-    gammas: Sequence[float],
-    choices: dict[str, Any],
-) -> tuple[Grouping, Path]:
-    """Groups and path from all of the images; `choices` are those of groups that the user made."""
-    every = np.arange(len(pairs))
-    takes = {"rcps": (), "krcps": ("groups", "k", "d_opt", "direction"), "frontier": ("groups", "k")}[method]
-    strange = sorted(choices.keys() - set(takes))
-    strange += ["features"] * (pairs.features is not None and method != "frontier")
-    strange += ["labels"] * (pairs.labels is not None and method == "rcps")
-    if strange:
-        raise ValueError(f"{method} takes no {', '.join(strange)}; leave it out, or use another method")
-    if method == "rcps":
-        return rcps(pairs)
-    if method == "krcps":
-        return krcps(pairs, every, rng, risk_level, gammas=gammas, **choices)
-    if not choices and pairs.features is None:
-        choices = {"groups": groups_for(int(unit_of.max()) + 1, float(pairs.sizes.sum()))}
-    return frontier(pairs, every, rng, risk_level, unit_of=unit_of, objective=objective, **choices)
+def coming_units(targets: tuple[RiskTarget, ...], units: int, failure_prob: float, expected: int | None) -> int:
+    """How many units are expected to certify."""
+    if expected is not None:
+        return check_count(expected, "expected")
+    return max(_COMING * units, 2 * max(fewest(target.level, failure_prob) for target in targets))
 
 
-def objective_for(
-    targets: tuple[RiskTarget, ...], unit_of: Array, failure_prob: float, expected: int | None
-) -> PathObjective:
-    """What the path for several promises aims at."""
-    units = int(unit_of.max()) + 1
-    least = 2 * max(fewest(target.level, failure_prob) for target in targets)
-    coming = max(_COMING * units, least) if expected is None else check_count(expected, "expected")
-    return PathObjective(targets, unit_of, coming, betting, failure_prob)
-
-
-def most_of(target: RiskTarget, pairs: LocalData, unit_of: Array, fits: bool) -> float:
+def most_of(target: RiskTarget, data: LocalData, fits: bool) -> float:
     """For how many images or pixels a unit counts at most, from the first images; 0 where units count the same."""
     if target.weighting == "units":
         return 0.0
-    sizes = pairs.aggregate(_sizes)[0]
-    counts = target.counts(sizes)
-    weight = sizes[:, target.region] if target.weighting == "pixels" else np.ones(len(counts))
-    units_certifying = CertifyingUnits(np.full(len(counts), not fits), unit_of, unit_of[:0], betting, 0.5)
-    return most_of_a_unit(target, units_certifying, counts, weight)
+    sizes = data.aggregate(_sizes)[0]
+    return most_of_a_unit(target, sizes, target.counts(sizes) & fits, data.unit_of)
 
 
 def as_asked(target: RiskTarget, most: float) -> CertifiedPromise:

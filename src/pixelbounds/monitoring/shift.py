@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.calibrate import calibrate, what_is_promised
-from ..calibration.confidence import bound_named, least_images
-from ..calibration.data import local_data_of
+from ..calibration.calibrate import calibrate
+from ..calibration.bounds import least_images
+from ..calibration.data import LocalData
 from ..calibration.promises import Promise
-from ..calibration.result import Calibration
+from ..calibration.calibration import Calibration
 from ..calibration.sentence import SHIFT
+from ..calibration.target import target_of
 from ..images.checks import NoGuarantee, check_generator, check_number, check_units
 from ..images.ends import Band, one_band
 from ..images.foreign import as_plain_array
@@ -68,23 +69,22 @@ def recalibrate(
     (True, True)
     """
     rng = check_generator(seed)
-    pairs = local_data_of(truth, one_band(band), family, limits, features, labels)
+    pairs = LocalData(truth, one_band(band).with_family(family), None, labels, features, limits)
     ratios, most = _check_weights(weights, most_weight, len(pairs))
     names = check_units(units, len(pairs))
     unit_of = np.unique(names, return_inverse=True)[1]
     _check_mean(_per_unit(ratios, unit_of), most)
     images = np.flatnonzero(_kept(ratios / most, unit_of, rng if seed is rng else np.random.default_rng([seed, 1])))
-    said = what_is_promised(risk_level, promises)
-    asked = [] if isinstance(said, float) else said
-    level = said if isinstance(said, float) else min(promise.at_most / (promise.cap or 1) for promise in said)
-    _check_enough(_per_unit(ratios, unit_of).sum() / most, level, failure_prob, choices.get("confidence", "betting"))
+    asked = target_of(risk_level, promises, failure_prob).promises
+    level = min(promise.at_most / (promise.cap or 1) for promise in asked)
+    _check_enough(_per_unit(ratios, unit_of).sum() / most, level, failure_prob, choices.get("bound", "betting"))
     regions = _regions(asked, pairs.band.lower)
-    some = replace(pairs, regions=tuple((f"within {i}", x) for i, x in regions.items())).take(images)
+    some = pairs.with_regions(tuple((f"within {i}", x) for i, x in regions.items())).take(images)
     kept = {i: x for i, (_, x) in zip(regions, some.regions, strict=True)}
     here = [_within(promise, kept.get(i), images) for i, promise in enumerate(asked)]
     found = calibrate(
-        some.truth, some.band, risk_level=None if asked else level, promises=here or None, failure_prob=failure_prob,
-        features=some.features, labels=some.labels, family=pairs.family,
+        some.truth, some.band, promises=here, failure_prob=failure_prob,
+        features=some.features, labels=some.labels,
         units=None if units is None else names[images], limits=limits, seed=seed, **choices,
     )  # fmt: skip
     settings = {**found.record.settings, SHIFT: {"most_weight": most, "offered": len(pairs)}}
@@ -139,7 +139,7 @@ def _kept(chance: Array, unit_of: Array, rng: np.random.Generator) -> Array:
 
 def _check_enough(effective: float, level: float, failure_prob: float, confidence: Any) -> None:
     """Refuse where the weights leave fewer images than certify anything."""
-    needed = least_images(level, failure_prob, confidence=bound_named(confidence))
+    needed = least_images(level, failure_prob, bound=confidence)
     if effective < needed:
         raise NoGuarantee(
             f"the weights leave an effective number of {effective:.1f} images (units), and {needed} are the fewest "

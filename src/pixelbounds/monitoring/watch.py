@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from ..calibration.losses import Loss
-from ..calibration.reference import some_of
-from ..calibration.result import Calibration
+from ..calibration.band_statistics import some_of
+from ..calibration.calibration import Calibration
 from ..evaluation.kept_promises import region_tallies
 from ..evaluation.known_images import refuse_calibrated
 from ..images.checks import check_number, check_open_unit, check_same_shape, check_units
@@ -32,6 +32,7 @@ from ..storage.digests import joined_digests
 from .drift_martingales import DriftMartingale, gauges_of, looked
 from .e_process import mean_worth
 from .history import row_of, with_row
+from .reference import band_statistics
 from .promise_monitors import PromiseMonitor, Rounds, played, regions_of, rounds_of
 from .seen import first_seen, image_digests, name_digests, remembered_with
 from .sentences import late_in_words
@@ -71,12 +72,12 @@ class Monitor:
         self.false_alarm = check_open_unit(false_alarm, "false_alarm")
         self._digest = hashlib.sha256(calibration.to_bytes()).hexdigest()
         self.loss = loss
-        if any(promise.kind == "loss" for promise in calibration.certified):
+        if len(calibration.promises) > 1 and any(promise.kind == "loss" for promise in calibration.promises):
             raise ValueError("a loss of one's own among several promises cannot be watched; calibrate it by itself")
         own = any(promise.kind == "loss" for promise in calibration.promises)
         if own != (loss is not None):
             raise ValueError(
-                f"this calibration is about the loss {calibration.loss!r}, which no file holds: give it, loss=..."
+                f"this calibration is about the loss {calibration.promises[0].name!r}, which no file holds: give it, loss=..."
                 if own
                 else "this calibration is about missed pixels, which need no loss: leave it out"
             )
@@ -193,7 +194,7 @@ class Monitor:
         when = check_number(when, "when")
         band = one_band(band)
         names = self._units(units, len(band))
-        rows = self.calibration.statistics(band, features=features, labels=labels)
+        rows = band_statistics(self.calibration, band, features=features, labels=labels)
         digests = image_digests(*band.arrays, runner=current_runner())
         fresh, unit_of, arrived = _arrivals(names, digests, self.seen_bands)
         left_out = _left_out(fresh, digests, self.seen_bands, names)
@@ -225,7 +226,7 @@ class Monitor:
         notes = []
         if late:
             notes.append(late_in_words(late, record.unit_name))
-        if self.calibration.confidence == "conformal":
+        if self.calibration.bound == "conformal":
             notes.append(
                 "The calibration promises its level on average over calibration sets only, so a risk above it does not "
                 "contradict the promise, and alarms without a change are more likely than said."

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..calibration.result import Calibration
+from ..calibration.calibration import Calibration
 from ..calibration.sentence import plural
 from ..evaluation.evaluation import Evaluation, SeenPromise, Strata
 from .example import Row
@@ -51,11 +51,11 @@ def draw_path(axes: Axes, calibration: Calibration, evaluation: Evaluation | Non
     first = calibration.promises[0]
     if first.weighting == "units":
         axes.plot(chosen, calibration.risk, "o", color=BLUE)
-        if evaluation is not None and (evaluation.promises or not calibration.certified):
-            _draw_evaluated(axes, chosen, evaluation.promises[0] if calibration.certified else evaluation)
+        if evaluation is not None and (evaluation.promises or calibration.of_all_pixels):
+            _draw_evaluated(axes, chosen, evaluation if calibration.of_all_pixels else evaluation.promises[0])
     counted = "images that miss too much" if first.kind == "tail" else "pixels outside"
     below = words.beside("mean widening over groups")
-    _names(axes, below, f"{_plain(first.name)}: {counted}" if calibration.certified else counted)
+    _names(axes, below, f"{_plain(first.name)}: {counted}" if not calibration.of_all_pixels else counted)
     axes.xaxis.set_major_formatter("{x:g}")
     _percent(axes.yaxis)
     _upright(axes)
@@ -157,7 +157,7 @@ def draw_comparison(lengths: Axes, risks: Axes, rows: Sequence[Row]) -> None:
     risk_ends = np.array([ev.risk_interval for ev in found])
     _draw_dots(lengths, names, [words.width * ev.mean_length for ev in found], length_ends[:, 0], length_ends[:, 1])
     _draw_dots(risks, names, [ev.risk for ev in found], risk_ends[:, 0], risk_ends[:, 1])
-    for level in sorted({row.calibration.risk_level for row in rows if row.calibration.loss == "l01"}):
+    for level in sorted({row.calibration.risk_level for row in rows if row.calibration.of_all_pixels}):
         risks.axvline(level, color=BLACK, linewidth=0.6)
     lengths.set_xlim(left=0)
     lengths.set_xlabel(words.beside("mean interval length"))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..calibration.promises import Promise, check_promises, risk_targets_of
-from ..calibration.result import Calibration
+from ..calibration.calibration import Calibration
 from ..evaluation.evaluation import Evaluation
 from ..images.checks import check_count, check_same_shape, check_values
 from ..images.ends import Band, Interval

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..calibration.result import Calibration
+from ..calibration.calibration import Calibration
 from ..evaluation.evaluation import Evaluation
 from .charts import draw_comparison, draw_path, draw_strata, draw_units
 from .example import Example, Row
@@ -52,7 +52,7 @@ def _charts(
 ) -> dict[str, Figure]:
     """Charts by the name of their file."""
     charts: dict[str, Figure] = {}
-    level = calibration.risk_level if calibration.loss == "l01" else None
+    level = calibration.risk_level if calibration.of_all_pixels else None
     if len(calibration.curve):
         charts["path"], axes = new_figure(COLUMN, 2.9)
         draw_path(axes, calibration, evaluation)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..calibration.phrases import promise_in_words
-from ..calibration.result import Calibration
+from ..calibration.calibration import Calibration
 from ..calibration.sentence import level_in_words, plural
 from ..images.source import Source
 
@@ -128,7 +128,7 @@ def _method(calibration: Calibration) -> tuple[tuple[str, ...], ...]:
         ("method", calibration.method),
         ("groups", f"{groups.count} of kind {groups.kind}"),
         ("family", calibration.family.name),
-        ("bound", calibration.confidence),
+        ("bound", calibration.bound),
         ("share of calibrations that may be unlucky", level_in_words(calibration.failure_prob)),
         ("seed", str(calibration.record.seed)),
     )

@@ -15,7 +15,7 @@ import numpy as np
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from ..calibration.result import Calibration
+from ..calibration.calibration import Calibration
 from ..calibration.sentence import guarantee_parts, in_channels, plural, share_in_words
 from ..evaluation.evaluation import Evaluation, Strata
 from ..evaluation.guarantee_check import judge

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..calibration.result import Calibration
+from ..calibration.calibration import Calibration
 from ..calibration.sentence import level_in_words
 from ..evaluation.evaluation import Evaluation
 from ..images.checks import check_choice, check_count, check_same_shape
@@ -151,7 +151,7 @@ def calibration(found: Calibration, evaluation: Evaluation | None = None, *, axe
     if not isinstance(found, Calibration):
         raise TypeError(f"the calibration is a {type(found).__name__}; give what pixelbounds.calibrate returned")
     if not len(found.curve):
-        raise ValueError(f"a calibration of the loss {found.loss!r} keeps no curve, so there is none to show")
+        raise ValueError(f"a calibration of a loss of images keeps no curve, so there is none to show")
     place = _one(axes, 1.3 * COLUMN, 2.6)
     with house_style():
         draw_path(place, found, evaluation)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..calibration.phrases import counted_in_short
 from ..calibration.promises import CertifiedPromise
-from ..calibration.result import Calibration
+from ..calibration.calibration import Calibration
 from ..calibration.sentence import plural
 from ..evaluation.evaluation import Evaluation, SeenPromise
 from ..evaluation.guarantee_check import GuaranteeCheck
@@ -32,10 +32,10 @@ def promise_rows(
     Promises that the evaluation was asked about and that nobody made are rows of their own.
     """
     seen = () if evaluation is None else evaluation.promises
-    made: tuple[CertifiedPromise | None, ...] = calibration.certified
+    made: tuple[CertifiedPromise | None, ...] = () if calibration.of_all_pixels else calibration.promises
     if not made and not seen:
         return []
-    if made and seen and [_asked(p) for p in seen] != [_asked(p) for p in calibration.certified]:
+    if made and seen and [_asked(p) for p in seen] != [_asked(p) for p in calibration.promises]:
         raise ValueError(
             f"the evaluation is of {len(seen)} promises, and the calibration certified {len(made)} others; evaluate "
             "with calibration= and the same promises in the same order"
@@ -43,7 +43,7 @@ def promise_rows(
     made = made or (None,) * len(seen)
     others: tuple[SeenPromise | None, ...] = seen or (None,) * len(made)
     known = {name for example in examples for name in example.regions or {}}
-    levels = [p.at_most for p in calibration.certified] + [p.at_most for p in seen]
+    levels = [p.at_most for p in calibration.promises] + [p.at_most for p in seen]
     told = [p.interval[1] for p in seen if p.verdict in ("kept", "broken")]  # others may reach far
     most = max(1.25 * max(levels), *told, *(1.15 * p.risk for p in seen if p.units), 0.0)
     compared = judged is not None and bool(judged.promises)
@@ -105,8 +105,8 @@ def promises_to_look_at(
 
     rows       of the table of promises, as `promise_rows` gives them
     """
-    if calibration.certified:
-        pairs = zip(calibration.certified, rows, strict=True)
+    if not calibration.of_all_pixels:
+        pairs = zip(calibration.promises, rows, strict=True)
         return [
             {
                 "name": row["name"], "level": row["level"], "what": row["what"],
@@ -114,16 +114,15 @@ def promises_to_look_at(
             }
             for made, row in pairs
         ]  # fmt: skip
-    what = f"the {entries} outside" if calibration.loss == "l01" else f"the loss {calibration.loss}"
-    words = {"what": f"{what}, mean over {plural(noun)}", "outline": ""}
+    words = {"what": f"the {entries} outside, mean over {plural(noun)}", "outline": ""}
     return [{"name": f"all {entries}", "level": level_text(calibration.risk_level), **words}]
 
 
 def certified_above(calibration: Calibration) -> list[str]:
     """Promises that betting certified although the certifying images miss more than the level, in words."""
-    if calibration.confidence != "betting" or (calibration.loss != "l01" and not calibration.certified):
+    if calibration.bound != "betting":
         return []
-    alone = not calibration.certified
+    alone = calibration.of_all_pixels
     return [
         f"{percent(p.risk)} {'' if alone else f'for “{p.name}” '}at a level of {level_text(p.at_most)}"
         for p in calibration.promises

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..calibration.image_hashes import is_known_image
-from ..calibration.procedures import NAMED_GROUPS
+from ..calibration.methods import NAMED_GROUPS
 from ..calibration.sentence import second_try
 from ..execution.progress import Progress, silent
 from ..execution.runner import running

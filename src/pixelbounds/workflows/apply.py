@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.reader import load_calibration
-from ..calibration.result import Calibration
+from ..calibration.calibration import load_calibration
+from ..calibration.calibration import Calibration
 from ..evaluation.guarantee_check import stored_guarantee_of
 from ..execution.blocks import InputHash, Maker, block_rows, each_image, fill, gather, ragged_to
 from ..execution.progress import Progress, silent

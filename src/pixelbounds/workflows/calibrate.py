@@ -20,10 +20,11 @@ import numpy as np
 
 from ..calibration.calibrate import calibrate
 from ..calibration.image_hashes import is_known_image
-from ..calibration.procedures import NAMED_GROUPS
-from ..calibration.reader import load_calibration
-from ..calibration.result import Calibration
+from ..calibration.methods import NAMED_GROUPS, method_of
+from ..calibration.calibration import load_calibration
+from ..calibration.calibration import Calibration
 from ..calibration.sentence import second_try
+from ..calibration.units import Units
 from ..execution.blocks import pick, readable
 from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
@@ -73,6 +74,12 @@ def calibrate_files(
     labels: FilePath | None = None,
     bands_out: FilePath | None = None,
     unit_name: str | None = None,
+    weighting: str = "units",
+    max_images: int | None = None,
+    method: str = "frontier",
+    family: str | None = None,
+    k: int | None = None,
+    n_fit: int | None = None,
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
@@ -120,7 +127,7 @@ def calibrate_files(
                 f"units are called {unit_name!r}, but nobody says which images belong to one: give --units"
             )
         own = images.unit_name if reading.units is None else None
-        offered = {name: each.map(lambda x: pick(execution, x, good)) for name, each in offered.items()}
+        offered = {name: each.map(lambda x: pick(execution, x, good)).with_family(family) for name, each in offered.items()}
         known = pick(execution, known, good)
         segmented = pick(execution, segmented, good)
         true = pick(execution, images.pixels, good)
@@ -128,12 +135,11 @@ def calibrate_files(
             true,
             offered if levels else offered[""],
             risk_level=risk_level,
-            groups=partition,
+            method=method_of(method, groups=partition, k=k, n_fit=n_fit),
             promises=regions.promises(true, lambda x: pick(execution, x, good)) if regions else None,
             features=known,
             labels=segmented,
-            units=pick(execution, units, good),
-            unit_name=unit_name or own or "unit",
+            units=None if units is None else Units(pick(execution, units, good), unit_name or own or "unit", weighting, max_images),
             limits=limits,
             measure=images.measure or made.measure,
             **choices,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from ..calibration.reader import load_calibration
-from ..calibration.result import Calibration
+from ..calibration.calibration import load_calibration
+from ..calibration.calibration import Calibration
 from ..formats.arrays import FilePath
 from ..formats.opener import check_target
 from ..images.checks import check_line

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.reader import load_calibration
-from ..calibration.result import Calibration
+from ..calibration.calibration import load_calibration
+from ..calibration.calibration import Calibration
 from ..evaluation.evaluation import Evaluation
 from ..evaluation.guarantee_check import GuaranteeCheck, StoredGuarantee, judge, stored_guarantee_of
 from ..evaluation.held_out import evaluate

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..calibration.calibrate import calibrate
-from ..calibration.split import unit_numbers
+from ..calibration.units import Units, units_of
 from ..evaluation.guarantee_check import stored_guarantee_of
 from ..evaluation.held_out import evaluate
 from ..execution.blocks import pick
@@ -80,7 +80,7 @@ def first_look_files(
         measured = images.measure or made.measure
         calibration = calibrate(
             mine(images.pixels), band.map(mine), risk_level=risk_level, failure_prob=failure_prob, limits=limits,
-            units=mine(units), unit_name=images.unit_name or "unit", measure=measured,
+            units=None if units is None else Units(mine(units), images.unit_name or "unit"), measure=measured,
         )  # fmt: skip
         left = band.map(others)
         interval = calibration.apply(left)
@@ -93,8 +93,8 @@ def first_look_files(
         known = {name: others(x) for name, x in made.known.items() if name in ("estimate", "observation", "samples")}
         pictures = examples_of(interval, chosen, names=names, band=left, truth=true, **known)
     said = NOTE.format(
-        here=len(np.unique(unit_numbers(units, len(here))[here])),
-        all=len(np.unique(unit_numbers(units, len(here)))),
+        here=len(np.unique(units_of(units, len(here))[1][here])),
+        all=len(np.unique(units_of(units, len(here))[1])),
         units="images" if units is None else "units",
     )
     about: dict[str, Any] = {"calibration": calibration, "evaluation": evaluation, "examples": pictures}
@@ -105,7 +105,7 @@ def first_look_files(
 
 def half(units: Any, n: int) -> Array:
     """Which images calibrate, (n,): those of half of the units, at random."""
-    unit = unit_numbers(units, n)
+    unit = units_of(units, n)[1]
     whole = np.unique(unit)
     if len(whole) < 2:
         raise ValueError(f"{len(whole)} units cannot be split in two; give images of more patients or scans")

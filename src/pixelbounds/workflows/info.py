@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..calibration.reader import calibration_from_bytes
-from ..calibration.result import Calibration
+from ..calibration.calibration import calibration_from_bytes
+from ..calibration.calibration import Calibration
 from ..calibration.sentence import plural
 from ..federated.messages import message_of
 from ..formats.arrays import ABOUT, ARRAY_SUFFIXES, SOURCE, Reading, is_store, parts_at, told
@@ -68,7 +68,7 @@ def calibration_facts(found: Calibration) -> dict[str, Any]:
     who = plural(record.unit_name) if record.units else "images"
     return {
         "note": found.note or None,
-        "method": f"{found.method}, {found.confidence}, {found.grouping.count} groups of kind {found.grouping.kind}",
+        "method": f"{found.method}, {found.bound}, {found.grouping.count} groups of kind {found.grouping.kind}",
         "family": found.family.name,
         "promises": [
             {"name": p.name, "kind": p.kind, "at_most": p.at_most, "seen": p.risk, "certifying": p.certifying}

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.reader import load_calibration
+from ..calibration.calibration import load_calibration
 from ..execution.progress import Progress, silent
 from ..execution.runner import running
 from ..formats.arrays import FilePath, Reading

@@ -22,6 +22,7 @@ import numpy as np
 
 from ..bands import calibrated_quantiles, least_samples
 from ..calibration.calibrate import calibrate
+from ..calibration.methods import Frontier
 from ..execution.progress import Progress, silent
 from ..formats.arrays import FilePath, Reading
 from ..formats.inputs import open_truth
@@ -207,8 +208,8 @@ def _length(
                 truth[ours],
                 band[ours],
                 risk_level=risk_level,
-                groups="band",
-                confidence=_mean,
+                method=Frontier("band"),
+                bound=_mean,
                 limits=limits,
                 seed=draw,
             )

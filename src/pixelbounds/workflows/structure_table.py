@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..calibration.names import ALL_PIXELS
-from ..calibration.result import Calibration
+from ..calibration.calibration import Calibration
 from ..evaluation.evaluation import Evaluation, SeenPromise
 from ..evaluation.structures import Structure
 from ..images.measure import Measure
@@ -61,10 +61,10 @@ def _of_structure(row: Structure, measure: Measure | None) -> dict[str, Any]:
 def _of_promise(promise: SeenPromise | None, row: Structure, calibration: Calibration | None) -> dict[str, Any]:
     """What was promised about a structure, and whether a calibration certified it."""
     if promise is None:
-        short = calibration is not None and not calibration.certified and row.name == ALL_PIXELS
+        short = calibration is not None and calibration.of_all_pixels and row.name == ALL_PIXELS
         if calibration is None or not short:
             return {"promise": "none", "certified": "no"}
-        return {"promise": calibration.loss, "level": calibration.risk_level, "certified": "yes"}
+        return {"promise": "share", "level": calibration.risk_level, "certified": "yes"}
     certified = calibration is not None and any(
         (x.kind, x.name, x.at_most) == (promise.kind, promise.name, promise.at_most) for x in calibration.promises
     )

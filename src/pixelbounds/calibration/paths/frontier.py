@@ -23,7 +23,8 @@ from ..block import Block
 from ..data import CalibrationData, Statistic
 from ..families import Family, additive
 from ..groups.contract import Grouping
-from ..loss_table import KNOTS, Path, grid_of, index_knots, widening_grid
+from ..groups.positions import Single
+from .path import POINTS, Path, grid_of, index_points, widening_grid
 
 _POOLED_ENDS = 1024  # of all labels that a group within a label counts beside its own
 
@@ -53,36 +54,36 @@ class Trades:
         return x + self.part * pooled[self.pools]
 
 
-def trades(pairs: CalibrationData, images: Array, grouping: Grouping) -> Trades:
+def trades(data: CalibrationData, images: Array, grouping: Grouping) -> Trades:
     """Misses and clipped lengths of every group along a grid of widenings, as exact integer sums."""
-    edges = _useful_edges(pairs, images)
-    slope_unit, length_unit = _units_of_length(pairs, images, edges)
+    edges = _useful_edges(data, images)
+    slope_unit, length_unit = _units_of_length(data, images, edges)
     units = np.array([slope_unit, length_unit])
-    counts, sums = pairs.aggregate(spend, images, grouping=grouping, edges=edges, units=units)
+    counts, sums = data.aggregate(spend, images, grouping=grouping, edges=edges, units=units)
     missed = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1][:, 1:]
-    length = _lengths(sums, edges - pairs.family.start, slope_unit / length_unit) * (length_unit / FIXED_POINT)
-    entries = int(pairs.sizes[images].sum())
+    length = _lengths(sums, edges - data.family.start, slope_unit / length_unit) * (length_unit / FIXED_POINT)
+    entries = int(data.sizes[images].sum())
     sides = 1 if grouping.pools is None else int(grouping.pools.max()) + 1
     return Trades(edges, missed, length, entries, grouping.pools, _POOLED_ENDS * sides / (2 * entries))
 
 
-def _useful_edges(pairs: CalibrationData, images: Array) -> Array:
+def _useful_edges(data: CalibrationData, images: Array) -> Array:
     """The grid of widenings as far as the fitting images need it; within limits that is all of it."""
-    grid = widening_grid(pairs, per_octave=46)
-    if grid_of(pairs)[2] == 0:
+    grid = widening_grid(data, per_octave=46)
+    if grid_of(data)[2] == 0:
         return grid
-    (most,) = pairs.aggregate(farthest, images)
+    (most,) = data.aggregate(farthest, images)
     return grid[: 2 + int(np.searchsorted(grid, most[0]))]
 
 
-def _units_of_length(pairs: CalibrationData, images: Array, edges: Array) -> tuple[float, float]:
+def _units_of_length(data: CalibrationData, images: Array, edges: Array) -> tuple[float, float]:
     """What slopes and lengths are measured in, so that fixed-point sums neither overflow nor lose digits."""
-    span = pairs.limits[1] - pairs.limits[0]
+    span = data.limits[1] - data.limits[0]
     if isfinite(span):
-        return (1.0 if pairs.family is additive else span), span
-    if pairs.family is additive:
+        return (1.0 if data.family is additive else span), span
+    if data.family is additive:
         return 1.0, 1.0
-    (found,) = pairs.aggregate(longest, images, edge=float(edges[-1]))
+    (found,) = data.aggregate(longest, images, edge=float(edges[-1]))
     return max(float(found[0]), 1e-300), max(float(found[1]), 1e-300)
 
 
@@ -99,15 +100,9 @@ def _lengths(sums: Array, widening: Array, slope_unit: float) -> Array:
 # ---------------------------------------------------------------- statistics of a block
 
 
-class Ladder:
-    """Ascending edges, and for each value of at least 0 the first edge that is at least the value."""
-
-    def __init__(self, edges: Array) -> None:
-        self.path = Path(edges[None])
-
-    def cells(self, value: Array) -> Array:
-        """(e,) -> (e,) in 0..E (E: beyond the last edge)."""
-        return self.path.arrivals(np.zeros(len(value), np.int8), value)
+def first_edges(edges: Array, value: Array) -> Array:
+    """First of the ascending edges that is at least each value, E if none: (E,), (e,) -> (e,)."""
+    return Path(edges[None], Single()).entry_scores(np.zeros(len(value), np.int8), value)
 
 
 def _farthest(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
@@ -130,11 +125,10 @@ def _spend(
         )
     grouping.check(block)
     entry, side, need = block.missed(truth, family)
-    ladder = Ladder(edges)
     counts = np.zeros((grouping.count, len(edges) + 1), np.int64)
     label = grouping.at(block, entry, side)
     _check_groups(label, grouping)
-    add_counts(label, ladder.cells(need), counts)
+    add_counts(label, first_edges(edges, need), counts)
     label = grouping.every(block)
     _check_groups(label, grouping)
     label = label if len(label) == 2 else np.concatenate([label, label])
@@ -155,7 +149,7 @@ def _length_sums(family: Family, block: Block, label: Array, edges: Array, units
         sums = np.zeros((k, len(edges) + 1, 2), np.int64)  # both sums of a cell lie together
         ends = [np.ascontiguousarray(x).reshape(-1) for x in at]
         ladder = np.append(edges - family.start, np.inf)
-        first, starts = index_knots(ladder[None])
+        first, starts = index_points(ladder[None])
         add_lengths(*ends, least, most, label, ladder, first, starts[0], *units, sums)
         return np.ascontiguousarray(np.moveaxis(sums, 2, 0))
     band = block.band_for(family)
@@ -176,30 +170,32 @@ spend = Statistic("spend", _spend, (np.add, np.add))  # misses by group and scor
 # ---------------------------------------------------------------- the traversal
 
 
-def frontier_path(found: Trades, risk_level: float, widest: float) -> Path:
-    """Widen the groups in the order of misses removed per length: the traversal of all hulls, thinned to knots.
+def frontier_path(found: Trades, grouping: Grouping, risk_level: float, widest: float) -> Path:
+    """Widen the groups in the order of misses removed per length: the traversal of all hulls, thinned to points.
 
     Beyond what the fitting images needed, all groups grow by one factor, up to the `widest` widening.
     """
-    reached = traversal(found, risk_level)
+    reached, risk = traversal(found, risk_level)
     if not reached.shape[1]:  # nothing was missed on the fitting images: widen all groups alike
         alike = np.append(
-            found.edges[0], found.edges[1] * 2.0 ** np.linspace(0, np.log2(widest / found.edges[1]), KNOTS)
+            found.edges[0], found.edges[1] * 2.0 ** np.linspace(0, np.log2(widest / found.edges[1]), POINTS)
         )
-        return Path(np.tile(np.minimum(alike, widest), (len(found.missed), 1)))
-    knots, start = found.edges[reached], found.edges[0]
-    ended = knots[:, -1:] - start
+        return Path(np.tile(np.minimum(alike, widest), (len(found.missed), 1)), grouping)
+    points, start = found.edges[reached], found.edges[0]
+    ended = points[:, -1:] - start
     base = np.maximum(ended, ended.mean() / 4)  # a group without a miss widens too
     octaves = np.log2((widest - start) / base.min())
     factors = 2.0 ** np.linspace(0, octaves, 2 + int(24 * max(octaves, 0)))
     tail = np.minimum(start + base * factors, widest)
-    return Path(np.maximum.accumulate(np.concatenate([knots, tail], axis=1), axis=1))
+    usual = min(1 + int(np.searchsorted(-risk, -risk_level)), len(risk))
+    return Path(np.maximum.accumulate(np.concatenate([points, tail], axis=1), axis=1), grouping, usual)
 
 
-def traversal(found: Trades, risk_level: float) -> Array:
-    """Edge that each group has reached at each knot, (K, knots), from no widening on; no knots where nothing is missed.
+def traversal(found: Trades, risk_level: float) -> tuple[Array, Array]:
+    """Edge that each group has reached at each point, (K, points), from no widening on, and the risk that is left at
+    all points but the first; no points where nothing is missed.
 
-    Knots are dense where the risk on the fitting images is about the level.
+    Points are dense where the risk on the fitting images is about the level.
     """
     first = [0]
     steps = []
@@ -213,30 +209,30 @@ def traversal(found: Trades, risk_level: float) -> Array:
     group = np.repeat(np.arange(len(steps)), np.diff(first))
     edge = np.concatenate(steps)
     if not len(edge):
-        return np.empty((len(found.missed), 0), np.int64)
+        return np.empty((len(found.missed), 0), np.int64), np.empty(0)
     order = np.argsort(np.concatenate(price), kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     gain = found.missed[group, edge - 1] - found.missed[group, edge]
     risk = (found.missed[:, 0].sum() - np.cumsum(gain[order])) / found.entries
-    chosen = _knots_by_risk(risk, risk_level)
+    chosen = _points_by_risk(risk, risk_level)
     reached = np.zeros((len(found.missed), len(chosen) + 1), np.int64)
     for k, (a, b) in enumerate(pairwise(first)):
         done = np.searchsorted(place[a:b], chosen, side="right")  # within a group the order is along its hull
         reached[k, 1:] = np.concatenate([[0], edge[a:b]])[done]
-    return reached
+    return reached, risk[chosen]
 
 
-def frontier_of(pairs: CalibrationData, images: Array, grouping: Grouping, risk_level: float) -> Path:
+def frontier_of(data: CalibrationData, images: Array, grouping: Grouping, risk_level: float) -> Path:
     """The frontier of a grouping on some images."""
-    widest = float(widening_grid(pairs, per_octave=1)[-1])
-    return frontier_path(trades(pairs, images, grouping), risk_level, widest)
+    widest = float(widening_grid(data, per_octave=1)[-1])
+    return frontier_path(trades(data, images, grouping), grouping, risk_level, widest)
 
 
-def _knots_by_risk(risk: Array, risk_level: float) -> Array:
-    """Steps to keep as knots: dense in risk about the level, sparse elsewhere."""
-    dense = np.linspace(2.5 * risk_level, risk_level / 10, 3 * KNOTS // 4)
-    sparse = np.linspace(float(risk[0]), 0, KNOTS // 8)
-    tail = risk_level / 10 * 2.0 ** -np.linspace(0, 12, KNOTS // 8)
+def _points_by_risk(risk: Array, risk_level: float) -> Array:
+    """Steps to keep as points: dense in risk about the level, sparse elsewhere."""
+    dense = np.linspace(2.5 * risk_level, risk_level / 10, 3 * POINTS // 4)
+    sparse = np.linspace(float(risk[0]), 0, POINTS // 8)
+    tail = risk_level / 10 * 2.0 ** -np.linspace(0, 12, POINTS // 8)
     at = np.searchsorted(-risk, -np.concatenate([dense, sparse, tail]))
     return np.unique(np.append(np.minimum(at, len(risk) - 1), len(risk) - 1))

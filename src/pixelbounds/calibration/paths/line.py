@@ -1,4 +1,7 @@
-"""The line of K-RCPS: the solution of (P_K) on the fitting images, and [solution + t * direction] from there."""
+"""The line of K-RCPS: the solution of (P_K) on the fitting images, and [solution + t * direction] from there.
+
+Algorithm 3 and equation (P_K) of Section 3.2.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from ..data import LocalData
 from ..families import Family, additive
 from ..groups.contract import Grouping
 from ..groups.positions import Partition
-from ..loss_table import KNOTS, Path, grid_of
+from .path import POINTS, Path, grid_of
 from .program import Points, Solution, add_to_cells, blank_cells, points_of, solve, sort_points
 
 GAMMAS = tuple(np.linspace(0.3, 0.7, 16))
 
 
 def solve_program(
-    pairs: LocalData,
+    data: LocalData,
     images: Array,
     grouping: Grouping,
     risk_level: float,
@@ -29,42 +32,42 @@ def solve_program(
     pixels: Array | None = None,
 ) -> Solution:
     """(P_K) on the fitting images with the gamma of least objective."""
-    points, sizes = surrogate_points(pairs, images, grouping, pixels)
+    points, sizes = surrogate_points(data, images, grouping, pixels)
     cost = sizes
     if pixels is not None and isinstance(grouping, Partition):  # a sampled pixel stands for its share of its group
         cost = np.bincount(grouping.labels.reshape(-1), minlength=grouping.count).astype(np.float64)
         points = points._replace(weight=points.weight * (cost / sizes)[points.group])
     cost = np.where(cost > 0, cost, 1.0)
     best: Solution | None = None
-    found: Solution | None = None
+    latest: Solution | None = None
     for gamma in gammas:
-        found = solve(points, cost, risk_level * points.weight.sum(), gamma, start=pairs.family.start, warm=found)
-        if best is None or found.objective < best.objective:
-            best = found
+        latest = solve(points, cost, risk_level * points.weight.sum(), gamma, start=data.family.start, warm=latest)
+        if best is None or latest.objective < best.objective:
+            best = latest
     assert best is not None
     return best
 
 
 def surrogate_points(
-    pairs: LocalData, images: Array, grouping: Grouping, pixels: Array | None = None
+    data: LocalData, images: Array, grouping: Grouping, pixels: Array | None = None
 ) -> tuple[Points, Array]:
     """All pixels of the fitting images (or some positions) as weighted points of (P_K), and the pixels per group."""
-    top = _top_reach(pairs, images)
+    top = _top_reach(data, images)
     chosen = None if pixels is None else np.flatnonzero(pixels)
 
     def work(truth: Array, block: Block) -> tuple[Array, Array, Array]:
         entry = np.arange(len(block) * block.image_size)
         if chosen is not None:
             entry = (np.arange(len(block))[:, None] * block.image_size + chosen).reshape(-1)
-        half, reach = half_and_reach(pairs.family, truth, block, entry)
+        half, reach = half_and_reach(data.family, truth, block, entry)
         return grouping.at(block, entry, np.zeros(len(entry), np.uint8)), half, reach
 
-    if pairs.sizes[images].sum() <= 2**17 or chosen is not None:  # few: every pixel is a point
-        parts = [np.concatenate(p) for p in zip(*pairs.over_blocks(work, images), strict=True)]
+    if data.sizes[images].sum() <= 2**17 or chosen is not None:  # few: every pixel is a point
+        parts = [np.concatenate(p) for p in zip(*data.over_blocks(work, images), strict=True)]
         points = sort_points(*parts)
     else:
         cells = sum(
-            pairs.over_blocks(lambda t, b: add_to_cells(blank_cells(grouping.count), *work(t, b), top), images),
+            data.over_blocks(lambda t, b: add_to_cells(blank_cells(grouping.count), *work(t, b), top), images),
             start=blank_cells(grouping.count),
         )
         points = points_of(cells, top)
@@ -86,16 +89,16 @@ def half_and_reach(family: Family, truth: Array, block: Block, entry: Array) -> 
     return np.zeros(len(entry)), np.maximum(need, 0.0)
 
 
-def _top_reach(pairs: LocalData, images: Array) -> float:
-    span = pairs.limits[1] - pairs.limits[0]
-    if pairs.family is additive and isfinite(span):
+def _top_reach(data: LocalData, images: Array) -> float:
+    span = data.limits[1] - data.limits[0]
+    if data.family is additive and isfinite(span):
         return span
 
     def work(truth: Array, block: Block) -> float:
-        half, reach = half_and_reach(pairs.family, truth, block, np.arange(len(block) * block.image_size))
+        half, reach = half_and_reach(data.family, truth, block, np.arange(len(block) * block.image_size))
         return max(float(half.max()), float(reach.max()), 1e-12)
 
-    return max(pairs.over_blocks(work, images))
+    return max(data.over_blocks(work, images))
 
 
 def stratified_pixels(grouping: Grouping, pixels: tuple[int, ...], count: int, rng: np.random.Generator) -> Array:
@@ -116,33 +119,34 @@ def stratified_pixels(grouping: Grouping, pixels: tuple[int, ...], count: int, r
 
 
 def line_path(
-    pairs: LocalData, images: Array, grouping: Grouping, offset: Array, direction: Array, risk_level: float
+    data: LocalData, images: Array, grouping: Grouping, offset: Array, direction: Array, risk_level: float
 ) -> Path:
-    """[offset + t * direction], at least the start: knots dense where the fitting images meet the risk level."""
-    start = pairs.family.start
+    """[offset + t * direction], at least the start: points dense where the fitting images meet the risk level."""
+    start = data.family.start
     moving = direction > 0
     kinks = (start - offset[moving]) / direction[moving]
 
     def work(truth: Array, block: Block) -> Array:
-        entry, side, need = block.missed(truth, pairs.family)
+        entry, side, need = block.missed(truth, data.family)
         label = grouping.at(block, entry, side)
         with np.errstate(divide="ignore", invalid="ignore"):
             times = (need - offset[label]) / direction[label]
         return times[~np.isnan(times)]
 
-    times = np.concatenate(list(pairs.over_blocks(work, images)))
-    allowed = int(risk_level * int(pairs.sizes[images].sum()))
+    times = np.concatenate(list(data.over_blocks(work, images)))
+    allowed = int(risk_level * int(data.sizes[images].sum()))
     least = float(kinks.min())  # every group at the start
     middle = least
     if allowed < len(times):  # the time at which just the allowed number of ends is still to come
         middle = max(least, float(np.partition(times, len(times) - 1 - allowed)[len(times) - 1 - allowed]))
     latest = float(times[np.isfinite(times)].max(initial=0.0))
-    scale, below, above = grid_of(pairs)
+    scale, below, above = grid_of(data)
     reach = (scale * 2.0**above + np.abs(offset).max()) / direction[moving].min()
     most = max(reach, 2 * latest)
     middle = min(middle, most)
-    halvings = 2.0 ** np.linspace(-below - above, 0, KNOTS // 2)
+    halvings = 2.0 ** np.linspace(-below - above, 0, POINTS // 2)
     t = np.unique(np.concatenate([
         kinks, [least, middle, most], middle + (most - middle) * halvings, middle - (middle - least) * halvings,
     ]))  # fmt: skip
-    return Path(np.maximum(offset[:, None] + direction[:, None] * t[None], start))
+    points = np.maximum(offset[:, None] + direction[:, None] * t[None], start)
+    return Path(points, grouping, int(np.searchsorted(t, middle)))

@@ -2,11 +2,11 @@
 
 On the fitting images each missed end costs promise j the share that it is of its region in its image. The path is the
 frontier of a mixture, sum_j mu_j * (what promise j misses), with mu >= 0: for one budget of length it goes to the ends
-that the promises need most. Any mu gives a valid path, as all of them are settled on the fitting images; good ones are
+that the promises need most. Any mu makes a valid path, as all of them are fixed by the fitting images; good ones are
 short. They are found by multiplicative updates: along the path of some mu, see where each promise alone would be
-certified by as many units as will certify it, if these were like the fitting units; the walk stops at the widest of
-these places. A promise that could have stopped earlier is lowered by how much less than it may it misses there. The mu
-that was shortest where the walk would stop is kept.
+certified by as many units as will certify it, if these were like the fitting units; the test stops at the widest of
+these points. A promise that could have stopped earlier is lowered by how much less than it may it misses there. The mu
+that was shortest where the test would stop is kept.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from ...images.checks import NoGuarantee
 from ...images.library import Array
 from ...kernels.knots import weigh_arrivals
 from ..block import Block
-from ..certify import RiskTest
-from ..confidence import ConfidenceBound, rejects
+from ..bounds import ConfidenceBound, rejects
 from ..data import ROWS, CalibrationData, Statistic
 from ..families import Family
 from ..groups.contract import Grouping
-from ..joint_test import CertifyingUnits, risk_test_of
-from ..loss_table import Path, region_sizes, regional_misses, widening_grid
 from ..promises import RiskTarget
-from ..split import Split
-from .frontier import Ladder, Trades, frontier_path, trades, traversal
+from ..split import FittingImages
+from ..target import RiskTest, Target, risk_test_of
+from .frontier import Trades, first_edges, frontier_path, trades, traversal
+from .path import Path, misses, region_sizes, widening_grid
 
 _ROUNDS = 12  # of updates
 _PATIENCE = 4  # rounds that may pass without a shorter one
@@ -59,14 +58,15 @@ class PathObjective:
         return replace(self, targets=targets, unit_of=self.unit_of[images])
 
 
-def objective_of(
-    targets: Sequence[RiskTarget], split: Split, bound: ConfidenceBound, failure_prob: float
-) -> PathObjective | None:
-    """What the path for several promises aims at, on the fitting images; a loss that sees images has no say in it."""
-    here = tuple(target.take(np.flatnonzero(split.fitting)) for target in targets if target.counts_only)
-    if not here:
+def objective_of(fitting: FittingImages, target: Target) -> PathObjective | None:
+    """What the path for several promises aims at; None for the paper's one risk, and where no promise counts misses.
+
+    A loss that sees images has no say in it.
+    """
+    risks = tuple(risk for risk in fitting.risks if risk.counts_only)
+    if target.of_all_pixels or not risks:
         return None
-    return PathObjective(here, split.unit_of[split.fitting], len(split.order), bound, failure_prob)
+    return PathObjective(risks, fitting.unit_of, fitting.certifying, target.bound, target.failure_prob)
 
 
 # ---------------------------------------------------------------- what is missed, by cell
@@ -75,7 +75,7 @@ def objective_of(
 def _cells(truth: Array, block: Block, family: Family, grouping: Grouping, edges: Array) -> tuple[Array, ...]:
     """Missed ends of each image by group and edge that covers them: how many cells it has, which, and their weights."""
     entry, side, need = block.missed(truth, family)
-    key = grouping.at(block, entry, side).astype(np.int64) * (len(edges) + 1) + Ladder(edges).cells(need)
+    key = grouping.at(block, entry, side).astype(np.int64) * (len(edges) + 1) + first_edges(edges, need)
     inside = [np.ones(len(entry)), *(region.reshape(-1)[entry].astype(np.float64) for region in block.regions)]
     place = np.empty(grouping.count * (len(edges) + 1), np.int64)
     first = np.searchsorted(entry, np.arange(len(block) + 1) * block.image_size)  # entries ascend
@@ -105,9 +105,9 @@ class Cells(NamedTuple):
     sizes: Array
 
 
-def cells_of(pairs: CalibrationData, images: Array, grouping: Grouping, edges: Array) -> Cells:
+def cells_of(data: CalibrationData, images: Array, grouping: Grouping, edges: Array) -> Cells:
     """What the narrowest intervals miss on some images, by image, group and the edge that would cover it."""
-    counts, key, weights, sizes = pairs.aggregate(missed_cells, images, grouping=grouping, edges=edges)
+    counts, key, weights, sizes = data.aggregate(missed_cells, images, grouping=grouping, edges=edges)
     return Cells(np.repeat(np.arange(len(counts)), counts), key, np.ascontiguousarray(weights.T), sizes)
 
 
@@ -124,31 +124,29 @@ def missed_by(target: RiskTarget, cells: Cells, shape: tuple[int, int]) -> Array
     return np.cumsum(sums.reshape(groups, edges + 1)[:, ::-1], axis=1)[:, ::-1][:, 1:]
 
 
-# ---------------------------------------------------------------- where the walk would stop
+# ---------------------------------------------------------------- where the test would stop
 
 
 @dataclass(frozen=True, eq=False)
 class _SimulatedCertification:
-    """A promise on the fitting images: its task there, and how many units will certify it."""
+    """The test of a promise on the fitting units, and how many units will certify it."""
 
     target: RiskTarget
     risk_test: RiskTest
     units: int
 
-    def losses(self, missed: Array, size: Array, knot: int) -> Array:
-        return self.risk_test.per_unit(self.target.losses(missed[:, knot], size))
+    def losses(self, missed: Array, size: Array, point: int) -> Array:
+        return self.risk_test.losses(self.target.losses(missed[:, point], size))
 
     def passes(self, losses: Array) -> bool:
         """Whether as many units like these would pass, were they a little worse than the fitting units let on."""
         mean = float(losses.mean())
         error = float(losses.std()) * (1 / len(losses) + 1 / self.units) ** 0.5
         unlucky = np.minimum(losses * (1 + _DOUBT * error / mean), 1.0) if mean > 0 else losses
-        return rejects(
-            self.risk_test.bound, np.resize(unlucky, self.units), self.risk_test.failure_prob, self.risk_test.risk_level
-        )
+        return self.risk_test.passes(np.resize(unlucky, self.units))
 
     def stop(self, missed: Array, size: Array) -> tuple[int, float]:
-        """The first knot that as many units like these would certify, or the last, and the loss there."""
+        """The first point that as many units like these would certify, or the last, and the loss there."""
         low, high = -1, missed.shape[1] - 1
         while high - low > 1:
             middle = (low + high) // 2
@@ -159,74 +157,65 @@ class _SimulatedCertification:
         return high, float(self.losses(missed, size, high).mean())
 
 
-def _simulated_certifications(
-    objective: PathObjective, pairs: CalibrationData, sizes: Array
-) -> list[_SimulatedCertification | None]:
+def _simulated_certifications(objective: PathObjective, sizes: Array) -> list[_SimulatedCertification | None]:
     """One for each promise whose region some fitting image has."""
     unit_of = np.unique(objective.unit_of, return_inverse=True)[1]
     everyone = np.arange(int(unit_of.max()) + 1)
-    units_certifying = CertifyingUnits(
-        np.ones(len(unit_of), bool), unit_of, everyone, objective.bound, objective.failure_prob
-    )
-    found: list[_SimulatedCertification | None] = []
+    every = np.ones(len(unit_of), bool)
+    simulated: list[_SimulatedCertification | None] = []
     for target in objective.targets:
+        by_units = replace(target, weighting="units")  # how units count shapes no path
         try:
-            risk_test = risk_test_of(
-                replace(target, weighting="units"), pairs, sizes, units_certifying
-            )  # how units count shapes no path
+            test = risk_test_of(by_units, sizes, every, unit_of, everyone, objective.bound, objective.failure_prob)
         except NoGuarantee:
-            found.append(None)
+            simulated.append(None)
             continue
-        found.append(
-            _SimulatedCertification(
-                target, risk_test, max(1, round(objective.certifying * risk_test.size / len(everyone)))
-            )
-        )
-    return found
+        units = max(1, round(objective.certifying * len(test.units.order) / len(everyone)))
+        simulated.append(_SimulatedCertification(target, test, units))
+    return simulated
 
 
 # ---------------------------------------------------------------- the path
 
 
 def joint_frontier(
-    pairs: CalibrationData, images: Array, grouping: Grouping, risk_level: float, objective: PathObjective
+    data: CalibrationData, images: Array, grouping: Grouping, risk_level: float, objective: PathObjective
 ) -> Path:
-    """The path of a mixture of promises, fitted on some images, which the goal is about."""
-    found = trades(pairs, images, grouping)
-    cells = cells_of(pairs, images, grouping, found.edges)
-    simulated = _simulated_certifications(objective, pairs, cells.sizes)
-    live = [r for r in simulated if r is not None]
-    widest = float(widening_grid(pairs, per_octave=1)[-1])
+    """The path of a mixture of promises, fitted on some images, which the objective is about."""
+    traded = trades(data, images, grouping)
+    cells = cells_of(data, images, grouping, traded.edges)
+    live = [x for x in _simulated_certifications(objective, cells.sizes) if x is not None]
+    widest = float(widening_grid(data, per_octave=1)[-1])
     if not live:
-        return frontier_path(found, risk_level, widest)
-    parts = np.stack([missed_by(r.target, cells, found.missed.shape) for r in live])
-    level, mu = _multipliers(live, parts, found, cells, risk_level)
-    return frontier_path(_mixed(found, parts, mu), level, widest)
+        return frontier_path(traded, grouping, risk_level, widest)
+    parts = np.stack([missed_by(x.target, cells, traded.missed.shape) for x in live])
+    level, mu = _multipliers(live, parts, traded, cells, risk_level)
+    return frontier_path(_mixed(traded, parts, mu), grouping, level, widest)
 
 
-def _mixed(found: Trades, parts: Array, mu: Array) -> Trades:
-    return replace(found, missed=np.tensordot(mu, parts, axes=1), entries=1)
+def _mixed(traded: Trades, parts: Array, mu: Array) -> Trades:
+    return replace(traded, missed=np.tensordot(mu, parts, axes=1), entries=1)
 
 
 def _multipliers(
-    live: Sequence[_SimulatedCertification], parts: Array, found: Trades, cells: Cells, risk_level: float
+    live: Sequence[_SimulatedCertification], parts: Array, traded: Trades, cells: Cells, risk_level: float
 ) -> tuple[float, Array]:
-    """Mixed risk where the walk would stop, and the multipliers (promises,) with which it is shortest there."""
+    """Mixed risk where the test would stop, and the multipliers (promises,) with which it is shortest there."""
     mu = np.full(len(live), 1.0 / len(live))
     level = risk_level
     best = (np.inf, level, mu)
     since = 0  # rounds without a shorter one
-    groups = np.arange(len(found.missed))
+    groups = np.arange(len(traded.missed))
     for number in range(_ROUNDS):
-        reached = traversal(_mixed(found, parts, mu), level)
+        reached, _ = traversal(_mixed(traded, parts, mu), level)
         if not reached.shape[1]:
             break
-        arrival = _arrivals_at(reached, len(found.edges))[cells.key]
-        missed = {r: _missed_along(cells, arrival, r, reached.shape[1]) for r in {x.target.region for x in live}}
+        score = _scores_at(reached, len(traded.edges))[cells.key]
+        missed = {r: _missed_along(cells, score, r, reached.shape[1]) for r in {x.target.region for x in live}}
         stops = [x.stop(missed[x.target.region], cells.sizes[:, x.target.region]) for x in live]
-        knot = max(stop for stop, _ in stops)
-        at = groups, reached[:, knot]
-        length = float(found.length[at].sum())
+        point = max(stop for stop, _ in stops)
+        at = groups, reached[:, point]
+        length = float(traded.length[at].sum())
         left = parts[:, at[0], at[1]].sum(axis=1)  # what each promise misses there
         if length < best[0]:
             best = (length, max(float(mu @ left), _FINE), mu)
@@ -235,7 +224,7 @@ def _multipliers(
         if len(live) == 1 or since > _PATIENCE:
             break
         used = [
-            _used(x, missed[x.target.region], cells.sizes[:, x.target.region], knot, *stop)
+            _used(x, missed[x.target.region], cells.sizes[:, x.target.region], point, *stop)
             for x, stop in zip(live, stops, strict=True)
         ]
         mu = mu * np.array(used) ** (1.0 if number < _ROUNDS // 4 else 0.5)
@@ -245,31 +234,31 @@ def _multipliers(
     return best[1], best[2]
 
 
-def _used(x: _SimulatedCertification, missed: Array, size: Array, knot: int, stop: int, loss_there: float) -> float:
-    """What a promise misses at a knot, of what it may miss where it alone would stop."""
-    if knot == stop:
+def _used(x: _SimulatedCertification, missed: Array, size: Array, point: int, stop: int, loss_there: float) -> float:
+    """What a promise misses at a point, of what it may miss where it alone would stop."""
+    if point == stop:
         return 1.0
-    here = float(x.losses(missed, size, knot).mean())
+    here = float(x.losses(missed, size, point).mean())
     return max(_LEAST, here / loss_there) if loss_there > 0 else _LEAST
 
 
-def _arrivals_at(reached: Array, edges: int) -> Array:
-    """First knot at which each group has reached each edge, as many as there are knots if none: (K * (E + 1),)."""
+def _scores_at(reached: Array, edges: int) -> Array:
+    """First point at which each group has reached each edge, as many as there are points if none: (K * (E + 1),)."""
     wanted = np.arange(edges + 1)
     return np.concatenate([np.searchsorted(row, wanted) for row in reached])
 
 
-def _missed_along(cells: Cells, arrival: Array, region: int, points: int) -> Array:
-    """What each image misses of a region at each knot: (n, points)."""
-    return weigh_arrivals(cells.image, arrival, cells.weights[region], len(cells.sizes), points)
+def _missed_along(cells: Cells, score: Array, region: int, points: int) -> Array:
+    """What each image misses of a region at each point: (n, points)."""
+    return weigh_arrivals(cells.image, score, cells.weights[region], len(cells.sizes), points)
 
 
-def joint_knot(pairs: CalibrationData, grouping: Grouping, path: Path, objective: PathObjective) -> int:
-    """The first knot at which as many units like these would certify every promise, or the last."""
-    table, sizes, *_ = pairs.aggregate(regional_misses, grouping=grouping, path=path)
-    knot = 0
-    for x in _simulated_certifications(objective, pairs, sizes):
+def joint_point(data: CalibrationData, path: Path, objective: PathObjective) -> int:
+    """The first point at which as many units like these would certify every promise, or the last."""
+    table, sizes, *_ = data.aggregate(misses, path=path)
+    point = 0
+    for x in _simulated_certifications(objective, sizes):
         if x is not None:
             first = x.target.region * len(path)
-            knot = max(knot, x.stop(table[:, first : first + len(path)], sizes[:, x.target.region])[0])
-    return knot
+            point = max(point, x.stop(table[:, first : first + len(path)], sizes[:, x.target.region])[0])
+    return point

@@ -1,0 +1,401 @@
+"""What a user keeps: the widening of each group, how to find the groups, and what is promised (Algorithm 2's output).
+
+The file is safetensors with one JSON string: no code runs when it is read, and a checksum finds accidental damage. What
+is read is checked as far as memory safety and plain use need it (SECURITY.md): whoever can reseal a file can make it
+plausible.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, fields, replace
+from math import isfinite
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+
+from ..images.checks import VALIDITY_DOC, Limits, check_choice, check_limits, check_line, check_number, check_open_unit
+from ..images.checks import check_unit_name, is_name
+from ..images.ends import Band, Interval, check_features, check_labels, one_band
+from ..images.foreign import AXES, check_same_axes
+from ..images.library import Array, alike, block_of, in_threads, like, places_for, sizes_of
+from ..images.measure import Measure
+from ..images.notebook import facts_html, rows_html
+from ..images.source import Source
+from ..storage.files import check_new_file, replace_file, seal, unseal
+from ..storage.version import VERSION
+from .band_statistics import NOT_DESCRIBED, STATISTICS, BandStatistics
+from .block import read_block
+from .bounds import BOUNDS
+from .certify import CertifiedPoint
+from .families import FAMILIES, Family, check_fits
+from .groups.contract import REMEDY, Grouping, load_grouping, on_images
+from .groups.labelled import NO_LABELS, LabelledGroups
+from .image_hashes import digest_of
+from .loss_table import LossTable
+from .phrases import NOT_WIDENED, early_wins_in_words, promise_in_words
+from .promises import CertifiedPromise
+from .sentence import ANYTIME, guarantee_of
+from .target import Target
+from .units import WEIGHTINGS
+
+FORMAT = 3
+NO_HASHES = np.empty(0, np.uint64)
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """How a calibration was reached: counts, source of the bands, seed, data and version, for the file and the report.
+
+    images, fitting, certifying    how many images there were and fitted, how many images (or units) certified
+    units          0 where images are independent, else how many units certified, each called `unit_name`
+    weighting      "units" where each unit counts the same, "images" where each image does, in units of at most
+                   `max_images`
+    skipped        images that could not be read and were left out
+    image_hashes   one digest per image, (n,), by which a calibration image is recognised; 0 for an image of one value;
+                   empty where images stayed at their sites
+    """
+
+    images: int
+    fitting: int
+    certifying: int
+    units: int
+    pixels: tuple[int, ...]
+    source: Source
+    seed: str
+    digest: str
+    version: str
+    unit_name: str = "unit"
+    weighting: str = "units"
+    max_images: int = 0
+    skipped: int = 0
+    settings: dict[str, Any] = field(default_factory=dict)
+    image_hashes: Array = field(default_factory=lambda: NO_HASHES)
+
+    def __post_init__(self) -> None:
+        for name in ("images", "fitting", "certifying", "units", "max_images", "skipped"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
+                raise ValueError(f"{name} of a calibration is {value!r}; it must be a whole number of at least 0")
+        if not all(isinstance(x, int) and not isinstance(x, bool) and x > 0 for x in self.pixels):
+            raise ValueError(f"pixels of a calibration are {self.pixels!r}; they must be sizes of at least 1")
+        for name in ("seed", "digest", "version"):
+            check_line(getattr(self, name), f"{name} of a calibration")
+        if not isinstance(self.settings, dict):
+            raise TypeError(f"settings of a calibration are {self.settings!r}; they must be values by name")
+        check_unit_name(self.unit_name)
+        check_choice(self.weighting, WEIGHTINGS, "weighting")
+        if self.image_hashes.dtype != np.uint64 or self.image_hashes.shape not in ((0,), (self.images,)):
+            raise ValueError(
+                f"image_hashes have shape {self.image_hashes.shape}; there must be one per image, or none"
+            )
+
+    def state(self) -> dict[str, Any]:
+        """What a file holds beside the hashes."""
+        return {name: x for name, x in vars(self).items() if name != "image_hashes"} | {"source": self.source.state()}
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Widening of each group at which all promises were certified, jointly, with failure probability `failure_prob`.
+
+    Of each promise the level is all that is certified; its `risk` is what was seen on the certifying images. `curve`
+    holds mean widening, mean loss and confidence bound of the first promise along the path, (points, 3), with the
+    certified point at row `chosen`: each bound is valid for a point chosen beforehand, not for one that the data chose.
+    `measure` says what the numbers stand for. `reference` says what bands of certifying images are like, for monitoring.
+    """
+
+    method: str
+    bound: str
+    family: Family
+    failure_prob: float
+    limits: Limits
+    grouping: Grouping
+    widening: Array
+    promises: tuple[CertifiedPromise, ...]
+    curve: Array
+    chosen: int
+    record: Record
+    measure: Measure | None = None
+    reference: BandStatistics = NOT_DESCRIBED
+
+    def __post_init__(self) -> None:
+        for name in ("method", "bound"):
+            if not is_name(getattr(self, name)):
+                raise ValueError(f"{name} of a calibration is {getattr(self, name)!r}; it must be a name")
+        check_open_unit(self.failure_prob, "failure_prob")
+        check_limits(self.limits)
+        if not self.promises:
+            raise ValueError("a calibration promises something; promises are empty")
+        groups = self.grouping.count
+        _check_array("widening", self.widening, np.float64, (groups,))
+        if (self.widening < self.family.start).any():
+            raise ValueError(f"a widening is below {self.family.start:g}, so intervals could be crossed")
+        _check_array("curve", self.curve, np.float64, (len(self.curve), 3))
+        if not 0 <= self.chosen <= max(0, len(self.curve) - 1):
+            raise ValueError(f"chosen is {self.chosen}, but the curve has {len(self.curve)} rows")
+        n = len(self.reference)
+        for name, x in vars(self.reference).items():
+            rows = name.startswith("of_")
+            shape = (n, len(STATISTICS)) if rows else (groups if n else 0,)
+            _check_array(f"reference.{name}", x, np.float32 if rows else np.float64, shape)
+
+    @classmethod
+    def of(
+        cls,
+        table: LossTable,
+        point: CertifiedPoint,
+        target: Target,
+        method: str = "custom",
+        seed: str = "generator",
+        settings: dict[str, Any] | None = None,
+    ) -> Calibration:
+        """The calibration of a certified point; method, seed and settings are for the record."""
+        images, data, path = table.images, table.images.data, table.path
+        units, first = data.units, point.promises[0]
+        by_images = units is not None and units.weighting == "images"
+        record = Record(
+            images=len(data), fitting=len(images.fitting.images), certifying=len(images.order),
+            units=0 if units is None else len(images.order), pixels=data.pixels, source=data.source, seed=seed,
+            digest=digest_of(table.digest), version=VERSION, unit_name="unit" if units is None else units.name,
+            weighting="images" if by_images else "units", max_images=_most_images(images) if by_images else 0,
+            settings=settings or {}, image_hashes=table.hashes,
+        )  # fmt: skip
+        return cls(
+            method, target.bound_name, data.family, target.failure_prob, data.limits, path.grouping,
+            path.at(point.point, point.part), point.promises, point.curve, point.chosen, record, data.measure,
+            table.described,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"Calibration({self.method}, {self.bound}, {self.grouping.count} groups): {self.guarantee}"
+
+    def _repr_html_(self) -> str:
+        how = f"{self.method}, {self.bound}, {self.grouping.count} groups of kind {self.grouping.kind}"
+        note = {"note": self.note} if self.note else {}
+        facts = {
+            "guarantee": self.guarantee,
+            **note,
+            "method": how,
+            "images": self.record.images,
+            "bands": self.record.source,
+        }
+        head = ("promise", "kind", "at most", "seen", "certified by")
+        rows = [
+            (promise_in_words(p), p.kind, f"{p.at_most:.2%}", f"{p.risk:.2%}", f"{p.certifying:,}")
+            for p in self.promises
+        ]
+        return facts_html("Calibration", facts, rows_html(head, rows))
+
+    @property
+    def risk_level(self) -> float:
+        """Level of the first promise."""
+        return self.promises[0].at_most
+
+    @property
+    def risk(self) -> float:
+        """What was seen of the first promise on the certifying images."""
+        return self.promises[0].risk
+
+    @property
+    def of_all_pixels(self) -> bool:
+        """Whether it promises one share of all pixels alone, which every evaluation counts."""
+        first = self.promises[0]
+        return len(self.promises) == 1 and (first.kind, first.place, first.cap) == ("share", "all", 1)
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised, as one plain sentence."""
+        return guarantee_of(self)
+
+    @property
+    def note(self) -> str:
+        """Why it stands although more than a level was seen, or why intervals are as long as bands; else empty."""
+        above = [promise for promise in self.promises if promise.risk > promise.at_most]
+        if above:
+            return early_wins_in_words(above)
+        begins_at_band = self.family.name in ("additive", "multiplicative")  # others may begin narrower than bands
+        return NOT_WIDENED if begins_at_band and np.all(self.widening <= self.family.start) else ""
+
+    @property
+    def labelled(self) -> bool:
+        """Whether it uses labels of the images it is applied to."""
+        return isinstance(self.grouping, LabelledGroups)
+
+    @property
+    def your_bound(self) -> bool:
+        """Whether the bound is a user's own, of which nothing is known."""
+        return self.bound not in (*BOUNDS, ANYTIME)
+
+    @property
+    def inner(self) -> Grouping:
+        """Its groups, or those within its labels."""
+        return self.grouping.inner if isinstance(self.grouping, LabelledGroups) else self.grouping
+
+    # ------------------------------------------------------------ new images
+
+    def apply(self, band: Band, *, features: Any = None, labels: Any = None, threads: bool = True) -> Interval:
+        """Intervals for new observations, clipped to the limits and rounded outward: Band (n, *pixels) -> Interval.
+
+        `features` and `labels` as in `calibrate`, for these images; labels that no fitting image had widen as all
+        labels together do. Images of different sizes, a list of bands or a Band of lists, give an Interval of `Ragged`.
+        Blocks of images run in `threads`, or one after the other for a caller that has threads of its own.
+        """
+        band, features, labels = self.check_band(band, features, labels)
+        dtype = np.dtype(str(band.lower.dtype).removeprefix("torch.").replace("bfloat16", "float32"))
+        lower = places_for(band.lower, dtype)
+        upper = places_for(band.lower, dtype)
+
+        def work(start: int, stop: int) -> None:
+            for run in alike(band.lower, range(start, stop)):
+                a, b = run[0], run[-1] + 1
+                block = read_block(band, a, b, self.limits, features, labels)
+                if isinstance(lower, np.ndarray):
+                    block.widen_into((lower[a:b], upper[a:b]), self.family, self.grouping, self.widening)
+                else:
+                    ends = np.empty((2, *block.band.shape), dtype)
+                    block.widen_into((ends[0], ends[1]), self.family, self.grouping, self.widening)
+                    lower[a:b], upper[a:b] = ends
+
+        if threads:
+            for _ in in_threads(work, len(band), block_of(int(sizes_of(band.lower).mean()), len(band))):
+                pass
+        else:
+            work(0, len(band))
+        return Interval(like(lower, band.lower), like(upper, band.upper), band.axes, self.measure)
+
+    def check_band(self, band: Any, features: Any = None, labels: Any = None) -> tuple[Band, Any, Any]:
+        """A band and what else is known of its images, checked: made as those of the calibration were."""
+        band = one_band(band)
+        check_fits(self.family, band)
+        if self.record.pixels != band.pixels or band.axes is not None:
+            check_same_axes(self.record.pixels, self.record.settings.get(AXES), band)
+        if self.record.source != band.source:
+            differences = self.record.source.differences(band.source)
+            if differences:
+                raise ValueError(
+                    f"this band was made in another way than those of the calibration ({'; '.join(differences)}), and "
+                    "the guarantee does not hold for it: calibrate again with bands made in this way, or say how this "
+                    f"one was made, pixelbounds.Band(lower, upper, source=...); see {VALIDITY_DOC}"
+                )
+        if features is not None and self.inner.kind != "learned":
+            raise ValueError(
+                f"features belong to learned groups, and these are of kind {self.inner.kind!r}: leave them out"
+            )
+        if labels is not None and not self.labelled:
+            raise ValueError("this calibration was made without labels: leave labels out, or calibrate with them")
+        if labels is None and self.labelled:
+            raise ValueError(NO_LABELS)
+        return band, check_features(features, band), check_labels(labels, band)
+
+    def without_hashes(self) -> Calibration:
+        """The calibration without what it keeps of single images, hashes and reference, for who must not disclose them.
+
+        Nobody can tell then whether an image that it is evaluated on is one of those that calibrated, or is like them.
+        """
+        record = replace(self.record, image_hashes=NO_HASHES)
+        return replace(self, record=record, grouping=on_images(self.grouping, NO_HASHES), reference=NOT_DESCRIBED)
+
+    # ------------------------------------------------------------ files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the calibration file, aside first and then in place."""
+        target = check_new_file(path, "calibration")
+        replace_file(target, self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """The content of the calibration file; equal calibrations give equal bytes."""
+        self.__post_init__()  # arrays may have been changed since
+        meta, arrays = self.grouping.state()
+        tensors = {f"groups.{name}": x for name, x in arrays.items()}
+        tensors |= {"widening": self.widening, "curve": self.curve, "image_hashes": self.record.image_hashes}
+        tensors |= {"fitted_on": self.grouping.fitted_on}
+        if len(self.reference):
+            tensors |= {f"reference.{name}": x for name, x in vars(self.reference).items()}
+        text = {
+            "format": FORMAT, "package": "pixelbounds", "guarantee": self.guarantee,
+            "method": self.method, "bound": self.bound, "family": self.family.name,
+            "failure_prob": self.failure_prob, "limits": [x if isfinite(x) else None for x in self.limits],
+            "measure": None if self.measure is None else self.measure.state(), "chosen": self.chosen,
+            "groups": {"kind": self.grouping.kind, **meta}, "record": self.record.state(),
+            "promises": [promise.state() for promise in self.promises],
+        }  # fmt: skip
+        return seal(text, tensors)
+
+
+def _most_images(images: Any) -> int:
+    """For how many images a unit counts at most, where images count."""
+    if images.data.units.max_images is not None:
+        return int(images.data.units.max_images)
+    fitting = images.data.unit_of[~images.images]
+    if not len(fitting):
+        raise ValueError(
+            "weighting='images' needs to know the most images that a unit has, and no unit fits here to tell it; give "
+            "max_images"
+        )
+    return int(np.bincount(fitting).max())
+
+
+def _check_array(name: str, x: Array, dtype: Any, shape: tuple[int, ...]) -> None:
+    """A finite array of a dtype and shape."""
+    if not isinstance(x, np.ndarray) or x.dtype != dtype or x.shape != shape or not np.isfinite(x).all():
+        what = f"{x.dtype} {x.shape}" if isinstance(x, np.ndarray) else f"a {type(x).__name__}"
+        raise ValueError(f"{name} is {what}; it must be finite {np.dtype(dtype)} {shape}")
+
+
+# ---------------------------------------------------------------- reading files
+
+
+def load_calibration(path: str | os.PathLike[str], *, family: Family | None = None) -> Calibration:
+    """Read a calibration file; a user's own family must be given again, for a file holds no code."""
+    path = FilePath(path)
+    try:
+        exists = path.is_file()
+    except OSError:  # a name that no file can have
+        exists = False
+    if not exists:
+        raise ValueError(f"there is no calibration file at {str(path)!r}")
+    return calibration_from_bytes(path.read_bytes(), str(path), family)
+
+
+def calibration_from_bytes(data: bytes, name: str = "file", family: Family | None = None) -> Calibration:
+    """The calibration that the content of a file holds."""
+    remedy = "write it again with Calibration.save"
+    text, tensors = unseal(data, name, what="calibration file", remedy=remedy, again="calibrate again")
+    if text["format"] != FORMAT:
+        raise ValueError(f"{name!r} has format {text['format']!r}, this version reads {FORMAT}; calibrate again")
+    try:
+        return _calibration_of(text, tensors, name, family)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+        if isinstance(error, ValueError) and str(error).startswith(repr(name)):
+            raise
+        why = f"{error!r} is missing" if isinstance(error, KeyError) else str(error)
+        why = why.removesuffix(f"; {REMEDY}")
+        raise ValueError(f"{name!r} holds no calibration that could be: {why}; {REMEDY}") from error
+
+
+def _calibration_of(text: dict[str, Any], tensors: dict[str, Array], name: str, family: Family | None) -> Calibration:
+    named = text["family"]
+    if family is None and named not in FAMILIES:
+        raise ValueError(f"{name!r} uses your own family {named!r}; pass it: load_calibration(path, family=...)")
+    if family is not None and family.name != named:
+        raise ValueError(f"{name!r} was calibrated with family {named!r}, not {family.name!r}")
+    groups = dict(text["groups"])
+    arrays = {key.removeprefix("groups."): x for key, x in tensors.items() if key.startswith("groups.")}
+    grouping = load_grouping(groups.pop("kind"), groups, arrays)
+    low, high = (None if x is None else check_number(x, "a limit") for x in text["limits"])
+    described = {key.removeprefix("reference."): x for key, x in tensors.items() if key.startswith("reference.")}
+    record = dict(text["record"])
+    record |= {"pixels": tuple(record["pixels"]), "source": Source.from_state(record["source"])}
+    if not record.keys() >= {each.name for each in fields(Record)} - {"image_hashes"}:
+        raise ValueError("its record is not complete")
+    return Calibration(
+        text["method"], text["bound"], family or FAMILIES[named], text["failure_prob"],
+        (-np.inf if low is None else low, np.inf if high is None else high),
+        on_images(grouping, tensors["fitted_on"]), tensors["widening"],
+        tuple(CertifiedPromise.from_state(state) for state in text["promises"]), tensors["curve"], text["chosen"],
+        Record(**record, image_hashes=tensors["image_hashes"]),
+        None if text["measure"] is None else Measure.from_state(text["measure"]),
+        BandStatistics(**described) if described else NOT_DESCRIBED,
+    )  # fmt: skip

@@ -1,0 +1,413 @@
+"""RCPS, K-RCPS and the frontier: what the fitting images say of groups and path; certifying images are not looked at.
+
+RCPS        one widening for all pixels; nothing is fitted                             Algorithm 2
+KRCPS       the line through the solution of (P_K)                                     Algorithm 3, Section 3.2
+Frontier    the path of shortest intervals on the fitting images                       docs/theory.md
+
+A method is an object that holds its settings. `units_to_fit` says how many units fit; `fit` makes the path.
+
+Which groups the frontier has is chosen on the fitting images alone: each candidate is fitted on one half of the fitting
+units and followed along its frontier on the other half, until just the risk level is met; the first that is about as
+short as the shortest wins and is fitted again on all of them. Among several bands the shortest is chosen likewise.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from math import inf
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..images.checks import check_choice, check_count, check_generator
+from ..images.foreign import as_plain_array
+from ..images.library import Array, differ_in_size, library_of, to_numpy
+from . import groups as groupings
+from .block import Block
+from .bounds import greatest_loss
+from .data import NO_GRID, CalibrationData, LocalData
+from .groups.contract import Grouping
+from .loss_table import misses
+from .paths.frontier import frontier_of
+from .paths.line import GAMMAS, line_path, solve_program, stratified_pixels
+from .paths.path import Path, scalar_path
+from .paths.weighted_frontier import PathObjective, joint_frontier, joint_point, objective_of
+from .split import FittingImages
+from .target import Target
+from .units import split_by_unit
+
+FitGroups = Callable[[LocalData, Array, np.random.Generator], Grouping]  # data, fitting images, generator
+
+NAMED_GROUPS = ("learned", "band", "loss", "squared", "otsu")
+FEW = 4  # fitting units: what fewer teach is not true of others
+FEW_VALUES = 256  # of all fitting units together: groups of fewer cost more than they save
+_MANY = 48  # fitting units: fewer may tell only few groups apart (docs/research)
+_ABOUT = 1.005  # lengths that differ less are equal: half of the fitting images cannot tell them apart
+
+
+class Method(ABC):
+    """How the fitting images make a path. `n_fit` units fit; by default the method decides."""
+
+    name: ClassVar[str] = "custom"
+    n_fit: int | None = None
+
+    def units_to_fit(self, units: int, least: int, values: float = inf, *, labelled: bool = False) -> int:
+        """How many of the units fit: a quarter but at most 128, and at most a quarter of what is beyond the `least`
+        that certify at all. Units have so many `values` each.
+        """
+        return self._asked(units, max(1, min(128, -(-units // 4), (units - least) // 4)))
+
+    def _asked(self, units: int, default: int) -> int:
+        if self.n_fit is None:
+            return default
+        count = check_count(self.n_fit, "n_fit", least=0 if self.name == "rcps" else 1)
+        if count >= units:
+            raise ValueError(
+                f"n_fit is {count}, but there are only {units} images (units); some must be left to certify: lower "
+                "n_fit or give more images"
+            )
+        return count
+
+    @abstractmethod
+    def fit(self, fitting: FittingImages, target: Target, seed: Any = 0) -> Path:
+        """The path, with its groups."""
+
+
+@dataclass(frozen=True)
+class RCPS(Method):
+    """One widening for all pixels (Algorithm 2). `n_fit` units show for how much a unit counts at most."""
+
+    n_fit: int | None = None
+    name: ClassVar[str] = "rcps"
+
+    def units_to_fit(self, units: int, least: int, values: float = inf, *, labelled: bool = False) -> int:
+        """None by default."""
+        return self._asked(units, 0)
+
+    def fit(self, fitting: FittingImages, target: Target, seed: Any = 0) -> Path:
+        """A grid of widenings, whatever the images."""
+        if fitting.data.labels is not None:
+            raise ValueError("rcps has one group only: leave labels out, or use method='krcps' or 'frontier'")
+        _refuse_features(fitting.data)
+        return scalar_path(fitting.data, groupings.Single())
+
+
+@dataclass(frozen=True, eq=False)
+class KRCPS(Method):
+    """The line through the solution of (P_K) (Algorithm 3).
+
+    k          number of groups of "loss" and "otsu"
+    d_opt      pixels per image in (P_K), stratified by group; default: all
+    groups     "loss" (default), "squared", "otsu", a partition (*pixels), a Grouping, or a function that fits one
+    direction  of the line, one value of at least 0 per group; default: ones
+    gammas     of the convex surrogate; the one of least objective is taken
+    n_fit      fitting images (units, where given)
+    """
+
+    k: int | None = None
+    d_opt: int | None = None
+    groups: Any = None
+    direction: Any = None
+    gammas: Sequence[float] = GAMMAS
+    n_fit: int | None = None
+    name: ClassVar[str] = "krcps"
+
+    def fit(self, fitting: FittingImages, target: Target, seed: Any = 0) -> Path:
+        """The solution of (P_K) plus t times the direction."""
+        data, rng = fitting.data, check_generator(seed)
+        _refuse_features(data)
+        usual = "loss" if data.labels is None or self.k is not None else groupings.Single()
+        grouping = grouping_of(usual if self.groups is None else self.groups, data, fitting.images, rng, self.k)
+        if grouping.sided:
+            raise ValueError(
+                f"krcps widens both ends of a pixel alike, but groups of kind {grouping.kind!r} treat them apart; "
+                "use groups='loss', 'otsu' or a partition, or method='frontier'"
+            )
+        gammas = _numbers(self.gammas)
+        if gammas is None or gammas.ndim > 1 or not gammas.size or not ((gammas >= 0) & (gammas < 1)).all():
+            raise ValueError(f"gammas is {self.gammas!r}; give at least one value in [0, 1)")
+        pixels = None
+        if self.d_opt is not None:
+            pixels = stratified_pixels(grouping, data.pixels, check_count(self.d_opt, "d_opt"), rng)
+        direction = self._direction(grouping.count)
+        gammas = np.atleast_1d(gammas).tolist()
+        offset = solve_program(data, fitting.images, grouping, target.level, gammas, pixels).widening
+        if isinstance(grouping, groupings.LabelledGroups):  # labels that none of these images has
+            offset[grouping.table[-1]] = offset.max()
+        return line_path(data, fitting.images, grouping, offset, direction, target.level)
+
+    def _direction(self, count: int) -> Array:
+        eta = np.ones(count) if self.direction is None else _numbers(self.direction)
+        if eta is None or eta.shape != (count,) or not (np.isfinite(eta) & (eta >= 0)).all() or not eta.any():
+            raise ValueError(
+                f"direction is {self.direction!r}; it must hold {count} finite values of at least 0, not all of them 0"
+            )
+        return eta
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier(Method):
+    """The path of shortest intervals on the fitting images.
+
+    groups   "learned", "band", a partition (*pixels), a Grouping, or a function (data, images) that fits one; default:
+             the shorter of the first two on the fitting images, few groups where few images fit
+    k        bins per side of "learned", or bins of width of "band"
+    n_fit    fitting images (units, where given)
+    """
+
+    groups: Any = None
+    k: int | None = None
+    n_fit: int | None = None
+    name: ClassVar[str] = "frontier"
+
+    @property
+    def _chooses(self) -> bool:
+        return self.groups is None and self.k is None
+
+    def units_to_fit(self, units: int, least: int, values: float = inf, *, labelled: bool = False) -> int:
+        """An eighth but at most 96, and at most a quarter of what is beyond the `least` that certify at all.
+
+        Where the groups are not given: a sixth, and none with fewer than 1.5 times the least, where fewer than FEW
+        would fit, or where units have so few values that those tell nothing of groups.
+        """
+        chooses = self._chooses and not labelled
+        fit = min(96, -(-units // 8), (units - least) // (6 if chooses else 4))
+        none = chooses and (2 * units < 3 * least or fit < FEW or fit * values < FEW_VALUES)
+        return self._asked(units, 0 if none else max(1, fit))
+
+    def fit(self, fitting: FittingImages, target: Target, seed: Any = 0) -> Path:
+        """The frontier of the groups, or of the candidate that is shortest; one group where no image fits."""
+        data, images, rng = fitting.data, fitting.images, check_generator(seed)
+        if not (self.groups is None or (isinstance(self.groups, str) and self.groups == "learned")):
+            _refuse_features(data)
+        if not len(images):
+            return scalar_path(data, groupings.Single())
+        objective = objective_of(fitting, target)
+        groups = self.groups
+        if self._chooses and data.features is None:
+            groups = _few_groups(fitting.units, float(data.sizes.sum()))
+        if groups is None and self.k is None:
+            certified = greatest_loss(fitting.certifying, target.level, target.failure_prob)
+            grouping = _shortest_groups(fitting, target.level, objective, certified, rng)
+        else:
+            grouping = grouping_of("learned" if groups is None else groups, data, images, rng, self.k)
+        return path_of(data, images, grouping, target.level, objective)
+
+
+METHODS: dict[str, type[Method]] = {"frontier": Frontier, "krcps": KRCPS, "rcps": RCPS}
+
+
+def method_of(method: Any, **settings: Any) -> Method:
+    """The method that a name with settings, or an object, stands for; settings that are None are left out."""
+    if isinstance(method, Method):
+        return method
+    kind = METHODS[check_choice(method, METHODS, "method")]
+    given = {name: x for name, x in settings.items() if x is not None}
+    strange = sorted(given.keys() - {each.name for each in fields(kind)})
+    if strange:
+        raise ValueError(f"{method} has no setting {strange[0]!r}; leave it out, or use another method")
+    return kind(**given)
+
+
+def path_of(
+    data: CalibrationData, images: Array, grouping: Grouping, level: float, objective: PathObjective | None
+) -> Path:
+    """The frontier of a grouping on some images; with an objective, that for several promises."""
+    if objective is None:
+        return frontier_of(data, images, grouping, level)
+    return joint_frontier(data, images, grouping, level, objective.take(images))
+
+
+def _refuse_features(data: CalibrationData) -> None:
+    if data.features is not None:
+        raise ValueError("features are for learned groups: use pb.Frontier() or pb.Frontier('learned'), or leave them")
+
+
+def _numbers(values: Any) -> Array | None:
+    """Real numbers as float64, None where they are none."""
+    try:
+        out = np.asarray(values)
+        return np.asarray(out, np.float64) if out.dtype.kind in "fiu" else None
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return None
+
+
+# ---------------------------------------------------------------- groups
+
+
+def grouping_of(
+    groups: Any, data: CalibrationData, images: Array, rng: np.random.Generator, k: int | None = None
+) -> Grouping:
+    """The grouping that a name, an array, a function or a Grouping stands for, fitted on some images, within labels."""
+    return _within_labels(data, images, _named_or_given(groups, data, images, rng, k))
+
+
+def _within_labels(data: Any, images: Array, grouping: Grouping) -> Grouping:
+    """Groups, or their runs within labels where there are labels."""
+    if data.labels is None or isinstance(grouping, groupings.LabelledGroups):
+        return grouping
+    return groupings.fit_labelled_groups(data, images, grouping)
+
+
+def _named_or_given(groups: Any, data: Any, images: Array, rng: np.random.Generator, k: int | None) -> Grouping:
+    if isinstance(groups, str):
+        return _named(check_choice(groups, NAMED_GROUPS, "groups"), data, images, rng, k)
+    if k is not None:
+        raise ValueError("k sets the number of groups of a named grouping; leave it out where you give the groups")
+    if callable(groups):
+        groups = groups(data, images)
+        if not isinstance(groups, Grouping):
+            raise TypeError(f"groups is a function that returned a {type(groups).__name__}; it must return a Grouping")
+    if isinstance(groups, Grouping):
+        if isinstance(data, LocalData):
+            for _ in data.over_blocks(lambda truth, block: groups.check(block), images):
+                pass
+        return groups
+    groups = as_plain_array(groups, "groups")
+    if differ_in_size(data.band.lower) and (library_of(groups) or isinstance(groups, list | tuple)):
+        raise ValueError(f"groups are a map of pixels, {NO_GRID}")
+    if not library_of(groups):
+        raise TypeError(
+            f"groups is {str(groups)[:80]!r}; give a name (learned, band, loss, squared, otsu), a partition "
+            "(*pixels), a Grouping, or a function that fits one"
+        )
+    if tuple(groups.shape[1:]) == data.pixels:
+        raise ValueError("groups= takes one map for all images; give a map of each image, a segmentation, as labels=")
+    return groupings.partition(to_numpy(groups), data.pixels)
+
+
+def _named(name: str, data: Any, images: Array, rng: np.random.Generator, k: int | None) -> Grouping:
+    if name == "learned":
+        return groupings.fit_learned_groups(data, images, rng, bins_per_side=16 if k is None else check_count(k, "k"))
+    if name == "band":
+        return groupings.fit_band_groups(data, images, width=12 if k is None else check_count(k, "k", most=4096))
+    if name == "otsu":
+        return groupings.by_otsu(data, images, 4 if k is None else check_count(k, "k"))
+    return groupings.by_loss(data, images, 8 if k is None else k, "l01" if name == "loss" else "squared")
+
+
+def _by_width(bins: int) -> Callable[[CalibrationData, Array], Grouping]:
+    """Few groups, which few images can tell apart also where the path is followed far beyond them."""
+    return partial(groupings.fit_band_groups, width=bins, room=1)
+
+
+def _few_groups(units: int, values: float) -> Any:
+    """Few groups, by width alone, where fitting units or their values are too few to choose by; else None."""
+    if units < FEW or values < 8 * FEW_VALUES:
+        return _by_width(2)
+    return _by_width(4) if units < 4 * FEW else None
+
+
+def _learned_to(quantile: float) -> FitGroups:
+    """Learned groups of one quantile of the score."""
+
+    def fit(data: LocalData, images: Array, rng: np.random.Generator) -> Grouping:
+        return _within_labels(data, images, groupings.fit_learned_groups(data, images, rng, quantile=quantile))
+
+    return fit
+
+
+def _shortest_groups(
+    fitting: FittingImages, level: float, objective: PathObjective | None, certified: float, rng: np.random.Generator
+) -> Grouping:
+    """The candidate that is shortest on units that it was not fitted on, fitted on all of them."""
+    data = fitting.data
+    few = data.features is None and fitting.units < _MANY
+    tried: list[FitGroups] = [partial(grouping_of, "band"), partial(grouping_of, "learned")]
+    if data.features is not None:  # with much to learn from, the score's tail can be told apart too
+        tried = [_learned_to(q) for q in (0.75, 0.9)]
+    if objective is not None and data.labels is not None and data.features is None:
+        tried.pop()  # labels say more of a region than what could be learned
+    if few or objective is not None:  # few images, and a rare region, tell many groups apart badly
+        tried.insert(0, partial(grouping_of, _by_width(4 if few else 8)))
+    best = tried[0]
+    if fitting.units >= 4:
+        seed = int(rng.integers(2**63))  # all candidates see the same halves and the same randomness
+        halves = list(_halves(fitting, np.random.default_rng(seed)))[: 2 if few else 1]
+        level = certified if few and certified else level
+        lengths = [
+            sum(_length_of(fitting, *half, partial(fit, rng=np.random.default_rng(seed)), level, objective)
+                for half in halves)
+            for fit in tried
+        ]  # fmt: skip
+        best = next(fit for fit, length in zip(tried, lengths, strict=True) if length <= min(lengths) * _ABOUT)
+    return best(data, fitting.images, rng)
+
+
+# ---------------------------------------------------------------- lengths on fitting images
+
+
+def shortest_band(
+    offered: Mapping[str, FittingImages], target: Target, method: Method, rng: np.random.Generator
+) -> tuple[str, dict[str, float]]:
+    """Of several bands of the same images the name of the one with the shortest intervals on the fitting images, and
+    the length of each; of equal ones the first.
+    """
+    first = next(iter(offered.values()))
+    if not len(first.images):
+        raise ValueError(f"{len(offered)} bands are offered, and no image fits, by which to choose: give n_fit")
+    halves = [(first.images, first.images)]
+    if not isinstance(method, RCPS) and first.units >= FEW:
+        halves = list(_halves(first, rng))
+    seed = int(rng.integers(2**63))
+    objective = objective_of(first, target)
+    lengths = {}
+    for name, fitting in offered.items():
+
+        def groups(data: LocalData, images: Array) -> Grouping:
+            if isinstance(method, RCPS):
+                return groupings.Single()
+            return grouping_of("band", data, images, np.random.default_rng(seed))
+
+        lengths[name] = float(np.mean([_length_of(fitting, *half, groups, target.level, objective) for half in halves]))
+    return min(lengths, key=lengths.__getitem__), lengths
+
+
+def _halves(fitting: FittingImages, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
+    """Images of one half of the units and of the other, both ways."""
+    first, _ = split_by_unit(fitting.unit_of, fitting.units // 2, rng)
+    yield fitting.images[first], fitting.images[~first]
+    yield fitting.images[~first], fitting.images[first]
+
+
+def _length_of(
+    fitting: FittingImages,
+    taught: Array,
+    others: Array,
+    groups: Callable[[LocalData, Array], Grouping],
+    level: float,
+    objective: PathObjective | None,
+) -> float:
+    """Mean length on some images where these just keep what is asked, along the path that others shaped."""
+    data: Any = fitting.data
+    grouping = groups(data, taught)
+    if isinstance(grouping, groupings.Single):
+        path = scalar_path(data, grouping)
+    else:
+        path = path_of(data, taught, grouping, level, objective)
+    untouched = data.take(others)
+    if objective is None:
+        point = point_at_risk(untouched, path, level)
+    else:
+        point = joint_point(untouched, path, objective.take(others))
+    return mean_length(untouched, grouping, path.points[:, point])
+
+
+def point_at_risk(data: CalibrationData, path: Path, level: float) -> int:
+    """The first point whose mean share of missed pixels on these very images is at most a level, or the last."""
+    table, sizes, *_ = data.aggregate(misses, path=path)
+    risk = (table[:, : len(path)] / sizes[:, :1]).mean(axis=0)
+    return min(int(np.argmax(np.append(risk, 0.0) <= level)), len(path) - 1)
+
+
+def mean_length(data: LocalData, grouping: Grouping, widening: Array) -> float:
+    """Mean clipped length at one widening of each group."""
+
+    def work(truth: Array, block: Block) -> Array:
+        lower, upper = block.widen(data.family, grouping, widening)
+        return (upper - lower).reshape(len(block), -1).mean(axis=1)
+
+    return float(np.concatenate(list(data.over_blocks(work))).mean())

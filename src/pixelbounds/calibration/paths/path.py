@@ -1,0 +1,174 @@
+"""A path: T points, each a widening of every one of K groups, nondecreasing, fixed before any image certifies.
+
+It is linear between its points. Because every group's widening only grows, each end (of a pixel) is covered from one
+point on: its entry score along the path. Counting entry scores gives what every image misses at every point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+
+import numpy as np
+
+from ...images.library import Array
+from ...kernels.knots import KEY, arrivals, count_arrivals, knots_below, weigh_arrivals
+from ..block import Block, Labels
+from ..data import ROWS, CalibrationData, Statistic
+from ..families import Family, additive
+from ..image_hashes import fingerprints, region_digests
+
+POINTS = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """Widenings along the path: points (K, T), nondecreasing in T, of the groups of a grouping.
+
+    `usual` is a point at which intervals are about as long as they will be: bands are described by it (monitoring).
+    """
+
+    points: Array
+    grouping: Labels
+    usual: int = 0
+
+    def __post_init__(self) -> None:
+        points = np.asarray(self.points)
+        if points.ndim != 2 or not points.size or points.dtype.kind != "f" or not np.isfinite(points).all():
+            raise ValueError(
+                f"the points of a path have shape {points.shape} and dtype {points.dtype}; they must be finite "
+                "widenings, groups by points"
+            )
+        object.__setattr__(self, "points", np.ascontiguousarray(points, np.float64))
+        if (np.diff(self.points, axis=1) < 0).any():
+            raise ValueError("a path must be nondecreasing in every group")
+
+    def __len__(self) -> int:
+        return self.points.shape[1]
+
+    def at(self, point: int, part: float = 1.0) -> Array:
+        """Widenings (K,) a share `part` of the way from the point before to a point, rounded up."""
+        high = self.points[:, point]
+        if part == 1.0:
+            return high.copy()
+        low = self.points[:, point - 1]
+        between = low + part * (high - low)
+        return np.minimum(high, between + 2.0**-48 * np.maximum(np.abs(low), np.abs(high)))
+
+    def between(self, point: int, steps: int) -> Path:
+        """The way from the point before to a point, in even steps."""
+        low = self.points[:, point - 1, None]
+        high = self.points[:, point, None]
+        inner = low + np.arange(steps) / steps * (high - low)
+        points = np.maximum.accumulate(np.append(np.minimum(inner, high), high, axis=1), axis=1)
+        return Path(points, self.grouping)
+
+    def entry_scores(self, label: Array, score: Array) -> Array:
+        """First point that covers each end, T if none: groups (e,), scores of the family (e,) -> (e,)."""
+        value = np.ascontiguousarray(score, np.float64)
+        if len(label) and not 0 <= label.min() <= label.max() < len(self.points):
+            raise IndexError(f"groups reach from {label.min()} to {label.max()}, but the path has {len(self.points)}")
+        return arrivals(*self._steps, *self._index, label, value, value.view(np.int64))
+
+    @cached_property
+    def _steps(self) -> tuple[Array, Array]:
+        """Different widenings of each group, (K, S + 1), filled up with infinity, and where each is first reached."""
+        fresh = np.ones(self.points.shape, bool)
+        fresh[:, 1:] = self.points[:, 1:] > self.points[:, :-1]
+        group, point = np.nonzero(fresh)
+        number = (np.cumsum(fresh, axis=1) - 1)[group, point]
+        steps = np.full((len(self.points), int(number.max()) + 2), np.inf)
+        place = np.full(steps.shape, len(self), np.int32)
+        steps[group, number] = self.points[group, point]
+        place[group, number] = point
+        return steps, place
+
+    @cached_property
+    def _index(self) -> tuple[int, Array]:
+        return index_points(self._steps[0])
+
+
+def index_points(points: Array) -> tuple[int, Array]:
+    """Index of rows of ascending values (K, S), filled up with infinity, by a value's leading bits.
+
+    The first key, and how many values lie below each key, (K, keys + 2), after a 0 and before the number of all.
+    """
+    finite = np.isfinite(points)
+    positive = points[finite & (points > 0)]
+    ends = [np.zeros((len(points), 1), np.int32), finite.sum(axis=1, dtype=np.int32)[:, None]]
+    if not len(positive):
+        return 0, np.concatenate(ends, axis=1)
+    keys = np.array([positive.min(), positive.max()]).view(np.int64) >> KEY
+    edges = (np.arange(keys[0], keys[1] + 2, dtype=np.int64) << KEY).view(np.float64)
+    below = knots_below(np.ascontiguousarray(points), edges)
+    return int(keys[0]), np.concatenate([ends[0], below, ends[1]], axis=1)
+
+
+def grid_of(data: CalibrationData) -> tuple[float, int, int]:
+    """Scale of a grid of widenings and the octaves that it reaches below and above it; no image is looked at."""
+    span = data.limits[1] - data.limits[0]
+    if data.family is additive and isfinite(span):
+        return span, 14, 0  # widening by the whole range covers everything
+    return (1.0, 14, 14) if isfinite(span) else (1.0, 20, 20)
+
+
+def widening_grid(data: CalibrationData, per_octave: int) -> Array:
+    """The start, then widenings in geometric progression: (points,)."""
+    scale, below, above = grid_of(data)
+    octaves = np.linspace(-below, above, per_octave * (below + above) + 1)
+    return np.concatenate([[0.0], scale * 2.0**octaves]) + data.family.start
+
+
+def scalar_path(data: CalibrationData, grouping: Labels) -> Path:
+    """One group whose widening is the path's parameter (Algorithm 2); its points depend on no image."""
+    grid = widening_grid(data, per_octave=146)
+    return Path(grid[None], grouping, min(int(np.searchsorted(grid, grid_of(data)[0] / 16)), len(grid) - 1))
+
+
+# ---------------------------------------------------------------- what is missed along a path
+
+
+def _misses(truth: Array, block: Block, family: Family, path: Path, *, digests: bool = False) -> tuple[Array, ...]:
+    """What each image misses of all pixels and of each region at each point, side by side, and sizes of the regions;
+    with `digests` also the sums of the digests of images and of regions, in which no image can be recognised.
+    """
+    path.grouping.check(block)
+    entry, side, need = block.missed(truth, family)
+    score = path.entry_scores(path.grouping.at(block, entry, side), need)
+    image = entry // block.image_size
+    tables = [count_arrivals(image, score, len(block), len(path))]
+    for region in block.regions:
+        inside = region.reshape(-1)[entry]
+        if inside.dtype == bool:
+            tables.append(count_arrivals(image[inside], score[inside], len(block), len(path)))
+        else:
+            tables.append(weigh_arrivals(image, score, inside, len(block), len(path)))
+    rows = tables[0] if len(tables) == 1 else np.concatenate(tables, axis=1), region_sizes(block)
+    return (*rows, *fingerprints.count(truth, block, family), region_digests(block)) if digests else rows
+
+
+def region_sizes(block: Block) -> Array:
+    """Pixels of each image, and pixels or weight of each of its regions: (images, 1 + regions) float64."""
+    sizes = np.empty((len(block), 1 + len(block.regions)))
+    sizes[:, 0] = block.image_size
+    for r, region in enumerate(block.regions, 1):
+        sizes[:, r] = [np.sum(image) for image in region.reshape(len(block), -1)]
+    return sizes
+
+
+def _arriving(truth: Array, block: Block, family: Family, path: Path, point: int) -> tuple[Array, ...]:
+    entry, side, need = block.missed(truth, family)
+    label = path.grouping.at(block, entry, side)
+    here = path.entry_scores(label, need) == point
+    label, need, image = label[here], need[here], entry[here] // block.image_size
+    low = path.points[label, point - 1]
+    high = path.points[label, point]
+    share = (need - low) / (high - low)
+    return np.bincount(image, minlength=len(block)), share[np.argsort(image, kind="stable")]
+
+
+# missed ends, (n, (1 + regions) * T), sizes of regions, (n, 1 + regions), and sums of digests
+misses = Statistic("misses", _misses, (ROWS, ROWS, np.add, np.add))
+# ends that are first covered at a point: how many per image, and their share of the way from the point before
+arriving = Statistic("arriving", _arriving, (ROWS, ROWS))

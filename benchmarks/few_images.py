@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.materials import measure_or_write
 from benchmarks.readme import result, where
 from pixelbounds.calibration.calibrate import calibrate
-from pixelbounds.calibration.bounds import least_images
+from pixelbounds.calibration.confidence import least_images
 from pixelbounds.experiments.draws import LIMITS
 from pixelbounds.experiments.experiment import TaskSection, load_experiment
 from pixelbounds.experiments.material import Material

@@ -26,7 +26,7 @@ import numpy as np
 import pixelbounds as pb
 from benchmarks.__main__ import RESULTS, machine, show
 from benchmarks.readme import HERE, with_figures
-from pixelbounds.calibration.bounds import betting, rejects
+from pixelbounds.calibration.confidence import betting, rejects
 from pixelbounds.demo.synthetic import flawed_samples, synthetic_images
 from pixelbounds.images.library import Array
 from pixelbounds.monitoring.horizons import EProcesses

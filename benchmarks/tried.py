@@ -25,7 +25,7 @@ from pixelbounds.calibration.groups.band_bins import fit_band_groups
 from pixelbounds.calibration.groups.learned import fit_learned_groups
 from pixelbounds.calibration.groups.positions import by_loss
 from pixelbounds.calibration.paths.frontier import frontier_of
-from pixelbounds.calibration.methods import length_at_risk
+from pixelbounds.calibration.procedures import length_at_risk
 from pixelbounds.experiments.draws import LIMITS
 from pixelbounds.experiments.experiment import Experiment, load_experiment
 from pixelbounds.experiments.material import Material

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .images.ragged import Ragged
     from .images.source import Source
     from .monitoring import AnytimeCalibration, Monitor, load_monitor, recalibrate, save_monitor
+    from .monitoring.reference import conformal_p_values
     from .report import plot
     from .samplers.function import bands_from
     from .storage.version import VERSION as __version__
@@ -75,6 +76,7 @@ _HOMES = {  # where each name is defined
     "images.ragged": "Ragged",
     "images.source": "Source",
     "monitoring": "AnytimeCalibration Monitor load_monitor recalibrate save_monitor",
+    "monitoring.reference": "conformal_p_values",
     "samplers.function": "bands_from",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
@@ -97,6 +99,8 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "KRCPS",
+    "RCPS",
     "AnytimeCalibration",
     "Band",
     "Calibration",
@@ -106,7 +110,6 @@ __all__ = [
     "Family",
     "Frontier",
     "Interval",
-    "KRCPS",
     "LocalData",
     "Measure",
     "Method",
@@ -114,7 +117,6 @@ __all__ = [
     "NoGuarantee",
     "Path",
     "Promise",
-    "RCPS",
     "Ragged",
     "Source",
     "Target",
@@ -127,6 +129,7 @@ __all__ = [
     "calibrated_ranks",
     "certify",
     "conffusion",
+    "conformal_p_values",
     "evaluate",
     "families",
     "federated",

@@ -10,10 +10,10 @@ from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds.calibration import loss_table as arrivals
+from pixelbounds.calibration.calibration import calibration_from_bytes
 from pixelbounds.calibration.data import LocalData, local_data_of
 from pixelbounds.calibration.loss_table import scalar_path
 from pixelbounds.calibration.promises import CertifiedPromise
-from pixelbounds.calibration.calibration import calibration_from_bytes
 from pixelbounds.calibration.split import Need, Split
 
 N, SIZE, DELTA = 90, 8, 0.1

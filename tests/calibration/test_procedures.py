@@ -9,12 +9,12 @@ from worlds import heteroscedastic
 import pixelbounds as pb
 from pixelbounds.calibration import procedures
 from pixelbounds.calibration.bounds import greatest_loss
+from pixelbounds.calibration.calibration import calibration_from_bytes
 from pixelbounds.calibration.data import LocalData
 from pixelbounds.calibration.groups.band_bins import fit_band_groups
 from pixelbounds.calibration.groups.learned import fit_learned_groups
 from pixelbounds.calibration.groups.positions import Single
 from pixelbounds.calibration.methods import frontier, shortest
-from pixelbounds.calibration.calibration import calibration_from_bytes
 from pixelbounds.demo.synthetic import synthetic_pairs
 
 

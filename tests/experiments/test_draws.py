@@ -7,10 +7,10 @@ import pytest
 
 import pixelbounds as pb
 from pixelbounds.calibration.block import all_entries
-from pixelbounds.calibration.bounds import greatest_loss
+from pixelbounds.calibration.confidence import greatest_loss
 from pixelbounds.calibration.data import LocalData
 from pixelbounds.calibration.families import additive
-from pixelbounds.calibration.methods import frontier, groups_for
+from pixelbounds.calibration.procedures import frontier, groups_for
 from pixelbounds.experiments.draws import Draw, compute, schedule
 from pixelbounds.experiments.experiment import KRCPSSection, load_experiment, miniature
 from pixelbounds.experiments.fits import (

@@ -11,9 +11,9 @@ from edits import contents, resealed
 from refusals import data, refuses
 
 import pixelbounds as pb
+from pixelbounds.calibration.calibration import calibration_from_bytes
 from pixelbounds.calibration.families import Family, additive
 from pixelbounds.calibration.losses import l01 as ours
-from pixelbounds.calibration.calibration import calibration_from_bytes
 from pixelbounds.images.measure import Measure
 
 RISK = 0.2

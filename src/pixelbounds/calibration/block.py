@@ -28,8 +28,6 @@ _WIDENED = {np.dtype(np.float32): widen_to_single, np.dtype(np.float64): widen_t
 class Labels(Protocol):
     """What data need to know of a grouping (`groups.Grouping`): which ends of a block widen together."""
 
-    fitted_on: Array
-
     @property
     def sided(self) -> bool:
         """Whether the two ends of a pixel may belong to different groups."""

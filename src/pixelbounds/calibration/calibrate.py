@@ -1,11 +1,11 @@
 """`calibrate`: the stages of the pipeline in their order (Algorithm 3 with methods, bounds and risks to choose from).
 
-    data                 truth and band, validated once                       data.py
-    target               promises, failure probability, bound                 target.py
-    split                S_opt and S_rcps                                     split.py
-    method.fit           groups and path from S_opt                           methods.py, groups/, paths/
-    loss_table           losses of S_rcps at every point of the path          loss_table.py
-    certify              fixed-sequence test                                  certify.py
+data                 truth and band, validated once                       data.py
+target               promises, failure probability, bound                 target.py
+split                S_opt and S_rcps                                     split.py
+method.fit           groups and path from S_opt                           methods.py, groups/, paths/
+loss_table           losses of S_rcps at every point of the path          loss_table.py
+certify              fixed-sequence test                                  certify.py
 """
 
 from __future__ import annotations
@@ -122,6 +122,8 @@ def _by_name(band: Any) -> dict[str, Any]:
 def _settings(method: Method, data: CalibrationData) -> dict[str, Any]:
     """What else a record keeps: groups of unknown origin, and names of axes."""
     groups = getattr(method, "groups", None)
-    given = not (groups is None or isinstance(groups, str) or callable(groups)) and getattr(groups, "kind", "") != "single"
+    given = (
+        not (groups is None or isinstance(groups, str) or callable(groups)) and getattr(groups, "kind", "") != "single"
+    )
     settings: dict[str, Any] = {GIVEN: True} if given and not len(getattr(groups, "fitted_on", ())) else {}
     return settings if data.axis_names is None else settings | {AXES: data.axis_names}

@@ -15,8 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from ..images.checks import VALIDITY_DOC, Limits, check_choice, check_limits, check_line, check_number, check_open_unit
-from ..images.checks import check_unit_name, is_name
+from ..images.checks import (
+    VALIDITY_DOC,
+    Limits,
+    check_choice,
+    check_limits,
+    check_line,
+    check_number,
+    check_open_unit,
+    check_unit_name,
+    is_name,
+)
 from ..images.ends import Band, Interval, check_features, check_labels, one_band
 from ..images.foreign import AXES, check_same_axes
 from ..images.library import Array, alike, block_of, in_threads, like, places_for, sizes_of
@@ -87,9 +96,7 @@ class Record:
         check_unit_name(self.unit_name)
         check_choice(self.weighting, WEIGHTINGS, "weighting")
         if self.image_hashes.dtype != np.uint64 or self.image_hashes.shape not in ((0,), (self.images,)):
-            raise ValueError(
-                f"image_hashes have shape {self.image_hashes.shape}; there must be one per image, or none"
-            )
+            raise ValueError(f"image_hashes have shape {self.image_hashes.shape}; there must be one per image, or none")
 
     def state(self) -> dict[str, Any]:
         """What a file holds beside the hashes."""
@@ -103,7 +110,7 @@ class Calibration:
     Of each promise the level is all that is certified; its `risk` is what was seen on the certifying images. `curve`
     holds mean widening, mean loss and confidence bound of the first promise along the path, (points, 3), with the
     certified point at row `chosen`: each bound is valid for a point chosen beforehand, not for one that the data chose.
-    `measure` says what the numbers stand for. `reference` says what bands of certifying images are like, for monitoring.
+    `measure` says what the numbers stand for. `reference` describes bands of certifying images, for monitoring.
     """
 
     method: str
@@ -153,7 +160,7 @@ class Calibration:
     ) -> Calibration:
         """The calibration of a certified point; method, seed and settings are for the record."""
         images, data, path = table.images, table.images.data, table.path
-        units, first = data.units, point.promises[0]
+        units = data.units
         by_images = units is not None and units.weighting == "images"
         record = Record(
             images=len(data), fitting=len(images.fitting.images), certifying=len(images.order),

@@ -324,5 +324,5 @@ def _check_falling(risk: RiskTarget, column: Column, points: Sequence[int]) -> N
     """A loss of a user's own does not rise where intervals widen, as far as is seen."""
     if risk.function is not None and (np.diff([column(point).mean() for point in points]) > _ROUNDED).any():
         raise ValueError(
-            f"the loss {risk.name!r} rises where intervals widen; a risk can be controlled only for a loss that does not"
+            f"the loss {risk.name!r} rises where intervals widen; only a nonincreasing loss can be controlled"
         )

@@ -11,7 +11,6 @@ counts of blocks become one. Counts are exact in any order, so another subclass 
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
@@ -92,7 +91,7 @@ class Statistic:
         )
 
 
-class CalibrationData(ABC):
+class CalibrationData:
     """Calibration images that answer statistics.
 
     `CalibrationData(truth, band, ...)` makes a `LocalData`, as `pathlib.Path` makes a path of this system.
@@ -125,41 +124,41 @@ class CalibrationData(ABC):
         ) -> None: ...
 
     @property
-    @abstractmethod
     def sizes(self) -> Array:
         """Pixels of each image, (n,)."""
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def pixels(self) -> tuple[int, ...]:
         """Shape of one image; () where images differ in size."""
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def source(self) -> Source:
         """How the band was made."""
+        raise NotImplementedError
 
-    @abstractmethod
     def parts(self, statistic: Statistic, images: Array | None = None, **given: Any) -> Iterable[tuple[Array, ...]]:
         """A statistic of parts of all images, or of some (ascending), in order."""
+        raise NotImplementedError
 
     def aggregate(self, statistic: Statistic, images: Array | None = None, **given: Any) -> tuple[Array, ...]:
         """A statistic of all images, or of some (ascending)."""
         return statistic.merge(self.parts(statistic, images, **given))
 
-    @abstractmethod
     def take(self, images: Array) -> CalibrationData:
         """Some images (ascending)."""
+        raise NotImplementedError
 
-    @abstractmethod
     def with_promises(self, target: Target) -> tuple[CalibrationData, tuple[RiskTarget, ...]]:
         """The data with the regions that promises are about, and the promises as they are counted on these images."""
+        raise NotImplementedError
 
-    @abstractmethod
     def having(self) -> Array:
         """Which images have each region, all pixels first: bool (n, 1 + regions)."""
+        raise NotImplementedError
 
-    def check_bands(self, images: Array) -> None:  # noqa: B027  (sites check their own)
+    def check_bands(self, images: Array) -> None:
         """Refuse a family that is not nested, and warn of a band on another scale, on some images."""
 
     @property

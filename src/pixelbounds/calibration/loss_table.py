@@ -57,7 +57,13 @@ def _recorded(truth: Array, block: Block, family: Family, path: Path, shares: Ar
     """Misses, and of each image a hash and what its band is like."""
     total, hashes = image_hashes.count(truth, block, family)
     rows = misses.count(truth, block, family, path)
-    return *rows, total, region_digests(block), hashes, describe(block, family, path.grouping, path.at(path.usual), shares)
+    return (
+        *rows,
+        total,
+        region_digests(block),
+        hashes,
+        describe(block, family, path.grouping, path.at(path.usual), shares),
+    )
 
 
 _recorded_misses = Statistic("recorded_misses", _recorded, (*misses.joins, ROWS, ROWS))

@@ -39,7 +39,7 @@ from .split import FittingImages
 from .target import Target
 from .units import split_by_unit
 
-FitGroups = Callable[[LocalData, Array, np.random.Generator], Grouping]  # data, fitting images, generator
+FitGroups = Callable[[Any, Array, np.random.Generator], Grouping]  # data, fitting images, generator
 
 NAMED_GROUPS = ("learned", "band", "loss", "squared", "otsu")
 FEW = 4  # fitting units: what fewer teach is not true of others
@@ -117,7 +117,8 @@ class KRCPS(Method):
 
     def fit(self, fitting: FittingImages, target: Target, seed: Any = 0) -> Path:
         """The solution of (P_K) plus t times the direction."""
-        data, rng = fitting.data, check_generator(seed)
+        data: Any = fitting.data
+        rng = check_generator(seed)
         _refuse_features(data)
         usual = "loss" if data.labels is None or self.k is not None else groupings.Single()
         grouping = grouping_of(usual if self.groups is None else self.groups, data, fitting.images, rng, self.k)
@@ -206,7 +207,7 @@ def method_of(method: Any, **settings: Any) -> Method:
         return method
     kind = METHODS[check_choice(method, METHODS, "method")]
     given = {name: x for name, x in settings.items() if x is not None}
-    strange = sorted(given.keys() - {each.name for each in fields(kind)})
+    strange = sorted(given.keys() - {each.name for each in fields(kind)})  # type: ignore[arg-type]
     if strange:
         raise ValueError(f"{method} has no setting {strange[0]!r}; leave it out, or use another method")
     return kind(**given)
@@ -328,11 +329,14 @@ def _shortest_groups(
         seed = int(rng.integers(2**63))  # all candidates see the same halves and the same randomness
         halves = list(_halves(fitting, np.random.default_rng(seed)))[: 2 if few else 1]
         level = certified if few and certified else level
-        lengths = [
-            sum(_length_of(fitting, *half, partial(fit, rng=np.random.default_rng(seed)), level, objective)
-                for half in halves)
-            for fit in tried
-        ]  # fmt: skip
+
+        def length(fit: FitGroups) -> float:
+            def seeded(data: Any, images: Array) -> Grouping:
+                return fit(data, images, np.random.default_rng(seed))
+
+            return sum(_length_of(fitting, *half, seeded, level, objective) for half in halves)
+
+        lengths = [length(fit) for fit in tried]
         best = next(fit for fit, length in zip(tried, lengths, strict=True) if length <= min(lengths) * _ABOUT)
     return best(data, fitting.images, rng)
 
@@ -357,7 +361,7 @@ def shortest_band(
     lengths = {}
     for name, fitting in offered.items():
 
-        def groups(data: LocalData, images: Array) -> Grouping:
+        def groups(data: Any, images: Array) -> Grouping:
             if isinstance(method, RCPS):
                 return groupings.Single()
             return grouping_of("band", data, images, np.random.default_rng(seed))
@@ -377,7 +381,7 @@ def _length_of(
     fitting: FittingImages,
     taught: Array,
     others: Array,
-    groups: Callable[[LocalData, Array], Grouping],
+    groups: Callable[[Any, Array], Grouping],
     level: float,
     objective: PathObjective | None,
 ) -> float:

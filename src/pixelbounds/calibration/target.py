@@ -1,8 +1,8 @@
 """What a calibration must achieve: promises, a failure probability and a confidence bound (Section 2, equation (1)).
 
 The paper asks for one risk, the share of missed pixels, to be at most epsilon (`share(epsilon)`) with probability at
-least 1 - delta (`failure_prob`) over the draw of the calibration images. Here several risks may be asked for at once. Each has
-a test of its own (`RiskTest`) of the hypothesis that the risk is at least its level.
+least 1 - delta (`failure_prob`) over the draw of the calibration images. Here several risks may be asked for at once.
+Each has a test of its own (`RiskTest`) of the hypothesis that the risk is at least its level.
 """
 
 from __future__ import annotations
@@ -65,9 +65,7 @@ class Target:
         return risk_targets_of(self.promises, band, weighting, units is not None, most or 0)
 
 
-def target_of(
-    risk_level: float | None, promises: Any, failure_prob: float = 0.1, bound: Any = "betting"
-) -> Target:
+def target_of(risk_level: float | None, promises: Any, failure_prob: float = 0.1, bound: Any = "betting") -> Target:
     """The target that either a risk level or promises ask for."""
     if (risk_level is None) == (promises is None):
         raise ValueError(

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from ..calibration.promises import CertifiedPromise
 from ..calibration.calibration import Calibration
+from ..calibration.promises import CertifiedPromise
 from ..calibration.sentence import plural
 from ..images.checks import check_count, check_unit_name
 from .evaluation import Evaluation, SeenPromise

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.promises import Promise
 from ..calibration.calibration import Calibration
+from ..calibration.promises import Promise
 from ..calibration.sentence import plural
 from ..images.checks import (
     Limits,

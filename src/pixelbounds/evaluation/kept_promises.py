@@ -45,7 +45,7 @@ def promises_seen(
 ) -> tuple[SeenPromise, ...]:
     """What each promise comes to on these images; regions are theirs, (n, *pixels).
 
-    `weighting` is that of promises which say none; of units of more than was `certified` as the most no more is counted.  # noqa: E501
+    `weighting` is that of promises which say none; a unit counts for at most as much as when it was `certified`.
     """
     asked = check_promises(promises)
     targets, regions = risk_targets_of(asked, truth, weighting, units)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..calibration.image_hashes import count_duplicates, hash_images, is_known_image
 from ..calibration.calibration import Calibration
+from ..calibration.image_hashes import count_duplicates, hash_images, is_known_image
 from ..calibration.sentence import VALIDITY_DOC
 from ..images.library import Array, Runner
 

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from ..calibration.calibrate import calibrate
-from ..calibration.bounds import greatest_loss, least_images
+from ..calibration.confidence import greatest_loss, least_images
 from ..calibration.data import LocalData
 from ..calibration.families import family_named
 from ..calibration.groups.band_bins import fit_band_groups
 from ..calibration.groups.learned import fit_learned_groups
-from ..calibration.methods import frontier, groups_for, rcps
+from ..calibration.procedures import frontier, groups_for, rcps
 from ..calibration.promises import share
 from ..calibration.split import fitting_units, unit_numbers
 from ..images.checks import NoGuarantee

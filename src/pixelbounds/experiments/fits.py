@@ -18,12 +18,12 @@ import numpy as np
 
 from ..calibration.block import Block
 from ..calibration.certify import Certificate, RiskTest, certify_l01
-from ..calibration.bounds import bound_named, rejects
+from ..calibration.confidence import bound_named, rejects
 from ..calibration.data import LocalData
 from ..calibration.groups.contract import Grouping, State
 from ..calibration.groups.positions import by_loss
 from ..calibration.loss_table import Path, Table, loss_table
-from ..calibration.methods import knot_at_risk, krcps, rcps
+from ..calibration.procedures import knot_at_risk, krcps, rcps
 from ..calibration.split import Split
 from ..images.ends import outward
 from ..images.library import Array

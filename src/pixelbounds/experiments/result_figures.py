@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.bounds import hoeffding_bentkus
+from ..calibration.confidence import hoeffding_bentkus
 from ..calibration.families import additive
 from ..calibration.losses import l01, l_gamma
 from ..images.ends import Band, Interval

@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from ..calibration.bounds import greatest_loss
+from ..calibration.confidence import greatest_loss
 from ..storage.files import replace_file
 from .results import load_results
 from .rows import ORACLES, REFERENCE, SHORTEST, TableRow

@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..calibration.bounds import BOUNDS
+from ..calibration.confidence import BOUNDS
 from ..calibration.families import FAMILIES
 from ..calibration.promises import PLACES, WAYS_TO_WEIGH, check_name
-from ..calibration.units import WEIGHTINGS
+from ..calibration.result import WEIGHTINGS
 from ..images.library import Array
 from ..images.measure import Measure
 from ..images.source import Source

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from ..calibration.calibrate import calibrate_archive, what_is_promised
-from ..calibration.bounds import BOUNDS, bound_named
+from ..calibration.confidence import BOUNDS, bound_named
 from ..calibration.data import CalibrationData
 from ..calibration.families import Family, family_named
 from ..calibration.groups.contract import Grouping
 from ..calibration.joint_test import needs_of
 from ..calibration.loss_table import Path
 from ..calibration.paths.weighted_frontier import PathObjective, objective_of
-from ..calibration.methods import frontier, groups_for, path_of, rcps
+from ..calibration.procedures import frontier, groups_for, path_of, rcps
 from ..calibration.promises import Promise, RiskTarget, path_level
 from ..calibration.result import WEIGHTINGS, Calibration
 from ..calibration.split import Need, Split, fitting_units, least_units, most_in_a_unit

@@ -148,9 +148,7 @@ class Band:
         return rows
 
 
-def trusted_band(
-    lower: Any, upper: Any, centre: Any = None, source: Source = NOT_KNOWN, family: Any = None
-) -> Band:
+def trusted_band(lower: Any, upper: Any, centre: Any = None, source: Source = NOT_KNOWN, family: Any = None) -> Band:
     """A Band of arrays that were checked already."""
     band = object.__new__(Band)
     parts = {"lower": lower, "upper": upper, "centre": centre, "source": source, "axes": None, "family": family}

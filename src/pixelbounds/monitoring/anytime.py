@@ -22,25 +22,21 @@ from typing import Any
 import numpy as np
 
 from ..calibration.band_statistics import group_shares
+from ..calibration.calibration import Calibration
 from ..calibration.data import LocalData
 from ..calibration.families import Family
 from ..calibration.image_hashes import image_hashes, is_known_image
-from ..calibration.paths.line import GAMMAS
 from ..calibration.methods import method_of
+from ..calibration.paths.line import GAMMAS
 from ..calibration.paths.path import misses
 from ..calibration.promises import Promise, RiskTarget, check_same_places, risk_targets_of
-from ..calibration.calibration import Calibration
 from ..calibration.sentence import VALIDITY_DOC
 from ..calibration.split import FittingImages
 from ..calibration.target import target_of
 from ..calibration.units import Units
 from ..images.checks import (
     Limits,
-    check_choice,
-    check_count,
     check_generator,
-    check_open_unit,
-    check_unit_name,
     check_units,
 )
 from ..images.ends import Band, one_band
@@ -128,7 +124,9 @@ class AnytimeCalibration:
             EProcesses.new(each.level, target.failure_prob, len(path), each.kind == "tail") for each in targets
         )
         known = np.unique(unit_prints(names)) if by_unit and fits else np.empty(0, np.uint64)
-        self._evidence = Evidence.new(e_processes, hashes if fits else hashes[:0], known, digest if fits else digest * 0)
+        self._evidence = Evidence.new(
+            e_processes, hashes if fits else hashes[:0], known, digest if fits else digest * 0
+        )
         if not fits:
             self._count(data, targets, names if by_unit else None, hashes, skip_known=False)
 

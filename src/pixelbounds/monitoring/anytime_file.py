@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ..calibration.band_statistics import MOST_UNITS, STATISTICS
 from ..calibration.families import FAMILIES, Family
 from ..calibration.groups.contract import load_grouping, on_images
 from ..calibration.groups.labelled import LabelledGroups
-from ..calibration.paths.path import Path
 from ..calibration.methods import METHODS
+from ..calibration.paths.path import Path
 from ..calibration.promises import CertifiedPromise
-from ..calibration.band_statistics import MOST_UNITS, STATISTICS
 from ..calibration.units import WEIGHTINGS
 from ..images.checks import check_choice, check_limits, check_line, check_number, check_open_unit, check_unit_name
 from ..images.library import Array

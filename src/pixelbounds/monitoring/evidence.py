@@ -15,16 +15,16 @@ import numpy as np
 
 from ..calibration.band_statistics import MOST_UNITS, STATISTICS, BandStatistics, band_rows, some_of
 from ..calibration.bounds import betting
+from ..calibration.calibration import Calibration, Record
 from ..calibration.data import LocalData
 from ..calibration.families import Family
 from ..calibration.groups.contract import Grouping
 from ..calibration.image_hashes import digest_of
 from ..calibration.paths.path import Path
 from ..calibration.promises import CertifiedPromise, Promise, RiskTarget
+from ..calibration.sentence import ANYTIME
 from ..calibration.target import RiskTest
 from ..calibration.units import losses_by_unit
-from ..calibration.calibration import Calibration, Record
-from ..calibration.sentence import ANYTIME
 from ..images.checks import Limits
 from ..images.library import Array
 from ..images.measure import Measure
@@ -218,8 +218,8 @@ def calibration_of(terms: Terms, evidence: Evidence) -> Calibration | None:
         image_hashes=evidence.image_hashes,
     )  # fmt: skip
     return Calibration(
-        terms.method, ANYTIME, terms.family, terms.failure_prob, terms.limits, terms.grouping, terms.path.at(knot), kept,
-        curve, chosen, record, terms.measure, _reference(terms, evidence),
+        terms.method, ANYTIME, terms.family, terms.failure_prob, terms.limits, terms.grouping, terms.path.at(knot),
+        kept, curve, chosen, record, terms.measure, _reference(terms, evidence),
     )  # fmt: skip
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..calibration.data import ROWS, LocalData, Statistic
 from ..calibration.paths.path import region_sizes
 from ..calibration.promises import CertifiedPromise, RiskTarget
 from ..calibration.target import most_of_a_unit
 from ..images.checks import check_count
-from ..images.library import Array
 from .horizons import fewest
 
 _COMING = 7  # times as many as the first ones, where nobody says how many images are expected

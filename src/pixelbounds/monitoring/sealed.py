@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ..calibration.calibration import calibration_from_bytes
 from ..calibration.families import Family
 from ..calibration.losses import Loss
-from ..calibration.calibration import calibration_from_bytes
 from ..images.checks import check_count
 from ..images.library import Array
 from ..storage.files import check_new_file, replace_file, seal, unseal

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.calibrate import calibrate
 from ..calibration.bounds import least_images
+from ..calibration.calibrate import calibrate
+from ..calibration.calibration import Calibration
 from ..calibration.data import LocalData
 from ..calibration.promises import Promise
-from ..calibration.calibration import Calibration
 from ..calibration.sentence import SHIFT
 from ..calibration.target import target_of
 from ..images.checks import NoGuarantee, check_generator, check_number, check_units
@@ -64,7 +64,7 @@ def recalibrate(
     >>> truth = centre + np.where(hard, 0.1, 0.05) * rng.standard_normal(centre.shape)
     >>> band = Band(np.clip(centre - 0.05, 0, 1), np.clip(centre + 0.05, 0, 1))
     >>> weights = np.where(hard[:, 0, 0], 0.5 / 0.2, 0.5 / 0.8)
-    >>> cal = recalibrate(np.clip(truth, 0, 1), band, weights=weights, most_weight=2.5, risk_level=0.1, groups="band")
+    >>> cal = recalibrate(np.clip(truth, 0, 1), band, weights=weights, most_weight=2.5, risk_level=0.1, method="frontier")
     >>> "shifted source" in cal.guarantee, 250 < cal.record.images < 400
     (True, True)
     """

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.losses import Loss
 from ..calibration.band_statistics import some_of
 from ..calibration.calibration import Calibration
+from ..calibration.losses import Loss
 from ..evaluation.kept_promises import region_tallies
 from ..evaluation.known_images import refuse_calibrated
 from ..images.checks import check_number, check_open_unit, check_same_shape, check_units
@@ -32,8 +32,8 @@ from ..storage.digests import joined_digests
 from .drift_martingales import DriftMartingale, gauges_of, looked
 from .e_process import mean_worth
 from .history import row_of, with_row
-from .reference import band_statistics
 from .promise_monitors import PromiseMonitor, Rounds, played, regions_of, rounds_of
+from .reference import band_statistics
 from .seen import first_seen, image_digests, name_digests, remembered_with
 from .sentences import late_in_words
 from .status import Status, WatchedPromise, worth_of
@@ -56,7 +56,7 @@ class Monitor:
     >>> truth = rng.uniform(size=(260, 8, 8))
     >>> band = Band(np.full_like(truth, 0.1), np.full_like(truth, 0.9))
     >>> from pixelbounds import calibrate
-    >>> monitor = Monitor(calibrate(truth[:200], band[:200], risk_level=0.1, groups="band"))
+    >>> monitor = Monitor(calibrate(truth[:200], band[:200], risk_level=0.1, method="frontier"))
     >>> monitor.update(truth[200:], band[200:]).alarm
     False
     >>> bad = rng.choice([0.001, 0.999], (40, 8, 8))
@@ -77,7 +77,7 @@ class Monitor:
         own = any(promise.kind == "loss" for promise in calibration.promises)
         if own != (loss is not None):
             raise ValueError(
-                f"this calibration is about the loss {calibration.promises[0].name!r}, which no file holds: give it, loss=..."
+                f"this calibration promises {calibration.promises[0].name!r}, which no file holds: give it, loss=..."
                 if own
                 else "this calibration is about missed pixels, which need no loss: leave it out"
             )

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..calibration.promises import Promise, check_promises, risk_targets_of
 from ..calibration.calibration import Calibration
+from ..calibration.promises import Promise, check_promises, risk_targets_of
 from ..evaluation.evaluation import Evaluation
 from ..images.checks import check_count, check_same_shape, check_values
 from ..images.ends import Band, Interval

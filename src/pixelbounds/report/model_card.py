@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..calibration.phrases import promise_in_words
 from ..calibration.calibration import Calibration
+from ..calibration.phrases import promise_in_words
 from ..calibration.sentence import level_in_words, plural
 from ..images.source import Source
 

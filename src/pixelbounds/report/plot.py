@@ -151,7 +151,7 @@ def calibration(found: Calibration, evaluation: Evaluation | None = None, *, axe
     if not isinstance(found, Calibration):
         raise TypeError(f"the calibration is a {type(found).__name__}; give what pixelbounds.calibrate returned")
     if not len(found.curve):
-        raise ValueError(f"a calibration of a loss of images keeps no curve, so there is none to show")
+        raise ValueError("a calibration of a loss of images keeps no curve, so there is none to show")
     place = _one(axes, 1.3 * COLUMN, 2.6)
     with house_style():
         draw_path(place, found, evaluation)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..calibration.calibration import Calibration
 from ..calibration.phrases import counted_in_short
 from ..calibration.promises import CertifiedPromise
-from ..calibration.calibration import Calibration
 from ..calibration.sentence import plural
 from ..evaluation.evaluation import Evaluation, SeenPromise
 from ..evaluation.guarantee_check import GuaranteeCheck

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.calibration import load_calibration
-from ..calibration.calibration import Calibration
+from ..calibration.calibration import Calibration, load_calibration
 from ..evaluation.guarantee_check import stored_guarantee_of
 from ..execution.blocks import InputHash, Maker, block_rows, each_image, fill, gather, ragged_to
 from ..execution.progress import Progress, silent
@@ -35,6 +34,7 @@ from ..images.ends import Interval
 from ..images.library import Array, rows_of
 from ..images.measure import Measure
 from ..images.tolerance import Tolerance
+from ..monitoring.reference import conformal_p_values
 from ..storage.chunks import BadChunk, guarded
 from ..storage.digests import joined_digests, row_digests
 from ..storage.growth import BAD, DONE, SEEN, growing
@@ -255,7 +255,7 @@ class Widening:
             length = _means(interval.upper) - _means(interval.lower)
             parts = {"lower": interval.lower, "upper": interval.upper, "length": length}
             if P_VALUES in told:
-                parts[P_VALUES] = calibration.conformal_p_values(band, threads=False, **now)
+                parts[P_VALUES] = conformal_p_values(calibration, band, threads=False, **now)
             parts |= beyond_the_window(interval) if windowed else {}
             parts |= {} if tolerance is None else within_tolerance(interval, tolerance)
             return parts | ({SEEN: joined_digests(*seen, *_digests(now))} if input_hash else {})

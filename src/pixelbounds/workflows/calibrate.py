@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 
 from ..calibration.calibrate import calibrate
+from ..calibration.calibration import Calibration, load_calibration
 from ..calibration.image_hashes import is_known_image
 from ..calibration.methods import NAMED_GROUPS, method_of
-from ..calibration.calibration import load_calibration
-from ..calibration.calibration import Calibration
 from ..calibration.sentence import second_try
 from ..calibration.units import Units
 from ..execution.blocks import pick, readable
@@ -127,7 +126,9 @@ def calibrate_files(
                 f"units are called {unit_name!r}, but nobody says which images belong to one: give --units"
             )
         own = images.unit_name if reading.units is None else None
-        offered = {name: each.map(lambda x: pick(execution, x, good)).with_family(family) for name, each in offered.items()}
+        offered = {
+            name: each.map(lambda x: pick(execution, x, good)).with_family(family) for name, each in offered.items()
+        }
         known = pick(execution, known, good)
         segmented = pick(execution, segmented, good)
         true = pick(execution, images.pixels, good)
@@ -139,7 +140,9 @@ def calibrate_files(
             promises=regions.promises(true, lambda x: pick(execution, x, good)) if regions else None,
             features=known,
             labels=segmented,
-            units=None if units is None else Units(pick(execution, units, good), unit_name or own or "unit", weighting, max_images),
+            units=None
+            if units is None
+            else Units(pick(execution, units, good), unit_name or own or "unit", weighting, max_images),
             limits=limits,
             measure=images.measure or made.measure,
             **choices,

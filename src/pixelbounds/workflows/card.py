@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from ..calibration.calibration import load_calibration
-from ..calibration.calibration import Calibration
+from ..calibration.calibration import Calibration, load_calibration
 from ..formats.arrays import FilePath
 from ..formats.opener import check_target
 from ..images.checks import check_line

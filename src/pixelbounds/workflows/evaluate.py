@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.calibration import load_calibration
-from ..calibration.calibration import Calibration
+from ..calibration.calibration import Calibration, load_calibration
 from ..evaluation.evaluation import Evaluation
 from ..evaluation.guarantee_check import GuaranteeCheck, StoredGuarantee, judge, stored_guarantee_of
 from ..evaluation.held_out import evaluate
@@ -62,7 +61,7 @@ class Evaluated:
     @property
     def risk_level(self) -> float | None:
         """The level that was claimed, of whatever loss."""
-        return None if self.stored is None else self.stored.level
+        return None if self.stored is None else self.stored.first.at_most
 
     @property
     def contradicted(self) -> bool:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..calibration.calibration import calibration_from_bytes
-from ..calibration.calibration import Calibration
+from ..calibration.calibration import Calibration, calibration_from_bytes
 from ..calibration.sentence import plural
 from ..federated.messages import message_of
 from ..formats.arrays import ABOUT, ARRAY_SUFFIXES, SOURCE, Reading, is_store, parts_at, told

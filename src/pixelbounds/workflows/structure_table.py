@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..calibration.names import ALL_PIXELS
 from ..calibration.calibration import Calibration
+from ..calibration.names import ALL_PIXELS
 from ..evaluation.evaluation import Evaluation, SeenPromise
 from ..evaluation.structures import Structure
 from ..images.measure import Measure

@@ -14,9 +14,10 @@ import numpy as np
 
 from ...images.library import Array
 from ...kernels.knots import KEY, arrivals, count_arrivals, knots_below, weigh_arrivals
-from ..block import Block, Labels
+from ..block import Block
 from ..data import ROWS, CalibrationData, Statistic
 from ..families import Family, additive
+from ..groups.contract import Grouping
 from ..image_hashes import fingerprints, region_digests
 
 POINTS = 2048
@@ -30,7 +31,7 @@ class Path:
     """
 
     points: Array
-    grouping: Labels
+    grouping: Grouping
     usual: int = 0
 
     def __post_init__(self) -> None:
@@ -120,7 +121,7 @@ def widening_grid(data: CalibrationData, per_octave: int) -> Array:
     return np.concatenate([[0.0], scale * 2.0**octaves]) + data.family.start
 
 
-def scalar_path(data: CalibrationData, grouping: Labels) -> Path:
+def scalar_path(data: CalibrationData, grouping: Grouping) -> Path:
     """One group whose widening is the path's parameter (Algorithm 2); its points depend on no image."""
     grid = widening_grid(data, per_octave=146)
     return Path(grid[None], grouping, min(int(np.searchsorted(grid, grid_of(data)[0] / 16)), len(grid) - 1))

@@ -22,7 +22,7 @@ from ...images.checks import NoGuarantee
 from ...images.library import Array
 from ...kernels.knots import weigh_arrivals
 from ..block import Block
-from ..bounds import ConfidenceBound, rejects
+from ..bounds import ConfidenceBound
 from ..data import ROWS, CalibrationData, Statistic
 from ..families import Family
 from ..groups.contract import Grouping

@@ -4,7 +4,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from edits import contents, resealed
 
 import pixelbounds as pb
 from pixelbounds.calibration.calibration import calibration_from_bytes
@@ -97,24 +96,3 @@ def test_regions_of_many_sizes_are_compared(world):
     calibrate(truth, band, promises=[pb.share(0.3, one, name="x"), pb.tail(0.3, 0.5, list(one), name="x")])
     with pytest.raises(ValueError, match="see image 39"):
         calibrate(truth, band, promises=[pb.share(0.3, one, name="x"), pb.share(0.3, other, name="x")])
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [
-        {"name": "Heart "},  # other images certified, and another risk
-        {"name": "heart", "certifying": 60},
-        {"name": "heart", "certifying": 60, "place": "weights"},
-        {"name": "all pixels"},
-    ],
-)
-def test_a_file_with_one_name_for_two_things_is_refused(world, edit):
-    truth, band, one, _ = world
-    one = one & (np.arange(N) < 58)[:, None, None]
-    rim = np.zeros_like(one)
-    rim[:55, 0] = True
-    made = calibrate(truth, band, promises=[pb.share(0.3, one, name="heart"), pb.share(0.3, rim, name="rim")])
-    text, tensors = contents(made.to_bytes())
-    text["promises"][1].update(edit)
-    with pytest.raises(ValueError, match=r"two promises are called|name of everything"):
-        calibration_from_bytes(resealed(text, tensors))

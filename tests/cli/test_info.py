@@ -43,7 +43,7 @@ def test_networks_messages_and_runs_say_what_they_are(world, tmp_path):
     parts = dict.fromkeys(("observation", *names), np.full((8, 8), 0.5))
     write_image(open_run(tmp_path / "run.zarr", mode="r+").group, 0, parts)
     told = done("info", tmp_path / "run.zarr")
-    assert "1 of 2 images finished; the same `sample` goes on with it" in told["sentence"]
+    assert "1 of 2 images finished; the same `sample` resumes it" in told["sentence"]
     assert "samples 9" in told["bands"]["calibrated"]
 
 

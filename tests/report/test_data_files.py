@@ -9,7 +9,6 @@ import pytest
 from report_world import HOSTILE, pictures_of, world
 
 from pixelbounds.report import page_examples
-from pixelbounds.report.promise_table import certified_above
 
 
 @pytest.fixture
@@ -79,14 +78,3 @@ def test_an_image_beside_the_page_keeps_as_many_samples_as_fit(write):
     assert example["samples"] >= 8
     assert example["file"] == file.stem
     assert file.stat().st_size < 520_000
-
-
-def test_what_betting_certified_above_its_level_is_explained(tmp_path):
-    this = world()
-    assert this.calibration.bound == "betting"
-    assert certified_above(this.calibration) == []
-    lucky = replace(this.calibration, risk=0.1012)
-    assert certified_above(lucky) == ["10.12% at a level of 10%"]
-    page = this.write(tmp_path / "a.html", calibration=lucky, comparison=[]).read_text()
-    assert "miss a little more than was promised: 10.12% at a level of 10%. Betting may certify that" in page
-    assert "Betting may certify" not in this.write(tmp_path / "b.html").read_text()

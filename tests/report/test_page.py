@@ -217,7 +217,7 @@ def test_bad_parts_are_refused_with_their_name(tmp_path):
         world().write(tmp_path / "no" / "a.html")
     with pytest.raises(ValueError, match="is a folder"):
         world().write(tmp_path)
-    with pytest.raises(TypeError, match="give what pixelbounds"):
+    with pytest.raises(TypeError, match="give a pixelbounds Evaluation"):
         world().write(tmp_path / "a.html", evaluation={"risk": 0.1})
 
 

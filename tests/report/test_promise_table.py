@@ -8,7 +8,7 @@ from report_world import HOSTILE, promised_world, world
 from test_page import data_of, decode, words_of
 
 import pixelbounds as pb
-from pixelbounds.calibration.sentence import guarantee_parts
+from pixelbounds.calibration.text import describe
 from pixelbounds.demo.synthetic import flawed_samples, synthetic_images
 from pixelbounds.evaluation.guarantee_check import judge
 from pixelbounds.report.example import Example, examples_of
@@ -21,10 +21,8 @@ from pixelbounds.workflows.report import report_files
 def test_each_promise_has_a_row_with_all_that_is_known(tmp_path):
     this = promised_world()
     page = words_of(this.write(tmp_path / "a.html"))
-    assert "All rows are promised together" in page
-    opening, clauses, end = guarantee_parts(this.calibration)
-    assert " ".join((opening, *clauses, end)) == this.calibration.guarantee
-    assert len(clauses) == len(this.calibration.promises)
+    assert "All certified rows are promised together" in page
+    assert len(describe(this.calibration).clauses) == len(this.calibration.promises)
     assert this.calibration.guarantee in " ".join(page.split())  # a list on the page, one sentence to read
     for made, seen in zip(this.calibration.promises, this.evaluation.promises, strict=True):
         for words in (made.name, f"{100 * made.risk:.2f}%", f"by {made.certifying} images", f"on {seen.units} images"):
@@ -42,7 +40,7 @@ def rows_of(this, evaluation):
 def test_a_verdict_is_what_the_interval_bears():
     this = promised_world()
     seen = this.evaluation.promises
-    ends = {"kept": (0.0, 0.1), "not told": (0.05, 0.11), "broken": (0.11, 0.2)}
+    ends = {"kept": (0.0, 0.1), "undecided": (0.05, 0.11), "broken": (0.11, 0.2)}
     for verdict, interval in ends.items():
         changed = replace(seen[0], interval=interval, risk=interval[1], least=interval[0])
         evaluation = replace(this.evaluation, promises=(changed, *seen[1:]))
@@ -52,12 +50,10 @@ def test_a_verdict_is_what_the_interval_bears():
         assert (judged.broken, judged.verdict == "above the level of all pixels") == ((verdict == "broken"),) * 2
     alone = replace(seen[0], interval=(0.11, 0.2), risk=0.15, least=0.09)  # not so for all promises at once
     rows = rows_of(this, replace(this.evaluation, promises=(alone, *seen[1:])))
-    assert rows[0]["verdict"].startswith("not told: above the level, which chance")
+    assert rows[0]["verdict"].startswith("undecided: above the level, which chance")
     none = replace(seen[2], units=0, risk=np.nan)
     rows = rows_of(this, replace(this.evaluation, promises=(*seen[:2], none)))
-    assert rows[2]["verdict"] == "not told: no such image here"
-    with pytest.raises(ValueError, match="the same promises in the same order"):
-        rows_of(this, replace(this.evaluation, promises=seen[::-1]))
+    assert rows[2]["verdict"] == "undecided: no such image here"
     expected = replace(this, calibration=replace(this.calibration, confidence="conformal"))
     assert {row["verdict"] for row in rows_of(expected, this.evaluation)} == {"not compared, as said above"}
 
@@ -76,8 +72,8 @@ def test_what_was_asked_and_not_promised_is_not_called_a_promise(tmp_path):
     asked = [pb.share(0.05, within=truth > 0.5, name=HOSTILE)]
     evaluation = pb.evaluate(truth, interval, promises=asked)
     page = this.write(tmp_path / "a.html", evaluation=evaluation, comparison=[])
-    assert "Nothing of this was promised" in words_of(page)
-    assert "not promised; the range reaches beyond the level" in words_of(page)
+    assert "Rows that are not promised were only asked about" in words_of(page)
+    assert "not promised; the interval reaches beyond the level" in words_of(page)
     assert HOSTILE not in page.read_text()
 
 

@@ -7,7 +7,7 @@ import pytest
 from medical import hounsfield, nibabel, pydicom, to_unit, write_dicom, write_nifti
 
 import pixelbounds as pb
-from pixelbounds.calibration.phrases import trust_in_words
+from pixelbounds.calibration.text import trust_in_words
 from pixelbounds.formats.arrays import Arrays
 from pixelbounds.images.ragged import read_ragged, write_ragged
 from pixelbounds.images.tolerance import Tolerance

@@ -19,5 +19,6 @@ sample_size.py        how many images a promise takes, before any is collected
 band_statistics.py    what bands are like, for monitoring
 image_hashes.py       hashes by which images are recognised
 losses.py             what a miss costs, for literal checks and own losses
-names.py, sentence.py, phrases.py    what is promised, in words
+names.py              what promises are called, and when two are the same
+text.py, words.py     a calibration in words: the one description of which sentence, tables, card and page are made
 """

@@ -25,9 +25,9 @@ from .data import CalibrationData
 from .loss_table import loss_table
 from .methods import Method, method_of, shortest_band
 from .promises import Promise
-from .sentence import GIVEN
 from .split import split, with_data
 from .target import target_of
+from .text import GIVEN
 
 _MOST_BANDS = 32  # candidates
 

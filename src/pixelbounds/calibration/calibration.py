@@ -30,7 +30,6 @@ from ..images.ends import Band, Interval, check_features, check_labels, one_band
 from ..images.foreign import AXES, check_same_axes
 from ..images.library import Array, alike, block_of, in_threads, like, places_for, sizes_of
 from ..images.measure import Measure
-from ..images.notebook import facts_html, rows_html
 from ..images.source import Source
 from ..storage.files import check_new_file, replace_file, seal, unseal
 from ..storage.version import VERSION
@@ -43,10 +42,9 @@ from .groups.contract import REMEDY, Grouping, load_grouping, on_images
 from .groups.labelled import NO_LABELS, LabelledGroups
 from .image_hashes import digest_of
 from .loss_table import LossTable
-from .phrases import NOT_WIDENED, early_wins_in_words, promise_in_words
 from .promises import CertifiedPromise
-from .sentence import ANYTIME, guarantee_of
 from .target import Target
+from .text import ANYTIME, describe
 from .units import WEIGHTINGS
 
 FORMAT = 3
@@ -179,21 +177,7 @@ class Calibration:
         return f"Calibration({self.method}, {self.bound}, {self.grouping.count} groups): {self.guarantee}"
 
     def _repr_html_(self) -> str:
-        how = f"{self.method}, {self.bound}, {self.grouping.count} groups of kind {self.grouping.kind}"
-        note = {"note": self.note} if self.note else {}
-        facts = {
-            "guarantee": self.guarantee,
-            **note,
-            "method": how,
-            "images": self.record.images,
-            "bands": self.record.source,
-        }
-        head = ("promise", "kind", "at most", "seen", "certified by")
-        rows = [
-            (promise_in_words(p), p.kind, f"{p.at_most:.2%}", f"{p.risk:.2%}", f"{p.certifying:,}")
-            for p in self.promises
-        ]
-        return facts_html("Calibration", facts, rows_html(head, rows))
+        return describe(self).to_html()
 
     @property
     def risk_level(self) -> float:
@@ -214,16 +198,12 @@ class Calibration:
     @property
     def guarantee(self) -> str:
         """What is promised, as one plain sentence."""
-        return guarantee_of(self)
+        return describe(self).guarantee
 
     @property
     def note(self) -> str:
         """Why it stands although more than a level was seen, or why intervals are as long as bands; else empty."""
-        above = [promise for promise in self.promises if promise.risk > promise.at_most]
-        if above:
-            return early_wins_in_words(above)
-        begins_at_band = self.family.name in ("additive", "multiplicative")  # others may begin narrower than bands
-        return NOT_WIDENED if begins_at_band and np.all(self.widening <= self.family.start) else ""
+        return describe(self).note
 
     @property
     def labelled(self) -> bool:

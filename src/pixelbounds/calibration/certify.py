@@ -31,8 +31,8 @@ from .data import CalibrationData, LocalData
 from .loss_table import LossTable, Table, tabulated
 from .paths.path import Path, arriving, misses
 from .promises import CertifiedPromise, RiskTarget
-from .sentence import second_try
 from .target import RiskTest, Target, risk_test_of
+from .text import second_try
 
 _ENTRIES = 2**20  # of the table, read at a time
 _MOST_ENDS = 2**21  # that are held in memory to find the exact place between two points

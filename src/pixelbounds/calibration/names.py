@@ -13,6 +13,7 @@ import numpy as np
 from ..images.library import differ_in_size, to_numpy
 
 ALL_PIXELS = "all pixels"
+PROMISE_KEY = ("kind", "name", "place", "at_most", "above", "cap", "weighting")
 YOUR_LOSS = "your loss"  # that has no name of its own
 _ROWS = 64  # images of two regions that are compared at a time
 
@@ -24,6 +25,11 @@ def spoken(name: str) -> str:
     True
     """
     return " ".join(name.split()).casefold()
+
+
+def promise_key(promise: Any) -> tuple[Any, ...]:
+    """All that a promise is, certified or seen on other images: two with the same key are the same promise."""
+    return tuple(getattr(promise, name) for name in PROMISE_KEY)
 
 
 def check_free(name: str, number: int) -> None:

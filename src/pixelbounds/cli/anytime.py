@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..calibration.phrases import promise_in_words
-from ..calibration.sentence import level_in_words, plural
+from ..calibration.text import promise_in_words
+from ..calibration.words import level_in_words, plural
 from .command import Outcome, command, images_in_words, in_short, progress, reading_of, resources_of, written
 from .options import (
     WHERE,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..calibration.phrases import trust_in_words
+from ..calibration.text import trust_in_words
 from ..images.measure import length_in_words
 from .command import (
     Outcome,

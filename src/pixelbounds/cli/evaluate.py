@@ -11,8 +11,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..calibration.phrases import promise_in_words
-from ..calibration.sentence import level_in_words, plural, share_in_words
+from ..calibration.text import promise_in_words
+from ..calibration.words import level_in_words, plural, share_in_words
 from ..images.measure import length_in_words
 from .command import (
     NO_GUARANTEE,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import RenderableType
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from .command import Outcome, command, sentence
+from ..calibration.text import fact_in_words
+from .command import Outcome, command, numbers, sentence
 
 
 @command("info")
@@ -30,26 +32,19 @@ def info_command(
     from ..workflows.info import about_file
 
     about = about_file(file)
-    table = Table.grid(padding=(0, 2))
-    for name, value in about.facts.items():
-        if value is not None and name != "promises":
-            table.add_row(Text(name.replace("_", " "), style="dim"), Text(_said(value)))
-    text: list[RenderableType] = [sentence(about.sentence), Text(), table]
-    if about.facts.get("promises"):
-        text[1:1] = [Text(), _promises(about.facts["promises"])]
-    return Outcome({"kind": about.kind, "sentence": about.sentence, **about.facts}, tuple(text))
+    rows = {name: x for name, x in about.facts.items() if x is not None and name != "promises"}
+    table = numbers({name.replace("_", " "): escape(fact_in_words(x)) for name, x in rows.items()})
+    text = (sentence(about.sentence), *(promise_table(about.promises) if about.promises else ()), table)
+    return Outcome({"kind": about.kind, "sentence": about.sentence, **about.facts}, text)
 
 
-def _said(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_said(x)}" for name, x in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(_said(x) for x in value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _promises(rows: list[dict[str, Any]]) -> Table:
-    table = Table("promise", "kind", "at most", "seen", "certified by", box=None, header_style="dim")
-    for row in rows:
-        table.add_row(row["name"], row["kind"], f"{row['at_most']:.2%}", f"{row['seen']:.2%}", f"{row['certifying']:,}")
-    return table
+def promise_table(rows: Sequence[Sequence[str]]) -> tuple[Table, Text]:
+    """Promises, one line each below a head (`calibration.text.Description.table`), and an empty line."""
+    (first, *others), *lines = rows
+    table = Table(box=None, padding=(0, 2), header_style="dim")
+    table.add_column(first)
+    for heading in others:
+        table.add_column(heading, justify="right")
+    for line in lines:
+        table.add_row(*map(Text, line))
+    return table, Text()

@@ -127,12 +127,12 @@ def monitor_page_command(
     """
     from ..formats.opener import check_target
     from ..monitoring import load_monitor
-    from ..report.watch_page import write_watch_page
+    from ..report.monitor_page import write_monitor_page
 
     target = check_target(out, (".html",), replace=force, inputs=(state,))
     monitor = load_monitor(state)
     status = monitor.status()
-    write_watch_page(target, monitor, title)
+    write_monitor_page(target, monitor, title)
     facts = {"file": str(target), "alarm": status.alarm}
     return Outcome(facts, (sentence(status.sentence), numbers({"written": written(target)})))
 

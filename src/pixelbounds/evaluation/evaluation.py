@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.sentence import in_channels, plural, share_in_words
+from ..calibration.words import in_channels, plural, share_in_words
 from ..images.checks import check_choice, check_count
 from ..images.library import Array
 from ..images.notebook import facts_html, rows_html
@@ -167,12 +167,12 @@ class SeenPromise(_Record):
 
     @property
     def verdict(self) -> str:
-        """What the images tell by its interval: "kept", "broken", "not told"; "not seen" where none has the region."""
+        """What the images tell by its interval: "kept", "broken", "undecided"; "not seen" where none has the region."""
         if self.units == 0:
             return "not seen"
         if self.broken:
             return "broken"
-        return "kept" if self.interval[1] <= self.at_most else "not told"
+        return "kept" if self.interval[1] <= self.at_most else "undecided"
 
     def line(self) -> str:
         """As text for a terminal."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..calibration.calibration import Calibration
 from ..calibration.promises import CertifiedPromise
-from ..calibration.sentence import plural
+from ..calibration.words import plural
 from ..images.checks import check_count, check_unit_name
 from .evaluation import Evaluation, SeenPromise
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..calibration.calibration import Calibration
 from ..calibration.promises import Promise
-from ..calibration.sentence import plural
+from ..calibration.words import plural
 from ..images.checks import (
     Limits,
     check_count,

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..calibration.calibration import Calibration
 from ..calibration.image_hashes import count_duplicates, hash_images, is_known_image
-from ..calibration.sentence import VALIDITY_DOC
+from ..calibration.text import VALIDITY_DOC
 from ..images.library import Array, Runner
 
 _NAMED = 8  # images in a message

@@ -10,8 +10,8 @@ import numpy as np
 from ..calibration.data import ROWS, LocalData, local_data_of
 from ..calibration.groups.contract import Grouping
 from ..calibration.image_hashes import image_hashes, is_known_image
-from ..calibration.sentence import VALIDITY_DOC
 from ..calibration.split import unit_numbers
+from ..calibration.text import VALIDITY_DOC
 from ..images.checks import Limits, check_count, check_limits, check_units
 from ..images.library import Array
 from ..images.measure import Measure

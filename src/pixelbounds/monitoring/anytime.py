@@ -30,9 +30,9 @@ from ..calibration.methods import method_of
 from ..calibration.paths.line import GAMMAS
 from ..calibration.paths.path import misses
 from ..calibration.promises import Promise, RiskTarget, check_same_places, risk_targets_of
-from ..calibration.sentence import VALIDITY_DOC
 from ..calibration.split import FittingImages
 from ..calibration.target import target_of
+from ..calibration.text import VALIDITY_DOC
 from ..calibration.units import Units
 from ..images.checks import (
     Limits,

@@ -22,8 +22,8 @@ from ..calibration.groups.contract import Grouping
 from ..calibration.image_hashes import digest_of
 from ..calibration.paths.path import Path
 from ..calibration.promises import CertifiedPromise, Promise, RiskTarget
-from ..calibration.sentence import ANYTIME
 from ..calibration.target import RiskTest
+from ..calibration.text import ANYTIME
 from ..calibration.units import losses_by_unit
 from ..images.checks import Limits
 from ..images.library import Array

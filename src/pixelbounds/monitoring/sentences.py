@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..calibration.sentence import level_in_words, plural, share_in_words
+from ..calibration.words import level_in_words, plural, share_in_words
 
 _RARE = 1e-4  # chances below it are not told apart
 

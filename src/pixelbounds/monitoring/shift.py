@@ -23,8 +23,8 @@ from ..calibration.calibrate import calibrate
 from ..calibration.calibration import Calibration
 from ..calibration.data import LocalData
 from ..calibration.promises import Promise
-from ..calibration.sentence import SHIFT
 from ..calibration.target import target_of
+from ..calibration.text import SHIFT
 from ..images.checks import NoGuarantee, check_generator, check_number, check_units
 from ..images.ends import Band, one_band
 from ..images.foreign import as_plain_array

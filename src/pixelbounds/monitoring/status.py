@@ -6,10 +6,7 @@ from dataclasses import asdict, dataclass
 from math import exp, isfinite
 from typing import Any
 
-from ..calibration.sentence import (
-    level_in_words,
-    plural,
-)
+from ..calibration.words import level_in_words, plural
 from ..evaluation.evaluation import share_ends
 from .sentences import broken_in_words, changed_in_words, false_alarms_in_words, quiet_in_words, recently_in_words
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..calibration.calibration import Calibration
-from ..calibration.sentence import plural
+from ..calibration.text import promise_in_words
+from ..calibration.words import plural
 from ..evaluation.evaluation import Evaluation, SeenPromise, Strata
 from .example import Row
 from .style import BLACK, BLUE, QUIET, RED
@@ -27,17 +28,25 @@ _STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)  # widths of a bar, of which th
 _SOFT: dict[str, Any] = {"linewidth": 1.5, "alpha": 0.45, "color": BLUE}  # of confidence intervals
 
 
-def draw_path(axes: Axes, calibration: Calibration, evaluation: Evaluation | None) -> None:
-    """Observed risk along the path with a bound of each point, the chosen point, and the evaluated risk beside it.
+def level_of_all(calibration: Calibration) -> float | None:
+    """The level that a share of all pixels outside can be held against; none where something else was certified."""
+    of_all = [p.at_most for p in calibration.promises if (p.kind, p.place, p.cap) == ("share", "all", 1)]
+    return of_all[0] if of_all else None
 
-    Each bound is valid for a point chosen beforehand; the data chose this one, so no bound is marked there. Where each
-    image counts, units are weighed around the level, and only that mean is drawn. Of several promises it is the first.
+
+def draw_path(axes: Axes, calibration: Calibration, seen: SeenPromise | None) -> None:
+    """Observed risk of the first promise along the path with a bound of each point, and the chosen point.
+
+    Each bound is valid for a point chosen beforehand; the data chose this one, so no bound is marked there. Beside it
+    is what the promise came to on other images, where that was `seen`. Where each image counts, units are weighed
+    around the level, and only that mean is drawn.
     """
     words = LengthWords.of(calibration.measure) if calibration.family.name == "additive" else LengthWords()
     widening, risk, bound = calibration.curve.T
     widening = words.width * widening
     chosen = words.width * float(calibration.widening.mean())
-    level = calibration.risk_level
+    promise = calibration.promises[0]
+    level = promise.at_most
     near = (risk <= 2.5 * level) & (risk >= level / 8)
     ends = [*widening[near], chosen]
     margin = 0.06 * (max(ends) - min(ends)) or 1.0
@@ -48,28 +57,25 @@ def draw_path(axes: Axes, calibration: Calibration, evaluation: Evaluation | Non
     axes.plot(widening, risk, color=BLUE, label="observed risk")
     axes.axvline(chosen, color=QUIET, linewidth=0.6, linestyle=":")
     _note(axes, "chosen", (chosen, 1), ("data", "axes fraction"), (-3, -2), va="top", ha="right")
-    first = calibration.promises[0]
-    if first.weighting == "units":
-        axes.plot(chosen, calibration.risk, "o", color=BLUE)
-        if evaluation is not None and (evaluation.promises or calibration.of_all_pixels):
-            _draw_evaluated(axes, chosen, evaluation if calibration.of_all_pixels else evaluation.promises[0])
-    counted = "images that miss too much" if first.kind == "tail" else "pixels outside"
-    below = words.beside("mean widening over groups")
-    _names(axes, below, f"{_plain(first.name)}: {counted}" if not calibration.of_all_pixels else counted)
+    if promise.weighting == "units":
+        axes.plot(chosen, promise.risk, "o", color=BLUE)
+        if seen is not None:
+            _draw_seen(axes, chosen, seen)
+    counted = "images that miss too much" if promise.kind == "tail" else "pixels outside"
+    name_axes(axes, words.beside("mean widening over groups"), f"{promise.name}: {counted}")
     axes.xaxis.set_major_formatter("{x:g}")
     _percent(axes.yaxis)
     _upright(axes)
 
 
-def _draw_evaluated(axes: Axes, chosen: float, evaluation: Evaluation | SeenPromise) -> None:
+def _draw_seen(axes: Axes, chosen: float, seen: SeenPromise) -> None:
     """A diamond with its interval a little to the right of the chosen point, which it would hide."""
     from matplotlib.transforms import ScaledTranslation
 
     beside = axes.transData + ScaledTranslation(6 / 72, 0, axes.figure.dpi_scale_trans)
-    ends = evaluation.interval if isinstance(evaluation, SeenPromise) else evaluation.risk_interval
-    axes.plot([chosen, chosen], ends, color=BLACK, transform=beside)
+    axes.plot([chosen, chosen], seen.interval, color=BLACK, transform=beside)
     edge: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.6, "linestyle": "none"}
-    axes.plot(chosen, evaluation.risk, "D", color=BLACK, label="risk on the images evaluated", transform=beside, **edge)
+    axes.plot(chosen, seen.risk, "D", color=BLACK, label="risk on the images evaluated", transform=beside, **edge)
 
 
 def draw_units(axes: Axes, evaluation: Evaluation, level: float | None) -> None:
@@ -92,7 +98,7 @@ def draw_units(axes: Axes, evaluation: Evaluation, level: float | None) -> None:
             axes, f"risk level {level_text(level)}", (level, 1), ("data", "axes fraction"), (-3 if at_left else 3, -2),
             va="top", ha="right" if at_left else "left",
         )  # fmt: skip
-    _names(axes, f"share of {evaluation.entries} outside, per {each}", plural(each))
+    name_axes(axes, f"share of {evaluation.entries} outside, per {each}", plural(each))
     _percent(axes.xaxis)
     axes.locator_params(axis="y", integer=True)
     _upright(axes)
@@ -109,7 +115,7 @@ def draw_groups(axes: Axes, strata: Strata, level: float | None) -> None:
     axes.set_xlim(-0.7, len(order) - 0.3)
     axes.set_ylim(0, 1.08 * top)
     axes.set_xticks([])
-    _names(axes, f"{len(order)} groups, riskiest first", "pixels outside")
+    name_axes(axes, f"{len(order)} groups, riskiest first", "pixels outside")
     _percent(axes.yaxis)
     _upright(axes)
 
@@ -129,35 +135,36 @@ def draw_strata(
     if level is not None:
         axes.axvline(level, color=BLACK, linewidth=0.6)
     axes.set_xlim(left=0)
-    _names(axes, "pixels outside", strata_heading(kind, lengths))
+    name_axes(axes, "pixels outside", strata_heading(kind, lengths))
     _percent(axes.xaxis)
 
 
 def draw_promises(axes: Axes, promises: Sequence[Any]) -> None:
     """What was seen of each promise, with its interval where there is one, and its level as a bar across its row."""
-    names = [f"{p.name}, bad above {level_text(p.above)}" if p.kind == "tail" else p.name for p in promises]
+    names = [promise_in_words(p) for p in promises]
     ends = np.array([getattr(p, "interval", (np.nan, np.nan)) for p in promises])
     _draw_dots(axes, names, [p.risk for p in promises], ends[:, 0], ends[:, 1])
     for row, promise in enumerate(promises):
         axes.plot([promise.at_most] * 2, [row - 0.32, row + 0.32], color=BLACK, linewidth=1.2)
-    axes.plot([], [], color=BLACK, linewidth=1.2, label="at most, as promised")
+    axes.plot([], [], color=BLACK, linewidth=1.2, label="promised level")
     axes.plot([], [], "o", color=BLUE, label="seen")
     axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
     axes.set_xlim(left=0)
-    axes.set_xlabel("share missed, or of bad images")
+    axes.set_xlabel("risk: share missed, or share of images that miss too much")
     _percent(axes.xaxis)
 
 
 def draw_comparison(lengths: Axes, risks: Axes, rows: Sequence[Row]) -> None:
     """Mean length and risk of each method, side by side."""
-    names = [row.name for row in rows]
-    found = [row.evaluation for row in rows]
     words = LengthWords.of(rows[0].calibration.measure)
-    length_ends = words.width * np.array([ev.mean_length_interval for ev in found])
-    risk_ends = np.array([ev.risk_interval for ev in found])
-    _draw_dots(lengths, names, [words.width * ev.mean_length for ev in found], length_ends[:, 0], length_ends[:, 1])
-    _draw_dots(risks, names, [ev.risk for ev in found], risk_ends[:, 0], risk_ends[:, 1])
-    for level in sorted({row.calibration.risk_level for row in rows if row.calibration.of_all_pixels}):
+    names, evaluations = [row.name for row in rows], [row.evaluation for row in rows]
+    length_ends = words.width * np.array([ev.mean_length_interval for ev in evaluations])
+    risk_ends = np.array([ev.risk_interval for ev in evaluations])
+    means = [words.width * ev.mean_length for ev in evaluations]
+    _draw_dots(lengths, names, means, length_ends[:, 0], length_ends[:, 1])
+    _draw_dots(risks, names, [ev.risk for ev in evaluations], risk_ends[:, 0], risk_ends[:, 1])
+    levels = {level_of_all(row.calibration) for row in rows}
+    for level in (level for level in levels if level is not None):
         risks.axvline(level, color=BLACK, linewidth=0.6)
     lengths.set_xlim(left=0)
     lengths.set_xlabel(words.beside("mean interval length"))
@@ -169,8 +176,8 @@ def draw_comparison(lengths: Axes, risks: Axes, rows: Sequence[Row]) -> None:
 def _draw_dots(axes: Axes, names: Sequence[str], values: Any, low: Any, high: Any) -> None:
     """One row per name, the first on top, with its interval."""
     at = np.arange(len(names))
-    known = np.isfinite(low)
-    axes.hlines(at[known], low[known], high[known], **_SOFT)
+    finite = np.isfinite(low)
+    axes.hlines(at[finite], low[finite], high[finite], **_SOFT)
     axes.plot(values, at, "o", color=BLUE)
     axes.set_yticks(at, [_plain(name) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
@@ -185,10 +192,10 @@ def _draw_level(axes: Axes, level: float | None) -> None:
     _note(axes, f"risk level {level_text(level)}", (1, level), ("axes fraction", "data"), (0, 3), ha="right")
 
 
-def _names(axes: Axes, below: str, above: str) -> None:
+def name_axes(axes: Axes, below: str, above: str) -> None:
     """Names of both axes, that of the upright one on top of it, where it is read without turning the head."""
     axes.set_xlabel(below)
-    axes.set_title(above, loc="left")
+    axes.set_title(_plain(above), loc="left")
 
 
 def _upright(axes: Axes) -> None:

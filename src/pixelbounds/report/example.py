@@ -51,23 +51,15 @@ class Example:
     image: int | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str):
-            raise TypeError(f"the name of an example is {self.name!r}; it must be a string")
+        of = f"of example {self.name!r}"
         if self.image is not None:
-            check_count(self.image, f"image of example {self.name!r}", least=0)
+            check_count(self.image, f"image {of}", least=0)
         for part in ("lower", "upper", "estimate", "truth", "samples", "observation"):
             value = getattr(self, part)
-            if value is None:
-                if part in ("lower", "upper"):
-                    raise TypeError(f"example {self.name!r} has no {part}; give both ends of its interval")
-                continue
-            x = to_numpy(as_array(value, f"{part} of example {self.name!r}"))
-            check_values(f"{part} of example {self.name!r}", x[None], 0)
-            object.__setattr__(self, part, x)
-        self._check_shapes()
-        object.__setattr__(self, "regions", self._masks())
-
-    def _check_shapes(self) -> None:
+            if value is not None or part in ("lower", "upper"):
+                x = to_numpy(as_array(value, f"{part} {of}"))
+                check_values(f"{part} {of}", x[None], 0)
+                object.__setattr__(self, part, x)
         pixels = self.pixels
         if len(pixels) not in (2, 3):
             raise ValueError(
@@ -79,14 +71,10 @@ class Example:
         if (self.lower > self.upper).any():
             raise ValueError(f"example {self.name!r} has lower above upper; swap the arrays")
         if self.samples is not None and self.samples.shape[1:] != pixels:
-            raise ValueError(
-                f"samples of {self.name!r} have shape {self.samples.shape}; they must be (m, *pixels), pixels {pixels}"
-            )
-        if self.band is not None:
-            if not isinstance(self.band, Band):
-                raise TypeError(f"band of example {self.name!r} is a {type(self.band).__name__}; give band[i:i+1]")
-            if self.band.shape != (1, *pixels):
-                raise ValueError(f"band of {self.name!r} has shape {self.band.shape}; it must be {(1, *pixels)}")
+            raise ValueError(f"samples of {self.name!r} have shape {self.samples.shape}; they must be (m, {pixels})")
+        if self.band is not None and self.band.shape != (1, *pixels):
+            raise ValueError(f"band of {self.name!r} has shape {self.band.shape}; it must be {(1, *pixels)}")
+        object.__setattr__(self, "regions", self._masks())
 
     def _masks(self) -> dict[str, Array]:
         """Each region as a mask, (*pixels) bool."""
@@ -128,8 +116,6 @@ def examples_of(
 
     The regions of `promises`, given for these n images as to `evaluate`, can be outlined in the viewer.
     """
-    if not isinstance(interval, Interval):
-        raise TypeError(f"interval is a {type(interval).__name__}; give what Calibration.apply returns")
     n = len(interval)
     parts = {"estimate": estimate, "truth": truth, "samples": samples, "band": band, "observation": observation}
     for name, x in {**parts, "names": names}.items():
@@ -139,10 +125,10 @@ def examples_of(
     out = []
     for i in images:
         i = check_count(i, "image", least=0, most=n - 1)
-        known = {name: x[i : i + 1] if name == "band" else x[i] for name, x in parts.items() if x is not None}
+        given = {name: x[i : i + 1] if name == "band" else x[i] for name, x in parts.items() if x is not None}
         name = f"image {i}" if names is None else str(names[i])
         regions = {place: rows_of(values, i, i + 1)[0] for place, values in places.items()}
-        out.append(Example(name, interval.lower[i], interval.upper[i], regions=regions, image=int(i), **known))
+        out.append(Example(name, interval.lower[i], interval.upper[i], regions=regions, image=int(i), **given))
     return out
 
 

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 from ..calibration.calibration import Calibration
 from ..evaluation.evaluation import Evaluation
-from .charts import draw_comparison, draw_path, draw_strata, draw_units
+from ..evaluation.guarantee_check import judge
+from .charts import draw_comparison, draw_path, draw_strata, draw_units, level_of_all
 from .example import Example, Row
 from .pack import is_colour, pictures_of, window_of
 from .page import check_parts
-from .style import COLUMN, TEXT_WIDTH, house_style, new_figure, save_figure, show_image
+from .promise_table import seen_of
+from .style import COLUMN, TEXT_WIDTH, house_style, new_figure, save_figure, show_image, show_map
 from .words import LengthWords, strata_rows
 
 if TYPE_CHECKING:
@@ -52,10 +54,11 @@ def _charts(
 ) -> dict[str, Figure]:
     """Charts by the name of their file."""
     charts: dict[str, Figure] = {}
-    level = calibration.risk_level if calibration.of_all_pixels else None
+    level = level_of_all(calibration)
     if len(calibration.curve):
         charts["path"], axes = new_figure(COLUMN, 2.9)
-        draw_path(axes, calibration, evaluation)
+        check = None if evaluation is None else judge(evaluation, calibration)
+        draw_path(axes, calibration, seen_of(calibration.promises[0], evaluation, check))
         charts["path"].legend(loc="outside lower left")
     if evaluation is not None:
         charts["units"], axes = new_figure(COLUMN, 2.0)
@@ -77,12 +80,10 @@ def _example(example: Example, calibration: Calibration) -> Figure:
     figure, panels = new_figure(1.3 * len(shown), 1.2 * tall + 0.65, 1, len(shown), squeeze=False)
     for axes, (name, x) in zip(panels[0], shown.items(), strict=True):
         axes.set_anchor("N")
-        colour = is_colour(tuple(x.shape))
-        if x.ndim == 3 and not colour:
+        if x.ndim == 3 and not is_colour(tuple(x.shape)):
             x = x[len(x) // 2]
         if name in ("length", "widening"):
-            drawn = show_image(axes, x.mean(axis=0) if colour else x, name, most=None, colours="cividis")
-            figure.colorbar(drawn, ax=axes, orientation="horizontal", shrink=0.9, pad=0.02)
+            show_map(axes, x, name, orientation="horizontal", shrink=0.9, pad=0.02)
         else:
             show_image(axes, x, name, least=low, most=high)
     return figure

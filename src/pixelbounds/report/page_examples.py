@@ -1,20 +1,26 @@
 """Examples as the page holds them: small pictures, and data for the viewer.
 
 What fits is inside the page, which then is one file. What does not lies in a folder beside it, one file for each image,
-and is read when it is looked at (`data_files.py`).
+and is read when it is looked at. A page that is opened from disk may read no file, but it may run a script: each file
+is a script of one call, with its data as text. Its name ends in the first digits of the text's SHA-256, which the page
+compares: a folder of another page, or a file that was changed, is not shown as if it were this page's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import re
+from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..images.checks import Limits
-from .data_files import folder_beside, sweep_data, write_data
+from ..storage.files import replace_file
 from .example import Example
 from .pack import (
     add_samples,
@@ -33,6 +39,7 @@ MOST_BYTES = 7_700_000  # of pictures and data inside a page, above which fewer 
 MOST_INSIDE = 16_000_000  # of the same without samples, above which they lie beside the page
 MOST_BESIDE = 500_000  # of the data of one image beside the page, above which fewer samples are kept
 STRIPS_INSIDE = 6  # rows of small pictures that a page has inside in any case
+_OURS = re.compile(r"\d{4,}-[a-z]+-[0-9a-f]{16}\.js")
 _FULL = 0.995  # share of the pixels within the scale of a map
 
 
@@ -101,37 +108,27 @@ def _beside(
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{str(folder)!r} is a file, and the page needs a folder of that name; move it, or show fewer")
     folder.mkdir(exist_ok=True)
-    index = []
-    files = set()
+    index, files = [], set()
     for number, (example, picture) in enumerate(zip(examples, pictures, strict=True)):
         data = viewer_data(example, limits, windowed=windowed)
         add_samples([data], [example], MOST_BESIDE - bytes_of(data))
         data["file"] = write_data(folder, number, "image", data.pop("layers"))
-        files.add(data["file"])
         index.append(data)
+        files.add(data["file"])
         if number >= STRIPS_INSIDE:
             strip = [[name, uri, f"{name} of {example.name}"] for name, uri in picture["shown"]]
-            picture["file"] = write_data(folder, number, "pictures", strip)
-            picture["shown"] = []
+            picture |= {"file": write_data(folder, number, "pictures", strip), "shown": []}
             files.add(picture["file"])
     return ShownExamples(pictures, index, [], scales, folder.name, files)
 
 
-def forget_earlier(page: Path, shown: ShownExamples) -> None:
-    """Remove what an earlier page of this path had beside it, once the new one is there."""
-    sweep_data(folder_beside(page), shown.files)
-
-
 def _scale(maps: Sequence[Any]) -> float:
     """Where the colours of a map end: most pixels of all examples are within."""
-    if not maps:
-        return 1.0
-    values = np.concatenate([x.reshape(-1) for x in maps])
+    values = np.concatenate([x.reshape(-1) for x in maps]) if maps else np.empty(0)
     values = values[np.isfinite(values)]
     if not len(values):
         return 1.0
-    most = float(np.quantile(values, _FULL)) or float(values.max())
-    return most if most > 0 else 1.0
+    return float(np.quantile(values, _FULL)) or float(values.max()) or 1.0
 
 
 def _pictures(example: Example, limits: Limits, scales: Mapping[str, float], windowed: bool) -> dict[str, Any]:
@@ -151,3 +148,34 @@ def _pictures(example: Example, limits: Limits, scales: Mapping[str, float], win
         "below": None if wrong is None else float(np.mean(wrong == 1)),
         "length": float(closed.mean()) if len(closed) else None, "open": 1 - len(closed) / length.size,
     }  # fmt: skip
+
+
+# ---------------------------------------------------------------- files beside the page
+
+
+def folder_beside(page: Path) -> Path:
+    """Where the files of a page lie; Windows moves a folder of this name together with the page.
+
+    >>> folder_beside(Path("out/report.html")).name
+    'report_files'
+    """
+    return page.with_name(f"{page.stem}_files")
+
+
+def write_data(folder: Path, number: int, what: str, data: Any) -> str:
+    """Write plain values as a file of a page and return its name without `.js`; equal data have equal names."""
+    text = json.dumps(data, separators=(",", ":"))
+    name = f"{number:04d}-{what}-{sha256(text.encode()).hexdigest()[:16]}"
+    replace_file(folder / f"{name}.js", f"pixelbounds({json.dumps(name)}, {json.dumps(text)});\n".encode())
+    return name
+
+
+def sweep_data(folder: Path, kept: Set[str]) -> None:
+    """Remove files of an earlier page that this one does not name, and the folder where nothing is left in it."""
+    if not folder.is_dir():
+        return
+    for path in folder.iterdir():
+        if _OURS.fullmatch(path.name) and path.stem not in kept:
+            path.unlink(missing_ok=True)
+    with suppress(OSError):  # it holds something
+        folder.rmdir()

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..calibration.calibration import Calibration
-from ..calibration.sentence import level_in_words
+from ..calibration.words import level_in_words
 from ..evaluation.evaluation import Evaluation
+from ..evaluation.guarantee_check import judge
 from ..images.checks import check_choice, check_count, check_same_shape
 from ..images.ends import Interval
 from ..images.library import Array, as_array, differ_in_size, to_numpy
 from .charts import draw_path, draw_promises, draw_strata
 from .pack import is_colour
-from .style import ABOVE, BELOW, COLUMN, house_style, show_image
+from .promise_table import seen_of
+from .style import ABOVE, BELOW, COLUMN, house_style, show_image, show_map
+from .words import LengthWords
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +56,7 @@ def intervals(
     """
     panels = {"truth": truth, "estimate": estimate, "lower end": interval.lower, "upper end": interval.upper}
     images = {name: _picture(x, image, plane, name) for name, x in panels.items() if x is not None}
-    _check_alike(images)
+    check_same_shape(**{name.replace(" ", "_"): x for name, x in images.items()})
     lower, upper = images["lower end"], images["upper end"]
     least, most = window or _span(float(lower.min()), float(upper.max()))
     if not most > least:
@@ -62,12 +65,8 @@ def intervals(
     with house_style():
         for place, (name, pixels) in zip(chosen, images.items(), strict=False):
             show_image(place, pixels, name, least=least, most=most)
-        length = (upper - lower) * _scale(interval)
-        shown = show_image(
-            chosen[-1], length.mean(axis=0) if length.ndim == 3 else length, "length", most=None, colours="cividis"
-        )
-        unit = "" if interval.measure is None else interval.measure.unit
-        chosen[-1].figure.colorbar(shown, ax=chosen[-1], shrink=0.8, label=unit)
+        words = LengthWords.of(interval.measure)
+        show_map(chosen[-1], (upper - lower) * words.width, "length", words.unit)
     return chosen
 
 
@@ -83,7 +82,7 @@ def misses(
     """
     parts = {"truth": truth, "lower": interval.lower, "upper": interval.upper}
     images = {name: _picture(x, image, plane, name) for name, x in parts.items()}
-    _check_alike(images)
+    check_same_shape(**images)
     x, lower, upper = images.values()
     above, below = x > upper, x < lower
     outside = float((above | below).mean())
@@ -111,33 +110,21 @@ def samples(drawn: Any, image: int = 0, *, count: int = 4, plane: int | None = N
     """
     if len(as_array(drawn, "samples").shape) < 4:
         raise ValueError(f"samples have shape {tuple(drawn.shape)}; give (n, m, *pixels), m samples of each image")
-    own = np.stack([_picture(x[None], 0, plane, "samples") for x in _image_of(drawn, image, "samples")])
-    count = min(check_count(count, "count"), len(own))
-    mean, spread = own.mean(axis=0), own.std(axis=0)
-    least, most = _span(float(own.min()), float(own.max()))
+    shown = np.stack([_picture(x[None], 0, plane, "samples") for x in _image_of(drawn, image, "samples")])
+    count = min(check_count(count, "count"), len(shown))
+    mean, spread = shown.mean(axis=0), shown.std(axis=0)
+    least, most = _span(float(shown.min()), float(shown.max()))
     chosen = _row(axes, count + 2)
     with house_style():
         for i in range(count):
-            show_image(chosen[i], own[i], f"sample {i + 1}", least=least, most=most)
-        show_image(chosen[count], mean, f"mean of {len(own)}", least=least, most=most)
-        shown = show_image(
-            chosen[-1], spread.mean(axis=0) if spread.ndim == 3 else spread, "deviation", most=None, colours="cividis"
-        )
-        chosen[-1].figure.colorbar(shown, ax=chosen[-1], shrink=0.8)
+            show_image(chosen[i], shown[i], f"sample {i + 1}", least=least, most=most)
+        show_image(chosen[count], mean, f"mean of {len(shown)}", least=least, most=most)
+        show_map(chosen[-1], spread, "deviation")
     return chosen
 
 
 def promises(result: Calibration | Evaluation, *, axes: Axes | None = None) -> Any:
-    """Each promise with its level and what was seen: at calibration, or on other images with an interval.
-
-    >>> promises(7)
-    Traceback (most recent call last):
-    TypeError: promises of a int cannot be shown; give a Calibration, or an Evaluation of promises
-    """
-    if not isinstance(result, Calibration | Evaluation):
-        raise TypeError(
-            f"promises of a {type(result).__name__} cannot be shown; give a Calibration, or an Evaluation of promises"
-        )
+    """Each promise with its level and what was seen: at calibration, or on other images with an interval."""
     if not result.promises:
         raise ValueError("this evaluation looked at no promises; give them: evaluate(truth, interval, promises=[...])")
     place = _one(axes, 1.3 * COLUMN, 0.9 + 0.3 * len(result.promises))
@@ -146,30 +133,27 @@ def promises(result: Calibration | Evaluation, *, axes: Axes | None = None) -> A
     return place
 
 
-def calibration(found: Calibration, evaluation: Evaluation | None = None, *, axes: Axes | None = None) -> Any:
+def calibration(shown: Calibration, evaluation: Evaluation | None = None, *, axes: Axes | None = None) -> Any:
     """Risk and bound along the path with the point that was certified, and the risk on other images beside it."""
-    if not isinstance(found, Calibration):
-        raise TypeError(f"the calibration is a {type(found).__name__}; give what pixelbounds.calibrate returned")
-    if not len(found.curve):
-        raise ValueError("a calibration of a loss of images keeps no curve, so there is none to show")
+    promise = shown.promises[0]
+    if not len(shown.curve):
+        raise ValueError(f"a calibration of the loss {promise.name!r} keeps no curve, so there is none to show")
+    check = None if evaluation is None else judge(evaluation, shown)
     place = _one(axes, 1.3 * COLUMN, 2.6)
     with house_style():
-        draw_path(place, found, evaluation)
+        draw_path(place, shown, seen_of(promise, evaluation, check))
         place.legend(loc="upper center", bbox_to_anchor=(0.5, -0.24), ncols=1)
-        level = level_in_words(found.risk_level)
+        level = level_in_words(promise.at_most)
         place.set_title(f"{place.get_title(loc='left')}; certified is the level, {level}", loc="left")
     return place
 
 
 def strata(evaluation: Evaluation, by: str = "length", *, axes: Axes | None = None) -> Any:
     """Risk by interval "length", by "edge" strength or by "group", each with its interval."""
-    if not isinstance(evaluation, Evaluation):
-        raise TypeError(f"evaluation is a {type(evaluation).__name__}; give what pixelbounds.evaluate returned")
     check_choice(by, evaluation.strata, "by")
-    found = evaluation.strata[by]
-    place = _one(axes, 1.3 * COLUMN, 0.9 + 0.25 * min(len(found), 12))
+    place = _one(axes, 1.3 * COLUMN, 0.9 + 0.25 * min(len(evaluation.strata[by]), 12))
     with house_style():
-        draw_strata(place, found, by, None)
+        draw_strata(place, evaluation.strata[by], by, None)
     return place
 
 
@@ -196,34 +180,17 @@ def _picture(images: Any, image: int, plane: int | None, name: str) -> Array:
     return x[at]
 
 
-def _scale(interval: Interval) -> float:
-    """What a length of 1 stands for: the width of the window that the values came through, where that is known."""
-    window = None if interval.measure is None else interval.measure.window
-    return 1.0 if window is None else window[0]
-
-
 def _span(low: float, high: float) -> tuple[float, float]:
     """Both, or a span of 1 where they are one value."""
     return (low, high) if high > low else (low, low + 1.0)
 
 
-def _check_alike(images: dict[str, Array]) -> None:
-    check_same_shape(**{name.replace(" ", "_"): x for name, x in images.items()})
-
-
 def _one(axes: Any, width: float, height: float) -> Any:
     """The axes that were given, or new ones."""
-    if axes is not None:
-        if not hasattr(axes, "imshow"):
-            raise TypeError(f"axes is a {type(axes).__name__}; give one matplotlib axes")
-        return axes
-    from matplotlib import pyplot
-
-    with house_style():
-        return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+    return _row(axes, 1, (width, height))[0]
 
 
-def _row(axes: Any, count: int) -> Array:
+def _row(axes: Any, count: int, size: tuple[float, float] | None = None) -> Array:
     """As many axes as panels, given or new."""
     if axes is not None:
         given = np.array(axes if isinstance(axes, Sequence | np.ndarray) else [axes], dtype=object).ravel()
@@ -233,5 +200,5 @@ def _row(axes: Any, count: int) -> Array:
     from matplotlib import pyplot
 
     with house_style():
-        size = (_PANEL * count + 0.5, _PANEL + 0.3)
+        size = size or (_PANEL * count + 0.5, _PANEL + 0.3)
         return np.atleast_1d(pyplot.subplots(1, count, figsize=size, layout="constrained")[1])

@@ -80,3 +80,9 @@ def show_image(
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
     return shown
+
+
+def show_map(axes: Axes, values: Array, title: str, label: str = "", **bar: Any) -> None:
+    """A map (h, w) of values of at least 0 in cividis with its scale; of colours (3, h, w) the mean."""
+    shown = show_image(axes, values.mean(axis=0) if values.ndim == 3 else values, title, most=None, colours="cividis")
+    axes.figure.colorbar(shown, ax=axes, label=label, **{"shrink": 0.8, **bar})

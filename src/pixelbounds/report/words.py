@@ -11,13 +11,11 @@ from ..evaluation.evaluation import Strata, length_ends, share_ends
 from ..images.measure import Measure
 
 MOST_ROWS = 12  # of a table of groups; a chart shows the others
-
-
 STRATA = {"length": "interval length", "edge": "edge strength", "group": "group"}  # what `Evaluation.strata` are by
 
 
 def percent(share: float, digits: int = 2) -> str:
-    """A share as a percentage; what is not known is a dash."""
+    """A share as a percentage; unknown is a dash."""
     return f"{100 * share:.{digits}f}%" if isfinite(share) else "–"  # noqa: RUF001
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..calibration.image_hashes import is_known_image
 from ..calibration.methods import NAMED_GROUPS
-from ..calibration.sentence import second_try
+from ..calibration.text import second_try
 from ..execution.progress import Progress, silent
 from ..execution.runner import running
 from ..formats.arrays import FilePath, Reading

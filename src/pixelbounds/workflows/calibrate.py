@@ -22,7 +22,7 @@ from ..calibration.calibrate import calibrate
 from ..calibration.calibration import Calibration, load_calibration
 from ..calibration.image_hashes import is_known_image
 from ..calibration.methods import NAMED_GROUPS, method_of
-from ..calibration.sentence import second_try
+from ..calibration.text import second_try
 from ..calibration.units import Units
 from ..execution.blocks import pick, readable
 from ..execution.progress import Progress, silent

@@ -1,4 +1,4 @@
-"""The model card of a calibration file, as Markdown or PDF."""
+"""The model card of a calibration file, as Markdown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..calibration.calibration import Calibration, load_calibration
 from ..formats.arrays import FilePath
 from ..formats.opener import check_target
 from ..images.checks import check_line
-from ..report.model_card import card_markdown, card_of, card_pdf
+from ..report.model_card import card_markdown
 from ..storage.files import replace_file
 
 
@@ -25,24 +25,19 @@ def card_file(
     replace: bool = False,
     today: date | None = None,
 ) -> tuple[Path, Calibration]:
-    """Write the card of a calibration; the name says the kind, .md or .pdf. Nothing of it tells of people.
+    """Write the card of a calibration, .md. Nothing of it tells of people.
 
     intended_use   what the calibration is meant for, in a sentence or two; the card says where it is not stated
     notes          further paragraphs: from which scanners, by whom, approved when
     """
-    target = check_target(out, (".md", ".pdf"), replace=replace, inputs=(calibration,))
+    target = check_target(out, (".md",), replace=replace, inputs=(calibration,))
     check_line(title, "title")
-    found = load_calibration(calibration)
-    file = Path(calibration)
-    changed = datetime.fromtimestamp(file.stat().st_mtime, UTC).date()
-    sections = card_of(
-        found,
-        checksum=hashlib.sha256(file.read_bytes()).hexdigest(),
-        changed=changed.isoformat(),
-        written=(today or datetime.now(UTC).date()).isoformat(),
-        intended_use=intended_use,
-        notes=notes,
-    )
-    content = card_pdf(sections, title) if target.suffix == ".pdf" else card_markdown(sections, title).encode()
-    replace_file(target, content)
-    return target, found
+    described, file = load_calibration(calibration), Path(calibration)
+    dates = {
+        "file last changed": datetime.fromtimestamp(file.stat().st_mtime, UTC).date().isoformat(),
+        "card written": (today or datetime.now(UTC).date()).isoformat(),
+        "SHA-256 of the file": hashlib.sha256(file.read_bytes()).hexdigest(),
+    }
+    text = card_markdown(described, title, dates=dates, intended_use=intended_use, notes=notes)
+    replace_file(target, text.encode())
+    return target, described

@@ -8,19 +8,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..calibration.calibration import Calibration, calibration_from_bytes
-from ..calibration.sentence import plural
+from ..calibration.text import describe
 from ..federated.messages import message_of
 from ..formats.arrays import ABOUT, ARRAY_SUFFIXES, SOURCE, Reading, is_store, parts_at, told
 from ..formats.maps import MAP_PARTS
 from ..formats.opener import kind_of_file, open_images
 from ..formats.runs import open_run
 from ..images.library import differ_in_size
-from ..images.source import Source
 from ..monitoring.anytime import AnytimeCalibration
 from ..monitoring.anytime_file import ANYTIME_FILE
 from ..monitoring.sealed import monitor_from_bytes
@@ -29,15 +29,16 @@ from .roles import role_of, sealed_kind
 
 @dataclass(frozen=True)
 class About:
-    """A file: its kind, what it is in one sentence, and what it says of itself by name."""
+    """A file: its kind, what it is in one sentence, what it says of itself by name, and its promises as rows."""
 
     kind: str
     sentence: str
     facts: dict[str, Any]
+    promises: tuple[tuple[str, ...], ...] = ()
 
 
 def about_file(path: str | os.PathLike[str]) -> About:
-    """Describe a calibration, a growing one, a monitor, a network, a training state, a run, or a message of a site;
+    """Describe a calibration, an anytime one, a monitor, a network, a training state, a run, or a message of a site;
     of arrays and images what they hold, and of intervals what is guaranteed.
     """
     place = Path(path)
@@ -49,77 +50,70 @@ def about_file(path: str | os.PathLike[str]) -> About:
     name = str(place)
     kind = sealed_kind(data, name)
     readers = {"calibration": _about_calibration, "message": _about_message}
-    readers |= {"monitor": _about_monitor, ANYTIME_FILE: _about_growing}
-    found = readers.get(kind)
-    about = _about_network(place, kind) if found is None else found(data, name)
-    facts = {**about.facts, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    return About(about.kind, about.sentence, facts)
+    readers |= {"monitor": _about_monitor, ANYTIME_FILE: _about_anytime}
+    about = readers[kind](data, name) if kind in readers else _about_network(place, kind)
+    return replace(about, facts={**about.facts, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()})
 
 
 def _about_calibration(data: bytes, name: str) -> About:
-    found = calibration_from_bytes(data, name, family=None)
-    return About("calibration", found.guarantee, calibration_facts(found))
+    calibration = calibration_from_bytes(data, name, family=None)
+    words = describe(calibration)
+    facts = {"note": words.note or None, "promises": _promises(calibration), **words.facts}
+    return About("calibration", words.guarantee, facts, words.table)
 
 
-def calibration_facts(found: Calibration) -> dict[str, Any]:
-    """How a calibration was made, by name."""
-    record = found.record
-    who = plural(record.unit_name) if record.units else "images"
-    return {
-        "note": found.note or None,
-        "method": f"{found.method}, {found.bound}, {found.grouping.count} groups of kind {found.grouping.kind}",
-        "family": found.family.name,
-        "promises": [
-            {"name": p.name, "kind": p.kind, "at_most": p.at_most, "seen": p.risk, "certifying": p.certifying}
-            for p in found.promises
-        ],
-        "failure_prob": found.failure_prob,
-        "images": f"{record.images}: {record.fitting} images fitted, {record.certifying} {who} certified",
-        "image_shape": list(record.pixels),
-        "limits": [float(x) for x in found.limits],
-        "measure": None if found.measure is None else str(found.measure),
-        "bands": _source_text(record.source),
-        "seed": record.seed,
-        "made_by": f"pixelbounds {record.version}",
-        "images_digest": record.digest,
-    }
+def _promises(calibration: Calibration) -> list[dict[str, Any]]:
+    return [
+        {"name": p.name, "kind": p.kind, "at_most": p.at_most, "seen": p.risk, "certifying": p.certifying}
+        for p in calibration.promises
+    ]
 
 
-def _about_growing(data: bytes, name: str) -> About:
-    found = AnytimeCalibration.from_bytes(data, name)
-    now = found.certified
+def _about_anytime(data: bytes, name: str) -> About:
+    anytime = AnytimeCalibration.from_bytes(data, name)
     facts = {
-        "images": found.images,
-        "looks": len(found.looks),
-        "least": found.least,
-        "failure_prob": found.failure_prob,
-        "limits": [float(x) for x in found.limits],
-        "measure": None if found.measure is None else str(found.measure),
+        "images": anytime.images,
+        "looks": len(anytime.looks),
+        "least": anytime.least,
+        "failure_probability": anytime.failure_prob,
+        "limits": [float(x) for x in anytime.limits],
+        "measure": None if anytime.measure is None else str(anytime.measure),
     }
-    made = {} if now is None else calibration_facts(now)
-    kept = ("promises", "method", "family", "image_shape", "bands", "seed", "made_by")
-    return About(ANYTIME_FILE, repr(found), facts | {name: made[name] for name in kept if name in made})
+    if anytime.certified is None:
+        return About(ANYTIME_FILE, repr(anytime), facts)
+    words = describe(anytime.certified)
+    names = ("method", "groups", "family", "image_shape", "bands", "seed", "made_by")
+    facts |= {"promises": _promises(anytime.certified), **{name: words.facts[name] for name in names}}
+    return About(ANYTIME_FILE, repr(anytime), facts, words.table)
 
 
 def _about_monitor(data: bytes, name: str) -> About:
-    found = monitor_from_bytes(data, name)
+    monitor = monitor_from_bytes(data, name)
+    words = describe(monitor.calibration)
     facts = {
-        "watches": found.calibration.guarantee,
-        "images": found.images,
-        "looked": found.looked,
-        "false_alarm": found.false_alarm,
+        "calibration": words.guarantee,
+        "images": monitor.images,
+        "looked": monitor.looked,
+        "false_alarm": monitor.false_alarm,
+        "promises": _promises(monitor.calibration),
+        **{name: words.facts[name] for name in ("measure", "bands", "made_by")},
+        "calibration_sha256": hashlib.sha256(monitor.calibration.to_bytes()).hexdigest(),
     }
-    of = calibration_facts(found.calibration)
-    facts |= {name: of[name] for name in ("promises", "measure", "bands", "made_by")}
-    facts["calibration_sha256"] = hashlib.sha256(found.calibration.to_bytes()).hexdigest()
-    return About("monitor", str(found.status()), facts)
+    return About("monitor", str(monitor.status()), facts, words.table)
 
 
 def _about_message(data: bytes, name: str) -> About:
-    found = message_of(data, name)
-    said = {key: x for key, x in found.text.items() if isinstance(x, str | int | float | bool)}
-    tables = {key: list(x.shape) for key, x in found.tables.items()}
-    return About(found.kind, f"{found!r}", {**said, "tables": tables, "authenticated": bool(found.mac)})
+    message = message_of(data, name)
+    facts = {
+        **_plain_values(message.text),
+        "tables": {key: list(x.shape) for key, x in message.tables.items()},
+        "authenticated": bool(message.mac),
+    }
+    return About(message.kind, f"{message!r}", facts)
+
+
+def _plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: x for key, x in values.items() if isinstance(x, str | int | float | bool)}
 
 
 def _about_network(path: Path, kind: str) -> About:
@@ -127,8 +121,7 @@ def _about_network(path: Path, kind: str) -> About:
 
     if kind != "diffusion network":
         tensors, meta = read(path, kind)
-        numbers = {key: x for key, x in meta.items() if isinstance(x, str | int | float | bool)}
-        return About(kind, f"A {kind} of {len(tensors)} tensors; `train` goes on from it.", numbers)
+        return About(kind, f"A {kind} of {len(tensors)} tensors; `train` resumes from it.", _plain_values(meta))
     network, sde, meta = load_network(path)
     weights = sum(x.numel() for x in network.parameters())
     facts = {"kind": meta["kind"], "weights": weights, "sde": vars(sde), "config": meta["config"], **meta["extra"]}
@@ -142,12 +135,15 @@ def _about_network(path: Path, kind: str) -> About:
 def _about_run(path: Path) -> About:
     run = open_run(path)
     done = int(run.done.sum())
-    more = "" if done == len(run) else "; the same `sample` goes on with it"
+    more = "" if done == len(run) else "; the same `sample` resumes it"
     sentence = f"A run of sample: {done} of {len(run)} images finished{more}."
-    facts = {"bands": {kind: _source_text(run.source(kind)) for kind in run.kinds}, **run.about}
-    facts["measure"] = None if run.measure is None else str(run.measure)
-    said = json.dumps(run.about, sort_keys=True, default=str).encode()
-    facts["sha256"] = f"{hashlib.sha256(said).hexdigest()} of what the run says of itself; its chunks have checksums"
+    digest = hashlib.sha256(json.dumps(run.about, sort_keys=True, default=str).encode()).hexdigest()
+    facts = {
+        "bands": {kind: str(run.source(kind)) for kind in run.kinds},
+        **run.about,
+        "measure": None if run.measure is None else str(run.measure),
+        "sha256": f"{digest} of what the run says of itself; its chunks have checksums",
+    }
     return About("run", sentence, facts)
 
 
@@ -157,28 +153,20 @@ def _about_data(path: Path) -> About:
     role = role_of(path)
     if about and role != "intervals" and about.get("kind") != "bands":
         return _about_run(path)
-    if path.suffix in ARRAY_SUFFIXES or is_store(path):
-        facts: dict[str, Any] = {"arrays": {name or "the array": _shape(x) for name, x in _arrays(path).items()}}
-    else:
-        facts = _about_images(path)
+    facts = _about_arrays(path) if path.suffix in ARRAY_SUFFIXES or is_store(path) else _about_images(path)
     if role == "intervals":
-        known = {
-            "limits": about.get("limits"),
-            "calibration": about.get("calibration"),
-            "made_by": about.get("version"),
-        }
+        origin = {name: about.get(name) for name in ("limits", "calibration")} | {"made_by": about.get("version")}
         sentence = about.get("guarantee") or "Intervals that are calibrated already, as maps."
-        return About("intervals", str(sentence), known | facts)
+        return About("intervals", str(sentence), origin | facts)
     if role == "bands":
-        return About(
-            "bands", "Bands, lower and upper: `calibrate` takes them with their truth, `apply` new ones.", facts
-        )
-    said = "Images: a truth is (n, *pixels), samples of each image are (n, m, *pixels)."
-    return About("images", said, facts)
+        sentence = "Bands, lower and upper: `calibrate` takes them with their truth, `apply` new ones."
+        return About("bands", sentence, facts)
+    return About("images", "Images: a truth is (n, *pixels), samples of each image are (n, m, *pixels).", facts)
 
 
-def _arrays(path: Path) -> dict[str, Any]:
-    return {name: x for name, x in parts_at(path, Reading()).items() if name not in (ABOUT, SOURCE)}
+def _about_arrays(path: Path) -> dict[str, Any]:
+    arrays = {name: x for name, x in parts_at(path, Reading()).items() if name not in (ABOUT, SOURCE)}
+    return {"arrays": {name or "the array": _shape(x) for name, x in arrays.items()}}
 
 
 def _shape(x: Any) -> str:
@@ -190,12 +178,8 @@ def _shape(x: Any) -> str:
 def _about_images(path: Path) -> dict[str, Any]:
     """What a file or folder of images holds, part by part where it holds lower and upper."""
     parts = sorted(x for x in path.iterdir() if x.name in MAP_PARTS) if path.is_dir() else []
-    found = {x.name: open_images(x, window=None) for x in parts} or {"images": open_images(path, window=None)}
-    first = next(iter(found.values()))
-    whose = None if first.units is None else f"{len(set(map(str, first.units)))}, each a {first.unit_name or 'unit'}"
+    images = {x.name: open_images(x, window=None) for x in parts} or {"images": open_images(path, window=None)}
+    first = next(iter(images.values()))
+    units = None if first.units is None else f"{len(set(map(str, first.units)))}, each a {first.unit_name or 'unit'}"
     measure = None if first.measure is None else str(first.measure)
-    return {name: repr(images) for name, images in found.items()} | {"units": whose, "measure": measure}
-
-
-def _source_text(source: Source) -> str:
-    return str(source) if source.known else "not known how they were made"
+    return {name: repr(x) for name, x in images.items()} | {"units": units, "measure": measure}

@@ -92,20 +92,21 @@ def shown(evaluation: Evaluation, examples: int | Sequence[int]) -> list[int]:
     return [int(i) for i in ranked[np.unique([*evenly, *range(n - worst, n)])]]
 
 
-def _examples(found: HeldOut, chosen: list[int], *, names: bool) -> list[Example]:
-    """Examples of some images, with all that the files know of them, their names where that is asked for."""
+def _examples(held: HeldOut, chosen: list[int], *, names: bool) -> list[Example]:
+    """Examples of some images, with all that the files hold of them, their names where that is asked for."""
     examples = []
     for i in chosen:
         at = slice(i, i + 1)
-        part = Interval(found.interval.lower[at], found.interval.upper[at])
-        known: dict[str, Any] = {}
-        if found.bands is not None:
-            known = {name: x[at] for name, x in found.bands.known.items() if name != "held_out"}
-            if found.bands.samples is not None:
-                known["samples"] = found.bands.samples[at]
-            known["band"] = found.bands[at]
-        name = found.images.names[i] if names else f"image {i}"
-        known["promises"] = found.regions.promises(found.images.pixels[at], itemgetter(at)) or None
-        (example,) = examples_of(part, [0], names=[name], truth=found.images.pixels[at], **known)
+        truth = held.images.pixels[at]
+        parts: dict[str, Any] = {}
+        if held.bands is not None:
+            parts = {name: x[at] for name, x in held.bands.known.items() if name != "held_out"}
+            if held.bands.samples is not None:
+                parts["samples"] = held.bands.samples[at]
+            parts["band"] = held.bands[at]
+        name = held.images.names[i] if names else f"image {i}"
+        promises = held.regions.promises(truth, itemgetter(at)) or None
+        interval = Interval(held.interval.lower[at], held.interval.upper[at])
+        (example,) = examples_of(interval, [0], names=[name], truth=truth, promises=promises, **parts)
         examples.append(dataclasses.replace(example, image=i))
     return examples

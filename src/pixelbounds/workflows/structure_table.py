@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..calibration.calibration import Calibration
-from ..calibration.names import ALL_PIXELS
+from ..calibration.names import ALL_PIXELS, promise_key
 from ..evaluation.evaluation import Evaluation, SeenPromise
 from ..evaluation.structures import Structure
 from ..images.measure import Measure
@@ -29,17 +29,21 @@ def write_structures(
     calibration: Calibration | None,
     measure: Measure | None,
 ) -> Path:
-    """Write the rows as CSV, lengths in the unit of the measure, with the promise that was made about each."""
-    promises: dict[str, list[SeenPromise]] = {}
-    for promise in evaluation.promises:
-        promises.setdefault(ALL_PIXELS if promise.place == "all" else promise.name, []).append(promise)
+    """Write the rows as CSV, lengths in the unit of the measure, with the promises that were made about each."""
+    certified = {} if calibration is None else {promise_key(promise): promise for promise in calibration.promises}
+    seen = {promise_key(promise): promise for promise in evaluation.promises}
+    promises: dict[str, list[dict[str, Any]]] = {}
+    every: dict[tuple[Any, ...], Any] = {**certified, **seen}
+    for key, promise in every.items():
+        where = ALL_PIXELS if promise.place == "all" else promise.name
+        cells = _of_promise(promise, certified=key in certified, seen=seen.get(key))
+        promises.setdefault(where, []).append(cells)
     text = io.StringIO()
     table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     table.writeheader()
     for row in rows:
-        made: list[SeenPromise | None] = [*promises.get(row.name, ())]
-        for one in made or [None]:
-            table.writerow({**_of_structure(row, measure), **_of_promise(one, row, calibration)})
+        for cells in promises.get(row.name, [{"promise": "none", "certified": "no"}]):
+            table.writerow({**_of_structure(row, measure), **cells})
     replace_file(path, text.getvalue().encode())
     return path
 
@@ -58,23 +62,15 @@ def _of_structure(row: Structure, measure: Measure | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _of_promise(promise: SeenPromise | None, row: Structure, calibration: Calibration | None) -> dict[str, Any]:
-    """What was promised about a structure, and whether a calibration certified it."""
-    if promise is None:
-        short = calibration is not None and calibration.of_all_pixels and row.name == ALL_PIXELS
-        if calibration is None or not short:
-            return {"promise": "none", "certified": "no"}
-        return {"promise": "share", "level": calibration.risk_level, "certified": "yes"}
-    certified = calibration is not None and any(
-        (x.kind, x.name, x.at_most) == (promise.kind, promise.name, promise.at_most) for x in calibration.promises
-    )
-    seen = {"seen": _number(promise.risk), "seen_low": _number(promise.interval[0])}
-    seen |= {"seen_high": _number(promise.interval[1])}
+def _of_promise(promise: Any, *, certified: bool, seen: SeenPromise | None) -> dict[str, Any]:
+    """What was promised or asked about a structure, whether a calibration certified it, and what was seen."""
     kind = promise.kind if promise.kind != "tail" else f"tail above {promise.above:g}"
-    return {
-        "promise": kind, "level": promise.at_most, "certified": "yes" if certified else "no",
-        **(seen if promise.units else {}), "verdict": promise.verdict,
-    }  # fmt: skip
+    cells = {"promise": kind, "level": promise.at_most, "certified": "yes" if certified else "no"}
+    if seen is None:
+        return cells
+    low, high = seen.interval
+    numbers = {"seen": _number(seen.risk), "seen_low": _number(low), "seen_high": _number(high)}
+    return {**cells, **(numbers if seen.units else {}), "verdict": seen.verdict}
 
 
 def _number(x: float) -> str:

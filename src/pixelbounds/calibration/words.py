@@ -1,0 +1,104 @@
+"""Numbers and nouns in words. Levels are rounded up, probabilities of success down: no rounding promises more."""
+
+from __future__ import annotations
+
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+
+_DIGITS = 6
+
+
+def level_in_words(share: float) -> str:
+    """A level that is not exceeded; what is cut off is rounded up.
+
+    >>> level_in_words(0.1), level_in_words(0.025), level_in_words(1 / 3), level_in_words(1e-9)
+    ('10%', '2.5%', '33.3334%', '0.0000001%')
+    """
+    return _percent(_up(share))
+
+
+def confidence_in_words(failure_prob: float) -> str:
+    """The probability of success, rounded down.
+
+    >>> confidence_in_words(0.1), confidence_in_words(1e-8), confidence_in_words(1 / 3)
+    ('90%', '99.999999%', '66.6666%')
+    """
+    return _percent(1 - _up(failure_prob))
+
+
+def share_in_words(share: float, *, up: bool = False) -> str:
+    """An observed share to three digits, rounded down, or up.
+
+    >>> share_in_words(0.04456), share_in_words(0.04456, up=True)
+    ('4.45%', '4.46%')
+    """
+    return _percent(Context(3, ROUND_CEILING if up else ROUND_FLOOR).create_decimal(repr(float(share))))
+
+
+def number_in_words(level: float) -> str:
+    """A level that is no share, rounded up.
+
+    >>> number_in_words(0.3), number_in_words(1 / 3)
+    ('0.3', '0.333334')
+    """
+    return _digits(_up(level))
+
+
+def cap_in_words(cap: float) -> str:
+    """The share for which an image counts at most, rounded down: that says less, never more.
+
+    >>> cap_in_words(0.25), cap_in_words(1 / 3)
+    ('25%', '33.3333%')
+    """
+    return _percent(Context(_DIGITS, ROUND_FLOOR).create_decimal(repr(float(cap))))
+
+
+def article(noun: str) -> str:
+    """The indefinite article.
+
+    >>> article("image"), article("scan")
+    ('an', 'a')
+    """
+    return "an" if noun[:1].lower() in "aeio" else "a"
+
+
+def plural(noun: str) -> str:
+    """More than one.
+
+    >>> plural("scan"), plural("body"), plural("series")
+    ('scans', 'bodies', 'series')
+    """
+    if noun.endswith("s"):
+        return noun
+    return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
+
+
+def entries_in_words(pixels: tuple[int, ...]) -> str:
+    """What is counted of an image of this shape; () where images differ in size, so that channels are not known."""
+    if in_channels(pixels):
+        return "values (each channel of a pixel is one)"
+    if len(pixels) == 1:
+        return "values"
+    return "pixels" if len(pixels) == 2 else "values (each voxel, or channel of a pixel, is one)"
+
+
+def in_channels(pixels: tuple[int, ...]) -> bool:
+    """Whether an image of this shape may hold channels: three axes or more, the first or the last of 2 to 4.
+
+    >>> in_channels((64, 64, 3)), in_channels((3, 64, 64)), in_channels((64, 64)), in_channels((90, 64, 64))
+    (True, True, False, False)
+    """
+    return len(pixels) > 2 and (2 <= pixels[0] <= 4 or 2 <= pixels[-1] <= 4)
+
+
+def _up(number: float) -> Decimal:
+    return Context(_DIGITS, ROUND_CEILING).create_decimal(repr(float(number)))
+
+
+def _percent(share: Decimal) -> str:
+    return f"{_digits(100 * share)}%"
+
+
+def _digits(number: Decimal) -> str:
+    """Without an exponent and without zeros at the end."""
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,54 @@
+"""A page: one template with its style and script inside, which a Content-Security-Policy names by their hashes."""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from ..calibration.words import plural, share_in_words
+from ..storage.files import replace_file
+from ..storage.version import VERSION
+from .words import level_text, number, percent, span
+
+
+def check_page(path: str | os.PathLike[str]) -> Path:
+    """The path of a page that can be written."""
+    target = Path(path)
+    if target.is_dir():
+        raise ValueError(f"{str(target)!r} is a folder; give the name of a file, such as 'report.html'")
+    if not target.absolute().parent.is_dir():
+        raise ValueError(f"there is no folder {str(target.parent)!r} to write the page in; make it first")
+    return target
+
+
+def asset(name: str) -> str:
+    """The text of a file of this folder."""
+    return files(__package__).joinpath(name).read_text("utf-8")
+
+
+def write_page(target: Path, template: str, *, script: str = "", **values: Any) -> Path:
+    """Render a template of this folder; whatever a value holds becomes text, never markup."""
+    environment = Environment(
+        loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.globals |= {
+        "percent": percent, "level": level_text, "number": number, "span": span, "plural": plural,
+        "share": share_in_words, "version": VERSION,
+    }  # fmt: skip
+    style = asset("page.css")
+    text = environment.get_template(template).render(
+        style=Markup(style), style_hash=_hash(style), script=Markup(script), script_hash=_hash(script), **values
+    )
+    replace_file(target, text.encode("utf-8", "replace"))  # names of files may hold bytes that are no text
+    return target
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + b64encode(sha256(text.encode()).digest()).decode()

@@ -42,7 +42,7 @@ def test_of_promises_those_are_named_of_which_more_was_seen():
     assert "90%" not in cal.note
 
 
-@pytest.mark.parametrize("how", [{}, {"confidence": "hoeffding_bentkus"}])
+@pytest.mark.parametrize("how", [{}, {"bound": "hoeffding_bentkus"}])
 def test_nothing_is_said_where_less_was_seen(how):
     cal = calibrated(LUCKY + 1, **how)
     assert cal.risk <= LEVEL
@@ -79,11 +79,11 @@ def test_a_bound_of_ones_own_must_be_valid_and_the_sentence_says_so():
     def careless(losses, failure_prob):
         return float(losses.mean())
 
-    cal = calibrated(0, confidence=careless)
+    cal = calibrated(0, bound=careless)
     assert 'and your bound "careless" is a valid one, which cannot be checked here' in cal.guarantee
-    assert "and your bound is a valid one" in calibrated(0, confidence=lambda x, d: float(x.mean())).guarantee
-    for name in pb.confidence.BOUNDS:
-        assert not re.search("your bound", calibrated(0, confidence=name, risk_level=0.4).guarantee), name
+    assert "and your bound is a valid one" in calibrated(0, bound=lambda x, d: float(x.mean())).guarantee
+    for name in pb.bounds.BOUNDS:
+        assert not re.search("your bound", calibrated(0, bound=name, risk_level=0.4).guarantee), name
 
 
 # ---------------------------------------------------------------- the clause of each kind of promise

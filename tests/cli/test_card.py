@@ -19,10 +19,7 @@ def made(tmp_path_factory):
     band = pb.Band(centre - 0.05, centre + 0.05, source=pb.Source("calibrated quantiles", samples=19, steps=12))
     promises = [pb.share(0.3), pb.share(0.35, within=truth > 0.5, name="liver"), pb.tail(0.5, above=0.4)]
     people = [f"Doe^Jane{i // 2}" for i in range(120)]
-    cal = pb.calibrate(
-        truth, band, promises=promises, units=people, unit_name="patient", method="rcps", failure_prob=0.2,
-        measure=pb.Measure.of_window((400, 40)),
-    )  # fmt: skip
+    cal = pb.calibrate(truth, band, promises=promises, failure_prob=0.2, measure=pb.Measure.of_window((400, 40)), method="rcps", units=pb.Units(people, name="patient"))  # fmt: skip
     cal.save(folder / "cal.safetensors")
     return folder, cal
 

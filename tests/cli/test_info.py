@@ -49,7 +49,7 @@ def test_networks_messages_and_runs_say_what_they_are(world, tmp_path):
 
 def test_what_lives_after_deployment_says_how_it_stands(world, tmp_path):
     truth, band = world
-    growing = pb.AnytimeCalibration(truth[:40], band[:40], risk_level=0.3, groups="band")
+    growing = pb.AnytimeCalibration(truth[:40], band[:40], risk_level=0.3)
     growing.save(tmp_path / "growing.safetensors")
     told = done("info", tmp_path / "growing.safetensors")
     assert (told["kind"], told["images"]) == ("anytime calibration", 0)
@@ -100,7 +100,7 @@ def test_other_files_and_edited_ones_are_told(world, tmp_path):
     assert "does not exist" in flat(call("info", tmp_path / "none").stderr)
     path = tmp_path / "cal.safetensors"
     pb.calibrate(*world, risk_level=0.3, method="rcps").save(path)
-    path.write_bytes(path.read_bytes().replace(b'\\"risk_level\\": 0.3', b'\\"risk_level\\": 0.1'))
+    path.write_bytes(path.read_bytes().replace(b'\\"at_most\\": 0.3', b'\\"at_most\\": 0.1'))
     found = call("info", path)
     assert found.exit_code == 2
     assert "was changed after it was written" in flat(found.stderr)

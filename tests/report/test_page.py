@@ -151,7 +151,8 @@ def test_one_unit_a_custom_loss_and_many_groups_are_reported(tmp_path):
     truth = rng.uniform(size=(3, 16, 16))
     interval = pb.Interval(truth - 0.1, truth + rng.uniform(-0.05, 0.1, truth.shape))
     alone = pb.evaluate(truth, interval, units=["a"] * 3, groups=np.arange(256).reshape(16, 16) // 8)
-    custom = replace(this.calibration, loss="my loss", curve=np.empty((0, 3)), chosen=0, confidence="conformal")
+    promises = (replace(this.calibration.promises[0], kind="loss", name="my loss"),)
+    custom = replace(this.calibration, promises=promises, curve=np.empty((0, 3)), chosen=0, bound="conformal")
     page = this.write(tmp_path / "a.html", evaluation=alone, calibration=custom, comparison=[], examples=[]).read_text()
     assert "my loss" in page
     assert "32 groups, riskiest first" in page

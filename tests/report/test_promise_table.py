@@ -54,7 +54,7 @@ def test_a_verdict_is_what_the_interval_bears():
     none = replace(seen[2], units=0, risk=np.nan)
     rows = rows_of(this, replace(this.evaluation, promises=(*seen[:2], none)))
     assert rows[2]["verdict"] == "undecided: no such image here"
-    expected = replace(this, calibration=replace(this.calibration, confidence="conformal"))
+    expected = replace(this, calibration=replace(this.calibration, bound="conformal"))
     assert {row["verdict"] for row in rows_of(expected, this.evaluation)} == {"not compared, as said above"}
 
 

@@ -36,7 +36,7 @@ def world() -> World:
     truth = synthetic_images(140, SIZE, rng)
     samples = flawed_samples(truth, 19, rng)
     band, rows = pb.calibrated_quantiles(samples, 0.2), []
-    for name, choices in {"RCPS": {"method": "rcps"}, "frontier": {"groups": "band"}}.items():
+    for name, choices in {"RCPS": {"method": "rcps"}, "frontier": {"method": pb.Frontier(groups="band")}}.items():
         calibration = pb.calibrate(truth[:100], band[:100], risk_level=0.1, **choices)
         interval = calibration.apply(band[100:])
         groups, units = (truth[100:] * 5).astype(int), [f"patient {i // 2}" for i in range(40)]

@@ -15,7 +15,6 @@ from typing import Any
 
 from ..calibration.calibration import Calibration, calibration_from_bytes
 from ..calibration.text import describe
-from ..federated.messages import message_of
 from ..formats.arrays import ABOUT, ARRAY_SUFFIXES, SOURCE, Reading, is_store, parts_at, told
 from ..formats.maps import MAP_PARTS
 from ..formats.opener import kind_of_file, open_images
@@ -103,6 +102,8 @@ def _about_monitor(data: bytes, name: str) -> About:
 
 
 def _about_message(data: bytes, name: str) -> About:
+    from ..federated.messages import message_of
+
     message = message_of(data, name)
     facts = {
         **_plain_values(message.text),

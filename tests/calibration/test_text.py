@@ -9,7 +9,7 @@ from commands import call, done, flat
 
 import pixelbounds as pb
 from pixelbounds.calibration.promises import CertifiedPromise
-from pixelbounds.calibration.text import describe
+from pixelbounds.calibration.text import description_of
 from pixelbounds.report.page import write_report
 
 LUCKY = 14  # of 60 seeds one of two in which early bets win and later images lose
@@ -140,10 +140,10 @@ def test_what_a_promise_says(kind, place, weighting, more, known, clause):
     promise = CertifiedPromise(**{"kind": kind, "place": place, "weighting": weighting, **fields, **more})
     cal = calibrated(0)
     record = SimpleNamespace(**{**vars(cal.record), "units": 0, "certifying": 60, "pixels": (8, 8), **known})
-    words = describe(FakeCalibration(cal, promises=(promise,), record=record))
+    words = description_of(FakeCalibration(cal, promises=(promise,), record=record))
     assert words.clauses == (f"{clause},",)
     assert clause in words.guarantee
-    two = describe(FakeCalibration(cal, promises=(promise, promise), record=record))
+    two = description_of(FakeCalibration(cal, promises=(promise, promise), record=record))
     assert two.clauses == (f"(1) {clause};", f"(2) {clause};")
     assert "all of these hold jointly:" in two.opening
 

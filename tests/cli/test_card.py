@@ -19,7 +19,9 @@ def made(tmp_path_factory):
     band = pb.Band(centre - 0.05, centre + 0.05, source=pb.Source("calibrated quantiles", samples=19, steps=12))
     promises = [pb.share(0.3), pb.share(0.35, within=truth > 0.5, name="liver"), pb.tail(0.5, above=0.4)]
     people = [f"Doe^Jane{i // 2}" for i in range(120)]
-    cal = pb.calibrate(truth, band, promises=promises, failure_prob=0.2, measure=pb.Measure.of_window((400, 40)), method="rcps", units=pb.Units(people, name="patient"))  # fmt: skip
+    units, measure = pb.Units(people, name="patient"), pb.Measure.of_window((400, 40))
+    how = {"units": units, "measure": measure, "method": "rcps", "failure_prob": 0.2}
+    cal = pb.calibrate(truth, band, promises=promises, **how)
     cal.save(folder / "cal.safetensors")
     return folder, cal
 

@@ -8,7 +8,7 @@ from report_world import HOSTILE, promised_world, world
 from test_page import data_of, decode, words_of
 
 import pixelbounds as pb
-from pixelbounds.calibration.text import describe
+from pixelbounds.calibration.text import description_of
 from pixelbounds.demo.synthetic import flawed_samples, synthetic_images
 from pixelbounds.evaluation.guarantee_check import judge
 from pixelbounds.report.example import Example, examples_of
@@ -22,7 +22,7 @@ def test_each_promise_has_a_row_with_all_that_is_known(tmp_path):
     this = promised_world()
     page = words_of(this.write(tmp_path / "a.html"))
     assert "All certified rows are promised together" in page
-    assert len(describe(this.calibration).clauses) == len(this.calibration.promises)
+    assert len(description_of(this.calibration).clauses) == len(this.calibration.promises)
     assert this.calibration.guarantee in " ".join(page.split())  # a list on the page, one sentence to read
     for made, seen in zip(this.calibration.promises, this.evaluation.promises, strict=True):
         for words in (made.name, f"{100 * made.risk:.2f}%", f"by {made.certifying} images", f"on {seen.units} images"):

@@ -44,7 +44,7 @@ from .image_hashes import digest_of
 from .loss_table import LossTable
 from .promises import CertifiedPromise
 from .target import Target
-from .text import ANYTIME, describe
+from .text import ANYTIME, description_of
 from .units import WEIGHTINGS
 
 FORMAT = 3
@@ -177,7 +177,7 @@ class Calibration:
         return f"Calibration({self.method}, {self.bound}, {self.grouping.count} groups): {self.guarantee}"
 
     def _repr_html_(self) -> str:
-        return describe(self).to_html()
+        return description_of(self).to_html()
 
     @property
     def risk_level(self) -> float:
@@ -198,12 +198,12 @@ class Calibration:
     @property
     def guarantee(self) -> str:
         """What is promised, as one plain sentence."""
-        return describe(self).guarantee
+        return description_of(self).guarantee
 
     @property
     def note(self) -> str:
         """Why it stands although more than a level was seen, or why intervals are as long as bands; else empty."""
-        return describe(self).note
+        return description_of(self).note
 
     @property
     def labelled(self) -> bool:

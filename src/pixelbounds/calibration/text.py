@@ -107,7 +107,7 @@ class Description:
         return facts_html("Calibration", facts, rows_html(head, rows))
 
 
-def describe(calibration: Any) -> Description:
+def description_of(calibration: Any) -> Description:
     """The description of a calibration (`calibration.Calibration`)."""
     record, several = calibration.record, len(calibration.promises) > 1
     promises = tuple(_promise(promise, record) for promise in calibration.promises)

@@ -17,9 +17,9 @@ from ..calibration.calibration import Calibration
 from ..calibration.text import promise_in_words
 from ..calibration.words import plural
 from ..evaluation.evaluation import Evaluation, SeenPromise, Strata
+from .cells import LengthWords, level_text, strata_heading, strata_rows
 from .example import Row
 from .style import BLACK, BLUE, QUIET, RED
-from .words import LengthWords, level_text, strata_heading, strata_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

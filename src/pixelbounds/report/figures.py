@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from ..calibration.calibration import Calibration
 from ..evaluation.evaluation import Evaluation
 from ..evaluation.guarantee_check import judge
+from .cells import LengthWords, strata_rows
 from .charts import draw_comparison, draw_path, draw_strata, draw_units, level_of_all
 from .example import Example, Row
 from .pack import is_colour, pictures_of, window_of
 from .page import check_parts
 from .promise_table import seen_of
 from .style import COLUMN, TEXT_WIDTH, house_style, new_figure, save_figure, show_image, show_map
-from .words import LengthWords, strata_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..calibration.calibration import Calibration
-from ..calibration.text import describe, independent_in_words
+from ..calibration.text import description_of, independent_in_words
 
 VOIDED_BY = (
     "Choosing among calibrations of the same images: the shortest of several seeds or methods is not certified.",
@@ -43,7 +43,7 @@ def card_markdown(
     notes: Sequence[str] = (),
 ) -> str:
     """The card; `dates` are what is known of the file itself, by name: days, and its checksum."""
-    words, source = describe(calibration), calibration.record.source
+    words, source = description_of(calibration), calibration.record.source
     made = "A band that says otherwise is refused where this calibration is applied."
     if not source.known:
         made = "Nobody said how the bands were made, so a band made in another way cannot be told from them."

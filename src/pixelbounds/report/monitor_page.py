@@ -15,7 +15,7 @@ from ..images.library import Array
 from ..monitoring.history import columns_of_gauge, columns_of_promise
 from ..monitoring.watch import Monitor
 from .charts import name_axes
-from .render import check_page, write_page
+from .render import check_page, render_page
 from .style import BLACK, BLUE, QUIET, RED
 from .svg import inline_chart
 
@@ -33,7 +33,7 @@ _NAMES = {
 
 def write_monitor_page(path: str | os.PathLike[str], monitor: Monitor, title: str = "Monitor") -> Path:
     """Write the page of a monitor and return its path; the same monitor gives the same page."""
-    return write_page(
+    return render_page(
         check_page(path), "monitor.html", title=title, status=monitor.status(), span=_span(monitor.history),
         guarantee=monitor.calibration.guarantee, threshold=f"{1 / monitor.chances[0]:.4g}",
         promises=_promise_charts(monitor), statistics=_statistic_charts(monitor),

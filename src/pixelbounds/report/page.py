@@ -12,19 +12,19 @@ import numpy as np
 from markupsafe import Markup
 
 from ..calibration.calibration import Calibration
-from ..calibration.text import describe
+from ..calibration.text import description_of
 from ..calibration.words import in_channels
 from ..evaluation.evaluation import Evaluation, Strata
 from ..evaluation.guarantee_check import GuaranteeCheck, judge
+from .cells import MOST_ROWS, LengthWords, span, strata_heading, strata_rows
 from .charts import draw_groups, draw_path, draw_units, level_of_all
 from .example import Example, Row
 from .pack import OPEN, colours
 from .page_examples import folder_beside, show_examples, sweep_data
 from .promise_table import promise_rows, seen_of
-from .render import asset, check_page, write_page
+from .render import asset, check_page, render_page
 from .style import ABOVE, BELOW
 from .svg import inline_chart, whisker
-from .words import MOST_ROWS, LengthWords, span, strata_heading, strata_rows
 
 _SCRIPT = ("tables", "source", "views", "window", "region", "readout", "controls")  # files of `script/`, in this order
 _WORST = 8  # images in the table of the worst
@@ -64,9 +64,9 @@ def write_report(
     level = level_of_all(calibration)
     check = None if evaluation is None else judge(evaluation, calibration)
     promises = promise_rows(calibration, evaluation, check, examples)
-    write_page(
+    render_page(
         target, "page.html", script=_script(),
-        title=title, cal=calibration, words=describe(calibration), ev=evaluation, notes=notes, lengths=lengths,
+        title=title, cal=calibration, words=description_of(calibration), ev=evaluation, notes=notes, lengths=lengths,
         one=record.unit_name if record.units else "image", entries=_entries(record.pixels), judged=check,
         promises=promises, level_of_all=level, path_chart=_path_chart(calibration, evaluation, check),
         tables=[] if evaluation is None else _tables(evaluation, level, group_names, lengths),

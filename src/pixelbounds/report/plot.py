@@ -18,11 +18,11 @@ from ..evaluation.guarantee_check import judge
 from ..images.checks import check_choice, check_count, check_same_shape
 from ..images.ends import Interval
 from ..images.library import Array, as_array, differ_in_size, to_numpy
+from .cells import LengthWords
 from .charts import draw_path, draw_promises, draw_strata
 from .pack import is_colour
 from .promise_table import seen_of
 from .style import ABOVE, BELOW, COLUMN, house_style, show_image, show_map
-from .words import LengthWords
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,13 +7,13 @@ from typing import Any
 
 from ..calibration.calibration import Calibration
 from ..calibration.names import PROMISE_KEY, promise_key
-from ..calibration.text import counted_in_short, describe
+from ..calibration.text import counted_in_short, description_of
 from ..calibration.words import plural
 from ..evaluation.evaluation import Evaluation, SeenPromise
 from ..evaluation.guarantee_check import GuaranteeCheck
+from .cells import level_text, percent, span
 from .example import Example
 from .svg import whisker
-from .words import level_text, percent, span
 
 _VERDICTS = {
     "kept": "kept: the whole interval is within the level",
@@ -30,7 +30,7 @@ def promise_rows(
     """Rows of the table: each certified promise, then what the evaluation was asked about and nobody promised."""
     regions = {name for example in examples for name in example.regions or {}}
     rows: list[dict[str, Any]] = []
-    for words, promise in zip(describe(calibration).promises, calibration.promises, strict=True):
+    for words, promise in zip(description_of(calibration).promises, calibration.promises, strict=True):
         rows.append(
             {
                 "name": promise.name, "what": words.counted, "level": words.level, "certified": words.seen,

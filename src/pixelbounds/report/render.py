@@ -15,7 +15,7 @@ from markupsafe import Markup
 from ..calibration.words import plural, share_in_words
 from ..storage.files import replace_file
 from ..storage.version import VERSION
-from .words import level_text, number, percent, span
+from .cells import level_text, number, percent, span
 
 
 def check_page(path: str | os.PathLike[str]) -> Path:
@@ -33,7 +33,7 @@ def asset(name: str) -> str:
     return files(__package__).joinpath(name).read_text("utf-8")
 
 
-def write_page(target: Path, template: str, *, script: str = "", **values: Any) -> Path:
+def render_page(target: Path, template: str, *, script: str = "", **values: Any) -> Path:
     """Render a template of this folder; whatever a value holds becomes text, never markup."""
     environment = Environment(
         loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..calibration.calibration import Calibration, calibration_from_bytes
-from ..calibration.text import describe
+from ..calibration.text import description_of
 from ..formats.arrays import ABOUT, ARRAY_SUFFIXES, SOURCE, Reading, is_store, parts_at, told
 from ..formats.maps import MAP_PARTS
 from ..formats.opener import kind_of_file, open_images
@@ -56,7 +56,7 @@ def about_file(path: str | os.PathLike[str]) -> About:
 
 def _about_calibration(data: bytes, name: str) -> About:
     calibration = calibration_from_bytes(data, name, family=None)
-    words = describe(calibration)
+    words = description_of(calibration)
     facts = {"note": words.note or None, "promises": _promises(calibration), **words.facts}
     return About("calibration", words.guarantee, facts, words.table)
 
@@ -80,7 +80,7 @@ def _about_anytime(data: bytes, name: str) -> About:
     }
     if anytime.certified is None:
         return About(ANYTIME_FILE, repr(anytime), facts)
-    words = describe(anytime.certified)
+    words = description_of(anytime.certified)
     names = ("method", "groups", "family", "image_shape", "bands", "seed", "made_by")
     facts |= {"promises": _promises(anytime.certified), **{name: words.facts[name] for name in names}}
     return About(ANYTIME_FILE, repr(anytime), facts, words.table)
@@ -88,7 +88,7 @@ def _about_anytime(data: bytes, name: str) -> About:
 
 def _about_monitor(data: bytes, name: str) -> About:
     monitor = monitor_from_bytes(data, name)
-    words = describe(monitor.calibration)
+    words = description_of(monitor.calibration)
     facts = {
         "calibration": words.guarantee,
         "images": monitor.images,

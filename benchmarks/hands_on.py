@@ -27,8 +27,8 @@ from PIL import Image
 from benchmarks.__main__ import RESULTS, machine
 from benchmarks.readme import HERE, result, where, with_figures
 from pixelbounds.demo.phantom import phantoms
-from pixelbounds.formats.runs import open_run
 from pixelbounds.images.library import Array
+from pixelbounds.samplers.runs import open_run
 
 PAGE = "docs/diffusion.md"
 BEGIN = "<!-- figures: python -m benchmarks.hands_on -->"

@@ -24,9 +24,9 @@ import pixelbounds as pb
 from benchmarks.__main__ import RESULTS, machine, show
 from benchmarks.readme import HERE, with_figures
 from pixelbounds.demo.packaged import NEW, network_file, some_phantoms
-from pixelbounds.formats.runs import open_run
 from pixelbounds.images.library import Array
 from pixelbounds.problems import Problem, ct, deblur, denoise, inpaint, motion_blur, mri, poisson, super_resolve
+from pixelbounds.samplers.runs import open_run
 
 PAGE = "docs/problems.md"
 BEGIN = "<!-- figures: python -m benchmarks.problems -->"

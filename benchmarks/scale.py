@@ -98,7 +98,7 @@ def read_files(path: Path) -> None:
 def steps(folder: Path) -> dict[str, float]:
     """Seconds of every step through files."""
     from pixelbounds.execution.runner import running
-    from pixelbounds.execution.sample_bands import bands_to
+    from pixelbounds.samplers import bands_to
     from pixelbounds.workflows import Resources, apply_files, calibrate_files, evaluate_files
 
     truth = folder / "truth.zarr"
@@ -153,7 +153,7 @@ def with_workers(folder: Path, workers: int) -> dict[str, float]:
     from distributed import Client, LocalCluster
 
     from pixelbounds.execution.runner import running
-    from pixelbounds.execution.sample_bands import bands_to
+    from pixelbounds.samplers import bands_to
     from pixelbounds.workflows import Resources, apply_files
 
     samples = zarr.open_array(folder / "samples.zarr", mode="r")

@@ -8,9 +8,10 @@ import pytest
 import zarr
 from commands import SIZE, N, call, done, flat, leftovers, spawn, world
 from PIL import Image
+from stores import write_run
 
 import pixelbounds as pb
-from pixelbounds.formats.runs import create_run, open_run, write_image
+from pixelbounds.samplers.runs import open_run
 from pixelbounds.workflows.report import shown
 
 RISK = ("--risk-level", 0.1, "--failure-prob", 0.2)
@@ -38,21 +39,22 @@ def files(tmp_path_factory):
     for name, seed in {"": 0, "new_": 1}.items():
         truth, samples = world(RUN, seed=seed)
         np.save(folder / f"{name}run_truth.npy", truth)
-        write_run(folder / f"{name}run.zarr", samples)
+        run_of(folder / f"{name}run.zarr", samples)
     return folder
 
 
-def write_run(path, samples, finished=RUN):
+def run_of(path, samples, finished=RUN):
     """What `pixelbounds sample` leaves, of samples that are known."""
     about = {"kind": "score", "miscoverage": 0.1, "limits": [0.0, 1.0]}
     names = dict.fromkeys(("lower", "upper", "naive_lower", "naive_upper", "mean", "deviation"), ())
-    create_run(path, about, (SIZE, SIZE), np.arange(RUN), {**names, "held_out": (2,)})
+    images = []
     band, naive = pb.calibrated_quantiles(samples, 0.1), pb.naive_quantiles(samples, 0.1)
-    group = zarr.open_group(path, mode="r+")
+    images = []
     for i, own in enumerate(samples[:finished]):
         parts = {"lower": band.lower[i], "upper": band.upper[i], "observation": own[0], "held_out": own[:2]}
         parts |= {"naive_lower": naive.lower[i], "naive_upper": naive.upper[i]}
-        write_image(group, i, {**parts, "mean": own.mean(0), "deviation": own.std(0)})
+        images.append({**parts, "mean": own.mean(0), "deviation": own.std(0)})
+    write_run(path, about, range(RUN), (SIZE, SIZE), {**names, "held_out": (2,)}, images)
 
 
 # ---------------------------------------------------------------- calibrate

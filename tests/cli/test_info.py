@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from commands import call, done, flat
+from stores import write_run
 
 import pixelbounds as pb
 from pixelbounds.demo.packaged import network_file
-from pixelbounds.formats.runs import create_run, open_run, write_image
 
 
 @pytest.fixture
@@ -39,9 +39,8 @@ def test_networks_messages_and_runs_say_what_they_are(world, tmp_path):
     assert (told["kind"], told["site"]) == ("announcement", "north")
     about = {"kind": "score", "limits": [0.0, 1.0], "miscoverage": 0.2, "samples": 9, "sampler": "ode", "steps": 4}
     names = dict.fromkeys(("lower", "upper", "naive_lower", "naive_upper", "mean", "deviation"), ())
-    create_run(tmp_path / "run.zarr", about, (8, 8), np.arange(2), names)
     parts = dict.fromkeys(("observation", *names), np.full((8, 8), 0.5))
-    write_image(open_run(tmp_path / "run.zarr", mode="r+").group, 0, parts)
+    write_run(tmp_path / "run.zarr", about, range(2), (8, 8), names, [parts])
     told = done("info", tmp_path / "run.zarr")
     assert "1 of 2 images finished; the same `sample` resumes it" in told["sentence"]
     assert "samples 9" in told["bands"]["calibrated"]

@@ -1,6 +1,7 @@
 """Images of different sizes through the commands: the same as from Python, in threads and on a cluster."""
 
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ import pixelbounds as pb
 from pixelbounds import execution, families
 from pixelbounds.calibration.data import LocalData
 from pixelbounds.images.ends import one_band
-from pixelbounds.images.ragged import growing_ragged, read_ragged, write_ragged
+from pixelbounds.images.ragged import read_ragged, write_ragged
+from pixelbounds.storage.store import resumable
 
 pytest_plugins = ["clusters"]
 
@@ -229,15 +231,15 @@ def test_a_damaged_chunk_is_named(files, tmp_path):
 def test_a_store_that_was_not_finished_is_begun_anew(files, tmp_path, wanted):
     cal, intervals = tmp_path / "cal.safetensors", tmp_path / "intervals.zarr"
     wanted[0].save(cal)
-    with pytest.raises(RuntimeError), growing_ragged(intervals, {"lower": (np.array([[2, 2]]), "float32")}):
+    arrays = {"lower": (np.array([[2, 2]]), "float32")}
+    with pytest.raises(RuntimeError), resumable(intervals, arrays, request={}):
         raise RuntimeError
     assert not leftovers(tmp_path)
-    writer = growing_ragged(intervals, {"lower": (np.array([[2, 2]]), "float32")})
-    writer.__enter__()
-    said = call("apply", cal, files / "new_samples.zarr", "--out", intervals)
-    assert "is being written by another process" in flat(said.output)
-    writer.gen.close()
-    zarr.create_group(tmp_path / "intervals.zarr.part", attributes={"ragged": True})  # of a process that was killed
+    with resumable(intervals, arrays, request={}):
+        said = call("apply", cal, files / "new_samples.zarr", "--out", intervals)
+        assert "is being written by another process" in flat(said.output)
+    shutil.rmtree(intervals)
+    (tmp_path / "intervals.zarr.part" / ".new").mkdir(parents=True)  # of a process that was killed
     process = spawn("apply", cal, files / "new_samples.zarr", "--out", intervals)
     assert process.wait(60) == 0, process.stderr.read()
     assert same(intervals, wanted[1])

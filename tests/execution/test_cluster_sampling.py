@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from pixelbounds.diffusion.checkpoint import save_network  # noqa: E402
 from pixelbounds.diffusion.network import NCSNpp, NetworkConfig  # noqa: E402
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
-from pixelbounds.formats.runs import open_run  # noqa: E402
+from pixelbounds.samplers.runs import open_run  # noqa: E402
 from pixelbounds.workflows import SampleOptions, sample_to  # noqa: E402
 
 pytest_plugins = ["clusters"]

@@ -7,6 +7,7 @@ import zarr
 from worlds import heteroscedastic
 
 import pixelbounds as pb
+from pixelbounds.calibration import data
 from pixelbounds.calibration.families import Family, additive
 from pixelbounds.calibration.losses import l01
 from pixelbounds.images import library
@@ -116,7 +117,7 @@ def test_how_a_set_is_cut_does_not_matter(rows, monkeypatch):
     words = {"risk_level": 0.2, "groups": "band", "confidence": "hoeffding_bentkus"}
     whole = pb.calibrate(truth, pb.Band(lower, upper), **words)
     sizes = []
-    for room in (library, pairs):
+    for room in (library, data):
         monkeypatch.setattr(room, "block_of", lambda size, n: sizes.append(size) or rows)
     assert pb.calibrate(truth, pb.Band(lower, upper), **words).to_bytes() == whole.to_bytes()
     assert sizes

@@ -10,7 +10,7 @@ from stores import CHOICES, SIZE, M, N, store
 from typer.testing import CliRunner
 
 import pixelbounds as pb
-from pixelbounds import execution
+from pixelbounds import execution, samplers
 from pixelbounds.calibration.families import FAMILIES
 from pixelbounds.cli import app
 from pixelbounds.execution import transport
@@ -30,7 +30,7 @@ def calibrated(folder, arrays, cut, **choices):
     chunks, rows, how = CUTS[cut]
     truth = store(folder, "truth.zarr", arrays[0], (rows,))
     samples = store(folder, "samples.zarr", arrays[1], chunks, **how)
-    band, there = execution.bands_to(samples, folder / "bands.zarr", 0.1)
+    band, there = samplers.bands_to(samples, folder / "bands.zarr", 0.1)
     assert there.all()
     return pb.calibrate(truth, band, **CHOICES, **choices).to_bytes()
 
@@ -125,7 +125,7 @@ def test_commands_give_the_same_files(tmp_path, arrays, cluster):
 
 
 def test_half_precision_rounds_outward(tmp_path, arrays, wanted):
-    band, _ = execution.bands_to(store(tmp_path, "s.zarr", arrays[1], (9,)), tmp_path / "b.zarr", 0.1, half=True)
+    band, _ = samplers.bands_to(store(tmp_path, "s.zarr", arrays[1], (9,)), tmp_path / "b.zarr", 0.1, half=True)
     assert band.lower.dtype == np.float16
     assert (band.lower[:] <= wanted[1].lower).all()
     assert (band.upper[:] >= wanted[1].upper).all()
@@ -191,7 +191,7 @@ def test_a_family_of_ours_stays_itself(name):
 def test_too_little_memory_is_told(tmp_path, arrays):
     samples = store(tmp_path, "s.zarr", arrays[1], (1,))
     with execution.running(memory="20K"), pytest.raises(ValueError, match="allow more with --memory"):
-        execution.bands_to(samples, tmp_path / "b.zarr")
+        samplers.bands_to(samples, tmp_path / "b.zarr")
     assert not (tmp_path / "b.zarr.part").exists()
 
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from waiting import wait_until, whole_files
 
 import pixelbounds as pb
-from pixelbounds import execution
+from pixelbounds import execution, samplers
 from pixelbounds.cli import app
 from pixelbounds.storage.chunks import BadChunk
 from pixelbounds.storage.files import exclusive
@@ -55,7 +55,7 @@ def test_a_worker_killed_in_the_middle(tmp_path, arrays, wanted, client):
             os.kill(killed[0], signal.SIGKILL)
 
     with execution.running(client, memory="300K", progress=kill):  # blocks of few images
-        band, there = execution.bands_to(slow, tmp_path / "b.zarr", 0.1)
+        band, there = samplers.bands_to(slow, tmp_path / "b.zarr", 0.1)
         assert killed
         assert killed[0] not in client.run(os.getpid).values()
         found = pb.calibrate(store(tmp_path, "t.zarr", arrays[0], (7,)), band, **CHOICES)
@@ -120,28 +120,28 @@ def test_applying_killed_and_started_again(tmp_path, wanted):
 def test_a_store_begun_for_something_else_is_not_gone_on_with(tmp_path, arrays):
     samples = store(tmp_path, "s.zarr", arrays[1], (1,))
     with pytest.raises(KeyboardInterrupt), execution.running(memory="300K", threads=1, progress=interrupt):
-        execution.bands_to(samples, tmp_path / "b.zarr", 0.1)
+        samplers.bands_to(samples, tmp_path / "b.zarr", 0.1)
     with pytest.raises(ValueError, match=r"b\.zarr\.part was begun with other inputs"):
-        execution.bands_to(samples, tmp_path / "b.zarr", 0.2)
-    execution.bands_to(samples, tmp_path / "b.zarr", 0.1)
+        samplers.bands_to(samples, tmp_path / "b.zarr", 0.2)
+    samplers.bands_to(samples, tmp_path / "b.zarr", 0.1)
     with pytest.raises(FileExistsError, match="holds something else"):
-        execution.bands_to(samples, tmp_path / "b.zarr", 0.2)
+        samplers.bands_to(samples, tmp_path / "b.zarr", 0.2)
 
 
 def test_two_processes_do_not_write_one_store(tmp_path, arrays):
     samples, out = store(tmp_path, "s.zarr", arrays[1], (1,)), tmp_path / "b.zarr"
     with pytest.raises(KeyboardInterrupt), execution.running(memory="300K", threads=1, progress=interrupt):
-        execution.bands_to(samples, out, 0.1)
+        samplers.bands_to(samples, out, 0.1)
     with exclusive(tmp_path / "b.zarr.part"), pytest.raises(BlockingIOError, match="another process"):
-        execution.bands_to(samples, out, 0.1)
-    execution.bands_to(samples, out, 0.1)
+        samplers.bands_to(samples, out, 0.1)
+    samplers.bands_to(samples, out, 0.1)
 
 
 def test_a_worker_does_not_mistake_a_new_store_for_an_old_one(tmp_path, arrays, wanted, client):
     samples, out = store(tmp_path, "s.zarr", arrays[1], (1,)), tmp_path / "b.zarr"
     with execution.running(client):
         for half in (True, False):
-            band, _ = execution.bands_to(samples, out, 0.1, half=half)
+            band, _ = samplers.bands_to(samples, out, 0.1, half=half)
             assert band.lower.dtype == ("float16" if half else "float32")
             shutil.rmtree(out) if half else None
     np.testing.assert_array_equal(band.lower[:], wanted[1].lower)
@@ -155,11 +155,11 @@ def interrupt(done, total):
 def test_a_finished_block_that_was_damaged_since_is_made_again(tmp_path, arrays, wanted):
     samples = store(tmp_path, "s.zarr", arrays[1], (1,))
     with pytest.raises(KeyboardInterrupt), execution.running(memory="300K", threads=1, progress=interrupt):
-        execution.bands_to(samples, tmp_path / "b.zarr", 0.1)
+        samplers.bands_to(samples, tmp_path / "b.zarr", 0.1)
     part = tmp_path / "b.zarr.part"
     cut_short(part / "lower" / "c" / "0" / "0" / "0")
     (part / "upper" / "c" / "1" / "0" / "0").unlink()
-    band, _ = execution.bands_to(samples, tmp_path / "b.zarr", 0.1)
+    band, _ = samplers.bands_to(samples, tmp_path / "b.zarr", 0.1)
     np.testing.assert_array_equal(band.lower[:], wanted[1].lower)
     np.testing.assert_array_equal(band.upper[:], wanted[1].upper)
 
@@ -198,7 +198,7 @@ def test_a_damaged_chunk_is_named_and_a_missing_one_too(damaged, client, where):
         pytest.raises(BadChunk, match=f"{chunk(folder, 'samples', 31, how)} is damaged"),
         execution.running(client if where == "there" else None),
     ):
-        execution.bands_to(execution.guarded(samples), folder / "b.zarr", 0.1)
+        samplers.bands_to(execution.guarded(samples), folder / "b.zarr", 0.1)
     with (
         pytest.raises(BadChunk, match=f"{chunk(folder, 'truth', 17, how)} is missing"),
         execution.running(client if where == "there" else None),
@@ -273,7 +273,7 @@ def test_images_with_nan_are_not_skipped(tmp_path, arrays):
     samples = arrays[1].copy()
     samples[77, 3, 2, 1] = np.nan
     with pytest.raises(ValueError, match="samples of image 77 hold NaN"):
-        execution.bands_to(store(tmp_path, "s.zarr", samples, (10,)), tmp_path / "b.zarr", skip_bad=True)
+        samplers.bands_to(store(tmp_path, "s.zarr", samples, (10,)), tmp_path / "b.zarr", skip_bad=True)
 
 
 # ---------------------------------------------------------------- a full disk
@@ -299,14 +299,14 @@ def test_the_disk_is_full_while_bands_are_written(tmp_path, small_disk, arrays, 
         pytest.raises(OSError, match="No space left"),
         execution.running(client if where == "there" else None, memory="300K"),
     ):
-        execution.bands_to(samples, out, 0.1)
+        samplers.bands_to(samples, out, 0.1)
     part = small_disk / "b.zarr.part"
     done = marks_of(part)
     assert done
     assert not out.exists()
     (small_disk / "filler").unlink()
     with execution.running(client if where == "there" else None, memory="300K"):
-        band, _ = execution.bands_to(samples, out, 0.1)
+        band, _ = samplers.bands_to(samples, out, 0.1)
         found = pb.calibrate(arrays[0], band.map(lambda x: x[:]), **CHOICES)
     assert marks_of(out).items() > done.items()
     assert found.to_bytes() == wanted[0].to_bytes()
@@ -318,9 +318,9 @@ def test_files_that_may_not_grow(tmp_path, arrays, wanted):
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limit[1]))
     try:
         with pytest.raises(OSError, match="File too large"):
-            execution.bands_to(samples, out, 0.1)
+            samplers.bands_to(samples, out, 0.1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert not list(tmp_path.glob("b.zarr*"))
-    band, _ = execution.bands_to(samples, out, 0.1)
+    band, _ = samplers.bands_to(samples, out, 0.1)
     np.testing.assert_array_equal(band.upper[:], wanted[1].upper)

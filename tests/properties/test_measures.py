@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import zarr
 from commands import call, done, flat
+from stores import write_run
 
 import pixelbounds as pb
-from pixelbounds.formats.runs import create_run, write_image
 
 nibabel = pytest.importorskip("nibabel")
 pytest.importorskip("pydicom")
@@ -128,18 +128,17 @@ def test_a_run_knows_the_window_of_its_observations(wide, tmp_path):
     about = {"kind": "conffusion", "limits": [0, 1], "sigma_0": 0.1, "network": 64 * "a", "passes": None}
     about["measure"] = pb.Measure.of_window((2000, 0)).state()
     run = tmp_path / "run.zarr"
-    create_run(run, about, (10, 8), np.arange(2 * SCANS), {"lower": (), "upper": ()})
-    group = zarr.open_group(run)
     with np.load(wide / "old.npz") as band:
         ends = {name: band[name] for name in ("lower", "upper")}
-    for i in range(2 * SCANS):
-        write_image(group, i, {**{name: x[i] for name, x in ends.items()}, "observation": ends["lower"][i]})
+    images = [{"lower": low, "upper": high, "observation": low} for low, high in zip(*ends.values(), strict=True)]
+    write_run(run, about, range(2 * SCANS), (10, 8), {"lower": (), "upper": ()}, images)
     cal = tmp_path / "cal.safetensors"
     done("calibrate", wide / "old", run, *RISK, "--out", cal)  # the truth is seen as the observations were
     assert pb.load_calibration(cal).measure == pb.Measure(-1000, 1000, "HU")
     result = call("calibrate", wide / "old", run, *RISK, "--window", 400, 40, "--out", tmp_path / "other.safetensors")
     assert result.exit_code == 2
     assert "--window 400 40 is asked for, but" in flat(result.stderr)
+    group = zarr.open_group(run)
     group.attrs["pixelbounds"] = {**group.attrs["pixelbounds"], "measure": pb.Measure.of_window((400, 40)).state()}
     result = call("apply", cal, run, "--out", tmp_path / "i.npz")
     assert "has window of -160 to 240 HU, but the calibration is about window of -1000" in flat(result.stderr)

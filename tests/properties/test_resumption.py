@@ -8,7 +8,7 @@ import zarr
 from stores import store, world
 
 import pixelbounds as pb
-from pixelbounds import execution
+from pixelbounds import execution, samplers
 from pixelbounds.images.ragged import write_ragged
 from pixelbounds.workflows.apply import apply_files
 from pixelbounds.workflows.calibrate import calibrate_files
@@ -38,7 +38,7 @@ def drawn(folder, seed, name="samples.zarr"):
 def half_made(samples, out):
     """A store of bands that was begun and not finished; which images it has."""
     with pytest.raises(Stop), execution.running(**SMALL, progress=halfway):
-        execution.bands_to(samples, out)
+        samplers.bands_to(samples, out)
     marks = zarr.open_group(out.with_name(f"{out.name}.part"), mode="r")["done"][:]
     assert 0 < marks.sum() < N
     return marks
@@ -65,7 +65,7 @@ def test_samples_drawn_anew_under_the_same_name_are_used(tmp_path):
     half_made(opened(tmp_path / "samples.zarr"), tmp_path / "b.zarr")
     new = drawn(tmp_path, 2)
     with execution.running(**SMALL):
-        band, _ = execution.bands_to(opened(tmp_path / "samples.zarr"), tmp_path / "b.zarr")
+        band, _ = samplers.bands_to(opened(tmp_path / "samples.zarr"), tmp_path / "b.zarr")
     same_bands(band, new)
 
 
@@ -76,7 +76,7 @@ def test_only_what_changed_is_made_again(tmp_path):
     samples[0, 3, 2, 1] += 1e-3
     zarr.open_array(tmp_path / "samples.zarr", mode="r+")[0] = samples[0]
     with execution.running(**SMALL):
-        band, _ = execution.bands_to(opened(tmp_path / "samples.zarr"), tmp_path / "b.zarr")
+        band, _ = samplers.bands_to(opened(tmp_path / "samples.zarr"), tmp_path / "b.zarr")
     same_bands(band, samples)
     after = written(tmp_path / "b.zarr")
     again = [name for name, when in before.items() if after[name] != when]
@@ -101,7 +101,7 @@ def test_the_same_samples_under_another_name_are_gone_on_with(tmp_path, how, mon
         np.save(tmp_path / "samples.npy", samples)
         source = np.load(tmp_path / "samples.npy", mmap_mode="r")
     with execution.running(**SMALL):
-        band, _ = execution.bands_to(source, "b.zarr")
+        band, _ = samplers.bands_to(source, "b.zarr")
     same_bands(band, samples)
     assert written(tmp_path / "b.zarr").items() > before.items()
 
@@ -172,5 +172,5 @@ def test_force_replaces_no_bands_that_are_not_ours(tmp_path):
     drawn(tmp_path, 1)
     store(tmp_path, "precious.zarr", np.ones((4, 4)), (4,))
     with pytest.raises(FileExistsError, match=r"holds something else; choose another name$"):
-        execution.bands_to(opened(tmp_path / "samples.zarr"), tmp_path / "precious.zarr", replace=True)
+        samplers.bands_to(opened(tmp_path / "samples.zarr"), tmp_path / "precious.zarr", replace=True)
     assert (opened(tmp_path / "precious.zarr")[:] == 1).all()

@@ -9,8 +9,8 @@ import pytest
 from sampling_world import call
 
 import pixelbounds as pb
-from pixelbounds.formats.runs import open_run
 from pixelbounds.samplers import bands_from, load_sampler, sample_function_to
+from pixelbounds.samplers.runs import open_run
 from pixelbounds.samplers.tails import SampleTails
 
 N, M = 5, 19

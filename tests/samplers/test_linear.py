@@ -11,9 +11,9 @@ from pixelbounds.diffusion import Guidance  # noqa: E402
 from pixelbounds.diffusion.checkpoint import save_network  # noqa: E402
 from pixelbounds.diffusion.network import NCSNpp, NetworkConfig  # noqa: E402
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
-from pixelbounds.formats.runs import open_run  # noqa: E402
 from pixelbounds.problems import ct, mri  # noqa: E402
 from pixelbounds.samplers import LinearSampler, bands_from  # noqa: E402
+from pixelbounds.samplers.runs import open_run  # noqa: E402
 
 M = 19
 torch.set_num_threads(1)

@@ -150,7 +150,7 @@ def use_table(data, name, rng, world):
 
 def use_run(data, name, rng, world):
     """Open it, read its band and calibrate with it."""
-    from pixelbounds.formats.runs import open_run
+    from pixelbounds.samplers.runs import open_run
     from pixelbounds.workflows.calibrate import calibrate_files
 
     store = unpacked(data, world.scratch / "case.zarr")

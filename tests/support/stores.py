@@ -3,6 +3,8 @@
 import numpy as np
 import zarr
 
+from pixelbounds.samplers.runs import run_under_way, write_image
+
 N, M, SIZE = 120, 19, 16
 CHOICES = {"risk_level": 0.1, "failure_prob": 0.2}
 
@@ -21,3 +23,10 @@ def store(folder, name, data, chunks, **how):
     """A zarr array on disk, opened for reading."""
     zarr.create_array(folder / name, data=data, chunks=(*chunks, *data.shape[len(chunks) :]), **how)
     return zarr.open_array(folder / name, mode="r")
+
+
+def write_run(path, about, ids, pixels, names, images):
+    """A run of which the parts of its first images are known, and no others."""
+    with run_under_way(path, about, pixels, np.asarray(ids), names) as run:
+        for image, parts in enumerate(images):
+            write_image(run, image, parts)

@@ -18,7 +18,7 @@ def files(tmp_path_factory):
     tmp_path = tmp_path_factory.mktemp("files")
     truth = a_run(tmp_path / "run.zarr", steps=8)
     np.save(tmp_path / "truth.npy", truth)
-    samples = pb.formats.runs.open_run(tmp_path / "run.zarr")["samples"][:]
+    samples = pb.samplers.runs.open_run(tmp_path / "run.zarr")["samples"][:]
     np.save(tmp_path / "samples.npy", np.asarray(samples, np.float32))
     return tmp_path, truth, samples
 

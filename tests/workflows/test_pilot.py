@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from commands import call, done
+from stores import write_run
 
-from pixelbounds.formats.runs import create_run, open_run, write_image
 from pixelbounds.workflows.pilot import affordable, draw_pilot, pilot_runs
 
 N, M, SIDE = 24, 39, 12
@@ -23,8 +23,7 @@ def a_run(path, *, steps, spread=0.05, pace=None, samples=M, kept=True, observat
     about |= {"sampler": "heun", "sigma_0": 0.2, "limits": [0.0, 1.0], "observations": observations}
     about |= {"miscoverage": 0.1, "network": "a" * 64} | ({} if pace is None else {"pace": pace})
     names = dict.fromkeys(ENDS, ()) | ({"samples": (samples,)} if kept else {})
-    create_run(path, about, (SIDE, SIDE), np.arange(N), names)
-    group = open_run(path, mode="r+").group
+    images = []
     draws = np.random.default_rng(steps)
     for i in range(N):
         noise = spread * draws.standard_normal((samples, SIDE, SIDE))
@@ -32,7 +31,8 @@ def a_run(path, *, steps, spread=0.05, pace=None, samples=M, kept=True, observat
         drawn = (centre[i] + bias + noise).astype(np.float32)
         low, high = drawn.min(axis=0), drawn.max(axis=0)
         parts = dict(zip(ENDS, (low, high, low, high, drawn.mean(axis=0), drawn.std(axis=0)), strict=True))
-        write_image(group, i, {"observation": truth[i], **parts} | ({"samples": drawn} if kept else {}))
+        images.append({"observation": truth[i], **parts} | ({"samples": drawn} if kept else {}))
+    write_run(path, about, range(N), (SIDE, SIDE), names, images)
     return truth
 
 

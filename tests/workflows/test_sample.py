@@ -15,9 +15,9 @@ from waiting import whole_files  # noqa: E402
 import pixelbounds as pb  # noqa: E402
 from pixelbounds.formats import runs as store  # noqa: E402
 from pixelbounds.formats.arrays import Reading  # noqa: E402
-from pixelbounds.formats.runs import open_run  # noqa: E402
 from pixelbounds.images.library import library_of  # noqa: E402
 from pixelbounds.samplers import loop as jobs  # noqa: E402
+from pixelbounds.samplers.runs import open_run  # noqa: E402
 from pixelbounds.workflows import SampleOptions, evaluate_files, sample_to  # noqa: E402
 from pixelbounds.workflows.observations import NetworkDrawer  # noqa: E402
 

@@ -15,8 +15,8 @@ from sampling_world import OPTIONS, M, N, call, harm, same  # noqa: E402
 
 from pixelbounds.diffusion import checkpoint  # noqa: E402
 from pixelbounds.formats import runs as store  # noqa: E402
-from pixelbounds.formats.runs import create_run, open_run  # noqa: E402
 from pixelbounds.samplers import loop as jobs  # noqa: E402
+from pixelbounds.samplers.runs import create_run, open_run  # noqa: E402
 from pixelbounds.workflows import SampleOptions, sample_to  # noqa: E402
 
 torch.set_num_threads(1)

@@ -16,7 +16,7 @@ from sampling_world import SETTINGS, SIGMA, TUNING, call, images, kill_when, sta
 from pixelbounds.diffusion import batches  # noqa: E402
 from pixelbounds.diffusion.batches import Chunks, Pixels  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network  # noqa: E402
-from pixelbounds.formats.runs import open_run  # noqa: E402
+from pixelbounds.samplers.runs import open_run  # noqa: E402
 from pixelbounds.storage.files import exclusive  # noqa: E402
 from pixelbounds.workflows import train as jobs  # noqa: E402
 from pixelbounds.workflows.settings import Configuration, line_of  # noqa: E402

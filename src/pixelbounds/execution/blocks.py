@@ -1,4 +1,4 @@
-"""What is made of images in files, block by block: into a store that goes on where it stopped, or into memory.
+"""What is made of images in files, block by block: into a resumable store, or into memory.
 
 The same loop serves whatever maps a range of images to arrays of as many images. An image whose chunks are missing or
 damaged stops it, or is marked and left out where that is allowed. Images of different sizes are made one by one, and
@@ -7,24 +7,20 @@ put in a store in order by this process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from hashlib import sha256
 from itertools import chain
 from math import prod
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from ..images.library import Array, cut_rows, library_of, size_of
-from ..images.ragged import Ragged, growing_ragged
+from ..images.library import Array, cut_rows, differ_in_size, itemsize, library_of, size_of, sizes_of
 from ..storage.chunks import BadChunk, FileRows, chunk_rows, damaged
-from ..storage.growth import BAD, DONE, SEEN, Blocks
+from ..storage.store import BAD, DONE, SEEN, Store
 from .runner import PER_PIXEL, Execution
 
-T = TypeVar("T")
-Parts = Mapping[str, Array]
+Parts = Mapping[str, Any]
 Maker = Callable[[int, int], Parts]  # images start..stop -> arrays of as many images
 InputHash = Callable[[int, int], Array]  # images start..stop -> digests (n,) of all that a maker reads of them
 _READ_BYTES = 2**26  # of a block, so that many images of few pixels do not become as many files
@@ -40,45 +36,58 @@ def block_rows(execution: Execution, reads: Sequence[Any], pixels: int) -> int:
     row_bytes = sum(size_of(x) // int(x.shape[0]) for x in reads)
     wanted = max(1, min(_READ_BYTES // row_bytes, _CHUNK_BYTES // (4 * pixels)))
     rows = -(-wanted // per_chunk) * per_chunk
-    while rows > 1 and 2 * _cost(reads, pixels, rows) > execution.memory:
+    while rows > 1 and 2 * _costs(reads, pixels, rows)[0] > execution.memory:
         rows = -(-rows // 2)
     return min(rows, int(reads[0].shape[0]))
 
 
-def _cost(reads: Sequence[Any], pixels: int, rows: int) -> int:
-    return rows * (2 * sum(size_of(x) // int(x.shape[0]) for x in reads) + PER_PIXEL * pixels)
+def _costs(reads: Sequence[Any], pixels: Any, rows: int) -> tuple[int, int]:
+    """Bytes of memory that a block of so many images takes, and bytes that it reads; `pixels` of an image, or (n,)."""
+    size = np.sum([sizes_of(x) * itemsize(x) for x in reads], axis=0)
+    image = int((2 * size + PER_PIXEL * np.asarray(pixels)).max())
+    return image * (1 if _one_by_one(reads) else rows), int(rows * size.mean())
+
+
+def _one_by_one(reads: Sequence[Any]) -> bool:
+    return any(differ_in_size(x) for x in reads)
 
 
 def fill(
     execution: Execution,
-    blocks: Blocks,
+    store: Store,
     make: Maker,
     see: InputHash,
     reads: Sequence[Any],
-    pixels: int,
+    pixels: Any,
     *,
     skip_bad: bool = False,
 ) -> Array:
     """Make every block of a store that is not finished, or was made of something else; the marks of all images, (n,).
 
-    `make` gives beside the arrays the digests of what it read (`SEEN`), as `see` does alone.
+    `make` returns beside the arrays the digests of what it read (`SEEN`), as `see` does alone. `pixels` are those of an
+    image, or (n,) of each.
     """
-
-    def job(block: int) -> None:
-        parts, marks = _attempt(make, skip_bad, *blocks.cut(block))
-        blocks.write(block, parts, marks)
-
-    todo = blocks.unfinished()
-    finished = sorted(set(range(len(blocks))) - set(todo))
+    todo = store.unfinished()
+    finished = sorted(set(range(len(store))) - set(todo))
     if finished:
-        cuts = [blocks.cut(block) for block in finished]
-        other = other_images(execution, cuts, blocks.seen(), blocks.marks(), see, reads, pixels, skip_bad=skip_bad)
-        todo = sorted({*todo, *(block for block in finished if other[slice(*blocks.cut(block))].any())})
-    size = blocks.rows * sum(size_of(x) // int(x.shape[0]) for x in reads)
+        cuts = [store.cut(block) for block in finished]
+        other = other_images(execution, cuts, store.seen(), store.marks(), see, reads, pixels, skip_bad=skip_bad)
+        todo = sorted({*todo, *(block for block in finished if other[slice(*store.cut(block))].any())})
+    attempt = partial(_attempt, make, skip_bad, _one_by_one(reads))
+
+    def job(block: int) -> tuple[Parts, Array] | None:
+        made = attempt(*store.cut(block))
+        if store.firsts:  # blocks share chunks, so one process writes
+            return made
+        store.write(block, *made)
+        return None
+
+    rows = max((stop - start for start, stop in map(store.cut, todo)), default=1)
     jobs = [(block,) for block in todo]
-    for _ in execution.each(job, jobs, _cost(reads, pixels, blocks.rows), size, reads):
-        pass
-    return blocks.marks()
+    for block, made in zip(todo, execution.each(job, jobs, *_costs(reads, pixels, rows), reads), strict=True):
+        if made is not None:
+            store.write(block, *made)
+    return store.marks()
 
 
 def other_images(
@@ -88,49 +97,60 @@ def other_images(
     marks: Array,
     see: InputHash,
     reads: Sequence[Any],
-    pixels: int,
+    pixels: Any,
     *,
     skip_bad: bool,
 ) -> Array:
     """Which of the images within some cuts were made of something else than lies there now, (n,) bool: one read."""
+    job = partial(_seen_now, see, skip_bad, _one_by_one(reads))
     rows = max(stop - start for start, stop in cuts)
-    size = rows * sum(size_of(x) // int(x.shape[0]) for x in reads)
-    found = execution.each(partial(_seen_now, see, skip_bad), cuts, _cost(reads, pixels, rows), size, reads)
     other = np.zeros(len(marks), bool)
-    for (start, stop), now in zip(cuts, found, strict=True):
+    digests = execution.each(job, cuts, *_costs(reads, pixels, rows), reads)
+    for (start, stop), now in zip(cuts, digests, strict=True):
         before = np.where(marks[start:stop] == DONE, seen[start:stop], 0)
         other[start:stop] = before != now
     return other
 
 
-def _seen_now(see: InputHash, skip_bad: bool, start: int, stop: int) -> Array:
+def _seen_now(see: InputHash, skip_bad: bool, singly: bool, start: int, stop: int) -> Array:
     """Digests of images start..stop; 0 of one that cannot be read, where such are left out."""
-    parts, _ = _attempt(lambda first, last: {SEEN: see(first, last)}, skip_bad, start, stop)
-    return parts.get(SEEN, np.zeros(stop - start, np.uint64))
+    parts, _ = _attempt(lambda first, last: {SEEN: see(first, last)}, skip_bad, singly, start, stop)
+    return np.asarray(parts.get(SEEN, np.zeros(stop - start, np.uint64)))
 
 
 def gather(
-    execution: Execution, make: Maker, reads: Sequence[Any], n: int, pixels: int, *, skip_bad: bool = False
+    execution: Execution, make: Maker, reads: Sequence[Any], n: int, pixels: Any, *, skip_bad: bool = False
 ) -> tuple[Parts, Array]:
-    """The same into memory: the arrays and marks of all images."""
-    rows = block_rows(execution, reads, pixels)
+    """The same into memory: the arrays and marks of all images; a list of arrays where these differ in size."""
+    singly = _one_by_one(reads)
+    if singly:
+        cost, size = _costs(reads, pixels, 1)
+        rows = max(1, min(_CHUNK_BYTES // max(1, size), execution.memory // (2 * cost)))
+    else:
+        rows = block_rows(execution, reads, pixels)
     cuts = cut_rows(n, rows)
-    size = rows * sum(size_of(x) // int(x.shape[0]) for x in reads)
-    job = partial(_attempt, make, skip_bad)
-    done = list(execution.each(job, cuts, _cost(reads, pixels, rows), size, reads))
-    whole = next((part for part, _ in done if part), None)
+    job = partial(_attempt, make, skip_bad, singly)
+    made = list(execution.each(job, cuts, *_costs(reads, pixels, rows), reads))
+    whole = next((part for part, _ in made if part), None)
     if whole is None:
         raise ValueError(f"none of the {n} images can be read")
-    blank = {name: np.full_like(x[:1], np.nan) for name, x in whole.items()}
-    parts = {
-        name: np.concatenate([part[name] if part else blank[name].repeat(len(marks), axis=0) for part, marks in done])
-        for name in whole
-    }
-    return parts, np.concatenate([marks for _, marks in done])
+    marks = np.concatenate([each for _, each in made])
+    parts: dict[str, Any] = {}
+    for name, first in whole.items():
+        if isinstance(first, list):
+            parts[name] = list(chain.from_iterable(part[name] for part, _ in made))
+            continue
+        blank = np.full_like(first[:1], np.nan)
+        parts[name] = np.concatenate([part[name] if part else blank.repeat(len(x), axis=0) for part, x in made])
+    return parts, marks
 
 
-def _attempt(make: Maker, skip_bad: bool, start: int, stop: int) -> tuple[Parts, Array]:
+def _attempt(make: Maker, skip_bad: bool, singly: bool, start: int, stop: int) -> tuple[Parts, Array]:
     """Arrays and marks of images start..stop; after a bad chunk image by image, to leave out or to name the bad one."""
+    if singly:
+        images = [make(i, i + 1) for i in range(start, stop)]
+        joined = {name: _together([image[name] for image in images]) for name in images[0]}
+        return joined, np.full(stop - start, DONE, np.uint8)
     try:
         return make(start, stop), np.full(stop - start, DONE, np.uint8)
     except BadChunk:
@@ -150,55 +170,9 @@ def _attempt(make: Maker, skip_bad: bool, start: int, stop: int) -> tuple[Parts,
     return {name: np.concatenate([(row or blank)[name] for row in rows]) for name in whole}, marks
 
 
-# ---------------------------------------------------------------- images of different sizes
-
-
-def each_image(execution: Execution, make: Callable[[int], T], reads: Sequence[Ragged], pixels: Array) -> Iterator[T]:
-    """`make(image)` for every image, in order; it reads that image of `reads` and works on so many `pixels`, (n,)."""
-    size = np.sum([x.sizes * x.dtype.itemsize for x in reads], axis=0)
-    cost = int((2 * size + PER_PIXEL * pixels).max())  # of the largest image
-    rows = max(1, min(_CHUNK_BYTES // int(size.max()), execution.memory // (2 * cost)))
-    jobs = cut_rows(len(pixels), rows)
-
-    def several(start: int, stop: int) -> list[T]:
-        return [make(i) for i in range(start, stop)]
-
-    most = min(rows, len(pixels)) * cost
-    return chain.from_iterable(execution.each(several, jobs, most, rows * int(size.mean()), reads))
-
-
-def ragged_to(
-    path: Path,
-    shapes: Sequence[tuple[int, ...]],
-    dtype: Any,
-    made: Iterable[Mapping[str, Array]],
-    about: Mapping[str, Any],
-    *,
-    replace: bool = False,
-    also: Mapping[str, Any] | None = None,
-) -> None:
-    """Put the lower and upper ends of images, as they are made, in a store that `read_ragged` reads.
-
-    Where images come with digests of what they were made of, the store keeps one of all. `also` holds the dtype of
-    further arrays of each image, by name.
-    """
-    dtypes = {"lower": dtype, "upper": dtype, **(also or {})}
-    sets = {name: (np.array(shapes, np.int64), held) for name, held in dtypes.items()}
-    seen: list[Array] = []
-
-    def told() -> dict[str, str]:
-        return {SEEN: digest_of_all(seen)} if seen else {}
-
-    with growing_ragged(path, sets, about, replace=replace, finally_about=told) as put:
-        for part in made:
-            for name in sets:
-                put(name, part[name])
-            seen += [part[SEEN]] if SEEN in part else []
-
-
-def digest_of_all(seen: Sequence[Array]) -> str:
-    """One digest of the digests of all images, in order."""
-    return sha256(np.array(seen, np.uint64).tobytes()).hexdigest()
+def _together(images: Sequence[Array]) -> Any:
+    """Numbers (1,) of images as one array, images (1, *pixels) that differ in size as a list."""
+    return np.concatenate(images) if images[0].ndim == 1 else [image[0] for image in images]
 
 
 # ---------------------------------------------------------------- images that can be read

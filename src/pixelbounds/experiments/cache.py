@@ -12,7 +12,7 @@ import zarr
 from ..execution.progress import Progress, silent
 from ..formats.scans import FormatError
 from ..images.library import Array
-from ..storage.growth import DONE, growing
+from ..storage.store import DONE, resumable
 
 _ATTRIBUTE = "pixelbounds"
 
@@ -36,16 +36,14 @@ def cached(
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays = {"images": ((sum(counts), *pixels), dtype)}
     ends = [int(end) for end in np.cumsum(counts)]
-    with growing(
-        path, arrays, rows=1, about={_ATTRIBUTE: dict(about)}, request=about, ends=ends, anew=True
-    ) as blocks:  # fmt: skip
-        todo = set(blocks.unfinished())
+    with resumable(path, arrays, about={_ATTRIBUTE: dict(about)}, request=about, ends=ends, anew=True) as store:
+        todo = set(store.unfinished())
         for part, count in enumerate(counts):
             if part in todo:
                 images = read(part)
                 if images.shape != (count, *pixels):
                     raise FormatError(f"part {part} of {path} has shape {images.shape}, not {(count, *pixels)}")
-                blocks.write(part, {"images": images}, np.full(count, DONE, np.uint8))
+                store.write(part, {"images": images}, np.full(count, DONE, np.uint8))
             progress(part + 1, len(counts))
     return _opened(path, about)
 

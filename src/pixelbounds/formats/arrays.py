@@ -27,7 +27,7 @@ from ..images.measure import Measure
 from ..images.ragged import read_ragged
 from ..images.source import Source
 from ..storage.chunks import first_missing, guarded
-from ..storage.growth import MARKS, SEEN
+from ..storage.store import MARKS, SEEN
 from .scans import ABDOMEN, FormatError, Images, Window, check_allowed, check_declared, check_window, slice_name
 
 FilePath = str | os.PathLike[str]

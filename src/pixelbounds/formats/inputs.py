@@ -18,25 +18,27 @@ from typing import Any
 
 import numpy as np
 
-from ..bands import calibrated_quantiles, calibrated_ranks, quantile_source
+from ..bands import calibrated_ranks, quantile_source
 from ..execution.blocks import gather, readable
 from ..execution.runner import Execution, current
-from ..execution.sample_bands import (
-    band_and_digests,
-    bands_to,
-    open_stored,
-    quantiles,
-    ragged_bands,
-    sample_digests,
-)
 from ..images.checks import Limits, check_limits
 from ..images.ends import Band, trusted_band
 from ..images.library import Array, differ_in_size, rescale_uint8
 from ..images.measure import Measure
+from ..images.ragged import Ragged
 from ..images.source import Source
+from ..samplers.runs import Run, open_run
+from ..samplers.sample_bands import (
+    band_and_digests,
+    bands_to,
+    open_stored,
+    quantiles,
+    sample_digests,
+    samples_of,
+)
 from ..storage.chunks import guarded, rows_at
 from ..storage.digests import row_digests
-from ..storage.growth import DONE
+from ..storage.store import DONE
 from .arrays import (
     ARRAY_SUFFIXES,
     SHAPES,
@@ -58,7 +60,6 @@ from .arrays import (
 )
 from .maps import measure_of_maps
 from .opener import open_images
-from .runs import Run, open_run
 from .scans import Images, check_patients, patients_digest
 from .segmentations import is_segmentation, read_segmentation
 
@@ -212,8 +213,6 @@ class Bands:
                 return now, [row_digests(x) for x in now.arrays] if input_hash else []
 
             return lying
-        if self.ragged:
-            return lambda start, stop: (calibrated_quantiles(_images(samples, start, stop), level, threads=False), [])
 
         def made(start: int, stop: int) -> tuple[Band, list[Array]]:
             now, seen = band_and_digests(samples, level, start, stop, input_hash=input_hash)
@@ -233,18 +232,18 @@ class Bands:
         every = np.ones(len(self), bool) if self.there is None else self.there
         if self.band is not None:
             return self.band, every
-        if self.ragged:
-            return ragged_bands(execution, self.samples, store, self.miscoverage, replace=replace), every
         if store is not None:
             band, there = bands_to(
                 self.samples, store, self.miscoverage, skip_bad=self.skip_bad, replace=replace, execution=execution
             )
             return Band(band.lower, band.upper, source=self.source or band.source), there
         make = quantiles(self.samples, self.miscoverage)
-        pixels = prod(self.shape[1:])
+        m, _ = samples_of(self.samples)
+        pixels = [prod(shape) for shape in self.shapes] if self.ragged else prod(self.shape[1:])
         parts, marks = gather(execution, make, [self.samples], len(self), pixels, skip_bad=self.skip_bad)
-        source = quantile_source("calibrated", int(self.samples.shape[1]), self.miscoverage)
-        band = Band(parts["lower"], parts["upper"], source=self.source or source)
+        source = self.source or quantile_source("calibrated", m, self.miscoverage)
+        ends = {name: Ragged(parts[name]) if self.ragged else parts[name] for name in ("lower", "upper")}
+        band = Band(ends["lower"], ends["upper"], source=source)
         return band, marks == DONE
 
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import pairwise
-from math import prod
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -22,13 +21,13 @@ from ..execution.runner import current
 from ..images.checks import check_count, check_number
 from ..images.library import Array
 from ..images.measure import Measure
+from ..storage.chunks import check_array
 from ..storage.files import size_in_words
 
 Window = tuple[float, float]  # width and level (centre), in Hounsfield units or whatever the file measures
 ABDOMEN: Window = (400.0, 40.0)
 _USUAL_REACH = (-(2.0**15), 2.0**15 - 1)  # of files that can hold any number; hardly a scanner measures beyond
 _LEAST = 2**26  # bytes that a file may unpack to, where less memory is allowed
-_PER_CHUNK = 200  # bytes that the name of a chunk takes while a store is opened
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,15 +161,11 @@ def check_allowed(size: int, what: str) -> None:
 
 
 def check_declared(x: Any, name: str) -> Any:
-    """A zarr array whose chunks, and whose list of chunks, may be held in memory."""
-    chunk = x.shards or x.chunks
-    if not all(chunk):
-        raise FormatError(f"{name} has chunks of shape {tuple(chunk)}; write it again")
-    check_allowed(prod(chunk) * int(x.dtype.itemsize), f"each chunk of {name} unpacks")
-    check_allowed(
-        _PER_CHUNK * prod(-(-n // c) for n, c in zip(x.shape, chunk, strict=True)), f"the chunks of {name} add up"
-    )
-    return x
+    """A zarr array whose codecs are allowed and whose chunks, and list of chunks, may be held in memory."""
+    try:
+        return check_array(x, name, max(_LEAST, current().memory))
+    except ValueError as error:
+        raise FormatError(str(error)) from error
 
 
 # ---------------------------------------------------------------- libraries, names and units

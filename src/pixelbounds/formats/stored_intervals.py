@@ -9,7 +9,7 @@ import numpy as np
 from ..images.ends import Interval
 from ..images.library import Array
 from ..images.measure import Measure
-from ..storage.growth import BAD, MARKS
+from ..storage.store import BAD, MARKS
 from .arrays import FilePath, Reading, existing, is_store, parts_at, store_at, told
 from .inputs import folder_parts
 from .maps import maps_of, measure_of_maps

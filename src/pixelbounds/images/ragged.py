@@ -11,11 +11,11 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
+from uuid import uuid4
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from .foreign import as_plain_array
 
 Array = np.ndarray
 Shapes = Array  # (n, axes) whole numbers
-_CHUNK = 2**16  # least pixels per chunk
 _MOST_AXES = 32
 _SETS = 4  # truth, lower, upper, centre
 
@@ -169,14 +168,14 @@ def _stretch(values: Any, start: int, stop: int) -> Array:
     chunks = getattr(values, "chunks", None)
     if chunks is None:
         return np.asarray(values[start:stop])
-    held: list[tuple[Any, int, Array]] = getattr(_LAST, "held", [])
-    for known, first, part in held:
-        if known is values and first <= start and stop <= first + len(part):
+    kept: list[tuple[Any, int, Array]] = getattr(_LAST, "kept", [])
+    for source, first, part in kept:
+        if source is values and first <= start and stop <= first + len(part):
             return part[start - first : stop - first]
     size = chunks[0] if isinstance(chunks[0], int) else max(chunks[0])  # of zarr, of Dask
     first = start // size * size
     part = _read(values, first, min(values.shape[0], -(-stop // size) * size))
-    _LAST.held = [(values, first, part), *(x for x in held if x[0] is not values)][:_SETS]
+    _LAST.kept = [(values, first, part), *(x for x in kept if x[0] is not values)][:_SETS]
     return part[start - first : stop - first]
 
 
@@ -208,7 +207,7 @@ def flat_images(values: Any, shapes: Any) -> Ragged:
 
 
 def write_ragged(path: str | os.PathLike[str], parts: Mapping[str, Any]) -> None:
-    """Write sets of images, such as {"lower": ..., "upper": ...}, into a new zarr store; NAME.part until it is done.
+    """Write sets of images, such as {"lower": ..., "upper": ...}, into a new zarr store; NAME.part until it is whole.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -216,87 +215,15 @@ def write_ragged(path: str | os.PathLike[str], parts: Mapping[str, Any]) -> None
     ...     read_ragged(f"{folder}/set.zarr")
     {'truth': Ragged of 2 images of 6 to 16 pixels, float64}
     """
-    if Path(path).exists():
-        raise FileExistsError(f"{path} exists; remove it, or choose another name")
+    from ..storage.store import DONE, resumable
+
     sets = {name: x if isinstance(x, Ragged) else Ragged(list(x)) for name, x in parts.items()}
-    with growing_ragged(path, {name: (x._shapes, x.dtype) for name, x in sets.items()}) as put:
-        for name, images in sets.items():
-            for image in images:
-                put(name, image)
-
-
-@contextmanager
-def growing_ragged(
-    path: str | os.PathLike[str],
-    sets: Mapping[str, tuple[Shapes, Any]],
-    about: Mapping[str, Any] | None = None,
-    *,
-    replace: bool = False,
-    finally_about: Callable[[], Mapping[str, Any]] = dict,
-) -> Iterator[Callable[[str, Array], None]]:
-    """A store of some sets (shapes, dtype), and what puts the next image of a set into it.
-
-    It grows as NAME.part, held by one process; after an error nothing is left, and what a process that was killed left
-    behind is begun anew. `about` and, once all images are there, `finally_about` become attributes. With `replace` a
-    store that has the name goes in the end.
-    """
-    import zarr
-
-    from ..storage.growth import attributes_of, staged
-
-    def make(folder: Path) -> None:
-        zarr.create_group(folder, attributes={**(about or {}), "ragged": True})
-
-    def go_on(part: Path) -> bool:
-        if "ragged" not in attributes_of(part):
-            raise FileExistsError(f"{part} exists and is no unfinished set of images; remove it")
-        return False
-
-    with staged(Path(path), make, go_on=go_on, keep=lambda part: False, replace=replace) as folder:
-        root = zarr.open_group(folder, mode="r+")
-        under_way = {name: _Growing(root, name, *how) for name, how in sets.items()}
-        yield lambda name, image: under_way[name].put(image)
-        for x in under_way.values():
-            x.finish()
-        root.update_attributes(dict(finally_about()))
-
-
-class _Growing:
-    """A set of images under way: whole chunks are written as they fill."""
-
-    def __init__(self, root: Any, name: str, shapes: Shapes, dtype: Any) -> None:
-        from ..storage.growth import add_array
-
-        group = root.create_group(name)
-        total = int(shapes.prod(axis=1).sum())
-        group.create_array("shapes", data=np.asarray(shapes, np.int64))
-        self.chunk = min(total, max(_CHUNK, total // len(shapes)))
-        self.values = add_array(group, "values", (total,), dtype, self.chunk)
-        self.name = name
-        self.at = 0  # pixels written
-        self.count = 0  # pixels that wait
-        self.waiting: list[Array] = []
-
-    def put(self, image: Array) -> None:
-        """Add the next image."""
-        self.waiting.append(image.reshape(-1))
-        self.count += image.size
-        if self.count >= self.chunk:
-            self._write(self.count // self.chunk * self.chunk)
-
-    def finish(self) -> None:
-        """Write what is left; all images must have come."""
-        if self.at + self.count != self.values.shape[0]:
-            raise ValueError(f"{self.name} got {self.at + self.count} of {self.values.shape[0]} pixels; put all images")
-        if self.count:
-            self._write(self.count)
-
-    def _write(self, count: int) -> None:
-        flat = np.concatenate(self.waiting)
-        self.values[self.at : self.at + count] = flat[:count]
-        self.at += count
-        self.count -= count
-        self.waiting = [flat[count:].copy()]
+    arrays = {name: (x._shapes, x.dtype) for name, x in sets.items()}
+    with resumable(Path(path), arrays, request={"written": uuid4().hex}, anew=True) as store:
+        for block in range(len(store)):
+            start, stop = store.cut(block)
+            images = {name: [x[i] for i in range(start, stop)] for name, x in sets.items()}
+            store.write(block, images, np.full(stop - start, DONE, np.uint8))
 
 
 def read_ragged(path: str | os.PathLike[str], watch: Callable[[Any], Any] = lambda values: values) -> dict[str, Ragged]:
@@ -309,11 +236,11 @@ def read_ragged(path: str | os.PathLike[str], watch: Callable[[Any], Any] = lamb
     if not Path(path).is_dir():
         raise FileNotFoundError(f"there is no store at {str(path)!r}")
     root = zarr.open_group(path, mode="r")
-    found = {name: group for name, group in sorted(root.groups()) if {"values", "shapes"} <= set(group.array_keys())}
-    if not found:
+    sets = {name: group for name, group in sorted(root.groups()) if {"values", "shapes"} <= set(group.array_keys())}
+    if not sets:
         raise ValueError(f"{str(path)!r} holds no images of different sizes; each set is a group of values and shapes")
     out = {}
-    for name, group in found.items():
+    for name, group in sets.items():
         values: Any = watch(group["values"])
         if values.nchunks_initialized < values.nchunks:
             missing = values.nchunks - values.nchunks_initialized

@@ -2,6 +2,9 @@
 
 Each takes objects of the library, ready to use, and imports nothing of it. These libraries draw from torch's global
 generator; it is seeded for each batch and put back afterwards, so that a draw depends on the seed alone.
+
+Each sampler carries a name with a digest of its weights and settings, which bands and calibrations keep: a calibration
+with one network is refused for bands of another. Where no digest can be made, `name` is asked for.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from .identity import identified
 from .protocol import Sampler
 
 _TURN = 0x632BE5AB  # between the seeds of batches; odd, so that they differ
@@ -33,7 +37,16 @@ def _in_batches(draw: Callable[[int], Any], samples: int, batch: int, seed: int)
         yield from drawn
 
 
-def from_azula(build: Callable[[Any], Any], shape: Sequence[int], *, batch: int = 1) -> Sampler:
+def _named(sampler: Any, library: str, name: str | None, *parts: Any) -> Sampler:
+    """A sampler with its name: the given one, else the library and a digest of what it draws with."""
+    sampler.name = identified(library, *parts) if name is None else name
+    drawing: Sampler = sampler
+    return drawing
+
+
+def from_azula(
+    build: Callable[[Any], Any], shape: Sequence[int], *, batch: int = 1, name: str | None = None
+) -> Sampler:
     """azula: `build(observation)` gives a sampler such as DDIMSampler(MMPSDenoiser(denoiser, y, A, cov_y)).
 
     `shape` is that of an image, (c, h, w). Guidance whose norm spans the batch needs a batch of 1.
@@ -43,7 +56,7 @@ def from_azula(build: Callable[[Any], Any], shape: Sequence[int], *, batch: int 
         made = build(observation)
         return _in_batches(lambda count: made(made.init((count, *shape))), samples, batch, seed)
 
-    return sampler
+    return _named(sampler, "azula", name, build, list(shape), batch)
 
 
 def from_monai(
@@ -54,6 +67,7 @@ def from_monai(
     condition: Callable[[Any], Any] | None = None,
     mode: str = "concat",
     batch: int = 8,
+    name: str | None = None,
     **more: Any,
 ) -> Sampler:
     """MONAI: `DiffusionInferer.sample` of noise (c, h, w); `condition(observation)` gives the conditioning (1, ...).
@@ -76,10 +90,14 @@ def from_monai(
 
         return _in_batches(draw, samples, batch, seed)
 
-    return sampler
+    scheduler = getattr(inferer, "scheduler", None)
+    how = type(inferer), type(scheduler), getattr(scheduler, "timesteps", None), list(shape), mode, batch
+    return _named(sampler, "MONAI", name, model, condition, more, *how)
 
 
-def from_pipeline(pipeline: Any, arguments: Callable[[Any, int], dict[str, Any]], *, batch: int = 8) -> Sampler:
+def from_pipeline(
+    pipeline: Any, arguments: Callable[[Any, int], dict[str, Any]], *, batch: int = 8, name: str | None = None
+) -> Sampler:
     """diffusers: a pipeline, and the arguments of its call for an observation and a number of images.
 
     `arguments(observation, count)` is for example {"batch_size": count, "num_inference_steps": 50}; images come back as
@@ -95,10 +113,10 @@ def from_pipeline(pipeline: Any, arguments: Callable[[Any, int], dict[str, Any]]
 
         return _in_batches(draw, samples, batch, seed)
 
-    return sampler
+    return _named(sampler, "diffusers", name, pipeline, arguments, batch)
 
 
-def from_deepinv(model: Callable[..., Any], physics: Any) -> Sampler:
+def from_deepinv(model: Callable[..., Any], physics: Any, *, name: str | None = None) -> Sampler:
     """deepinv: a sampler such as DPS(...), which gives one sample a call, model(y, physics, seed=...): (1, c, h, w)."""
 
     def sampler(observation: Any, samples: int, seed: int) -> Iterator[Any]:
@@ -106,8 +124,8 @@ def from_deepinv(model: Callable[..., Any], physics: Any) -> Sampler:
 
         y = torch.as_tensor(observation)[None]
         for number in range(samples):
-            own = (seed + number * _TURN) % 2**31
-            with _seeded(own, 0):
-                yield model(y, physics, seed=own)[0]
+            draw_seed = (seed + number * _TURN) % 2**31
+            with _seeded(draw_seed, 0):
+                yield model(y, physics, seed=draw_seed)[0]
 
-    return sampler
+    return _named(sampler, "deepinv", name, type(model), model, type(physics), physics)

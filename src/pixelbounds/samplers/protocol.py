@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..images.checks import check_count, check_line
+from ..images.checks import check_count
 from ..images.foreign import as_plain_array
 from ..images.library import Array, as_array, library_of, to_numpy
 
@@ -25,21 +24,6 @@ Sampler = Callable[[Any, int, int], Any]  # observation (*shape), samples, seed 
 _WORD = 0xFFFFFFFF
 _ODD_FACTOR = 0x9E3779B1
 _BLOCK = 16  # samples that are reduced at a time
-
-
-def sampler_name(sampler: Sampler) -> str:
-    """What a run calls a sampler: its `name` where it has one, else module and name of the function or class.
-
-    >>> sampler_name(load_sampler("pixelbounds.samplers:bands_from"))
-    'pixelbounds.samplers.function:bands_from'
-    """
-    while isinstance(sampler, partial):
-        sampler = sampler.func
-    own = getattr(sampler, "name", None)
-    if isinstance(own, str):
-        return check_line(own, "name of the sampler")
-    named = sampler if hasattr(sampler, "__qualname__") else type(sampler)
-    return check_line(f"{named.__module__}:{named.__qualname__}", "name of the sampler")
 
 
 def load_sampler(text: str) -> Sampler:
@@ -51,16 +35,16 @@ def load_sampler(text: str) -> Sampler:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        found: Any = import_module(module)
+        loaded: Any = import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not module.startswith(error.name):
             raise  # something that the module itself needs
         raise ValueError(f"there is no module {module}; give package.module:function, seen from {here}") from error
     for part in name.split("."):
-        if not hasattr(found, part):
+        if not hasattr(loaded, part):
             raise ValueError(f"{module} has no {name}; give package.module:function")
-        found = getattr(found, part)
-    return check_sampler(found)
+        loaded = getattr(loaded, part)
+    return check_sampler(loaded)
 
 
 def check_sampler(sampler: Any) -> Sampler:
@@ -80,22 +64,22 @@ def image_seed(seed: int, number: int) -> int:
     return (key ^ (number * _ODD_FACTOR)) & _WORD
 
 
-def checked_samples(found: Any, count: int, number: int) -> Iterator[Array]:
+def checked_samples(drawn: Any, count: int, number: int) -> Iterator[Array]:
     """What a sampler returned for the image of a number, in blocks of a few samples: NumPy, (b, *pixels)."""
-    if not isinstance(found, Iterator):
-        found = as_plain_array(found, f"samples of image {number}")
-    if library_of(found):
-        if len(found.shape) < 2 or int(found.shape[0]) != count:
+    if not isinstance(drawn, Iterator):
+        drawn = as_plain_array(drawn, f"samples of image {number}")
+    if library_of(drawn):
+        if len(drawn.shape) < 2 or int(drawn.shape[0]) != count:
             raise ValueError(
-                f"the sampler gave shape {tuple(found.shape)} for image {number}; give {count} samples, "
+                f"the sampler gave shape {tuple(drawn.shape)} for image {number}; give {count} samples, "
                 "(samples, *pixels)"
             )
-        blocks: Iterable[Any] = (found[start : start + _BLOCK] for start in range(0, count, _BLOCK))
-    elif isinstance(found, Iterable):
-        blocks = _stacked(iter(found), count, number)
+        blocks: Iterable[Any] = (drawn[start : start + _BLOCK] for start in range(0, count, _BLOCK))
+    elif isinstance(drawn, Iterable):
+        blocks = _stacked(iter(drawn), count, number)
     else:
         raise TypeError(
-            f"the sampler gave {found!r} for image {number}; give an array (samples, *pixels) or an iterator of samples"
+            f"the sampler gave {drawn!r} for image {number}; give an array (samples, *pixels) or an iterator of samples"
         )
     for block in blocks:
         x = to_numpy(as_array(block, f"samples of image {number}"))

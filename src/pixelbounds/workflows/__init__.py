@@ -4,7 +4,7 @@ agreement.py     numbers of new files stand for what those of the calibration st
 roles.py         files that were given in the place of others, told after an error
 structure_table.py  the table of structures as a file
 lengths.py       lengths of intervals seen through a window
-observations.py  what `sample` draws from; settings.py: what `train` is told; resources.py: where the work is done
+settings.py      what `train` is given; resources.py: where the work is done
 
 Names are loaded when they are first used: whoever calibrates needs neither torch nor what draws a report.
 """
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from .card import card_file
     from .ensemble import combine_networks
     from .evaluate import evaluate_files
-    from .observations import SampleOptions
     from .report import report_files
     from .resources import Resources
-    from .sample import sample_to
+    from .sample import SampleOptions, sample_to
     from .train import train_from
 
 __all__ = [
@@ -41,7 +40,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = {"Resources": "resources", "SampleOptions": "observations", "combine_networks": "ensemble"}.get(
+    home = {"Resources": "resources", "SampleOptions": "sample", "combine_networks": "ensemble"}.get(
         name, name.split("_")[0]
     )
     return getattr(import_module(f"{__name__}.{home}"), name)

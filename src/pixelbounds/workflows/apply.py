@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import zarr
 
 from ..calibration.calibration import Calibration, load_calibration
 from ..evaluation.guarantee_check import stored_guarantee_of
-from ..execution.blocks import InputHash, Maker, block_rows, each_image, fill, gather, ragged_to
+from ..execution.blocks import InputHash, Maker, block_rows, fill, gather
 from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
-from ..formats.arrays import Arrays, FilePath, Reading
+from ..formats.arrays import FilePath, Reading
 from ..formats.identifiers import keeps
 from ..formats.inputs import KEPT, Bands, open_bands, open_labels
 from ..formats.maps import INTERVAL_SUFFIXES, MAP_SUFFIXES, maps_of, write_interval
@@ -35,9 +36,10 @@ from ..images.library import Array, rows_of
 from ..images.measure import Measure
 from ..images.tolerance import Tolerance
 from ..monitoring.reference import conformal_p_values
+from ..samplers.sample_bands import shape_request
 from ..storage.chunks import BadChunk, guarded
 from ..storage.digests import joined_digests, row_digests
-from ..storage.growth import BAD, DONE, SEEN, growing
+from ..storage.store import BAD, DONE, SEEN, resumable
 from ..storage.version import VERSION
 from .agreement import check_bands, check_images, reading_for
 from .lengths import CLOSED, TRUSTED_SHARE, beyond_the_window, closed_mean, within_tolerance
@@ -291,57 +293,37 @@ class Widening:
     ) -> tuple[dict[str, Array], Array]:
         """Write the intervals of all images into a store; lengths (`told`) and mark of each image.
 
-        A store that is not finished is gone on with where its `digest` of the calibration is the same; a finished block
-        of it, where what it was made of is the same, whatever the files are called.
+        An interrupted run resumes where its `digest` of the calibration is the same; a finished block is kept where its
+        input is the same, whatever the files are called.
         """
-        attributes = {"pixelbounds": {"kind": "interval", **about}}
-        if self.bands.ragged:
-            lengths = self._one_by_one(execution, path, attributes, replace)
-            return lengths, np.full(len(self.bands), DONE, np.uint8)
         bands = self.bands
+        shapes = bands.shapes
         request: dict[str, Any] = {
             "calibration": digest,
             "reads": [[str(x.dtype), *x.shape] for x in bands.reads],
             "known": sorted(name for name, x in self.known.items() if x is not None),
         }
+        if bands.ragged:
+            if self.known["features"] is not None:
+                raise ValueError("features are for images of one size, and these differ: leave them out")
+            request["pixels"] = shape_request(shapes)
         if self.tolerance is not None:
             request["tolerance"] = self.tolerance.state()
-        pixels = prod(bands.shape[1:])
-        arrays: dict[str, Any] = dict.fromkeys(("lower", "upper"), (bands.shape, bands.dtype))
-        arrays |= {} if self.tolerance is None else {"trusted": (bands.shape, np.bool_)}
+        pixels: Any = np.array([prod(shape) for shape in shapes]) if bands.ragged else prod(bands.shape[1:])
+        images = np.array(shapes) if bands.ragged else bands.shape
+        arrays: dict[str, Any] = dict.fromkeys(("lower", "upper"), (images, bands.dtype))
+        arrays |= {} if self.tolerance is None else {"trusted": (images, np.bool_)}
         arrays |= dict.fromkeys(self.told, (bands.shape[:1], np.float64))
         arrays[SEEN] = bands.shape[:1], np.uint64
-        rows = block_rows(execution, bands.reads, pixels)
-        with growing(
+        rows = 1 if bands.ragged else block_rows(execution, bands.reads, pixels)
+        attributes = {"pixelbounds": {"kind": "interval", **about}}
+        with resumable(
             path, arrays, rows=rows, about=attributes, request=request, anew=replace, replace=replace
-        ) as blocks:
+        ) as store:
             make = self.maker(input_hash=True)
-            marks = fill(execution, blocks, make, self.input_hash(), bands.reads, pixels, skip_bad=self.skip_bad)
-        written = Arrays(path)
+            marks = fill(execution, store, make, self.input_hash(), bands.reads, pixels, skip_bad=self.skip_bad)
+        written = zarr.open_group(path, mode="r")
         return {name: np.asarray(written[name][:]) for name in self.told}, marks
-
-    def _one_by_one(
-        self, execution: Execution, path: Path, attributes: dict[str, Any], replace: bool
-    ) -> dict[str, Array]:
-        """The same for images of different sizes; lengths of each image."""
-        if self.known["features"] is not None:
-            raise ValueError("features are for images of one size, and these differ: leave them out")
-        make = self.maker()
-        shapes = self.bands.shapes
-        lengths: dict[str, list[float]] = {name: [] for name in self.told}
-
-        def one(image: int) -> dict[str, Array]:
-            return {name: x[0] for name, x in make(image, image + 1).items()}
-
-        def each() -> Iterator[dict[str, Array]]:
-            for part in each_image(execution, one, self.bands.reads, np.array([prod(shape) for shape in shapes])):
-                for name, found in lengths.items():
-                    found.append(float(part[name]))
-                yield part
-
-        masks = {} if self.tolerance is None else {"trusted": np.bool_}
-        ragged_to(path, shapes, self.bands.dtype, each(), attributes, replace=replace, also=masks)
-        return {name: np.array(found) for name, found in lengths.items()}
 
     @contextmanager
     def intervals(self, execution: Execution) -> Iterator[tuple[Interval, Array]]:

@@ -18,11 +18,11 @@ from ..calibration.text import description_of
 from ..formats.arrays import ABOUT, ARRAY_SUFFIXES, SOURCE, Reading, is_store, parts_at, told
 from ..formats.maps import MAP_PARTS
 from ..formats.opener import kind_of_file, open_images
-from ..formats.runs import open_run
 from ..images.library import differ_in_size
 from ..monitoring.anytime import AnytimeCalibration
 from ..monitoring.anytime_file import ANYTIME_FILE
 from ..monitoring.sealed import monitor_from_bytes
+from ..samplers.runs import open_run
 from .roles import role_of, sealed_kind
 
 

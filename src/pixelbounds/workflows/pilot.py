@@ -26,9 +26,9 @@ from ..calibration.methods import Frontier
 from ..execution.progress import Progress, silent
 from ..formats.arrays import FilePath, Reading
 from ..formats.inputs import open_truth
-from ..formats.runs import Run, open_run
 from ..images.checks import check_count, check_limits, check_number, check_open_unit
 from ..images.library import Array, to_numpy
+from ..samplers.runs import Run, open_run
 
 _LEAST = 16  # images: half of them shape the intervals whose length the others show
 _PARTS = (1, 2, 4)  # of the miscoverage that is accepted: all of it, a half, a quarter

@@ -1,21 +1,21 @@
-"""Sample observations into a store: with a network, by the loop that serves every sampler."""
+"""Sample observations into a store: with a network, by the loop of every sampler."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..diffusion.devices import best_device, check_device
 from ..execution.progress import Progress, Tell, silent
-from ..formats.runs import Run
 from ..images.checks import check_limits
 from ..images.measure import Measure
 from ..samplers.loop import RunOptions, fill_run
+from ..samplers.network_backend import NetworkBackend, NetworkFactory, SampleOptions
+from ..samplers.observations import NoisyImages
+from ..samplers.runs import Run
 from ..storage.version import VERSION
-from .observations import NetworkDrawer, Observations, SampleOptions, check_sampling
 
 
 def sample_to(
@@ -32,11 +32,11 @@ def sample_to(
     tell: Tell = lambda line: None,
     progress: Progress = silent,
 ) -> Run:
-    """Sample observations (n, h, w) or (n, c, h, w) into the store `out`, going on where it stands.
+    """Sample observations (n, h, w) or (n, c, h, w) into the run `out`; an interrupted run resumes.
 
     A network that is no score network gives its quantiles, and a regressor with dropout its mean and deviation over
-    `samples` passes; options of the sampler are refused there. `images` chooses a range of the observations, all unless
-    told; ids are the numbers that seed these images, their numbers among the observations unless told. `measure` says
+    `samples` passes; options of the sampler are refused there. `images` chooses a range of the observations, by default
+    all; ids are the numbers that seed these images, by default their numbers among the observations. `measure` says
     what the numbers stand for, and a calibration of the run's bands takes it from there; `patients` whose images they
     are (`patients_digest`), so that those of others are refused. With a `scheduler` (a `distributed.Client` or an
     address) the workers of a Dask cluster draw, each with the network on its own device; network, observations and
@@ -48,7 +48,7 @@ def sample_to(
     model, sde, meta = load_network(Path(network), device=device)
     kind = meta["kind"]
     extra = meta["extra"]
-    check_sampling(network, kind, options, dropout=model.config.dropout > 0)
+    options.check(str(network), kind, dropout=model.config.dropout > 0)
     limits, remedy = _limits(network, extra.get("limits"), options.limits)
     sigma_0 = options.sigma_0 if options.sigma_0 is not None else extra.get("sigma_0")
     if sigma_0 is None:
@@ -57,8 +57,8 @@ def sample_to(
     top = extra.get("sigma_top")
     if top is not None and sigma_0 > top:
         raise ValueError(f"sigma_0 is {sigma_0:g}, but {network} was trained up to {top:g}; train another one")
-    observed = Observations(observations, limits, sigma_0, ids, images, meta["config"], remedy)
-    drawer = NetworkDrawer(kind, model, sde, sigma_0, options, observed.shape)
+    observed = NoisyImages(observations, limits, sigma_0, ids, images, meta["config"], remedy)
+    backend = NetworkBackend(kind, model, sde, sigma_0, options, observed.shape)
     about = {
         "kind": kind,
         "network": hashlib.sha256(Path(network).read_bytes()).hexdigest(),
@@ -72,35 +72,14 @@ def sample_to(
         "patients": patients,
         "seed": options.seed,
         "compile": options.compile,
-        **drawer.about(),
+        **backend.about(),
         "network_file": Path(network).name,  # folders may tell whose it is
         "device": device,
         "version": VERSION,
     }
-    recipe = NetworkRecipe(str(Path(network).absolute()), about["network"], sigma_0, options, observed.shape)
-    orders = RunOptions(options.batch, options.repair, scheduler, tell, progress)
-    return fill_run(Path(out), about, observed, drawer, recipe, orders)
-
-
-@dataclass(frozen=True)
-class NetworkRecipe:
-    """How a worker comes by the network: it loads the file once, on its own device."""
-
-    network: str
-    digest: str
-    sigma_0: float
-    options: SampleOptions
-    pixels: tuple[int, ...]
-
-    def drawer(self) -> NetworkDrawer:
-        """What draws with the network of the file, which must be the very one."""
-        from ..diffusion.checkpoint import load_network
-
-        path = Path(self.network)
-        if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != self.digest:
-            raise ValueError(f"a worker sees no {path}, or another one; put the network where all of them see it")
-        model, sde, meta = load_network(path, device=check_device(self.options.device) or best_device())
-        return NetworkDrawer(meta["kind"], model, sde, self.sigma_0, self.options, self.pixels)
+    factory = NetworkFactory(str(Path(network).absolute()), about["network"], sigma_0, options, observed.shape)
+    run_options = RunOptions(options.batch, options.repair, scheduler, tell, progress)
+    return fill_run(Path(out), about, observed, backend, factory, run_options)
 
 
 def _limits(

@@ -1,15 +1,14 @@
-"""A sampling run on disk: one zarr store, one chunk per image, and a mark for every image that is finished.
+"""A sampling run: a resumable store of bands, one chunk and one mark per image.
 
-An image's arrays are written first and its mark last; zarr writes a chunk aside and renames it. Whenever the process
-dies, an image is finished and whole, or unfinished and drawn again. Chunks carry a checksum and what is missing reads
-as NaN, so damage to a finished image is noticed. Lower ends are stored rounded down and upper ends up, to float16, so
-that a stored band holds whatever the band in memory held.
+Chunks carry a checksum, so damage to a finished image is noticed. Lower ends are stored rounded down and upper ends up,
+to float16, so that a stored band holds whatever the band in memory held.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -19,15 +18,14 @@ import numpy as np
 import zarr
 
 from ..bands import FLOOR, conffusion, quantile_regression
+from ..execution.runner import current
 from ..images.checks import check_choice
 from ..images.ends import Band, outward
 from ..images.library import Array
 from ..images.measure import Measure
 from ..images.source import Source
-from ..storage.chunks import FileRows
-from ..storage.folders import aside
-from ..storage.growth import MARKS, add_array, add_marks
-from .scans import check_declared
+from ..storage.chunks import FileRows, check_array, damaged
+from ..storage.store import DONE, MARKS, Store, part_of, read_marks, request_differences, resumable
 
 _FORMAT = 1
 _PAIRS = (("lower", "upper"), ("naive_lower", "naive_upper"))
@@ -48,6 +46,7 @@ _MADE_OF = {  # arrays, by the band that is made of them
 }
 # what may differ between the parts of a run
 _FREE = ("version", "network_file", "device", "batch", "format", "pace", "patients")
+_LEAST_MEMORY = 2**26  # bytes that a chunk may take, where less memory is allowed
 _SMALL_BYTES = 2**28  # of an array that is read whole where something is worked out of it: ten times as fast
 _BLOCK_BYTES = 2**20  # of a larger one, read at a time
 _HALF = ("lower", "upper", "naive_lower", "naive_upper", "samples")
@@ -56,69 +55,50 @@ _HALF = ("lower", "upper", "naive_lower", "naive_upper", "samples")
 # ---------------------------------------------------------------- writing
 
 
-def create_run(
+@contextmanager
+def run_under_way(
     path: Path,
     about: Mapping[str, Any],
     pixels: tuple[int, ...],
     ids: Array,
     names: Mapping[str, tuple[int, ...]],
     observed: tuple[tuple[int, ...], str] | None = None,
-) -> None:
-    """Make an empty run, all or nothing: `names` are its arrays and the axes that each has before its pixels.
+) -> Iterator[Store]:
+    """A run that is written: `names` are its arrays and the axes that each has before its pixels; a block is an image.
 
-    `observed` are shape and dtype of an observation, those of an image in float32 unless told.
+    `observed` are shape and dtype of an observation, by default those of an image in float32.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with aside(path) as folder:
-        new = folder / path.name  # the folder itself lets nobody else read
-        _create(new, about, pixels, ids, names, observed or (pixels, "float32"))
-        try:
-            os.rename(new, path)
-        except OSError as error:
-            if not path.exists():
-                raise
-            raise FileExistsError(f"{path} came into being meanwhile; is another process writing it?") from error
-
-
-def _create(
-    path: Path,
-    about: Mapping[str, Any],
-    pixels: tuple[int, ...],
-    ids: Array,
-    names: Mapping[str, tuple[int, ...]],
-    observed: tuple[tuple[int, ...], str],
-) -> None:
-    group = zarr.create_group(path, attributes={"pixelbounds": {**about, "format": _FORMAT}})
     n = len(ids)
-    add_array(group, "observation", (n, *observed[0]), observed[1], 1, flat=True)
+    shape, dtype = observed or (pixels, "float32")
+    arrays: dict[str, Any] = {"observation": ((n, *shape), dtype)}
     for name, before in names.items():
-        dtype = "float16" if name in _HALF else "float32"
-        add_array(group, name, (n, *before, *pixels), dtype, 1, flat=True)
-    group.create_array("ids", data=np.asarray(ids, np.int64), chunks=(n,))
-    add_marks(group, n, 1, flat=True)
+        arrays[name] = (n, *before, *pixels), "float16" if name in _HALF else "float32"
+    attributes = {"pixelbounds": {**about, "format": _FORMAT}}
+    with resumable(path, arrays, about=attributes, request=run_request(about), flat=True) as store:
+        group = zarr.open_group(store.path, mode="r+")
+        group.create_array("ids", data=np.asarray(ids, np.int64), chunks=(n,), overwrite=True)
+        yield store
 
 
-def write_image(group: Any, image: int, parts: Mapping[str, Array]) -> None:
-    """Write what is known of one image and mark it finished."""
+def run_request(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a run's configuration must be the same for it to be resumed."""
+    return {name: value for name, value in about.items() if name not in _FREE}
+
+
+def write_image(store: Store, image: int, parts: Mapping[str, Array], number: int | None = None) -> None:
+    """Write what is known of one image, by default of the number of its place, and mark it finished."""
     parts = dict(parts)
     for low, high in _PAIRS:
-        if low in parts and group[low].dtype == np.float16:
+        if low in parts and store.array(low).dtype == np.float16:
             with np.errstate(over="ignore"):
                 parts[low], parts[high] = outward(parts[low], parts[high], np.float16)
     for name, value in parts.items():
         if not np.isfinite(value).all():
             raise ValueError(
-                f"{name} of image {int(group['ids'][image])} is not finite, or beyond float16 (65504); "
+                f"{name} of image {image if number is None else number} is not finite, or beyond float16 (65504); "
                 "rescale the images"
             )
-        group[name][image] = value
-    group[MARKS][image] = 1
-
-
-def run_differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """What differs between the configuration of a store and that of a call, apart from what may."""
-    names = [name for name in {**stored, **wanted} if name not in _FREE and stored.get(name) != wanted.get(name)]
-    return [f"{name} is {stored.get(name)!r} there and {wanted.get(name)!r} here" for name in names]
+    store.write(image, {name: value[None] for name, value in parts.items()}, np.array([DONE], np.uint8))
 
 
 # ---------------------------------------------------------------- reading
@@ -144,16 +124,8 @@ class Run:
 
     @property
     def done(self) -> Array:
-        """Which images are finished, (n,) bool."""
-        return self.finished(0, len(self))
-
-    def finished(self, start: int, stop: int) -> Array:
-        """Which of some images are finished, (stop - start,) bool; one whose mark cannot be read is not."""
-        marks = self.group[MARKS]
-        try:
-            return np.asarray(marks[start:stop]) != 0
-        except Exception:  # zarr raises what it likes
-            return np.array([_is_marked(marks, image) for image in range(start, stop)])
+        """Which images are finished, (n,) bool; one whose mark cannot be read is not."""
+        return read_marks(self.group[MARKS], 0, len(self)) != 0
 
     @property
     def ids(self) -> Array:
@@ -184,7 +156,7 @@ class Run:
         return _MADE_OF[self._kind(kind)]
 
     def band(self, kind: str | None = None, *, check: bool = True, there: Array | None = None) -> Band:
-        """The band of a kind, the first of `kinds` unless told; `check` reads it once and names a damaged image.
+        """The band of a kind, by default the first of `kinds`; `check` reads it once and names a damaged image.
 
         An image for which `there` (n,) is False is never used: its band is NaN, or lies as it is.
         """
@@ -250,16 +222,11 @@ class Run:
 
     def damaged(self, names: tuple[str, ...] | None = None) -> Iterator[tuple[int, str, str]]:
         """Position, array and reason of all that cannot be read in finished images."""
-        names = names or tuple(x for x in self.group.array_keys() if x not in ("ids", MARKS))
-        for image in np.flatnonzero(self.done):
-            for name in names:
-                try:
-                    value = self.group[name][int(image)]
-                except Exception as error:  # codecs raise what they like
-                    yield int(image), name, f"{type(error).__name__}: {error}".splitlines()[0]
-                    continue
-                if not np.isfinite(value).all():
-                    yield int(image), name, "a chunk is missing"
+        done = self.done
+        for name in names or tuple(x for x in self.group.array_keys() if x not in ("ids", MARKS)):
+            for image, _, why in damaged(self.group[name], 0, len(self)):
+                if done[image]:
+                    yield image, name, why
 
 
 def _singles(x: Any, there: Array | None) -> Any:
@@ -293,17 +260,12 @@ class _Holed:
         return out[(slice(None), *rest)]
 
 
-def _is_marked(marks: Any, image: int) -> bool:
-    try:
-        return bool(marks[image] != 0)
-    except Exception:  # damaged
-        return False
-
-
 def open_run(path: str | os.PathLike[str], *, mode: str = "r") -> Run:
     """Open the store that `pixelbounds sample` wrote."""
     path = Path(path)
     if not path.exists():
+        if part_of(path).exists():
+            raise FileNotFoundError(f"{path} is not finished; run the same `pixelbounds sample` again to draw the rest")
         raise FileNotFoundError(f"{path} does not exist; give the store that `pixelbounds sample ... --out` wrote")
     try:
         group = zarr.open_group(path, mode=mode)
@@ -312,37 +274,40 @@ def open_run(path: str | os.PathLike[str], *, mode: str = "r") -> Run:
         raise ValueError(f"{path} is no zarr store that can be read ({error}); give a run, or another --out") from error
     if not isinstance(about, dict):
         raise ValueError(f"{path} is a zarr store, but no run of pixelbounds sample; give a run, or another --out")
-    if about.get("format") != _FORMAT:
-        raise ValueError(f"{path} has format {about.get('format')}, this version reads {_FORMAT}; update pixelbounds")
-    _check_whole(path, group, about)
+    wrong = _what_is_wrong(group, about)
+    if wrong:
+        raise ValueError(f"{path} {wrong}; draw it again, or give another")
     return Run(path, group)
 
 
-def _check_whole(path: Path, group: Any, about: Mapping[str, Any]) -> None:
-    """A run has what its kind says: attributes, and arrays of as many images as it has marks."""
-    again = "draw it again, or give another"
+def _what_is_wrong(group: Any, about: Mapping[str, Any]) -> str | None:
+    """Why a store is no run that can be used: each has what its kind says, and as many images as marks."""
+    if about.get("format") != _FORMAT:
+        return f"has format {about.get('format')}, this version reads {_FORMAT}"
     kind = about.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise ValueError(f"{path} is a run of kind {kind!r}, which is none of {', '.join(_KINDS)}; {again}")
+        return f"is a run of kind {kind!r}, which is none of {', '.join(_KINDS)}"
     limits = about.get("limits")
-    untold = kind == "sampler" and limits is None
     pair = isinstance(limits, list) and len(limits) == 2 and all(isinstance(x, int | float) for x in limits)
-    if not untold and not pair:
-        raise ValueError(f"{path} has limits {limits!r} instead of two numbers; {again}")
+    if not pair and not (kind == "sampler" and limits is None):
+        return f"has limits {limits!r} instead of two numbers"
     batch = about.get("batch", 1)
     if not isinstance(batch, int) or batch < 1:
-        raise ValueError(f"{path} has a batch of {batch!r} instead of a count; {again}")
+        return f"has a batch of {batch!r} instead of a count"
     level = about.get("miscoverage")
     if kind in _DRAWN and not (isinstance(level, float) and 0 < level < 1):
-        raise ValueError(f"{path} has miscoverage {level!r}, which is no share; {again}")
+        return f"has miscoverage {level!r}, which is no share"
     arrays = dict(group.arrays())
-    needed = {MARKS, "ids", "observation", *_MADE_OF[_KINDS[kind][0]]}
-    lacking = sorted(needed - arrays.keys())
+    lacking = sorted({MARKS, "ids", "observation", *_MADE_OF[_KINDS[kind][0]]} - arrays.keys())
     if lacking:
-        raise ValueError(f"{path} lacks the array {lacking[0]}; {again}")
+        return f"lacks the array {lacking[0]}"
     for name in sorted(arrays):
-        check_declared(arrays[name], f"{path}/{name}")
+        check_array(arrays[name], name, max(_LEAST_MEMORY, current().memory))
         if arrays[name].shape[:1] != arrays[MARKS].shape:
-            raise ValueError(
-                f"{path}/{name} has shape {arrays[name].shape} for marks of {arrays[MARKS].shape}; {again}"
-            )
+            return f"has {name} of shape {arrays[name].shape} for marks of {arrays[MARKS].shape}"
+    return None
+
+
+def other_run(run: Run, about: Mapping[str, Any]) -> list[str]:
+    """What differs between a run and the configuration of a call."""
+    return request_differences(dict(run.group.attrs).get("request") or {}, run_request(about))

@@ -1,4 +1,4 @@
-"""A store grows under one process at a time, and whatever a killed one left is begun anew, gone on with, or told."""
+"""A store grows under one process at a time, and whatever a killed one left is begun anew, resumed, or refused."""
 
 import multiprocessing
 from contextlib import suppress
@@ -8,7 +8,7 @@ import pytest
 import zarr
 
 from pixelbounds.storage.files import exclusive
-from pixelbounds.storage.growth import DONE, growing, part_of
+from pixelbounds.storage.store import DONE, part_of, resumable
 
 ARRAYS = {"lower": ((8, 4, 4), "f4"), "upper": ((8, 4, 4), "f4")}
 
@@ -16,10 +16,10 @@ ARRAYS = {"lower": ((8, 4, 4), "f4"), "upper": ((8, 4, 4), "f4")}
 def grow(path, request="a", **more):
     """Make a store of eight images in two blocks."""
     about = {"pixelbounds": {"kind": "bands"}}
-    with growing(path, ARRAYS, rows=4, about=about, request={"of": request}, **more) as blocks:
-        for block in blocks.unfinished():
+    with resumable(path, ARRAYS, rows=4, about=about, request={"of": request}, **more) as store:
+        for block in store.unfinished():
             x = np.full((4, 4, 4), block, np.float32)
-            blocks.write(block, {"lower": x, "upper": x}, np.full(4, DONE, np.uint8))
+            store.write(block, {"lower": x, "upper": x}, np.full(4, DONE, np.uint8))
 
 
 def names(folder):
@@ -69,17 +69,20 @@ def test_a_part_that_is_no_store_is_told_and_left(tmp_path, anew):
     part = part_of(tmp_path / "x.zarr")
     part.mkdir()
     (part / "thesis.txt").write_text("mine")
-    with pytest.raises(ValueError, match="no store that can be gone on with; remove it"):
+    with pytest.raises(ValueError, match="no store that can be resumed; remove it"):
         grow(tmp_path / "x.zarr", anew=anew)
     assert (part / "thesis.txt").read_text() == "mine"
 
 
 def test_a_part_of_another_request_is_told_or_made_anew(tmp_path):
-    with suppress(KeyError), growing(tmp_path / "x.zarr", ARRAYS, rows=4, about={}, request={"of": "b"}) as blocks:
+    with suppress(KeyError), resumable(tmp_path / "x.zarr", ARRAYS, rows=4, request={"of": "b"}) as store:
         x = np.ones((4, 4, 4), np.float32)
-        blocks.write(0, {"lower": x, "upper": x}, np.full(4, DONE, np.uint8))
+        store.write(0, {"lower": x, "upper": x}, np.full(4, DONE, np.uint8))
         raise KeyError
-    with pytest.raises(ValueError, match="other inputs or options; run that command again, say --force"):
+    with pytest.raises(
+        ValueError,
+        match=r"other inputs or options \(of is 'b' there and 'a' here\); run that command again, say --force",
+    ):
         grow(tmp_path / "x.zarr")
     assert names(tmp_path) == ["x.zarr.part"]
     grow(tmp_path / "x.zarr", anew=True)

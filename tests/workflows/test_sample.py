@@ -13,13 +13,13 @@ from sampling_world import OPTIONS, M, N, call, harm, images, kill_when, same, s
 from waiting import whole_files  # noqa: E402
 
 import pixelbounds as pb  # noqa: E402
-from pixelbounds.formats import runs as store  # noqa: E402
 from pixelbounds.formats.arrays import Reading  # noqa: E402
 from pixelbounds.images.library import library_of  # noqa: E402
 from pixelbounds.samplers import loop as jobs  # noqa: E402
+from pixelbounds.samplers import runs as store  # noqa: E402
+from pixelbounds.samplers.network_backend import NetworkBackend  # noqa: E402
 from pixelbounds.samplers.runs import open_run  # noqa: E402
 from pixelbounds.workflows import SampleOptions, evaluate_files, sample_to  # noqa: E402
-from pixelbounds.workflows.observations import NetworkDrawer  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -42,7 +42,7 @@ def test_a_run_holds_bands_that_calibrate(whole, world):
 
 def test_ends_are_rounded_outward(world, score, whole, monkeypatch):
     exact = {}
-    monkeypatch.setattr(jobs, "write_image", lambda group, image, parts: exact.update({image: parts}))
+    monkeypatch.setattr(jobs, "write_image", lambda store, image, parts, number: exact.update({image: parts}))
     sample_to(score, np.load(world / "y.npy"), world / "exact.zarr", OPTIONS)
     assert len(exact) == N
     strict = 0
@@ -60,19 +60,22 @@ def test_ends_are_rounded_outward(world, score, whole, monkeypatch):
 def test_killed_by_the_system_a_run_resumes_to_the_same_bits(world, score, tmp_path):
     words = "sample", score, world / "y.npy", "--samples", M, "--sampler", "reverse_sde", "--steps", 40, "--batch", 40
     process = start(*words, "--out", tmp_path / "run.zarr")
-    marks = tmp_path / "run.zarr" / "done"
+    part = tmp_path / "run.zarr.part"
+    marks = part / "done"
     kill_when(process, lambda: any(name.startswith("c.") for name in whole_files(marks)))
-    run = open_run(tmp_path / "run.zarr")
+    run = open_run(part)
     assert 0 < run.done.sum() < N
     with pytest.raises(ValueError, match=r"of 6 images; run the same"):
         run.band()
+    with pytest.raises(FileNotFoundError, match="is not finished; run the same"):
+        open_run(tmp_path / "run.zarr")
     finished = int(np.argmax(run.done))
-    chunk = tmp_path / "run.zarr" / "lower" / f"c.{finished}.0.0"
-    written = chunk.stat().st_mtime_ns
+    chunk = f"lower/c.{finished}.0.0"
+    written = (part / chunk).stat().st_mtime_ns
     result = call(*words, "--out", tmp_path / "run.zarr")
     assert result.exit_code == 0, result.output
-    assert "are finished; going on" in result.output
-    assert chunk.stat().st_mtime_ns == written  # no finished work is done again
+    assert "are finished; the run resumes" in result.output
+    assert (tmp_path / "run.zarr" / chunk).stat().st_mtime_ns == written  # no finished work is done again
     assert call(*words, "--out", tmp_path / "whole.zarr").exit_code == 0
     same(open_run(tmp_path / "run.zarr"), open_run(tmp_path / "whole.zarr"))
     assert not list((tmp_path / "run.zarr").rglob("*.partial"))
@@ -82,22 +85,23 @@ def test_killed_by_the_system_a_run_resumes_to_the_same_bits(world, score, tmp_p
 def test_stopped_within_a_block_a_run_resumes_to_the_same_bits(world, score, whole, tmp_path, monkeypatch, after):
     count, write_image = [], jobs.write_image
 
-    def stop(group, image, parts):
+    def stop(store, image, parts, number):
         if len(count) == after:
-            group["lower"][image] = np.zeros(parts["lower"].shape)  # some of the image is there already
+            store.array("lower")[image] = np.zeros(parts["lower"].shape)  # some of the image is there already
             raise KeyboardInterrupt
         count.append(image)
-        write_image(group, image, parts)
+        write_image(store, image, parts, number)
 
     monkeypatch.setattr(jobs, "write_image", stop)
     y = np.load(world / "y.npy")
     with pytest.raises(KeyboardInterrupt):
         sample_to(score, y, tmp_path / "run.zarr", OPTIONS)
-    assert open_run(tmp_path / "run.zarr").done.sum() == after
+    part = tmp_path / "run.zarr.part"
+    assert open_run(part).done.sum() == after if after else not part.exists()
     monkeypatch.setattr(jobs, "write_image", write_image)
-    blocks, draw = [], NetworkDrawer.draw
+    blocks, draw = [], NetworkBackend.draw
     monkeypatch.setattr(
-        NetworkDrawer, "draw", lambda own, y, ids, *more: blocks.append(list(ids)) or draw(own, y, ids, *more)
+        NetworkBackend, "draw", lambda own, y, ids, *more: blocks.append(list(ids)) or draw(own, y, ids, *more)
     )
     same(sample_to(score, y, tmp_path / "run.zarr", OPTIONS), whole)
     assert blocks == [[0, 1], [2, 3], [4, 5]][after // 2 :]  # whole blocks, or a GPU could give other last bits

@@ -1,9 +1,7 @@
 """Sampling from and into files that are wrong, damaged or shared: said, not traced, and nothing is left over."""
 
-import os
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +12,8 @@ torch = pytest.importorskip("torch")
 from sampling_world import OPTIONS, M, N, call, harm, same  # noqa: E402
 
 from pixelbounds.diffusion import checkpoint  # noqa: E402
-from pixelbounds.formats import runs as store  # noqa: E402
-from pixelbounds.samplers import loop as jobs  # noqa: E402
-from pixelbounds.samplers.runs import create_run, open_run  # noqa: E402
+from pixelbounds.samplers.runs import open_run  # noqa: E402
+from pixelbounds.storage.files import exclusive  # noqa: E402
 from pixelbounds.workflows import SampleOptions, sample_to  # noqa: E402
 
 torch.set_num_threads(1)
@@ -110,56 +107,27 @@ def test_observations_just_within_reach_and_whole_numbers(world, score, tmp_path
     assert not (tmp_path / "other.zarr").exists()
 
 
-@pytest.mark.parametrize(
-    "words, named",
-    [
-        (("--sampler", "nonsense", "--steps", -3), "leave --sampler, --steps out"),
-        (("--miscoverage", 0.5), "leave --miscoverage out"),
-        (("--keep-samples", "--held-out", 2), "leave --held-out, --keep-samples out"),
-        (
-            ("--miscoverage", 0.1, "--held-out", 0, "--sampler", "heun"),
-            "leave --sampler, --miscoverage, --held-out out",
-        ),
-    ],
-)
-@pytest.mark.parametrize("kind", ["regressor", "conffusion"])
-def test_options_of_the_sampler_are_refused_where_none_samples(world, tmp_path, kind, words, named):
-    path = world / kind / f"{kind}.safetensors"
-    result = call("sample", path, world / "y.npy", "--out", tmp_path / "run.zarr", *words)
-    assert result.exit_code == 2
-    output = " ".join(result.output.split())
-    assert f"is a {kind} network, which draws no samples; {named}" in output
-    assert not list(tmp_path.iterdir())
-
-
+@pytest.mark.filterwarnings("ignore:.*quantiles")
 @pytest.mark.parametrize(
     "given",
     [
         {"steps": 4},
-        {"sampler": "reverse_sde"},
+        {"sampler": "nonsense", "steps": -3},
         {"miscoverage": 0.5},
-        {"keep_samples": True, "held_out": 2},
+        {"held_out": 2, "keep_samples": True},
         {"sampler": "heun", "miscoverage": 0.1, "held_out": 0, "keep_samples": False},
+        {"samples": M},
     ],
     ids=str,
 )
 @pytest.mark.parametrize("kind", ["regressor", "conffusion"])
-def test_python_refuses_what_the_command_refuses(world, tmp_path, kind, given):
+def test_options_of_the_sampler_are_refused_where_none_samples(world, tmp_path, kind, given):
+    if kind == "regressor" and "samples" in given:
+        pytest.skip("passes with dropout")
     path, y = world / kind / f"{kind}.safetensors", np.load(world / "y.npy")
     with pytest.raises(ValueError, match=f"is a {kind} network, which draws no samples; leave --") as refused:
         sample_to(path, y, tmp_path / "run.zarr", SampleOptions(batch=40, **given))
     assert all(f"--{name.replace('_', '-')}" in str(refused.value) for name in given)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.filterwarnings("ignore:.*quantiles")
-def test_samples_that_no_network_draws_are_refused(world, tmp_path):
-    words = ("sample", world / "conffusion" / "conffusion.safetensors", world / "y.npy", "--out", tmp_path / "run.zarr")
-    result = call(*words, "--samples", 128)
-    assert result.exit_code == 2
-    assert "is a conffusion network, which draws no samples; leave --samples out" in " ".join(result.output.split())
-    with pytest.raises(ValueError, match="leave --samples out"):
-        sample_to(words[1], np.load(words[2]), tmp_path / "run.zarr", SampleOptions(samples=M))
     assert not list(tmp_path.iterdir())
 
 
@@ -246,64 +214,13 @@ def test_a_damaged_image_is_named_and_can_be_drawn_again(world, score, whole, tm
     same(sample_to(score, y, tmp_path / "run.zarr", repair), whole)
 
 
-def test_what_a_killed_process_left_of_a_store_does_no_harm(world, score, whole, tmp_path):
-    for name in ("run.zarr.part", "run.zarr.abc.part"):
-        (tmp_path / name / "lower").mkdir(parents=True)
-        (tmp_path / name / "zarr.json").write_text("{")
-    same(sample_to(score, np.load(world / "y.npy"), tmp_path / "run.zarr", OPTIONS), whole)
-
-
-def test_two_processes_that_make_one_store_leave_one_whole(tmp_path, monkeypatch):
-    path, make, turns = tmp_path / "run.zarr", store.zarr.create_group, []
-    empty = {"kind": "conffusion", "limits": [0.0, 1.0]}, (8, 8), np.arange(3), {"lower": (), "upper": ()}
-
-    def overtaken(*words, **more):
-        group = make(*words, **more)
-        if not turns:
-            turns.append(1)
-            create_run(path, *empty)  # the other one, from beginning to end
-        return group
-
-    monkeypatch.setattr(store.zarr, "create_group", overtaken)
-    with pytest.raises(FileExistsError, match="came into being meanwhile"):
-        create_run(path, *empty)
-    assert [x.name for x in tmp_path.iterdir()] == ["run.zarr"]
-    run = open_run(path)
-    assert len(run) == 3
-    assert sorted(run.group.array_keys()) == ["done", "ids", "lower", "observation", "upper"]
-    (tmp_path / "plain").mkdir()
-    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode  # who may read a folder may read a run
-
-
-def test_a_store_that_cannot_be_made_leaves_nothing(tmp_path, monkeypatch):
-    def full(*words, **more):
-        Path(words[0]).mkdir()
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(store.zarr, "create_group", full)
-    with pytest.raises(OSError, match="No space"):
-        create_run(tmp_path / "run.zarr", {}, (8, 8), np.arange(3), {})
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_store_that_another_process_made_meanwhile_is_gone_on_with(world, score, whole, tmp_path, monkeypatch):
-    def overtaken(*words):
-        create_run(*words)
-        create_run(*words)
-
-    monkeypatch.setattr(jobs, "create_run", overtaken)
-    same(sample_to(score, np.load(world / "y.npy"), tmp_path / "run.zarr", OPTIONS), whole)
-
-
-def test_a_store_is_written_by_one_process_at_a_time(world, score, whole, tmp_path):
-    fcntl = pytest.importorskip("fcntl")
-    handle = os.open(whole.path, os.O_RDONLY)
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    try:
-        with pytest.raises(OSError, match="another process"):
-            sample_to(score, np.load(world / "y.npy"), whole.path, OPTIONS)
-    finally:
-        os.close(handle)
+def test_a_run_is_written_by_one_process_at_a_time(world, score, tmp_path):
+    (tmp_path / "run.zarr.part").mkdir()
+    with (
+        exclusive(tmp_path / "run.zarr.part"),
+        pytest.raises(BlockingIOError, match="another process"),
+    ):
+        sample_to(score, np.load(world / "y.npy"), tmp_path / "run.zarr", OPTIONS)
 
 
 def test_what_is_no_run_is_refused(tmp_path):

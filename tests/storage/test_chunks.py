@@ -1,10 +1,13 @@
 """Chunks that are read and written without zarr: the same bytes, and errors that name the file."""
 
+import json
+
+import numcodecs
 import numpy as np
 import pytest
 import zarr
 from stores import N, store, world
-from zarr.codecs import Crc32cCodec
+from zarr.codecs import Crc32cCodec, GzipCodec, ZstdCodec
 
 from pixelbounds.images.library import rows_of
 from pixelbounds.storage import chunks as plain
@@ -92,3 +95,32 @@ def test_the_core_reads_plain_chunks_so_too(tmp_path, monkeypatch):
     x = store(tmp_path, "x.zarr", truth, (7,), compressors=None)
     monkeypatch.setattr(zarr.Array, "__getitem__", lambda *_: pytest.fail("zarr was asked"))
     np.testing.assert_array_equal(rows_of(x, 3, 30), truth[3:30])
+
+
+# ---------------------------------------------------------------- what is read at all
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"zarr_format": 2, "filters": [numcodecs.Pickle()], "dtype": "O"},
+        {"zarr_format": 2, "filters": [numcodecs.Delta("<f4")], "dtype": "f4"},
+        {"zarr_format": 2, "compressors": numcodecs.BZ2(), "dtype": "f4"},
+        {"zarr_format": 2, "compressors": numcodecs.LZMA(), "dtype": "f4"},
+        {"compressors": (ZstdCodec(), GzipCodec()), "dtype": "f4"},
+    ],
+    ids=["pickle", "filter", "bz2", "lzma", "twice"],
+)
+def test_codecs_that_run_code_or_hide_a_size_are_refused_before_a_chunk_is_read(tmp_path, how):
+    dtype = how.pop("dtype")
+    if dtype == "O":  # zarr itself writes no such store, but reads one
+        zarr.create_array(tmp_path / "x.zarr", shape=(4,), chunks=(2,), dtype="f4", zarr_format=2)
+        path = tmp_path / "x.zarr" / ".zarray"
+        metadata = json.loads(path.read_text()) | {"dtype": "|O", "fill_value": 0}
+        metadata["filters"] = [{"id": "vlen-utf8"}, {"id": "pickle", "protocol": 5}]
+        path.write_text(json.dumps(metadata))
+    else:
+        zarr.create_array(tmp_path / "x.zarr", shape=(4, 4), chunks=(2, 4), dtype=dtype, **how)
+    x = zarr.open_array(tmp_path / "x.zarr", mode="r")
+    with pytest.raises(ValueError, match="nothing is read that runs code or hides its size"):
+        guarded(x)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import zarr
 
+from pixelbounds.images.ragged import read_ragged
 from pixelbounds.storage.files import exclusive
 from pixelbounds.storage.store import DONE, part_of, resumable
 
@@ -109,3 +110,55 @@ def test_a_store_that_another_process_reads_and_writes_is_not_replaced(tmp_path)
         grow(tmp_path / "x.zarr", "b", replace=True)
     grow(tmp_path / "x.zarr", "b", replace=True)
     assert names(tmp_path) == ["x.zarr"]
+
+
+# ---------------------------------------------------------------- images of different sizes
+
+SIZES = np.array([(100 + 7 * i, 90) for i in range(30)])
+
+
+def grow_sizes(path, stop_after=None):
+    """A store of images of different sizes, with a number of each; the process stops after some blocks."""
+    arrays = {"lower": (SIZES, "f4"), "trusted": (SIZES, "?"), "length": ((len(SIZES),), "f8")}
+    with resumable(path, arrays, request={"of": "sizes"}) as store:
+        made = store.unfinished()
+        for count, block in enumerate(made):
+            if count == stop_after:
+                raise KeyError
+            numbers = range(*store.cut(block))
+            images = [np.full(SIZES[i], i, np.float32) for i in numbers]
+            parts = {"lower": images, "trusted": [x > 3 for x in images], "length": np.array(numbers, float)}
+            store.write(block, parts, np.full(len(images), DONE, np.uint8))
+    return made
+
+
+def whole(path):
+    group = zarr.open_group(path, mode="r")
+    names = "lower/values", "trusted/values", "length", "done"
+    return {name: group[name][:].tobytes() for name in names}
+
+
+@pytest.mark.parametrize("harm", [None, "cut", "remove"])
+def test_images_of_different_sizes_resume_to_the_same_bits(tmp_path, harm):
+    every = grow_sizes(tmp_path / "whole.zarr")
+    assert len(every) > 3
+    with suppress(KeyError):
+        grow_sizes(tmp_path / "x.zarr", stop_after=3)
+    chunk = part_of(tmp_path / "x.zarr") / "trusted" / "values" / "c" / "1"
+    chunk.write_bytes(chunk.read_bytes()[:-3]) if harm == "cut" else chunk.unlink() if harm else None
+    again = grow_sizes(tmp_path / "x.zarr")
+    assert again == every[3:] if harm is None else set(every[3:]) < set(again) < set(every)
+    assert whole(tmp_path / "x.zarr") == whole(tmp_path / "whole.zarr")
+    found = read_ragged(tmp_path / "x.zarr")
+    assert found["lower"].shapes == [tuple(x) for x in SIZES.tolist()]
+    assert all((x == i).all() for i, x in enumerate(found["lower"]))
+
+
+def test_sets_of_unequal_numbers_are_refused(tmp_path):
+    arrays = {"lower": (SIZES, "f4"), "upper": (SIZES[:-1], "f4")}
+    with (
+        pytest.raises(ValueError, match="30, 29 images; they must agree"),
+        resumable(tmp_path / "x", arrays, request={}),
+    ):
+        pass
+    assert not list(tmp_path.iterdir())

@@ -228,11 +228,10 @@ def fill_run(
 def _finished(store: Store, images: Observations, tell: Tell) -> Array:
     """Which images are finished and whole, (n,) bool."""
     marked = store.marks() != 0
-    done = marked.copy()
+    done = np.ones(len(marked), bool)
     done[store.unfinished()] = False
     for image in np.flatnonzero(marked & ~done):
         tell(f"image {int(images.ids[image])} is damaged and will be drawn again")
-        store.array(MARKS)[int(image)] = 0
     if done.any():
         tell(f"{int(done.sum())} of {len(done)} images are finished; the run resumes")
     return done

@@ -95,27 +95,27 @@ class Store:
         return np.asarray(self.array(SEEN)[:])
 
     def unfinished(self) -> list[int]:
-        """Blocks to be made, among them finished ones whose chunks were damaged since."""
+        """Blocks to be made, among them finished ones whose chunks were damaged since: these lose their marks."""
         marks = self.marks()
         starts = np.array([self.cut(block)[0] for block in range(len(self))])
-        todo = set(np.flatnonzero(marks[starts] == 0).tolist())
-        if len(todo) == len(self):
-            return sorted(todo)
-        for name in zarr.open_group(self.path, mode="r").array_keys():
-            if name != MARKS:
-                todo |= self._spoilt(self.array(name), np.arange(self.n + 1), starts, marks)
-        for name, firsts in self.firsts.items():
-            todo |= self._spoilt(self.array(f"{name}/values"), firsts, starts, marks)
-        return sorted(todo)
+        if marks.any():
+            names = [name for name in zarr.open_group(self.path, mode="r").array_keys() if name != MARKS]
+            places = {name: np.arange(self.n + 1) for name in names}
+            for name, firsts in (places | {f"{name}/values": x for name, x in self.firsts.items()}).items():
+                self._unmark_damaged(self.array(name), firsts, starts, marks)
+        return np.flatnonzero(marks[starts] == 0).tolist()
 
-    def _spoilt(self, x: Any, firsts: Array, starts: Array, marks: Array) -> set[int]:
-        """Blocks with finished images in the damaged chunks of an array, in which image i begins at `firsts[i]`."""
-        spoilt: set[int] = set()
+    def _unmark_damaged(self, x: Any, firsts: Array, starts: Array, marks: Array) -> None:
+        """Take the marks of finished blocks in damaged chunks of an array, in which image i begins at `firsts[i]`."""
         for start, stop, _ in damaged(x, 0, x.shape[0]):
             images = np.searchsorted(firsts, [start, stop - 1], side="right") - 1
             first, last = np.searchsorted(starts, images, side="right") - 1
-            spoilt |= {block for block in range(first, last + 1) if (marks[slice(*self.cut(block))] == DONE).any()}
-        return spoilt
+            spoilt = [block for block in range(first, last + 1) if (marks[slice(*self.cut(block))] == DONE).any()]
+            for block in spoilt:
+                marks[slice(*self.cut(block))] = 0
+                self.array(MARKS)[slice(*self.cut(block))] = 0
+            if spoilt and self.firsts:  # neighbours are written into the same chunk, which must be read for that
+                x[start:stop] = x.fill_value
 
     def update(self, **attributes: Any) -> None:
         """Put attributes."""

@@ -1,4 +1,4 @@
-"""Chunks of arrays in files: read whole or refused by name, and written aside.
+"""Chunks of arrays in files: read whole or refused by name.
 
 zarr reads a chunk that is not there as the fill value, and reports a damaged one in the words of some codec. Here a
 missing chunk is an error (`guarded`), and whatever is wrong with a chunk is a `BadChunk` that names its file. Few
@@ -20,7 +20,6 @@ from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import google_crc32c
 import numpy as np
@@ -37,6 +36,7 @@ _METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 _PIECE = 2**23  # bytes that are read at a time where images are small
 _PER_CHUNK = 200  # bytes that the name of a chunk takes while a store is opened
 _CODECS = {"bytes", "transpose", "sharding_indexed", "crc32c", "vlen-utf8"}  # beside one that packs
+_LIBRARY = "numcodecs"  # whose codecs zarr names numcodecs.NAME
 _PACKERS = {"zstd", "blosc", "gzip", "zlib"}  # of which one may pack it
 
 
@@ -79,7 +79,7 @@ def check_array(x: Any, name: str, memory: float = float("inf")) -> Any:
 def _codec_name(codec: Any) -> str:
     """What a codec of zarr, of either format, is called: zstd, gzip, blosc, ..."""
     named = codec.to_dict() if hasattr(codec, "to_dict") else codec.get_config()
-    return str(named.get("name") or named.get("id")).removeprefix("numcodecs.")
+    return str(named.get("name") or named.get("id")).rpartition(f"{_LIBRARY}.")[2]
 
 
 def _unpacks_beyond(codec: str, packed: bytes, limit: int) -> bool:
@@ -367,30 +367,3 @@ def _reused(shape: tuple[int, ...], dtype: Any) -> Array:
     if memory is None or len(memory) < size:
         memory = _THREAD.memory = np.empty(size, np.uint8)
     return memory[:size].view(dtype).reshape(shape)
-
-
-# ---------------------------------------------------------------- writing
-
-
-def put_rows(x: Any, start: int, rows: Array) -> None:
-    """Put the images of a chunk, which begins at `start`, into an array of a store: aside, then renamed."""
-    chunk = x.chunks[0]
-    if not is_plain(x) or start % chunk or len(rows) != min(chunk, x.shape[0] - start):
-        x[start : start + len(rows)] = rows
-        return
-    whole = np.ascontiguousarray(rows, x.dtype)
-    if len(rows) < chunk:
-        whole = np.concatenate([whole, np.full((chunk - len(rows), *x.shape[1:]), x.fill_value, x.dtype)])
-    path = _plain_path(x, start // chunk)
-    aside = path.with_name(f"{path.name}.{uuid4().hex}.partial")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with open(aside, "wb", buffering=0) as file:
-            for content in (_bytes_of(whole), memoryview(_checksum(whole) if x.compressors else b"")):
-                while len(content):
-                    content = content[file.write(content) :]
-        os.replace(aside, path)
-    except BaseException:
-        with suppress(OSError):
-            aside.unlink(missing_ok=True)
-        raise

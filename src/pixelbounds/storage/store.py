@@ -27,7 +27,7 @@ import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from .chunks import damaged, put_rows
+from .chunks import damaged
 from .files import lock, sweep
 from .folders import swap_folder
 
@@ -74,13 +74,12 @@ class Store:
         """Put a block's arrays, then its marks; of images that differ in size a list of arrays."""
         start, _ = self.cut(block)
         for name, images in parts.items():
+            values, at, place = images, start, name
             if name in self.firsts:
                 values = np.concatenate([np.asarray(image).reshape(-1) for image in images])
-                at = int(self.firsts[name][start])
-                self.array(f"{name}/values")[at : at + len(values)] = values
-            else:
-                put_rows(self.array(name), start, images)
-        put_rows(self.array(MARKS), start, marks)
+                at, place = int(self.firsts[name][start]), f"{name}/values"
+            self.array(place)[at : at + len(values)] = values
+        self.array(MARKS)[start : start + len(marks)] = marks
 
     def array(self, name: str) -> Any:
         """An array of the store, opened once."""

@@ -76,11 +76,11 @@ class Execution(Runner):
                 f"{size_in_words(self.memory)}; allow more with --memory"
             )
         if self.client is None:
-            found = self._threaded(function, jobs, cost)
+            results = self._threaded(function, jobs, cost)
         else:
-            found = self._spread(pack(function, reads), jobs, size)
+            results = self._spread(pack(function, reads), jobs, size)
         self.progress(0, max(1, len(jobs) * size))
-        for done, result in enumerate(found, 1):
+        for done, result in enumerate(results, 1):
             yield result
             self.progress(done * size, max(1, len(jobs) * size))
 
@@ -162,9 +162,9 @@ def running(
     """Run all passes over images within the block in threads, or on a cluster.
 
     scheduler      a `distributed.Client`, or the address of a scheduler; None: threads of this process
-    memory         bytes, or a size such as "4G", that blocks under way may take together, a quarter of the machine's
-                   unless told; on a cluster what one task may take, half of a worker's limit per thread unless told
-    threads        of this process; as many as there are cores unless told
+    memory         bytes, or a size such as "4G", that blocks under way may take together, by default a quarter of the
+                   machine's; on a cluster what one task may take, by default half of a worker's limit per thread
+    threads        of this process; by default as many as there are cores
     scratch        folder for temporary stores, which all workers must see; by default the system's, or with a
                    scheduler the current folder
 
@@ -172,7 +172,7 @@ def running(
     ...     execution.memory
     1073741824
     """
-    client, own = _client(scheduler)
+    client, opened = _client(scheduler)
     execution = Execution(
         client,
         _cores() if threads is None else threads,
@@ -185,14 +185,14 @@ def running(
         yield execution
     finally:
         reset()
-        if own:
+        if opened:
             client.close()
 
 
 def current() -> Execution:
     """How passes run now."""
-    found = current_runner()
-    return found if isinstance(found, Execution) else Execution(None, _cores(), parse_memory(None), silent)
+    runner = current_runner()
+    return runner if isinstance(runner, Execution) else Execution(None, _cores(), parse_memory(None), silent)
 
 
 def _cores() -> int:
@@ -208,10 +208,10 @@ def parse_memory(size: int | str | None) -> int:
     if size is None:
         known = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ())
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 if known else 2**31
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", str(size).upper())
-    if not found or not float(found[1]):
+    parsed = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", str(size).upper())
+    if not parsed or not float(parsed[1]):
         raise ValueError(f"memory is {size!r}; give a size such as 512M or 4G")
-    return int(float(found[1]) * 1024 ** _UNITS[found[2]])
+    return int(float(parsed[1]) * 1024 ** _UNITS[parsed[2]])
 
 
 def _client(scheduler: Any) -> tuple[Any, bool]:
@@ -222,23 +222,23 @@ def _client(scheduler: Any) -> tuple[Any, bool]:
         from distributed import Client
     except ImportError as error:
         raise ImportError("a cluster needs distributed; pip install 'pixelbounds[cluster]'") from error
-    own = isinstance(scheduler, str)
-    if not own and not isinstance(scheduler, Client):
+    by_address = isinstance(scheduler, str)
+    if not by_address and not isinstance(scheduler, Client):
         raise TypeError(f"scheduler is {scheduler!r}; give a distributed.Client or an address such as tcp://host:8786")
     try:
-        client = Client(scheduler, timeout="20s", set_as_default=False) if own else scheduler
+        client = Client(scheduler, timeout="20s", set_as_default=False) if by_address else scheduler
     except (OSError, ValueError, TimeoutError) as error:
         raise ValueError(
             f"no scheduler answers at {scheduler!r} ({error}); give its address, tcp://host:8786"
         ) from error
     others = {version for version in client.run(_version).values() if version != VERSION}
     if others:
-        if own:
+        if by_address:
             client.close()
         raise ValueError(
             f"workers have pixelbounds {', '.join(sorted(others))}, this is {VERSION}; install one version"
         )
-    return client, own
+    return client, by_address
 
 
 def _share(client: Any) -> int | None:

@@ -59,8 +59,8 @@ class LinearSampler:
     def limits(self) -> tuple[float, float] | None:
         """Least and greatest pixel value that the network was trained on, where its file tells."""
         _, _, extra = _loaded(str(self.network), self.digest, self.device)
-        told = extra.get("limits")
-        return None if told is None else (float(told[0]), float(told[1]))
+        limits = extra.get("limits")
+        return None if limits is None else (float(limits[0]), float(limits[1]))
 
     @property
     def _how(self) -> Guidance:

@@ -207,9 +207,9 @@ def fill_run(
             pixels = first["lower"].shape
         if batch is None:
             batch = place.batch(images)
-        told = {**about, "shape": list(pixels), "batch": batch}
+        described = {**about, "shape": list(pixels), "batch": batch}
         observed = images.shape, images.dtype
-        store = stack.enter_context(run_under_way(out, told, tuple(pixels), images.ids, backend.arrays, observed))
+        store = stack.enter_context(run_under_way(out, described, tuple(pixels), images.ids, backend.arrays, observed))
         if batch != earlier.get("batch", batch):
             options.tell(f"batch was {earlier['batch']} and is {batch} now: last bits of the rest may differ")
         done = _finished(store, images, options.tell)

@@ -186,23 +186,23 @@ class Run:
         kind = self._kind(kind)
         named = {"regressor": "quantile regression, distance form", "conffusion": "quantile pair"}
         named |= dict.fromkeys(("mean", "dropout"), f"mean and deviation, floor {FLOOR:g}")
-        told = self.about.get
-        drawn = told("kind") in _DRAWN
+        stored = self.about.get
+        drawn = stored("kind") in _DRAWN
         return Source(
             named.get(kind, f"{kind} quantiles"),
-            samples=told("samples" if drawn else "passes") if drawn or kind == "dropout" else None,
-            miscoverage=told("miscoverage") if kind in ("calibrated", "naive") else None,
-            sampler=told("sampler") if drawn else None,
-            steps=told("steps") if drawn else None,
-            sigma_0=told("sigma_0"),
-            network=told("network"),
+            samples=stored("samples" if drawn else "passes") if drawn or kind == "dropout" else None,
+            miscoverage=stored("miscoverage") if kind in ("calibrated", "naive") else None,
+            sampler=stored("sampler") if drawn else None,
+            steps=stored("steps") if drawn else None,
+            sigma_0=stored("sigma_0"),
+            network=stored("network"),
         )
 
     @property
     def measure(self) -> Measure | None:
         """What the numbers stand for, where the observations said it."""
-        told = self.about.get("measure")
-        return None if told is None else Measure.from_state(told)
+        stored = self.about.get("measure")
+        return None if stored is None else Measure.from_state(stored)
 
     @property
     def patients(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Digests of what was read, by which a run that goes on knows its inputs again.
+"""Digests of what was read, by which a run that resumes knows its inputs again.
 
 They tell content that was drawn anew, edited or damaged from content that is the same, whatever its file is called.
 They are fast (some 10 GB/s, so that they hide behind reading) and no defence against somebody who seeks a collision:

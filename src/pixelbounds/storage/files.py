@@ -14,6 +14,7 @@ import shutil
 import stat
 import struct
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -158,10 +159,10 @@ def remove_unheld(part: Path) -> None:
 
 
 def seal(text: Mapping[str, Any], tensors: Mapping[str, np.ndarray], *, finite: bool = True) -> bytes:
-    """Text and arrays as one safetensors file with a checksum: no code runs when it is read, and an edited one is told.
+    """Text and arrays as one safetensors file with a checksum: no code runs when it is read, and an edit is noticed.
 
     Equal content gives equal bytes: the text is one JSON string with sorted keys, in the only entry of the metadata.
-    Numbers of the text must be finite, unless told.
+    Numbers of the text must be finite, unless `finite` is False.
     """
     from safetensors.numpy import save
 
@@ -178,12 +179,12 @@ def unseal(
     foreign = f"{name!r} is not a pixelbounds {what}, or was cut short"
     try:
         entry, tensors = sealed_parts(data)
-        found, _, written = entry.partition(" ")
-        if len(found) != 64:
+        stored, _, written = entry.partition(" ")
+        if len(stored) != 64:
             raise ValueError("it has no checksum")
     except ValueError as error:
         raise ValueError(f"{foreign} ({error}); {remedy}") from error
-    if checksum(written, tensors) != found:
+    if checksum(written, tensors) != stored:
         raise ValueError(f"{name!r} was changed after it was written: its checksum does not fit; {again}")
     try:
         text = strict_json(written, finite=finite)
@@ -218,7 +219,7 @@ def sealed_parts(data: bytes) -> tuple[str, dict[str, np.ndarray]]:
 
 
 def strict_json(text: str | bytes, *, finite: bool = True) -> Any:
-    """What JSON text says, without names that are given twice, bottomless lists, or (unless told) infinite numbers.
+    """What JSON text says, without names that are given twice, bottomless lists, or with `finite` infinite numbers.
 
     >>> strict_json('{"a": [1, 2.5]}')
     {'a': [1, 2.5]}
@@ -239,18 +240,17 @@ def strict_toml(text: str | bytes) -> dict[str, Any]:
     try:
         return tomllib.loads(text if isinstance(text, str) else text.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"this is not TOML: {error}; mend that line") from error
+        raise ValueError(f"this is not TOML: {error}; correct that line") from error
     except (RecursionError, ValueError) as error:  # deep tables, and numbers of thousands of digits
-        raise ValueError(f"this is no TOML that anybody means: {error}; mend it") from error
+        raise ValueError(f"this is no TOML that anybody means: {error}; correct it") from error
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"{twice[:40]!r} is given twice")
-    return found
+    return table
 
 
 def _no_number(word: str) -> Any:

@@ -34,16 +34,16 @@ def as_ragged(truth, band):
 
 
 HOWS = {
-    "band": {"groups": "band"},
-    "learned": {"groups": "learned", "k": 4},
+    "band": {"method": pb.Frontier(groups="band")},
+    "learned": {"method": pb.Frontier(groups="learned", k=4)},
     "the shorter": {},
-    "exact": {"groups": "band", "confidence": "hoeffding_bentkus"},
-    "rcps": {"method": "rcps", "confidence": "bentkus"},
-    "no limits": {"groups": "band", "limits": None},
-    "units": {"groups": "band", "units": np.arange(N) // 2, "risk_level": 0.3},
+    "exact": {"method": pb.Frontier(groups="band"), "bound": "hoeffding_bentkus"},
+    "rcps": {"method": "rcps", "bound": "bentkus"},
+    "no limits": {"method": pb.Frontier(groups="band"), "limits": None},
+    "units": {"method": pb.Frontier(groups="band"), "units": np.arange(N) // 2, "risk_level": 0.3},
     "own loss": {"method": "rcps", "loss": lambda x, i: l01(x, i)},
     "own family": {
-        "groups": "band",
+        "method": pb.Frontier(groups="band"),
         "family": Family("own", lambda b, w: additive.widen(b, w), lambda x, b: additive.score(x, b)),
     },
 }
@@ -70,7 +70,9 @@ def test_images_that_happen_to_agree_in_size_give_what_one_array_gives(how):
 @pytest.mark.parametrize("confidence", ["betting", "hoeffding_bentkus"])
 def test_the_certified_loss_is_the_mean_over_images_of_their_own_share(confidence):
     truth, lower, upper = images()
-    cal = pb.calibrate(truth, pb.Band(lower, upper), risk_level=0.2, groups="band", confidence=confidence)
+    cal = pb.calibrate(
+        truth, pb.Band(lower, upper), risk_level=0.2, method=pb.Frontier(groups="band"), bound=confidence
+    )
     interval = cal.apply(pb.Band(lower, upper))
     share = np.array([1 - inside.mean() for inside in interval.contains(truth)])
     certifying = np.sort(np.random.default_rng(0).permutation(N)[cal.record.fitting :])
@@ -103,7 +105,7 @@ def test_the_order_of_images_decides_only_the_split():
     truth, lower, upper = images()
     turn = np.random.default_rng(5).permutation(N)
     turned = [[x[i] for i in turn] for x in (truth, lower, upper)]
-    how = {"risk_level": 0.2, "method": "rcps", "confidence": "hoeffding_bentkus"}  # neither splits nor bets
+    how = {"risk_level": 0.2, "method": "rcps", "bound": "hoeffding_bentkus"}  # neither splits nor bets
     one = pb.calibrate(truth, pb.Band(lower, upper), **how)
     other = pb.calibrate(turned[0], pb.Band(*turned[1:]), **how)
     np.testing.assert_array_equal(one.widening, other.widening)
@@ -114,7 +116,7 @@ def test_the_order_of_images_decides_only_the_split():
 @pytest.mark.parametrize("rows", [1, 7, N])
 def test_how_a_set_is_cut_does_not_matter(rows, monkeypatch):
     truth, lower, upper = images()
-    words = {"risk_level": 0.2, "groups": "band", "confidence": "hoeffding_bentkus"}
+    words = {"risk_level": 0.2, "method": pb.Frontier(groups="band"), "bound": "hoeffding_bentkus"}
     whole = pb.calibrate(truth, pb.Band(lower, upper), **words)
     sizes = []
     for room in (library, data):
@@ -125,7 +127,7 @@ def test_how_a_set_is_cut_does_not_matter(rows, monkeypatch):
 
 def test_lists_of_bands_and_other_arrays_are_taken():
     truth, lower, upper = images()
-    how = {"risk_level": 0.2, "groups": "band"}
+    how = {"risk_level": 0.2, "method": pb.Frontier(groups="band")}
     want = pb.calibrate(truth, pb.Band(lower, upper), **how)
     bands = [pb.Band(low[None], high[None]) for low, high in zip(lower, upper, strict=True)]
     assert pb.calibrate(truth, bands, **how).to_bytes() == want.to_bytes()
@@ -148,7 +150,7 @@ def test_a_store_is_read_image_by_image(tmp_path):
     assert list(found) == ["lower", "truth", "upper"]
     assert found["truth"].shapes == [x.shape for x in truth]
     np.testing.assert_array_equal(found["upper"][5], upper[5])
-    how = {"risk_level": 0.2, "groups": "learned", "k": 4}
+    how = {"risk_level": 0.2, "method": pb.Frontier(groups="learned", k=4)}
     cal = pb.calibrate(found["truth"], pb.Band(found["lower"], found["upper"]), **how)
     assert cal.to_bytes() == pb.calibrate(truth, pb.Band(lower, upper), **how).to_bytes()
     cal.save(tmp_path / "cal.safetensors")
@@ -201,7 +203,9 @@ def test_bad_images_are_refused_by_number():
     band = pb.Band(lower, upper)
     wrong = [x.copy() for x in truth]
     wrong[17][0, 0] = np.nan
-    refuses(lambda: pb.calibrate(wrong, band, risk_level=0.3, groups="band"), "truth of image 17", "NaN")
+    refuses(
+        lambda: pb.calibrate(wrong, band, risk_level=0.3, method=pb.Frontier(groups="band")), "truth of image 17", "NaN"
+    )
     crossed = [x.copy() for x in lower]
     crossed[23][1, 1] = 2.0
     refuses(lambda: pb.Band(crossed, upper), "band of image 23", "lower above upper")

@@ -104,7 +104,7 @@ def test_the_driver_of_a_cluster_killed_and_started_again(tmp_path, cluster):
     killed_and_started_again(bands, *words, *more)
     band = pb.calibrated_quantiles(samples, 0.1)
     assert ends(bands) == {x: getattr(band, x).tobytes() for x in ("lower", "upper")}
-    assert cal.read_bytes() == pb.calibrate(truth, band, **CHOICES, groups="band").to_bytes()
+    assert cal.read_bytes() == pb.calibrate(truth, band, **CHOICES, method=pb.Frontier(groups="band")).to_bytes()
 
 
 def test_applying_killed_and_started_again(tmp_path, wanted):

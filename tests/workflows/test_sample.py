@@ -22,6 +22,7 @@ from pixelbounds.samplers.runs import open_run  # noqa: E402
 from pixelbounds.workflows import SampleOptions, evaluate_files, sample_to  # noqa: E402
 
 torch.set_num_threads(1)
+LOOSE = {"risk_level": 0.5, "failure_prob": 0.5, "method": pb.Frontier(groups="band")}
 
 
 def test_a_run_holds_bands_that_calibrate(whole, world):
@@ -36,7 +37,7 @@ def test_a_run_holds_bands_that_calibrate(whole, world):
         assert {"sampler", "steps", "sigma_0", "network"} <= source.known.keys()
     np.testing.assert_array_equal(whole.observation[:], np.load(world / "y.npy"))
     for kind in whole.kinds:
-        cal = pb.calibrate(images(N, 1), whole.band(kind), risk_level=0.5, failure_prob=0.5, groups="band")
+        cal = pb.calibrate(images(N, 1), whole.band(kind), **LOOSE)
         assert cal.apply(whole.band(kind)).lower.shape == (N, 8, 8)
 
 
@@ -158,7 +159,7 @@ def test_large_bands_are_read_where_they_are_used(world, score, tmp_path, monkey
             found = band.rows(1, 5)
             for part in ("lower", "upper", "centre"):
                 np.testing.assert_array_equal(getattr(found, part), getattr(wanted, part))
-        cal = pb.calibrate(images(N, 1), band, risk_level=0.5, failure_prob=0.5, groups="band")
+        cal = pb.calibrate(images(N, 1), band, **LOOSE)
         assert cal.apply(band).lower.shape == (N, 8, 8)
 
 
@@ -264,7 +265,7 @@ def test_damaged_images_are_skipped_whatever_their_band(runs, tmp_path, monkeypa
 
     assert facts(*words)["skipped"] == [1, 3]
     found = pb.load_calibration(cal)
-    few = pb.calibrate(truth[good], band.map(lambda x: x[:])[good], risk_level=0.5, failure_prob=0.5, groups="band")
+    few = pb.calibrate(truth[good], band.map(lambda x: x[:])[good], **LOOSE)
     assert (found.record.settings, found.record.digest) == ({"skipped": [1, 3]}, few.record.digest)
     np.testing.assert_array_equal(found.widening, few.widening)
     assert facts("apply", cal, run, "--out", out)["skipped"] == [1, 3]
@@ -280,7 +281,7 @@ def test_damaged_images_are_skipped_whatever_their_band(runs, tmp_path, monkeypa
 def test_a_damaged_fresh_draw_is_skipped(whole, tmp_path):
     truth, good, run = images(N, 1), np.array([0, 2, 4, 5]), tmp_path / "run.zarr"
     np.save(tmp_path / "x.npy", truth)
-    cal = pb.calibrate(truth, whole.band(), risk_level=0.5, failure_prob=0.5, groups="band").without_hashes()
+    cal = pb.calibrate(truth, whole.band(), **LOOSE).without_hashes()
     cal.save(tmp_path / "cal.safetensors")
     shutil.copytree(whole.path, run)
     harm(run / "held_out" / "c.1.0.0.0", "remove")

@@ -1,5 +1,7 @@
 """Images of different sizes: each counts the same, and where sizes happen to agree nothing changes."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -41,11 +43,8 @@ HOWS = {
     "rcps": {"method": "rcps", "bound": "bentkus"},
     "no limits": {"method": pb.Frontier(groups="band"), "limits": None},
     "units": {"method": pb.Frontier(groups="band"), "units": np.arange(N) // 2, "risk_level": 0.3},
-    "own loss": {"method": "rcps", "loss": lambda x, i: l01(x, i)},
-    "own family": {
-        "method": pb.Frontier(groups="band"),
-        "family": Family("own", lambda b, w: additive.widen(b, w), lambda x, b: additive.score(x, b)),
-    },
+    "own loss": {"method": "rcps", "risk_level": None, "promises": [pb.loss(0.2, lambda x, i: l01(x, i))]},
+    "own family": {"family": Family("own", additive.widen, additive.score)},
 }
 
 
@@ -53,6 +52,8 @@ HOWS = {
 def test_images_that_happen_to_agree_in_size_give_what_one_array_gives(how):
     truth, band = heteroscedastic(N, np.random.default_rng(1), size=8)
     words = {"risk_level": 0.2, **how}
+    if "family" in words:
+        band = dataclasses.replace(band, family=words.pop("family"))
     one, several = pb.calibrate(truth, band, **words), pb.calibrate(*as_ragged(truth, band), **words)
     for name in ("widening", "risk", "curve", "chosen", "limits"):
         np.testing.assert_array_equal(getattr(one, name), getattr(several, name), err_msg=name)
@@ -187,14 +188,18 @@ def test_what_needs_one_grid_is_refused():
     truth, lower, upper = images(40)
     band = pb.Band(lower, upper)
     grid = np.zeros(SHAPES[0], int)
-    for how in ({"groups": grid}, {"groups": "loss"}, {"method": "krcps"}, {"groups": [grid] * 40}, {"groups": "otsu"},
-                {"groups": np.zeros(40, int)}):  # fmt: skip
-        refuses(lambda how=how: pb.calibrate(truth, band, risk_level=0.3, **how), "differ in size", "groups='band'")
+    methods = [pb.Frontier(groups=x) for x in (grid, "loss", [grid] * 40, "otsu", np.zeros(40, int))]
+    for how in (*methods, "krcps"):
+        refuses(
+            lambda how=how: pb.calibrate(truth, band, risk_level=0.3, method=how), "differ in size", "groups='band'"
+        )
     refuses(lambda: pb.calibrate(truth, band, risk_level=0.3, features=truth), "features are for images of one size")
     cal = pb.calibrate(truth, band, risk_level=0.3, method="rcps")
     interval = cal.apply(band)
     refuses(lambda: pb.evaluate(truth, interval, groups=grid), "images of one size")
-    flat = pb.calibrate(*heteroscedastic(40, np.random.default_rng(0), size=6), risk_level=0.3, groups="loss")
+    flat = pb.calibrate(
+        *heteroscedastic(40, np.random.default_rng(0), size=6), risk_level=0.3, method=pb.Frontier(groups="loss")
+    )
     refuses(lambda: flat.apply(band), "images of shape (6, 9)", "groups='band'")
 
 

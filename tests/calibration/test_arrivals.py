@@ -7,6 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from flat import flat_calibrate
 from worlds import heteroscedastic
 
 import pixelbounds as pb
@@ -56,10 +57,10 @@ def test_columns_are_those_of_the_rows(most, tmp_path, rng):
 
 HOWS = {
     "betting": {"groups": "band"},
-    "order between knots": {"groups": "band", "confidence": "hoeffding_bentkus"},
-    "variance": {"method": "rcps", "confidence": "empirical_bernstein"},
+    "order between knots": {"groups": "band", "bound": "hoeffding_bentkus"},
+    "variance": {"method": "rcps", "bound": "empirical_bernstein"},
     "units": {"groups": "band", "units": np.arange(N) // 2},
-    "units, mean": {"method": "rcps", "confidence": "bentkus", "units": np.arange(N) // 3},
+    "units, mean": {"method": "rcps", "bound": "bentkus", "units": np.arange(N) // 3},
     "line": {"method": "krcps"},
 }
 
@@ -73,11 +74,11 @@ def test_a_table_on_disk_changes_no_bit(how, ragged, tmp_path, small_room):
             how = {**how, "method": "rcps"}  # krcps needs one grid
         truth, band = Ragged(list(truth)), band.map(lambda x: Ragged(list(x)))
     how = {"risk_level": 0.3, **how}
-    found = pb.calibrate(truth, band, **how)
+    found = flat_calibrate(truth, band, **how)
     assert len(small_room) == 1
     assert small_room[0].closed
     reset = set_runner(Runner())
-    assert pb.calibrate(truth, band, **how).to_bytes() == found.to_bytes()
+    assert flat_calibrate(truth, band, **how).to_bytes() == found.to_bytes()
     reset()
     assert len(small_room) == 1
     assert not list(tmp_path.iterdir())
@@ -87,9 +88,9 @@ def test_a_table_on_disk_changes_no_bit(how, ragged, tmp_path, small_room):
 def test_how_many_columns_are_read_at_a_time_does_not_matter(size, monkeypatch):
     truth, band = heteroscedastic(N, np.random.default_rng(1), size=8)
     for how in ({"groups": "band"}, {"groups": "band", "units": np.arange(N) // 2}):
-        wanted = pb.calibrate(truth, band, risk_level=0.3, **how).to_bytes()
+        wanted = flat_calibrate(truth, band, risk_level=0.3, **how).to_bytes()
         monkeypatch.setattr(certify, "_ENTRIES", size * N)
-        assert pb.calibrate(truth, band, risk_level=0.3, **how).to_bytes() == wanted
+        assert flat_calibrate(truth, band, risk_level=0.3, **how).to_bytes() == wanted
         monkeypatch.undo()
 
 
@@ -97,13 +98,13 @@ def test_how_many_columns_are_read_at_a_time_does_not_matter(size, monkeypatch):
 def test_more_ends_between_two_knots_than_memory_holds(seed, monkeypatch):
     """A finer path between the two knots leads to the same place."""
     truth, band = heteroscedastic(N, np.random.default_rng(seed), size=16, dtype=np.float64)
-    how = {"risk_level": 0.2, "method": "rcps", "confidence": "hoeffding_bentkus"}
-    wanted = pb.calibrate(truth, band, **how)
+    how = {"risk_level": 0.2, "method": "rcps", "bound": "hoeffding_bentkus"}
+    wanted = flat_calibrate(truth, band, **how)
     monkeypatch.setattr(certify, "_MOST_ENDS", 2)  # some twenty lie between two knots
     paths = []
     real = certify.Path.between
     monkeypatch.setattr(certify.Path, "between", lambda *given: paths.append(real(*given)) or paths[-1])
-    found = pb.calibrate(truth, band, **how)
+    found = flat_calibrate(truth, band, **how)
     assert len(paths) == 1
     assert found.risk == pytest.approx(wanted.risk, abs=1e-14)
     np.testing.assert_allclose(found.widening, wanted.widening, rtol=1e-12)
@@ -116,10 +117,10 @@ def test_ends_that_arrive_together(monkeypatch):
     rng = np.random.default_rng(0)
     truth = rng.integers(0, 11, (N, 12, 12)) / 10
     band = pb.Band(np.full_like(truth, 0.45), np.full_like(truth, 0.55))
-    how = {"risk_level": 0.3, "method": "rcps", "confidence": "hoeffding_bentkus"}
-    wanted = pb.calibrate(truth, band, **how)
+    how = {"risk_level": 0.3, "method": "rcps", "bound": "hoeffding_bentkus"}
+    wanted = flat_calibrate(truth, band, **how)
     monkeypatch.setattr(certify, "_MOST_ENDS", 10)
-    found = pb.calibrate(truth, band, **how)
+    found = flat_calibrate(truth, band, **how)
     assert found.risk == wanted.risk
     assert wanted.widening <= found.widening <= wanted.widening * 1.001
 
@@ -137,7 +138,7 @@ def test_sites_merge_on_disk_too(small_room):
         answers = [federated.answer(plan, truth[at], band[at], site=name) for name, at in sites.items()]
         study = federated.merge(study, answers)
     assert len(small_room) == 1
-    pooled = pb.calibrate(truth, band, risk_level=0.3, groups="band").without_hashes()
+    pooled = pb.calibrate(truth, band, risk_level=0.3, method=pb.Frontier(groups="band")).without_hashes()
     assert study.to_bytes() == pooled.to_bytes()
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from flat import flat_calibrate
 from trials import WORLDS, consistent
 from worlds import heteroscedastic
 
@@ -26,8 +27,8 @@ HOW = {
     "risk_level": RISK,
     "failure_prob": DELTA,
     "method": "rcps",
-    "n_opt": 30,
-    "confidence": "hoeffding_bentkus",
+    "n_fit": 30,
+    "bound": "hoeffding_bentkus",
     "limits": (-1, 2),
 }
 
@@ -37,7 +38,7 @@ def broken(widening):
 
 
 def test_a_choice_on_the_fitting_images_keeps_the_promise():
-    failures = sum(broken(pb.calibrate(*world(seed), **HOW, seed=seed).widening) for seed in range(WORLDS))
+    failures = sum(broken(flat_calibrate(*world(seed), **HOW, seed=seed).widening) for seed in range(WORLDS))
     assert consistent(failures, WORLDS, DELTA)
 
 
@@ -47,11 +48,11 @@ def test_a_choice_on_the_certifying_images_is_caught(monkeypatch):
         return choose_band(offered, replace(split, fitting=~split.fitting), rng, at, *more)
 
     monkeypatch.setattr(calibrate_module, "choose_band", choose)
-    failures = sum(broken(pb.calibrate(*world(seed), **HOW, seed=seed).widening) for seed in range(12))
+    failures = sum(broken(flat_calibrate(*world(seed), **HOW, seed=seed).widening) for seed in range(12))
     assert not consistent(failures, 12, DELTA, 1e-3)
 
 
-@pytest.mark.parametrize("how", [{"groups": "band"}, {"method": "krcps"}, {"method": "rcps", "n_opt": 8}], ids=str)
+@pytest.mark.parametrize("how", [{"groups": "band"}, {"method": "krcps"}, {"method": "rcps", "n_fit": 8}], ids=str)
 def test_the_shorter_band_is_chosen_and_what_is_kept_is_that_of_it_alone(how):
     truth, band = heteroscedastic(80, np.random.default_rng(0), size=10)
     blurred = pb.Band(
@@ -60,12 +61,12 @@ def test_the_shorter_band_is_chosen_and_what_is_kept_is_that_of_it_alone(how):
     mask = truth > 0.6
     promises = [pb.share(0.2), pb.share(0.25, within=mask, name="bright")]
     how = {"promises": promises, "failure_prob": 0.2, **how}
-    found = pb.calibrate(truth, {"blurred": blurred, "sharp": band}, **how)
+    found = flat_calibrate(truth, {"blurred": blurred, "sharp": band}, **how)
     assert found.record.settings["band"] == "sharp"
     assert found.record.settings["bands"]["sharp"] < found.record.settings["bands"]["blurred"]
     assert found.record.source == band.source
-    assert pb.calibrate(truth, {"sharp": band}, **how).to_bytes() == pb.calibrate(truth, band, **how).to_bytes()
-    alone = pb.calibrate(truth, {"blurred": blurred}, **how)
+    assert flat_calibrate(truth, {"sharp": band}, **how).to_bytes() == flat_calibrate(truth, band, **how).to_bytes()
+    alone = flat_calibrate(truth, {"blurred": blurred}, **how)
     assert alone.record.source == blurred.source
 
 
@@ -73,15 +74,15 @@ def test_certifying_images_have_no_say():
     """Truth of the certifying images may be anything: the lengths by which a band is chosen stay the same."""
     truth, band = heteroscedastic(60, np.random.default_rng(1), size=8)
     bands = {"a": band, "b": pb.Band(band.lower - 0.02, band.upper + 0.02)}
-    how = {"risk_level": 0.3, "groups": "band", "n_opt": 20}
-    first = pb.calibrate(truth, bands, **how)
+    how = {"risk_level": 0.3, "groups": "band", "n_fit": 20}
+    first = flat_calibrate(truth, bands, **how)
     fitted = np.isin(np.arange(60), np.random.default_rng(0).permutation(60)[:20])
     other = truth.copy()
     other[~fitted] = np.roll(truth[~fitted], 1, axis=0)
-    assert pb.calibrate(other, bands, **how).record.settings == first.record.settings
+    assert flat_calibrate(other, bands, **how).record.settings == first.record.settings
     other = truth.copy()
     other[fitted] = np.roll(truth[fitted], 1, axis=0)
-    assert pb.calibrate(other, bands, **how).record.settings != first.record.settings
+    assert flat_calibrate(other, bands, **how).record.settings != first.record.settings
 
 
 def test_what_cannot_be_chosen_is_refused():

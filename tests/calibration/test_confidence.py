@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta as beta_distribution
 from scipy.stats import binom
 
-from pixelbounds import confidence, least_images
+from pixelbounds import bounds, least_images
 from pixelbounds.calibration.bounds import BOUNDS, greatest_loss
 
 ALL = sorted(BOUNDS)
@@ -69,7 +69,7 @@ def test_a_smaller_failure_probability_never_lowers_a_bound(name, losses, probs)
 @quick
 @given(losses=losses_of, raised=st.floats(0, 1), seed=st.integers(0, 2**16))
 def test_higher_losses_never_lower_a_bound_that_sees_the_mean_only(name, losses, raised, seed):
-    if not confidence.sees_mean_only(BOUNDS[name]):
+    if not bounds.sees_mean_only(BOUNDS[name]):
         return
     higher = np.maximum(losses, raised)
     assert BOUNDS[name](higher, DELTA) >= BOUNDS[name](losses, DELTA) - 1e-9
@@ -84,7 +84,7 @@ def test_the_test_rejects_exactly_the_levels_above_the_bound(name, losses, prob,
     bound = BOUNDS[name](losses, prob)
     for at in (level, bound + 1e-9, bound - 1e-9):
         if 0 < at < 1 and abs(at - bound) > 5e-10:
-            assert confidence.rejects(BOUNDS[name], losses, prob, at) == (bound < at)
+            assert bounds.rejects(BOUNDS[name], losses, prob, at) == (bound < at)
 
 
 @every_bound
@@ -125,8 +125,8 @@ def test_the_failure_probability_is_checked(name, prob):
 @given(losses=losses_of, prob=st.floats(0.001, 0.999))
 def test_hoeffding_and_conformal_are_their_closed_forms(losses, prob):
     n = len(losses)
-    assert confidence.hoeffding(losses, prob) == pytest.approx(losses.mean() + sqrt(log(1 / prob) / (2 * n)))
-    assert confidence.conformal(losses, prob) == pytest.approx((losses.sum() + 1) / (n + 1))
+    assert bounds.hoeffding(losses, prob) == pytest.approx(losses.mean() + sqrt(log(1 / prob) / (2 * n)))
+    assert bounds.conformal(losses, prob) == pytest.approx((losses.sum() + 1) / (n + 1))
 
 
 @pytest.mark.parametrize("n", [4, 16, 100])
@@ -134,7 +134,7 @@ def test_bentkus_takes_the_ceiling(n):
     rng = np.random.default_rng(n)
     for _ in range(20):
         losses = rng.uniform(0, 0.6, n)
-        bound = confidence.bentkus(losses, DELTA)
+        bound = bounds.bentkus(losses, DELTA)
         if bound < 1:
             k = ceil(losses.sum())
             assert e * binom.cdf(k, n, bound) == pytest.approx(DELTA, rel=1e-6)  # the bound solves this equation
@@ -145,34 +145,34 @@ def test_hoeffding_bentkus_is_the_smaller_of_its_two_parts():
     rng = np.random.default_rng(0)
     for n in (10, 50, 400):
         losses = rng.beta(1, 9, n)
-        both = confidence.hoeffding_bentkus(losses, DELTA)
+        both = bounds.hoeffding_bentkus(losses, DELTA)
         mean = losses.mean()
         levels = np.linspace(mean + 1e-9, 1 - 1e-9, 20001)
         divergence = mean * np.log(mean / levels) + (1 - mean) * np.log((1 - mean) / (1 - levels))
         by_entropy = levels[np.argmax(np.exp(-n * divergence) < DELTA)]
-        assert both == pytest.approx(min(by_entropy, confidence.bentkus(losses, DELTA)), abs=1e-4)
-        assert both < confidence.hoeffding(losses, DELTA)
+        assert both == pytest.approx(min(by_entropy, bounds.bentkus(losses, DELTA)), abs=1e-4)
+        assert both < bounds.hoeffding(losses, DELTA)
 
 
 def test_empirical_bernstein_is_the_bound_of_maurer_and_pontil():
     losses = np.random.default_rng(1).beta(1, 20, 200)
     term = log(2 / DELTA)
     expected = losses.mean() + sqrt(2 * losses.var(ddof=1) * term / 200) + 7 * term / (3 * 199)
-    assert confidence.empirical_bernstein(losses, DELTA) == pytest.approx(expected)
+    assert bounds.empirical_bernstein(losses, DELTA) == pytest.approx(expected)
 
 
 def test_betting_depends_on_the_order_of_images_and_on_nothing_else():
     losses = np.random.default_rng(2).beta(1, 9, 60)
     shuffled = np.random.default_rng(3).permutation(losses)
-    assert confidence.betting(shuffled, DELTA) != confidence.betting(losses, DELTA)
-    assert confidence.betting(shuffled, DELTA) == confidence.betting(shuffled.copy(), DELTA)
-    assert confidence.betting(list(losses), DELTA) == confidence.betting(losses, DELTA)
+    assert bounds.betting(shuffled, DELTA) != bounds.betting(losses, DELTA)
+    assert bounds.betting(shuffled, DELTA) == bounds.betting(shuffled.copy(), DELTA)
+    assert bounds.betting(list(losses), DELTA) == bounds.betting(losses, DELTA)
 
 
 def test_betting_is_the_plug_in_bettor_written_out():
     """The wealth of Waudby-Smith and Ramdas, step by step, crosses 1 / delta exactly above the bound."""
     losses = np.random.default_rng(4).beta(2, 20, 80)
-    bound = confidence.betting(losses, DELTA)
+    bound = bounds.betting(losses, DELTA)
 
     def greatest_wealth(level):
         wealth, best = 1.0, 1.0
@@ -207,7 +207,7 @@ def failures(bound, world, n, worlds=1200, prob=DELTA):
     """How many of the worlds' bounds lie below the true mean."""
     draw, mean = WORLDS[world]
     samples = draw(np.random.default_rng(n), (worlds, n))
-    return sum(confidence.rejects(bound, losses, prob, mean) for losses in samples)
+    return sum(bounds.rejects(bound, losses, prob, mean) for losses in samples)
 
 
 def consistent(count, worlds=1200, prob=DELTA):
@@ -246,9 +246,9 @@ def test_the_same_simulation_catches_bentkus_with_the_floor():
 def test_conformal_holds_in_expectation_and_not_with_high_probability(world):
     draw, mean = WORLDS[world]
     samples = draw(np.random.default_rng(7), (3000, 40))
-    bounds = np.array([confidence.conformal(losses, DELTA) for losses in samples])
+    bounds = np.array([bounds.conformal(losses, DELTA) for losses in samples])
     assert bounds.mean() + 4 * bounds.std() / sqrt(len(bounds)) >= mean
-    assert not consistent(failures(confidence.conformal, world, 40))
+    assert not consistent(failures(bounds.conformal, world, 40))
 
 
 # ---------------------------------------------------------------- the planner
@@ -257,7 +257,7 @@ def test_conformal_holds_in_expectation_and_not_with_high_probability(world):
 @every_bound
 @pytest.mark.parametrize("level, prob", [(0.1, 0.1), (0.05, 0.1), (0.2, 0.01), (0.5, 0.5)])
 def test_least_images_is_really_the_least(name, level, prob):
-    least = least_images(level, prob, confidence=name)
+    least = least_images(level, prob, bound=name)
     assert BOUNDS[name](np.zeros(least), prob) < level
     for n in range(1, least):
         assert BOUNDS[name](np.zeros(n), prob) >= level - 1e-9
@@ -267,14 +267,14 @@ def test_least_images_is_never_fewer_than_the_coin_needs():
     """No valid bound certifies with fewer than log(delta) / log(1 - epsilon) images (Bernoulli losses all 0)."""
     for name in HIGH_PROBABILITY:
         for level, prob in [(0.1, 0.1), (0.05, 0.05), (0.02, 0.1)]:
-            assert least_images(level, prob, confidence=name) >= log(prob) / log(1 - level)
+            assert least_images(level, prob, bound=name) >= log(prob) / log(1 - level)
 
 
 def test_least_images_says_when_it_gives_up():
     with pytest.raises(ValueError, match="raise the risk level"):
-        least_images(0.1, 0.1, confidence=lambda losses, prob: 1.0)
+        least_images(0.1, 0.1, bound=lambda losses, prob: 1.0)
     with pytest.raises(ValueError, match="did you mean 'betting'"):
-        least_images(0.1, 0.1, confidence="beting")
+        least_images(0.1, 0.1, bound="beting")
 
 
 @pytest.mark.parametrize("n, level, prob", [(30, 0.1, 0.1), (448, 0.05, 0.1), (560, 0.1, 0.1), (2000, 0.02, 0.01)])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from flat import flat_calibrate
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -163,7 +164,7 @@ def test_multiplicative_refuses_negative_lower_ends():
     with pytest.raises(ValueError, match=r"1 are negative.*-0\.1.*additive"):
         FAMILIES["multiplicative"].widen(band, 1.5)
     with pytest.raises(ValueError, match="negative"):
-        pb.calibrate(
+        flat_calibrate(
             np.full((40, 4), 0.3), pb.Band(np.full((40, 4), -0.1), np.full((40, 4), 0.2)), risk_level=0.3,
             method="rcps", family="multiplicative",
         )  # fmt: skip
@@ -214,7 +215,7 @@ SKEWED = Family("skewed", _skewed_widen, _skewed_shortfall)
 @pytest.mark.parametrize("method, groups", [("rcps", None), ("krcps", "loss"), ("frontier", "band")])
 def test_a_users_own_family_goes_end_to_end(tmp_path, rng, method, groups):
     truth, band = heteroscedastic(120, rng, size=8, dtype=np.float64)
-    cal = pb.calibrate(truth, band, risk_level=0.15, method=method, groups=groups, family=SKEWED)
+    cal = flat_calibrate(truth, band, risk_level=0.15, method=method, groups=groups, family=SKEWED)
     assert cal.risk < cal.risk_level == 0.15
     interval = cal.apply(band)
     fresh, new = heteroscedastic(200, rng, size=8, dtype=np.float64)
@@ -243,7 +244,7 @@ def arxiv_conffusion():
 def test_the_arxiv_form_of_conffusion_is_refused(rng, method, groups):
     truth, band = heteroscedastic(60, rng, size=8)
     with pytest.raises(ValueError, match=r"'conffusion arXiv' is not nested.*inward.*must not rise"):
-        pb.calibrate(truth, band, risk_level=0.2, method=method, groups=groups, family=arxiv_conffusion())
+        flat_calibrate(truth, band, risk_level=0.2, method=method, groups=groups, family=arxiv_conffusion())
 
 
 @pytest.mark.parametrize(
@@ -259,7 +260,7 @@ def test_the_arxiv_form_of_conffusion_is_refused(rng, method, groups):
 def test_a_family_that_is_no_dual_pair_is_refused(rng, family, words):
     truth, band = heteroscedastic(60, rng, size=8)
     with pytest.raises(ValueError, match=words):
-        pb.calibrate(truth, band, risk_level=0.2, method="rcps", family=family)
+        flat_calibrate(truth, band, risk_level=0.2, method="rcps", family=family)
 
 
 def test_a_family_whose_shortfall_is_nan_on_a_certifying_image_only_is_refused(rng):
@@ -273,7 +274,7 @@ def test_a_family_whose_shortfall_is_nan_on_a_certifying_image_only_is_refused(r
 
     family = Family("sometimes", FAMILIES["additive"].widen, score)
     with pytest.raises(ValueError, match="NaN"):
-        pb.calibrate(truth, band, risk_level=0.5, method="rcps", family=family)
+        flat_calibrate(truth, band, risk_level=0.5, method="rcps", family=family)
 
 
 @some

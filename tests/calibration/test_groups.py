@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from flat import flat_calibrate
 from labelled_world import FITTING, SIZE, N, world
 from worlds import heteroscedastic
 
@@ -252,7 +253,9 @@ def test_learned_groups_store_checked_arrays(rng):
 
 def test_applying_learned_groups_never_loads_lightgbm(rng, tmp_path):
     truth, band = heteroscedastic(40, rng, size=8)
-    pb.calibrate(truth, band, risk_level=0.3, groups="learned", k=4).save(tmp_path / "cal.safetensors")
+    pb.calibrate(truth, band, risk_level=0.3, method=pb.Frontier(groups="learned", k=4)).save(
+        tmp_path / "cal.safetensors"
+    )
     np.savez(tmp_path / "band.npz", lower=band.lower, upper=band.upper)
     script = """
 import sys, numpy as np, pixelbounds as pb
@@ -303,9 +306,9 @@ def test_learned_groups_use_the_features():
     scale = np.where(rng.uniform(size=(80, 12, 12)) < 0.5, 0.01, 0.2)
     truth = np.clip(0.5 + scale * rng.standard_normal(scale.shape), 0, 1)
     band = pb.Band(np.full(scale.shape, 0.49), np.full(scale.shape, 0.51))
-    kwargs = {"risk_level": 0.1, "n_opt": 20, "k": 8}
-    with_features = pb.calibrate(truth, band, features=scale, **kwargs)
-    without = pb.calibrate(truth, band, **kwargs)
+    kwargs = {"risk_level": 0.1, "n_fit": 20, "k": 8}
+    with_features = flat_calibrate(truth, band, features=scale, **kwargs)
+    without = flat_calibrate(truth, band, **kwargs)
     short = with_features.apply(band, features=scale).length
     assert short.mean() < 0.75 * without.apply(band).length.mean()
     assert short[scale < 0.1].mean() < 0.3 * short[scale > 0.1].mean()
@@ -313,13 +316,13 @@ def test_learned_groups_use_the_features():
         with_features.apply(band)
     with pytest.raises(ValueError, match=r"learned with 0 feature images.*1 were given"):
         without.apply(band, features=scale)
-    as_list = pb.calibrate(truth, band, features=[scale], **kwargs)
+    as_list = flat_calibrate(truth, band, features=[scale], **kwargs)
     np.testing.assert_array_equal(as_list.widening, with_features.widening)
 
 
 def test_learned_groups_are_deterministic_given_the_seed(rng):
     truth, band = heteroscedastic(80, rng, size=12)
-    cals = [pb.calibrate(truth, band, risk_level=0.15, seed=seed, k=8) for seed in (3, 3, 4)]
+    cals = [pb.calibrate(truth, band, risk_level=0.15, seed=seed, method=pb.Frontier(k=8)) for seed in (3, 3, 4)]
     assert cals[0].to_bytes() == cals[1].to_bytes() != cals[2].to_bytes()
 
 
@@ -335,19 +338,21 @@ def test_a_missing_lightgbm_names_the_way_out(rng, monkeypatch, error):
     truth, band = heteroscedastic(60, rng, size=8)
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(RuntimeError) as caught:
-        pb.calibrate(truth, band, risk_level=0.2, groups="learned")
+        pb.calibrate(truth, band, risk_level=0.2, method=pb.Frontier(groups="learned"))
     for words in ("LightGBM", str(error), "libgomp1", "groups='band'"):
         assert words in str(caught.value)
-    assert pb.calibrate(truth, band, risk_level=0.2, groups="band").risk < 0.2  # and that way is open
+    assert (
+        pb.calibrate(truth, band, risk_level=0.2, method=pb.Frontier(groups="band")).risk < 0.2
+    )  # and that way is open
 
 
 def test_a_function_that_fits_groups_and_squared_losses_are_accepted(rng):
     truth, band = heteroscedastic(60, rng, size=8)
     fit = partial(groups.fit_band_groups, width=3, room=1, level=2, side=False)
-    cal = pb.calibrate(truth, band, risk_level=0.2, groups=fit)
+    cal = pb.calibrate(truth, band, risk_level=0.2, method=pb.Frontier(groups=fit))
     assert cal.grouping.count == 6
     assert not cal.grouping.by_side
-    squared = pb.calibrate(truth, band, risk_level=0.2, method="krcps", groups="squared", k=5)
+    squared = pb.calibrate(truth, band, risk_level=0.2, method=pb.KRCPS(groups="squared", k=5))
     assert squared.grouping.count == 5
     with pytest.raises(TypeError, match="returned a int"):
-        pb.calibrate(truth, band, risk_level=0.2, groups=lambda pairs, images: 3)
+        pb.calibrate(truth, band, risk_level=0.2, method=pb.Frontier(groups=lambda pairs, images: 3))

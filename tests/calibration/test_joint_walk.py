@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from flat import flat_calibrate
 from refusals import refuses
 from worlds import heteroscedastic
 
@@ -78,10 +79,7 @@ def test_the_walk_is_the_literal_one(confidence, per_unit):
     truth, band, mask, weights, subgroup = data(360 if confidence == "hoeffding" else N * per_unit)
     unit_of = np.arange(len(truth)) // per_unit
     promises = promises_of(mask, weights, subgroup)
-    cal = pb.calibrate(
-        truth, band, promises=promises, method="rcps", n_opt=10, confidence=confidence, seed=1,
-        units=unit_of + 1000 if per_unit > 1 else None,
-    )  # fmt: skip
+    cal = pb.calibrate(truth, band, promises=promises, bound=confidence, seed=1, method=pb.RCPS(n_fit=10), units=unit_of + 1000 if per_unit > 1 else None)  # fmt: skip
     split = Split.draw(unit_of, 10, np.random.default_rng(1))
     path = scalar_path(local_data_of(truth, band, None, (0.0, 1.0)))
     bound = getattr(pb.confidence, confidence)
@@ -114,7 +112,7 @@ def test_counting_images_weighs_units_by_their_images_with_the_region():
     truth, band, mask, *_ = data(200)
     units = np.repeat(np.arange(80), np.where(np.arange(80) % 2, 4, 1))
     promise = pb.share(0.3, within=mask, name="mask", weighting="images")
-    cal = pb.calibrate(truth, band, promises=[promise], units=units + 1000, method="rcps", n_opt=20)
+    cal = pb.calibrate(truth, band, promises=[promise], method=pb.RCPS(n_fit=20), units=units + 1000)
     has = mask.any(axis=(1, 2))
     split = Split.draw(units, 20, np.random.default_rng(0))
     certifying = has & ~split.fitting
@@ -131,9 +129,9 @@ def test_counting_images_weighs_units_by_their_images_with_the_region():
 def test_one_share_of_all_pixels_is_the_short_form(settings):
     truth, band, *_ = data()
     for confidence in ("betting", "hoeffding_bentkus"):
-        how = {"confidence": confidence, **settings}
-        short = pb.calibrate(truth, band, risk_level=0.3, **how)
-        assert pb.calibrate(truth, band, promises=[pb.share(0.3)], **how).to_bytes() == short.to_bytes()
+        how = {"bound": confidence, **settings}
+        short = flat_calibrate(truth, band, risk_level=0.3, **how)
+        assert flat_calibrate(truth, band, promises=[pb.share(0.3)], **how).to_bytes() == short.to_bytes()
         assert b'"promises"' not in short.to_bytes()
         (promise,) = short.promises
         assert (promise.name, promise.at_most, promise.risk) == ("all pixels", 0.3, short.risk)
@@ -144,17 +142,19 @@ def test_regions_may_lie_anywhere_and_blocks_be_cut_anyhow(tmp_path, monkeypatch
     import zarr
 
     truth, band, mask, weights, subgroup = data()
-    how = {"groups": partial(pb.groups.fit_band_groups, width=3, room=1), "n_opt": 20}
-    whole = pb.calibrate(truth, band, promises=promises_of(mask, weights, subgroup), **how).to_bytes()
+    how = {"groups": partial(pb.groups.fit_band_groups, width=3, room=1), "n_fit": 20}
+    whole = flat_calibrate(truth, band, promises=promises_of(mask, weights, subgroup), **how).to_bytes()
     lazy = da.from_array(mask, chunks=(7, 8, 8)), zarr.create_array(tmp_path / "w.zarr", data=weights), subgroup
-    assert pb.calibrate(truth, band, promises=promises_of(*lazy), **how).to_bytes() == whole
+    assert flat_calibrate(truth, band, promises=promises_of(*lazy), **how).to_bytes() == whole
     stored = [zarr.create_array(tmp_path / f"{i}.zarr", data=x) for i, x in enumerate((truth, band.lower, band.upper))]
-    found = pb.calibrate(stored[0], pb.Band(*stored[1:]), promises=promises_of(mask.astype(np.uint8), *lazy[1:]), **how)
+    found = flat_calibrate(
+        stored[0], pb.Band(*stored[1:]), promises=promises_of(mask.astype(np.uint8), *lazy[1:]), **how
+    )
     assert found.to_bytes() == whole
     monkeypatch.setattr(arrivals, "_TILE", 2**12)
     monkeypatch.setattr("pixelbounds.images.library.block_of", lambda size, rows: 4)
     monkeypatch.setattr("pixelbounds.images.library.Runner.table_bytes", 2**14)  # to a file
-    assert pb.calibrate(truth, band, promises=promises_of(mask, weights, subgroup), **how).to_bytes() == whole
+    assert flat_calibrate(truth, band, promises=promises_of(mask, weights, subgroup), **how).to_bytes() == whole
 
 
 def test_images_of_many_sizes_have_regions_too():
@@ -191,16 +191,16 @@ def test_the_path_for_several_promises_is_shorter_and_groups_without_a_miss_wide
     truth, band = draw(300)
     organ = np.broadcast_to(place == 1, truth.shape)
     how = {"groups": place, "failure_prob": 0.1}
-    both = pb.calibrate(truth, band, promises=[pb.share(0.1), pb.share(0.1, within=organ, name="organ")], **how)
+    both = flat_calibrate(truth, band, promises=[pb.share(0.1), pb.share(0.1, within=organ, name="organ")], **how)
     for promise in both.promises:
         assert 0.06 < promise.risk < 0.1  # neither is far from its level
     from pixelbounds.calibration import procedures
 
     with pytest.MonkeyPatch.context() as patch:  # the frontier that does not know of the organ, walked until both hold
         patch.setattr(procedures, "path_of", lambda p, i, g, level, objective: procedures.frontier_of(p, i, g, level))
-        blind = pb.calibrate(truth, band, promises=[pb.share(0.1), pb.share(0.1, within=organ, name="organ")], **how)
+        blind = flat_calibrate(truth, band, promises=[pb.share(0.1), pb.share(0.1, within=organ, name="organ")], **how)
     assert both.apply(band).length.mean() < 0.95 * blind.apply(band).length.mean()
-    tight = pb.calibrate(truth, band, promises=[pb.tail(0.02, above=0.0), pb.share(0.05, within=organ)], **how)
+    tight = flat_calibrate(truth, band, promises=[pb.tail(0.02, above=0.0), pb.share(0.05, within=organ)], **how)
     assert (tight.widening > 0).all()
     assert tight.apply(band).length.max() < 0.999
 
@@ -210,7 +210,7 @@ def test_the_joint_path_of_learned_and_chosen_groups_and_few_units():
     promises = promises_of(mask, weights, subgroup)
     cal = pb.calibrate(truth, band, promises=promises[:3])
     assert cal.grouping.count > 1
-    few = pb.calibrate(truth, band, promises=promises[:2], units=np.arange(160) // 4, unit_name="scan")
+    few = pb.calibrate(truth, band, promises=promises[:2], units=pb.Units(np.arange(160) // 4, name="scan"))
     assert few.record.units
 
 
@@ -219,7 +219,7 @@ def test_the_joint_path_of_learned_and_chosen_groups_and_few_units():
 
 def test_a_file_keeps_its_promises_and_refuses_strange_ones():
     truth, band, mask, weights, subgroup = data()
-    cal = pb.calibrate(truth, band, promises=promises_of(mask, weights, subgroup), method="rcps", n_opt=9)
+    cal = pb.calibrate(truth, band, promises=promises_of(mask, weights, subgroup), method=pb.RCPS(n_fit=9))
     again = calibration_from_bytes(cal.to_bytes())
     assert again.promises == cal.promises
     assert again.guarantee == cal.guarantee
@@ -244,7 +244,7 @@ def test_a_file_keeps_its_promises_and_refuses_strange_ones():
 
 def test_the_sentence_says_each_promise():
     truth, band, mask, weights, subgroup = data()
-    said = pb.calibrate(truth, band, promises=promises_of(mask, weights, subgroup), method="rcps", n_opt=9).guarantee
+    said = pb.calibrate(truth, band, promises=promises_of(mask, weights, subgroup), method=pb.RCPS(n_fit=9)).guarantee
     assert said.startswith(
         "With probability at least 90% over the draw of 81 images for certification, all of these hold"
     )
@@ -260,12 +260,12 @@ def test_the_sentence_says_each_promise():
         "; provided images are independent of each other, future images come from the same source",
     ):
         assert words in said
-    one = pb.calibrate(truth, band, promises=[pb.tail(0.3, above=0.2)], units=np.arange(N), unit_name="patient")
+    one = pb.calibrate(truth, band, promises=[pb.tail(0.3, above=0.2)], units=pb.Units(np.arange(N), name="patient"))
     assert "jointly" not in one.guarantee
     assert (
         "on average at most 30% of the images of a future patient miss more than 20% of their pixels" in one.guarantee
     )
-    expected = pb.calibrate(truth, band, promises=[pb.share(0.3), pb.tail(0.3, 0.2)], confidence="conformal")
+    expected = pb.calibrate(truth, band, promises=[pb.share(0.3), pb.tail(0.3, 0.2)], bound="conformal")
     assert "in expectation only" in expected.guarantee
 
 
@@ -276,7 +276,7 @@ def test_what_cannot_be_promised_is_refused_at_the_door():
     truth, band, mask, weights, _ = data()
 
     def tried(*promises, **how):
-        return lambda: pb.calibrate(truth, band, promises=list(promises), **{"method": "rcps", **how})
+        return lambda: flat_calibrate(truth, band, promises=list(promises), **{"method": "rcps", **how})
 
     refuses(lambda: pb.calibrate(truth, band), "risk_level", "promises")
     refuses(lambda: pb.calibrate(truth, band, risk_level=0.1, promises=[pb.share(0.1)]), "either")
@@ -328,9 +328,14 @@ def test_fewer_fit_where_those_that_fit_tell_that_a_region_is_rare():
     rare[5:35, :3] = True  # 30 images, of which 23 must certify
     promises = [pb.share(0.3), pb.share(0.1, within=rare, name="rare")]
     few = partial(pb.groups.fit_band_groups, width=2, room=1)
-    fits = [pb.calibrate(truth, band, promises=x, groups=few).record.fitting for x in (promises, promises[:1])]
+    fits = [
+        pb.calibrate(truth, band, promises=x, method=pb.Frontier(groups=few)).record.fitting
+        for x in (promises, promises[:1])
+    ]
     assert fits[0] < fits[1] == 38
-    assert pb.calibrate(truth, band, promises=promises, groups=few, n_opt=12).record.fitting == 12  # as told
+    assert (
+        pb.calibrate(truth, band, promises=promises, method=pb.Frontier(groups=few, n_fit=12)).record.fitting == 12
+    )  # as told
 
 
 def test_who_certifies_is_drawn_from_all_also_where_something_is_rare():
@@ -357,4 +362,4 @@ def test_too_few_images_with_a_region_are_told_before_anything_is_fitted():
         raise AssertionError("groups were fitted")
 
     with pytest.raises(pb.NoGuarantee, match=r"tail 0\.1 above 0\.5 of 'rare'.*12 of 90 .* at least 23 that have it"):
-        pb.calibrate(truth, band, promises=promises, groups=never)
+        pb.calibrate(truth, band, promises=promises, method=pb.Frontier(groups=never))

@@ -4,6 +4,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
+from flat import flat_calibrate
 from trials import WORLDS, consistent, generator
 
 import pixelbounds as pb
@@ -37,8 +38,8 @@ def promises(organ):
 def test_labels_make_a_rare_organ_cheap(rng):
     truth, band, organ, labels = world(300, rng)
     new_truth, new, new_organ, new_labels = world(300, rng)
-    without = pb.calibrate(truth, band, promises=promises(organ), **HOW).apply(new)
-    cal = pb.calibrate(truth, band, promises=promises(organ), labels=labels, **HOW)
+    without = flat_calibrate(truth, band, promises=promises(organ), **HOW).apply(new)
+    cal = flat_calibrate(truth, band, promises=promises(organ), labels=labels, **HOW)
     interval = cal.apply(new, labels=new_labels)
     assert interval.length.mean() < 0.75 * without.length.mean()
     missed = ~interval.contains(new_truth)
@@ -54,7 +55,7 @@ def test_validity_does_not_depend_on_labels():
         rng = generator("labels without meaning", seed=seed)
         truth, band, organ, _ = world(150, rng)
         labels = rng.integers(0, 3, truth.shape) + 10 * rng.integers(0, 6, (150, 1, 1))
-        cal = pb.calibrate(truth, band, promises=promises(organ), labels=labels, n_opt=12, **HOW)
+        cal = flat_calibrate(truth, band, promises=promises(organ), labels=labels, n_fit=12, **HOW)
         new_truth, new, new_organ, _ = world(2000, rng)
         interval = cal.apply(new, labels=rng.integers(0, 3, new_truth.shape) + 10 * rng.integers(0, 9, (2000, 1, 1)))
         missed = ~interval.contains(new_truth)
@@ -124,7 +125,7 @@ def test_a_rare_label_has_few_groups_and_one_that_was_not_seen_those_of_all(rng)
 def test_too_many_labels_are_refused(rng):
     truth, band, _, _ = world(60, rng)
     with pytest.raises(ValueError, match="merge some"):
-        pb.calibrate(truth, band, risk_level=0.2, labels=np.arange(truth.size).reshape(truth.shape), **HOW)
+        flat_calibrate(truth, band, risk_level=0.2, labels=np.arange(truth.size).reshape(truth.shape), **HOW)
 
 
 # ---------------------------------------------------------------- any array, any size
@@ -133,14 +134,14 @@ def test_too_many_labels_are_refused(rng):
 def test_labels_of_any_library_give_the_same_bytes(rng, tmp_path):
     truth, band, organ, labels = world(60, rng)
     how = {**HOW, "promises": promises(organ)}
-    cal = pb.calibrate(truth, band, labels=labels, **how)
+    cal = flat_calibrate(truth, band, labels=labels, **how)
     wanted = cal.apply(band, labels=labels)
     for same in (
         zarr.create_array(tmp_path / "labels.zarr", data=labels, chunks=(7, SIZE, SIZE)),
         da.from_array(labels, chunks=(9, SIZE, SIZE)),
         list(labels),
     ):
-        assert pb.calibrate(truth, band, labels=same, **how).to_bytes() == cal.to_bytes()
+        assert flat_calibrate(truth, band, labels=same, **how).to_bytes() == cal.to_bytes()
         np.testing.assert_array_equal(cal.apply(band, labels=same).lower, wanted.lower)
     cal.save(tmp_path / "cal.safetensors")
     again = pb.load_calibration(tmp_path / "cal.safetensors")
@@ -154,7 +155,7 @@ def test_labels_of_images_of_different_sizes_also_in_files(rng, tmp_path):
         return [np.ascontiguousarray(image[: 8 + i % 4]) for i, image in enumerate(x)]
 
     band = pb.Band(cropped(band.lower), cropped(band.upper))
-    cal = pb.calibrate(cropped(truth), band, risk_level=0.1, labels=cropped(labels), **HOW)
+    cal = flat_calibrate(cropped(truth), band, risk_level=0.1, labels=cropped(labels), **HOW)
     wanted = cal.apply(band, labels=cropped(labels))
     write_ragged(tmp_path / "truth.zarr", {"truth": cropped(truth)})
     write_ragged(tmp_path / "band.zarr", {"lower": band.lower, "upper": band.upper})

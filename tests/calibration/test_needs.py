@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from commands import call, done, flat
+from flat import flat_calibrate
 from refusals import refuses
 
 import pixelbounds as pb
@@ -23,7 +24,7 @@ def certifies(n, promise, prevalence, per_unit=1, **how):
     asked = pb.Promise(promise.kind, promise.at_most, promise.above, within, promise.cap, promise.name)
     units = np.arange(n).repeat(per_unit) + 50 if per_unit > 1 else None
     try:
-        pb.calibrate(truth, band, promises=[pb.share(0.5), asked], units=units, **how)
+        flat_calibrate(truth, band, promises=[pb.share(0.5), asked], units=units, **how)
     except pb.NoGuarantee:
         return False
     return True
@@ -33,7 +34,7 @@ def certifies(n, promise, prevalence, per_unit=1, **how):
 @pytest.mark.parametrize("method, prevalence", [("rcps", 1.0), ("rcps", 0.3), ("krcps", 1.0)])
 def test_the_least_images_of_a_plan_certify_and_fewer_do_not(kind, method, prevalence):
     promise = KINDS[kind]
-    how = {"method": method, "confidence": "hoeffding_bentkus"}
+    how = {"method": method, "bound": "hoeffding_bentkus"}
     (found,) = pb.plan(promises=[promise], prevalence={"x": prevalence}, images=(100,), **how).promises
     more = {"k": 2} if method == "krcps" else {}
     assert certifies(found.images, promise, prevalence, **how, **more)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from flat import flat_calibrate
 from refusals import refuses
 from worlds import heteroscedastic
 
@@ -49,7 +50,7 @@ def test_the_walk_is_the_literal_one_at_fixed_points(method, confidence, monkeyp
     loss, group = Rows(), np.arange(N) % 4 > 0
     how = {"groups": "band"} if method == "frontier" else {}
     promises = [pb.share(0.3), pb.loss(0.5, loss), pb.loss(0.45, loss, within=group, cap=0.9, name="group")]
-    cal = pb.calibrate(truth, band, promises=promises, method=method, confidence=confidence, **how)
+    cal = flat_calibrate(truth, band, promises=promises, method=method, bound=confidence, **how)
     path, units_certifying = seen["path"], seen["jury"]
     bound = getattr(pb.confidence, confidence)
     alone = pb.Calibration(**{**vars(cal), "certified": (), "loss": "rows", "curve": np.empty((0, 3)), "chosen": 0})
@@ -91,7 +92,7 @@ def test_losses_of_counts_cost_no_pass_and_equal_those_that_see_images():
     mask[::5] = False
     promises = [pb.loss(0.3, lambda missed, size: missed / size, within=mask, counts=True, name="m")]
     same = [pb.share(0.3, within=mask, name="m")]
-    ours, plain = (pb.calibrate(truth, band, promises=p, groups="band") for p in (promises, same))
+    ours, plain = (pb.calibrate(truth, band, promises=p, method=pb.Frontier(groups="band")) for p in (promises, same))
     assert (ours.widening == plain.widening).all()
     assert ours.promises[0].risk == plain.promises[0].risk
     assert 'the loss "m" of a future image with its region is on average at most 0.3' in ours.guarantee
@@ -104,7 +105,7 @@ def test_losses_of_counts_cost_no_pass_and_equal_those_that_see_images():
 def test_by_units_and_with_nothing_fitted():
     truth, band = data()
     units = np.repeat(np.arange(40), 3) + 100
-    cal = pb.calibrate(truth, band, promises=[pb.loss(0.6, Rows())], units=units, unit_name="scan", method="rcps")
+    cal = pb.calibrate(truth, band, promises=[pb.loss(0.6, Rows())], method="rcps", units=pb.Units(units, name="scan"))
     assert cal.promises[0].certifying == 40
     assert "of a future scan, averaged over its images, is on average at most 0.6 (each scan counting" in cal.guarantee
     assert not len(cal.curve)
@@ -124,4 +125,4 @@ def test_what_cannot_be_a_loss_is_refused():
     rising = pb.loss(0.9, lambda x, i: np.minimum(i.length.mean(axis=(1, 2)), 0.5), name="length")
     refuses(lambda: calibrate(rising), "'length' rises where intervals widen")
     refuses(lambda: calibrate(pb.loss(0.9, lambda missed, size: 0.5 - missed / size / 2, counts=True)), "rises where")
-    refuses(lambda: pb.calibrate(truth, band, promises=[pb.share(0.3)], loss=Rows()), "pixelbounds.loss")
+    refuses(lambda: pb.calibrate(truth, band, promises=[pb.share(0.3)]), "pixelbounds.loss")

@@ -5,11 +5,12 @@ from itertools import product
 
 import numpy as np
 import pytest
+from flat import flat_calibrate
 from scipy.stats import binom, norm
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds import confidence, families
+from pixelbounds import bounds, families
 from pixelbounds.calibration import certify, paths
 from pixelbounds.calibration import loss_table as arrivals
 from pixelbounds.calibration.data import LocalData
@@ -75,13 +76,13 @@ def test_betting_is_walked_from_the_wide_end():
     """Knots, narrow to wide: pass, pass, pass, fail, pass. Bisection would stop among the first three."""
     fewer, more = bettor_who_learns_less_when_less_is_missed()
     assert (fewer <= more).all()
-    assert not confidence.rejects(confidence.betting, fewer, 0.1, 0.3)
-    assert confidence.rejects(confidence.betting, more, 0.1, 0.3)
+    assert not bounds.rejects(bounds.betting, fewer, 0.1, 0.3)
+    assert bounds.rejects(bounds.betting, more, 0.1, 0.3)
     table = np.rint(10 * np.stack([more, more, more, fewer, 0 * more], axis=1)).astype(np.int32)
     truth = np.full((1000, 10), 0.5)
     band = pb.Band(truth, truth)
     path = paths.Path(np.linspace(0, 1, 5)[None])
-    found = certified(risk_test_of(truth, band, confidence.betting, 0.3), path, table)
+    found = certified(risk_test_of(truth, band, bounds.betting, 0.3), path, table)
     assert (found.knot, found.part) == (4, 1.0)
     assert not found.losses.any()
 
@@ -95,7 +96,7 @@ def test_a_users_bound_is_walked_too():
     rng = np.random.default_rng(0)
     truth = rng.random((50, 100))
     half = pb.Band(np.full_like(truth, 0.5), np.full_like(truth, 0.5))
-    cal = pb.calibrate(truth, half, risk_level=0.2, method="rcps", confidence=dips)
+    cal = pb.calibrate(truth, half, risk_level=0.2, bound=dips, method="rcps")
     assert 0.19 < cal.risk < 0.2
 
 
@@ -110,7 +111,7 @@ def test_between_knots_no_pixel_is_lost_to_rounding(knots):
     for seed in range(40):
         truth = np.random.default_rng(seed).random((60, 50))
         band = pb.Band(np.full_like(truth, 0.4), np.full_like(truth, 0.6))
-        risk_test = risk_test_of(truth, band, confidence.hoeffding_bentkus, 0.3)
+        risk_test = risk_test_of(truth, band, bounds.hoeffding_bentkus, 0.3)
         found = certified(risk_test, path, arrivals.loss_table(risk_test.pairs, Single(), path))
         lower, upper = families.additive.widen(band, path.at(found.knot, found.part)[0])
         lost += ((truth < lower) | (truth > upper)).mean() > found.losses.mean() + 1e-12
@@ -264,7 +265,7 @@ def figure_1(mu, seed, n=128):
     truth = np.random.default_rng(seed).normal(mu, 1, (n, 2))
     need = families.additive.score(truth, pb.Band(np.full((n, 2), -1.0), np.full((n, 2), 1.0)))
     missed = (need[:, :, None] > GRID).sum(axis=0)
-    bound = [confidence.hoeffding_bentkus(np.full(n, count / (2 * n)), 0.1) for count in range(n // 2)]
+    bound = [bounds.hoeffding_bentkus(np.full(n, count / (2 * n)), 0.1) for count in range(n // 2)]
     allowed = int(np.sum(np.array(bound) <= 0.1)) - 1
     return gains(missed[0][:, None] + missed[1][None] <= allowed)
 
@@ -293,9 +294,9 @@ def test_two_groups_get_the_gain_of_figure_1_where_there_is_one(method):
     for mu, seed in product((SYMMETRIC, ASYMMETRIC), range(8)):
         truth = np.random.default_rng(seed).normal(mu, 1, (640, 2))
         band = pb.Band(np.full((640, 2), -1.0), np.full((640, 2), 1.0))
-        words = {"risk_level": 0.1, "confidence": "hoeffding_bentkus", "limits": None, "seed": seed}
-        one = pb.calibrate(truth, band, method="rcps", **words)
-        two = pb.calibrate(truth, band, method=method, groups=np.array([0, 1]), n_opt=160, **words)
+        words = {"risk_level": 0.1, "bound": "hoeffding_bentkus", "limits": None, "seed": seed}
+        one = flat_calibrate(truth, band, method="rcps", **words)
+        two = flat_calibrate(truth, band, method=method, groups=np.array([0, 1]), n_fit=160, **words)
         lengths.setdefault(mu, []).append([cal.apply(band).length.mean() for cal in (one, two)])
     gain = {mu: 1 - np.mean(found, axis=0)[1] / np.mean(found, axis=0)[0] for mu, found in lengths.items()}
     assert gain[ASYMMETRIC] > 0.06
@@ -312,14 +313,14 @@ def draws(words, count, n=320, size=16, level=0.1):
         rng = np.random.default_rng([2024, draw])
         truth, band = heteroscedastic(n, rng, size=size)
         fresh, fresh_band = heteroscedastic(300, rng, size=size)
-        interval = pb.calibrate(truth, band, risk_level=level, failure_prob=0.1, seed=draw, **words).apply(fresh_band)
+        interval = flat_calibrate(truth, band, risk_level=level, failure_prob=0.1, seed=draw, **words).apply(fresh_band)
         out.append([interval.length.mean(), 1 - interval.contains(fresh).mean()])
     return np.array(out)
 
 
 def test_frontier_and_betting_are_shorter_than_the_papers_at_a_controlled_risk():
-    paper = draws({"method": "krcps", "confidence": "hoeffding_bentkus"}, 20)
-    ours = draws({"method": "frontier", "confidence": "betting", "groups": "band"}, 20)
+    paper = draws({"method": "krcps", "bound": "hoeffding_bentkus"}, 20)
+    ours = draws({"method": "frontier", "bound": "betting", "groups": "band"}, 20)
     assert ours[:, 0].mean() <= 0.92 * paper[:, 0].mean()
     assert (ours[:, 0] < paper[:, 0]).all()
     for found in (paper, ours):
@@ -329,7 +330,7 @@ def test_frontier_and_betting_are_shorter_than_the_papers_at_a_controlled_risk()
 
 
 def test_learned_groups_are_shorter_too():
-    paper = draws({"method": "krcps", "confidence": "hoeffding_bentkus"}, 4)
+    paper = draws({"method": "krcps", "bound": "hoeffding_bentkus"}, 4)
     ours = draws({"groups": "learned"}, 4)
     assert ours[:, 0].mean() <= 0.92 * paper[:, 0].mean()
     assert ours[:, 1].mean() <= 0.1

@@ -89,7 +89,7 @@ def test_partition_and_labels_of_any_whole_dtype(rng, dtype):
     truth, band = heteroscedastic(60, rng, size=6)
     partition = (np.arange(36).reshape(6, 6) % 3).astype(dtype)
     labels = np.broadcast_to(partition, truth.shape).copy()
-    one = pb.calibrate(truth, band, risk_level=0.2, method="krcps", groups=partition)
+    one = pb.calibrate(truth, band, risk_level=0.2, method=pb.KRCPS(groups=partition))
     other = pb.calibrate(truth, band, risk_level=0.2, method="krcps", labels=labels)
     assert one.grouping.count == 3
     assert other.grouping.count == 4  # with that of labels which were not seen

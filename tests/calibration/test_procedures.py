@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from flat import flat_calibrate
 from worlds import heteroscedastic
 
 import pixelbounds as pb
@@ -31,10 +32,10 @@ def test_neighbourhoods_that_matter_are_learned_and_others_are_not():
 
 def test_the_choice_looks_at_the_fitting_images_only(rng):
     truth, band = heteroscedastic(80, rng, size=12)
-    chosen = pb.calibrate(truth, band, risk_level=0.2, n_opt=20, seed=3)
+    chosen = pb.calibrate(truth, band, risk_level=0.2, seed=3, method=pb.Frontier(n_fit=20))
     fitting = np.isin(np.arange(80), np.random.default_rng(3).permutation(80)[:20])
     other = np.where(fitting[:, None, None], truth, np.clip(truth + 0.02, 0, 1))  # other certifying images
-    again = pb.calibrate(other, band, risk_level=0.2, n_opt=20, seed=3)
+    again = pb.calibrate(other, band, risk_level=0.2, seed=3, method=pb.Frontier(n_fit=20))
     assert again.grouping.state()[0] == chosen.grouping.state()[0]
     for name, x in chosen.grouping.state()[1].items():
         np.testing.assert_array_equal(again.grouping.state()[1][name], x)
@@ -75,7 +76,9 @@ def test_with_few_images_the_first_candidate_is_taken(rng):
 def test_units_hardly_enough_to_certify_all_certify(rng, units):
     """Below 1.5 times the least (47 at 5%), frontier is rcps: a scan certifies more than it teaches."""
     truth, band = heteroscedastic(units, rng, size=8)
-    ours, plain = (pb.calibrate(truth, band, method=method, risk_level=0.05, seed=3) for method in ("frontier", "rcps"))
+    ours, plain = (
+        flat_calibrate(truth, band, method=method, risk_level=0.05, seed=3) for method in ("frontier", "rcps")
+    )
     assert ours.record.fitting == 0
     np.testing.assert_array_equal(ours.widening, plain.widening)
 
@@ -85,7 +88,7 @@ def test_units_that_suffice_fit_and_so_do_groups_that_are_asked_for(rng):
     assert pb.calibrate(truth, band, risk_level=0.05).record.fitting == 4
     for n, how, fitting in ((70, {}, 0), (60, {"groups": "band"}, 3)):
         some = band.map(lambda x, n=n: x[:n])
-        assert pb.calibrate(truth[:n], some, risk_level=0.05, **how).record.fitting == fitting
+        assert flat_calibrate(truth[:n], some, risk_level=0.05, **how).record.fitting == fitting
 
 
 def test_few_images_are_not_given_many_groups(rng):
@@ -97,7 +100,7 @@ def test_few_images_are_not_given_many_groups(rng):
     longer = []
     for start in (0, 100, 200):
         truth_of, band_of = truth[start : start + 100], band[start : start + 100]
-        found, plain = (pb.calibrate(truth_of, band_of, risk_level=0.05, method=m) for m in ("frontier", "rcps"))
+        found, plain = (flat_calibrate(truth_of, band_of, risk_level=0.05, method=m) for m in ("frontier", "rcps"))
         assert found.record.fitting == 8
         assert found.grouping.count <= 8
         longer.append(found.apply(band[300:]).length.mean() / plain.apply(band[300:]).length.mean() - 1)
@@ -121,7 +124,7 @@ def test_few_images_choose_at_the_risk_that_they_can_certify(n, few, rng, monkey
 
 def test_where_groups_matter_few_images_tell(rng):
     truth, band = heteroscedastic(400, rng, size=16)
-    found, plain = (pb.calibrate(truth[:100], band[:100], risk_level=0.05, method=m) for m in ("frontier", "rcps"))
+    found, plain = (flat_calibrate(truth[:100], band[:100], risk_level=0.05, method=m) for m in ("frontier", "rcps"))
     assert found.apply(band[100:]).length.mean() < 0.97 * plain.apply(band[100:]).length.mean()
 
 
@@ -144,11 +147,11 @@ def test_groups_of_which_nobody_knows_the_images_are_told():
     rng = np.random.default_rng(0)
     centre = rng.uniform(0.3, 0.7, (80, 6, 6))
     truth, band = centre + 0.05 * rng.standard_normal(centre.shape), pb.Band(centre - 0.05, centre + 0.05)
-    made = pb.calibrate(truth[:40], band[:40], risk_level=0.2, groups="band")
+    made = pb.calibrate(truth[:40], band[:40], risk_level=0.2, method=pb.Frontier(groups="band"))
     told = "the groups that were given owe nothing to the images that certified"
     forgot = made.without_hashes().grouping
     for groups, unknown in ((made.grouping, False), (forgot, True), (np.arange(36).reshape(6, 6) // 18, True)):
-        found = pb.calibrate(truth[40:], band[40:], groups=groups, risk_level=0.2, n_opt=10)
+        found = pb.calibrate(truth[40:], band[40:], risk_level=0.2, method=pb.Frontier(groups=groups, n_fit=10))
         assert (told in found.guarantee) == unknown
         assert calibration_from_bytes(found.to_bytes()).guarantee == found.guarantee
     assert told not in made.guarantee

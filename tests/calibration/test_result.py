@@ -8,6 +8,7 @@ import struct
 
 import numpy as np
 import pytest
+from flat import flat_calibrate
 from worlds import heteroscedastic
 
 import pixelbounds as pb
@@ -36,10 +37,10 @@ OWN = Family("own", lambda b, w: additive.widen(b, w), lambda x, b: additive.sco
 
 CASES = {
     "rcps": ("plain", {"method": "rcps"}, {}),
-    "rcps conformal": ("plain", {"method": "rcps", "confidence": "conformal"}, {}),
-    "rcps bentkus, no limits": ("plain", {"method": "rcps", "confidence": "bentkus", "limits": None}, {}),
+    "rcps conformal": ("plain", {"method": "rcps", "bound": "conformal"}, {}),
+    "rcps bentkus, no limits": ("plain", {"method": "rcps", "bound": "bentkus", "limits": None}, {}),
     "krcps loss": ("plain", {"method": "krcps"}, {}),
-    "krcps otsu": ("plain", {"method": "krcps", "groups": "otsu", "confidence": "hoeffding_bentkus"}, {}),
+    "krcps otsu": ("plain", {"method": "krcps", "groups": "otsu", "bound": "hoeffding_bentkus"}, {}),
     "krcps partition": ("plain", {"method": "krcps", "groups": PARTITION}, {}),
     "krcps labels": ("plain", {"method": "krcps", "labels": SEGMENTATION}, {"labels": SEGMENTATION}),
     "krcps scaled": ("centred", {"method": "krcps"}, {}),
@@ -62,7 +63,7 @@ _made = {}
 def calibrated(kind, how):
     key = kind, id(how)
     if key not in _made:
-        _made[key] = pb.calibrate(*data(kind), **{"risk_level": RISK, **how})
+        _made[key] = flat_calibrate(*data(kind), **{"risk_level": RISK, **how})
     return _made[key]
 
 
@@ -110,7 +111,7 @@ def test_a_calibration_comes_back_as_it_was(tmp_path, kind, how, apply):
 
 @every_case
 def test_equal_calibrations_give_equal_bytes(kind, how, apply):
-    again = pb.calibrate(*data(kind), **{"risk_level": RISK, **how})
+    again = flat_calibrate(*data(kind), **{"risk_level": RISK, **how})
     assert again.to_bytes() == calibrated(kind, how).to_bytes()
 
 
@@ -195,8 +196,7 @@ def test_a_file_cannot_be_saved_where_there_is_no_folder(tmp_path, cal):
 def test_the_metadata_say_how_the_calibration_was_reached(tmp_path):
     truth, band = data()
     units = np.arange(N) // 2
-    cal = pb.calibrate(truth, band, risk_level=0.3, failure_prob=0.05, groups="band", confidence="betting", seed=17,
-                       units=units, n_opt=9)  # fmt: skip
+    cal = pb.calibrate(truth, band, risk_level=0.3, failure_prob=0.05, bound="betting", seed=17, method=pb.Frontier(groups="band", n_fit=9), units=units)  # fmt: skip
     cal.save(tmp_path / "cal.safetensors")
     text = metadata(tmp_path / "cal.safetensors")
     assert text["method"] == "frontier"
@@ -257,7 +257,7 @@ def test_units_and_own_losses_are_named_in_the_guarantee():
         return missed.mean(axis=2).max(axis=1)
 
     truth, band = data()
-    cal = pb.calibrate(truth, band, risk_level=0.5, method="rcps", loss=worst_row)
+    cal = pb.calibrate(truth, band, promises=[pb.loss(0.5, worst_row)], method="rcps")
     assert 'loss "worst_row"' in cal.guarantee
     assert "pixels" not in cal.guarantee
 

@@ -81,7 +81,7 @@ def test_claims_of_a_calibration_travel_with_its_intervals():
     truth = rng.uniform(size=(60, 6, 6))
     band = pb.Band(np.full_like(truth, 0.1), np.full_like(truth, 0.9))
     units = np.arange(60) // 2
-    cal = pb.calibrate(truth, band, risk_level=0.3, units=units, unit_name="eye")
+    cal = pb.calibrate(truth, band, risk_level=0.3, units=pb.Units(units, name="eye"))
     made = stored_guarantee_of(cal)
     assert (made.level, made.unit_name, made.of_units, made.image_hashes) == (0.3, "eye", True, True)
     assert StoredGuarantee.from_state(made.state()) == made

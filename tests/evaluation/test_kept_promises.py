@@ -76,7 +76,7 @@ def test_a_calibration_of_promises_is_judged_by_the_same_ones():
         return [pb.share(0.3), pb.share(0.3, within=mask[at], name="mask", weighting="pixels"), pb.tail(0.3, above=0.4)]
 
     early, late = slice(0, 120), slice(120, 200)
-    cal = pb.calibrate(truth[early], band[early], promises=promises(early), method="rcps", n_opt=20)
+    cal = pb.calibrate(truth[early], band[early], promises=promises(early), method=pb.RCPS(n_fit=20))
     interval = cal.apply(band[late])
     seen = pb.evaluate(truth[late], interval, promises=promises(late), calibration=cal)
     assert not any(one.broken for one in seen.promises)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pixelbounds import confidence
+from pixelbounds import bounds
 from pixelbounds.evaluation.evaluation import length_ends, share_ends
 from pixelbounds.evaluation.unit_means import mean_interval, ratio_interval
 
@@ -18,7 +18,7 @@ quick = settings(max_examples=60, deadline=None, derandomize=True)
 def test_the_high_end_is_the_bound_of_a_calibration_and_holds_the_mean(losses, level):
     low, high = mean_interval(losses, level)
     assert 0 <= low <= losses.mean() + 1e-12
-    assert high == pytest.approx(max(confidence.betting(losses, (1 - level) / 2), losses.mean()), abs=1e-8)
+    assert high == pytest.approx(max(bounds.betting(losses, (1 - level) / 2), losses.mean()), abs=1e-8)
     assert high <= 1
 
 
@@ -42,7 +42,7 @@ def test_few_alike_units_still_have_a_low_end():
     rng = np.random.default_rng(0)
     low, high = mean_interval(rng.gamma(16, 0.2 / 16, 20), 0.95)
     assert 0.13 < low < 0.2 < high < 0.4
-    assert 1 - confidence.betting(1 - np.full(20, 0.05), 0.025) == 0  # the plug-in bettor alone has none
+    assert 1 - bounds.betting(1 - np.full(20, 0.05), 0.025) == 0  # the plug-in bettor alone has none
     assert mean_interval(np.full(20, 0.05), 0.95)[0] > 0.035
 
 

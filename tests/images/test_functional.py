@@ -100,7 +100,7 @@ def test_numbers_are_promised_jointly_and_the_sentence_speaks_of_values():
     value = pb.functional_values(truth, measured, known=[masks])
     first = np.broadcast_to(np.arange(2) == 0, (100, 2))
     promises = [pb.share(0.2, within=first, name="mean"), pb.tail(0.3, above=0)]
-    cal = pb.calibrate(value[:100], band[:100], promises=promises, groups=np.arange(2), limits=None)
+    cal = pb.calibrate(value[:100], band[:100], promises=promises, limits=None, method=pb.Frontier(groups=np.arange(2)))
     assert 'at most 20% of the values of "mean" of a future image' in cal.guarantee
     assert "at most 30% of future images miss any of their values;" in cal.guarantee
     assert "pixel" not in cal.guarantee
@@ -110,10 +110,7 @@ def test_numbers_are_promised_jointly_and_the_sentence_speaks_of_values():
     assert "on average at most 20% of future images have their value outside its interval, provided" in one.guarantee
     ev = pb.evaluate(value[100:, :1], one.apply(band[100:].map(lambda x: x[:, :1])), calibration=one)
     assert "values outside" in str(ev)
-    patients = pb.calibrate(
-        value[:, :1], band.map(lambda x: x[:, :1]), risk_level=0.3, method="rcps", limits=None,
-        units=np.arange(150) // 3, unit_name="patient",
-    )  # fmt: skip
+    patients = pb.calibrate(value[:, :1], band.map(lambda x: x[:, :1]), risk_level=0.3, limits=None, method="rcps", units=pb.Units(np.arange(150) // 3, name="patient"))  # fmt: skip
     assert "at most 30% of the images of a future patient have their value outside its interval" in patients.guarantee
 
 

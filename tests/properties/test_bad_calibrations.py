@@ -6,6 +6,7 @@ import struct
 import numpy as np
 import pytest
 import torch
+from flat import flat_calibrate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import HERE, SIZE, N, data, refuses, refuses_to_calibrate
@@ -21,14 +22,14 @@ from pixelbounds.storage.files import checksum
 def test_apply_refuses_a_band_of_another_shape():
     truth, band = data()
     for how in ({"method": "krcps"}, {"method": "krcps", "groups": np.zeros((SIZE, SIZE), int)}, {"groups": "loss"}):
-        cal = pb.calibrate(truth, band, **how, **HERE)
+        cal = flat_calibrate(truth, band, **how, **HERE)
         other = pb.Band(np.zeros((3, 5, 5)), np.ones((3, 5, 5)))
         refuses(lambda cal=cal, other=other: cal.apply(other), "(5, 5)", "(6, 6)", "'band' or 'learned'")
 
 
 def test_apply_refuses_a_band_of_another_range():
     truth, band = data()
-    cal = pb.calibrate(truth, band, method="rcps", **HERE)
+    cal = flat_calibrate(truth, band, method="rcps", **HERE)
     images = band.map(lambda x: np.concatenate([x[:2], 255 * x[2:3]]))
     refuses(lambda: cal.apply(images), "band of image 2", "limits (0, 1)", unchanged=(images.lower, images.upper))
 
@@ -36,12 +37,12 @@ def test_apply_refuses_a_band_of_another_range():
 def test_apply_refuses_a_band_of_another_family_or_source():
     truth, band = data()
     centred = pb.Band(band.lower, band.upper, (band.lower + band.upper) / 2)
-    plain = pb.calibrate(truth, band, method="rcps", **HERE)
-    scaled = pb.calibrate(truth, centred, method="rcps", **HERE)
+    plain = flat_calibrate(truth, band, method="rcps", **HERE)
+    scaled = flat_calibrate(truth, centred, method="rcps", **HERE)
     refuses(lambda: plain.apply(centred), "additive", "scaled")
     refuses(lambda: scaled.apply(band), "centre", "mean_and_std")
     made = pb.Band(band.lower, band.upper, source=pb.Source("calibrated quantiles", samples=19, miscoverage=0.1))
-    cal = pb.calibrate(truth, made, method="rcps", **HERE)
+    cal = flat_calibrate(truth, made, method="rcps", **HERE)
     other = pb.Band(band.lower, band.upper, source=pb.Source("calibrated quantiles", samples=39, miscoverage=0.2))
     refuses(lambda: cal.apply(other), "1/10", "1/5", "samples: 19 at calibration, 39 here", "calibrate again")
     refuses(lambda: cal.apply(band), "samples: 19 at calibration, unknown here", "source=")
@@ -49,7 +50,7 @@ def test_apply_refuses_a_band_of_another_family_or_source():
 
 def test_apply_refuses_nan_and_names_the_image():
     truth, band = data()
-    cal = pb.calibrate(truth, band, method="rcps", **HERE)
+    cal = flat_calibrate(truth, band, method="rcps", **HERE)
     lower = torch.from_numpy(band.lower.copy())
     lower[7, 0, 0] = float("nan")
     refuses(lambda: cal.apply(pb.Band(lower, torch.from_numpy(band.upper))), "band.lower of image 7")
@@ -59,7 +60,7 @@ def test_what_would_be_ignored_is_refused():
     truth, band = data()
     refuses_to_calibrate("features are for learned groups", method="rcps", features=np.zeros(truth.shape))
     refuses_to_calibrate("features are for learned groups", groups="band", features=np.zeros(truth.shape))
-    cal = pb.calibrate(truth, band, groups="band", **HERE)
+    cal = flat_calibrate(truth, band, groups="band", **HERE)
     refuses(
         lambda: cal.apply(band, features=np.zeros(truth.shape)), "features belong to learned groups", "leave them out"
     )
@@ -68,7 +69,7 @@ def test_what_would_be_ignored_is_refused():
 def test_apply_needs_the_features_of_the_calibration():
     truth, band = data()
     features = np.random.default_rng(0).normal(size=(N, 2, SIZE, SIZE))
-    cal = pb.calibrate(truth, band, features=features, k=4, **HERE)
+    cal = flat_calibrate(truth, band, features=features, k=4, **HERE)
     refuses(lambda: cal.apply(band), "learned with 2 feature images", "0 were given", "features=")
     refuses(lambda: cal.apply(band, features=features[:, :1]), "learned with 2", "1 were given")
     refuses(lambda: cal.apply(band, features=features[:5]), "features", "(5, 2, 6, 6)")
@@ -80,16 +81,16 @@ def test_labels_belong_to_the_calibration_or_not():
     truth, band = data()
     labels = np.zeros((N, SIZE, SIZE), int)
     labels[:, :, 3:] = 1
-    cal = pb.calibrate(truth, band, labels=labels, groups="band", **HERE)
+    cal = flat_calibrate(truth, band, labels=labels, groups="band", **HERE)
     refuses(lambda: cal.apply(band), "uses labels", "labels=", "--labels")
     refuses(lambda: cal.apply(band, labels=labels[:5]), "labels", "shape")
     refuses(lambda: cal.apply(band[:5], labels=labels), "labels", "shape")
     refuses(lambda: cal.apply(band, labels=labels[:, :2]), "labels", "shape")
     for wrong in ("brain", labels / 2, labels.astype(str)):
         refuses(lambda wrong=wrong: cal.apply(band, labels=wrong), "labels", "whole number", error=TypeError)
-    plain = pb.calibrate(truth, band, groups="band", **HERE)
+    plain = flat_calibrate(truth, band, groups="band", **HERE)
     refuses(lambda: plain.apply(band, labels=labels), "without labels", "leave labels out")
-    refuses(lambda: pb.calibrate(truth, band, groups=labels, **HERE), "labels=")
+    refuses(lambda: flat_calibrate(truth, band, groups=labels, **HERE), "labels=")
 
 
 @pytest.mark.parametrize("method", ["krcps", "frontier"])
@@ -98,7 +99,7 @@ def test_a_label_that_only_certifying_images_have(method):
     labels = np.zeros((N, SIZE, SIZE), int)
     truth, band = data()
     labels[N // 2 :] = 5
-    cal = pb.calibrate(truth, band, method=method, labels=labels, n_opt=3, **HERE)
+    cal = flat_calibrate(truth, band, method=method, labels=labels, n_fit=3, **HERE)
     known = set(cal.grouping.values.tolist())
     strange = np.full_like(labels, 77)
     interval = cal.apply(band, labels=strange)
@@ -113,7 +114,7 @@ def test_a_label_that_only_certifying_images_have(method):
 @pytest.fixture(scope="module")
 def content():
     truth, band = data()
-    return pb.calibrate(truth, band, method="krcps", **HERE).to_bytes()
+    return flat_calibrate(truth, band, method="krcps", **HERE).to_bytes()
 
 
 def test_a_file_that_is_not_there(tmp_path):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 import zarr
+from flat import flat_calibrate
 from refusals import HERE, SIZE, N, data, every_method, refuses, refuses_to_calibrate
 
 import pixelbounds as pb
@@ -66,8 +67,8 @@ def test_features_that_are_not_finite_name_their_image(wrap):
 def test_features_of_any_library_are_accepted(wrap):
     truth, band = data()
     features = np.random.default_rng(1).normal(size=truth.shape)
-    expected = pb.calibrate(truth, band, features=features, k=4, **HERE)
-    cal = pb.calibrate(truth, band, features=wrap(features), k=4, **HERE)
+    expected = flat_calibrate(truth, band, features=features, k=4, **HERE)
+    cal = flat_calibrate(truth, band, features=wrap(features), k=4, **HERE)
     np.testing.assert_array_equal(cal.widening, expected.widening)
     np.testing.assert_array_equal(
         cal.apply(band, features=wrap(features)).lower, expected.apply(band, features=features).lower
@@ -132,6 +133,6 @@ def test_images_that_are_not_floating_point(images):
 def test_a_band_must_be_a_band():
     truth, band = data()
     refuses_to_calibrate("ndarray", "pixelbounds.Band(lower, upper)", error=TypeError, band=band.lower)
-    cal = pb.calibrate(truth, band, method="rcps", **HERE)
+    cal = flat_calibrate(truth, band, method="rcps", **HERE)
     refuses(lambda: cal.apply(band.lower), "ndarray", "pixelbounds.Band(lower, upper)", error=TypeError)
     refuses(lambda: band[3], "band[3:4]", error=TypeError)

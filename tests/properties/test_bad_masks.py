@@ -7,6 +7,7 @@ which nothing lies, as readers of netCDF give it, passes.
 import dask.array as da
 import numpy as np
 import pytest
+from flat import flat_calibrate
 
 import pixelbounds as pb
 from pixelbounds import federated
@@ -24,9 +25,9 @@ REGION = CENTRE > 0.5
 WEIGHTS = np.ones(N)
 UNITS = np.arange(N) // 2
 EASY = {"risk_level": 0.5, "method": "rcps"}
-CAL = pb.calibrate(TRUTH, BAND, **EASY)
+CAL = flat_calibrate(TRUTH, BAND, **EASY)
 OF_REGION = pb.calibrate(TRUTH, BAND, promises=[pb.share(0.5, within=REGION, name="bright")], method="rcps")
-LABELLED = pb.calibrate(TRUTH, BAND, risk_level=0.5, labels=LABELS, groups="band", k=2)
+LABELLED = pb.calibrate(TRUTH, BAND, risk_level=0.5, labels=LABELS, method=pb.Frontier(groups="band", k=2))
 OTHER = np.clip(TRUTH + 0.001, 0, 1)
 INTERVAL = CAL.apply(BAND)
 DRAWN = np.repeat(CENTRE[:, None], 19, axis=1)
@@ -42,23 +43,23 @@ def begun(regions):
 
 
 DOORS = {
-    "truth": (TRUTH, lambda x: pb.calibrate(x, BAND, **EASY)),
-    "8-bit truth": ((255 * TRUTH).astype(np.uint8), lambda x: pb.calibrate(x, BAND, **EASY)),
+    "truth": (TRUTH, lambda x: flat_calibrate(x, BAND, **EASY)),
+    "8-bit truth": ((255 * TRUTH).astype(np.uint8), lambda x: flat_calibrate(x, BAND, **EASY)),
     "lower": (CENTRE, lambda x: pb.Band(x, CENTRE + 1)),
     "centre": (CENTRE, lambda x: pb.Band(CENTRE - 0.1, CENTRE + 0.1, x)),
     "interval": (CENTRE, lambda x: pb.Interval(x, CENTRE + 1)),
     "contains": (TRUTH, lambda x: CAL.apply(BAND).contains(x)),
-    "features": (CENTRE, lambda x: pb.calibrate(TRUTH, BAND, risk_level=0.5, groups="learned", k=2, features=x)),
-    "labels": (LABELS, lambda x: pb.calibrate(TRUTH, BAND, risk_level=0.5, groups="band", k=2, labels=x)),
+    "features": (CENTRE, lambda x: pb.calibrate(TRUTH, BAND, risk_level=0.5, features=x, method=pb.Frontier(groups="learned", k=2))),
+    "labels": (LABELS, lambda x: pb.calibrate(TRUTH, BAND, risk_level=0.5, labels=x, method=pb.Frontier(groups="band", k=2))),
     "labels of apply": (LABELS, lambda x: LABELLED.apply(BAND, labels=x)),
-    "units": (UNITS, lambda x: pb.calibrate(TRUTH, BAND, units=x, **EASY)),
+    "units": (UNITS, lambda x: flat_calibrate(TRUTH, BAND, units=x, **EASY)),
     "within, a mask": (REGION, lambda x: pb.calibrate(TRUTH, BAND, promises=[pb.share(0.5, x)], method="rcps")),
     "within, weights": (CENTRE, lambda x: pb.calibrate(TRUTH, BAND, promises=[pb.share(0.5, x)], method="rcps")),
     "within, a subgroup": (
         np.ones(N, bool), lambda x: pb.calibrate(TRUTH, BAND, promises=[pb.share(0.5, x)], method="rcps"),
     ),
-    "groups": (LABELS[0], lambda x: pb.calibrate(TRUTH, BAND, risk_level=0.5, groups=x)),
-    "a loss": (WEIGHTS * 0.1, lambda x: pb.calibrate(TRUTH, BAND, loss=masked_loss(x), **EASY)),
+    "groups": (LABELS[0], lambda x: pb.calibrate(TRUTH, BAND, risk_level=0.5, method=pb.Frontier(groups=x))),
+    "a loss": (WEIGHTS * 0.1, lambda x: flat_calibrate(TRUTH, BAND, loss=masked_loss(x), **EASY)),
     "a loss among promises": (
         WEIGHTS * 0.1, lambda x: pb.calibrate(TRUTH, BAND, promises=[pb.loss(0.5, masked_loss(x))], method="rcps"),
     ),
@@ -169,7 +170,7 @@ def test_weights_whose_sum_leaves_the_numbers_are_refused(most):
 
 
 def test_a_loss_that_is_watched_is_checked_as_at_calibration():
-    cal = pb.calibrate(TRUTH, BAND, loss=lambda truth, interval: l01(truth, interval), **EASY)
+    cal = flat_calibrate(TRUTH, BAND, loss=lambda truth, interval: l01(truth, interval), **EASY)
     for wrong in (np.nan, -0.5, 1.5):
         with pytest.raises(ValueError, match="losses must lie"):
             pb.Monitor(cal, loss=lambda truth, interval, x=wrong: np.full(len(truth), x)).update(OTHER, BAND)

@@ -4,10 +4,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from flat import flat_calibrate
 from refusals import HERE, METHODS, SIZE, N, data, refuses, refuses_to_calibrate
 
 import pixelbounds as pb
-from pixelbounds import confidence, groups, losses
+from pixelbounds import bounds, groups, losses
 from pixelbounds.calibration.losses import l01
 
 LABELLED = groups.LabelledGroups(np.array([0]), groups.Single(), np.array([[0], [1]], np.int32))
@@ -46,10 +47,10 @@ def test_too_few_samples_name_the_least(miscoverage, m):
     pb.calibrated_quantiles(np.zeros((2, m + 1, 3)), miscoverage)
 
 
-@pytest.mark.parametrize("bound", sorted(confidence.BOUNDS))
+@pytest.mark.parametrize("bound", sorted(bounds.BOUNDS))
 def test_too_few_images_say_how_far_it_got_and_how_many_are_needed(bound):
     truth, band = data()
-    least = pb.least_images(0.02, 0.1, confidence=bound)
+    least = pb.least_images(0.02, 0.1, bound=bound)
     words = [
         "risk level of 0.02 cannot be certified",
         f"with {N - 30} certifying",
@@ -60,7 +61,7 @@ def test_too_few_images_say_how_far_it_got_and_how_many_are_needed(bound):
         words.append(f"at least {least} must certify")
         refuses_to_calibrate(*words, method="frontier", groups="band", n_opt=30, risk_level=0.02, confidence=bound)
     else:
-        pb.calibrate(truth, band, groups="band", n_opt=30, risk_level=0.02, confidence=bound)
+        pb.calibrate(truth, band, risk_level=0.02, bound=bound, method=pb.Frontier(groups="band", n_fit=30))
 
 
 def test_one_image_cannot_fit_and_certify():
@@ -107,8 +108,8 @@ def test_more_groups_than_there_could_be(method, by, k):
 
 def test_d_opt_of_any_size_takes_all_pixels():
     truth, band = data()
-    one = pb.calibrate(truth, band, method="krcps", d_opt=10**400, **HERE)
-    other = pb.calibrate(truth, band, method="krcps", d_opt=SIZE * SIZE, **HERE)
+    one = flat_calibrate(truth, band, method="krcps", d_opt=10**400, **HERE)
+    other = flat_calibrate(truth, band, method="krcps", d_opt=SIZE * SIZE, **HERE)
     np.testing.assert_array_equal(one.widening, other.widening)
 
 
@@ -120,8 +121,8 @@ def test_d_opt_of_any_size_takes_all_pixels():
     [
         ({"method": "fronteir"}, ("method is 'fronteir'", "did you mean 'frontier'", "rcps")),
         ({"method": "kcrps"}, ("did you mean 'krcps'",)),
-        ({"confidence": "beting"}, ("confidence is 'beting'", "did you mean 'betting'", "hoeffding")),
-        ({"confidence": "Hoefding"}, ("did you mean 'hoeffding'",)),
+        ({"bound": "beting"}, ("confidence is 'beting'", "did you mean 'betting'", "hoeffding")),
+        ({"bound": "Hoefding"}, ("did you mean 'hoeffding'",)),
         ({"groups": "lerned"}, ("groups is 'lerned'", "did you mean 'learned'", "band")),
         ({"groups": "bands"}, ("did you mean 'band'",)),
         ({"family": "multiplicitive"}, ("did you mean 'multiplicative'",)),
@@ -205,7 +206,7 @@ def test_units_that_are_blank_are_missing_and_blanks_around_names_make_no_other_
     truth, band = data()
     padded = [name + " " * (i % 2) for i, name in enumerate(names)]
     how = {"risk_level": 0.3, "method": "rcps"}
-    assert pb.calibrate(truth, band, units=padded, **how).record.units == N // 2
+    assert flat_calibrate(truth, band, units=padded, **how).record.units == N // 2
 
 
 @pytest.mark.parametrize("name", ["image", "Images", "future image", "pixel", "values"])
@@ -217,7 +218,7 @@ def test_a_unit_is_not_called_what_it_consists_of(name):
 @pytest.mark.parametrize("shape", [(6, 6, 3), (36,), (2, 3, 6)])
 def test_images_of_another_number_of_axes_are_another_kind(shape):
     truth, band = data()
-    cal = pb.calibrate(truth, band, risk_level=0.3, groups="band")
+    cal = pb.calibrate(truth, band, risk_level=0.3, method=pb.Frontier(groups="band"))
     other = pb.Band(np.zeros((1, *shape)), np.ones((1, *shape)))
     refuses(lambda: cal.apply(other), "another number of axes", str(shape))
 

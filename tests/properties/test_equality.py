@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 import zarr
+from flat import flat_calibrate
 from stores import CHOICES, SIZE, M, N, store
 from typer.testing import CliRunner
 
@@ -32,7 +33,7 @@ def calibrated(folder, arrays, cut, **choices):
     samples = store(folder, "samples.zarr", arrays[1], chunks, **how)
     band, there = samplers.bands_to(samples, folder / "bands.zarr", 0.1)
     assert there.all()
-    return pb.calibrate(truth, band, **CHOICES, **choices).to_bytes()
+    return flat_calibrate(truth, band, **CHOICES, **choices).to_bytes()
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -52,8 +53,8 @@ def test_a_cluster_changes_no_bit(tmp_path, arrays, wanted, cut, client):
 @pytest.mark.parametrize(
     "choices",
     [
-        {"method": "rcps", "confidence": "hoeffding_bentkus"},
-        {"method": "krcps", "confidence": "hoeffding_bentkus"},
+        {"method": "rcps", "bound": "hoeffding_bentkus"},
+        {"method": "krcps", "bound": "hoeffding_bentkus"},
         {"groups": "band", "units": np.arange(N) // 2},
         {"groups": "learned", "k": 4},
     ],
@@ -61,7 +62,7 @@ def test_a_cluster_changes_no_bit(tmp_path, arrays, wanted, cut, client):
 def test_every_method_on_a_cluster(tmp_path, arrays, wanted, choices, client):
     with execution.running(client):
         found = calibrated(tmp_path, arrays, "many images", **choices)
-    assert found == pb.calibrate(arrays[0], wanted[1], **CHOICES, **choices).to_bytes()
+    assert found == flat_calibrate(arrays[0], wanted[1], **CHOICES, **choices).to_bytes()
 
 
 def test_an_evaluation_on_a_cluster(tmp_path, arrays, wanted, client):
@@ -82,11 +83,11 @@ def test_promises_on_a_cluster(tmp_path, arrays, wanted, client):
         return [pb.share(0.3), pb.share(0.4, within=edges, name="edges"), pb.share(0.4, within=weights, name="weights")]
 
     how = {"groups": "band", "k": 3, "seed": 3}
-    here = pb.calibrate(truth, band, promises=asked(edges, weights), **how)
+    here = flat_calibrate(truth, band, promises=asked(edges, weights), **how)
     parts = [store(tmp_path, f"{x}.zarr", getattr(band, x), (11,)) for x in ("lower", "upper")]
     far = [store(tmp_path, f"{name}.zarr", x, (9,)) for name, x in {"truth": truth, "e": edges, "w": weights}.items()]
     with execution.running(client):
-        there = pb.calibrate(far[0], pb.Band(*parts, source=band.source), promises=asked(*far[1:]), **how)
+        there = flat_calibrate(far[0], pb.Band(*parts, source=band.source), promises=asked(*far[1:]), **how)
         seen = pb.evaluate(far[0], pb.Interval(*parts), promises=asked(*far[1:]))
     assert there.to_bytes() == here.to_bytes()
     found = pb.evaluate(truth, pb.Interval(band.lower, band.upper), promises=asked(edges, weights))
@@ -149,7 +150,7 @@ def test_a_pass_over_files_runs_on_the_workers(tmp_path, arrays, client):
 
 def test_arrays_in_memory_stay_here_and_large_ones_are_refused(tmp_path, arrays, wanted, client):
     with execution.running(client):
-        assert pb.calibrate(arrays[0], wanted[1], **CHOICES).to_bytes() == wanted[0].to_bytes()
+        assert flat_calibrate(arrays[0], wanted[1], **CHOICES).to_bytes() == wanted[0].to_bytes()
         truth = store(tmp_path, "truth.zarr", np.zeros((300, 128, 128), np.float32), (50,))
         band = pb.Band(np.zeros(truth.shape, np.float32), np.ones(truth.shape, np.float32))
         with pytest.raises(ValueError, match=r"shape \(300, 128, 128\), float32, lies in memory"):

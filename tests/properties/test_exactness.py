@@ -5,18 +5,18 @@ from math import comb
 
 import numpy as np
 import pytest
+from flat import flat_calibrate
 from literal import hoeffding_bentkus_ucb, hoeffding_ucb, l01_per_image, literal_krcps, literal_line, literal_rcps
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds import confidence, families
-from pixelbounds.calibration import paths
+from pixelbounds import bounds
 from pixelbounds.calibration.data import LocalData
 from pixelbounds.calibration.groups.positions import Partition
+from pixelbounds.calibration.paths import line
 from pixelbounds.kernels.knots import LOWER, UPPER
 
 UCBS = {"hoeffding": hoeffding_ucb, "hoeffding_bentkus": hoeffding_bentkus_ucb}
-LIMITS = (0.0, 1.0)
 
 
 def split(n, fit, seed):
@@ -56,7 +56,7 @@ WORLDS = ("images", "8-bit", "one pixel", "four pixels")
 def test_the_literal_bound_is_the_bound(name, n, rng):
     for total in [0, 1, n // 7, n // 3, n]:
         losses = rng.permutation(np.r_[np.ones(total), np.zeros(n - total)])
-        assert getattr(confidence, name)(losses, 0.1) == pytest.approx(UCBS[name](n, 0.1, total / n), abs=1e-9)
+        assert getattr(bounds, name)(losses, 0.1) == pytest.approx(UCBS[name](n, 0.1, total / n), abs=1e-9)
 
 
 # ---------------------------------------------------------------- Algorithm 2
@@ -80,7 +80,7 @@ def exact_rcps(truth, band, risk_level, failure_prob, ucb):
 def test_rcps_is_algorithm_2_to_one_step(kind, name, seed):
     truth, band = world(kind, seed)
     level, step = 0.25, 0.005
-    cal = pb.calibrate(truth, band, risk_level=level, method="rcps", confidence=name, seed=seed)
+    cal = pb.calibrate(truth, band, risk_level=level, bound=name, seed=seed, method="rcps")
     literal = literal_rcps(
         truth, band.lower, band.upper, risk_level=level, failure_prob=0.1, step=step, ucb=UCBS[name]
     )  # fmt: skip
@@ -93,7 +93,7 @@ def test_between_knots_the_widening_is_an_order_statistic(kind):
     """No step size: the widening is the score of a pixel, and anything narrower fails."""
     for seed in range(5):
         truth, band = world(kind, seed, n=60)
-        cal = pb.calibrate(truth, band, risk_level=0.25, method="rcps", confidence="hoeffding_bentkus", seed=seed)
+        cal = pb.calibrate(truth, band, risk_level=0.25, bound="hoeffding_bentkus", seed=seed, method="rcps")
         w = cal.widening[0]
         assert w == pytest.approx(exact_rcps(truth, band, 0.25, 0.1, hoeffding_bentkus_ucb), rel=1e-12)
 
@@ -107,7 +107,7 @@ def test_between_knots_the_widening_is_an_order_statistic(kind):
 def test_a_band_that_is_wide_enough_stays_as_it_is():
     truth, band = world("images", 0)
     wide = pb.Band(band.lower - 1, band.upper + 1)
-    assert pb.calibrate(truth, wide, risk_level=0.2, method="rcps", confidence="hoeffding").widening[0] == 0
+    assert pb.calibrate(truth, wide, risk_level=0.2, bound="hoeffding", method="rcps").widening[0] == 0
     assert literal_rcps(truth, wide.lower, wide.upper, risk_level=0.2, failure_prob=0.1, step=0.1) == 0
 
 
@@ -120,13 +120,10 @@ def test_krcps_is_algorithm_1_to_one_step(kind, name, direction):
     truth, band = world(kind, 5, n=120)
     labels = np.arange(64).reshape(8, 8) // 22
     level, step, fit, seed = 0.25, 0.005, 20, 3
-    cal = pb.calibrate(
-        truth, band, risk_level=level, method="krcps", confidence=name, groups=labels, n_opt=fit,
-        direction=direction, seed=seed,
-    )  # fmt: skip
+    cal = pb.calibrate(truth, band, risk_level=level, bound=name, seed=seed, method=pb.KRCPS(groups=labels, n_fit=fit, direction=direction))  # fmt: skip
     images, certifying = split(len(truth), fit, seed)
-    pairs = LocalData(truth, band, families.additive, LIMITS)
-    solution = paths.solve_program(pairs, images, Partition(labels), level).widening
+    pairs = LocalData(truth, band)
+    solution = line.solve_program(pairs, images, Partition(labels), level).widening
     literal = literal_line(
         truth[certifying], band.lower[certifying], band.upper[certifying], membership=labels, solution=solution,
         risk_level=level, failure_prob=0.1, step=step, direction=direction, ucb=UCBS[name],
@@ -145,10 +142,10 @@ def test_krcps_with_groups_clipped_to_zero_is_algorithm_1(rng):
     band = pb.Band(np.full_like(truth, 0.42), np.full_like(truth, 0.58))
     labels = np.arange(40) % 2
     cal = pb.calibrate(
-        truth, band, risk_level=0.25, method="krcps", confidence="hoeffding_bentkus", groups=labels, n_opt=30, seed=1
+        truth, band, risk_level=0.25, bound="hoeffding_bentkus", seed=1, method=pb.KRCPS(groups=labels, n_fit=30)
     )
     images, certifying = split(120, 30, 1)
-    solution = paths.solve_program(LocalData(truth, band, families.additive, LIMITS), images, Partition(labels), 0.25)
+    solution = line.solve_program(LocalData(truth, band), images, Partition(labels), 0.25)
     literal = literal_line(
         truth[certifying], band.lower[certifying], band.upper[certifying], membership=labels,
         solution=solution.widening, risk_level=0.25, failure_prob=0.1, step=0.002,
@@ -164,9 +161,7 @@ def test_the_literal_pipeline_and_krcps_agree_on_length():
         truth, band.lower, band.upper, risk_level=0.2, failure_prob=0.1, k=4, n_opt=30, d_opt=32,
         rng=np.random.default_rng(7), step=0.005, gammas=(0.4, 0.6),
     )  # fmt: skip
-    cal = pb.calibrate(
-        truth, band, risk_level=0.2, method="krcps", confidence="hoeffding_bentkus", k=4, n_opt=30, seed=7
-    )
+    cal = pb.calibrate(truth, band, risk_level=0.2, bound="hoeffding_bentkus", seed=7, method=pb.KRCPS(k=4, n_fit=30))
     inside = widening[labels]
     literal = np.clip(band.upper + inside, 0, 1) - np.clip(band.lower - inside, 0, 1)
     assert cal.apply(band).length.mean() == pytest.approx(literal.mean(), rel=0.1)
@@ -177,9 +172,9 @@ def test_the_literal_pipeline_and_krcps_agree_on_length():
 
 
 @pytest.mark.parametrize("words", [
-    {"method": "rcps", "confidence": "hoeffding_bentkus"},
-    {"method": "rcps", "confidence": "betting"},
-    {"method": "krcps", "confidence": "hoeffding", "groups": "partition", "n_opt": 10},
+    {"method": "rcps", "bound": "hoeffding_bentkus"},
+    {"method": "rcps", "bound": "betting"},
+    {"method": "krcps", "bound": "hoeffding", "groups": "partition", "n_fit": 10},
 ])  # fmt: skip
 def test_units_of_equal_size_are_larger_images(words):
     """Three slices of a patient are one image of three times the pixels: the loss of a unit is their average."""
@@ -189,8 +184,8 @@ def test_units_of_equal_size_are_larger_images(words):
     large = (50, 3 * 64)
     kinds = [slices, np.tile(slices.reshape(-1), 3)] if "groups" in words else [None, None]
     small, big = (words | ({} if kind is None else {"groups": kind}) for kind in kinds)
-    by_unit = pb.calibrate(truth, band, risk_level=0.25, units=[f"p{u:03}" for u in units], seed=2, **small)
-    by_image = pb.calibrate(
+    by_unit = flat_calibrate(truth, band, risk_level=0.25, units=[f"p{u:03}" for u in units], seed=2, **small)
+    by_image = flat_calibrate(
         truth.reshape(large), pb.Band(band.lower.reshape(large), band.upper.reshape(large)), risk_level=0.25, seed=2,
         **big,
     )  # fmt: skip
@@ -202,13 +197,13 @@ def test_units_of_equal_size_are_larger_images(words):
 def test_units_of_unequal_size_are_averaged_before_the_bound():
     truth, band = world("images", 22, n=150)
     units = np.random.default_rng(0).permutation(np.repeat(np.arange(50), np.arange(50) % 5 + 1)[:150])
-    words = {"risk_level": 0.25, "method": "rcps", "confidence": "hoeffding_bentkus"}
-    cal = pb.calibrate(truth, band, units=units, **words)
+    words = {"risk_level": 0.25, "method": "rcps", "bound": "hoeffding_bentkus"}
+    cal = flat_calibrate(truth, band, units=units, **words)
     literal = literal_rcps(
         truth, band.lower, band.upper, risk_level=0.25, failure_prob=0.1, step=0.002, units=units, largest=0.5
     )
     assert cal.widening[0] - 1e-9 <= literal <= cal.widening[0] + 0.002 + 1e-9
-    assert cal.widening[0] > pb.calibrate(truth, band, **words).widening[0] + 0.002  # fewer units, wider intervals
+    assert cal.widening[0] > flat_calibrate(truth, band, **words).widening[0] + 0.002  # fewer units, wider intervals
 
 
 # ---------------------------------------------------------------- apply keeps what was certified
@@ -216,7 +211,7 @@ def test_units_of_unequal_size_are_averaged_before_the_bound():
 
 def covered_by_shortfall(cal, truth, band):
     """Whether each pixel's score is at most the widening of its end's group, in float64: (n, *pixels)."""
-    _, block = LocalData(truth, band, families.additive, cal.limits).read(0, len(truth))
+    _, block = LocalData(truth, band, limits=cal.limits).read(0, len(truth))
     lower, upper = (x.reshape(-1) for x in block.clipped())
     entry = np.arange(truth.size)
     below, above = (
@@ -227,10 +222,10 @@ def covered_by_shortfall(cal, truth, band):
 
 
 APPLIED = {
-    "rcps": {"method": "rcps", "confidence": "hoeffding_bentkus"},
-    "krcps": {"method": "krcps", "confidence": "hoeffding_bentkus", "n_opt": 12},
-    "frontier": {"groups": "band", "confidence": "hoeffding_bentkus", "n_opt": 12},
-    "frontier, betting": {"groups": "band", "n_opt": 12},
+    "rcps": {"method": "rcps", "bound": "hoeffding_bentkus"},
+    "krcps": {"method": "krcps", "bound": "hoeffding_bentkus", "n_fit": 12},
+    "frontier": {"groups": "band", "bound": "hoeffding_bentkus", "n_fit": 12},
+    "frontier, betting": {"groups": "band", "n_fit": 12},
 }
 
 
@@ -244,7 +239,7 @@ def test_what_was_certified_is_really_inside(name, levels, dtypes):
         if levels:
             truth, band = quantised(truth, band, levels)
         truth, band = truth.astype(of_truth), band.map(lambda x: x.astype(of_band))
-        cal = pb.calibrate(truth, band, risk_level=0.2, failure_prob=0.2, seed=seed, **APPLIED[name])
+        cal = flat_calibrate(truth, band, risk_level=0.2, failure_prob=0.2, seed=seed, **APPLIED[name])
         interval = cal.apply(band)
         assert interval.lower.dtype == of_band
         inside = interval.contains(truth)
@@ -272,7 +267,7 @@ def test_limits_that_no_float32_equals_lose_no_pixel(limits):
         middle = rng.uniform(least - 0.3 * span, most + 0.3 * span, (60, 20))
         band = pb.Band((middle - 0.05 * span).astype(np.float32), (middle + 0.05 * span).astype(np.float32))
         cal = pb.calibrate(
-            truth, band, risk_level=0.3, failure_prob=0.2, method="rcps", confidence="hoeffding_bentkus", limits=limits
+            truth, band, risk_level=0.3, failure_prob=0.2, bound="hoeffding_bentkus", limits=limits, method="rcps"
         )
         inside = cal.apply(band).contains(truth)
         assert inside[covered_by_shortfall(cal, truth, band)].all()
@@ -287,10 +282,10 @@ def test_other_families_keep_what_they_certified(family):
             band = pb.Band(band.lower - 1e-3, band.upper + 1e-3, (band.lower + band.upper) / 2)
         else:
             truth = np.maximum(truth, 0.05)
-        words = {"risk_level": 0.25, "failure_prob": 0.2, "family": family, "confidence": "hoeffding_bentkus"}
+        words = {"risk_level": 0.25, "failure_prob": 0.2, "family": family, "bound": "hoeffding_bentkus"}
         for method in ("rcps", "krcps", "frontier"):
-            more = {} if method == "rcps" else {"groups": np.arange(64).reshape(8, 8) // 32, "n_opt": 10}
-            cal = pb.calibrate(truth, band, method=method, seed=seed, **words, **more)
+            more = {} if method == "rcps" else {"groups": np.arange(64).reshape(8, 8) // 32, "n_fit": 10}
+            cal = flat_calibrate(truth, band, method=method, seed=seed, **words, **more)
             _, certifying = split(60, cal.record.fitting, seed)
             applied = 1 - cal.apply(band).contains(truth)[certifying].mean()
             assert applied == pytest.approx(cal.risk, abs=1e-12)
@@ -303,7 +298,7 @@ def test_truth_at_a_limit_that_float32_rounds_up_is_inside(method, rng):
     truth = np.full((60, 40), 0.3, np.float32)
     truth[:, ::4] = rng.uniform(-0.3, 0.3, (60, 10))
     band = pb.Band(np.full_like(truth, 0.25), np.full_like(truth, 0.35))
-    cal = pb.calibrate(truth, band, risk_level=0.15, limits=(-0.3, 0.3), **method)
+    cal = flat_calibrate(truth, band, risk_level=0.15, limits=(-0.3, 0.3), **method)
     inside = cal.apply(band).contains(truth)
     assert inside[truth == np.float32(0.3)].all()
     assert cal.risk <= 0.15

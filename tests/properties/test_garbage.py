@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from flat import flat_calibrate
 from garbage import BAND, BLOCK, CAL, CENTRED, GARBAGE, IMAGES, INTERVAL, LOSSES, PAIRS, SAMPLES, SMALL
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from refusals import HERE, SIZE, N, data
 
 import pixelbounds as pb
-from pixelbounds import confidence, families, groups, losses
+from pixelbounds import bounds, families, groups, losses
 from pixelbounds.calibration.losses import l01
 
 
@@ -24,16 +25,16 @@ def test_nothing_given_is_changed():
     given_arrays = (truth, band.lower, band.upper, labels, features, units, direction, gammas)
     before = [x.copy() for x in given_arrays]
     cals = [
-        pb.calibrate(
+        flat_calibrate(
             truth, band, method="krcps", groups=labels, units=units, direction=direction, gammas=gammas, **HERE
         ),
-        pb.calibrate(truth, band, features=features, units=units, **HERE),
-        pb.calibrate(truth, band, groups="band", limits=(0.0, 1.0), **HERE),
+        flat_calibrate(truth, band, features=features, units=units, **HERE),
+        flat_calibrate(truth, band, groups="band", limits=(0.0, 1.0), **HERE),
     ]
     cals[0].apply(band)
     cals[1].apply(band, features=features)
     state = np.random.get_state()[1].copy()  # noqa: NPY002
-    pb.calibrate(truth, band, groups="band", **HERE)
+    flat_calibrate(truth, band, groups="band", **HERE)
     np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
     for x, kept in zip(given_arrays, before, strict=True):
         np.testing.assert_array_equal(x, kept)
@@ -77,13 +78,13 @@ GOOD = {
         "risk_level": 0.5,
         "failure_prob": 0.1,
         "method": "krcps",
-        "confidence": "betting",
+        "bound": "betting",
         "groups": "loss",
         "features": None,
         "family": "additive",
         "loss": l01,
         "k": 2,
-        "n_opt": 4,
+        "n_fit": 4,
         "d_opt": 4,
         "direction": None,
         "gammas": [0.5],
@@ -96,7 +97,7 @@ GOOD = {
         "band": BAND,
         "risk_level": 0.5,
         "method": "rcps",
-        "n_opt": 2,
+        "n_fit": 2,
         "limits": None,
     },
     "calibrate, frontier": {
@@ -105,7 +106,7 @@ GOOD = {
         "risk_level": 0.5,
         "groups": "band",
         "k": 3,
-        "n_opt": 4,
+        "n_fit": 4,
         "limits": (0, 1),
         "family": None,
     },
@@ -115,7 +116,7 @@ GOOD = {
     "narrow": {"samples": SAMPLES, "axis": 1, "deviations": 0.8},
     "calibrated_ranks": {"m": 128, "miscoverage": 0.1},
     "least_samples": {"miscoverage": 0.1},
-    "least_images": {"risk_level": 0.1, "failure_prob": 0.1, "confidence": "betting"},
+    "least_images": {"risk_level": 0.1, "failure_prob": 0.1, "bound": "betting"},
     "conffusion": {"lower": BAND.lower, "upper": BAND.upper},
     "quantile_regression": {
         "lower": BAND.lower,
@@ -147,7 +148,7 @@ GOOD = {
         "failure_prob": 0.1,
         "promises": None,
         "prevalence": None,
-        "confidence": "hoeffding",
+        "bound": "hoeffding",
         "method": "rcps",
         "groups": False,
         "images": [30],
@@ -201,16 +202,16 @@ GOOD = {
     "Calibration.save": {"self": CAL, "path": "cal.safetensors"},
     "Interval.contains": {"self": INTERVAL, "truth": SMALL[0]},
     "Band.rows": {"self": BAND, "start": 0, "stop": 3},
-    **{f"confidence.{name}": {"losses": LOSSES, "failure_prob": 0.1} for name in confidence.BOUNDS},
+    **{f"confidence.{name}": {"losses": LOSSES, "failure_prob": 0.1} for name in bounds.BOUNDS},
     "confidence.check_losses": {"losses": LOSSES},
     "confidence.binomial_tail": {"k": 2, "n": 5, "p": 0.3},
     "confidence.relative_entropy": {"a": 0.2, "b": 0.3},
-    "confidence.bound_named": {"confidence": "betting"},
-    "confidence.sees_mean_only": {"bound": confidence.betting},
-    "confidence.rejects": {"bound": confidence.betting, "losses": LOSSES, "failure_prob": 0.1, "level": 0.3},
-    "confidence.rejects, mean": {"bound": confidence.hoeffding, "losses": LOSSES, "failure_prob": 0.1, "level": 0.3},
-    "confidence.rejects_mean": {"bound": confidence.bentkus, "mean": 0.1, "n": 9, "failure_prob": 0.1, "level": 0.3},
-    "confidence.least_images": {"risk_level": 0.1, "failure_prob": 0.1, "confidence": "bentkus"},
+    "confidence.bound_named": {"bound": "betting"},
+    "confidence.sees_mean_only": {"bound": bounds.betting},
+    "confidence.rejects": {"bound": bounds.betting, "losses": LOSSES, "failure_prob": 0.1, "level": 0.3},
+    "confidence.rejects, mean": {"bound": bounds.hoeffding, "losses": LOSSES, "failure_prob": 0.1, "level": 0.3},
+    "confidence.rejects_mean": {"bound": bounds.bentkus, "mean": 0.1, "n": 9, "failure_prob": 0.1, "level": 0.3},
+    "confidence.least_images": {"risk_level": 0.1, "failure_prob": 0.1, "bound": "bentkus"},
     "confidence.greatest_loss": {"images": 100, "risk_level": 0.1, "failure_prob": 0.1},
     "families.family_named": {"family": "additive", "band": BAND},
     "families.check_fits": {"family": families.additive, "band": BAND},

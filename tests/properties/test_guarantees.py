@@ -16,6 +16,7 @@ from math import ceil, e, floor
 
 import numpy as np
 import pytest
+from flat import flat_calibrate
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 from trials import FALSE_ALARM, WORLDS, consistent, generator
@@ -52,7 +53,7 @@ def calibrate(world, rng, *, method="rcps", images=IMAGES, slices=1, units=True,
     """Draw a calibration set of a world and calibrate on it; slices of one unit are declared as such, or not."""
     drawn = world.draw(rng, images, slices=slices)
     unit_of = np.arange(images).repeat(slices) if units and slices > 1 else None
-    return pb.calibrate(
+    return flat_calibrate(
         drawn.truth, drawn.band, risk_level=risk, failure_prob=DELTA, method=method, family=world.family,
         limits=world.limits, units=unit_of, seed=rng, **METHODS[method], **settings,
     )  # fmt: skip
@@ -77,7 +78,7 @@ def holds(risks, risk=RISK):
 def test_the_true_risk_of_a_world_is_what_its_images_show(kind, family):
     world = world_of(kind, family)
     rng = generator("closed form", kind, family, seed=0)
-    cal = calibrate(world, rng, method="frontier", confidence="hoeffding_bentkus")
+    cal = calibrate(world, rng, bound="hoeffding_bentkus", method="frontier")
     fresh = world.draw(rng, 4000)
     losses = pb.losses.l01(fresh.truth, cal.apply(fresh.band))
     error = losses.std() / np.sqrt(len(losses)) + 1e-6
@@ -146,10 +147,9 @@ def test_risk_is_controlled_with_learned_groups(kind, record_property):
             drawn.band,
             risk_level=RISK,
             failure_prob=DELTA,
-            groups="learned",
-            n_opt=16,
             limits=None,
             seed=rng,
+            method=pb.Frontier(groups="learned", n_fit=16),
         )
         fresh = world.draw(rng, 100)
         centre = (fresh.band.lower + fresh.band.upper) / 2
@@ -291,7 +291,7 @@ def test_calibration_keeps_the_coverage_of_fresh_samples(method, family, rng):
         return pb.calibrated_quantiles(rng.random((images, 19, 16)), 0.1)
 
     truth = rng.beta(0.4, 0.4, (IMAGES, 16))  # the sampler is wrong about the truth
-    cal = pb.calibrate(truth, band_of(IMAGES), risk_level=RISK, method=method, family=family, **METHODS[method])
+    cal = flat_calibrate(truth, band_of(IMAGES), risk_level=RISK, method=method, family=family, **METHODS[method])
     band = band_of(1000)
     interval = cal.apply(band)
     assert (interval.lower <= band.lower).all()

@@ -8,6 +8,7 @@ import dataclasses
 import numpy as np
 import pytest
 from edits import contents, resealed
+from flat import flat_calibrate
 from refusals import data, refuses
 
 import pixelbounds as pb
@@ -19,7 +20,7 @@ from pixelbounds.images.measure import Measure
 RISK = 0.2
 HOW = pb.Source("calibrated quantiles", samples=19, miscoverage="1/10")
 MADE = {
-    "rcps": {"method": "rcps", "confidence": "hoeffding_bentkus"},
+    "rcps": {"method": "rcps", "bound": "hoeffding_bentkus"},
     "krcps": {"method": "krcps"},
     "band": {"groups": "band"},
     "units": {"method": "rcps", "units": np.arange(60) // 2, "risk_level": 0.3},
@@ -32,7 +33,7 @@ def made():
     band = pb.Band(band.lower, band.upper, source=HOW)
     measure = Measure.of_window((400, 40))
     return {
-        name: pb.calibrate(truth, band, measure=measure, **{"risk_level": RISK, **how}) for name, how in MADE.items()
+        name: flat_calibrate(truth, band, measure=measure, **{"risk_level": RISK, **how}) for name, how in MADE.items()
     }
 
 
@@ -210,7 +211,7 @@ def test_a_loss_of_the_users_own_is_never_called_pixels():
         return np.minimum(1.0, 2 * ours(truth, interval))
 
     truth, band = data()
-    sentence = pb.calibrate(truth, band, method="rcps", loss=l01, risk_level=0.4).guarantee
+    sentence = pb.calibrate(truth, band, promises=[pb.loss(0.4, l01)], method="rcps").guarantee
     assert "pixels" not in sentence
     assert "your loss" in sentence
 
@@ -220,7 +221,7 @@ def test_a_bound_of_the_users_own_does_not_take_the_name_of_ours():
         return pb.confidence.hoeffding(losses, failure_prob)
 
     truth, band = data()
-    cal = pb.calibrate(truth, band, method="rcps", confidence=conformal, risk_level=0.4)
+    cal = pb.calibrate(truth, band, risk_level=0.4, bound=conformal, method="rcps")
     assert cal.confidence == "custom"
     assert "in expectation" not in cal.guarantee
 
@@ -231,4 +232,4 @@ def test_a_function_without_a_proper_name_is_custom():
 
     loss.__name__ = 'x" of all images is 0. "'
     truth, band = data()
-    assert pb.calibrate(truth, band, method="rcps", loss=loss, risk_level=0.4).loss == "custom"
+    assert pb.calibrate(truth, band, promises=[pb.loss(0.4, loss)], method="rcps").loss == "custom"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import zarr
+from flat import flat_calibrate
 from worlds import heteroscedastic
 
 import pixelbounds as pb
@@ -26,13 +27,13 @@ def recut(monkeypatch, rows, threads):
 
 LEVELS = {"risk_level": 0.2, "failure_prob": 0.2}
 METHODS = {
-    "rcps": {"method": "rcps", "confidence": "hoeffding_bentkus"},
-    "krcps": {"method": "krcps", "confidence": "hoeffding_bentkus", "n_opt": 45},
-    "krcps, otsu": {"method": "krcps", "groups": "otsu", "n_opt": 20},
-    "krcps, d_opt": {"method": "krcps", "d_opt": 100, "n_opt": 20},
-    "frontier, band": {"groups": "band", "n_opt": 20},
-    "frontier, band, mean": {"groups": "band", "n_opt": 20, "confidence": "hoeffding_bentkus"},
-    "frontier, learned": {"k": 8, "n_opt": 4},
+    "rcps": {"method": "rcps", "bound": "hoeffding_bentkus"},
+    "krcps": {"method": "krcps", "bound": "hoeffding_bentkus", "n_fit": 45},
+    "krcps, otsu": {"method": "krcps", "groups": "otsu", "n_fit": 20},
+    "krcps, d_opt": {"method": "krcps", "d_opt": 100, "n_fit": 20},
+    "frontier, band": {"groups": "band", "n_fit": 20},
+    "frontier, band, mean": {"groups": "band", "n_fit": 20, "bound": "hoeffding_bentkus"},
+    "frontier, learned": {"k": 8, "n_fit": 4},
 }
 
 
@@ -46,7 +47,7 @@ def images():
 @pytest.fixture(scope="module")
 def whole(images):
     """Bytes of every method's calibration, computed once with the blocks of this machine."""
-    return {name: pb.calibrate(*images[name], **LEVELS, **words).to_bytes() for name, words in METHODS.items()}
+    return {name: flat_calibrate(*images[name], **LEVELS, **words).to_bytes() for name, words in METHODS.items()}
 
 
 @pytest.mark.parametrize("rows, threads", [(7, 2), (1000, 1)])
@@ -54,7 +55,7 @@ def whole(images):
 def test_chunked_equals_whole_bit_for_bit(name, rows, threads, images, whole, monkeypatch):
     truth, band = images[name]
     recut(monkeypatch, rows, threads)
-    cal = pb.calibrate(truth, band, **LEVELS, **METHODS[name])
+    cal = flat_calibrate(truth, band, **LEVELS, **METHODS[name])
     np.testing.assert_array_equal(cal.widening, calibration_from_bytes(whole[name]).widening)
     assert cal.to_bytes() == whole[name]
     cut = cal.apply(band[:12])
@@ -80,11 +81,11 @@ def test_every_kind_of_array_gives_the_same_bits(name, store):
     words = METHODS[name] | LEVELS
     if name == "frontier, learned":
         words["features"] = feature
-    reference = pb.calibrate(truth, band, **words)
+    reference = flat_calibrate(truth, band, **words)
     put = STORES[store]
     if "features" in words:
         words["features"] = put(feature)
-    cal = pb.calibrate(put(truth), band.map(put), **words)
+    cal = flat_calibrate(put(truth), band.map(put), **words)
     assert cal.to_bytes() == reference.to_bytes()
     known = {"features": words["features"][:9]} if "features" in words else {}
     kept = reference.apply(band[:9], **({"features": feature[:9]} if known else {}))
@@ -98,7 +99,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_another_split(name):
     truth, band = heteroscedastic(60, np.random.default_rng(13), size=10)
 
     def run(seed):
-        return pb.calibrate(truth, band, seed=seed, **LEVELS, **METHODS[name])
+        return flat_calibrate(truth, band, seed=seed, **LEVELS, **METHODS[name])
 
     first, second, other = run(4), run(4), run(5)
     assert first.to_bytes() == second.to_bytes()
@@ -114,7 +115,7 @@ def test_a_value_is_the_same_value_in_every_dtype(name):
     truth, band = heteroscedastic(60, np.random.default_rng(14), size=10, dtype=np.float16)
     words = METHODS[name] | LEVELS
     half, single, double = (
-        pb.calibrate(truth.astype(t), band.map(lambda x, t=t: x.astype(t)), **words)
+        flat_calibrate(truth.astype(t), band.map(lambda x, t=t: x.astype(t)), **words)
         for t in (np.float16, np.float32, np.float64)
     )
     assert half.to_bytes() == single.to_bytes()
@@ -124,7 +125,7 @@ def test_a_value_is_the_same_value_in_every_dtype(name):
 @pytest.mark.parametrize("name", METHODS)
 def test_a_file_gives_back_the_same_bytes_and_the_same_intervals(name, tmp_path):
     truth, band = heteroscedastic(60, np.random.default_rng(15), size=10)
-    cal = pb.calibrate(truth, band, **LEVELS, **METHODS[name])
+    cal = flat_calibrate(truth, band, **LEVELS, **METHODS[name])
     cal.save(tmp_path / "a.safetensors")
     again = pb.load_calibration(tmp_path / "a.safetensors")
     assert again.to_bytes() == cal.to_bytes() == (tmp_path / "a.safetensors").read_bytes()

@@ -11,6 +11,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from flat import flat_calibrate
 from scipy.stats import beta, binom
 from trials import FALSE_ALARM, WORLDS, consistent, generator
 
@@ -141,7 +142,7 @@ def ends_of(cal):
 def calibrate(rng, asked, *, n=150, per_unit=1, method="rcps", **how):
     truth, band, kind_of, units = draw(rng, n, per_unit)
     how = {**(GROUPS if method == "frontier" else {}), **how}
-    return pb.calibrate(
+    return flat_calibrate(
         truth, band, promises=[one.promise(kind_of) for one in asked], failure_prob=DELTA, method=method, seed=rng,
         units=units + 1000 if per_unit > 1 else None, **how,
     )  # fmt: skip
@@ -206,7 +207,7 @@ def test_all_promises_hold_together_without_correction(count, method, confidence
     "how",
     [
         {"weighting": "units"},
-        {"weighting": "images", "max_images": 2, "confidence": "hoeffding_bentkus"},
+        {"weighting": "images", "max_images": 2, "bound": "hoeffding_bentkus"},
         {"weighting": "images", "max_images": 2, "method": "krcps"},
     ],
 )
@@ -225,7 +226,7 @@ def test_promises_hold_where_fewer_fit_for_a_rare_region(method, confidence, rec
     found = told = 0
     for seed in range(worlds):
         try:
-            cal = calibrate(generator("spared", seed=seed), asked, n=140, method=method, confidence=confidence)
+            cal = calibrate(generator("spared", seed=seed), asked, n=140, bound=confidence, method=method)
         except pb.NoGuarantee as error:
             told += "cannot be certified" in str(error)
             continue
@@ -254,7 +255,7 @@ def test_losses_of_ones_own_hold_with_the_others(method, record_property):
         ]  # fmt: skip
         how = GROUPS if method == "frontier" else {}
         bound = ("betting", "hoeffding_bentkus")[seed % 2]
-        cal = pb.calibrate(truth, band, promises=promises, confidence=bound, method=method, seed=rng, **how)
+        cal = flat_calibrate(truth, band, promises=promises, bound=bound, method=method, seed=rng, **how)
         found += broken(asked, cal)
     record_property("failures", f"{found} of {worlds}")
     assert consistent(found, worlds, DELTA)
@@ -298,7 +299,7 @@ def test_promises_at_the_edge_come_close_to_delta(record_property):
             pb.loss(0.2, lambda missed, size: missed / size, counts=True),
         ]  # fmt: skip
         band = pb.Band(np.full(truth.shape, 0.25), np.full(truth.shape, 0.5))
-        cal = pb.calibrate(truth, band, promises=promises, confidence=exact_binomial, method="rcps", seed=rng)
+        cal = pb.calibrate(truth, band, promises=promises, bound=exact_binomial, seed=rng, method="rcps")
         found += cal.widening[0] < 0.8 * FAR
     record_property("failures", f"{found} of {worlds}")
     assert consistent(found, worlds, DELTA)
@@ -339,7 +340,7 @@ def test_pooled_pixels_taken_for_a_mean_over_images_are_caught(record_property):
     asked = [Asked("organ", 0.1, weighting="pixels")]
     found = 0
     for seed in range(20):
-        cal = calibrate(generator("pooled", seed=seed), asked, n=240, n_opt=20)
+        cal = calibrate(generator("pooled", seed=seed), asked, n=240, method=pb.Frontier(n_fit=20))
         found += asked[0].risk(ends_of(cal), "images") > 0.1
     record_property("failures", f"{found} of 20")
     assert not consistent(found, 20, DELTA)
@@ -363,7 +364,7 @@ def test_a_cap_lets_few_units_certify_more():
 
 def test_too_few_units_are_told_without_a_miss_that_is_rounding():
     """A world of the test by units: 22 of the certifying units have the rare region, most of them one image of it."""
-    how = {"weighting": "images", "max_images": 2, "confidence": "hoeffding_bentkus"}
+    how = {"weighting": "images", "max_images": 2, "bound": "hoeffding_bentkus"}
     with pytest.raises(pb.NoGuarantee, match=r"'rare'.*with 22 certifying.*units of fewer than 2 images count") as told:
         calibrate(generator("units", seed=9), ASKED[8], n=90, per_unit=2, **how)
     assert "even the widest" not in str(told.value)

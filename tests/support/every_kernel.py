@@ -45,12 +45,17 @@ def run_all():
     samples = np.random.default_rng(1).normal(size=(3, 19, 6, 6)).astype(np.float32)
     pb.calibrated_quantiles(samples, miscoverage=0.2, axis=1)
     for how in ({"groups": "band"}, {"groups": "learned", "k": 40}, {"method": "krcps"}):
-        interval = pb.calibrate(truth, band, risk_level=0.4, n_opt=6, **how).apply(band)
+        interval = pb.calibrate(truth, band, risk_level=0.4, **how, method=pb.Frontier(n_fit=6)).apply(band)
         pb.evaluate(truth, interval)
-    pb.calibrate(truth, band, risk_level=0.4, groups="band", loss=lambda x, i: 1 - i.contains(x).mean(axis=(1, 2)))
+    pb.calibrate(
+        truth,
+        band,
+        promises=[pb.loss(0.4, lambda x, i: 1 - i.contains(x).mean(axis=(1, 2)))],
+        method=pb.Frontier(groups="band"),
+    )
     bright = pb.share(0.6, within=truth > 0.4, name="bright")
     asked = [pb.share(0.5), bright, pb.share(0.6, within=truth, name="weights")]
-    pb.calibrate(truth, band, promises=asked, n_opt=6, labels=pairs.labels, groups="band")
+    pb.calibrate(truth, band, promises=asked, labels=pairs.labels, method=pb.Frontier(n_fit=6, groups="band"))
     pb.AnytimeCalibration(truth[:8], band[:8], risk_level=0.4, groups="band").add(truth[8:], band[8:])
 
 

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from flat import flat_calibrate
 from grown_specimens import make_grown, use_grown
 from network_specimens import make_networks, use_network, use_state
 from plain_specimens import edited_run, edited_table, make_runs, make_tables, use_run, use_table
@@ -75,7 +76,7 @@ def calibrations():
     made = pb.Band(BAND.lower, BAND.upper, source=HOW)
     return {
         "rcps": (BAND, {"method": "rcps"}),
-        "conformal": (BAND, {"method": "rcps", "confidence": "conformal"}),
+        "conformal": (BAND, {"method": "rcps", "bound": "conformal"}),
         "no limits": (BAND, {"method": "rcps", "limits": None}),
         "krcps": (BAND, {"method": "krcps", "k": 4}),
         "labels": (BAND, {"labels": LABELS}),
@@ -101,7 +102,7 @@ def worst_row(truth, interval):
 def make_calibrations(folder):
     """Calibration files of this version, and those of format 1 that the tests keep."""
     for name, (band, how) in calibrations().items():
-        pb.calibrate(TRUTH, band, **{"risk_level": 0.3, **how}).save(folder / f"{name}.safetensors")
+        flat_calibrate(TRUTH, band, **{"risk_level": 0.3, **how}).save(folder / f"{name}.safetensors")
     for path in FORMAT_1.glob("*.safetensors"):
         shutil.copy(path, folder / f"format 1 {path.name}")
 
@@ -144,10 +145,10 @@ class Trial:
 def trials():
     """Federated studies, by name."""
     truth, band = heteroscedastic(N, np.random.default_rng(7), size=SIZE, dtype=np.float64)
-    learned = pb.calibrate(truth, band, risk_level=0.3, groups="learned", k=2).grouping
+    learned = pb.calibrate(truth, band, risk_level=0.3, method=pb.Frontier(groups="learned", k=2)).grouping
     return {
         "band": Trial({"k": 3}),
-        "rcps": Trial({"method": "rcps", "confidence": "hoeffding_bentkus"}),
+        "rcps": Trial({"method": "rcps", "bound": "hoeffding_bentkus"}),
         "no limits": Trial({"k": 3}, {"limits": None}),
         "few": Trial({"k": 3}, {"least_count": 3}),
         "learned": Trial({"groups": learned}),
@@ -183,7 +184,7 @@ def make_monitors(folder):
     """Monitors that have seen some images with truth and some without."""
     for name in ("rcps", "learned", "units", "promises"):
         band, how = calibrations()[name]
-        monitor = pb.Monitor(pb.calibrate(TRUTH, band, **{"risk_level": 0.3, **how}))
+        monitor = pb.Monitor(flat_calibrate(TRUTH, band, **{"risk_level": 0.3, **how}))
         watch(monitor, FEW)
         pb.save_monitor(monitor, folder / f"{name}.safetensors")
 

@@ -91,32 +91,37 @@ def _entries(block: Block) -> Array:
     return (np.arange(len(block))[:, None] * block.image_size + _pixels_of(block.image_size)).reshape(-1)
 
 
-def _labels(block: Block, grouping: Grouping, entry: Array) -> tuple[Array, Array]:
-    """Groups of the lower and of the upper ends of some pixels, (e,) each."""
+def _labels(block: Block, grouping: Grouping, entry: Array) -> Array:
+    """Groups of the lower and of the upper ends of some pixels, (2, e)."""
     if not grouping.sided:
-        label = grouping.at(block, entry, np.zeros(len(entry), np.uint8))
-        return label, label
+        return np.broadcast_to(grouping.at(block, entry, np.zeros(len(entry), np.uint8)), (2, len(entry)))
     sides = np.repeat(np.array([LOWER, UPPER], np.uint8), len(entry))
-    below, above = grouping.at(block, np.concatenate([entry, entry]), sides).reshape(2, -1)
-    return below, above
+    return grouping.at(block, np.concatenate([entry, entry]), sides).reshape(2, -1)
 
 
 def describe(block: Block, family: Family, grouping: Grouping, widening: Array, shares: Array) -> Array:
     """Statistics of each image of a block: (n, 5) float32."""
     n, groups, entry = len(block), len(widening), _entries(block)
     lower, upper = block.clipped(entry)
-    below, above = _labels(block, grouping, entry)
-    least, most = lower - widening[below], upper + widening[above]
-    if family is not additive:
+    labels = _labels(block, grouping, entry)
+    below, above = widening[labels]
+    if family is additive:
+        least, most = lower - below, upper + above
+    else:
         few = block.band_for(family).map(lambda x: x.reshape(-1)[entry], checked=True)
-        least, most = family.widen(few, widening[below])[0], family.widen(few, widening[above])[1]
-    length = np.clip(most, *block.limits) - np.clip(least, *block.limits)
-    key = np.repeat(np.arange(n) * groups, len(entry) // n)
-    counts = np.bincount(key + below, minlength=n * groups) + np.bincount(key + above, minlength=n * groups)
-    own = counts.reshape(n, groups) / (2 * len(entry) / n)
-    edge = (lower <= block.limits[0]) * 0.5 + (upper >= block.limits[1]) * 0.5
-    means = [x.reshape(n, -1).mean(axis=1) for x in (upper - lower, length, (lower + upper) / 2, edge)]
-    return np.stack([*means, np.abs(own - shares).sum(axis=1) / 2], axis=1).astype(np.float32)
+        least, most = family.widen(few, below)[0], family.widen(few, above)[1]
+    low, high = block.limits
+    values = np.empty((4, len(entry)))
+    values[0] = upper - lower
+    values[1] = np.minimum(most, high) - np.maximum(least, low)
+    values[2] = lower + upper
+    values[3] = (lower <= low).view(np.uint8) + (upper >= high).view(np.uint8)
+    counts = np.bincount((labels + np.arange(0, n * groups, groups).repeat(len(entry) // n)).reshape(-1))
+    counts.resize(n, groups)
+    rows = np.empty((n, len(STATISTICS)), np.float32)
+    rows[:, :4] = values.reshape(4, n, -1).mean(axis=2).T * (1, 1, 0.5, 0.5)
+    rows[:, 4] = np.abs(counts / (2 * len(entry) / n) - shares).sum(axis=1) / 2
+    return rows
 
 
 def _band_rows(
@@ -129,7 +134,7 @@ band_rows = Statistic("band_rows", _band_rows, (ROWS,))
 
 
 def _group_shares(truth: Array, block: Block, family: Family, grouping: Grouping, groups: int) -> tuple[Array, ...]:
-    ends = np.concatenate(_labels(block, grouping, _entries(block)))
+    ends = _labels(block, grouping, _entries(block)).reshape(-1)
     return (np.bincount(ends, minlength=groups).astype(np.int64),)
 
 

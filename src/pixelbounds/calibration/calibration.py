@@ -255,7 +255,8 @@ class Calibration:
     def check_band(self, band: Any, features: Any = None, labels: Any = None) -> tuple[Band, Any, Any]:
         """A band and what else is known of its images, checked: made as those of the calibration were."""
         band = one_band(band)
-        check_fits(self.family, band)
+        if self.family.centred or band.centre is not None:
+            check_fits(self.family, band)
         if self.record.pixels != band.pixels or band.axes is not None:
             check_same_axes(self.record.pixels, self.record.settings.get(AXES), band)
         if self.record.source != band.source:

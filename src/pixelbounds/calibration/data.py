@@ -21,7 +21,7 @@ import numpy as np
 
 from ..images.checks import ImageError, Limits, check_limits, check_same_shape, check_values, own_limits
 from ..images.ends import Band, check_features, check_labels, check_range, one_band
-from ..images.foreign import check_axes
+from ..images.foreign import Axes, check_axes
 from ..images.library import (
     Array,
     Runner,
@@ -42,7 +42,7 @@ from ..images.regions import region_rows
 from ..images.source import Source
 from ..kernels.values import survey
 from .block import Block, known_rows, stack_blocks
-from .families import FAMILIES, Family, check_nested, family_named
+from .families import FAMILIES, Family, additive, check_nested, family_named
 from .units import Units, units_of
 
 if TYPE_CHECKING:
@@ -210,7 +210,8 @@ class LocalData(CalibrationData):
             raise TypeError(f"measure is {measure!r}; give a pixelbounds.Measure, or leave it out")
         self.limits = check_limits(limits)
         self.truth, self.band = truth_and_band(truth, band, self.limits)
-        self.family = family_named(self.band.family, self.band)
+        plain = self.band.family is self.band.centre is None
+        self.family = additive if plain else family_named(self.band.family, self.band)
         self.features = check_features(features, self.band)
         self.labels = check_labels(labels, self.band)
         self.units, self.unit_of = units_of(units, len(self.band))
@@ -268,7 +269,7 @@ class LocalData(CalibrationData):
 
     def with_promises(self, target: Target) -> tuple[LocalData, tuple[RiskTarget, ...]]:
         """The data with the regions that promises are about, and the promises as they are counted on these images."""
-        for promise in target.promises:
+        for promise in target.promises if self.band.axes is not None else ():
             check_axes(self.band.axes, promise.within, f"within of {promise.name!r}")
         risks, regions = target.risks_of(self.band.lower, self.units)
         return self._with(regions=regions), risks
@@ -369,19 +370,27 @@ def _some_rows(values: Any, images: Array) -> Array:
 
 def truth_and_band(truth: Any, band: Any, limits: Limits) -> tuple[Any, Band]:
     """Truth and band, checked, of one shape; 8-bit truth spans the limits."""
-    given = band
-    band = one_band(given)
-    check_axes(band.axes, truth, "truth")
-    truth = as_array(rescale_uint8(truth, limits), "truth")
+    given, band = band, one_band(band)
     if isinstance(given, list | tuple) and len(given) == len(truth) != len(band):
         raise ValueError(
             f"the {len(given)} Bands hold {len(band)} images in all, for {len(truth)} truths; a Band holds images "
             "(n, *pixels), so that of a single one is pixelbounds.Band(lower[None], upper[None])"
         )
-    if differ_in_size(truth) != differ_in_size(band.lower):
-        truth, band = singly(truth), band.map(singly, checked=True)
-    check_same_shape(band=band.lower, truth=truth)
-    return truth, band
+    truth = true_images(truth, limits, band.axes)
+    if differ_in_size(truth):
+        band = band.map(singly, checked=True)
+    return true_images(truth, limits, None, band=band.lower), band
+
+
+def true_images(truth: Any, limits: Limits, axes: Axes | None = None, **beside: Any) -> Any:
+    """True images as an array, 8-bit ones between the limits; `beside` are images by name, of the same shape."""
+    if axes is not None:
+        check_axes(axes, truth, "truth")
+    truth = as_array(rescale_uint8(truth, limits), "truth")
+    if any(differ_in_size(x) for x in beside.values()):
+        truth = singly(truth)
+    check_same_shape(**beside, truth=truth)
+    return truth
 
 
 def _check_family(data: LocalData, images: Array) -> None:

@@ -186,7 +186,7 @@ class Frontier(Method):
             _refuse_features(data)
         if not len(images):
             return scalar_path(data, groupings.Single())
-        objective = objective_of(fitting, target)
+        objective = None if target.of_all_pixels else objective_of(fitting, target)
         groups = self.groups
         if self._chooses and data.features is None:
             groups = _few_groups(fitting.units, float(data.sizes.sum()))
@@ -357,7 +357,7 @@ def shortest_band(
     if not isinstance(method, RCPS) and first.units >= FEW:
         halves = list(_halves(first, rng))
     seed = int(rng.integers(2**63))
-    objective = objective_of(first, target)
+    objective = None if target.of_all_pixels else objective_of(first, target)
     lengths = {}
     for name, fitting in offered.items():
 

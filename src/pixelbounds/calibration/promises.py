@@ -248,7 +248,7 @@ def risk_targets_of(
     n = int(band.shape[0])
     regions: list[tuple[str, Any]] = []
     seen: dict[int, int] = {}  # numbers of regions by the arrays that hold them
-    called = Called()
+    called = Called() if len(promises) > 1 else None
     targets = []
     for i, promise in enumerate(promises, 1):
         within, place, number, values = promise.within, "all", 0, None
@@ -264,7 +264,7 @@ def risk_targets_of(
                     f"{name!r} is a loss that sees whole images, so within must be one bool per image, ({n},); count "
                     "what is missed of a region in the loss itself, or give pb.loss(..., counts=True)"
                 )
-        same = called.check(i, replace(promise, name=name), place, values)
+        same = promise if called is None else called.check(i, replace(promise, name=name), place, values)
         if place in ("region", "weights"):
             number = seen.get(id(same.within)) or seen.setdefault(id(within), len(regions) + 1)
             if number > len(regions):

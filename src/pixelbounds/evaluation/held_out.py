@@ -16,21 +16,21 @@ from typing import Any
 import numpy as np
 
 from ..calibration.calibration import Calibration
+from ..calibration.data import true_images
 from ..calibration.promises import Promise
+from ..calibration.units import UnitLosses
 from ..calibration.words import plural
 from ..images.checks import (
-    Limits,
     check_count,
     check_generator,
     check_limits,
     check_open_unit,
-    check_same_shape,
     check_unit_name,
     check_units,
     check_values,
 )
 from ..images.ends import Interval
-from ..images.foreign import as_plain_array, check_axes
+from ..images.foreign import as_plain_array
 from ..images.library import (
     Array,
     as_array,
@@ -79,7 +79,8 @@ def evaluate(
     calibration    that made the intervals: refuses images that calibrated, and knows limits and the name of a unit
     promises       made by `pb.share` and `pb.tail` with the regions of these images: what each comes to; with a
                    calibration of promises the same ones in the same order
-    limits         between which all ends lie, (low, high): only then mean length has an interval
+    limits         between which all ends lie, (low, high): only then mean length has an interval; 8-bit truth spans them
+                   (default: those of the calibration, else (0, 1))
     seed           of the order of units, on which confidence intervals depend
 
     >>> truth = np.random.default_rng(0).uniform(size=(100, 8, 8))
@@ -89,20 +90,19 @@ def evaluate(
     >>> ev.risk_interval[0] < 0.1 < ev.risk_interval[1]
     True
     """
-    if isinstance(interval, Interval):
-        check_axes(interval.axes, truth, "truth")
-    truth = as_array(truth, "truth")
     if not isinstance(interval, Interval):
         raise TypeError(
             f"interval is a {type(interval).__name__}; give what Calibration.apply returns, or Interval(lower, upper)"
         )
-    check_same_shape(interval=interval.lower, truth=truth)
+    if calibration is not None and not isinstance(calibration, Calibration):
+        raise TypeError(f"calibration is a {type(calibration).__name__}; give what pixelbounds.calibrate returns")
+    bounded = [check_limits(limits)] if limits is not None else []
+    bounded += [] if calibration is None else [calibration.limits]
+    truth = true_images(truth, bounded[0] if bounded else (0.0, 1.0), interval.axes, interval=interval.lower)
     level = check_open_unit(confidence_level, "confidence_level")
     rng = check_generator(seed)
     n, *pixels = (int(x) for x in truth.shape)
-    if calibration is not None and not isinstance(calibration, Calibration):
-        raise TypeError(f"calibration is a {type(calibration).__name__}; give what pixelbounds.calibrate returns")
-    span = _span_of(limits, calibration)
+    span = min((high - low for low, high in bounded), default=inf)
     name = _unit_name(units, unit_name, calibration)
     if units is None and calibration is not None and calibration.record.units:
         what = calibration.record.unit_name
@@ -175,14 +175,6 @@ def _unit_name(units: Any, given: str | None, calibration: Calibration | None) -
     if given is None and calibration is not None and calibration.record.units:
         return calibration.record.unit_name
     return given or "unit"
-
-
-def _span_of(limits: Any, calibration: Calibration | None) -> float:
-    """The most that an interval can be long; infinite where nothing says so."""
-    known: list[Limits] = [] if limits is None else [check_limits(limits)]
-    if calibration is not None:
-        known.append(calibration.limits)
-    return min((high - low for low, high in known), default=inf)
 
 
 def _label_reader(groups: Any, shape: tuple[int, ...]) -> Callable[[int, int], Array | None]:
@@ -284,9 +276,5 @@ def _coverage(inside: Array, unit_of: Array, ends: UnitEnds) -> SampleCoverage:
 
 def _per_unit(x: Array, unit_of: Array) -> Array:
     """Mean over the images of each unit: (n, ...) -> (units, ...)."""
-    if np.array_equal(unit_of, np.arange(len(x))):  # every image is its own
-        return np.asarray(x, np.float64)
-    size = np.bincount(unit_of)
-    out = np.zeros((len(size), *x.shape[1:]))
-    np.add.at(out, unit_of, x)
-    return out / size.reshape(-1, *[1] * (x.ndim - 1))
+    means = UnitLosses(unit_of, np.ones(len(x), bool), np.arange(int(unit_of.max()) + 1)).means(np.moveaxis(x, 0, -1))
+    return np.moveaxis(means, -1, 0).astype(np.float64)

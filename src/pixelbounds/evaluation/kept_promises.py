@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..calibration.promises import CertifiedPromise, Regions, RiskTarget, check_promises, risk_targets_of
+from ..calibration.units import largest_unit, losses_by_unit
 from ..images.checks import Limits, check_values
 from ..images.ends import Interval
 from ..images.library import Array, Runner, differ_in_size, library_of, over_images, rows_of
@@ -101,21 +102,16 @@ def _seen(
 ) -> SeenPromise:
     """One promise; its `least` is the low end of an interval of the level `at_once`."""
     counts = target.counts(sizes)
-    unit_of = judges.unit_of[counts]
-    size = sizes[counts, target.region]
-    losses = by_image[counts]
-    weight = size if target.weighting == "pixels" else np.ones(len(size))
-    total = np.bincount(unit_of, weight, minlength=len(judges.order))
-    order = judges.order[total[judges.order] > 0]
-    told = (target.kind, target.name, target.place, target.at_most, target.above, target.cap, target.weighting)
-    if not len(order):
-        return SeenPromise(*told, nan, (0.0, target.cap), 0, 0.0)
-    shares = np.clip(np.bincount(unit_of, weight * losses, minlength=len(total))[order] / total[order], 0, 1)
-    counted = np.ones(len(order))
-    if target.weighting != "units":
-        most = most or float(total.max())
-        counted = np.minimum(total[order], most) / most
+    weight = sizes[:, target.region] if target.weighting == "pixels" else np.ones(len(sizes))
+    asked = (target.kind, target.name, target.place, target.at_most, target.above, target.cap, target.weighting)
+    if not counts.any():
+        return SeenPromise(*asked, nan, (0.0, target.cap), 0, 0.0)
+    largest = 0.0 if target.weighting == "units" else most or largest_unit(judges.unit_of, counts, weight)
+    units = losses_by_unit(judges.unit_of, counts, judges.order, largest, weight)
+    shares, counted = np.clip(units.means(by_image), 0, 1), units.weights
     low, high = ratio_interval(shares * counted, counted, judges.confidence_level)
     least = low if at_once == judges.confidence_level else ratio_interval(shares * counted, counted, at_once)[0]
     risk = float((shares * counted).sum() / counted.sum())
-    return SeenPromise(*told, target.cap * risk, (target.cap * low, target.cap * high), len(order), target.cap * least)
+    return SeenPromise(
+        *asked, target.cap * risk, (target.cap * low, target.cap * high), len(shares), target.cap * least
+    )

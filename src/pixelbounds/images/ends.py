@@ -19,6 +19,7 @@ from .library import (
     current_runner,
     differ_in_size,
     in_memory,
+    is_plain,
     joined,
     library_of,
     like,
@@ -191,7 +192,7 @@ class Interval:
     measure: Measure | None = None
 
     def __post_init__(self) -> None:
-        if self.axes is None:
+        if self.axes is None and not is_plain(self.lower):
             given = {f"interval.{name}": getattr(self, name) for name in ("lower", "upper")}
             object.__setattr__(self, "axes", axes_together(given))
         for name in ("lower", "upper"):

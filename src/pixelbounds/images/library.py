@@ -66,7 +66,8 @@ def as_array(x: Any, name: str) -> Any:
 
     A list of arrays of different shapes becomes a `Ragged`. What comes from elsewhere goes through `as_plain_array`.
     """
-    x = as_plain_array(x, name)
+    if not is_plain(x):
+        x = as_plain_array(x, name)
     if isinstance(x, list | tuple) and len({tuple(np.shape(image)) for image in x if library_of(image)}) > 1:
         images = [as_array(image, f"{name}[{i}]") for i, image in enumerate(x)]
         return Ragged([image if library_of(image) == "zarr" else to_numpy(image) for image in images])
@@ -90,6 +91,11 @@ def as_array(x: Any, name: str) -> Any:
     return x
 
 
+def is_plain(x: Any) -> bool:
+    """Whether it is an array of NumPy's own, of numbers in this machine's byte order."""
+    return type(x) is np.ndarray and x.dtype.isnative and x.dtype != object
+
+
 def rescale_uint8(images: Any, limits: tuple[float, float], name: str = "truth") -> Any:
     """8-bit images as float32 between the limits, 0 the least and 255 the greatest value; others as they are.
 
@@ -98,7 +104,8 @@ def rescale_uint8(images: Any, limits: tuple[float, float], name: str = "truth")
     >>> rescale_uint8(np.array([[0, 51, 255]], np.uint8), (0.0, 1.0))
     array([[0. , 0.2, 1. ]], dtype=float32)
     """
-    images = as_plain_array(images, "truth")
+    if not is_plain(images):
+        images = as_plain_array(images, "truth")
     if isinstance(images, list | tuple):
         return [rescale_uint8(image, limits) if library_of(image) else image for image in images]
     if str(getattr(images, "dtype", "")).removeprefix("torch.") != "uint8" or not library_of(images):
@@ -138,7 +145,8 @@ def to_numpy(x: Any) -> Array:
         x = (x.float() if "float16" in str(x.dtype) else x).cpu().numpy()
     elif library == "dask":
         x = x.compute()
-    refuse_masked(x, "an array")
+    if not is_plain(x):
+        refuse_masked(x, "an array")
     out = np.asarray(x[...] if library == "zarr" else x[:] if library == "derived" else x)
     if not out.dtype.isnative:
         out = out.astype(out.dtype.newbyteorder("="))

@@ -59,12 +59,12 @@ class PathObjective:
 
 
 def objective_of(fitting: FittingImages, target: Target) -> PathObjective | None:
-    """What the path for several promises aims at; None for the paper's one risk, and where no promise counts misses.
+    """What the path for several promises aims at; None where no promise counts misses.
 
     A loss that sees images has no say in it.
     """
     risks = tuple(risk for risk in fitting.risks if risk.counts_only)
-    if target.of_all_pixels or not risks:
+    if not risks:
         return None
     return PathObjective(risks, fitting.unit_of, fitting.certifying, target.bound, target.failure_prob)
 

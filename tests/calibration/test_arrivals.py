@@ -13,7 +13,7 @@ from worlds import heteroscedastic
 import pixelbounds as pb
 from pixelbounds import execution, federated
 from pixelbounds.calibration import certify
-from pixelbounds.calibration import loss_table as arrivals
+from pixelbounds.calibration import loss_table as loss_tables
 from pixelbounds.calibration.loss_table import Table
 from pixelbounds.images.library import Runner, set_runner
 from pixelbounds.images.ragged import Ragged
@@ -24,7 +24,7 @@ N = 200
 @pytest.fixture
 def small_room(tmp_path, monkeypatch):
     """So little memory that every table goes to disk, and the list of files that were made."""
-    made, real = [], arrivals.tempfile.TemporaryFile
+    made, real = [], loss_tables.tempfile.TemporaryFile
 
     def noted(*place, **how):
         file = real(*place, **how)
@@ -32,7 +32,7 @@ def small_room(tmp_path, monkeypatch):
             made.append(file)
         return file
 
-    monkeypatch.setattr(arrivals.tempfile, "TemporaryFile", noted)
+    monkeypatch.setattr(loss_tables.tempfile, "TemporaryFile", noted)
     runner = Runner()
     runner.table_bytes = 20_000
     runner.scratch = tmp_path
@@ -44,14 +44,15 @@ def small_room(tmp_path, monkeypatch):
 @pytest.mark.parametrize("most", [0, 500, 5000, 10**9])
 def test_columns_are_those_of_the_rows(most, tmp_path, rng):
     rows = rng.integers(0, 2**31 - 1, (300, 7), dtype=np.int32)
-    with Table(most, tmp_path) as table:
-        for part in np.split(rows, np.sort(rng.integers(0, 300, 12))):
-            table.append(part)
-            if len(table):
-                np.testing.assert_array_equal(table.columns(0, 7), rows[: len(table)].T)  # reading does not end it
-        for start, stop in ((0, 1), (3, 6), (6, 7)):
-            np.testing.assert_array_equal(table.columns(start, stop), rows[:, start:stop].T)
-        assert table.on_disk == (most < rows.nbytes)
+    table = Table(most, tmp_path)
+    for part in np.split(rows, np.sort(rng.integers(0, 300, 12))):
+        table.append(part)
+        if len(table):
+            np.testing.assert_array_equal(table.columns(0, 7), rows[: len(table)].T)  # reading does not end it
+    for start, stop in ((0, 1), (3, 6), (6, 7)):
+        np.testing.assert_array_equal(table.columns(start, stop), rows[:, start:stop].T)
+    assert table.on_disk == (most < rows.nbytes)
+    table.close()
     assert not list(tmp_path.iterdir())
 
 

@@ -1,7 +1,5 @@
 """Of several bands the fitting images choose one: the promise is kept; choosing by the certifying images breaks it."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from flat import flat_calibrate
@@ -10,7 +8,8 @@ from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds.calibration import calibrate as calibrate_module
-from pixelbounds.calibration.choose_band import choose_band
+from pixelbounds.calibration.methods import shortest_band
+from pixelbounds.calibration.split import FittingImages
 
 RISK, DELTA, BANDS = 0.2, 0.1, 20
 
@@ -43,11 +42,25 @@ def test_a_choice_on_the_fitting_images_keeps_the_promise():
 
 
 def test_a_choice_on_the_certifying_images_is_caught(monkeypatch):
-    def choose(offered, split, rng, risk_level, *more):
-        at = 7 / 60  # the share of 60 certifying images that may be missed where the walk stops
-        return choose_band(offered, replace(split, fitting=~split.fitting), rng, at, *more)
+    every = {}
+    with_data = calibrate_module.with_data
 
-    monkeypatch.setattr(calibrate_module, "choose_band", choose)
+    def noted(parts, data, target):
+        found = with_data(parts, data, target)
+        every[id(found.fitting)] = found.certifying
+        return found
+
+    def choose(offered, target, method, rng):
+        at = pb.Target([pb.share(7 / 60)])  # the share of 60 certifying images that may be missed at the point
+        certifying = {name: every[id(fitting)] for name, fitting in offered.items()}
+        looked = {
+            name: FittingImages(x.data.take(np.flatnonzero(x.images)), np.arange(x.images.sum()), x.risks, 60)
+            for name, x in certifying.items()
+        }
+        return shortest_band(looked, at, method, rng)
+
+    monkeypatch.setattr(calibrate_module, "with_data", noted)
+    monkeypatch.setattr(calibrate_module, "shortest_band", choose)
     failures = sum(broken(flat_calibrate(*world(seed), **HOW, seed=seed).widening) for seed in range(12))
     assert not consistent(failures, 12, DELTA, 1e-3)
 

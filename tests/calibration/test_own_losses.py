@@ -1,5 +1,7 @@
 """Losses of a user's own among promises: the walk is the literal one at fixed points, and few of them are visited."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from flat import flat_calibrate
@@ -7,7 +9,7 @@ from refusals import refuses
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds.calibration import joint_test
+from pixelbounds.calibration import certify
 from pixelbounds.calibration.calibration import calibration_from_bytes
 
 N = 120
@@ -30,14 +32,14 @@ class Rows:
         return (~interval.contains(truth)).any(axis=2).mean(axis=1)
 
 
-def at_knots(monkeypatch):
-    """What the walk was given: path, and the points at which own losses are tested."""
+def noted(monkeypatch):
+    """What certifying was given, and the points at which own losses are tested."""
     seen = {}
-    certify, points = joint_test.certify_jointly, joint_test.tested_knots
-    monkeypatch.setattr(joint_walk, "tested_knots", lambda *how: seen.setdefault("points", points(*how)))
+    certified, points = certify.certify, certify._tested_points
+    monkeypatch.setattr(certify, "_tested_points", lambda *how: seen.setdefault("points", points(*how)))
     monkeypatch.setattr(
-        "pixelbounds.calibration.calibrate.certify_jointly",
-        lambda *how: (seen.update(path=how[3], units_certifying=how[6]), certify(*how))[1],
+        "pixelbounds.calibration.calibrate.certify",
+        lambda table, target: (seen.update(path=table.path, images=table.images), certified(table, target))[1],
     )
     return seen
 
@@ -46,17 +48,16 @@ def at_knots(monkeypatch):
 @pytest.mark.parametrize("method", ["rcps", "frontier"])
 def test_the_walk_is_the_literal_one_at_fixed_points(method, confidence, monkeypatch):
     truth, band = data()
-    seen = at_knots(monkeypatch)
+    seen = noted(monkeypatch)
     loss, group = Rows(), np.arange(N) % 4 > 0
     how = {"groups": "band"} if method == "frontier" else {}
     promises = [pb.share(0.3), pb.loss(0.5, loss), pb.loss(0.45, loss, within=group, cap=0.9, name="group")]
     cal = flat_calibrate(truth, band, promises=promises, method=method, bound=confidence, **how)
-    path, units_certifying = seen["path"], seen["jury"]
-    bound = getattr(pb.confidence, confidence)
-    alone = pb.Calibration(**{**vars(cal), "certified": (), "loss": "rows", "curve": np.empty((0, 3)), "chosen": 0})
+    path, units_certifying = seen["path"], seen["images"]
+    bound = getattr(pb.bounds, confidence)
 
     def passes(knot):
-        interval = pb.Calibration(**{**vars(alone), "widening": path.knots[:, knot]}).apply(band)
+        interval = replace(cal, widening=path.points[:, knot].copy()).apply(band)
         rows = (~interval.contains(truth)).any(axis=2).mean(axis=1)
         share = (~interval.contains(truth)).mean(axis=(1, 2))
         order, own = units_certifying.order, units_certifying.order[group[units_certifying.order]]
@@ -65,7 +66,7 @@ def test_the_walk_is_the_literal_one_at_fixed_points(method, confidence, monkeyp
             bound(rows[order], 0.1) < 0.5 and bound(np.minimum(rows[own], 0.9) / 0.9, 0.1) < 0.5,
         )
 
-    knot = next(k for k in range(len(path)) if (path.knots[:, k] == cal.widening).all())
+    knot = next(k for k in range(len(path)) if (path.points[:, k] == cal.widening).all())
     points = seen["points"]
     assert points[-1] == len(path) - 1
     assert all(passes(k)[1] for k in points if k >= knot)

@@ -11,15 +11,13 @@ from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds import bounds, families
-from pixelbounds.calibration import certify, paths
-from pixelbounds.calibration import loss_table as arrivals
 from pixelbounds.calibration.data import LocalData
 from pixelbounds.calibration.groups.positions import Partition, Single
 from pixelbounds.calibration.loss_table import Table
+from pixelbounds.calibration.paths import frontier as paths
+from pixelbounds.calibration.paths import path as along
+from pixelbounds.calibration.paths.path import Path
 from pixelbounds.kernels.convex import lower_hull
-
-LIMITS = (0.0, 1.0)
-
 
 # ---------------------------------------------------------------- arrivals
 
@@ -32,7 +30,7 @@ def test_an_arrival_is_the_first_knot_that_covers(kind, rng):
         "ties": np.sort(rng.integers(0, 9, (4, 300)) / 8.0, axis=1),
         "few": np.array([[0.0], [0.5], [1.0]]),
     }[kind]
-    path = paths.Path(knots)
+    path = Path(knots, Single())
     label = rng.integers(len(knots), size=5000).astype(np.int32)
     need = rng.lognormal(-3, 3, 5000)
     on_a_knot = knots[label, rng.integers(knots.shape[1], size=5000)]
@@ -41,27 +39,27 @@ def test_an_arrival_is_the_first_knot_that_covers(kind, rng):
     need[3000:4000] = np.nextafter(on_a_knot[3000:4000], 0)
     need[-6:] = [np.inf, 0.0, 5e-324, 1e-310, 1e300, knots.max()]
     expected = [np.searchsorted(knots[k], w, side="left") for k, w in zip(label, need, strict=True)]
-    np.testing.assert_array_equal(path.arrivals(label, need), expected)
+    np.testing.assert_array_equal(path.entry_scores(label, need), expected)
 
 
 def test_a_path_that_shrinks_is_refused():
     with pytest.raises(ValueError, match="nondecreasing"):
-        paths.Path(np.array([[0.0, 0.2, 0.1]]))
+        Path(np.array([[0.0, 0.2, 0.1]]), Single())
 
 
 # ---------------------------------------------------------------- certifying along a given path
 
 
-def risk_test_of(truth, band, bound, risk_level, failure_prob=0.1):
-    n = len(truth)
-    pairs = LocalData(truth, band, families.additive, LIMITS)
-    return certify.RiskTest(pairs, np.ones(n, bool), np.arange(n), np.arange(n), bound, risk_level, failure_prob)
-
-
-def certified(risk_test, path, rows):
-    with Table() as table:
-        table.append(rows)
-        return certify.certify_l01(risk_test, Single(), path, table)
+def certified(truth, band, bound, risk_level, path, rows=None):
+    """What is certified along a path, with a table of losses that is given or counted."""
+    target = pb.Target([pb.share(risk_level)], bound=bound)
+    data, risks = pb.CalibrationData(truth, band).with_promises(target)
+    certifying = pb.split_at(data, risks, np.arange(0), np.arange(len(truth))).certifying
+    table = pb.loss_table(certifying, path)
+    if rows is not None:
+        table.missed = Table()
+        table.missed.append(rows)
+    return pb.certify(table, target)
 
 
 def bettor_who_learns_less_when_less_is_missed():
@@ -81,10 +79,11 @@ def test_betting_is_walked_from_the_wide_end():
     table = np.rint(10 * np.stack([more, more, more, fewer, 0 * more], axis=1)).astype(np.int32)
     truth = np.full((1000, 10), 0.5)
     band = pb.Band(truth, truth)
-    path = paths.Path(np.linspace(0, 1, 5)[None])
-    found = certified(risk_test_of(truth, band, bounds.betting, 0.3), path, table)
-    assert (found.knot, found.part) == (4, 1.0)
-    assert not found.losses.any()
+    path = Path(np.linspace(0, 1, 5)[None], Single())
+    with pytest.warns(UserWarning, match="truth"):
+        found = certified(truth, band, "betting", 0.3, path, table)
+    assert (found.point, found.part) == (4, 1.0)
+    assert found.promises[0].risk == 0
 
 
 def test_a_users_bound_is_walked_too():
@@ -107,14 +106,13 @@ def test_a_users_bound_is_walked_too():
 ], ids=["one long step", "even", "geometric"])  # fmt: skip
 def test_between_knots_no_pixel_is_lost_to_rounding(knots):
     """The widening at the certified position covers every end that the certificate counts as covered."""
-    path, lost = paths.Path(knots), 0
+    path, lost = Path(knots, Single()), 0
     for seed in range(40):
         truth = np.random.default_rng(seed).random((60, 50))
         band = pb.Band(np.full_like(truth, 0.4), np.full_like(truth, 0.6))
-        risk_test = risk_test_of(truth, band, bounds.hoeffding_bentkus, 0.3)
-        found = certified(risk_test, path, arrivals.loss_table(risk_test.pairs, Single(), path))
-        lower, upper = families.additive.widen(band, path.at(found.knot, found.part)[0])
-        lost += ((truth < lower) | (truth > upper)).mean() > found.losses.mean() + 1e-12
+        found = certified(truth, band, "hoeffding_bentkus", 0.3, path)
+        lower, upper = families.additive.widen(band, path.at(found.point, found.part)[0])
+        lost += ((truth < lower) | (truth > upper)).mean() > found.promises[0].risk + 1e-12
     assert lost == 0
 
 
@@ -122,11 +120,11 @@ def test_the_table_counts_what_the_intervals_miss():
     """Column by column, the table of arrivals is the 01 loss recounted on widened intervals."""
     truth, band = heteroscedastic(20, np.random.default_rng(1), size=8, dtype=np.float64)
     labels = np.arange(64).reshape(8, 8) % 3
-    pairs, grouping = LocalData(truth, band, families.additive, LIMITS), Partition(labels)
-    path = paths.frontier_path(paths.trades(pairs, np.arange(8), grouping), 0.1, 1.0)
-    table = arrivals.loss_table(pairs, grouping, path)
+    pairs, grouping = LocalData(truth, band), Partition(labels)
+    path = paths.frontier_path(paths.trades(pairs, np.arange(8), grouping), grouping, 0.1, 1.0)
+    table = pairs.aggregate(along.misses, path=path)[0]
     for j in range(0, len(path), 37):
-        inside = path.knots[labels, j]
+        inside = path.points[labels, j]
         missed = np.maximum(band.lower - truth, truth - band.upper) > inside
         np.testing.assert_array_equal(table[:, j], missed.reshape(20, -1).sum(axis=1))
     assert (np.diff(table, axis=1) <= 0).all()
@@ -157,8 +155,8 @@ def hull_length(length, missed, at):
 
 def knot_sums(path, found):
     """Length and misses of all groups together at every knot, up to the last that the fitting images asked for."""
-    known = np.isin(path.knots, found.edges).all(axis=0)
-    knots = path.knots[:, : len(known) if known.all() else known.argmin()]  # beyond, all groups grow by one factor
+    known = np.isin(path.points, found.edges).all(axis=0)
+    knots = path.points[:, : len(known) if known.all() else known.argmin()]  # beyond, all groups grow by one factor
     index = np.searchsorted(found.edges, knots)
     groups = np.arange(len(knots))[:, None]
     length, missed = found.length[groups, index].sum(axis=0), found.missed[groups, index].sum(axis=0)
@@ -185,22 +183,22 @@ def ragged_trades(rng, edges=25):
 
 def test_where_trades_are_convex_every_knot_is_on_the_hull(rng):
     found = convex_trades(rng)
-    path = paths.frontier_path(found, 0.05, 1.0)
+    path = paths.frontier_path(found, Single(), 0.05, 1.0)
     length, missed = knot_sums(path, found)
     assert len(length) > 20
     np.testing.assert_allclose(length, hull_length(found.length, found.missed, missed), rtol=1e-9, atol=1e-9)
-    assert (np.diff(path.knots, axis=1) >= 0).all()
-    assert (path.knots[:, 0] == 0).all()
-    assert (path.knots[:, -1] == found.edges[-1]).all()
+    assert (np.diff(path.points, axis=1) >= 0).all()
+    assert (path.points[:, 0] == 0).all()
+    assert (path.points[:, -1] == found.edges[-1]).all()
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_on_ragged_trades_every_knot_is_within_one_segment_of_the_hull(seed):
     found = ragged_trades(np.random.default_rng(seed))
-    path = paths.frontier_path(found, 0.02, 1.0)
+    path = paths.frontier_path(found, Single(), 0.02, 1.0)
     length, missed = knot_sums(path, found)
     excess = length - hull_length(found.length, found.missed, missed)
-    assert (np.diff(path.knots, axis=1) >= 0).all()
+    assert (np.diff(path.points, axis=1) >= 0).all()
     assert excess.min() > -1e-9  # nothing is below the hull: the brute force is right
     segments = []
     for cost, misses in zip(found.length, found.missed, strict=True):
@@ -216,7 +214,7 @@ def test_trades_are_clipped_lengths_and_misses(rng):
     """On images: what the sums of fixed-point numbers say is what the intervals say."""
     truth, band = heteroscedastic(6, rng, size=8, dtype=np.float64)
     labels = np.arange(64).reshape(8, 8) % 2
-    found = paths.trades(LocalData(truth, band, families.additive, LIMITS), np.arange(6), Partition(labels))
+    found = paths.trades(LocalData(truth, band), np.arange(6), Partition(labels))
     for e in range(0, len(found.edges), 50):
         w = found.edges[e]
         lower, upper = np.clip(band.lower - w, 0, 1), np.clip(band.upper + w, 0, 1)
@@ -233,9 +231,9 @@ def test_on_images_the_frontier_is_the_shortest_for_its_risk():
     narrow = np.arange(64).reshape(8, 8) < 32
     wide = np.where(narrow, 0.0, 0.1)
     band = pb.Band(np.maximum(band.lower - wide, 0), np.minimum(band.upper + wide, 1))
-    pairs = LocalData(truth, band, families.additive, LIMITS)
+    pairs = LocalData(truth, band)
     found = paths.trades(pairs, np.arange(30), Partition((~narrow).astype(np.int32)))
-    path = paths.frontier_path(found, 0.1, 1.0)
+    path = paths.frontier_path(found, Single(), 0.1, 1.0)
     length, missed = knot_sums(path, found)
     every = found.length[0][:, None] + found.length[1][None]
     left = found.missed[0][:, None] + found.missed[1][None]

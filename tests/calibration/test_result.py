@@ -196,7 +196,16 @@ def test_a_file_cannot_be_saved_where_there_is_no_folder(tmp_path, cal):
 def test_the_metadata_say_how_the_calibration_was_reached(tmp_path):
     truth, band = data()
     units = np.arange(N) // 2
-    cal = pb.calibrate(truth, band, risk_level=0.3, failure_prob=0.05, bound="betting", seed=17, method=pb.Frontier(groups="band", n_fit=9), units=units)  # fmt: skip
+    cal = pb.calibrate(
+        truth,
+        band,
+        risk_level=0.3,
+        failure_prob=0.05,
+        bound="betting",
+        seed=17,
+        method=pb.Frontier(groups="band", n_fit=9),
+        units=units,
+    )
     cal.save(tmp_path / "cal.safetensors")
     text = metadata(tmp_path / "cal.safetensors")
     assert text["method"] == "frontier"

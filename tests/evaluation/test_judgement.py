@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pixelbounds as pb
+from pixelbounds.calibration.promises import CertifiedPromise
 from pixelbounds.evaluation.guarantee_check import StoredGuarantee, judge, stored_guarantee_of
 
 
@@ -16,9 +17,10 @@ def half_missed(n=60, missed=0.3, sizes=None):
     return pb.evaluate(truth, pb.Interval(np.zeros_like(truth), np.ones_like(truth)), units=units)
 
 
-def stored(**changes):
-    usual = {"level": 0.1, "loss": "l01", "unit_name": None, "weighting": "units", "max_images": 0}
-    return StoredGuarantee(**{**usual, "expected": False, "digest": "abc", "image_hashes": True, **changes})
+def stored(kind="share", weighting="units", max_images=0, **changes):
+    promise = CertifiedPromise(kind, "all pixels", "all", 0.1, 0.0, 1.0, weighting, float(max_images), 0.05, 60)
+    usual = {"promises": (promise,), "unit_name": None, "max_images": max_images, "expected": False}
+    return StoredGuarantee(**{**usual, "digest": "abc", "image_hashes": True, **changes})
 
 
 def test_a_broken_claim_is_seen_and_chance_is_allowed_for():
@@ -58,7 +60,9 @@ def test_images_against_a_calibration_by_units_are_not_compared():
     assert judge(half_missed(sizes=[20, 40]), stored(unit_name="patient")).risk is not None
 
 
-@pytest.mark.parametrize("changes, words", [({"loss": "mine"}, 'the loss "mine"'), ({"expected": True}, "on average")])
+@pytest.mark.parametrize(
+    "changes, words", [({"kind": "loss"}, "of several promises"), ({"expected": True}, "on average")]
+)
 def test_what_was_promised_of_something_else_cannot_be_seen_broken(changes, words):
     found = judge(half_missed(missed=0.9), stored(**changes))
     assert not found.broken
@@ -83,10 +87,10 @@ def test_claims_of_a_calibration_travel_with_its_intervals():
     units = np.arange(60) // 2
     cal = pb.calibrate(truth, band, risk_level=0.3, units=pb.Units(units, name="eye"))
     made = stored_guarantee_of(cal)
-    assert (made.level, made.unit_name, made.of_units, made.image_hashes) == (0.3, "eye", True, True)
+    assert (made.first.at_most, made.unit_name, made.of_units, made.image_hashes) == (0.3, "eye", True, True)
     assert StoredGuarantee.from_state(made.state()) == made
     assert StoredGuarantee.from_state(None) is None
-    assert StoredGuarantee.from_state({"level": 0.3}) is None
-    for name, value in {"level": 2.0, "weighting": "pixels", "max_images": -1, "unit_name": 3, "loss": "a\nb"}.items():
+    assert StoredGuarantee.from_state({"promises": []}) is None
+    for name, value in {"promises": [], "max_images": -1, "unit_name": 3}.items():
         with pytest.raises((ValueError, TypeError)):
             StoredGuarantee.from_state({**made.state(), name: value})

@@ -194,12 +194,12 @@ def test_an_edited_file_is_refused_or_says_the_same(content):
 
 
 def test_an_edit_of_the_risk_level_is_noticed(content):
-    assert content.count(b'\\"risk_level\\": 0.2') == 1
-    edited = content.replace(b'\\"risk_level\\": 0.2', b'\\"risk_level\\": 0.1')
+    assert content.count(b'\\"at_most\\": 0.2') == 1
+    edited = content.replace(b'\\"at_most\\": 0.2', b'\\"at_most\\": 0.1')
     refuses(lambda: calibration_from_bytes(edited, "edited"), "'edited' was changed", "checksum", "calibrate again")
 
 
 def test_a_newer_format_says_so(content):
     size = struct.unpack("<Q", content[:8])[0]
     text = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["pixelbounds"].split(" ", 1)[1])
-    refuses(lambda: calibration_from_bytes(signed({**text, "format": 3}, {}), "new"), "format 3", "update pixelbounds")
+    refuses(lambda: calibration_from_bytes(signed({**text, "format": 4}, {}), "new"), "format 4", "calibrate again")

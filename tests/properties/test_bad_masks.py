@@ -27,6 +27,7 @@ UNITS = np.arange(N) // 2
 EASY = {"risk_level": 0.5, "method": "rcps"}
 CAL = flat_calibrate(TRUTH, BAND, **EASY)
 OF_REGION = pb.calibrate(TRUTH, BAND, promises=[pb.share(0.5, within=REGION, name="bright")], method="rcps")
+LEARNED, BANDED = pb.Frontier("learned", k=2), pb.Frontier("band", k=2)
 LABELLED = pb.calibrate(TRUTH, BAND, risk_level=0.5, labels=LABELS, method=pb.Frontier(groups="band", k=2))
 OTHER = np.clip(TRUTH + 0.001, 0, 1)
 INTERVAL = CAL.apply(BAND)
@@ -49,8 +50,8 @@ DOORS = {
     "centre": (CENTRE, lambda x: pb.Band(CENTRE - 0.1, CENTRE + 0.1, x)),
     "interval": (CENTRE, lambda x: pb.Interval(x, CENTRE + 1)),
     "contains": (TRUTH, lambda x: CAL.apply(BAND).contains(x)),
-    "features": (CENTRE, lambda x: pb.calibrate(TRUTH, BAND, risk_level=0.5, features=x, method=pb.Frontier(groups="learned", k=2))),
-    "labels": (LABELS, lambda x: pb.calibrate(TRUTH, BAND, risk_level=0.5, labels=x, method=pb.Frontier(groups="band", k=2))),
+    "features": (CENTRE, lambda x: pb.calibrate(TRUTH, BAND, risk_level=0.5, features=x, method=LEARNED)),
+    "labels": (LABELS, lambda x: pb.calibrate(TRUTH, BAND, risk_level=0.5, labels=x, method=BANDED)),
     "labels of apply": (LABELS, lambda x: LABELLED.apply(BAND, labels=x)),
     "units": (UNITS, lambda x: flat_calibrate(TRUTH, BAND, units=x, **EASY)),
     "within, a mask": (REGION, lambda x: pb.calibrate(TRUTH, BAND, promises=[pb.share(0.5, x)], method="rcps")),

@@ -120,7 +120,8 @@ def test_krcps_is_algorithm_1_to_one_step(kind, name, direction):
     truth, band = world(kind, 5, n=120)
     labels = np.arange(64).reshape(8, 8) // 22
     level, step, fit, seed = 0.25, 0.005, 20, 3
-    cal = pb.calibrate(truth, band, risk_level=level, bound=name, seed=seed, method=pb.KRCPS(groups=labels, n_fit=fit, direction=direction))  # fmt: skip
+    method = pb.KRCPS(groups=labels, n_fit=fit, direction=direction)
+    cal = pb.calibrate(truth, band, risk_level=level, bound=name, seed=seed, method=method)
     images, certifying = split(len(truth), fit, seed)
     pairs = LocalData(truth, band)
     solution = line.solve_program(pairs, images, Partition(labels), level).widening

@@ -51,7 +51,7 @@ def _members(module):
 
 PUBLIC = {
     **{name: getattr(pb, name) for name in pb.__all__ if callable(getattr(pb, name))},
-    **_members(confidence), **_members(families), **_members(losses), **_members(groups),
+    **_members(bounds), **_members(families), **_members(losses), **_members(groups),
 }  # fmt: skip
 
 ANYTIME_FILE = pb.AnytimeCalibration(*SMALL, risk_level=0.5, method="rcps")

@@ -1,22 +1,21 @@
 """The default grouping is chosen on the fitting images, and is the shorter one on others."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 from flat import flat_calibrate
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds.calibration import procedures
+from pixelbounds.calibration import methods
 from pixelbounds.calibration.bounds import greatest_loss
 from pixelbounds.calibration.calibration import calibration_from_bytes
-from pixelbounds.calibration.data import LocalData
 from pixelbounds.calibration.groups.band_bins import fit_band_groups
 from pixelbounds.calibration.groups.learned import fit_learned_groups
 from pixelbounds.calibration.groups.positions import Single
-from pixelbounds.calibration.methods import frontier, shortest
+from pixelbounds.calibration.split import FittingImages
 from pixelbounds.demo.synthetic import synthetic_pairs
+
+TARGET = pb.Target([pb.share(0.1)])
 
 
 def kind(truth, band):
@@ -41,35 +40,58 @@ def test_the_choice_looks_at_the_fitting_images_only(rng):
         np.testing.assert_array_equal(again.grouping.state()[1][name], x)
 
 
+def fitting_images(data, **changes):
+    """All images as fitting images, for the paper's target of 10%."""
+    data, risks = data.with_promises(TARGET)
+    return FittingImages(data, np.arange(len(data)), risks, changes.get("certifying", 1000))
+
+
+def shortest(fits, fitting, monkeypatch):
+    """Which of some candidates is chosen."""
+    chosen = []
+
+    def noted(fit):
+        def fitted(data, images, rng):
+            chosen.append(fit)
+            return fit(data, images, rng)
+
+        return fitted
+
+    first, *others = [noted(fit) for fit in fits]
+    candidates = iter([*others])
+    monkeypatch.setattr(methods, "_MANY", 0)  # no third candidate
+    monkeypatch.setattr(methods, "partial", lambda *how: first if how[1] == "band" else next(candidates))
+    methods._shortest_groups(fitting, 0.1, None, 0.1, np.random.default_rng(5))
+    return chosen[-1]
+
+
 def test_with_features_the_shorter_of_two_quantiles_is_learned(rng):
     truth, band = heteroscedastic(80, rng, size=12)
-    pairs = LocalData(
-        truth, band, pb.families.additive, (0.0, 1.0), truth[:, None] + 0.02 * rng.normal(size=(80, 1, 12, 12))
-    )
-    every, fits = np.arange(80), [partial(fit_learned_groups, quantile=q) for q in (0.75, 0.9)]
-    chosen = shortest(pairs, every, np.random.default_rng(5), 0.1, fits, every)
+    data = pb.CalibrationData(truth, band, features=truth + 0.02 * rng.normal(size=(80, 12, 12)))
+    found = pb.Frontier().fit(fitting_images(data), TARGET, 5).grouping
     mirror = np.random.default_rng(5)
     mirror.integers(2**63)  # the seed that the choice draws
-    wanted, found = chosen(pairs, every, mirror), frontier(pairs, every, np.random.default_rng(5), 0.1)[0]
-    other = next(fit for fit in fits if fit is not chosen)(pairs, every, np.random.default_rng(5))
-    same = [np.array_equal(found.forest.leaf, x.forest.leaf) for x in (wanted, other)]
-    assert same == [True, False]
+    state = mirror.bit_generator.state
+    leaves = []
+    for quantile in (0.75, 0.9):
+        mirror.bit_generator.state = state
+        leaves.append(fit_learned_groups(data, np.arange(80), mirror, quantile=quantile).forest.leaf)
+    assert sum(np.array_equal(found.forest.leaf, x) for x in leaves) == 1
 
 
-def test_of_about_equal_candidates_the_first_is_taken(rng):
+def test_of_about_equal_candidates_the_first_is_taken(rng, monkeypatch):
     truth, band = heteroscedastic(80, rng, size=24)
-    pairs = LocalData(truth, band, pb.families.additive, (0.0, 1.0))
+    fitting = fitting_images(pb.CalibrationData(truth, band))
     fine = [lambda p, i, r, w=w: fit_band_groups(p, i, width=w, room=1) for w in (8, 9)]
     for fits in (fine, fine[::-1]):
-        assert shortest(pairs, np.arange(80), rng, 0.1, fits, np.arange(80)) is fits[0]
-    assert shortest(pairs, np.arange(80), rng, 0.1, [lambda p, i, r: Single(), *fine], np.arange(80)) is fine[0]
+        assert shortest(fits, fitting, monkeypatch) is fits[0]
+    assert shortest([lambda p, i, r: Single(), fine[0]], fitting, monkeypatch) is fine[0]
 
 
-def test_with_few_images_the_first_candidate_is_taken(rng):
+def test_with_few_images_the_first_candidate_is_taken(rng, monkeypatch):
     truth, band = heteroscedastic(3, rng, size=8)
-    pairs = LocalData(truth, band, pb.families.additive, (0.0, 1.0))
     fits = [lambda p, i, r: Single(), lambda p, i, r: 1 / 0]
-    assert shortest(pairs, np.arange(3), rng, 0.1, fits, np.arange(3)) is fits[0]
+    assert shortest(fits, fitting_images(pb.CalibrationData(truth, band)), monkeypatch) is fits[0]
 
 
 @pytest.mark.parametrize("units", [50, 60, 70])
@@ -110,16 +132,12 @@ def test_few_images_are_not_given_many_groups(rng):
 @pytest.mark.parametrize("n, few", [(200, True), (400, False)])
 def test_few_images_choose_at_the_risk_that_they_can_certify(n, few, rng, monkeypatch):
     seen = []
-
-    def spy(pairs, images, rng, risk_level, fits, unit_of, objective=None, both=False):
-        seen.append((risk_level, len(fits), both))
-        return shortest(pairs, images, rng, risk_level, fits, unit_of, objective, both)
-
-    monkeypatch.setattr(procedures, "shortest", spy)
+    length_of = methods._length_of
+    monkeypatch.setattr(methods, "_length_of", lambda *how: seen.append(how[4]) or length_of(*how))
     truth, band = heteroscedastic(n, rng, size=12)
     made = pb.calibrate(truth, band, risk_level=0.05)
     level = greatest_loss(n - made.record.fitting, 0.05) if few else 0.05
-    assert seen == [(level, 3 if few else 2, few)]
+    assert seen == [level] * (6 if few else 2)  # three candidates on both halves, or two on one
 
 
 def test_where_groups_matter_few_images_tell(rng):
@@ -130,16 +148,11 @@ def test_where_groups_matter_few_images_tell(rng):
 
 def test_halves_of_the_choice_never_cut_a_unit(rng):
     truth, band = heteroscedastic(24, rng, size=8)
-    pairs, unit_of, seen = LocalData(truth, band, pb.families.additive, (0.0, 1.0)), np.arange(24) // 4, []
-
-    def fit(pairs, images, rng):
-        seen.append(images)
-        return Single()
-
-    shortest(pairs, np.arange(24), rng, 0.1, [fit, fit], unit_of)
-    for images in seen:
-        assert len(images) == 12
-        assert set(unit_of[images]).isdisjoint(np.delete(unit_of, images))
+    unit_of = np.arange(24) // 4
+    fitting = fitting_images(pb.CalibrationData(truth, band, unit_of))
+    for taught, others in methods._halves(fitting, rng):
+        assert len(taught) == 12
+        assert set(unit_of[taught]).isdisjoint(unit_of[others])
 
 
 def test_groups_of_which_nobody_knows_the_images_are_told():

@@ -6,6 +6,7 @@ intervals of a few thousand pixels at a time, so that what lies between stays in
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import isfinite, prod
 from typing import Any, Protocol
@@ -201,6 +202,39 @@ def all_entries(block: Block) -> tuple[Array, Array]:
     entry = np.arange(size)
     side = np.repeat(np.array([LOWER, UPPER], np.uint8), size)
     return np.concatenate([entry, entry]), side
+
+
+# ---------------------------------------------------------------- what is counted
+
+
+ROWS = "rows"  # one row per image, or lists: parts follow one another
+
+
+@dataclass(frozen=True, eq=False)
+class Statistic:
+    """What is counted of a block, `count(truth, block, family, **given)`, as arrays, and how each joins with others'.
+
+    An array joins by a ufunc (np.add), or parts follow one another (ROWS). The last ones may be left out.
+    """
+
+    name: str
+    count: Callable[..., tuple[Array, ...]]
+    joins: tuple[Any, ...]
+
+    def merge(self, parts: Iterable[tuple[Array, ...]]) -> tuple[Array, ...]:
+        """The counts of several parts, in order, as one."""
+        held: list[list[Array]] = []
+        for part in parts:
+            held = held or [[] for _ in part]
+            for column, x, join in zip(held, part, self.joins, strict=False):
+                if join is ROWS or not column:
+                    column.append(x)
+                else:
+                    column[0] = join(column[0], x)
+        return tuple(
+            np.concatenate(column) if join is ROWS else column[0]
+            for column, join in zip(held, self.joins, strict=False)
+        )
 
 
 # ---------------------------------------------------------------- images to blocks

@@ -13,7 +13,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -41,7 +40,8 @@ from ..images.measure import Measure
 from ..images.regions import region_rows
 from ..images.source import Source
 from ..kernels.values import survey
-from .block import Block, known_rows, stack_blocks
+from .block import ROWS as ROWS
+from .block import Block, Statistic, known_rows, stack_blocks
 from .families import FAMILIES, Family, additive, check_nested, family_named
 from .units import Units, units_of
 
@@ -56,39 +56,6 @@ _SLIVER = 0.05  # of the spread of the truth: a band within it is on another sca
 _TRIED_IMAGES = 16  # for that
 _TRIED_VALUES = 2**12  # of each of them
 _TRIED_PIXELS = 2**23  # that are read, beyond the first image
-
-
-# ---------------------------------------------------------------- what is counted
-
-
-ROWS = "rows"  # one row per image, or lists: parts follow one another
-
-
-@dataclass(frozen=True, eq=False)
-class Statistic:
-    """What is counted of a block, `count(truth, block, family, **given)`, as arrays, and how each joins with others'.
-
-    An array joins by a ufunc (np.add), or parts follow one another (ROWS). The last ones may be left out.
-    """
-
-    name: str
-    count: Callable[..., tuple[Array, ...]]
-    joins: tuple[Any, ...]
-
-    def merge(self, parts: Iterable[tuple[Array, ...]]) -> tuple[Array, ...]:
-        """The counts of several parts, in order, as one."""
-        held: list[list[Array]] = []
-        for part in parts:
-            held = held or [[] for _ in part]
-            for column, x, join in zip(held, part, self.joins, strict=False):
-                if join is ROWS or not column:
-                    column.append(x)
-                else:
-                    column[0] = join(column[0], x)
-        return tuple(
-            np.concatenate(column) if join is ROWS else column[0]
-            for column, join in zip(held, self.joins, strict=False)
-        )
 
 
 class CalibrationData:

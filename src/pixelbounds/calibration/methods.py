@@ -127,22 +127,21 @@ class KRCPS(Method):
                 f"krcps widens both ends of a pixel alike, but groups of kind {grouping.kind!r} treat them apart; "
                 "use groups='loss', 'otsu' or a partition, or method='frontier'"
             )
-        gammas = _numbers(self.gammas)
-        if gammas is None or gammas.ndim > 1 or not gammas.size or not ((gammas >= 0) & (gammas < 1)).all():
+        gammas = np.atleast_1d(_numbers(self.gammas))
+        if gammas.ndim > 1 or not gammas.size or not ((gammas >= 0) & (gammas < 1)).all():
             raise ValueError(f"gammas is {self.gammas!r}; give at least one value in [0, 1)")
         pixels = None
         if self.d_opt is not None:
             pixels = stratified_pixels(grouping, data.pixels, check_count(self.d_opt, "d_opt"), rng)
         direction = self._direction(grouping.count)
-        gammas = np.atleast_1d(gammas).tolist()
-        offset = solve_program(data, fitting.images, grouping, target.level, gammas, pixels).widening
+        offset = solve_program(data, fitting.images, grouping, target.level, gammas.tolist(), pixels).widening
         if isinstance(grouping, groupings.LabelledGroups):  # labels that none of these images has
             offset[grouping.table[-1]] = offset.max()
         return line_path(data, fitting.images, grouping, offset, direction, target.level)
 
     def _direction(self, count: int) -> Array:
         eta = np.ones(count) if self.direction is None else _numbers(self.direction)
-        if eta is None or eta.shape != (count,) or not (np.isfinite(eta) & (eta >= 0)).all() or not eta.any():
+        if eta.shape != (count,) or not (np.isfinite(eta) & (eta >= 0)).all() or not eta.any():
             raise ValueError(
                 f"direction is {self.direction!r}; it must hold {count} finite values of at least 0, not all of them 0"
             )
@@ -227,13 +226,13 @@ def _refuse_features(data: CalibrationData) -> None:
         raise ValueError("features are for learned groups: use pb.Frontier() or pb.Frontier('learned'), or leave them")
 
 
-def _numbers(values: Any) -> Array | None:
-    """Real numbers as float64, None where they are none."""
+def _numbers(values: Any) -> Array:
+    """Real numbers as float64; NaN where they are none."""
     try:
         out = np.asarray(values)
-        return np.asarray(out, np.float64) if out.dtype.kind in "fiu" else None
+        return np.asarray(out if out.dtype.kind in "fiu" else np.nan, np.float64)
     except (TypeError, ValueError, OverflowError, RuntimeError):
-        return None
+        return np.full(1, np.nan)
 
 
 # ---------------------------------------------------------------- groups

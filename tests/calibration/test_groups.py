@@ -17,7 +17,6 @@ import pixelbounds as pb
 from pixelbounds import groups
 from pixelbounds.calibration.block import all_entries
 from pixelbounds.calibration.data import LocalData
-from pixelbounds.calibration.families import additive
 from pixelbounds.calibration.groups.contract import load_grouping
 from pixelbounds.calibration.groups.forest import PARTS
 
@@ -161,7 +160,7 @@ def test_groups_of_the_band_fit_images_of_another_size(rng, kind):
     pairs = world(rng, features=0)
     grouping = KINDS[kind](pairs, FITTING)
     truth, band = heteroscedastic(3, rng, size=SIZE + 5)
-    labels = labels_of(grouping, LocalData(truth, band, additive, (0.0, 1.0)))
+    labels = labels_of(grouping, LocalData(truth, band))
     assert labels.shape == (2, 3, (SIZE + 5) ** 2)
     assert 0 <= labels.min() <= labels.max() < grouping.count
 
@@ -202,7 +201,7 @@ def test_products_of_features_are_the_occurring_combinations(rng):
 
 def test_bins_hold_about_equally_many_ends(rng):
     truth, band = heteroscedastic(40, rng, size=32)
-    pairs = LocalData(truth, band, additive, (0.0, 1.0))
+    pairs = LocalData(truth, band)
     grouping = groups.fit_band_groups(pairs, np.arange(40), width=8, room=1, side=False)
     shares = np.bincount(labels_of(grouping, pairs).reshape(-1)) / labels_of(grouping, pairs).size
     np.testing.assert_allclose(shares, 1 / 8, atol=0.02)
@@ -213,12 +212,12 @@ def test_a_combination_never_seen_joins_the_nearest_of_its_side():
     half = np.repeat([0.02, 0.1, 0.2], 20)
     middle = np.repeat([0.2, 0.5, 0.75], 20)
     fitted = pb.Band((middle - half)[None].repeat(4, 0), (middle + half)[None].repeat(4, 0))
-    pairs = LocalData(np.full((4, 60), 0.5), fitted, additive, (0.0, 1.0))
+    pairs = LocalData(np.full((4, 60), 0.5), fitted)
     grouping = groups.fit_band_groups(pairs, np.arange(4), width=3, room=1, level=3)
     assert grouping.count == 6  # three combinations of nine occur, per side
     seen = labels_of(grouping, pairs)[:, 0, [0, 20, 40]]
     strange = pb.Band(np.array([[0.0, 0.73, 0.28]]), np.array([[0.4, 0.77, 0.32]]))
-    new = labels_of(grouping, LocalData(np.full((1, 3), 0.5), strange, additive, (0.0, 1.0)))[:, 0]
+    new = labels_of(grouping, LocalData(np.full((1, 3), 0.5), strange))[:, 0]
     for side in (0, 1):
         assert set(new[side]) <= set(seen[side])  # never the other side's
         assert new[side][2] == seen[side][0]  # narrow and a little higher than low: the narrow low one
@@ -271,7 +270,7 @@ print(float(cal.apply(pb.Band(given["lower"], given["upper"], source=cal.record.
 
 def test_learned_groups_are_bins_of_the_prediction_and_within_them_of_the_room(rng):
     truth, band = heteroscedastic(40, rng, size=32)
-    pairs = LocalData(truth, band, additive, (0.0, 1.0))
+    pairs = LocalData(truth, band)
     grouping = groups.fit_learned_groups(pairs, np.arange(40), np.random.default_rng(0), bins_per_side=4, room=3)
     assert grouping.count == 2 * 4 * 3
     block = pairs.read(0, 40)[1]
@@ -293,7 +292,7 @@ def test_learned_groups_are_bins_of_the_prediction_and_within_them_of_the_room(r
 
 def test_without_limits_learned_groups_know_no_room(rng):
     truth, band = heteroscedastic(40, rng, size=16)
-    pairs = LocalData(truth, band, additive, (-np.inf, np.inf))
+    pairs = LocalData(truth, band, limits=None)
     grouping = groups.fit_learned_groups(pairs, np.arange(40), np.random.default_rng(0), bins_per_side=4)
     assert grouping.room_edges.shape == (8, 0)
     assert grouping.count == 8

@@ -79,7 +79,7 @@ def test_a_group_without_a_miss_widens_along_the_way(rng):
     middle = (band.lower + band.upper) / 2
     inside = np.isin(np.arange(120), fitting)[:, None, None] & organ
     truth = np.where(inside, middle, truth)  # on the fitting images the organ is never missed
-    pairs = LocalData(truth, band, additive, (0.0, 1.0), labels=labels)
+    pairs = LocalData(truth, band, labels=labels)
     grouping = labelled(pairs, fitting)
     path = frontier_of(pairs, fitting, grouping, 0.1)
     own = np.unique(grouping.table[list(grouping.values).index(3)])
@@ -99,7 +99,7 @@ def test_a_rare_label_has_few_groups_and_one_that_was_not_seen_those_of_all(rng)
     truth, band, _, labels = world(60, rng)
     labels[7, 0, 0] = 9
     pairs = LocalData(
-        truth, pb.Band(band.lower, band.upper + rng.uniform(0, 0.1, truth.shape)), additive, (0.0, 1.0), labels=labels
+        truth, pb.Band(band.lower, band.upper + rng.uniform(0, 0.1, truth.shape)), labels=labels
     )
     fitting = np.arange(40)
     grouping = labelled(pairs, fitting, least=100)
@@ -108,7 +108,7 @@ def test_a_rare_label_has_few_groups_and_one_that_was_not_seen_those_of_all(rng)
     assert runs[0] == 16
     assert 2 <= runs[1] < 16
     assert runs[2:] == [2, 2]  # one for each side
-    path = frontier_of(pairs, fitting, grouping, 0.1).knots
+    path = frontier_of(pairs, fitting, grouping, 0.1).points
     others = path[np.unique(grouping.table[:-1])]
     knot = path.shape[1] // 2
     assert (path[grouping.table[-1], knot] >= others[:, knot].min()).all()

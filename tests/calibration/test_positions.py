@@ -11,14 +11,13 @@ from worlds import heteroscedastic
 import pixelbounds as pb
 from pixelbounds import groups
 from pixelbounds.calibration.data import LocalData
-from pixelbounds.calibration.families import additive
 from pixelbounds.calibration.groups.positions import by_otsu, otsu_thresholds
 
 
 def test_loss_groups_are_quantiles_of_the_loss():
     """Position j is missed in j of the fitting images: quantiles cut the positions evenly, in order."""
     truth = (np.arange(16)[:, None] < np.arange(16)[None]) * 0.9
-    pairs = LocalData(truth, pb.Band(np.zeros((16, 16)), np.full((16, 16), 0.5)), additive, (0.0, 1.0))
+    pairs = LocalData(truth, pb.Band(np.zeros((16, 16)), np.full((16, 16), 0.5)))
     labels = groups.by_loss(pairs, np.arange(16), 4).labels
     np.testing.assert_array_equal(labels, np.arange(16) // 4)
 
@@ -26,11 +25,11 @@ def test_loss_groups_are_quantiles_of_the_loss():
 def test_ties_merge():
     truth = np.zeros((10, 12))
     truth[:5, 9:] = 0.9  # three positions are missed half of the time, the others never
-    pairs = LocalData(truth, pb.Band(np.zeros((10, 12)), np.full((10, 12), 0.5)), additive, (0.0, 1.0))
+    pairs = LocalData(truth, pb.Band(np.zeros((10, 12)), np.full((10, 12), 0.5)))
     grouping = groups.by_loss(pairs, np.arange(10), 8)
     assert grouping.count == 2
     np.testing.assert_array_equal(grouping.labels, np.arange(12) >= 9)
-    constant = LocalData(np.zeros((10, 12)), pairs.band, additive, (0.0, 1.0))
+    constant = LocalData(np.zeros((10, 12)), pairs.band)
     for fit in (groups.by_loss, groups.by_otsu):
         assert fit(constant, np.arange(10), 8).count == 1
     assert groups.fit_band_groups(pairs, np.arange(10)).count == 2  # one width, one room per side: the sides are left
@@ -48,7 +47,7 @@ def test_more_groups_than_pixels(rng):
 def test_no_loss_group_is_ever_empty(values, k, n):
     misses = np.array(values) % (n + 1)
     truth = (np.arange(n)[:, None] < misses[None]) * 0.9
-    pairs = LocalData(truth, pb.Band(np.zeros(truth.shape), np.full(truth.shape, 0.5)), additive, (0.0, 1.0))
+    pairs = LocalData(truth, pb.Band(np.zeros(truth.shape), np.full(truth.shape, 0.5)))
     for fit in (groups.by_loss, groups.by_otsu):
         grouping = fit(pairs, np.arange(n), k)
         assert set(grouping.labels.reshape(-1)) == set(range(grouping.count))
@@ -132,5 +131,5 @@ def test_otsu_groups_follow_the_loss_map(rng):
     chance = np.array([0.02, 0.3, 0.8])[np.arange(60) % 3]
     truth = np.where(rng.random((200, 60)) < chance, 0.9, 0.5)
     band = pb.Band(np.full_like(truth, 0.4), np.full_like(truth, 0.6))
-    grouping = by_otsu(LocalData(truth, band, additive, (0.0, 1.0)), np.arange(200), 3)
+    grouping = by_otsu(LocalData(truth, band), np.arange(200), 3)
     np.testing.assert_array_equal(grouping.labels, np.arange(60) % 3)

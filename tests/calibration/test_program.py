@@ -5,7 +5,6 @@ import pytest
 from literal import literal_pk
 from worlds import heteroscedastic
 
-from pixelbounds import families
 from pixelbounds.calibration import paths
 from pixelbounds.calibration.data import LocalData
 from pixelbounds.calibration.groups.positions import Partition
@@ -138,7 +137,7 @@ def test_both_ways_into_the_solver_agree_on_images():
     """As krcps calls it: many pixels go through cells, few do not; both are one and the same program."""
     truth, band = heteroscedastic(60, np.random.default_rng(3), size=56)
     labels = np.arange(56 * 56).reshape(56, 56) % 3
-    pairs = LocalData(truth, band, families.additive, (0.0, 1.0))
+    pairs = LocalData(truth, band)
     points, sizes = paths.surrogate_points(pairs, np.arange(60), Partition(labels))
     assert len(points.weight) < 60 * 56 * 56 == sizes.sum()
     half = ((band.upper.astype(float) - band.lower) / 2).reshape(-1)
@@ -155,7 +154,7 @@ def test_both_ways_into_the_solver_agree_on_images():
 def images(seed=4, n=30, size=8):
     truth, band = heteroscedastic(n, np.random.default_rng(seed), size=size, dtype=np.float64)
     labels = np.arange(size * size).reshape(size, size) // (size * size // 4)
-    return truth, band, labels, LocalData(truth, band, families.additive, (0.0, 1.0))
+    return truth, band, labels, LocalData(truth, band)
 
 
 @pytest.mark.parametrize("level", [0.05, 0.3])

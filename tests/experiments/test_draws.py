@@ -37,7 +37,7 @@ def grid_of(d_opt, k):
 
 @pytest.fixture(scope="module")
 def pairs(material):
-    return LocalData(material.truth, material.band("calibrated"), additive, (0.0, 1.0))
+    return LocalData(material.truth, material.band("calibrated"))
 
 
 def same_as_calibrate(pairs, fitted, bound, **words):
@@ -93,7 +93,7 @@ def test_the_choice_of_a_cell_sees_the_fitting_images_only(pairs):
     chosen, _ = choose_cell(parts, grid, PAPER_BOUNDS, LEVEL, DELTA)
     truth = pairs.truth.copy()
     truth[~parts.split.fitting] = 1 - truth[~parts.split.fitting]  # another world for the certifying images
-    other = split_pairs(LocalData(truth, pairs.band, additive, (0.0, 1.0)), 12, 5)
+    other = split_pairs(LocalData(truth, pairs.band), 12, 5)
     assert choose_cell(other, grid, PAPER_BOUNDS, LEVEL, DELTA)[0] == chosen
     assert set(chosen) == set(PAPER_BOUNDS)
     assert all(cell["n_opt"] == 12 for cell in chosen.values())
@@ -104,7 +104,7 @@ def test_the_cell_that_is_chosen_is_the_shortest_where_cells_differ_much(rng):
     truth = rng.uniform(0.3, 0.7, (60, 8, 8))
     off = np.where(np.arange(64).reshape(8, 8) < 32, 0.2, 0.0) * rng.uniform(-1, 1, truth.shape)
     band = pb.Band(truth + off - 0.01, truth + off + 0.01)
-    parts = split_pairs(LocalData(truth, band, additive, (0.0, 1.0)), 20, 0)
+    parts = split_pairs(LocalData(truth, band), 20, 0)
     chosen, _ = choose_cell(parts, grid_of(["all"], [1, 2]), PAPER_BOUNDS, 0.15, DELTA)
     assert {cell["k"] for cell in chosen.values()} == {2}
 

@@ -9,7 +9,6 @@ from flat import flat_calibrate
 from refusals import HERE, SIZE, N, data, every_method, refuses, refuses_to_calibrate
 
 import pixelbounds as pb
-from pixelbounds import families
 from pixelbounds.calibration.data import LocalData
 from pixelbounds.calibration.losses import l01
 
@@ -31,7 +30,7 @@ def test_truth_that_is_not_finite_names_its_image(method, groups, value):
 def test_every_fitting_image_is_named_by_its_own_number(value):
     truth, band = data()
     fitting = np.array([2, 5, 11, 40])
-    pairs = LocalData(truth, band, families.additive, (0.0, 1.0))
+    pairs = LocalData(truth, band)
     truth[11, 0, 0] = value
     refuses(lambda: pairs.gather(fitting), "truth of image 11")
 

@@ -59,7 +59,7 @@ def test_too_few_images_say_how_far_it_got_and_how_many_are_needed(bound):
     ]
     if least > 30:
         words.append(f"at least {least} must certify")
-        refuses_to_calibrate(*words, method="frontier", groups="band", n_opt=30, risk_level=0.02, confidence=bound)
+        refuses_to_calibrate(*words, method="frontier", groups="band", n_fit=30, risk_level=0.02, bound=bound)
     else:
         pb.calibrate(truth, band, risk_level=0.02, bound=bound, method=pb.Frontier(groups="band", n_fit=30))
 
@@ -84,15 +84,15 @@ def test_a_path_that_cannot_be_certified_says_how_far_it_got():
     )
 
 
-@pytest.mark.parametrize("n_opt", [N, N + 5, 10**30])
-def test_too_many_fitting_images(n_opt):
+@pytest.mark.parametrize("n_fit", [N, N + 5, 10**30])
+def test_too_many_fitting_images(n_fit):
     for method, by in METHODS:
         refuses_to_calibrate(
-            f"n_opt is {n_opt}", f"only {N} images", "lower n_opt", method=method, groups=by, n_opt=n_opt
+            f"n_fit is {n_fit}", f"only {N} images", "lower n_fit", method=method, groups=by, n_fit=n_fit
         )
 
 
-@pytest.mark.parametrize("name", ["n_opt", "d_opt", "k"])
+@pytest.mark.parametrize("name", ["n_fit", "d_opt", "k"])
 def test_counts_are_whole_and_positive(name):
     for value in (0, -1):
         refuses_to_calibrate(name, str(value), "at least", method="krcps", **{name: value})
@@ -121,7 +121,7 @@ def test_d_opt_of_any_size_takes_all_pixels():
     [
         ({"method": "fronteir"}, ("method is 'fronteir'", "did you mean 'frontier'", "rcps")),
         ({"method": "kcrps"}, ("did you mean 'krcps'",)),
-        ({"bound": "beting"}, ("confidence is 'beting'", "did you mean 'betting'", "hoeffding")),
+        ({"bound": "beting"}, ("bound is 'beting'", "did you mean 'betting'", "hoeffding")),
         ({"bound": "Hoefding"}, ("did you mean 'hoeffding'",)),
         ({"groups": "lerned"}, ("groups is 'lerned'", "did you mean 'learned'", "band")),
         ({"groups": "bands"}, ("did you mean 'band'",)),
@@ -133,7 +133,7 @@ def test_unknown_names_show_the_nearest(kwargs, words):
     refuses_to_calibrate(*words, **kwargs)
 
 
-@pytest.mark.parametrize("name", ["method", "family", "confidence", "groups", "loss"])
+@pytest.mark.parametrize("name", ["method", "family", "bound", "groups", "loss"])
 def test_names_of_a_wrong_type(name):
     refuses_to_calibrate(name, error=TypeError, **{name: 3.5})
 
@@ -144,10 +144,10 @@ def test_names_of_a_wrong_type(name):
 @pytest.mark.parametrize(
     "kwargs, words",
     [
-        ({"method": "rcps", "groups": "band"}, ("rcps has one group", "leave")),
-        ({"method": "rcps", "k": 3}, ("rcps has one group",)),
-        ({"d_opt": 5}, ("d_opt", "krcps")),
-        ({"direction": [1.0]}, ("direction", "krcps")),
+        ({"method": "rcps", "groups": "band"}, ("rcps has no setting 'groups'", "leave")),
+        ({"method": "rcps", "k": 3}, ("rcps has no setting",)),
+        ({"d_opt": 5}, ("d_opt", "frontier has no setting")),
+        ({"direction": [1.0]}, ("direction", "frontier has no setting")),
         ({"method": "krcps", "groups": "band"}, ("'band'", "frontier")),
         ({"method": "krcps", "groups": "learned"}, ("'learned'", "frontier")),
         ({"method": "krcps", "groups": np.zeros((SIZE, SIZE), int), "k": 2}, ("k sets", "leave it out")),
@@ -266,7 +266,7 @@ def test_a_loss_that_rises_is_refused(method, by, confidence):
         return 0.1 * (interval.upper - interval.lower).mean(axis=(1, 2))
 
     for loss in (covered, length):
-        refuses_to_calibrate("loss rises", "nonincreasing", method=method, groups=by, loss=loss, confidence=confidence)
+        refuses_to_calibrate("rises where", "nonincreasing", method=method, groups=by, loss=loss, bound=confidence)
 
 
 def test_a_loss_of_the_wrong_shape():

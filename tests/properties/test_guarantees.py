@@ -99,7 +99,7 @@ def test_risk_is_controlled_in_1_minus_delta_of_worlds(method, bound, record_pro
     share = ceil((2 if LARGE else 1) * WORLDS / len(KINDS))
     failures = {
         family: {
-            kind: int((true_risks(world_of(kind, family), share, method=method, confidence=bound) > RISK).sum())
+            kind: int((true_risks(world_of(kind, family), share, method=method, bound=bound) > RISK).sum())
             for kind in KINDS
         }
         for family in FAMILIES
@@ -183,21 +183,21 @@ def test_the_risk_of_a_users_own_loss_is_controlled(loss, method, bound, record_
     else:
         risk, cost = 0.1, world.excess
     count = max(4, WORLDS // 5)
-    risks = true_risks(world, count, cost=cost, method=method, confidence=bound, risk=risk, loss=loss)
+    risks = true_risks(world, count, cost=cost, method=method, bound=bound, risk=risk, loss=loss)
     record_property("failures", f"{(risks > risk).sum()} of {count}, mean risk {risks.mean():.4f}")
     assert holds(risks, risk)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_conformal_controls_the_expected_risk(method, record_property):
-    risks = true_risks(world_of("bounded"), max(60, WORLDS), method=method, confidence="conformal")
+    risks = true_risks(world_of("bounded"), max(60, WORLDS), method=method, bound="conformal")
     error = risks.std(ddof=1) / np.sqrt(len(risks))
     record_property("mean risk", f"{risks.mean():.4f} +- {error:.4f}, above the level in {(risks > RISK).mean():.3f}")
     assert risks.mean() <= RISK + norm.isf(FALSE_ALARM) * error
 
 
 def test_conformal_promises_nothing_for_the_calibration_set_at_hand():
-    assert not holds(true_risks(world_of("bounded"), 100, confidence="conformal"))
+    assert not holds(true_risks(world_of("bounded"), 100, bound="conformal"))
 
 
 # ---------------------------------------------------------------- slices of one patient
@@ -209,13 +209,13 @@ SCANS = BoundedWorld(correlation=0.98)  # slices of a patient share nearly all t
 @pytest.mark.parametrize("bound", ["hoeffding_bentkus", "betting"])
 @pytest.mark.parametrize("method", METHODS)
 def test_risk_is_controlled_over_units(method, bound, record_property):
-    risks = true_risks(SCANS, max(10, WORLDS // 2), method=method, confidence=bound, **PATIENTS)
+    risks = true_risks(SCANS, max(10, WORLDS // 2), method=method, bound=bound, **PATIENTS)
     record_property("failures", f"{(risks > RISK).sum()} of {len(risks)}")
     assert holds(risks)
 
 
 def test_slices_taken_for_independent_images_are_caught(record_property):
-    risks = true_risks(SCANS, 150, confidence="betting", units=False, **PATIENTS)
+    risks = true_risks(SCANS, 150, bound="betting", units=False, **PATIENTS)
     record_property("failures", f"{(risks > RISK).sum()} of {len(risks)}")
     assert not holds(risks)
 
@@ -229,7 +229,7 @@ def plain_mean(losses, failure_prob):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_plain_mean_is_caught(method, record_property):
-    risks = true_risks(world_of("bounded"), 60, method=method, confidence=plain_mean)
+    risks = true_risks(world_of("bounded"), 60, method=method, bound=plain_mean)
     record_property("failures", f"{(risks > RISK).sum()} of {len(risks)}")
     assert not holds(risks)
 
@@ -244,7 +244,7 @@ def bentkus_with_floor(losses, failure_prob):
     return inverted_tail(floor(losses.sum()), len(losses), failure_prob)
 
 
-@pytest.mark.parametrize("bound, valid", [(bentkus_with_floor, False), (pb.confidence.bentkus, True)])
+@pytest.mark.parametrize("bound, valid", [(bentkus_with_floor, False), (pb.bounds.bentkus, True)])
 def test_bentkus_with_floor_is_caught_at_16_images(bound, valid, record_property):
     # A bad image loses 31 of its 32 pixels, so k bad images lose 31 k / 32 < k, which the floor takes for k - 1. Here
     # 0 losses certify epsilon and 1 does not: the floor fails if at most one image is bad, the ceiling if none is, each
@@ -252,7 +252,7 @@ def test_bentkus_with_floor_is_caught_at_16_images(bound, valid, record_property
     world = BoundedWorld(correlation=1.0, spared=True, lower=(0.0,) * 3, upper=(39 / 128,) * 3, pixels=(32,))
     risk = 0.189  # 25/128 * 31/32 = 0.1892
     count = 2500 if LARGE else 300 if valid else 1200  # what is wrong takes more worlds to tell
-    risks = true_risks(world, count, confidence=bound, images=16, risk=risk)
+    risks = true_risks(world, count, bound=bound, images=16, risk=risk)
     rate, expected = (risks > risk).mean(), binom.cdf(0 if valid else 1, 16, 25 / 128)  # 0.031 or 0.151
     record_property("failures", f"{(risks > risk).sum()} of {len(risks)}, expected {expected:.4f}")
     assert abs(rate - expected) < norm.isf(FALSE_ALARM / 2) * np.sqrt(expected * (1 - expected) / len(risks))

@@ -198,7 +198,7 @@ def test_the_true_risk_of_a_promise_is_what_images_show():
 )
 def test_all_promises_hold_together_without_correction(count, method, confidence, record_property):
     worlds = WORLDS if LARGE else 3
-    found = failures(f"joint {count}", ASKED[count], worlds, method=method, confidence=confidence)
+    found = failures(f"joint {count}", ASKED[count], worlds, method=method, bound=confidence)
     record_property("failures", f"{found} of {worlds}")
     assert consistent(found, worlds, DELTA)
 

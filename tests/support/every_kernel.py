@@ -15,7 +15,6 @@ from labelled_world import FITTING, N, world
 import pixelbounds as pb
 from pixelbounds import groups, kernels
 from pixelbounds.calibration.families import additive
-from pixelbounds.calibration.loss_table import Path as WideningPath
 
 
 def run_files():
@@ -27,8 +26,8 @@ def run_files():
     for grouping in (groups.fit_band_groups(pairs, FITTING, level=2), learned):
         label = grouping.every(block)
         entry, side, need = block.missed(truth, additive)
-        path = WideningPath(np.linspace(0, [1.0] * grouping.count, 50).T)
-        arrival = path.arrivals(grouping.at(block, entry, side), need)
+        path = pb.Path(np.linspace(0, [1.0] * grouping.count, 50).T, grouping)
+        arrival = path.entry_scores(grouping.at(block, entry, side), need)
         assert 0 <= arrival.min() <= arrival.max() <= 50
         widening = np.linspace(0, 0.3, grouping.count)
         out = np.empty(block.band.shape, np.float32), np.empty(block.band.shape, np.float32)
@@ -44,8 +43,8 @@ def run_all():
     truth, band = pairs.truth, pairs.band
     samples = np.random.default_rng(1).normal(size=(3, 19, 6, 6)).astype(np.float32)
     pb.calibrated_quantiles(samples, miscoverage=0.2, axis=1)
-    for how in ({"groups": "band"}, {"groups": "learned", "k": 40}, {"method": "krcps"}):
-        interval = pb.calibrate(truth, band, risk_level=0.4, **how, method=pb.Frontier(n_fit=6)).apply(band)
+    for method in (pb.Frontier("band", n_fit=6), pb.Frontier("learned", k=40, n_fit=6), pb.KRCPS(n_fit=6)):
+        interval = pb.calibrate(truth, band, risk_level=0.4, method=method).apply(band)
         pb.evaluate(truth, interval)
     pb.calibrate(
         truth,

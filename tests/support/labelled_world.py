@@ -4,7 +4,6 @@ import numpy as np
 from worlds import heteroscedastic
 
 from pixelbounds.calibration.data import LocalData
-from pixelbounds.calibration.families import additive
 
 SIZE, N = 10, 24
 FITTING = np.array([1, 2, 5, 6, 9, 12, 13, 17, 20, 23])
@@ -19,4 +18,4 @@ def world(rng, *, limits=(0.0, 1.0), features=1, truth_noise=None):
     if truth_noise is not None:
         truth = truth.copy()
         truth[truth_noise] = rng.uniform(size=truth[truth_noise].shape)
-    return LocalData(truth, band, additive, limits, extra, labels)
+    return LocalData(truth, band, labels=labels, features=extra, limits=limits)

@@ -5,9 +5,8 @@ Nothing that is given is ever changed.
 
 import numpy as np
 import pytest
+from flat import flat_calibrate
 from worlds import heteroscedastic
-
-import pixelbounds as pb
 
 N, SIZE = 60, 6
 HERE = {"risk_level": 0.2}
@@ -35,7 +34,7 @@ def refuses_to_calibrate(*words, truth=None, band=None, error=ValueError, **kwar
     truth, band = good_truth if truth is None else truth, good_band if band is None else band
     given_arrays = (truth, getattr(band, "lower", None), getattr(band, "upper", None))
     watched = [x for x in given_arrays if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
-    refuses(lambda: pb.calibrate(truth, band, **{**HERE, **kwargs}), *words, error=error, unchanged=watched)
+    refuses(lambda: flat_calibrate(truth, band, **{**HERE, **kwargs}), *words, error=error, unchanged=watched)
 
 
 METHODS = [("rcps", None), ("krcps", "loss"), ("frontier", "band"), ("frontier", "learned")]

@@ -83,12 +83,12 @@ def test_a_group_without_a_miss_widens_along_the_way(rng):
     grouping = labelled(pairs, fitting)
     path = frontier_of(pairs, fitting, grouping, 0.1)
     own = np.unique(grouping.table[list(grouping.values).index(3)])
-    at = int(np.argmin(np.abs(path.knots[np.unique(grouping.table[0])].mean(axis=0) - 0.05)))
-    assert (path.knots[own, at] > 0.01).all()
+    at = int(np.argmin(np.abs(path.points[np.unique(grouping.table[0])].mean(axis=0) - 0.05)))
+    assert (path.points[own, at] > 0.01).all()
     others = np.arange(40, 120)
     block = pairs.gather(others)[1]
     for knot in range(0, len(path), 8):
-        lower, upper = block.widen(additive, grouping, path.knots[:, knot])
+        lower, upper = block.widen(additive, grouping, path.points[:, knot])
         missed = (truth[others] < lower) | (truth[others] > upper)
         if missed[organ[others]].mean() <= 0.15:
             break

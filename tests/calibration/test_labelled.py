@@ -98,9 +98,7 @@ def test_a_group_without_a_miss_widens_along_the_way(rng):
 def test_a_rare_label_has_few_groups_and_one_that_was_not_seen_those_of_all(rng):
     truth, band, _, labels = world(60, rng)
     labels[7, 0, 0] = 9
-    pairs = LocalData(
-        truth, pb.Band(band.lower, band.upper + rng.uniform(0, 0.1, truth.shape)), labels=labels
-    )
+    pairs = LocalData(truth, pb.Band(band.lower, band.upper + rng.uniform(0, 0.1, truth.shape)), labels=labels)
     fitting = np.arange(40)
     grouping = labelled(pairs, fitting, least=100)
     runs = [len(np.unique(row)) for row in grouping.table]

@@ -108,7 +108,7 @@ def test_by_units_and_with_nothing_fitted():
     units = np.repeat(np.arange(40), 3) + 100
     cal = pb.calibrate(truth, band, promises=[pb.loss(0.6, Rows())], method="rcps", units=pb.Units(units, name="scan"))
     assert cal.promises[0].certifying == 40
-    assert "of a future scan, averaged over its images, is on average at most 0.6 (each scan counting" in cal.guarantee
+    assert "of a future scan, averaged over its images, is on average at most 0.6 (each scan counts" in cal.guarantee
     assert not len(cal.curve)
 
 

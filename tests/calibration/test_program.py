@@ -5,9 +5,9 @@ import pytest
 from literal import literal_pk
 from worlds import heteroscedastic
 
-from pixelbounds.calibration import paths
 from pixelbounds.calibration.data import LocalData
 from pixelbounds.calibration.groups.positions import Partition
+from pixelbounds.calibration.paths import line as paths
 from pixelbounds.calibration.paths.program import (
     add_to_cells,
     blank_cells,

@@ -350,6 +350,6 @@ def check_same_places(promises: Sequence[CertifiedPromise], targets: Sequence[Ri
     for promise, target in zip(promises, targets, strict=True):
         if target.place != promise.place:
             raise ValueError(
-                f"within of {promise.name!r} is of kind {target.place!r}, and at first it was {promise.place!r}: give a "  # noqa: E501
-                "mask where a mask was given, weights where weights were, one bool per image for a subgroup"
+                f"within of {promise.name!r} is of kind {target.place!r}, and at first it was {promise.place!r}: give "
+                "a mask where a mask was given, weights where weights were, one bool per image for a subgroup"
             )

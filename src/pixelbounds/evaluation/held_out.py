@@ -18,7 +18,7 @@ import numpy as np
 from ..calibration.calibration import Calibration
 from ..calibration.data import true_images
 from ..calibration.promises import Promise
-from ..calibration.units import UnitLosses
+from ..calibration.units import UnitLosses, Units
 from ..calibration.words import plural
 from ..images.checks import (
     check_count,
@@ -74,13 +74,13 @@ def evaluate(
     samples        fresh draws of the sampler, (n, m, *pixels) with m on `sample_axis`: their entrywise coverage
     groups         whole numbers, (*pixels), (n, *pixels), or (2, n, *pixels) for lower and upper ends; in the last case
                    shares and risks count ends, of which each pixel has two and misses one at most
-    units          unit (patient, scan) of each image, (n,): what is independent; without it each image is
+    units          unit (patient, scan) of each image, (n,), or `Units`: what is independent; without it each image is
     unit_name      what a unit is called in words: "patient", "scan"; "unit" unless the calibration has a name for it
     calibration    that made the intervals: refuses images that calibrated, and knows limits and the name of a unit
     promises       made by `pb.share` and `pb.tail` with the regions of these images: what each comes to; with a
                    calibration of promises the same ones in the same order
-    limits         between which all ends lie, (low, high): only then mean length has an interval; 8-bit truth spans them
-                   (default: those of the calibration, else (0, 1))
+    limits         between which all ends lie, (low, high): only then mean length has an interval; 8-bit truth spans
+                   them (default: those of the calibration, else (0, 1))
     seed           of the order of units, on which confidence intervals depend
 
     >>> truth = np.random.default_rng(0).uniform(size=(100, 8, 8))
@@ -104,13 +104,6 @@ def evaluate(
     n, *pixels = (int(x) for x in truth.shape)
     span = min((high - low for low, high in bounded), default=inf)
     name = _unit_name(units, unit_name, calibration)
-    if units is None and calibration is not None and calibration.record.units:
-        what = calibration.record.unit_name
-        warnings.warn(
-            f"the calibration counts {plural(what)}, and here each image counts as independent, so that confidence "
-            f"intervals are too short where images of a {what} are alike: give units=, the {what} of each image",
-            stacklevel=2,
-        )
     units = _units(units, n)
     if differ_in_size(truth) and not (groups is None and samples is None):
         raise ValueError("groups and samples are for images of one size, and these differ: leave them out")
@@ -132,10 +125,9 @@ def evaluate(
     for part, ending in over_images(lambda a, b: tally(read(a, b), cuts), truth, runner, reads):
         sums.append(part)
         endings = endings + ending
-    block = block_of(prod(pixels) * m, n)
     inside = None
     if m:
-        drawn = [interval.lower, interval.upper, samples]
+        drawn, block = [interval.lower, interval.upper, samples], block_of(prod(pixels) * m, n)
         held = runner.over(lambda a, b: count_inside(a, *ends(a, b), read_samples, m), n, block, drawn)
         inside = np.concatenate(list(held))
     rows = np.concatenate(sums)
@@ -148,7 +140,7 @@ def evaluate(
     seen = () if promises is None else promises_seen(
         promises, truth, interval, EvaluationUnits(units[1], order, level),
         weighting="units" if calibration is None else calibration.record.weighting, units=name is not None,
-        certified=() if calibration is None else calibration.promises, runner=runner,
+        certified=() if calibration is None or calibration.of_all_pixels else calibration.promises, runner=runner,
     )  # fmt: skip
     return summarise(
         rows, cuts, inside, units, UnitEnds(level, order, span, most), unit_name=name,
@@ -161,6 +153,7 @@ def evaluate(
 
 def _units(units: Any, n: int) -> tuple[Array, Array]:
     """Names of the units in order of appearance, and the unit of each image, (n,)."""
+    units = units.ids if isinstance(units, Units) else units
     names, first, unit_of = np.unique(check_units(units, n).astype(str), return_index=True, return_inverse=True)
     order = np.argsort(first)
     return names[order], np.argsort(order)[unit_of]
@@ -170,6 +163,15 @@ def _unit_name(units: Any, given: str | None, calibration: Calibration | None) -
     """What a unit is called; None where each image is one."""
     if given is not None:
         check_unit_name(given)
+    elif isinstance(units, Units):
+        given = units.name
+    if units is None and calibration is not None and calibration.record.units:
+        what = calibration.record.unit_name
+        warnings.warn(
+            f"the calibration counts {plural(what)}, and here each image counts as independent, so that confidence "
+            f"intervals are too short where images of a {what} are alike: give units=, the {what} of each image",
+            stacklevel=3,
+        )
     if units is None:
         return None
     if given is None and calibration is not None and calibration.record.units:

@@ -50,10 +50,14 @@ def promises_seen(
     """
     asked = check_promises(promises)
     targets, regions = risk_targets_of(asked, truth, weighting, units)
-    same = [(p.kind, p.at_most) for p in certified] == [(p.kind, p.at_most) for p in asked]
+    if certified and [(p.kind, p.at_most) for p in certified] != [(p.kind, p.at_most) for p in asked]:
+        raise ValueError(
+            f"the calibration certified {len(certified)} promises, and these are others; give the same promises in the "
+            "same order, with the regions of these images"
+        )
     seeing = [target for target in targets if not target.counts_only]
     missed, sizes, own = region_tallies(truth, interval, regions, runner, seeing=seeing)
-    most = [promise.most for promise in certified] if same else [0.0] * len(targets)
+    most = [promise.most for promise in certified] or [0.0] * len(targets)
     by_image = [
         own[:, seeing.index(target)]
         if not target.counts_only

@@ -246,8 +246,8 @@ def test_the_same_simulation_catches_bentkus_with_the_floor():
 def test_conformal_holds_in_expectation_and_not_with_high_probability(world):
     draw, mean = WORLDS[world]
     samples = draw(np.random.default_rng(7), (3000, 40))
-    bounds = np.array([bounds.conformal(losses, DELTA) for losses in samples])
-    assert bounds.mean() + 4 * bounds.std() / sqrt(len(bounds)) >= mean
+    found = np.array([bounds.conformal(losses, DELTA) for losses in samples])
+    assert found.mean() + 4 * found.std() / sqrt(len(found)) >= mean
     assert not consistent(failures(bounds.conformal, world, 40))
 
 

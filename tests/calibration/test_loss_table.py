@@ -11,7 +11,7 @@ from flat import flat_calibrate
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds import execution, federated
+from pixelbounds import execution
 from pixelbounds.calibration import certify
 from pixelbounds.calibration import loss_table as loss_tables
 from pixelbounds.calibration.loss_table import Table
@@ -124,23 +124,6 @@ def test_ends_that_arrive_together(monkeypatch):
     found = flat_calibrate(truth, band, **how)
     assert found.risk == wanted.risk
     assert wanted.widening <= found.widening <= wanted.widening * 1.001
-
-
-def test_sites_merge_on_disk_too(small_room):
-    truth, band = heteroscedastic(N, np.random.default_rng(1), size=8)
-    sites = {"north": slice(0, 120), "south": slice(120, N)}
-    study = federated.begin(
-        [federated.announce(truth[at], band[at], site=name) for name, at in sites.items()],
-        risk_level=0.3,
-        groups="band",
-    )
-    while isinstance(study, federated.Study):
-        plan = study.plan
-        answers = [federated.answer(plan, truth[at], band[at], site=name) for name, at in sites.items()]
-        study = federated.merge(study, answers)
-    assert len(small_room) == 1
-    pooled = pb.calibrate(truth, band, risk_level=0.3, method=pb.Frontier(groups="band")).without_hashes()
-    assert study.to_bytes() == pooled.to_bytes()
 
 
 def test_nothing_is_left_after_an_error(tmp_path, small_room):

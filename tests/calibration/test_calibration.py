@@ -97,7 +97,6 @@ def test_a_calibration_comes_back_as_it_was(tmp_path, kind, how, apply):
             assert ours.state() == theirs.state()
             np.testing.assert_array_equal(ours.image_hashes, theirs.image_hashes)
         elif field.name == "reference":
-            assert ours.alike == theirs.alike
             for name in ("of_units", "of_images", "widening", "shares"):
                 np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
         else:
@@ -146,7 +145,7 @@ def test_a_failing_save_leaves_the_old_file_and_nothing_else(tmp_path, cal, monk
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, step, fail)
-    other = dataclasses.replace(cal, risk=0.0)
+    other = dataclasses.replace(cal, chosen=0)
     with pytest.raises(OSError, match="No space left"):
         other.save(path)
     assert path.read_bytes() == before
@@ -177,7 +176,7 @@ def test_a_save_that_is_killed_halfway_leaves_the_old_file(tmp_path, cal, monkey
 
     monkeypatch.setattr(os, "fdopen", short)
     with pytest.raises(KeyboardInterrupt):
-        dataclasses.replace(cal, risk=0.0).save(path)
+        dataclasses.replace(cal, chosen=0).save(path)
     assert [p.name for p in tmp_path.iterdir()] == ["cal.safetensors"]
     assert pb.load_calibration(path).risk == cal.risk
 
@@ -209,10 +208,9 @@ def test_the_metadata_say_how_the_calibration_was_reached(tmp_path):
     cal.save(tmp_path / "cal.safetensors")
     text = metadata(tmp_path / "cal.safetensors")
     assert text["method"] == "frontier"
-    assert text["confidence"] == "betting"
+    assert text["bound"] == "betting"
     assert text["family"] == "additive"
-    assert text["loss"] == "l01"
-    assert (text["risk_level"], text["failure_prob"]) == (0.3, 0.05)
+    assert (text["promises"][0]["at_most"], text["failure_prob"]) == (0.3, 0.05)
     assert text["limits"] == [0.0, 1.0]
     assert text["risk"] == cal.risk < 0.3
     assert "bound" not in text  # at the point that the data chose, a bound is none

@@ -120,7 +120,7 @@ def test_counting_images_weighs_units_by_their_images_with_the_region():
     missed = (mask & ~cal.apply(band).contains(truth)).sum(axis=(1, 2))[certifying] / mask.sum(axis=(1, 2))[certifying]
     assert cal.promises[0].most == np.bincount(units[has & fitting]).max()
     assert cal.promises[0].risk == pytest.approx(missed.mean(), abs=1e-9)
-    assert "a unit of more than 3 such images counting as one of 3" in cal.guarantee
+    assert "a unit of more than 3 such images as one of 3" in cal.guarantee
 
 
 # ---------------------------------------------------------------- the same bytes
@@ -245,7 +245,7 @@ def test_the_sentence_says_each_promise():
         '(2) on average at most 30% of the pixels of "mask" of a future image that has "mask" lie outside',
         'of the weights of "weights"',
         'of the pixels of a future image in "subgroup" lie outside',
-        "(an image that misses more than 50% counting as one that misses 50%)",
+        "(an image that misses more than 50% counts as one that misses 50%)",
         "(6) at most 30% of future images miss more than 20% of their pixels;",
         '(7) at most 30% of future images that have "region 7" miss more than 30% of the pixels of "region 7"',
         '(8) at most 30% of the pixels of "pooled" of all future images, pooled, lie outside',

@@ -126,4 +126,3 @@ def test_what_cannot_be_a_loss_is_refused():
     rising = pb.loss(0.9, lambda x, i: np.minimum(i.length.mean(axis=(1, 2)), 0.5), name="length")
     refuses(lambda: calibrate(rising), "'length' rises where intervals widen")
     refuses(lambda: calibrate(pb.loss(0.9, lambda missed, size: 0.5 - missed / size / 2, counts=True)), "rises where")
-    refuses(lambda: pb.calibrate(truth, band, promises=[pb.share(0.3)]), "pixelbounds.loss")

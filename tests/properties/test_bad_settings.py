@@ -181,7 +181,7 @@ def test_bad_directions(direction):
 
 
 @pytest.mark.parametrize(
-    "gammas", [[], [1.0], [-0.1], [0.5, np.nan], [2], "half", None, [None], [[0.1, 0.2]], [0.5j], [10**400]]
+    "gammas", [[], [1.0], [-0.1], [0.5, np.nan], [2], "half", [None], [[0.1, 0.2]], [0.5j], [10**400]]
 )
 def test_bad_gammas(gammas):
     refuses_to_calibrate("gammas", "[0, 1)", method="krcps", gammas=gammas, error=(ValueError, TypeError))

@@ -206,4 +206,5 @@ def test_a_function_without_a_proper_name_is_custom():
 
     loss.__name__ = 'x" of all images is 0. "'
     truth, band = data()
-    assert pb.calibrate(truth, band, promises=[pb.loss(0.4, loss)], method="rcps").loss == "custom"
+    made = pb.calibrate(truth, band, promises=[pb.loss(0.4, loss)], method="rcps")
+    assert made.promises[0].name == "your loss"

@@ -265,7 +265,7 @@ def test_losses_of_ones_own_hold_with_the_others(method, record_property):
 def test_pooled_pixels_hold_with_the_others(method, record_property):
     asked = [Asked("organ", 0.25, weighting="pixels"), Asked("all", 0.25)]
     worlds = WORLDS if LARGE else 3
-    found = failures("pixels", asked, worlds, method=method, n_opt=15)
+    found = failures("pixels", asked, worlds, method=method, n_fit=15)
     record_property("failures", f"{found} of {worlds}")
     assert consistent(found, worlds, DELTA)
 
@@ -340,7 +340,7 @@ def test_pooled_pixels_taken_for_a_mean_over_images_are_caught(record_property):
     asked = [Asked("organ", 0.1, weighting="pixels")]
     found = 0
     for seed in range(20):
-        cal = calibrate(generator("pooled", seed=seed), asked, n=240, method=pb.Frontier(n_fit=20))
+        cal = calibrate(generator("pooled", seed=seed), asked, n=240, n_fit=20)
         found += asked[0].risk(ends_of(cal), "images") > 0.1
     record_property("failures", f"{found} of 20")
     assert not consistent(found, 20, DELTA)

@@ -285,6 +285,7 @@ def _image_losses(risk: RiskTarget, data: CalibrationData, path: Path) -> Column
 def _test_image_loss(test: RiskTest, column: _ImageLosses, table: LossTable, point: int) -> int:
     """The point that such a loss allows, at least the one that others allow."""
     points = _tested_points(test.risk, table)
+    _check_falling(test.risk, column, (0, len(table.path) - 1))
     first = int(np.searchsorted(points, point, side="right")) - 1  # where it is kept it is kept at the point
     stop = fixed_sequence_test(test, lambda i: column(int(points[i])), len(points), max(0, first), table.images.data)
     point = max(point, int(points[stop]))

@@ -30,7 +30,7 @@ PROMISE_KINDS = ("share", "tail", "loss")
 WAYS_TO_WEIGH = ("units", "images", "pixels")
 PLACES = ("all", "region", "weights", "subgroup")  # where a promise is counted
 _MOST = 64  # promises of one calibration
-_NAMELESS = ("loss", "custom", "function", "<lambda>")  # names of functions that say nothing
+_NAMELESS = ("loss", "custom", "function", "<lambda>", "l01")  # names of functions that say nothing of a user's
 
 
 @dataclass(frozen=True, eq=False)

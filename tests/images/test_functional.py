@@ -110,7 +110,9 @@ def test_numbers_are_promised_jointly_and_the_sentence_speaks_of_values():
     assert "on average at most 20% of future images have their value outside its interval, provided" in one.guarantee
     ev = pb.evaluate(value[100:, :1], one.apply(band[100:].map(lambda x: x[:, :1])), calibration=one)
     assert "values outside" in str(ev)
-    patients = pb.calibrate(value[:, :1], band.map(lambda x: x[:, :1]), risk_level=0.3, limits=None, method="rcps", units=pb.Units(np.arange(150) // 3, name="patient"))  # fmt: skip
+    units = pb.Units(np.arange(150) // 3, name="patient")
+    one = band.map(lambda x: x[:, :1])
+    patients = pb.calibrate(value[:, :1], one, risk_level=0.3, limits=None, method="rcps", units=units)
     assert "at most 30% of the images of a future patient have their value outside its interval" in patients.guarantee
 
 

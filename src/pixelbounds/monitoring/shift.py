@@ -64,7 +64,7 @@ def recalibrate(
     >>> truth = centre + np.where(hard, 0.1, 0.05) * rng.standard_normal(centre.shape)
     >>> band = Band(np.clip(centre - 0.05, 0, 1), np.clip(centre + 0.05, 0, 1))
     >>> weights = np.where(hard[:, 0, 0], 0.5 / 0.2, 0.5 / 0.8)
-    >>> cal = recalibrate(np.clip(truth, 0, 1), band, weights=weights, most_weight=2.5, risk_level=0.1, method="frontier")
+    >>> cal = recalibrate(np.clip(truth, 0, 1), band, weights=weights, most_weight=2.5, risk_level=0.1)
     >>> "shifted source" in cal.guarantee, 250 < cal.record.images < 400
     (True, True)
     """

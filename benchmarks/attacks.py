@@ -188,7 +188,7 @@ def shifted(rng: Rng, bound: Any) -> bool:
     asked = [Asked(0.2), Asked(0.4, "rare")]
     drawn = ORGANS.draw(rng, 200)
     cal = pb.recalibrate(
-        drawn.truth, drawn.band, weights=ratio[ORGANS.unit_of[drawn.atoms]], most_weight=float(ratio.max()),
+        drawn.truth, drawn.band, weights=ratio[ORGANS.unit_of[drawn.atoms]], max_weight=float(ratio.max()),
         promises=drawn.promises(asked), confidence=bound, method="rcps", seed=rng,
     )  # fmt: skip
     return new.broken(cal, asked)

@@ -26,16 +26,17 @@ import numpy as np
 import pixelbounds as pb
 from benchmarks.__main__ import RESULTS, machine, show
 from benchmarks.readme import HERE, with_figures
-from pixelbounds.calibration.confidence import betting, rejects
+from pixelbounds.calibration.bounds import betting, rejects
 from pixelbounds.demo.synthetic import flawed_samples, synthetic_images
 from pixelbounds.images.library import Array
-from pixelbounds.monitoring.horizons import EProcesses
+from pixelbounds.kernels.betting import PathEProcess
 
 PAGE = "docs/anytime.md"
 BEGIN = "<!-- figures: python -m benchmarks.growth -->"
 LEVEL, DELTA = 0.05, 0.1
 FIT, CHECK = 32, 128
 TIMES = (100, 200, 500, 1000)
+BAND = pb.Frontier(groups="band")
 Row = dict[str, object]
 
 
@@ -55,7 +56,9 @@ def uniform(losses: Array) -> Array:
 
 TESTS = {
     "uniform mixture of 24 bets": uniform,
-    "growing": lambda losses: EProcesses.new(LEVEL, DELTA, losses.shape[1], losses.shape[1] > 1).after(losses).reached,
+    "growing": lambda losses: (
+        PathEProcess.new(LEVEL, DELTA, losses.shape[1], binary=losses.shape[1] > 1).update(losses).certified
+    ),
     "number known (betting)": lambda losses: np.array([rejects(betting, x, DELTA, LEVEL) for x in losses.T]),
 }
 
@@ -110,12 +113,12 @@ def lengths(what: str, truth: Array, draws: int = 2) -> list[Row]:
         images = truth[draw * each : (draw + 1) * each]
         band = bands_of(images, draw)
         check = band[-CHECK:]
-        growing = pb.AnytimeCalibration(images[:FIT], band[:FIT], risk_level=LEVEL, failure_prob=DELTA, groups="band")
+        growing = pb.AnytimeCalibration(images[:FIT], band[:FIT], risk_level=LEVEL, failure_prob=DELTA, method=BAND)
         at = FIT
         for n in TIMES:
             growing.add(images[at:n], band[at:n])
             at = n
-            how = {"risk_level": LEVEL, "failure_prob": DELTA, "groups": "band", "seed": draw}
+            how = {"risk_level": LEVEL, "failure_prob": DELTA, "method": BAND, "seed": draw}
             fixed = pb.calibrate(images[:n], band[:n], **how)
             for name, cal in (("growing", growing.certified), ("known", fixed)):
                 length = float("nan") if cal is None else float(cal.apply(check).length.mean())
@@ -142,9 +145,9 @@ def failures(worlds: int = 2000, few: int = 400) -> list[Row]:
         "shares": lambda n, k: rng.beta(2, 2 / LEVEL - 2, (n, k)),
     }
     for kind, draw in kinds.items():
-        e_processes = EProcesses.new(LEVEL, DELTA, worlds, kind == "0 or 1").after(draw(2000, worlds))
+        e_process = PathEProcess.new(LEVEL, DELTA, worlds, binary=kind == "0 or 1").update(draw(2000, worlds))
         row: Row = {"part": "failure", "losses": kind, "what": "growing, a look after each of 2,000 images"}
-        rows.append(row | {"worlds": worlds, "broken": float(e_processes.reached.mean())})
+        rows.append(row | {"worlds": worlds, "broken": float(e_process.certified.mean())})
         drawn = draw(500, few)
         looks = range(50, 501, 50)
         often = [any(rejects(betting, rng.permutation(x[:n]), DELTA, LEVEL) for n in looks) for x in drawn.T]
@@ -161,7 +164,7 @@ def kills(times: int = 6) -> list[Row]:
     killed = 0
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
-        started = pb.AnytimeCalibration(truth[:64], band[:64], risk_level=0.2, groups="band")
+        started = pb.AnytimeCalibration(truth[:64], band[:64], risk_level=0.2, method=BAND)
         whole = pb.AnytimeCalibration.from_bytes(started.to_bytes())
         started.save(here / "state.safetensors")
         for i in range(times):
@@ -169,7 +172,7 @@ def kills(times: int = 6) -> list[Row]:
             np.save(here / "truth.npy", truth[today])
             source = json.dumps(band.source.state())
             np.savez(here / "band.npz", lower=band.lower[today], upper=band.upper[today], source=source)
-            words = ["grow", "add", "state.safetensors", "truth.npy", "band.npz", "--units", "each", "--json"]
+            words = ["anytime", "add", "state.safetensors", "truth.npy", "band.npz", "--units", "each", "--json"]
             command = [sys.executable, "-m", "pixelbounds.cli", *words]
             process = subprocess.Popen(command, cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             time.sleep(float(rng.uniform(0.3, 4.0)))

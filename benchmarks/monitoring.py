@@ -27,8 +27,8 @@ from benchmarks.__main__ import RESULTS, machine
 from benchmarks.readme import HERE, with_figures
 from benchmarks.timing import resident
 from pixelbounds.images.library import Array
-from pixelbounds.monitoring.conformal_ranks import BETS, log_rank_factors
-from pixelbounds.monitoring.e_process import PAUSES, EProcess, log_factors
+from pixelbounds.kernels.betting import PAUSES, EProcess, log_factors
+from pixelbounds.monitoring.drift import BETS, log_rank_factors
 
 PAGE = "docs/monitoring.md"
 BEGIN = "<!-- figures: python -m benchmarks.monitoring -->"
@@ -60,7 +60,7 @@ def greatest(e_values: list[Array]) -> Array:
 
 
 class Ranks:
-    """A statistic of bands without truth, its urns and purses side by side."""
+    """A statistic of bands without truth, its ranks and e-processes side by side."""
 
     def __init__(self, rng: Rng, streams: int) -> None:
         self.reference = np.sort(rng.standard_normal((streams, REFERENCE)), axis=1)
@@ -75,9 +75,9 @@ class Ranks:
         total = places.sum(axis=1)
         low = (places * (np.arange(REFERENCE + 1) < cell[:, None])).sum(axis=1)
         high = low + places[self.every, cell]
-        self.e_process = self.e_process.play(log_rank_factors(low / total, high / total))
+        self.e_process = self.e_process.update(log_rank_factors(low / total, high / total))
         self.counts[self.every, cell] += 1
-        return self.e_process.log_worths
+        return self.e_process.log_e_values
 
 
 def promise_worths(rng: Rng, draw: Draw, level: float) -> Array:
@@ -86,8 +86,8 @@ def promise_worths(rng: Rng, draw: Draw, level: float) -> Array:
     best = np.zeros(STREAMS)
     risk = np.full(STREAMS, level)
     for _ in range(IMAGES):
-        e_process = e_process.play(log_factors(draw(rng, risk) - level, level))
-        best = np.maximum(best, e_process.log_worths)
+        e_process = e_process.update(log_factors(draw(rng, risk) - level, level))
+        best = np.maximum(best, e_process.log_e_values)
     return best
 
 
@@ -108,8 +108,8 @@ def joint_alarms(rng: Rng) -> dict[str, float]:
         same = rng.beta(2, 18, streams)
         other = np.where(rng.random(streams) < 0.5, same, rng.beta(2, 18, streams))
         losses = [same, (same > 0.1) * 0.1 / above, other]
-        e_processes = [p.play(log_factors(x - 0.1, 0.1)) for p, x in zip(e_processes, losses, strict=True)]
-        mean = np.maximum(mean, np.logaddexp.reduce([p.log_worths for p in e_processes]) - np.log(3))
+        e_processes = [p.update(log_factors(x - 0.1, 0.1)) for p, x in zip(e_processes, losses, strict=True)]
+        mean = np.maximum(mean, np.logaddexp.reduce([p.log_e_values for p in e_processes]) - np.log(3))
         common = rng.standard_normal(streams)
         e_values = [ranks.play(0.7 * common + 0.7 * rng.standard_normal(streams)) for ranks in statistics]
         most = np.maximum(most, np.max(e_values, axis=0))
@@ -158,8 +158,8 @@ def our_delays(losses: Array, level: float, quiet: int) -> Array:
     e_process = EProcess.new(PAUSES, (losses.shape[1],))
     first = np.full(losses.shape[1], np.inf)
     for i, row in enumerate(losses):
-        e_process = e_process.play(log_factors(row - level, level))
-        first = np.where(np.isinf(first) & (e_process.log_worths >= np.log(1 / ALARM)), i + 1, first)
+        e_process = e_process.update(log_factors(row - level, level))
+        first = np.where(np.isinf(first) & (e_process.log_e_values >= np.log(1 / ALARM)), i + 1, first)
     return first - quiet
 
 
@@ -262,7 +262,7 @@ def year(days: int = 365, images: int = 200, known: int = 10, size: int = 16) ->
             pb.save_monitor(monitor, state)
             took.append(perf_counter() - start)
         return {
-            "days": days, "images": status.looked, "with truth": status.images, "alarm": status.alarm,
+            "days": days, "images": status.drift_images, "with truth": status.images, "alarm": status.alarm,
             "state at first": first, "state at the end": state.stat().st_size,
             "seconds a day": float(np.median(took)), "memory grown": max(0, resident() - begin),
         }  # fmt: skip

@@ -30,7 +30,7 @@ import numpy as np
 import zarr
 
 from pixelbounds.calibration import certify
-from pixelbounds.kernels.knots import count_arrivals
+from pixelbounds.kernels.entry_scores import count_missed
 
 SAMPLES = 64
 SIZE = 256
@@ -129,7 +129,7 @@ def child(folder: Path) -> None:
     base = status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
     points: list[int] = []
-    with patch.object(certify, "count_arrivals", lambda *x: points.append(x[3]) or count_arrivals(*x)):
+    with patch.object(certify, "count_missed", lambda *x: points.append(x[3]) or count_missed(*x)):
         first = steps(folder)
         for name in ("bands.zarr", "intervals.zarr"):
             shutil.rmtree(folder / name)

@@ -43,8 +43,14 @@ if TYPE_CHECKING:
     from .images.measure import Measure
     from .images.ragged import Ragged
     from .images.source import Source
-    from .monitoring import AnytimeCalibration, Monitor, load_monitor, recalibrate, save_monitor
-    from .monitoring.reference import conformal_p_values
+    from .monitoring import (
+        AnytimeCalibration,
+        Monitor,
+        conformal_p_values,
+        load_monitor,
+        recalibrate,
+        save_monitor,
+    )
     from .report import plot
     from .samplers.function import bands_from
     from .storage.version import VERSION as __version__
@@ -75,8 +81,7 @@ _HOMES = {  # where each name is defined
     "images.measure": "Measure",
     "images.ragged": "Ragged",
     "images.source": "Source",
-    "monitoring": "AnytimeCalibration Monitor load_monitor recalibrate save_monitor",
-    "monitoring.reference": "conformal_p_values",
+    "monitoring": "AnytimeCalibration Monitor conformal_p_values load_monitor recalibrate save_monitor",
     "samplers.function": "bands_from",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -26,7 +26,7 @@ def days(tmp_path, monkeypatch):
     said = done("anytime", "start", "s.safetensors", "truth0.npy", "band0.npz", "--risk-level", 0.2, "--groups", "band",
                 "--units", "each")  # fmt: skip
     assert not said["certified"]
-    assert said["least"] == 11
+    assert said["min_images"] == 11
     return lambda day: ("anytime", "add", "s.safetensors", f"truth{day}.npy", f"band{day}.npz")
 
 
@@ -34,11 +34,11 @@ def test_images_arrive_day_by_day_and_the_calibration_is_written_once_it_is_cert
     certified = [done(*days(day), "--out", "cal.safetensors")["certified"] for day in (1, 2, 3)]
     assert certified[1:] == [True, True]
     cal = pb.load_calibration("cal.safetensors")
-    assert cal.confidence == "anytime"
+    assert cal.bound == "anytime"
     assert cal.record.certifying == 60
     again = done("anytime", "status", "s.safetensors")
     assert again["guarantee"] == cal.guarantee
-    assert done(*days(3)) | {"counted": 0, "known": 20} == done(*days(3))
+    assert done(*days(3)) | {"counted": 0, "repeated": 20} == done(*days(3))
     assert call("apply", "cal.safetensors", "band1.npz", "--out", "x.npz").exit_code == 0
     assert "counted before" in call(*days(2)).output
 
@@ -63,12 +63,12 @@ def test_a_killed_command_counted_all_or_nothing_and_may_be_run_again(days, monk
 def test_two_commands_do_not_write_one_state_and_a_second_start_is_told(days):
     with exclusive(Path("s.safetensors")):
         refuses(lambda: add_files(*days(1)[2:]), "being written by another process", error=BlockingIOError)
-    again = call("anytime", "start", "s.safetensors", "truth0.npy", "band0.npz", "--risk-level", 0.1, "--units", "each")
+    start = ("anytime", "start", "s.safetensors", "truth0.npy", "band0.npz", "--risk-level", 0.1, "--units", "each")
+    again = call(*start)
     assert again.exit_code == 2
     assert "exists" in again.output
     refuses(lambda: add_files("none.safetensors", "truth1.npy", "band1.npz"), "pixelbounds anytime start")
-    forced = call("anytime", "start", "s.safetensors", "truth0.npy", "band0.npz", "--risk-level", 0.1, "--units", "each",  # noqa: E501
-                  "--groups", "band", "--force")  # fmt: skip
+    forced = call(*start, "--groups", "band", "--force")
     assert "second lottery" in forced.output
 
 

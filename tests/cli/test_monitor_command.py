@@ -12,14 +12,14 @@ from commands import flat
 from trials import WORLDS
 
 import pixelbounds as pb
-from pixelbounds.monitoring.sealed import monitor_bytes
-from pixelbounds.workflows.monitor import look_state, update_state
+from pixelbounds.monitoring.monitor_file import monitor_bytes
+from pixelbounds.workflows.monitor import check_drift_state, update_state
 
 DAYS, OF_A_DAY = 6, 6
 KILLS = 50 if WORLDS >= 1000 else 3
 WORK = """
 import os, random, signal, sys, time
-from pixelbounds.workflows.monitor import look_state, update_state
+from pixelbounds.workflows.monitor import check_drift_state, update_state
 state, folder, days, kills = sys.argv[1:]
 chance = random.Random(0)
 died = 0
@@ -28,7 +28,7 @@ for kill in range(int(kills) + 1):
     if not child:
         for day in range(int(days)):
             update_state(state, f"{folder}/truth{day}.npy", f"{folder}/bands{day}.npz", when=float(day))
-            look_state(state, f"{folder}/bands{day}.npz", when=float(day))
+            check_drift_state(state, f"{folder}/bands{day}.npz", when=float(day))
         os._exit(0)
     if kill < int(kills):
         time.sleep(chance.uniform(0.02, 0.3))
@@ -62,21 +62,22 @@ def test_killed_at_random_moments_nothing_is_lost_and_nothing_counts_twice(hospi
     for day in range(DAYS):
         first = {"calibration": hospital / "cal.safetensors"} if not day else {}
         update_state(whole, hospital / f"truth{day}.npy", hospital / f"bands{day}.npz", when=float(day), **first)
-        look_state(whole, hospital / f"bands{day}.npz", when=float(day))
+        check_drift_state(whole, hospital / f"bands{day}.npz", when=float(day))
     state = tmp_path / "killed.safetensors"
     pb.save_monitor(pb.Monitor(pb.load_calibration(hospital / "cal.safetensors")), state)
     command = [sys.executable, "-c", WORK, str(state), str(hospital), str(DAYS), str(KILLS)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(done.stdout) > 0  # some were really killed
     assert state.read_bytes() == whole.read_bytes()
-    assert pb.load_monitor(state).images == pb.load_monitor(state).looked == DAYS * OF_A_DAY
+    status = pb.load_monitor(state).status()
+    assert status.images == status.drift_images == DAYS * OF_A_DAY
 
 
 def test_an_alarm_is_exit_code_5_and_one_json_object(hospital, tmp_path):
     state, cal = tmp_path / "s.safetensors", hospital / "cal.safetensors"
     quiet = run("monitor", "drift", state, hospital / "all.npz", "--calibration", cal, "--json")
     assert quiet.exit_code == 0
-    assert json.loads(quiet.stdout)["looked"] == DAYS * OF_A_DAY
+    assert json.loads(quiet.stdout)["drift_images"] == DAYS * OF_A_DAY
     assert run("monitor", "drift", state, hospital / "wide.npz").exit_code == 5
     alarm = run("monitor", "update", state, hospital / "wrong.npy", hospital / "all.npz", "--json")
     assert alarm.exit_code == 5

@@ -1,4 +1,4 @@
-"""A anytime calibration keeps its promise at all looks together; looks at reshuffled images do not."""
+"""An anytime calibration keeps its promise at all times together; repeated tests of reshuffled images do not."""
 
 import numpy as np
 import pytest
@@ -9,13 +9,13 @@ from worlds import world_of
 import pixelbounds as pb
 from pixelbounds.calibration.bounds import betting, rejects
 from pixelbounds.images import library
-from pixelbounds.monitoring.horizons import EProcesses
+from pixelbounds.kernels.betting import PathEProcess
 
 pytestmark = pytest.mark.guarantees
 
 LEVEL, DELTA = 0.1, 0.1
 MANY = 100 * WORLDS
-LOOKS = range(30, 301, 30)
+TIMES = range(30, 301, 30)
 
 
 @pytest.fixture(autouse=True)
@@ -34,19 +34,19 @@ def losses(kind, rng, n, worlds):
 
 
 @pytest.mark.parametrize("kind", ["coins", "rare catastrophes", "shares"])
-def test_wealth_ever_reaches_its_goal_with_at_most_the_asked_probability(kind):
-    e_processes = EProcesses.new(LEVEL, DELTA, MANY, coins=kind == "coins")
-    e_processes = e_processes.after(losses(kind, generator(kind, seed=0), 600, MANY))
-    failures = int(e_processes.reached.sum())
+def test_an_e_process_ever_reaches_its_goal_with_at_most_the_asked_probability(kind):
+    e_process = PathEProcess.new(LEVEL, DELTA, MANY, binary=kind == "coins")
+    e_process = e_process.update(losses(kind, generator(kind, seed=0), 600, MANY))
+    failures = int(e_process.certified.sum())
     assert consistent(failures, MANY, DELTA)
     assert binom.cdf(failures, MANY, DELTA / 5) > 1e-6  # it does not hold because nothing is ever certified
 
 
-def test_looks_at_reshuffled_losses_break_the_promise():
+def test_repeated_tests_of_reshuffled_losses_break_the_promise():
     count = max(60, WORLDS)
     rng = generator("reshuffled", seed=0)
-    drawn = losses("coins", rng, LOOKS[-1], count)
-    broken = sum(any(rejects(betting, rng.permutation(x[:n]), DELTA, LEVEL) for n in LOOKS) for x in drawn.T)
+    drawn = losses("coins", rng, TIMES[-1], count)
+    broken = sum(any(rejects(betting, rng.permutation(x[:n]), DELTA, LEVEL) for n in TIMES) for x in drawn.T)
     assert not consistent(broken, count, DELTA, alarm=0.001)
 
 
@@ -58,40 +58,41 @@ def hidden(rng, n):
     return np.where(lost, 0.0, centre), pb.Band(centre - 0.1, centre + 0.1), np.broadcast_to(dark, centre.shape)
 
 
-def test_promises_hold_jointly_at_every_look():
-    """The second is broken at every point, the first at none: certified at any look, they have failed."""
+def test_promises_hold_jointly_at_all_times():
+    """The second is broken at every point, the first at none: certified at any time, they have failed."""
     failures = alone = 0
     count = max(6, WORLDS // 2)
     for seed in range(count):
         rng = generator("hidden", seed=seed)
         truth, band, dark = hidden(rng, 8)
         asked = [pb.share(LEVEL), pb.share(LEVEL, within=dark, name="dark")]
-        growing = pb.AnytimeCalibration(truth, band, promises=asked, failure_prob=DELTA, method="rcps",
-                                        family="multiplicative", seed=rng)  # fmt: skip
+        band = band.with_family("multiplicative")
+        anytime = pb.AnytimeCalibration(truth, band, promises=asked, failure_prob=DELTA, method="rcps",
+                                        seed=rng)  # fmt: skip
         for _ in range(6):
             truth, band, dark = hidden(rng, 20)
-            growing.add(truth, band, within={"dark": dark})
-        alone += growing._evidence.e_processes[0].reached[-1]
-        failures += any(look.certified for look in growing.looks)
+            anytime.add(truth, band, within={"dark": dark})
+        alone += anytime._evidence.e_processes[0].certified[-1]
+        failures += any(check.certified for check in anytime.checks)
     assert consistent(failures, count, DELTA)
     assert alone > 0.3 * count
 
 
 @pytest.mark.parametrize("kind", ["correlated", "skewed"])
-def test_the_true_risk_is_kept_at_every_look(kind):
+def test_the_true_risk_is_kept_at_all_times(kind):
     world = world_of(kind)
     failures = certified = 0
     for seed in range(WORLDS):
         rng = generator("looks", kind, seed=seed)
         first = world.draw(rng, 12)
-        growing = pb.AnytimeCalibration(first.truth, first.band, risk_level=0.2, failure_prob=DELTA, groups="band",
-                                        limits=world.limits, seed=rng)  # fmt: skip
+        anytime = pb.AnytimeCalibration(first.truth, first.band, risk_level=0.2, failure_prob=DELTA,
+                                        method=pb.Frontier(groups="band"), limits=world.limits, seed=rng)  # fmt: skip
         worst = 0.0
         for _ in range(6):
             drawn = world.draw(rng, 15)
-            growing.add(drawn.truth, drawn.band)
-            if growing.certified is not None:
-                worst = max(worst, world.risk(growing.certified))
+            anytime.add(drawn.truth, drawn.band)
+            if anytime.certified is not None:
+                worst = max(worst, world.risk(anytime.certified))
                 certified += 1
         failures += worst > 0.2
     assert consistent(failures, WORLDS, DELTA)

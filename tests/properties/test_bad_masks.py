@@ -71,7 +71,7 @@ DOORS = {
         ),
     ),
     "losses of a bound": (WEIGHTS * 0.1, lambda x: pb.confidence.betting(x, 0.1)),
-    "likelihood ratios": (WEIGHTS, lambda x: pb.recalibrate(TRUTH, BAND, weights=x, most_weight=1.0, **EASY)),
+    "likelihood ratios": (WEIGHTS, lambda x: pb.recalibrate(TRUTH, BAND, weights=x, max_weight=1.0, **EASY)),
     "judged truth": (OTHER, lambda x: pb.evaluate(x, CAL.apply(BAND))),
     "judged units": (UNITS, lambda x: pb.evaluate(OTHER, CAL.apply(BAND), units=x)),
     "judged groups": (LABELS, lambda x: pb.evaluate(OTHER, CAL.apply(BAND), groups=x)),

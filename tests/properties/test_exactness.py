@@ -14,7 +14,7 @@ from pixelbounds import bounds
 from pixelbounds.calibration.data import LocalData
 from pixelbounds.calibration.groups.positions import Partition
 from pixelbounds.calibration.paths import line
-from pixelbounds.kernels.knots import LOWER, UPPER
+from pixelbounds.kernels.entry_scores import LOWER, UPPER
 
 UCBS = {"hoeffding": hoeffding_ucb, "hoeffding_bentkus": hoeffding_bentkus_ucb}
 

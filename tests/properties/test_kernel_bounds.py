@@ -15,7 +15,7 @@ from every_kernel import run_files
 SUPPORT = Path(__file__).parents[1] / "support"
 FOLLOW_FILES = {
     "trees:predict_all", "trees:predict_some", "bins:all_band_labels", "bins:band_labels", "bins:prediction_labels",
-    "bins:some_prediction_labels", "intervals:widen_to_single", "knots:arrivals",
+    "bins:some_prediction_labels", "intervals:widen_to_single", "entry_scores:entry_scores",
 }  # fmt: skip
 
 

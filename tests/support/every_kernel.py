@@ -46,16 +46,13 @@ def run_all():
     for method in (pb.Frontier("band", n_fit=6), pb.Frontier("learned", k=40, n_fit=6), pb.KRCPS(n_fit=6)):
         interval = pb.calibrate(truth, band, risk_level=0.4, method=method).apply(band)
         pb.evaluate(truth, interval)
-    pb.calibrate(
-        truth,
-        band,
-        promises=[pb.loss(0.4, lambda x, i: 1 - i.contains(x).mean(axis=(1, 2)))],
-        method=pb.Frontier(groups="band"),
-    )
+    missed = pb.loss(0.4, lambda x, i: 1 - i.contains(x).mean(axis=(1, 2)))
+    pb.calibrate(truth, band, promises=[missed], method=pb.Frontier("band", n_fit=6))
     bright = pb.share(0.6, within=truth > 0.4, name="bright")
     asked = [pb.share(0.5), bright, pb.share(0.6, within=truth, name="weights")]
-    pb.calibrate(truth, band, promises=asked, labels=pairs.labels, method=pb.Frontier(n_fit=6, groups="band"))
-    pb.AnytimeCalibration(truth[:8], band[:8], risk_level=0.4, groups="band").add(truth[8:], band[8:])
+    pb.calibrate(truth, band, promises=asked, labels=pairs.labels, method=pb.Frontier("band", n_fit=6))
+    anytime = pb.AnytimeCalibration(truth[:8], band[:8], risk_level=0.4, method=pb.Frontier("band"))
+    anytime.add(truth[8:], band[8:])
 
 
 def compiled():

@@ -20,7 +20,7 @@ import pixelbounds as pb
 from pixelbounds.calibration.calibration import calibration_from_bytes
 from pixelbounds.federated.messages import message_of
 from pixelbounds.images.checks import own_limits
-from pixelbounds.monitoring.sealed import monitor_bytes, monitor_from_bytes
+from pixelbounds.monitoring.monitor_file import monitor_bytes, monitor_from_bytes
 
 SIZE, N, FEW = 6, 40, 3
 FORMAT_1 = Path(__file__).parent.parent / "calibration" / "format_1"
@@ -195,8 +195,8 @@ def watch(monitor, first):
     truth = rng.uniform(size=(FEW, *TRUTH.shape[1:])).astype(TRUTH.dtype)
     units = {"units": np.arange(FEW) // 2 + first} if monitor.calibration.record.units else {}
     regions = {promise.name for promise in monitor.calibration.promises if promise.place != "all"}
-    monitor.update(truth, BAND[:FEW], within=dict.fromkeys(regions, truth > 0.5), **units)
-    return monitor.check_drift(BAND[:FEW], **units)
+    monitor.update(truth, BAND[:FEW], within=dict.fromkeys(regions, truth > 0.5), batch=str(first), **units)
+    return monitor.check_drift(BAND[:FEW], batch=str(first), **units)
 
 
 KINDS = ("calibration", "apply", "monitor", "plan", "answer", "announcement", "study", "network", "state", "grown")

@@ -19,7 +19,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..images.library import Array
-from ..kernels.knots import LOWER, UPPER
+from ..kernels.entry_scores import LOWER, UPPER
 from .block import Block
 from .data import ROWS, CalibrationData, Statistic
 from .families import Family, additive

@@ -16,8 +16,8 @@ import numpy as np
 from ..images.checks import Limits, check_values, own_limits
 from ..images.ends import Band, check_range, outward
 from ..images.library import Array, rows_of
+from ..kernels.entry_scores import LOWER, UPPER, collect_missed
 from ..kernels.intervals import widen_to_double, widen_to_single
-from ..kernels.knots import LOWER, UPPER, collect_missed
 from ..kernels.values import survey, survey_band
 from .families import Family, additive
 

@@ -106,7 +106,7 @@ def calibrate(
     path = method.fit(fitting, target, rng)
     with loss_table(certifying, path, target) as table:
         point = certify(table, target)
-    settings |= _settings(method, certifying.data)
+    settings |= settings_of(method, certifying.data)
     return Calibration.of(table, point, target, method.name, "generator" if seed is rng else str(seed), settings)
 
 
@@ -119,7 +119,7 @@ def _by_name(band: Any) -> dict[str, Any]:
     return {str(name): one for name, one in band.items()}
 
 
-def _settings(method: Method, data: CalibrationData) -> dict[str, Any]:
+def settings_of(method: Method, data: CalibrationData) -> dict[str, Any]:
     """What else a record keeps: groups of unknown origin, and names of axes."""
     groups = getattr(method, "groups", None)
     given = (

@@ -65,7 +65,7 @@ def certify(table: LossTable, target: Target) -> CertifiedPoint:
     images = table.images
     unit_of, order = images.data.unit_of, images.order
     tests = [
-        risk_test_of(risk, table.sizes, images.images, unit_of, order, target.bound, target.failure_prob)
+        risk_test_of(risk, table.sizes, images.images, unit_of, order, target.bound, target.failure_prob, images.shares)
         for risk in images.risks
     ]
     columns: list[Any] = [

@@ -66,7 +66,7 @@ def _recorded(truth: Array, block: Block, family: Family, path: Path, shares: Ar
     )
 
 
-_recorded_misses = Statistic("recorded_misses", _recorded, (*misses.joins, ROWS, ROWS))
+recorded_misses = Statistic("recorded_misses", _recorded, (*misses.joins, ROWS, ROWS))
 
 
 def loss_table(certifying: CertifyingImages, path: Path, target: Target | None = None) -> LossTable:
@@ -76,7 +76,7 @@ def loss_table(certifying: CertifyingImages, path: Path, target: Target | None =
         missed, (sizes, digest, _) = tabulated(data, misses, path=path, digests=True)
         return LossTable(certifying, path, missed, sizes, digest, np.empty(0, np.uint64), NOT_DESCRIBED)
     shares = group_shares(certifying.fitting.data, certifying.fitting.images, path)
-    missed, (sizes, digest, _, hashes, rows) = tabulated(data, _recorded_misses, path=path, shares=shares)
+    missed, (sizes, digest, _, hashes, rows) = tabulated(data, recorded_misses, path=path, shares=shares)
     check_not_certifying(path.grouping.fitted_on, hashes, certifying.images)
     warn_duplicates(hashes, data.unit_of)
     described = BandStatistics.of(rows, certifying.images, data.unit_of, certifying.order, path.at(path.usual), shares)

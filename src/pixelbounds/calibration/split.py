@@ -61,6 +61,7 @@ class CertifyingImages:
     order     the certifying units in random order, as bets need it
     risks     the promises as they are counted on all images
     fitting   the images that fit
+    shares    how much the unit of each image counts, (n,), in [0, 1]; None: all the same
     """
 
     data: CalibrationData
@@ -68,6 +69,7 @@ class CertifyingImages:
     order: Array
     risks: tuple[RiskTarget, ...]
     fitting: FittingImages
+    shares: Array | None = None
 
 
 class Split(NamedTuple):

@@ -97,17 +97,17 @@ class RiskTest:
     def losses(self, by_image: Array) -> Array:
         """What is bounded of each unit (`units.py`): losses of images (..., n) -> (..., units)."""
         means = self.units.means(by_image)
-        return self.level + self.units.weights * (means - self.level) if self.units.max_images else means
+        return self.level + self.units.weights * (means - self.level) if self.units.weighted else means
 
     def more_losses(self, by_image: Array) -> Array:
         """What further losses of images add to `losses`: (..., n) -> (..., units)."""
         means = self.units.means(by_image)
-        return means * self.units.weights if self.units.max_images else means
+        return means * self.units.weights if self.units.weighted else means
 
     def risk_of(self, losses: Array) -> float:
         """The mean loss over units, or over images where each of them counts, from what `losses` returned."""
         mean = float(losses.mean())
-        if not self.units.max_images:
+        if not self.units.weighted:
             return mean
         return max(0.0, self.level + (mean - self.level) / float(self.units.weights.mean()))
 
@@ -124,6 +124,7 @@ def risk_test_of(
     order: Array,
     bound: ConfidenceBound,
     failure_prob: float,
+    shares: Array | None = None,
 ) -> RiskTest:
     """The test of a promise on certifying images, bool (n,), from the sizes of regions (n, 1 + regions).
 
@@ -137,9 +138,10 @@ def risk_test_of(
             f"{risk.words} cannot be certified: none of the certifying images has the region; leave the promise out, "
             "or give images that have it"
         )
+    most = 0.0
     if risk.weighting != "units":
         most = most_of_a_unit(risk, sizes, ~certifying & counts, unit_of)
-        units = UnitLosses(unit_of, units.counts, units.order, most, weights)
+    units = UnitLosses(unit_of, units.counts, units.order, most, weights, shares)
     return RiskTest(risk, units, bound, failure_prob)
 
 

@@ -29,7 +29,7 @@ from .words import (
 )
 
 ANYTIME = "anytime"  # the bound of an anytime calibration
-SHIFT = "shift"  # setting of a record: the images were kept by weights, for another source
+SHIFT = "shift"  # setting of a record: the images were weighed, for another source
 GIVEN = "groups given"  # setting of a record: nobody can tell on which images the given groups were fitted
 NOT_WIDENED = (
     "No interval is longer than its band: the bands alone keep what is promised, and a calibration never narrows. "
@@ -279,8 +279,8 @@ def _whence(record: Any, units: str) -> str:
     one = record.unit_name if record.units else "image"
     return (
         f"the shifted source for which the weights that were given are the likelihood ratios, exactly and at most "
-        f"{shift['most_weight']:.12g} (of {shift['offered']} calibration images {record.images} were kept, each {one} "
-        f"with probability its weight / {shift['most_weight']:.12g}, which makes these draws of that source)"
+        f"{shift['max_weight']:.12g} (each {one} counts for its weight / {shift['max_weight']:.12g}, so the "
+        f"{record.certifying} that certify count for {shift['effective']:.1f})"
     )
 
 

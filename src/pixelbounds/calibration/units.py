@@ -73,6 +73,7 @@ class UnitLosses:
     order          units with such an image, in the order in which their losses are returned
     max_images     B of the module's text; 0: each unit counts the same
     image_weights  what an image counts for within its unit, (n,); None: all the same
+    shares         how much the unit of each image counts, (n,), in [0, 1]; None: 1 (`monitoring.recalibrate`)
     """
 
     unit_of: Array
@@ -80,6 +81,7 @@ class UnitLosses:
     order: Array
     max_images: float = 0.0
     image_weights: Array | None = None
+    shares: Array | None = None
 
     def means(self, losses: Array) -> Array:
         """Mean loss of each unit: (..., n) -> (..., units)."""
@@ -94,10 +96,20 @@ class UnitLosses:
 
     @cached_property
     def weights(self) -> Array:
-        """min(S, B) / B of each unit, (units,); 1 where each unit counts the same."""
-        if not self.max_images:
-            return np.ones(len(self.order))
-        return np.minimum(self._sizes[1][self.order], self.max_images) / self.max_images
+        """How much each unit counts, (units,): min(S, B) / B where B is given, times its share."""
+        weights = np.ones(len(self.order))
+        if self.max_images:
+            weights = np.minimum(self._sizes[1][self.order], self.max_images) / self.max_images
+        if self.shares is not None:
+            by_unit = np.zeros(int(self.unit_of.max()) + 1)
+            by_unit[self.unit_of] = self.shares
+            weights = weights * by_unit[self.order]
+        return weights
+
+    @property
+    def weighted(self) -> bool:
+        """Whether units count unlike."""
+        return bool(self.max_images) or self.shares is not None
 
     @cached_property
     def _image_of(self) -> Array:

@@ -1,4 +1,4 @@
-"""`pixelbounds anytime start | add | status`: a calibration of images that keep arriving, certified at any look."""
+"""`pixelbounds anytime start | add | status`: a calibration of images that keep arriving, certified at any time."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ _Regions = Annotated[
         "--region", help="Of a promise, on these images: 'heart.npy as heart', 'labels.nii.gz=2 as liver', body."
     ),
 ]
+_Batch = Annotated[str | None, typer.Option(help="A name of these images, such as a date; they count once under it.")]
 _KEPT = "the state holds all of these images or none; run the command again"
 
 
@@ -75,13 +76,13 @@ def start_command(
     from ..workflows.anytime import start_files
 
     with progress("fitting") as advance:
-        growing = start_files(
+        anytime = start_files(
             state, truth, bands, risk_level=risk_level, promises=promise or (), failure_prob=failure_prob,
             method=method, groups=groups, features=features, labels=labels, family=family, k=k, seed=seed,
             unit_name=unit_name, weighting=weighting, max_images=max_images, replace=force, progress=advance,
             reading=reading_of(read), resources=resources_of(large),
         )  # fmt: skip
-    return _outcome(state, growing, None)
+    return _outcome(state, anytime, None)
 
 
 @command("add", stopped=_KEPT)
@@ -95,77 +96,75 @@ def add_command(
     region: _Regions = None,
     features: Features = None,
     labels: TestLabels = None,
+    batch: _Batch = None,
 ) -> Outcome:
-    """Let images arrive, in the order of their arrival, and look; images that were counted before are left out.
+    """Let images arrive, in the order of their arrival; the same files do not count twice.
 
     Example: pixelbounds anytime add state.safetensors today.npy today_bands.zarr --out cal.safetensors
     """
     from ..workflows.anytime import add_files
 
-    with progress("weighting") as advance:
+    with progress("counting") as advance:
         made = add_files(
             state, truth, bands, out=out, regions=region or (), features=features, labels=labels, progress=advance,
-            reading=reading_of(read), resources=resources_of(large),
+            reading=reading_of(read), resources=resources_of(large), batch=batch,
         )  # fmt: skip
-    known = {"known": f"{images_in_words(made.known)} counted before, left out"} if made.known else {}
-    return _outcome(
-        state, made.growing, out, {"counted": made.counted, "known": made.known},
-        {"counted": images_in_words(made.counted), **known},
-    )  # fmt: skip
+    counts = {"counted": made.counted, "repeated": made.repeated}
+    rows = {"counted": images_in_words(made.counted)}
+    if made.repeated:
+        rows["not counted"] = f"{images_in_words(made.repeated)} that were counted before (new ones: --batch NAME)"
+    return _outcome(state, made.anytime, out, counts, rows)
 
 
 @command("status")
-def grow_status_command(state: _State, out: _Out = None) -> Outcome:
-    """Say what can be certified now; looking costs nothing.
+def anytime_status_command(state: _State, out: _Out = None) -> Outcome:
+    """Say what can be certified now; asking costs nothing.
 
     Example: pixelbounds anytime status state.safetensors
     """
-    from ..workflows.anytime import look_files
+    from ..workflows.anytime import anytime_status
 
-    return _outcome(state, look_files(state, out=out), out)
+    return _outcome(state, anytime_status(state, out=out), out)
 
 
 def anytime_commands() -> typer.Typer:
     """The commands of an anytime calibration."""
-    group = typer.Typer(no_args_is_help=True, help="A calibration of images that keep arriving, certified at any look.")
-    for function in (start_command, add_command, grow_status_command):
+    group = typer.Typer(no_args_is_help=True, help="A calibration of images that keep arriving, certified at any time.")
+    for function in (start_command, add_command, anytime_status_command):
         group.command()(function)
     return group
 
 
 def _outcome(
     state: Path,
-    growing: AnytimeCalibration,
+    anytime: AnytimeCalibration,
     out: Path | None,
-    facts: dict[str, Any] | None = None,
+    counts: dict[str, Any] | None = None,
     rows: dict[str, str] | None = None,
 ) -> Outcome:
-    """What an anytime calibration has to say."""
-    found = growing.certified
-    look = growing.looks[-1] if growing.looks else None
-    units = look.units if look else 0
-    said = {
-        "certified": found is not None, "guarantee": None if found is None else found.guarantee,
-        "risk": None if found is None else found.risk, "images": growing.images, "units": units,
-        "least": growing.least, "looks": len(growing.looks), "state": str(state),
-        "file": None if out is None or found is None else str(out), **(facts or {}),
+    """The state of an anytime calibration."""
+    calibration = anytime.certified
+    checks = len(anytime.checks)
+    facts = {
+        "certified": calibration is not None, "guarantee": None if calibration is None else calibration.guarantee,
+        "risk": None if calibration is None else calibration.risk, "images": anytime.images,
+        "units": anytime.checks[-1].units if checks else 0, "min_images": anytime.min_images, "checks": checks,
+        "state": str(state), "file": None if out is None or calibration is None else str(out), **(counts or {}),
     }  # fmt: skip
     lines = dict(rows or {})
-    looks = f"{len(growing.looks)} look{'s' * (len(growing.looks) != 1)}"
-    lines["so far"] = f"{images_in_words(growing.images)} that certify, in {looks}"
-    if found is None:
-        text = f"Nothing can be certified yet; at least {growing.least} images (units) must certify."
+    lines["so far"] = f"{images_in_words(anytime.images)} that certify, in {checks} call{'s' * (checks != 1)}"
+    if calibration is None:
+        text = f"Nothing can be certified yet; at least {anytime.min_images} images (units) must certify."
     else:
-        text = found.guarantee
-        who = plural(found.record.unit_name) if found.record.units else "images"
-        several = len(found.promises) > 1
-        for promise in found.promises:
-            what = promise_in_words(promise) if several else "certified"
+        text = calibration.guarantee
+        who = plural(calibration.record.unit_name) if calibration.record.units else "images"
+        for promise in calibration.promises:
+            what = promise_in_words(promise) if len(calibration.promises) > 1 else "certified"
             seen = f"{promise.risk:.2%} seen on {promise.certifying} {who}"
             lines[what] = f"at most {level_in_words(promise.at_most)}; {seen}"
-        if found.note:
-            lines["note"] = found.note
+        if calibration.note:
+            lines["note"] = calibration.note
         if out is not None:
             lines["written"] = written(out)
     lines["state"] = written(state)
-    return in_short(said, text, lines)
+    return in_short(facts, text, lines)

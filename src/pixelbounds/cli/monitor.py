@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from ..monitoring import Status
 
 _State = Annotated[Path, typer.Argument(metavar="STATE", help="The monitor's file, .safetensors; made where missing.")]
-_Calibration = Annotated[Path | None, typer.Option(help="The calibration to watch; needed to begin a STATE.")]
+_Calibration = Annotated[Path | None, typer.Option(help="The calibration to monitor; needed to begin a STATE.")]
 _FalseAlarm = Annotated[
-    float | None, typer.Option(help="Chance of ever raising a false alarm; 0.01, settled when a STATE begins.")
+    float | None, typer.Option(help="Probability of ever raising a false alarm; 0.01, set when a STATE begins.")
 ]
 _Regions = Annotated[
     list[str] | None,
     typer.Option("--region", metavar="WORDS", help="Of a promise, on these images: 'labels.nii.gz=2 as heart'."),
 ]
+_Batch = Annotated[str | None, typer.Option(help="A name of these images, such as a date; they count once under it.")]
 _KEPT = "the state is as it was: run the same command again"
 
 
@@ -38,8 +39,9 @@ def update_command(
     region: _Regions = None,
     features: Features = None,
     labels: TestLabels = None,
+    batch: _Batch = None,
 ) -> Outcome:
-    """Count images whose truth is known now; those that were counted before are left out.
+    """Count images whose truth is known now; the same files do not count twice.
 
     Exit code 5: there was an alarm, now or earlier.
 
@@ -47,12 +49,13 @@ def update_command(
     """
     from ..workflows.monitor import update_state
 
-    with progress("weighting") as advance:
+    with progress("counting") as advance:
         status = update_state(
             state, truth, bands, calibration=calibration, false_alarm=false_alarm, regions=region or (),
             features=features, labels=labels, reading=reading_of(read), resources=resources_of(large), progress=advance,
+            batch=batch,
         )  # fmt: skip
-    return said(status, state)
+    return _outcome(status, state)
 
 
 @command("drift", stopped=_KEPT)
@@ -65,49 +68,48 @@ def drift_command(
     false_alarm: _FalseAlarm = None,
     features: Features = None,
     labels: TestLabels = None,
+    batch: _Batch = None,
 ) -> Outcome:
-    """Hold bands without truth against those of the calibration: do they come from the same source?
+    """Compare bands without truth with those of the calibration: do they come from the same source?
 
-    It tells nothing about risk. Exit code 5: there was an alarm, now or earlier.
+    It says nothing about risk. Exit code 5: there was an alarm, now or earlier.
 
     Example: pixelbounds monitor drift ct.monitor.safetensors new.zarr
     """
-    from ..workflows.monitor import look_state
+    from ..workflows.monitor import check_drift_state
 
-    with progress("looking") as advance:
-        status = look_state(
+    with progress("comparing") as advance:
+        status = check_drift_state(
             state, bands, calibration=calibration, false_alarm=false_alarm, features=features, labels=labels,
-            reading=reading_of(read), resources=resources_of(large), progress=advance,
+            reading=reading_of(read), resources=resources_of(large), progress=advance, batch=batch,
         )  # fmt: skip
-    return said(status, state)
+    return _outcome(status, state)
 
 
 @command("status")
 def monitor_status_command(state: _State) -> Outcome:
-    """What a monitor has to say; with --json this is the summary that sites may send.
+    """The state of a monitor; with --json this is the summary that sites may send.
 
     Example: pixelbounds monitor status ct.monitor.safetensors
     """
     from ..monitoring import load_monitor
 
-    return said(load_monitor(state).status(), state)
+    return _outcome(load_monitor(state).status(), state)
 
 
-def said(status: Status, state: Path) -> Outcome:
+def _outcome(status: Status, state: Path) -> Outcome:
     """The sentence, then what was seen."""
-    rows = {"seen": f"{status.images} images with truth, {status.looked} without"}
+    rows = {"seen": f"{status.images} images with truth, {status.drift_images} without"}
     if status.repeated:
-        rows["left out"] = f"{status.repeated} images that were counted before"
+        rows["not counted"] = f"{status.repeated} images of a batch that was counted before (new ones: --batch NAME)"
     for i, promise in enumerate(status.promises):
-        rows[f"promise {i + 1}"] = f"{promise.words}; evidence {promise.e_value:.3g}"
-    for i, words in enumerate(status.lately):
-        rows[f"lately {i + 1}"] = words
-    if status.lately:
-        rows["of"] = f"{len(status.statistics)} things that are looked at, each by itself; none is a risk"
+        rows[f"promise {i + 1}"] = f"{promise.words}; e-value {promise.e_value:.3g}"
+    for i, words in enumerate(status.recent_changes):
+        rows[f"recently {i + 1}"] = words
+    if status.recent_changes:
+        rows["of"] = f"{len(status.statistics)} statistics, each by itself; none is a risk"
     if status.alarm:
-        rows["next"] = (
-            "calibrate anew with images of the source as it is now, or pixelbounds anytime start STATE TRUTH BANDS"
-        )
+        rows["next"] = "calibrate again on images of the source as it is now, or use `pixelbounds anytime start`"
     style = "bold red" if status.alarm else "bold"
     text = (sentence(status.sentence, style), numbers({**rows, "state": written(state)}))
     notes = tuple(Text(note) for note in status.notes)
@@ -121,7 +123,7 @@ def monitor_page_command(
     title: Annotated[str, typer.Option(help="Of the page.")] = "Monitor",
     force: Force = False,
 ) -> Outcome:
-    """Write a page: evidence and risk over time, what bands are like, and what changed.
+    """Write a page: e-values and risk over time, what bands are like, and what changed.
 
     Example: pixelbounds monitor page ct.monitor.safetensors --out monitor.html
     """
@@ -140,11 +142,13 @@ def monitor_page_command(
 @command("pool")
 def pool_command(
     summaries: Annotated[
-        list[Path], typer.Argument(metavar="SUMMARIES...", help="Of each site what `monitor status --json` printed.")
+        list[Path], typer.Argument(metavar="SUMMARIES...", help="For each site what `monitor status --json` printed.")
     ],
-    false_alarm: Annotated[float, typer.Option(help="Chance that the common view ever raises a false alarm.")] = 0.01,
+    false_alarm: Annotated[
+        float, typer.Option(help="Probability that the sites together ever raise a false alarm.")
+    ] = 0.01,
 ) -> Outcome:
-    """What sites that watch the same calibration show together, given that no patient is at two of them.
+    """Combine sites that monitor the same calibration, where no patient is at two of them.
 
     Exit code 5: together they raise an alarm.
 
@@ -154,22 +158,16 @@ def pool_command(
     from ..monitoring.sentences import together_in_words
     from ..storage.files import strict_json
 
-    found = pooled({path.stem: strict_json(path.read_bytes()) for path in summaries}, false_alarm)
-    evidence = f"evidence {found.e_value:.3g}, where {1 / false_alarm:.3g} raises an alarm"
-    start = "ALARM: together the sites show that a promise is broken" if found.alarm else "No alarm of all together"
-    text = f"{start} ({evidence}). {together_in_words(false_alarm)}"
+    result = pooled({path.stem: strict_json(path.read_bytes()) for path in summaries}, false_alarm)
+    e_value = f"e-value {result.e_value:.3g}, where {1 / false_alarm:.3g} raises an alarm"
+    start = "ALARM: together the sites show that a promise is broken" if result.alarm else "No alarm of all together"
+    text = f"{start} ({e_value}). {together_in_words(false_alarm)}"
     rows = {
-        name: f"{images} images with truth, evidence {e_value:.3g}{', an alarm of its own' if own else ''}"
-        for name, images, e_value, own in found.sites
+        name: f"{images} images with truth, e-value {value:.3g}{', an alarm of its own' if alarm else ''}"
+        for name, images, value, alarm in result.sites
     }
-    facts = {
-        "alarm": found.alarm,
-        "e_value": found.e_value,
-        "false_alarm": false_alarm,
-        "images": found.images,
-        "sites": [dict(zip(("name", "images", "e_value", "alarm"), site, strict=True)) for site in found.sites],
-    }
-    return Outcome(facts, (sentence(text), numbers(rows)), ALARM if found.alarm else OK)
+    sites = [dict(zip(("name", "images", "e_value", "alarm"), site, strict=True)) for site in result.sites]
+    return Outcome({**vars(result), "sites": sites}, (sentence(text), numbers(rows)), ALARM if result.alarm else OK)
 
 
 def monitor_commands() -> typer.Typer:

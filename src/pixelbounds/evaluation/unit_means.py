@@ -6,7 +6,7 @@ this", or "at most this", would have multiplied his money by 2 / (1 - level). So
 there is none: the high end is then about log(2 / (1 - level)) / n.
 
 high   the predictable plug-in bettor of calibrations, near the best that is possible where units are alike
-low    the same, who shares his purse with three that stake steadily: with few units of small losses much higher
+low    the same beside three bets of a steady stake: with few units of small losses much higher
 
 Bets are set from the units before, so the ends depend on the order, which must not depend on the values: draw it.
 """
@@ -20,7 +20,7 @@ import numpy as np
 
 from ..images.checks import check_open_unit
 from ..images.library import Array
-from ..kernels.hedge import hedge_wins
+from ..kernels.betting import bisect, rejects_ratio
 
 _STEADY = np.array([0.98, 0.6, 0.2])
 _ALONE = np.empty(0)
@@ -58,15 +58,8 @@ def mean_interval(values: Array, level: float) -> tuple[float, float]:
 
 
 def _least_beaten(top: Array, bottom: Array, failure_prob: float, steady: Array) -> float:
-    """The least ratio that a purse wins against, rounded upward; 1 where there is none."""
-    low, high = 0.0, 1.0
-    while high - low > _FINE:
-        middle = (low + high) / 2
-        if hedge_wins(top, bottom, middle, failure_prob, steady):
-            high = middle
-        else:
-            low = middle
-    return high
+    """The least ratio that bets reject, rounded upward; 1 where there is none."""
+    return bisect(lambda ratio: rejects_ratio(top, bottom, ratio, failure_prob, steady), 0.0, 1.0, width=_FINE)
 
 
 class UnitEnds(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 from ..calibration.data import Statistic
 from ..calibration.families import Family, additive
 from ..images.library import Array
-from ..kernels.knots import FIXED_POINT
+from ..kernels.entry_scores import FIXED_POINT
 from .questions import FORMS, Question
 
 Tables = tuple[Array, ...]

@@ -21,7 +21,7 @@ from ..calibration.families import Family, additive
 from ..calibration.groups.contract import Grouping
 from ..calibration.loss_table import misses
 from ..images.library import Array
-from ..kernels.knots import FIXED_POINT
+from ..kernels.entry_scores import FIXED_POINT
 from .questions import ALL, CERTIFYING, Form
 
 Tables = tuple[Array, ...]

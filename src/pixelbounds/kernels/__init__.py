@@ -4,14 +4,13 @@ Every kernel works on a block of rows (images), holds no lock and shares nothing
 caches what it compiled beside the file and compiles again when that file changes: all that a kernel calls, constants
 included, therefore lies in its own file. Whatever a kernel uses as an index was checked where it was read.
 
-selection.py   order statistics of samples
-values.py      values at the door: finite, in order, within limits; the fingerprint of what was read
-knots.py       arrival times along knots, and exact sums over certifying and fitting images
-bins.py        width, room to the limits and level of the band in cells and bins; bins of a prediction
-neighbours.py  what an image shows around a pixel: window means, slopes
-trees.py       sums of small decision trees
-intervals.py   ends moved outward by their group's widening
-convex.py      the convex program, group by group; lower hulls
-wealth.py      the wealth of a bettor against "the mean is at least this level"
-hedge.py       the purse of several bettors against "the ratio of two means is at least this"
+selection.py     order statistics of samples
+values.py        values at the door: finite, in order, within limits; the fingerprint of what was read
+entry_scores.py  entry scores along a path, and exact sums over certifying and fitting images
+bins.py          width, room to the limits and level of the band in cells and bins; bins of a prediction
+neighbours.py    what an image shows around a pixel: window means, slopes
+trees.py         sums of small decision trees
+intervals.py     ends moved outward by their group's widening
+convex.py        the convex program, group by group; lower hulls
+betting.py       bets on bounded losses: bounds for known n, e-processes, confidence sequences
 """

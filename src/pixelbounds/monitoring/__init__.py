@@ -1,29 +1,35 @@
-"""What arrives after deployment: is the promise still kept, and can a new one be certified?
+"""After deployment: is the promise still kept, and can a new one be certified?
 
-e_process.py         bets on many times of a change at once: worth that is evidence at any time
-running_mean.py  a mean held at all times at once
-promise_monitors.py      images with their truth as rounds of bets on every promise
-conformal_ranks.py           ranks among a reference that are independent while nothing changes
-drift_martingales.py        statistics of bands without truth, each with a purse
-seen.py          digests: nothing is counted twice
-history.py       how things went, in few rows
-sentences.py     what is said, in words
-status.py        how things stand
-watch.py         `Monitor`: all of it
-sealed.py        a monitor as a file
-pooled.py        several sites together
-horizons.py      bettors who do not know how many images will come
-evidence.py      what an anytime calibration is about, and what its images have shown so far
-first_images.py  what its first images settle
-anytime.py         `AnytimeCalibration`: certified at any time that one cares to look
-anytime_file.py    its file
-shift.py         `recalibrate`: images of one source weighed as draws of another
+promise_monitors.py  images with their truth: e-processes against every promise
+drift.py             bands without truth: conformal ranks and test martingales for exchangeability
+batches.py           which calls were counted
+history.py           the history in few rows
+sentences.py         reports in words
+status.py            the state of a monitor
+monitor.py           `Monitor`: all of it
+pooled.py            several sites together
+reference.py         statistics of new bands and their conformal p-values
+evidence.py          what an anytime calibration has seen
+anytime.py           `AnytimeCalibration`: certified at any time
+state_file.py        the format of state files
+monitor_file.py      a monitor as such a file
+anytime_file.py      an anytime calibration as such a file
+recalibrate.py       `recalibrate`: images of one source weighed as draws of another
 """
 
 from .anytime import AnytimeCalibration
-from .sealed import load_monitor, save_monitor
-from .shift import recalibrate
+from .monitor import Monitor
+from .monitor_file import load_monitor, save_monitor
+from .recalibrate import recalibrate
+from .reference import conformal_p_values
 from .status import Status
-from .watch import Monitor
 
-__all__ = ["AnytimeCalibration", "Monitor", "Status", "load_monitor", "recalibrate", "save_monitor"]
+__all__ = [
+    "AnytimeCalibration",
+    "Monitor",
+    "Status",
+    "conformal_p_values",
+    "load_monitor",
+    "recalibrate",
+    "save_monitor",
+]

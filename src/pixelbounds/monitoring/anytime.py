@@ -1,20 +1,20 @@
-"""A calibration that grows: images arrive, and it is certified at any time that one cares to look.
+"""Anytime calibration: images arrive, and it may be certified at any time.
 
-The first images fit groups and path, which stay as they are. Every further one, in the order of arrival, lets bettors
-at each path point and for each promise bet against "this promise is broken here" (`horizons`). A point passes for a
-promise once its bettors' wealth was ever 1 / delta; the certified point is the narrowest such that it and all wider
+The first images fit groups and path, which stay as they are. Every further one, in the order of arrival, updates an
+e-process at each path point and for each promise against "this promise is broken here" (`PathEProcess`). A point passes
+for a promise once that e-process ever was 1 / delta; the certified point is the narrowest such that it and all wider
 ones pass for every promise.
 
 Let t* be the widest point at which some promise is broken, and j such a promise. Neither depends on the images that
-certify. Whoever looks, at any time, and finds a broken promise certified has found a point at or before t*: then t* has
-passed for every promise, so the wealth of j's bettors at t* was 1 / delta at some time. They bet against something
-true, so that ever happens with probability at most delta (Ville): for all looks and all promises together, and without
-a correction for either.
+certify. Where a broken promise is certified at any time, the certified point is at or before t*: then t* has passed for
+every promise, so j's e-process at t* was 1 / delta at some time. Its hypothesis is true, so that ever happens with
+probability at most delta (Ville): at all times and for all promises together, without a correction for either.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,51 +22,53 @@ from typing import Any
 import numpy as np
 
 from ..calibration.band_statistics import group_shares
-from ..calibration.calibration import Calibration
-from ..calibration.data import LocalData
+from ..calibration.calibration import Calibration, Record
+from ..calibration.data import ROWS, LocalData, Statistic
 from ..calibration.families import Family
 from ..calibration.image_hashes import image_hashes, is_known_image
-from ..calibration.methods import method_of
-from ..calibration.paths.line import GAMMAS
-from ..calibration.paths.path import misses
-from ..calibration.promises import Promise, RiskTarget, check_same_places, risk_targets_of
+from ..calibration.methods import Method, method_of
+from ..calibration.paths.path import region_sizes
+from ..calibration.promises import CertifiedPromise, Promise, RiskTarget, check_same_places
 from ..calibration.split import FittingImages
-from ..calibration.target import target_of
-from ..calibration.text import VALIDITY_DOC
+from ..calibration.target import Target, most_of_a_unit, target_of
+from ..calibration.text import ANYTIME
 from ..calibration.units import Units
-from ..images.checks import (
-    Limits,
-    check_generator,
-    check_units,
-)
-from ..images.ends import Band, one_band
+from ..images.checks import VALIDITY_DOC, check_count, check_generator, check_units
+from ..images.ends import Band
 from ..images.library import Array, singly
 from ..images.measure import Measure
+from ..kernels.betting import PathEProcess, min_losses
 from ..storage.files import check_new_file, replace_file
-from .anytime_file import anytime_from_bytes, growing_to_bytes
-from .evidence import Evidence, Look, Terms, calibration_of, unit_prints
-from .first_images import as_asked, coming_units, most_of
-from .horizons import EProcesses, fewest
+from ..storage.version import VERSION
+from .anytime_file import anytime_bytes, anytime_from_bytes
+from .batches import all_known, prefix_digests, unit_digests
+from .evidence import Check, Evidence
 
 _AT_ONCE = 256  # images whose losses are tabulated at a time
+_EXPECTED = 7  # times as many units as the first ones, by default
+_sizes = Statistic("sizes", lambda truth, block, family: (region_sizes(block),), (ROWS,))
 
 
 class AnytimeCalibration:
-    """A calibration of images that keep arriving, which may be looked at after every one of them.
+    """A calibration of images that keep arriving, which may be used and checked after every one of them.
 
     The images that it is made of fit groups and path and do not certify; for method "rcps", which fits nothing, they
     certify at once. Arguments are those of `pixelbounds.calibrate`; the bound is its own, and needs no number of
-    images. `expected`, of images (units) to come, shapes the path for several promises; any is valid.
+    images. `expected`, of images (units) to come, shapes the path; any is valid.
+
+    `start` says what is promised and on what kind of images, before anything is certified; `by_unit` whether they come
+    in units.
 
     >>> rng = np.random.default_rng(0)
     >>> def images(n):
     ...     centre = rng.uniform(0.3, 0.7, (n, 8, 8))
     ...     return centre + 0.05 * rng.standard_normal(centre.shape), Band(centre - 0.05, centre + 0.05)
-    >>> growing = AnytimeCalibration(*images(20), risk_level=0.1, groups="band")
-    >>> counted = [growing.add(*images(10)) for day in range(5)]
-    >>> [look.certified for look in growing.looks]
+    >>> from pixelbounds import Frontier
+    >>> anytime = AnytimeCalibration(*images(20), risk_level=0.1, method=Frontier(groups="band"))
+    >>> counted = [anytime.add(*images(10)) for day in range(5)]
+    >>> [check.certified for check in anytime.checks]
     [False, False, True, True, True]
-    >>> growing.certified.risk_level
+    >>> anytime.certified.risk_level
     0.1
     """
 
@@ -78,57 +80,53 @@ class AnytimeCalibration:
         risk_level: float | None = None,
         promises: Sequence[Promise] | None = None,
         failure_prob: float = 0.1,
-        method: str = "frontier",
-        groups: Any = None,
-        features: Any = None,
-        labels: Any = None,
-        family: Any = None,
-        k: int | None = None,
-        d_opt: int | None = None,
-        direction: Any = None,
-        gammas: Sequence[float] = GAMMAS,
+        method: str | Method = "frontier",
         units: Any = None,
-        unit_name: str = "unit",
-        weighting: str = "units",
-        max_images: int | None = None,
+        labels: Any = None,
+        features: Any = None,
         limits: Any = (0.0, 1.0),
         measure: Measure | None = None,
         expected: int | None = None,
         seed: Any = 0,
     ) -> None:
-        target = target_of(risk_level, promises, failure_prob)
-        rng = check_generator(seed)
-        own = None if units is None else Units(units, unit_name, weighting, max_images)
-        data = LocalData(truth, one_band(band).with_family(family), own, labels, features, limits, measure)
-        names = check_units(units, len(data))
-        by_unit = units is not None
-        data, targets = data.with_promises(target)
-        every = np.arange(len(data))
-        data.check_bands(every)
-        coming = coming_units(targets, int(data.unit_of.max()) + 1, target.failure_prob, expected)
-        chosen = method_of(
-            method, groups=groups, k=k, d_opt=d_opt, direction=direction, gammas=gammas if method == "krcps" else None
-        )
-        fits = method != "rcps"
-        path = chosen.fit(FittingImages(data, every, targets, coming), target, rng)
+        target, method, rng = target_of(risk_level, promises, failure_prob), method_of(method), check_generator(seed)
+        data, risks = LocalData(truth, band, units, labels, features, limits, measure).with_promises(target)
+        if not all(risk.counts_only for risk in risks):
+            raise ValueError("a loss that sees images cannot be certified at any time; give shares and tails")
+        fits = method.name != "rcps"
+        fitting = np.arange(len(data)) if fits else np.arange(0)
+        if expected is None:
+            fewest = max(min_losses(risk.level, target.failure_prob) for risk in risks)
+            expected = max(_EXPECTED * (int(data.unit_of.max()) + 1), 2 * fewest)
+        data.check_bands(np.arange(len(data)))
+        path = method.fit(FittingImages(data, fitting, risks, check_count(expected, "expected")), target, rng)
         digest, hashes = data.aggregate(image_hashes)
-        kept = tuple(as_asked(each, most_of(each, data, fits)) for each in targets)
-        shares = group_shares(data, every if fits else every[:0], path)
-        self._terms = Terms(
-            method, data.family, data.limits, path.grouping, path, kept, target.of_all_pixels, target.failure_prob,
-            unit_name if by_unit else None, weighting if by_unit else "units", data.pixels, data.source,
-            "generator" if seed is rng else str(seed), features is not None, labels is not None, path.at(path.usual),
-            shares, measure,
+        asked = _as_asked(data, risks, fits=fits)
+        most = max((int(promise.most) for promise in asked if promise.weighting == "images"), default=0)
+        record = Record(
+            images=len(data), fitting=len(fitting), certifying=0, units=0, pixels=data.pixels, source=data.source,
+            seed="generator" if seed is rng else str(seed), digest="none yet", version=VERSION, max_images=most,
+            unit_name=data.units.name if data.units else "unit",
+            weighting=data.units.weighting if data.units and most else "units",
+        )  # fmt: skip
+        self.by_unit = data.units is not None
+        self._path = path
+        self._shares = group_shares(data, fitting, path)
+        self.start = Calibration(  # nothing is certified
+            method.name, ANYTIME, data.family, target.failure_prob, data.limits, path.grouping, path.at(-1),
+            asked, np.empty((0, 3)), 0, record, data.measure,
         )  # fmt: skip
         e_processes = tuple(
-            EProcesses.new(each.level, target.failure_prob, len(path), each.kind == "tail") for each in targets
+            PathEProcess.new(risk.level, target.failure_prob, len(path), binary=risk.kind == "tail") for risk in risks
         )
-        known = np.unique(unit_prints(names)) if by_unit and fits else np.empty(0, np.uint64)
-        self._evidence = Evidence.new(
-            e_processes, hashes if fits else hashes[:0], known, digest if fits else digest * 0
-        )
-        if not fits:
-            self._count(data, targets, names if by_unit else None, hashes, skip_known=False)
+        names = check_units(data.units.ids, len(data)) if data.units else None
+        none = np.empty(0, np.uint64)
+        if fits:
+            units_here = none if names is None else np.unique(unit_digests(names))
+            self._evidence = Evidence.new(e_processes, hashes, units_here, digest)
+        else:
+            self._evidence = Evidence.new(e_processes, none, none, digest * 0)
+            self._count(data, risks, names, hashes, None)
 
     # ------------------------------------------------------------ images arrive
 
@@ -141,108 +139,76 @@ class AnytimeCalibration:
         features: Any = None,
         labels: Any = None,
         units: Any = None,
-        skip_known: bool = False,
+        batch: str | None = None,
     ) -> int:
-        """Count further images, in the order of their arrival, and say how many were counted.
+        """Count further images, in the order of their arrival; returns how many were counted.
 
         within      of each promise about a region, by its name: the region of these images
         features    and `labels`, where those of the first images were given
-        units       of these images, where those of the first were given; each call brings whole units
-        skip_known  leave out images that were counted before, and units all of whose images were, instead of refusing
-                    the call: a command that was killed may be run again
+        units       of these images, where those of the first were given; each call brings whole units, and units that
+                    fitted or were counted before do not count again
+        batch       a name of this call: a batch counts once. Without names and units, a call that begins with all
+                    images of an earlier one is refused
 
-        An image counts once, and never if it fitted; a call counts all of its images or, where it fails, none.
+        Images that are like earlier ones count: they may repeat honestly (slices of air). A call counts all of its
+        images or, where it fails, none.
         """
-        terms = self._terms
-        if not isinstance(skip_known, bool):
-            raise TypeError(f"skip_known is a {type(skip_known).__name__}; say True or False")
-        band = one_band(band)
-        differences = terms.source.differences(band.source)
-        if differences:
-            raise ValueError(
-                f"this band was made in another way than the first ones ({'; '.join(differences)}): make it in the "
-                f"same way, or begin another anytime calibration ({VALIDITY_DOC})"
-            )
-        if (features is not None, labels is not None) != (terms.with_features, terms.with_labels):
-            raise ValueError("give features= and labels= of these images exactly where those of the first were given")
-        if not terms.pixels:  # images differ in size, even if these do not
+        start, record = self.start, self.start.record
+        band, features, labels = start.check_band(band, features, labels)
+        if not record.pixels:  # images differ in size, even if these do not
             band = band.map(singly, checked=True)
-        pairs = LocalData(truth, band.with_family(terms.family), None, labels, features, terms.limits)
-        if pairs.pixels != terms.pixels:
-            raise ValueError(f"these images have shape {pairs.pixels}, the first ones {terms.pixels}; they must agree")
-        if (units is None) != (terms.units is None):
-            how = "came with units: give units= here, too" if units is None else "had no units: leave units= out"
+        if (units is not None) != self.by_unit:
+            how = "came with units: give units= here, too" if self.by_unit else "had no units: leave units= out"
             raise ValueError(f"the first images {how}")
-        asked = terms.promises_within(within)
-        targets, regions = risk_targets_of(asked, pairs.band.lower, terms.weighting, units is not None)
-        check_same_places(terms.promises, targets)
-        pairs = pairs.with_regions(regions)
-        names = None if units is None else check_units(units, len(pairs))
-        return self._count(pairs, targets, names, pairs.aggregate(image_hashes)[1], skip_known=skip_known)
+        units = Units(units, record.unit_name, record.weighting) if self.by_unit else None
+        family = band.with_family(start.family)
+        data = LocalData(truth, family, units, labels, features, start.limits, start.measure)
+        if data.pixels != record.pixels:
+            raise ValueError(f"these images have shape {data.pixels}, the first ones {record.pixels}; they must agree")
+        data, risks = data.with_promises(Target(_promises(start.promises, within), start.failure_prob))
+        check_same_places(start.promises, risks)
+        names = check_units(data.units.ids, len(data)) if data.units else None
+        return self._count(data, risks, names, data.aggregate(image_hashes)[1], batch)
 
     def _count(
-        self, pairs: LocalData, targets: tuple[RiskTarget, ...], names: Array | None, own: Array, *, skip_known: bool
+        self, data: LocalData, risks: Sequence[RiskTarget], names: Array | None, hashes: Array, batch: str | None
     ) -> int:
         """Let images that are new certify, a few units at a time."""
-        images = self._new_ones(own, names, skip_known)
+        evidence, batches = self._evidence, self._evidence.batches
+        if names is None or batch is not None:
+            prefixes = prefix_digests(data.truth, *data.band.arrays, runner=data.runner)
+            if batches.find(batch, prefixes):
+                return 0
+            batches = batches.add(batch, prefixes)
+        if names is None:
+            images = np.arange(len(hashes))
+            fitted = evidence.image_hashes[: evidence.fitting]
+            _check_not_fitted(hashes, np.append(fitted, self.start.grouping.fitted_on))
+        else:
+            images = np.flatnonzero(~np.isin(unit_digests(names), evidence.units))
         if not len(images):
             return 0
-        evidence = self._evidence
-        terms = self._terms
         for some, unit_of in _whole_units(images, names):
-            part = pairs.take(some)
-            here = tuple(target.take(some) for target in targets)
-            found = *part.aggregate(misses, path=terms.path, digests=True)[:3], own[some]
-            evidence = evidence.after(part, here, terms, unit_of, found)
+            here = tuple(risk.take(some) for risk in risks)
+            evidence = evidence.update(data.take(some), here, self.start.promises, self._path, self._shares, unit_of)
         if names is not None:
-            fresh = unit_prints(names[np.sort(np.unique(names, return_index=True)[1])])
-            fresh = fresh[~np.isin(fresh, evidence.units)]
-            evidence = replace(evidence, units=np.concatenate([evidence.units, fresh]))
-        self._evidence = evidence.looked()
+            names = names[images]
+            order = np.sort(np.unique(names, return_index=True)[1])
+            evidence = replace(evidence, units=np.append(evidence.units, unit_digests(names[order])))
+        self._evidence = evidence.checked(batches)
         return len(images)
 
-    def _new_ones(self, own: Array, names: Array | None, skip_known: bool) -> Array:
-        """The numbers of images that were not counted before, and did not fit; refused where that cannot be told."""
-        known = is_known_image(own, np.concatenate([self._evidence.image_hashes, self._terms.grouping.fitted_on]))
-        before = known
-        if names is not None:
-            before = np.isin(unit_prints(names), self._evidence.units)
-            strange = np.flatnonzero((before & ~known & (own != 0)) | (known & ~before))
-            if len(strange):
-                at = int(strange[0])
-                raise ValueError(
-                    f"{self._terms.units} {str(names[at])!r} was counted before with other images than image {at}, or "
-                    "that image under another name; a call brings whole units, each once: give new ones"
-                )
-        if before.any() and not skip_known:
-            raise ValueError(
-                f"{int(before.sum())} of these {len(own)} images fitted or were counted before (image "
-                f"{int(np.flatnonzero(before)[0])} is the first), and none counts twice: leave them out, or say "
-                "skip_known=True"
-            )
-        images = np.flatnonzero(~before)
-        label = np.arange(len(own)) if names is None else names
-        once = {(int(own[i]), str(label[i])) for i in images if own[i]}
-        if len(once) > len({print_ for print_, _ in once}) or (
-            names is None and len(once) < int((own[images] != 0).sum())
-        ):
-            raise ValueError(
-                "some of these images have the truth of another one, so they are not independent: leave them out, or "
-                f"give units= the same name for images of one truth ({VALIDITY_DOC})"
-            )
-        return images
-
-    # ------------------------------------------------------------ what can be said
+    # ------------------------------------------------------------ results
 
     @property
     def certified(self) -> Calibration | None:
-        """The calibration as it can be certified now, None where it cannot; looking costs nothing."""
-        return calibration_of(self._terms, self._evidence)
+        """The calibration as it can be certified now, None where it cannot; asking costs nothing."""
+        return self._evidence.calibration(self.start, self._path, self._shares, by_unit=self.by_unit)
 
     @property
-    def looks(self) -> tuple[Look, ...]:
+    def checks(self) -> tuple[Check, ...]:
         """After each call of `add`: how many images and units certify, and where on the path it is certified."""
-        return tuple(Look(*map(int, row)) for row in self._evidence.looks)
+        return tuple(Check(*map(int, row)) for row in self._evidence.checks)
 
     @property
     def images(self) -> int:
@@ -250,46 +216,28 @@ class AnytimeCalibration:
         return len(self._evidence.image_hashes) - self._evidence.fitting
 
     @property
-    def limits(self) -> Limits:
-        """Least and greatest possible value."""
-        return self._terms.limits
-
-    @property
-    def measure(self) -> Measure | None:
-        """What the numbers stand for, where that is known."""
-        return self._terms.measure
-
-    @property
-    def failure_prob(self) -> float:
-        """The probability with which what is certified may fail, at all looks together."""
-        return self._terms.failure_prob
-
-    @property
-    def by_unit(self) -> bool:
-        """Whether images come in units, which are told with each call."""
-        return self._terms.units is not None
-
-    @property
     def image_hashes(self) -> Array:
-        """A digest of each image, those that fitted first: (n,) uint64."""
+        """A hash of each image, those that fitted first: (n,) uint64."""
         return self._evidence.image_hashes
 
     @property
-    def least(self) -> int:
+    def min_images(self) -> int:
         """Images (units) below which nothing can certify these promises, even if no pixel is missed."""
-        return max(fewest(e_processes.level, e_processes.failure_prob) for e_processes in self._evidence.e_processes)
+        return max(min_losses(x.level, x.failure_prob) for x in self._evidence.e_processes)
 
     def __repr__(self) -> str:
-        found = self.certified
-        if found is not None:
-            return f"AnytimeCalibration, {self.images} images: {found.guarantee}"
-        return f"AnytimeCalibration, {self.images} images: nothing certified yet; at least {self.least} must certify"
+        calibration = self.certified
+        if calibration is not None:
+            return f"AnytimeCalibration, {self.images} images: {calibration.guarantee}"
+        return (
+            f"AnytimeCalibration, {self.images} images: nothing certified yet; at least {self.min_images} must certify"
+        )
 
     # ------------------------------------------------------------ files
 
     def to_bytes(self) -> bytes:
         """The content of the state's file: the same images, in the same calls, give the same bytes."""
-        return growing_to_bytes(self._terms, self._evidence)
+        return anytime_bytes(self.start, self._path, self._shares, self._evidence, by_unit=self.by_unit)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state, aside first and then in place: whatever happens, the file holds the old state or the new."""
@@ -300,14 +248,60 @@ class AnytimeCalibration:
     def from_bytes(cls, data: bytes, name: str = "file", family: Family | None = None) -> AnytimeCalibration:
         """The anytime calibration that the content of a file holds."""
         made = cls.__new__(cls)
-        made._terms, made._evidence = anytime_from_bytes(data, name, family)
+        made.start, made._path, made._shares, made._evidence, made.by_unit = anytime_from_bytes(data, name, family)
         return made
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, family: Family | None = None) -> AnytimeCalibration:
-        """Read a state that `save` wrote, and go on; a user's own family must be given again."""
+        """Read a state that `save` wrote; a user's own family must be given again."""
         with open(path, "rb") as file:
             return cls.from_bytes(file.read(), str(path), family)
+
+
+def _as_asked(data: LocalData, risks: Sequence[RiskTarget], *, fits: bool) -> tuple[CertifiedPromise, ...]:
+    """The promises before anything was seen: with a risk of 0, and for how much a unit counts at most."""
+    promises = []
+    for risk in risks:
+        most = 0.0
+        if risk.weighting != "units":
+            sizes = data.aggregate(_sizes)[0]
+            most = most_of_a_unit(risk, sizes, risk.counts(sizes) & fits, data.unit_of)
+        promises.append(
+            CertifiedPromise(
+                risk.kind, risk.name, risk.place, risk.at_most, risk.above, risk.cap, risk.weighting, most, 0.0, 1
+            )
+        )
+    return tuple(promises)
+
+
+def _promises(promises: Sequence[CertifiedPromise], within: Mapping[str, Any] | None) -> list[Promise]:
+    """The promises with the regions of some images, by name."""
+    if within is not None and not isinstance(within, Mapping):
+        raise TypeError(f"within is a {type(within).__name__}; give the region of each promise by its name")
+    given = dict(within or {})
+    needed = [promise.name for promise in promises if promise.place != "all"]
+    for name in needed:
+        if name not in given:
+            raise ValueError(
+                f"the promise about {name!r} needs its region on these images, too: within={{{name!r}: ...}}"
+            )
+    strange = sorted(given.keys() - set(needed))
+    if strange:
+        raise ValueError(f"within names {', '.join(map(repr, strange))}, and no promise is about such a region")
+    return [promise.asked(given.get(promise.name)) for promise in promises]
+
+
+def _check_not_fitted(hashes: Array, fitted: Array) -> None:
+    """Refuse a call all of whose images fitted; some of them may repeat honestly, and are warned of."""
+    if all_known(hashes, fitted):
+        raise ValueError("these images fitted groups and path, so they do not certify: give images that arrived later")
+    same = int(is_known_image(hashes, fitted).sum())
+    if same:
+        warnings.warn(
+            f"{same} of {len(hashes)} images have the truth of one that fitted. If they are the same images, they must "
+            f"not certify: begin again without them ({VALIDITY_DOC})",
+            stacklevel=4,
+        )
 
 
 def _whole_units(images: Array, names: Array | None) -> Iterator[tuple[Array, Array]]:

@@ -1,246 +1,170 @@
-"""What an anytime calibration is about, which is fixed, and what its images have shown so far, which grows.
+"""What an anytime calibration has seen of its certifying images: e-processes along the path, one for every promise.
 
-`Terms` are settled on the first images. `Evidence` changes with every further one, and has the same bits however images
-are cut into calls. Together they give the certified point and its `Calibration`.
+It is the same to the bit however images are cut into calls.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ..calibration.band_statistics import MOST_UNITS, STATISTICS, BandStatistics, band_rows, some_of
+from ..calibration.band_statistics import MOST_UNITS, STATISTICS, BandStatistics, some_of
 from ..calibration.bounds import betting
-from ..calibration.calibration import Calibration, Record
+from ..calibration.calibration import Calibration
 from ..calibration.data import LocalData
-from ..calibration.families import Family
-from ..calibration.groups.contract import Grouping
 from ..calibration.image_hashes import digest_of
+from ..calibration.loss_table import recorded_misses
 from ..calibration.paths.path import Path
-from ..calibration.promises import CertifiedPromise, Promise, RiskTarget
+from ..calibration.promises import CertifiedPromise, RiskTarget
 from ..calibration.target import RiskTest
-from ..calibration.text import ANYTIME
 from ..calibration.units import losses_by_unit
-from ..images.checks import Limits
 from ..images.library import Array
-from ..images.measure import Measure
-from ..images.source import Source
-from ..storage.version import VERSION
-from .horizons import EProcesses
+from ..kernels.betting import PathEProcess
+from .batches import NO_BATCHES, Batches
 
 _CURVE = 64  # points of the path kept for the report
 
 
-class Look(NamedTuple):
-    """What could be said after a call: images and units that certify so far, and where on the path (-1: nowhere)."""
+class Check(NamedTuple):
+    """The result after a call: images and units that certify so far, and where on the path (-1: nowhere)."""
 
     images: int
     units: int
-    knot: int
+    point: int
 
     @property
     def certified(self) -> bool:
         """Whether the promises were certified."""
-        return self.knot >= 0
-
-
-@dataclass(frozen=True, eq=False)
-class Terms:
-    """What is promised, along which path, on what kind of images; `units` is what a unit is called, None for none.
-
-    `promises` are as asked: their risk is 0 and they are certified by 1, until something was seen. They are `plain`
-    where they say no more than a risk level.
-    """
-
-    method: str
-    family: Family
-    limits: Limits
-    grouping: Grouping
-    path: Path
-    promises: tuple[CertifiedPromise, ...]
-    plain: bool
-    failure_prob: float
-    units: str | None
-    weighting: str
-    pixels: tuple[int, ...]
-    source: Source
-    seed: str
-    with_features: bool
-    with_labels: bool
-    usual: Array  # a widening, and shares of groups, (K,) each, by which bands are described (`calibration/reference`)
-    shares: Array
-    measure: Measure | None = None
-
-    def promises_within(self, within: Mapping[str, Any] | None) -> list[Promise]:
-        """The promises with the regions of some images, by name."""
-        if within is not None and not isinstance(within, Mapping):
-            raise TypeError(f"within is a {type(within).__name__}; give the region of each promise by its name")
-        given = dict(within or {})
-        asked = []
-        for promise in self.promises:
-            region = None
-            if promise.place != "all":
-                if promise.name not in given:
-                    raise ValueError(
-                        f"the promise about {promise.name!r} needs its region on these images, too: "
-                        f"within={{{promise.name!r}: ...}}"
-                    )
-                region = given[promise.name]
-            asked.append(promise.asked(region))
-        strange = sorted(given.keys() - {promise.name for promise in self.promises if promise.place != "all"})
-        if strange:
-            raise ValueError(f"within names {', '.join(map(repr, strange))}, and no promise is about such a region")
-        return asked
+        return self.point >= 0
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What was seen: purses of each promise, how much its units count for in all (J,), prints of all images, those
-    that fitted first, prints of all units, the sum of the images' digests, a `Look` for every call, (calls, 3), and
-    what bands of the first units are like, averaged over images and of one (`Reference`).
+    """What was seen, after so many images that fitted and units that certify.
+
+    e_processes    one for each promise
+    weights        how much its units count for in all, (promises,)
+    image_hashes   of all images, those that fitted first, (n,)
+    units          digests of the names of all units
+    digest         the sum of the digests of all images, (8,)
+    checks         a `Check` for every call, (calls, 3)
+    of_units, of_images    what bands of the first units are like (`BandStatistics`)
+    batches        the calls that were counted
     """
 
-    e_processes: tuple[EProcesses, ...]
+    e_processes: tuple[PathEProcess, ...]
     weights: Array
     fitting: int
     certifying: int
     image_hashes: Array
     units: Array
     digest: Array
-    looks: Array
+    checks: Array
     of_units: Array
     of_images: Array
+    batches: Batches = NO_BATCHES
 
     @classmethod
-    def new(cls, e_processes: tuple[EProcesses, ...], image_hashes: Array, units: Array, digest: Array) -> Evidence:
+    def new(cls, e_processes: tuple[PathEProcess, ...], image_hashes: Array, units: Array, digest: Array) -> Evidence:
         """Before any image that certifies."""
-        looks = np.empty((0, 3), np.int64)
         rows = np.empty((0, len(STATISTICS)), np.float32)
         return cls(
-            e_processes,
-            np.zeros(len(e_processes)),
-            len(image_hashes),
-            0,
-            image_hashes,
-            units,
-            digest,
-            looks,
-            rows,
-            rows,
-        )
+            e_processes, np.zeros(len(e_processes)), len(image_hashes), 0, image_hashes, units, digest,
+            np.empty((0, 3), np.int64), rows, rows,
+        )  # fmt: skip
 
-    def after(
-        self, pairs: LocalData, targets: tuple[RiskTarget, ...], terms: Terms, unit_of: Array, found: Any
+    def update(
+        self,
+        data: LocalData,
+        risks: Sequence[RiskTarget],
+        promises: Sequence[CertifiedPromise],
+        path: Path,
+        shares: Array,
+        unit_of: Array,
     ) -> Evidence:
-        """The evidence after some whole units, numbered in the order of arrival, of which `found` was counted."""
-        table, sizes, digest, own = found
-        points = len(terms.path)
-        e_processes = []
-        weights = self.weights.copy()
-        for j, (target, promise) in enumerate(zip(targets, terms.promises, strict=True)):
-            counts = target.counts(sizes)
+        """The evidence after some whole units, numbered in the order of arrival."""
+        table, sizes, digest, _, hashes, rows = data.aggregate(recorded_misses, path=path, shares=shares)
+        order = np.arange(int(unit_of.max()) + 1)
+        e_processes, weights = list(self.e_processes), self.weights.copy()
+        for j, (risk, promise) in enumerate(zip(risks, promises, strict=True)):
+            counts = risk.counts(sizes)
             if not counts.any():
-                e_processes.append(self.e_processes[j])
                 continue
-            pooled = sizes[:, target.region] if target.weighting == "pixels" else None
-            units = losses_by_unit(unit_of, counts, np.unique(unit_of[counts]), promise.most, pooled)
-            risk_test = RiskTest(target, units, betting, terms.failure_prob)
-            missed = table[:, target.region * points : (target.region + 1) * points].T
-            losses = risk_test.losses(target.losses(missed, sizes[:, target.region]))
-            e_processes.append(self.e_processes[j].after(losses.T))
+            size = sizes[:, risk.region]
+            units = losses_by_unit(unit_of, counts, order, promise.most, size if risk.weighting == "pixels" else None)
+            missed = table[:, risk.region * len(path) : (risk.region + 1) * len(path)].T
+            losses = RiskTest(risk, units, betting, 0.5).losses(risk.losses(missed, size))
+            e_processes[j] = e_processes[j].update(losses.T)
             for weight in units.weights:  # one by one: the same bits however images are cut into calls
                 weights[j] += weight
-        of_units, of_images = self._described(pairs, terms, unit_of)
+        of_units, of_images = self._described(rows, unit_of)
         return replace(
-            self, e_processes=tuple(e_processes), weights=weights, certifying=self.certifying + int(unit_of.max()) + 1,
-            image_hashes=np.concatenate([self.image_hashes, own]), digest=self.digest + digest, of_units=of_units,
+            self, e_processes=tuple(e_processes), weights=weights, certifying=self.certifying + len(order),
+            image_hashes=np.concatenate([self.image_hashes, hashes]), digest=self.digest + digest, of_units=of_units,
             of_images=of_images,
         )  # fmt: skip
 
-    def _described(self, pairs: LocalData, terms: Terms, unit_of: Array) -> tuple[Array, Array]:
-        """What bands of the first units are like, with these; beyond so many none is added."""
-        means = [self.of_units]
-        single = [self.of_images]
+    def _described(self, rows: Array, unit_of: Array) -> tuple[Array, Array]:
+        """Statistics of bands of the first units, with these; beyond so many units none is added."""
+        means, single = [self.of_units], [self.of_images]
         for unit in range(min(int(unit_of.max()) + 1, MOST_UNITS - len(self.of_units))):
             images = np.flatnonzero(unit_of == unit)
             images = images[some_of(0, len(images))]
-            given = {"grouping": terms.grouping, "widening": terms.usual, "shares": terms.shares}
-            rows = pairs.aggregate(band_rows, images, **given)[0]
-            one = int(np.random.default_rng([0, self.certifying + unit]).integers(len(rows)))
-            means.append(rows.mean(axis=0, keepdims=True))
+            one = np.random.default_rng([0, self.certifying + unit]).choice(images)
+            means.append(rows[images].mean(axis=0, keepdims=True))
             single.append(rows[one : one + 1])
         return np.concatenate(means), np.concatenate(single)
 
-    def looked(self) -> Evidence:
-        """The evidence with one more look."""
-        look = (len(self.image_hashes) - self.fitting, self.certifying, self.knot)
-        return replace(self, looks=np.concatenate([self.looks, np.array([look], np.int64)]))
+    def checked(self, batches: Batches) -> Evidence:
+        """The evidence at the end of a call."""
+        row = np.array([[len(self.image_hashes) - self.fitting, self.certifying, self.point]], np.int64)
+        return replace(self, checks=np.concatenate([self.checks, row]), batches=batches)
 
     @property
-    def knot(self) -> int:
+    def point(self) -> int:
         """The narrowest point such that it and all wider ones pass for every promise, -1 where there is none."""
-        open_ = np.flatnonzero(~np.logical_and.reduce([e_processes.reached for e_processes in self.e_processes]))
-        narrowest = int(open_[-1]) + 1 if len(open_) else 0
-        return narrowest if narrowest < len(self.e_processes[0].best) else -1
+        certified = np.logical_and.reduce([e_process.certified for e_process in self.e_processes])
+        failed = np.flatnonzero(~certified)
+        narrowest = int(failed[-1]) + 1 if len(failed) else 0
+        return narrowest if narrowest < len(certified) else -1
+
+    def calibration(self, start: Calibration, path: Path, shares: Array, *, by_unit: bool) -> Calibration | None:
+        """The calibration of the certified point, from that at the start; None where nothing is certified."""
+        point = self.point
+        if point < 0:
+            return None
+        promises = tuple(
+            replace(promise, risk=_risk(promise, e_process, float(weight), point), certifying=e_process.count)
+            for promise, e_process, weight in zip(start.promises, self.e_processes, self.weights, strict=True)
+        )
+        curve, chosen = _curve(path, promises[0], self.e_processes[0], point)
+        record = replace(
+            start.record, images=len(self.image_hashes), certifying=self.certifying,
+            units=self.certifying if by_unit else 0, digest=digest_of(self.digest), image_hashes=self.image_hashes,
+        )  # fmt: skip
+        of_images = self.of_images if by_unit else self.of_units
+        return replace(
+            start, widening=path.at(point), promises=promises, curve=curve, chosen=chosen, record=record,
+            reference=BandStatistics(self.of_units, of_images, path.at(path.usual), shares),
+        )  # fmt: skip
 
 
-def unit_prints(names: Array) -> Array:
-    """A digest of the name of each unit: (n,) text -> (n,) uint64."""
-    found = [int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little") for name in map(str, names)]
-    return np.array(found, np.uint64)
-
-
-# ---------------------------------------------------------------- to a calibration
-
-
-def calibration_of(terms: Terms, evidence: Evidence) -> Calibration | None:
-    """The calibration of the certified point, None where there is none yet."""
-    knot = evidence.knot
-    if knot < 0:
-        return None
-    kept = tuple(
-        replace(promise, risk=_risk(promise, e_processes, weight, knot), certifying=e_processes.count)
-        for promise, e_processes, weight in zip(terms.promises, evidence.e_processes, evidence.weights, strict=True)
-    )
-    first = kept[0]
-    curve, chosen = _curve(terms.path, first, evidence.e_processes[0], knot)
-    most = max((int(promise.most) for promise in kept if promise.weighting == "images"), default=0)
-    by_images = terms.weighting == "images" and most > 0
-    record = Record(
-        images=len(evidence.image_hashes), fitting=evidence.fitting, certifying=evidence.certifying,
-        units=evidence.certifying if terms.units else 0, pixels=terms.pixels, source=terms.source, seed=terms.seed,
-        digest=digest_of(evidence.digest), version=VERSION, unit_name=terms.units or "unit",
-        weighting="images" if by_images else "units", max_images=most if by_images else 0,
-        image_hashes=evidence.image_hashes,
-    )  # fmt: skip
-    return Calibration(
-        terms.method, ANYTIME, terms.family, terms.failure_prob, terms.limits, terms.grouping, terms.path.at(knot),
-        kept, curve, chosen, record, terms.measure, _reference(terms, evidence),
-    )  # fmt: skip
-
-
-def _reference(terms: Terms, evidence: Evidence) -> BandStatistics:
-    own = evidence.of_units
-    return BandStatistics(own, own if terms.units is None else evidence.of_images, terms.usual, terms.shares)
-
-
-def _risk(promise: CertifiedPromise, e_processes: EProcesses, weight: float, knot: int) -> float:
-    """The mean loss that was seen: over units, or over images or pixels where these count (`RiskTest.risk_of`)."""
-    mean = float(e_processes.total[knot]) / e_processes.count
+def _risk(promise: CertifiedPromise, e_process: PathEProcess, weight: float, point: int) -> float:
+    """The mean loss that was seen: over units, or over images or pixels where these count."""
+    mean = float(e_process.total[point]) / e_process.count
     if promise.most:
-        mean = max(0.0, e_processes.level + (mean - e_processes.level) * e_processes.count / weight)
+        mean = max(0.0, e_process.level + (mean - e_process.level) * e_process.count / weight)
     return float(min(promise.cap, promise.cap * mean))
 
 
-def _curve(path: Path, promise: CertifiedPromise, e_processes: EProcesses, knot: int) -> tuple[Array, int]:
+def _curve(path: Path, promise: CertifiedPromise, e_process: PathEProcess, point: int) -> tuple[Array, int]:
     """Mean widening, mean of what is bounded, and its bound: the level where it passed, else all that is possible."""
-    risks = promise.cap * e_processes.total / e_processes.count
+    risks = promise.cap * e_process.total / e_process.count
     wanted = np.searchsorted(-risks, -np.linspace(min(1.0, 4 * promise.at_most), 0, _CURVE))
-    kept = np.unique(np.append(np.minimum(wanted, len(path) - 1), knot))
-    bounds = np.where(e_processes.reached[kept], promise.at_most, promise.cap)
+    kept = np.unique(np.append(np.minimum(wanted, len(path) - 1), point))
+    bounds = np.where(e_process.certified[kept], promise.at_most, promise.cap)
     rows = np.stack([path.points[:, kept].mean(axis=0), risks[kept], bounds], axis=1)
-    return rows, int(np.searchsorted(kept, knot))
+    return rows, int(np.searchsorted(kept, point))

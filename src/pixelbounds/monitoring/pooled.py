@@ -1,11 +1,10 @@
 """Sites that each have a monitor of one calibration: what all of them together show, from their summaries.
 
-Given the calibration, sites see different images (patients), so their purses are independent. Then the mean of their
-worths is a purse, and so is the product: the first grows where one site has changed, the second where all have a
-little. Half of a common purse is put on each, so it is worth (mean + product) / 2 and ever reaches 1 / alpha with
-probability at most alpha if every promise is kept everywhere, whenever sites report and however often one looks. A
-patient seen at two sites breaks that. It is a test of its own beside those of the sites: each has its own chance of a
-false alarm.
+Given the calibration, sites see different images (patients), so their e-processes are independent. Then the mean of
+their e-values is an e-process, and so is the product: the first grows where one site has changed, the second where all
+have a little. The common e-value is (mean + product) / 2, and it ever reaches 1 / alpha with probability at most alpha
+if every promise is kept everywhere, whenever sites report and however often it is checked. A patient seen at two sites
+breaks that. It is a test of its own beside those of the sites: each has its own probability of a false alarm.
 """
 
 from __future__ import annotations
@@ -17,54 +16,55 @@ from typing import Any
 import numpy as np
 
 from ..images.checks import check_count, check_number, check_open_unit
-from .e_process import mean_worth
-from .status import worth_of
+from ..kernels.betting import e_value_of, mean_log_e_value
 
-_MOST_SITES = 10_000
+_MAX_SITES = 10_000
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """What sites show together: an alarm now or none, the worth of the common purse, and what each brought to it."""
+    """What sites show together: an alarm now or none, the common e-value, and those of the sites."""
 
     alarm: bool
     e_value: float
     false_alarm: float
     images: int
-    sites: tuple[tuple[str, int, float, bool], ...]  # name, images with truth, worth, alarm of its own
+    sites: tuple[tuple[str, int, float, bool], ...]  # name, images with truth, e-value, alarm of its own
 
 
 def pooled(summaries: Mapping[str, Any], false_alarm: float = 0.01) -> Pooled:
-    """The common view of sites, from `Status.to_dict()` of each, by name.
+    """The common result of sites, from `Status.to_dict()` of each, by name.
 
-    >>> quiet = {"calibration": "ab", "images": 40, "log_worth": 2.5, "alarm": False}
+    >>> quiet = {"calibration": "ab", "images": 40, "log_e_value": 2.5, "alarm": False}
     >>> pooled({"north": quiet, "south": quiet, "west": quiet}, 0.01).alarm
     True
     """
     check_open_unit(false_alarm, "false_alarm")
-    if not summaries or len(summaries) > _MOST_SITES:
+    if not summaries or len(summaries) > _MAX_SITES:
         raise ValueError(f"there are {len(summaries)} summaries; give one of each site")
     rows = [_row(name, summary) for name, summary in summaries.items()]
     if len({calibration for calibration, *_ in rows}) > 1:
-        raise ValueError("these sites watch different calibrations, which cannot be pooled; give those of one")
-    logs = np.array([log_worth for _, _, log_worth, _ in rows])
-    total = float(np.logaddexp(mean_worth(logs), logs.sum()) - np.log(2))
+        raise ValueError("these sites monitor different calibrations, which cannot be pooled; give those of one")
+    logs = np.array([log_e_value for _, _, log_e_value, _ in rows])
+    total = float(np.logaddexp(mean_log_e_value(logs), logs.sum()) - np.log(2))
     names: Sequence[str] = list(summaries)
-    sites = tuple((name, images, worth_of(log), own) for name, (_, images, log, own) in zip(names, rows, strict=True))
+    sites = tuple((name, images, e_value_of(log), own) for name, (_, images, log, own) in zip(names, rows, strict=True))
     alarm = bool(total >= np.log(1 / false_alarm))
-    return Pooled(alarm, worth_of(total), false_alarm, sum(images for _, images, _, _ in rows), sites)
+    return Pooled(alarm, e_value_of(total), false_alarm, sum(images for _, images, _, _ in rows), sites)
 
 
 def _row(name: str, summary: Any) -> tuple[str, int, float, bool]:
-    """Calibration, images, log worth and alarm of a summary, checked."""
-    if not isinstance(summary, dict) or not {"calibration", "images", "log_worth", "alarm"} <= summary.keys():
-        raise ValueError(f"{name!r} is no summary of a monitor; give what `pixelbounds monitor status --json` prints")
+    """Calibration, images, log e-value and alarm of a summary, checked."""
+    if not isinstance(summary, dict) or not {"calibration", "images", "log_e_value", "alarm"} <= summary.keys():
+        raise ValueError(
+            f"{name!r} is not the summary of a monitor; give what `pixelbounds monitor status --json` prints"
+        )
     if not isinstance(summary["calibration"], str) or not isinstance(summary["alarm"], bool):
-        raise ValueError(f"{name!r} says {summary['calibration']!r} and {summary['alarm']!r}; it is no summary")
+        raise ValueError(f"{name!r} says {summary['calibration']!r} and {summary['alarm']!r}; it is not a summary")
     images = check_count(summary["images"], f"images of {name!r}", least=0, most=2**53)
     return (
         summary["calibration"],
         images,
-        check_number(summary["log_worth"], f"log_worth of {name!r}"),
+        check_number(summary["log_e_value"], f"log_e_value of {name!r}"),
         summary["alarm"],
     )

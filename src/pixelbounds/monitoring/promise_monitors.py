@@ -1,13 +1,13 @@
-"""Promises after deployment: what arrives with its truth, as rounds of a bet on "the risk is above its level".
+"""Promises after deployment: images with their truth, as rounds of bets on "the risk is above its level".
 
 Each unit (an image, where images are independent) is one round of every promise whose region it has. Its loss L lies in
 [0, 1], as at calibration: with a cap in shares of the cap. Where images or pixels count, a unit of S of them counts c =
-min(S, B) / B, B being the most that it may, fixed at calibration: the promise is that E[c (L - level)] <= 0. So the bet
+min(S, B) / B, with B fixed at calibration: the promise is that E[c (L - level)] <= 0. So the bet
 is on c (L - level) in all cases, with c = 1 where units count, and a round gains nothing in the mean, given all units
 before, while the promise is kept and units are independent.
 
-All promises are played on the same rounds, so the mean of their purses is a purse (`purse.mean_worth`): it ever reaches
-1 / alpha with probability at most alpha if all are kept. Which of them is broken is named by closed tests.
+The e-processes of all promises count the same rounds, so their mean is an e-process (`mean_log_e_value`): it ever
+reaches 1 / alpha with probability at most alpha if all are kept. Closed testing names the broken ones.
 """
 
 from __future__ import annotations
@@ -19,14 +19,22 @@ from typing import Any
 import numpy as np
 
 from ..calibration.promises import CertifiedPromise, Regions, RiskTarget, check_same_places, risk_targets_of
+from ..calibration.units import UnitLosses
 from ..images.library import Array
-from .e_process import PAUSES, EProcess, log_factors, mean_worth, named_by_means
-from .running_mean import NOTHING_SEEN, RunningRatio
+from ..kernels.betting import (
+    NOTHING_SEEN,
+    PAUSES,
+    EProcess,
+    RunningRatio,
+    log_factors,
+    mean_log_e_value,
+    rejected_jointly,
+)
 
 
 @dataclass(frozen=True, eq=False)
 class PromiseMonitor:
-    """What was seen of one promise: its purse, its mean loss, and whether it was named as broken."""
+    """What was seen of one promise: its e-process, its mean loss, and whether it was named as broken."""
 
     promise: CertifiedPromise
     e_process: EProcess
@@ -38,44 +46,44 @@ class PromiseMonitor:
         """Of a promise of which nothing was seen."""
         return cls(promise, EProcess.new(PAUSES))
 
-    def then(self, loss: float, weight: float) -> PromiseMonitor:
+    def update(self, loss: float, weight: float) -> PromiseMonitor:
         """After a unit of this loss, which counts so much."""
         level = self.promise.at_most / self.promise.cap
-        e_process = self.e_process.play(log_factors(weight * (loss - level), level))
-        return replace(self, e_process=e_process, risk=self.risk.then(weight * loss, weight))
+        e_process = self.e_process.update(log_factors(weight * (loss - level), level))
+        return replace(self, e_process=e_process, risk=self.risk.update(weight * loss, weight))
 
 
 @dataclass(frozen=True)
 class Rounds:
     """What units in order of arrival bring to a promise: whether they have its region, loss and weight, (units,)."""
 
-    there: Array
+    present: Array
     loss: Array
     weight: Array
 
 
-def played(
-    accounts: Sequence[PromiseMonitor], rounds: Sequence[Rounds], failure_prob: float
+def update_promises(
+    monitors: Sequence[PromiseMonitor], rounds: Sequence[Rounds], failure_prob: float
 ) -> tuple[tuple[PromiseMonitor, ...], bool]:
-    """The accounts after all rounds, and whether the mean of their purses ever reached 1 / failure_prob on the way."""
-    now = list(accounts)
+    """The monitors after all rounds, and whether their mean e-value ever reached 1 / failure_prob on the way."""
+    now = list(monitors)
     reached = False
-    for unit in range(len(rounds[0].there)):
+    for unit in range(len(rounds[0].present)):
         for j, each in enumerate(rounds):
-            if each.there[unit]:
-                now[j] = now[j].then(float(each.loss[unit]), float(each.weight[unit]))
-        e_values = np.array([account.e_process.log_worth for account in now])
-        if mean_worth(e_values) >= np.log(1 / failure_prob):
+            if each.present[unit]:
+                now[j] = now[j].update(float(each.loss[unit]), float(each.weight[unit]))
+        log_e_values = np.array([monitor.e_process.log_e_value for monitor in now])
+        if mean_log_e_value(log_e_values) >= np.log(1 / failure_prob):
             reached = True
-            named = named_by_means(e_values, failure_prob)
-            now = [replace(account, broken=account.broken or bool(x)) for account, x in zip(now, named, strict=True)]
+            broken = rejected_jointly(log_e_values, failure_prob)
+            now = [replace(monitor, broken=monitor.broken or bool(x)) for monitor, x in zip(now, broken, strict=True)]
     return tuple(now), reached
 
 
 # ---------------------------------------------------------------- images to rounds
 
 
-def regions_of(
+def targets_of(
     promises: Sequence[CertifiedPromise], within: Any, band: Any, loss: Any = None
 ) -> tuple[list[RiskTarget | None], Regions]:
     """Promises as they are counted on new images, given their regions by name, and the distinct regions.
@@ -97,17 +105,15 @@ def regions_of(
     asked = [one.asked(given.get(one.name), function) for one, function in zip(drawn, functions, strict=True)]
     targets, regions = risk_targets_of(asked, band, "units", units=True)
     check_same_places(drawn, targets)
-    known = iter(targets)
-    return [next(known) if promise in drawn else None for promise in promises], regions
+    following = iter(targets)
+    return [next(following) if promise in drawn else None for promise in promises], regions
 
 
 def rounds_of(
     promise: CertifiedPromise, losses: Array, sizes: Array, counts: Array, unit_of: Array, units: int
 ) -> Rounds:
     """Losses of images, sizes of the region and whether images count, (n,) each, as rounds of units 0..units-1."""
-    weight = np.where(counts, sizes if promise.weighting == "pixels" else 1.0, 0.0)
-    total = np.bincount(unit_of, weight, minlength=units)
-    safe = np.where(total > 0, total, 1.0)
-    loss = np.clip(np.bincount(unit_of, weight * np.where(counts, losses, 0.0), minlength=units) / safe, 0, 1)
-    counted = np.ones(units) if promise.weighting == "units" else np.minimum(total, promise.most) / promise.most
-    return Rounds(total > 0, loss, counted)
+    order = np.arange(units)
+    by_unit = UnitLosses(unit_of, counts, order, promise.most, sizes if promise.weighting == "pixels" else None)
+    loss = np.clip(by_unit.means(np.where(counts, losses, 0.0)), 0, 1)
+    return Rounds(np.isin(order, unit_of[counts]), loss, by_unit.weights)

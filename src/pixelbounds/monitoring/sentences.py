@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..calibration.words import level_in_words, plural, share_in_words
 
-_RARE = 1e-4  # chances below it are not told apart
+_RARE = 1e-4  # smaller p-values are not distinguished
 
 
 def quiet_in_words(seen: str) -> str:
@@ -28,7 +28,7 @@ def changed_in_words(named: str) -> str:
     """What a monitor says where bands alone show that the source has changed; `named` says what of it."""
     return (
         f"ALARM, source changed: {named}. New images are not exchangeable with those of the calibration, so nothing is "
-        "promised for them; whether intervals miss more than before cannot be told without truth."
+        "promised for them; only truth can show whether intervals miss more than before."
     )
 
 
@@ -47,7 +47,7 @@ def false_alarms_in_words(false_alarm: float) -> str:
     return (
         "While images (units) are independent, come from the calibration's source and every promise is kept, this "
         f"monitor ever raises an alarm with probability at most {level_in_words(false_alarm)}, however long it runs "
-        "and however often it is asked."
+        "and however often it is checked."
     )
 
 
@@ -55,11 +55,11 @@ def together_in_words(false_alarm: float) -> str:
     """What the common view of several sites' monitors is worth."""
     return (
         "While every promise is kept everywhere and sites see different patients, this view ever raises an alarm with "
-        f"probability at most {level_in_words(false_alarm)}, whenever sites report and however often it is asked."
+        f"probability at most {level_in_words(false_alarm)}, whenever sites report and however often it is checked."
     )
 
 
-def recently_in_words(what: str, count: int, noun: str, chance: float) -> str:
+def recently_in_words(what: str, count: int, noun: str, p_value: float) -> str:
     """How often the last few new images would look so by chance.
 
     >>> recently_in_words("bands {are} wider", 40, "image", 0.0199)
@@ -67,5 +67,5 @@ def recently_in_words(what: str, count: int, noun: str, chance: float) -> str:
     """
     some = f"of the last {count} {plural(noun)}" if count > 1 else f"of the last {noun}"
     words = what.replace("{are}", f"{some} are").replace("{fall}", f"{some} fall")
-    share = share_in_words(chance, up=True) if chance >= _RARE else f"fewer than {share_in_words(_RARE)}"
+    share = share_in_words(p_value, up=True) if p_value >= _RARE else f"fewer than {share_in_words(_RARE)}"
     return f"{words} than at calibration, as on {share} of days when nothing has changed"

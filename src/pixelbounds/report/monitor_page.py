@@ -12,8 +12,8 @@ from markupsafe import Markup
 
 from ..calibration.words import level_in_words
 from ..images.library import Array
-from ..monitoring.history import columns_of_gauge, columns_of_promise
-from ..monitoring.watch import Monitor
+from ..monitoring.history import promise_columns, statistic_columns
+from ..monitoring.monitor import Monitor
 from .charts import name_axes
 from .render import check_page, render_page
 from .style import BLACK, BLUE, QUIET, RED
@@ -35,7 +35,7 @@ def write_monitor_page(path: str | os.PathLike[str], monitor: Monitor, title: st
     """Write the page of a monitor and return its path; the same monitor gives the same page."""
     return render_page(
         check_page(path), "monitor.html", title=title, status=monitor.status(), span=_span(monitor.history),
-        guarantee=monitor.calibration.guarantee, threshold=f"{1 / monitor.chances[0]:.4g}",
+        guarantee=monitor.calibration.guarantee, threshold=f"{1 / monitor.shares[0]:.4g}",
         promises=_promise_charts(monitor), statistics=_statistic_charts(monitor),
     )  # fmt: skip
 
@@ -52,12 +52,12 @@ def _promise_charts(monitor: Monitor) -> list[Markup]:
     charts, at = [], monitor.history[:, 1]
     if not at.any():
         return []
-    threshold = np.log10(1 / monitor.chances[0])
-    for i, account in enumerate(monitor.accounts):
-        columns, name = columns_of_promise(monitor.history, i), account.promise.name
+    threshold = np.log10(1 / monitor.shares[0])
+    for i, one in enumerate(monitor.promises):
+        columns, name = promise_columns(monitor.history, i), one.promise.name
         label = f"evidence that {name} is broken"
         charts.append(inline_chart(f"evidence-{i}", label, _draw_evidence, at, columns[4], threshold, name))
-        charts.append(inline_chart(f"risk-{i}", f"risk of {name}", _draw_risk, at, columns, account.promise))
+        charts.append(inline_chart(f"risk-{i}", f"risk of {name}", _draw_risk, at, columns, one.promise))
     return charts
 
 
@@ -65,13 +65,14 @@ def _statistic_charts(monitor: Monitor) -> list[Markup]:
     charts, e_values, at = [], [], monitor.history[:, 2]
     if not at.any():
         return []
-    for i, gauge in enumerate(monitor.gauges):
-        columns, name = columns_of_gauge(monitor.history, len(monitor.accounts), i), _NAMES[gauge.name]
-        usual = float(gauge.urn.values.mean())
+    for i, martingale in enumerate(monitor.drift):
+        columns = statistic_columns(monitor.history, len(monitor.promises), i)
+        name = _NAMES[martingale.name]
+        usual = float(martingale.ranks.values.mean())
         charts.append(inline_chart(f"mean-{i}", name, _draw_mean, at, columns, usual, name))
         e_values.append(columns[2])
     if e_values:
-        threshold, evidence = np.log10(len(e_values) / monitor.chances[1]), np.stack(e_values, axis=1)
+        threshold, evidence = np.log10(len(e_values) / monitor.shares[1]), np.stack(e_values, axis=1)
         label = "evidence of a change"
         charts.append(inline_chart("change", label, _draw_evidence, at, evidence, threshold, "change of the source"))
     return charts

@@ -1,7 +1,7 @@
-"""A anytime calibration on files: begin it, let images arrive, look.
+"""An anytime calibration on files: begin it, let images arrive, see what is certified.
 
-The state is one sealed file. Who adds to it holds it against others, and writes it aside before it takes its name: a
-command that is killed has counted all of its images or none, and may be run again, for an image counts once.
+The state is one sealed file. A command locks it, and writes it aside before it takes its name: a command that is killed
+has counted all of its images or none, and may be run again, since a call with the same images is recognised.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from pathlib import Path
 from typing import Any
 
 from ..calibration.image_hashes import is_known_image
-from ..calibration.methods import NAMED_GROUPS
+from ..calibration.methods import NAMED_GROUPS, method_of
 from ..calibration.text import second_try
+from ..calibration.units import Units
 from ..execution.progress import Progress, silent
 from ..execution.runner import running
 from ..formats.arrays import FilePath, Reading
-from ..formats.inputs import INDEPENDENT, check_pair, open_bands, open_labels, open_pair, open_truth, open_units
+from ..formats.inputs import INDEPENDENT, open_labels, open_pair, open_units
 from ..formats.opener import check_target, open_images
-from ..images.checks import check_limits
 from ..images.ends import Band
 from ..images.library import Array
 from ..monitoring.anytime import AnytimeCalibration
+from ..monitoring.batches import RepeatedBatch
 from ..storage.chunks import guarded
 from ..storage.files import exclusive
-from .agreement import check_bands, check_images, reading_for
-from .promise_regions import PromiseRegions, map_paths, named_regions
+from .monitor import open_arrivals
+from .promise_regions import PromiseRegions, map_paths
 from .promise_words import promise_texts
 from .resources import Resources
 
@@ -37,11 +38,11 @@ _STATE = (".safetensors",)
 
 @dataclass(frozen=True, eq=False)
 class Arrived:
-    """A anytime calibration after some files, how many of their images were counted, and how many were before."""
+    """An anytime calibration after some files, how many of their images were counted, and how many were not."""
 
-    growing: AnytimeCalibration
+    anytime: AnytimeCalibration
     counted: int
-    known: int
+    repeated: int
 
 
 def start_files(
@@ -52,40 +53,48 @@ def start_files(
     risk_level: float | None = None,
     promises: Sequence[str] = (),
     reading: Reading = Reading(),  # noqa: B008 - frozen
+    failure_prob: float = 0.1,
+    method: str = "frontier",
     groups: str | None = None,
+    k: int | None = None,
+    family: str | None = None,
     features: FilePath | None = None,
     labels: FilePath | None = None,
     unit_name: str | None = None,
+    weighting: str = "units",
+    max_images: int | None = None,
+    seed: int = 0,
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
-    **choices: Any,
 ) -> AnytimeCalibration:
     """Begin an anytime calibration with the images of some files, and write its state.
 
     Options are those of `calibrate_files`.
     """
-    said = promise_texts(promises) if promises else ()
-    if (risk_level is None) == (not said):
+    texts = promise_texts(promises) if promises else ()
+    if (risk_level is None) == (not texts):
         raise ValueError("give --risk-level, the share of all pixels that may be missed, such as 0.1, or --promise")
-    reads = (truth, bands, groups, features, labels, reading.units, *(map_paths(said) if said else ()))
+    reads = (truth, bands, groups, features, labels, reading.units, *(map_paths(texts) if texts else ()))
     target = check_target(state, _STATE, replace=replace, inputs=reads)
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
         images, made, limits = open_pair(truth, bands, reading, execution)
         band = stack.enter_context(_whole(made, execution))
-        units = open_units(images, reading)
-        own = images.unit_name if reading.units is None else None
-        regions = PromiseRegions.open(said, images, reading) if said else None
-        growing = AnytimeCalibration(
-            images.pixels, band, risk_level=risk_level,
+        ids = open_units(images, reading)
+        name = unit_name or (images.unit_name if reading.units is None else None) or "unit"
+        units = None if ids is None else Units(ids, name, weighting, max_images)
+        partition = groups if groups is None or groups in NAMED_GROUPS else open_labels(groups, images)
+        regions = PromiseRegions.open(texts, images, reading) if texts else None
+        anytime = AnytimeCalibration(
+            images.pixels, band.with_family(family), risk_level=risk_level, failure_prob=failure_prob,
             promises=regions.promises(images.pixels, lambda x: x) if regions else None,
-            groups=groups if groups is None or groups in NAMED_GROUPS else open_labels(groups, images),
-            features=_features(features), labels=None if labels is None else open_labels(labels, images), units=units,
-            unit_name=unit_name or own or "unit", limits=limits, measure=images.measure or made.measure, **choices,
+            method=method_of(method, groups=partition, k=k), units=units, features=_features(features),
+            labels=None if labels is None else open_labels(labels, images), limits=limits,
+            measure=images.measure or made.measure, seed=seed,
         )  # fmt: skip
-    _tell_a_second_start(target, growing)
-    growing.save(target)
-    return growing
+    _warn_second_start(target, anytime)
+    anytime.save(target)
+    return anytime
 
 
 def add_files(
@@ -98,54 +107,51 @@ def add_files(
     regions: Sequence[str] = (),
     features: FilePath | None = None,
     labels: FilePath | None = None,
+    batch: str | None = None,
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
 ) -> Arrived:
     """Let the images of some files arrive; `out` is the calibration file, written where one can be certified.
 
-    `regions` of promises are said in words, "heart.npy as heart". Images that were counted before are left out.
+    regions    of promises, in words, on these images: "heart.npy as heart"
+    batch      a name of these images, which count once under it
     """
     target = _target(out, state, truth, bands)
     with exclusive(_existing(state)):
-        growing = AnytimeCalibration.load(state)
-        asked = reading
-        reading = reading_for(growing, reading)
+        anytime = AnytimeCalibration.load(state)
         with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
-            made = open_bands(bands, reading, execution=execution)
-            check_bands(growing, bands, made, asked)
-            reading = reading_for(growing, reading, made)
-            images = open_truth(truth, reading, check_limits(reading.limits))
-            check_images(growing, truth, images, reading)
-            check_pair(images, made, reading)
-            band = stack.enter_context(_whole(made, execution))
+            new = open_arrivals(anytime.start, truth, bands, reading, execution, regions, features, labels)
+            images, band = new.images, stack.enter_context(_whole(new.bands, execution))
             units = None
-            if growing.by_unit or reading.units is not None:
-                units = open_units(images, reading)
+            if anytime.by_unit or new.reading.units is not None:
+                units = open_units(images, new.reading)
             else:
                 warnings.warn(INDEPENDENT, stacklevel=2)
-            counted = growing.add(
-                images.pixels, band, within=named_regions(regions, images, reading), features=_features(features),
-                labels=None if labels is None else open_labels(labels, images), units=units, skip_known=True,
-            )  # fmt: skip
+            try:
+                counted = anytime.add(images.pixels, band, units=units, batch=batch, **new.given)
+            except RepeatedBatch as repeated:
+                if repeated.images < len(images):
+                    raise
+                counted = 0  # the command was run again
         if counted:
-            growing.save(state)
-        save_certified(growing, target)
-    return Arrived(growing, counted, len(images) - counted)
+            anytime.save(state)
+        save_certified(anytime, target)
+    return Arrived(anytime, counted, len(images) - counted)
 
 
-def look_files(state: FilePath, *, out: FilePath | None = None) -> AnytimeCalibration:
-    """What a state says now; `out` is the calibration file, written where one can be certified."""
+def anytime_status(state: FilePath, *, out: FilePath | None = None) -> AnytimeCalibration:
+    """The state now; `out` is the calibration file, written where one can be certified."""
     target = _target(out, state)
-    growing = AnytimeCalibration.load(_existing(state))
-    save_certified(growing, target)
-    return growing
+    anytime = AnytimeCalibration.load(_existing(state))
+    save_certified(anytime, target)
+    return anytime
 
 
-def save_certified(growing: AnytimeCalibration, target: Path | None) -> None:
+def save_certified(anytime: AnytimeCalibration, target: Path | None) -> None:
     """Write the calibration that is certified now, where there is one, in place of an earlier one."""
-    found = growing.certified
-    if target is not None and found is not None:
-        found.save(target)
+    calibration = anytime.certified
+    if target is not None and calibration is not None:
+        calibration.save(target)
 
 
 def _target(out: FilePath | None, *inputs: FilePath) -> Path | None:
@@ -175,17 +181,18 @@ def _features(features: FilePath | None) -> Any:
     return None if features is None else guarded(open_images(features, window=None).pixels)
 
 
-def _tell_a_second_start(target: Path, growing: AnytimeCalibration) -> None:
-    """Where a state that saw some of the same images is replaced, say what keeping the better one costs."""
+def _warn_second_start(target: Path, anytime: AnytimeCalibration) -> None:
+    """Warn where a state that saw some of the same images is replaced: keeping the better one voids the promise."""
     if not target.exists():
         return
     try:
         before: Array = AnytimeCalibration.load(target).image_hashes
-    except (OSError, ValueError):  # of another kind, of a family of the user's own, or damaged: nobody can tell
+    except (OSError, ValueError):  # of another kind, of a user's own family, or damaged
         return
-    again = int(is_known_image(growing.image_hashes, before).sum())
+    again = int(is_known_image(anytime.image_hashes, before).sum())
     if again:
         warnings.warn(
-            f"{target} held an anytime calibration of {again} of these images. {second_try(growing.failure_prob)}",
+            f"{target} held an anytime calibration of {again} of these images. "
+            f"{second_try(anytime.start.failure_prob)}",
             stacklevel=2,
         )

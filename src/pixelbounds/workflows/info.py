@@ -20,8 +20,8 @@ from ..formats.maps import MAP_PARTS
 from ..formats.opener import kind_of_file, open_images
 from ..images.library import differ_in_size
 from ..monitoring.anytime import AnytimeCalibration
-from ..monitoring.anytime_file import ANYTIME_FILE
-from ..monitoring.sealed import monitor_from_bytes
+from ..monitoring.monitor_file import monitor_from_bytes
+from ..monitoring.state_file import ANYTIME
 from ..samplers.runs import open_run
 from .roles import role_of, sealed_kind
 
@@ -49,7 +49,7 @@ def about_file(path: str | os.PathLike[str]) -> About:
     name = str(place)
     kind = sealed_kind(data, name)
     readers = {"calibration": _about_calibration, "message": _about_message}
-    readers |= {"monitor": _about_monitor, ANYTIME_FILE: _about_anytime}
+    readers |= {"monitor": _about_monitor, ANYTIME: _about_anytime}
     about = readers[kind](data, name) if kind in readers else _about_network(place, kind)
     return replace(about, facts={**about.facts, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()})
 
@@ -72,18 +72,18 @@ def _about_anytime(data: bytes, name: str) -> About:
     anytime = AnytimeCalibration.from_bytes(data, name)
     facts = {
         "images": anytime.images,
-        "looks": len(anytime.looks),
-        "least": anytime.least,
-        "failure_probability": anytime.failure_prob,
-        "limits": [float(x) for x in anytime.limits],
-        "measure": None if anytime.measure is None else str(anytime.measure),
+        "checks": len(anytime.checks),
+        "min_images": anytime.min_images,
+        "failure_probability": anytime.start.failure_prob,
+        "limits": [float(x) for x in anytime.start.limits],
+        "measure": None if anytime.start.measure is None else str(anytime.start.measure),
     }
     if anytime.certified is None:
-        return About(ANYTIME_FILE, repr(anytime), facts)
+        return About(ANYTIME, repr(anytime), facts)
     words = description_of(anytime.certified)
     names = ("method", "groups", "family", "image_shape", "bands", "seed", "made_by")
     facts |= {"promises": _promises(anytime.certified), **{name: words.facts[name] for name in names}}
-    return About(ANYTIME_FILE, repr(anytime), facts, words.table)
+    return About(ANYTIME, repr(anytime), facts, words.table)
 
 
 def _about_monitor(data: bytes, name: str) -> About:
@@ -91,8 +91,8 @@ def _about_monitor(data: bytes, name: str) -> About:
     words = description_of(monitor.calibration)
     facts = {
         "calibration": words.guarantee,
-        "images": monitor.images,
-        "looked": monitor.looked,
+        "images": monitor.with_truth.images,
+        "drift_images": monitor.without_truth.images,
         "false_alarm": monitor.false_alarm,
         "promises": _promises(monitor.calibration),
         **{name: words.facts[name] for name in ("measure", "bands", "made_by")},

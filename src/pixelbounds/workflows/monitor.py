@@ -1,8 +1,8 @@
 """Monitor on files: a state that one command a day adds to.
 
-The state is one sealed file with its calibration. A command holds it against others, reads it, counts, and puts the new
-state in place of the old in one step: killed at any moment it has counted all of its images or none. Run again it
-counts what is missing, since images that were counted are known again.
+The state is one sealed file with its calibration. A command locks it, reads it, counts, and replaces it in one step:
+killed at any moment it has counted all of its images or none. Run again with the same files it counts nothing twice,
+since a call that begins with all images of an earlier one is recognised.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..calibration.calibration import load_calibration
+from ..calibration.calibration import Calibration, load_calibration
 from ..execution.progress import Progress, silent
-from ..execution.runner import running
+from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading
-from ..formats.inputs import check_pair, open_truth, open_units
+from ..formats.inputs import Bands, check_pair, open_truth, open_units
 from ..formats.scans import Images
 from ..images.checks import check_limits
+from ..images.ends import Band
 from ..images.library import Array
 from ..monitoring import Monitor, Status, load_monitor, save_monitor
+from ..monitoring.batches import RepeatedBatch
 from ..storage.files import exclusive, lock
 from .agreement import check_images, reading_for
 from .apply import bands_for, known_of
@@ -32,14 +34,14 @@ from .promise_regions import named_regions
 from .resources import Resources
 
 FALSE_ALARM = 0.01
-_TRIES = 20  # to hold a state that others replace
+_TRIES = 20  # to lock a state that others replace
 
 
 @contextmanager
 def held_state(state: FilePath, calibration: FilePath | None, false_alarm: float | None) -> Iterator[Monitor]:
-    """The monitor of a state, made of a calibration where there is none, held by this process alone.
+    """The monitor of a state, made of a calibration where there is none, locked by this process alone.
 
-    What the block leaves is written at its end; an error leaves the file as it was.
+    It is written at the end of the block; an error leaves the file as it was.
     """
     path = Path(state)
     if not path.exists():
@@ -49,11 +51,11 @@ def held_state(state: FilePath, calibration: FilePath | None, false_alarm: float
             if not path.exists():
                 level = FALSE_ALARM if false_alarm is None else false_alarm
                 save_monitor(Monitor(load_calibration(calibration), level), path)
-    handle = _held(path)
+    handle = _locked(path)
     try:
         monitor = load_monitor(path)
         if calibration is not None and load_calibration(calibration).to_bytes() != monitor.calibration.to_bytes():
-            raise ValueError(f"{path} watches another calibration than {calibration}; give a state of its own to each")
+            raise ValueError(f"{path} monitors another calibration than {calibration}; give a state of its own to each")
         if false_alarm is not None and false_alarm != monitor.false_alarm:
             raise ValueError(
                 f"{path} was begun with --false-alarm {monitor.false_alarm:g}, which cannot be changed: begin another"
@@ -64,8 +66,8 @@ def held_state(state: FilePath, calibration: FilePath | None, false_alarm: float
         os.close(handle)
 
 
-def _held(path: Path) -> int:
-    """Hold the file that has this name now; one that another process replaced meanwhile is looked for again."""
+def _locked(path: Path) -> int:
+    """Lock the file that has this name now, also where another process replaces it meanwhile."""
     for _ in range(_TRIES):
         try:
             return lock(path)
@@ -86,6 +88,7 @@ def update_state(
     features: FilePath | None = None,
     labels: FilePath | None = None,
     when: float | None = None,
+    batch: str | None = None,
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
 ) -> Status:
@@ -93,24 +96,50 @@ def update_state(
 
     regions        of promises, in words, on these images: "labels.nii.gz=2 as heart"
     when           the time in seconds since 1970, by default now
+    batch          a name of these images, which count once under it
     """
-    with held_state(state, calibration, false_alarm) as monitor:
+    with held_state(state, calibration, false_alarm) as monitor, running(**vars(resources), progress=progress) as run:
         cal = monitor.calibration
-        with running(**vars(resources), progress=progress) as execution:
-            made = bands_for(cal, bands, reading, execution)
-            own = reading_for(cal, reading, made)
-            images = open_truth(truth, own, check_limits(own.limits or (0.0, 1.0)))
-            check_images(cal, truth, images, own)
-            check_pair(images, made, own)
-            band, _ = made.whole(execution, None)
-            return monitor.update(
-                images.pixels, band, units=open_units(images, own) if cal.record.units else None,
-                within=named_regions(regions, images, own), when=time.time() if when is None else when,
-                **known_of(features, labels, images),
-            )  # fmt: skip
+        new = open_arrivals(cal, truth, bands, reading, run, regions, features, labels)
+        band, _ = new.bands.whole(run, None)
+        units = open_units(new.images, new.reading) if cal.record.units else None
+        when = time.time() if when is None else when
+        try:
+            return monitor.update(new.images.pixels, band, units=units, when=when, batch=batch, **new.given)
+        except RepeatedBatch as repeated:
+            return monitor.status(repeated=_all_of(band, repeated))
 
 
-def look_state(
+class Arrivals(NamedTuple):
+    """True images and bands in files, how they are read, and what else is given with them."""
+
+    images: Images
+    bands: Bands
+    reading: Reading
+    given: dict[str, Any]
+
+
+def open_arrivals(
+    calibration: Calibration,
+    truth: FilePath,
+    bands: FilePath,
+    reading: Reading,
+    run: Execution,
+    regions: Sequence[str],
+    features: FilePath | None,
+    labels: FilePath | None,
+) -> Arrivals:
+    """Open images with their truth as those of a calibration were."""
+    made = bands_for(calibration, bands, reading, run)
+    reading = reading_for(calibration, reading, made)
+    images = open_truth(truth, reading, check_limits(reading.limits or (0.0, 1.0)))
+    check_images(calibration, truth, images, reading)
+    check_pair(images, made, reading)
+    given = {"within": named_regions(regions, images, reading), **known_of(features, labels, images)}
+    return Arrivals(images, made, reading, given)
+
+
+def check_drift_state(
     state: FilePath,
     bands: FilePath,
     *,
@@ -120,18 +149,29 @@ def look_state(
     features: FilePath | None = None,
     labels: FilePath | None = None,
     when: float | None = None,
+    batch: str | None = None,
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
 ) -> Status:
-    """Look at bands of images without truth."""
-    with held_state(state, calibration, false_alarm) as monitor:
+    """Check bands of images without truth for drift."""
+    with held_state(state, calibration, false_alarm) as monitor, running(**vars(resources), progress=progress) as run:
         cal = monitor.calibration
-        with running(**vars(resources), progress=progress) as execution:
-            made = bands_for(cal, bands, reading, execution)
-            band, _ = made.whole(execution, None)
-            units = _units_of(made, reading, len(band)) if cal.record.units else None
-            now = time.time() if when is None else when
-            return monitor.check_drift(band, units=units, when=now, **known_of(features, labels, made.images))
+        made = bands_for(cal, bands, reading, run)
+        band, _ = made.whole(run, None)
+        units = _units_of(made, reading, len(band)) if cal.record.units else None
+        when = time.time() if when is None else when
+        given = known_of(features, labels, made.images)
+        try:
+            return monitor.check_drift(band, units=units, when=when, batch=batch, **given)
+        except RepeatedBatch as repeated:
+            return monitor.status(repeated=_all_of(band, repeated))
+
+
+def _all_of(band: Band, repeated: RepeatedBatch) -> int:
+    """The number of images, where all of them were counted before: the command was run again."""
+    if repeated.images < len(band):
+        raise repeated
+    return len(band)
 
 
 def _units_of(made: Any, reading: Reading, n: int) -> Array | None:

@@ -12,13 +12,13 @@ from typing import Any
 
 from ..formats.arrays import ARRAY_SUFFIXES, Arrays, is_store, told
 from ..formats.maps import measure_of_maps
-from ..monitoring.anytime_file import ANYTIME_FILE
+from ..monitoring.state_file import ANYTIME, MONITOR
 from ..storage.files import sealed_parts, strict_json
 
 _WORDS = {  # what a path holds, in words
     "calibration": "a calibration",
-    ANYTIME_FILE: "an anytime calibration",
-    "monitor": "the state of a monitor",
+    ANYTIME: "an anytime calibration",
+    MONITOR: "the state of a monitor",
     "message": "a message between sites",
     "network": "a network",
     "bands": "a band, lower and upper",
@@ -114,6 +114,6 @@ def sealed_kind(data: bytes, name: str) -> str:
         raise ValueError(f"{name!r} is no file of pixelbounds; give a calibration, a network, a run or a message")
     if "what" in text:
         return str(text["what"])
-    if text.get("kind") == ANYTIME_FILE:
-        return ANYTIME_FILE
+    if text.get("kind") in (ANYTIME, MONITOR):
+        return str(text["kind"])
     return "message" if "kind" in text else "calibration"

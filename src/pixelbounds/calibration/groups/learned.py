@@ -19,7 +19,7 @@ import numpy as np
 from ...images.checks import check_count, check_generator, check_open_unit
 from ...images.library import Array, spatial_axes
 from ...kernels.bins import prediction_labels, some_prediction_labels
-from ...kernels.knots import LOWER
+from ...kernels.entry_scores import LOWER
 from ...kernels.neighbours import add_squared_slope, width_and_level, window_means
 from ...kernels.trees import predict_all, predict_some
 from ..block import Block, all_entries

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...images.library import Array
 from ...kernels.convex import lower_hull
-from ...kernels.knots import FIXED_POINT, add_counts, add_lengths
+from ...kernels.entry_scores import FIXED_POINT, add_counts, add_lengths
 from ..block import Block
 from ..data import CalibrationData, Statistic
 from ..families import Family, additive

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...images.library import Array
 from ...kernels.convex import minimise_groups
-from ...kernels.knots import FIXED_POINT, add_points
+from ...kernels.entry_scores import FIXED_POINT, add_points
 
 Respond = Callable[[float, Array, float], tuple[Array, float]]
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...images.checks import NoGuarantee
 from ...images.library import Array
-from ...kernels.knots import weigh_arrivals
+from ...kernels.entry_scores import weigh_missed
 from ..block import Block
 from ..bounds import ConfidenceBound
 from ..data import ROWS, CalibrationData, Statistic
@@ -250,7 +250,7 @@ def _scores_at(reached: Array, edges: int) -> Array:
 
 def _missed_along(cells: Cells, score: Array, region: int, points: int) -> Array:
     """What each image misses of a region at each point: (n, points)."""
-    return weigh_arrivals(cells.image, score, cells.weights[region], len(cells.sizes), points)
+    return weigh_missed(cells.image, score, cells.weights[region], len(cells.sizes), points)
 
 
 def joint_point(data: CalibrationData, path: Path, objective: PathObjective) -> int:

@@ -1,7 +1,7 @@
-"""Arrival times along a path, and the sums over images that follow from them.
+"""Entry scores along a path, and the sums over images that follow from them.
 
-An end arrives at the first knot of its group that is at least its score; an index by leading bits finds it. Counts
-are integers and lengths are fixed-point integers, so that sums over chunks, workers and sites are exact in any order.
+The entry score of an end is the first point of its group that is at least its score; an index by leading bits finds it.
+Counts are integers and lengths are fixed-point integers, so sums over chunks, workers and sites are exact in any order.
 """
 
 from __future__ import annotations
@@ -15,48 +15,48 @@ KEY = 46  # a positive float64 shifted by this keeps its exponent and 6 bits: 64
 _ENTRIES = 512  # of a tile
 
 
-# ---------------------------------------------------------------- knots
+# ---------------------------------------------------------------- points
 
 
 @njit(nogil=True, cache=True)
-def knots_below(knots: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """How many knots of each row lie below each edge, both nondecreasing: (K, T), (E,) -> (K, E)."""
-    out = np.empty((len(knots), len(edges)), np.int32)
-    for k in range(len(knots)):
+def points_below(points: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """How many points of each row lie below each edge, both nondecreasing: (K, T), (E,) -> (K, E)."""
+    out = np.empty((len(points), len(edges)), np.int32)
+    for k in range(len(points)):
         at = 0
         for e in range(len(edges)):
-            while at < knots.shape[1] and knots[k, at] < edges[e]:
+            while at < points.shape[1] and points[k, at] < edges[e]:
                 at += 1
             out[k, e] = at
     return out
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _first_at_least(knots: np.ndarray, starts: np.ndarray, key: int, value: float) -> int:
-    """Index of the first of ascending knots, the last of them infinite, that is at least a value.
+def _first_at_least(points: np.ndarray, starts: np.ndarray, key: int, value: float) -> int:
+    """Index of the first of ascending points, the last of them infinite, that is at least a value.
 
-    `key` counts from the first key; starts[key + 1] says how many knots lie below it, and starts begins with 0 and ends
-    with the number of finite knots. Few knots share a key, so that the last step is nearly always the only one.
+    `key` counts from the first key; starts[key + 1] says how many points lie below it; starts begins with 0, ends with
+    the number of finite points. Few points share a key, so that the last step is nearly always the only one.
     """
     at = min(max(key + 1, 0), len(starts) - 2)
     low, high = starts[at], starts[at + 1]
     while high - low > 1:
         middle = (low + high) >> 1
-        if knots[middle] < value:
+        if points[middle] < value:
             low = middle + 1
         else:
             high = middle
-    return low + int(knots[low] < value)
+    return low + int(points[low] < value)
 
 
 @njit(nogil=True, cache=True)
-def arrivals(
+def entry_scores(
     steps: np.ndarray, place: np.ndarray, first: int, starts: np.ndarray, label: np.ndarray, value: np.ndarray,
     bits: np.ndarray,
 ) -> np.ndarray:  # fmt: skip
-    """First knot of its group that is at least each value (> 0), given with its bits: (e,) in 0..T (T: none).
+    """First point of its group that is at least each value (> 0), given with its bits: (e,) in 0..T (T: none).
 
-    A group's knots rise in few `steps` (K, S + 1), filled up with infinity, each first reached at the knot `place`.
+    A group's points rise in few `steps` (K, S + 1), filled up with infinity, each first reached at the point `place`.
     `starts` says how many steps of a group lie below each key, the leading bits of a value; keys count from `first`.
     """
     out = np.empty(len(label), np.int32)
@@ -119,11 +119,11 @@ def _find_misses(
 
 
 @njit(nogil=True, cache=True)
-def count_arrivals(image: np.ndarray, arrival: np.ndarray, n: int, points: int) -> np.ndarray:
+def count_missed(image: np.ndarray, score: np.ndarray, n: int, points: int) -> np.ndarray:
     """Entries still missed at each path point: (e,), (e,) -> (n, points)."""
     out = np.zeros((n, points + 1), np.int32)
     for i in range(len(image)):
-        out[image[i], arrival[i]] += 1
+        out[image[i], score[i]] += 1
     for i in range(n):
         for j in range(points - 1, -1, -1):
             out[i, j] += out[i, j + 1]
@@ -131,11 +131,11 @@ def count_arrivals(image: np.ndarray, arrival: np.ndarray, n: int, points: int) 
 
 
 @njit(nogil=True, cache=True)
-def weigh_arrivals(image: np.ndarray, arrival: np.ndarray, weight: np.ndarray, n: int, points: int) -> np.ndarray:
+def weigh_missed(image: np.ndarray, score: np.ndarray, weight: np.ndarray, n: int, points: int) -> np.ndarray:
     """Weight of the entries still missed at each path point, summed in their order: (e,), (e,), (e,) -> (n, points)."""
     out = np.zeros((n, points + 1), np.float64)
     for i in range(len(image)):
-        out[image[i], arrival[i]] += weight[i]
+        out[image[i], score[i]] += weight[i]
     for i in range(n):
         for j in range(points - 1, -1, -1):
             out[i, j] += out[i, j + 1]

@@ -1,0 +1,158 @@
+"""Drift without truth: conformal ranks of band statistics drive test martingales for exchangeability.
+
+n values of a reference cut the line into n + 1 cells. While all values are exchangeable, the next one falls into each
+of the gaps between all earlier ones, the reference's and t new ones, with the same probability; a cell that holds m new
+ones has m + 1 of those n + t + 1 gaps. So given the cells of all earlier new values the next falls into a cell with
+probability (m + 1) / (n + t + 1), a Polya urn, whatever the law of the values: exact, with one count per cell and no
+value kept. (New values ranked among the reference alone would not be independent: a reference that happens to lie low
+makes all look high, and bets on that would win without any change.)
+
+A bet has a density g on [0, 1]; where the cell spans the gaps from a to b, as shares of all, its factor is the mean of
+g between a and b: 1 on average. Ties with values of the reference are broken at random, and so is the place within the
+cell where one number is asked for (`Rank.p_value`). These random numbers come from the calibration's digest and the
+number of the round: the same stream gives the same bits, and images that are alike get numbers of their own.
+
+Martingales of several statistics share the probability of a false alarm evenly: their histories differ, so they are no
+martingale together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from ..calibration.band_statistics import STATISTICS, BandStatistics
+from ..images.library import Array
+from ..kernels.betting import EProcess
+from .status import StatisticStatus
+
+POWERS = np.array([1.3, 2.0, 4.0, 12.0])
+BETS = 2 * len(POWERS) + 2
+RECENT = 40  # images (units) whose p-values are kept
+NO_PAUSES = np.ones(BETS, np.int64)
+_RESERVE = 0.1  # of a bet's wealth stays out of every round
+
+
+@dataclass(frozen=True)
+class Rank:
+    """Where a new value falls: its cell, and the ranks that the cell spans, as shares of all; `uniform` is random."""
+
+    cell: int
+    low: float
+    high: float
+    uniform: float
+
+    @property
+    def p_value(self) -> float:
+        """The smoothed conformal p-value: uniform on (0, 1), independent of those before, while nothing changes."""
+        return min(max(self.low + self.uniform * (self.high - self.low), 1e-12), 1 - 1e-12)
+
+
+@dataclass(frozen=True, eq=False)
+class ConformalRanks:
+    """Values of a reference, (n,), ascending, random numbers that break ties, and new values per cell, (n + 1,)."""
+
+    values: Array
+    ties: Array
+    counts: Array
+
+    @classmethod
+    def of(cls, values: Array, seed: int) -> ConformalRanks:
+        """Before any new value; the seed breaks ties."""
+        ties = np.random.default_rng(seed).random(len(values))
+        order = np.lexsort((ties, values))
+        return cls(values[order], ties[order], np.zeros(len(values) + 1, np.int64))
+
+    def rank(self, value: float, uniforms: Array) -> Rank:
+        """Where a new value falls, given two random numbers."""
+        first = int(np.searchsorted(self.values, value))
+        last = int(np.searchsorted(self.values, value, side="right"))
+        cell = first + int(np.searchsorted(self.ties[first:last], uniforms[0]))
+        gaps = len(self.counts) + int(self.counts.sum())
+        before = cell + int(self.counts[:cell].sum())
+        return Rank(cell, before / gaps, (before + 1 + int(self.counts[cell])) / gaps, float(uniforms[1]))
+
+    def update(self, cell: int) -> ConformalRanks:
+        """After a new value fell into a cell."""
+        counts = self.counts.copy()
+        counts[cell] += 1
+        return replace(self, counts=counts)
+
+
+def log_rank_factors(low: Array | float, high: Array | float) -> Array:
+    """What bets on ranks multiply by, as logs: ranks from low to high (...) -> (..., BETS).
+
+    First bets on high ranks, then on low ones, then on both ends, then on the middle.
+    """
+    a = np.asarray(low)[..., None]
+    b = np.asarray(high)[..., None]
+    up = b**POWERS - a**POWERS
+    down = (1 - a) ** POWERS - (1 - b) ** POWERS
+    ends = (np.arcsin(np.sqrt(b)) - np.arcsin(np.sqrt(a))) * (2 / np.pi)
+    middle = b * b * (3 - 2 * b) - a * a * (3 - 2 * a)
+    mean = np.concatenate([up, down, ends, middle], axis=-1) / (b - a)
+    return np.asarray(np.log(_RESERVE + (1 - _RESERVE) * np.maximum(mean, 0.0)))
+
+
+def recent_p_value(p_values: Array) -> tuple[float, bool]:
+    """Two-sided p-value of the mean of p-values, (m,), and whether they lie high.
+
+    Normal scores of independent uniform numbers have a sum of variance m, exactly, so it is valid at any one time.
+    """
+    score = float(ndtri(p_values).sum() / np.sqrt(len(p_values)))
+    return min(1.0, 2 * float(ndtr(-abs(score)))), score > 0
+
+
+@dataclass(frozen=True, eq=False)
+class DriftMartingale:
+    """One statistic: ranks and e-process, the last few p-values (m,), the sum of all values, whether it changed."""
+
+    name: str
+    ranks: ConformalRanks
+    e_process: EProcess
+    recent: Array
+    total: float = 0.0
+    changed: bool = False
+
+    def update(self, value: float, uniforms: Array, failure_prob: float) -> DriftMartingale:
+        """After another image (unit)."""
+        rank = self.ranks.rank(value, uniforms)
+        e_process = self.e_process.update(log_rank_factors(rank.low, rank.high))
+        return replace(
+            self,
+            ranks=self.ranks.update(rank.cell),
+            e_process=e_process,
+            recent=np.append(self.recent, rank.p_value)[-RECENT:],
+            total=self.total + value,
+            changed=self.changed or bool(e_process.log_e_value >= np.log(1 / failure_prob)),
+        )
+
+    @property
+    def status(self) -> StatisticStatus:
+        """What was seen of it."""
+        p_value, up = recent_p_value(self.recent) if len(self.recent) else (1.0, True)
+        return StatisticStatus(self.name, self.e_process.e_value, len(self.recent), p_value, up, self.changed)
+
+
+def drift_martingales(reference: BandStatistics, seed: int) -> tuple[DriftMartingale, ...]:
+    """The martingales of a reference before any new image; none where there is no reference."""
+    columns = reference.of_units.T.astype(np.float64) if len(reference) else ()
+    return tuple(
+        DriftMartingale(name, ConformalRanks.of(column, seed), EProcess.new(NO_PAUSES), np.empty(0))
+        for name, column in zip(STATISTICS, columns, strict=False)
+    )
+
+
+def update_drift(
+    martingales: Sequence[DriftMartingale], rows: Array, seed: int, failure_prob: float
+) -> tuple[DriftMartingale, ...]:
+    """The martingales after further images (units), with statistics (u, 5), in order; they share `failure_prob`."""
+    now = tuple(martingales)
+    for row in rows.astype(np.float64):
+        uniforms = np.random.default_rng([seed, now[0].e_process.rounds]).random(2)
+        each = failure_prob / len(now)
+        now = tuple(x.update(float(value), uniforms, each) for x, value in zip(now, row, strict=True))
+    return now

@@ -1,0 +1,297 @@
+"""After deployment: is the promise still kept? `Monitor` checks a calibration, with truth and without.
+
+*With truth*, `update`: for each promise an e-process against "the risk is at most its level" (`promise_monitors`). All
+count the same units, so the mean of the e-values is an e-process: an alarm where it reaches 1 / alpha.
+
+*Without truth*, `check_drift`: conformal ranks of band statistics among those of the calibration (`drift`). It tests
+whether images are exchangeable with those of the calibration, not the risk.
+
+Half of the probability of a false alarm goes to each (all of it to the first where the calibration has no reference),
+and that of the second is shared evenly by its statistics: by Ville and a union bound an alarm is ever false with
+probability at most `false_alarm`. The state does not grow with time but for digests of unit names, up to 2^17, and of
+calls (`batches`), up to 2^12, and a history of at most 512 rows; the cost of a call does not depend on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..calibration.band_statistics import some_of
+from ..calibration.calibration import Calibration
+from ..calibration.image_hashes import hash_images
+from ..calibration.losses import Loss
+from ..evaluation.kept_promises import region_tallies
+from ..evaluation.known_images import CalibrationImages
+from ..images.checks import check_number, check_open_unit, check_same_shape, check_units
+from ..images.ends import Band, one_band
+from ..images.foreign import check_axes
+from ..images.library import Array, as_array, current_runner, differ_in_size, rescale_uint8, singly
+from ..kernels.betting import mean_log_e_value
+from .batches import NO_BATCHES, Batches, all_known, digest_of_unit, prefix_digests
+from .drift import DriftMartingale, drift_martingales, update_drift
+from .history import LEVEL, add_row, history_row
+from .promise_monitors import PromiseMonitor, rounds_of, targets_of, update_promises
+from .reference import statistics_of
+from .sentences import late_in_words
+from .status import PromiseStatus, Status
+
+MAX_UNITS = 2**17
+
+
+@dataclass(eq=False)
+class Counted:
+    """What was counted, with truth or without: images, units (digests of their names, the latest) and calls."""
+
+    images: int = 0
+    units: dict[int, None] = field(default_factory=dict)
+    batches: Batches = NO_BATCHES
+
+    def add(self, images: int, units: Iterable[int], batches: Batches) -> None:
+        """Further images, units and calls."""
+        self.images += images
+        self.units |= dict.fromkeys(units)
+        self.batches = batches
+        for oldest in [name for name, _ in zip(self.units, range(len(self.units) - MAX_UNITS), strict=False)]:
+            del self.units[oldest]
+
+
+@dataclass(frozen=True)
+class _Arrivals:
+    """New images of a call: which count, (n,) bool, the unit of each that does, in order of arrival, and unit names."""
+
+    new: Array
+    unit_of: Array
+    units: tuple[int, ...]
+    repeated: int
+    batches: Batches
+
+    @property
+    def late(self) -> int:
+        """Images that do not count, since their unit was counted before."""
+        return int((~self.new).sum()) - self.repeated
+
+
+class Monitor:
+    """Monitors whether the promises of a calibration are still kept.
+
+    calibration    what `pixelbounds.calibrate` returned
+    false_alarm    the probability of ever raising an alarm while nothing is wrong, over an unlimited time, jointly over
+                   all promises and what is checked without truth
+    loss           the function that the calibration was made with, where it has one of the user's
+
+    `update` and `check_drift` return a `Status`; so does `status()`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.uniform(size=(260, 8, 8))
+    >>> band = Band(np.full_like(truth, 0.1), np.full_like(truth, 0.9))
+    >>> from pixelbounds import Frontier, calibrate
+    >>> monitor = Monitor(calibrate(truth[:200], band[:200], risk_level=0.1, method=Frontier(groups="band")))
+    >>> monitor.update(truth[200:], band[200:]).alarm
+    False
+    >>> bad = rng.choice([0.001, 0.999], (40, 8, 8))
+    >>> status = monitor.update(bad, band[:40])
+    >>> status.alarm, [promise.broken for promise in status.promises]
+    (True, [True])
+    """
+
+    def __init__(self, calibration: Calibration, false_alarm: float = 0.01, *, loss: Loss | None = None) -> None:
+        if not isinstance(calibration, Calibration):
+            raise TypeError(f"calibration is a {type(calibration).__name__}; give what pixelbounds.calibrate returns")
+        self.calibration = calibration
+        self.false_alarm = check_open_unit(false_alarm, "false_alarm")
+        self._digest = hashlib.sha256(calibration.to_bytes()).hexdigest()
+        self.loss = loss
+        losses = [promise.name for promise in calibration.promises if promise.kind == "loss"]
+        if len(losses) > 1:
+            raise ValueError(f"{len(losses)} losses of your own cannot be monitored together; calibrate each by itself")
+        if bool(losses) != (loss is not None):
+            raise ValueError(
+                f"this calibration is about the loss {losses[0]!r}, which no file holds: give it, loss=..."
+                if losses
+                else "this calibration is about missed pixels, which need no loss: leave it out"
+            )
+        self.promises: tuple[PromiseMonitor, ...] = tuple(map(PromiseMonitor.of, calibration.promises))
+        self._seed = int(self._digest[:16], 16)  # of what breaks ties
+        self.drift: tuple[DriftMartingale, ...] = drift_martingales(calibration.reference, self._seed)
+        self.broken = False
+        self.with_truth = Counted()
+        self.without_truth = Counted()
+        self.history = np.empty((0, len(self._row(0.0))))
+
+    def __repr__(self) -> str:
+        seen = f"{self.with_truth.images} images with truth, {self.without_truth.images} without"
+        return f"Monitor of {len(self.promises)} promises: {seen}"
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """The probability of a false alarm with truth, and without."""
+        half = self.false_alarm / 2
+        return (half, half) if self.drift else (self.false_alarm, 0.0)
+
+    # ------------------------------------------------------------ with truth
+
+    def update(
+        self,
+        truth: Any,
+        band: Band,
+        *,
+        units: Any = None,
+        within: Any = None,
+        features: Any = None,
+        labels: Any = None,
+        when: float = 0.0,
+        batch: str | None = None,
+    ) -> Status:
+        """Images whose truth is known now, in order of arrival: truth (n, *pixels), Band of the same shape -> Status.
+
+        units       the unit of each image, (n,), where the calibration has units: give all images of a unit together;
+                    further ones of a unit that was counted do not count, and `Status.late` says how many
+        within      the region of each promise that has one, by its name, on these images: {"heart": mask}; None for one
+                    that was not drawn on them, for which they do not count
+        features, labels    as for `Calibration.apply`
+        when        the time, in seconds since 1970, for the history
+        batch       a name of this call: a batch counts once, and `Status.repeated` says how many images came again.
+                    Without names and units, a call that begins with all images of an earlier one is refused
+
+        Images that are like earlier ones count: they may repeat honestly (slices of air).
+        """
+        calibration = self.calibration
+        when = check_number(when, "when")
+        band = one_band(band)
+        check_axes(band.axes, truth, "truth")
+        truth = as_array(rescale_uint8(truth, calibration.limits), "truth")
+        if differ_in_size(truth) != differ_in_size(band.lower):
+            truth = singly(truth)
+            band = band.map(singly, checked=True)
+        check_same_shape(band=band.lower, truth=truth)
+        runner = current_runner()
+        arrivals = self._arrivals(self.with_truth, units, batch, truth, *band.arrays)
+        if not arrivals.new.any():
+            return self.status(arrivals.repeated, arrivals.late)
+        if all_known(hash_images(truth, runner), calibration.record.image_hashes):
+            raise CalibrationImages(range(len(truth)), len(truth))
+        promises = calibration.promises
+        targets, regions = targets_of(promises, within, band.lower, self.loss)
+        interval = calibration.apply(band, features=features, labels=labels)
+        seeing = [target for target in targets if target is not None and not target.counts_only]
+        missed, sizes, seen = region_tallies(truth, interval, regions, runner, limits=calibration.limits, seeing=seeing)
+        new = arrivals.new
+        rounds = []
+        for promise, target in zip(promises, targets, strict=True):
+            size = sizes[:, 0 if target is None else target.region]
+            losses, counts = np.zeros(len(size)), np.zeros(len(size), bool)
+            if target is not None:
+                counts = target.counts(sizes)
+                losses = (
+                    target.losses(missed[:, target.region], size)
+                    if target.counts_only
+                    else (seen[:, seeing.index(target)])
+                )
+            units_here = arrivals.unit_of, len(arrivals.units)
+            rounds.append(rounds_of(promise, losses[new], size[new], counts[new], *units_here))
+        self.promises, reached = update_promises(self.promises, rounds, self.shares[0])
+        self.broken = self.broken or reached
+        self._count(self.with_truth, arrivals, when)
+        return self.status(arrivals.repeated, arrivals.late)
+
+    def _arrivals(self, counted: Counted, units: Any, batch: str | None, *images: Any) -> _Arrivals:
+        """Which images of a call count."""
+        record = self.calibration.record
+        n = len(images[0])
+        if (units is None) == bool(record.units):
+            raise ValueError(
+                f"the promise is about a {record.unit_name}: give the {record.unit_name} of each image, units=..."
+                if record.units
+                else "the calibration took images as independent, so they have no units: leave units= out, or "
+                "calibrate again with units"
+            )
+        if units is None or batch is not None:
+            prefixes = prefix_digests(*images, runner=current_runner())
+            repeated = counted.batches.find(batch, prefixes)
+            batches = counted.batches.add(batch, prefixes)
+            if repeated:
+                return _Arrivals(np.zeros(n, bool), np.empty(0, np.int64), (), n, batches)
+        else:
+            batches = counted.batches
+        if units is None:
+            return _Arrivals(np.ones(n, bool), np.arange(n), tuple(range(n)), 0, batches)
+        names = [digest_of_unit(str(name)) for name in check_units(units, n)]
+        new = np.array([name not in counted.units for name in names])
+        number: dict[int, int] = {}
+        unit_of = [number.setdefault(name, len(number)) for name, one in zip(names, new, strict=True) if one]
+        return _Arrivals(new, np.array(unit_of, np.int64), tuple(number), 0, batches)
+
+    def _count(self, counted: Counted, arrivals: _Arrivals, when: float) -> None:
+        units = arrivals.units if self.calibration.record.units else ()
+        counted.add(int(arrivals.new.sum()), units, arrivals.batches)
+        self.history = add_row(self.history, self._row(when))
+
+    # ------------------------------------------------------------ without truth
+
+    def check_drift(
+        self,
+        band: Band,
+        *,
+        units: Any = None,
+        features: Any = None,
+        labels: Any = None,
+        when: float = 0.0,
+        batch: str | None = None,
+    ) -> Status:
+        """Images without truth, in order of arrival: are their bands like those of the calibration?
+
+        It tests whether they come from the same source, as far as the statistics of `reference` show it, and nothing
+        about risk. `units` and the rest as in `update`.
+        """
+        when = check_number(when, "when")
+        band = one_band(band)
+        arrivals = self._arrivals(self.without_truth, units, batch, *band.arrays)
+        rows = statistics_of(self.calibration, band, features=features, labels=labels)[arrivals.new]
+        if self.calibration.record.units and len(rows):
+            parts = [np.flatnonzero(arrivals.unit_of == unit) for unit in range(len(arrivals.units))]
+            rows = np.stack([rows[part[some_of(0, len(part))]].mean(axis=0) for part in parts])
+        if len(rows):
+            self.drift = update_drift(self.drift, rows, self._seed, self.shares[1])
+            self._count(self.without_truth, arrivals, when)
+        return self.status(arrivals.repeated, arrivals.late)
+
+    # ------------------------------------------------------------ reports
+
+    def _row(self, when: float) -> Array:
+        return history_row(self.promises, self.drift, when, self.with_truth.images, self.without_truth.images)
+
+    def status(self, repeated: int = 0, late: int = 0) -> Status:
+        """The state now; `repeated` and `late` images of the last call did not count."""
+        record = self.calibration.record
+        notes = []
+        if late:
+            notes.append(late_in_words(late, record.unit_name))
+        if self.calibration.bound == "conformal":
+            notes.append(
+                "The calibration promises its level on average over calibration sets only, so a risk above it does not "
+                "contradict the promise, and alarms without a change are more likely than said."
+            )
+        if not self.drift:
+            notes.append("The calibration keeps no reference, so bands without truth cannot be checked.")
+        log_e_value = mean_log_e_value(np.array([x.e_process.log_e_value for x in self.promises]))
+        return Status(
+            self.false_alarm, self.broken, any(x.changed for x in self.drift), self.with_truth.images,
+            self.without_truth.images, repeated, record.unit_name if record.units else None,
+            tuple(map(_promise_status, self.promises)), tuple(x.status for x in self.drift), tuple(notes),
+            log_e_value, self._digest, late,
+        )  # fmt: skip
+
+
+def _promise_status(monitor: PromiseMonitor) -> PromiseStatus:
+    promise, ratio = monitor.promise, monitor.risk
+    low, high = ratio.ends(LEVEL)
+    return PromiseStatus(
+        promise.name, promise.kind, promise.above, promise.at_most,
+        promise.cap * ratio.value if ratio.bottom.total else None, (promise.cap * low, promise.cap * high),
+        monitor.e_process.rounds, monitor.e_process.e_value, monitor.broken,
+    )  # fmt: skip

@@ -1,0 +1,165 @@
+"""Recalibration for a known shift: images of one source, weighed, stand for draws of another.
+
+Let w be the likelihood ratio of the new source to that of the images at hand, known exactly and at most W, and L a loss
+with the level eps. Over the old source E[w (L - eps)] is the mean of L - eps over the new one. So the new risk is at
+most eps exactly if the mean over the old source of Z = eps + (w / W) (L - eps) is, and Z lies in [0, 1] as L does: it
+takes the place of L in every bound, with every promise, unit and method, as it does for units that count unlike
+(`calibration.units`). n images count for about n / W: that is what the shift costs.
+
+Weights that were estimated, or divided by their own sum, are not likelihood ratios: nothing is certified with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import log, sqrt
+from typing import Any
+
+import numpy as np
+
+from ..calibration.band_statistics import BandStatistics
+from ..calibration.bounds import least_images
+from ..calibration.calibrate import settings_of
+from ..calibration.calibration import Calibration
+from ..calibration.certify import certify
+from ..calibration.data import LocalData
+from ..calibration.loss_table import loss_table
+from ..calibration.methods import Method, method_of
+from ..calibration.promises import Promise
+from ..calibration.split import FittingImages, split
+from ..calibration.target import Target, target_of
+from ..calibration.text import SHIFT
+from ..images.checks import NoGuarantee, check_generator, check_number
+from ..images.ends import Band
+from ..images.foreign import as_plain_array
+from ..images.library import Array, library_of, to_numpy
+from ..images.measure import Measure
+
+_FALSE_REFUSAL = 1e-6  # of weights that are likelihood ratios, for their mean
+
+
+def recalibrate(
+    truth: Any,
+    band: Band,
+    *,
+    weights: Any,
+    max_weight: float,
+    risk_level: float | None = None,
+    promises: Sequence[Promise] | None = None,
+    failure_prob: float = 0.1,
+    bound: Any = "betting",
+    method: str | Method = "frontier",
+    units: Any = None,
+    labels: Any = None,
+    features: Any = None,
+    limits: Any = (0.0, 1.0),
+    measure: Measure | None = None,
+    seed: Any = 0,
+) -> Calibration:
+    """Calibrate for a shifted source, on images of the old one; other arguments are those of `pixelbounds.calibrate`.
+
+    weights       likelihood ratio of the new source to the old one at each image, (n,), known and not estimated from
+                  these images; the same for all images of a unit
+    max_weight    a bound on the weights of all images of the source, known beforehand
+
+    >>> rng = np.random.default_rng(0)
+    >>> hard = rng.random((800, 1, 1)) < 0.2  # in the new hospital half of the images are hard
+    >>> centre = rng.uniform(0.3, 0.7, (800, 8, 8))
+    >>> truth = centre + np.where(hard, 0.1, 0.05) * rng.standard_normal(centre.shape)
+    >>> band = Band(np.clip(centre - 0.05, 0, 1), np.clip(centre + 0.05, 0, 1))
+    >>> weights = np.where(hard[:, 0, 0], 0.5 / 0.2, 0.5 / 0.8)
+    >>> cal = recalibrate(np.clip(truth, 0, 1), band, weights=weights, max_weight=2.5, risk_level=0.1)
+    >>> "shifted source" in cal.guarantee, cal.record.settings["shift"]["max_weight"]
+    (True, 2.5)
+    """
+    target, method, rng = target_of(risk_level, promises, failure_prob, bound), method_of(method), check_generator(seed)
+    data = LocalData(truth, band, units, labels, features, limits, measure)
+    ratios, most = _check_weights(weights, max_weight, len(data))
+    by_unit = _per_unit(ratios, data.unit_of)
+    _check_mean(by_unit, most)
+    fitting, certifying = split(data, target, method, rng)
+    effective = float(by_unit[certifying.order].sum()) / most
+    _check_enough(effective, target)
+    fitting.data.check_bands(fitting.images if len(fitting.images) else np.arange(len(fitting.data)))
+    drawn = _draws(fitting, ratios[~certifying.images] / most, int(effective), rng) if len(fitting.images) else fitting
+    path = method.fit(drawn, target, rng)
+    with loss_table(replace(certifying, shares=ratios / most), path, target) as table:
+        point = certify(table, target)
+        table.described = _draws_described(table.described, by_unit[certifying.order] / most, table.digest)
+    settings = settings_of(method, certifying.data) | {SHIFT: {"max_weight": most, "effective": effective}}
+    return Calibration.of(table, point, target, method.name, "generator" if seed is rng else str(seed), settings)
+
+
+def _draws(fitting: FittingImages, chance: Array, certifying: int, rng: np.random.Generator) -> FittingImages:
+    """Fitting images that are draws of the new source, each unit kept with its chance; all where none is kept.
+
+    They only shape the path, which may be any.
+    """
+    kept = np.flatnonzero(rng.random(int(fitting.data.unit_of.max()) + 1)[fitting.unit_of] < chance)
+    if not len(kept):
+        return fitting
+    risks = tuple(risk.take(kept) for risk in fitting.risks)
+    return FittingImages(fitting.data.take(kept), np.arange(len(kept)), risks, certifying)
+
+
+def _draws_described(described: BandStatistics, chance: Array, digest: Array) -> BandStatistics:
+    """Statistics of bands of draws of the new source, for monitoring; random numbers come from the images' digest."""
+    n = len(described)
+    kept = np.random.default_rng(digest.astype(np.uint64)).random(n) < chance[:n]
+    of_units = described.of_units[kept]
+    of_images = of_units if described.of_images is described.of_units else described.of_images[kept]
+    return replace(described, of_units=of_units, of_images=of_images)
+
+
+def _check_weights(weights: Any, max_weight: float, n: int) -> tuple[Array, float]:
+    """Finite weights of n images, of at least 0 and at most their bound."""
+    most = check_number(max_weight, "max_weight")
+    if most < 1:
+        raise ValueError(f"max_weight is {max_weight!r}; likelihood ratios have mean 1, so their bound is at least 1")
+    weights = as_plain_array(weights, "weights")
+    given = np.asarray(to_numpy(weights) if library_of(weights) else weights)
+    if given.shape != (n,) or given.dtype.kind not in "iuf":
+        raise ValueError(
+            f"weights have shape {given.shape}, {given.dtype}; give one likelihood ratio for each of {n} images"
+        )
+    ratios = given.astype(np.float64)
+    if not np.isfinite(ratios).all() or ratios.min() < 0:
+        raise ValueError("weights must be finite and at least 0; mend or drop those images")
+    if ratios.max() > most:
+        raise ValueError(
+            f"a weight is {ratios.max():g}, above max_weight {most:g}: give a bound that holds for every image of the "
+            "source, known beforehand"
+        )
+    return ratios, most
+
+
+def _per_unit(ratios: Array, unit_of: Array) -> Array:
+    """The weight of each unit, which all of its images share: (n,), (n,) -> (units,)."""
+    found = np.zeros(int(unit_of.max()) + 1)
+    found[unit_of] = ratios
+    if (found[unit_of] != ratios).any():
+        raise ValueError("images of one unit have different weights; give each the likelihood ratio of the whole unit")
+    return found
+
+
+def _check_mean(ratios: Array, most: float) -> None:
+    """Likelihood ratios have mean 1; what lies too far from it is something else."""
+    slack = most * sqrt(log(2 / _FALSE_REFUSAL) / (2 * len(ratios)))
+    if abs(ratios.mean() - 1) > slack:
+        raise ValueError(
+            f"the mean weight is {ratios.mean():.4g}, but likelihood ratios have mean 1 on the source of the images: "
+            "give p_new / p_old itself, not a score or a share"
+        )
+
+
+def _check_enough(effective: float, target: Target) -> None:
+    """Refuse where the weights leave fewer images than certify anything."""
+    level = min(promise.at_most / (promise.cap or 1) for promise in target.promises)
+    needed = least_images(level, target.failure_prob, bound=target.bound)
+    if effective < needed:
+        raise NoGuarantee(
+            f"the weights leave an effective number of {effective:.1f} images (units), and {needed} are the fewest "
+            f"that certify a level of {level:g}: give more images, or begin an AnytimeCalibration on images of the new "
+            "source"
+        )

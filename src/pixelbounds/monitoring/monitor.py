@@ -23,14 +23,14 @@ import numpy as np
 
 from ..calibration.band_statistics import some_of
 from ..calibration.calibration import Calibration
+from ..calibration.data import truth_and_band
 from ..calibration.image_hashes import hash_images
 from ..calibration.losses import Loss
 from ..evaluation.kept_promises import region_tallies
 from ..evaluation.known_images import CalibrationImages
-from ..images.checks import check_number, check_open_unit, check_same_shape, check_units
+from ..images.checks import check_number, check_open_unit, check_units
 from ..images.ends import Band, one_band
-from ..images.foreign import check_axes
-from ..images.library import Array, as_array, current_runner, differ_in_size, rescale_uint8, singly
+from ..images.library import Array, current_runner
 from ..kernels.betting import mean_log_e_value
 from .batches import NO_BATCHES, Batches, all_known, digest_of_unit, prefix_digests
 from .drift import DriftMartingale, drift_martingales, update_drift
@@ -162,13 +162,7 @@ class Monitor:
         """
         calibration = self.calibration
         when = check_number(when, "when")
-        band = one_band(band)
-        check_axes(band.axes, truth, "truth")
-        truth = as_array(rescale_uint8(truth, calibration.limits), "truth")
-        if differ_in_size(truth) != differ_in_size(band.lower):
-            truth = singly(truth)
-            band = band.map(singly, checked=True)
-        check_same_shape(band=band.lower, truth=truth)
+        truth, band = truth_and_band(truth, band, calibration.limits)
         runner = current_runner()
         arrivals = self._arrivals(self.with_truth, units, batch, truth, *band.arrays)
         if not arrivals.new.any():

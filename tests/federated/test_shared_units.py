@@ -1,7 +1,7 @@
 """A patient at two sites is one unit: under a key it is found, and refused or joined."""
 
 import numpy as np
-from hospitals import COUNTS, announced, data, in_one_place, parts_of, refuses, rounds
+from hospitals import BY_BAND, COUNTS, announced, data, in_one_place, parts_of, refuses, rounds
 
 from pixelbounds import federated
 
@@ -15,7 +15,7 @@ NAMED = np.array([f"patient {unit:02d}" for part in UNITS for unit in part])
 def test_a_patient_at_two_sites_is_found_under_a_key_and_refused():
     told = announced(parts_of(TRUTH, BAND, NAMED, key=KEY))
     refuses(
-        lambda: federated.begin(told, groups="band", risk_level=0.3, key=KEY),
+        lambda: federated.begin(told, method=BY_BAND, risk_level=0.3, key=KEY),
         "9 units are at more than one site", "unit 20 of 'north' and unit 0 of 'south'", "shared_units='join'",
     )  # fmt: skip
     hidden = b"".join(message.to_bytes() for message in told)
@@ -25,18 +25,18 @@ def test_a_patient_at_two_sites_is_found_under_a_key_and_refused():
 def test_joined_patients_are_those_of_one_place():
     sites = parts_of(TRUTH, BAND, NAMED, key=KEY)
     found, _ = rounds(
-        sites, federated.begin(announced(sites), groups="band", risk_level=0.3, shared_units="join", key=KEY)
+        sites, federated.begin(announced(sites), method=BY_BAND, risk_level=0.3, shared_units="join", key=KEY)
     )
     first = dict.fromkeys(NAMED)  # numbered as they first appear, so that the split is the same
     order = {name: f"{number:03d}" for number, name in enumerate(first)}
-    pooled = in_one_place(TRUTH, BAND, risk_level=0.3, groups="band", units=[order[name] for name in NAMED])
+    pooled = in_one_place(TRUTH, BAND, risk_level=0.3, method=BY_BAND, units=[order[name] for name in NAMED])
     assert found.to_bytes() == pooled.to_bytes()
     assert len(first) == 25 + 4 + 32 - 9
 
 
 def test_without_a_key_a_patient_at_two_sites_is_not_found_and_that_is_said():
     sites = parts_of(TRUTH, BAND, NAMED)
-    study = federated.begin(announced(sites), groups="band", risk_level=0.3)
+    study = federated.begin(announced(sites), method=BY_BAND, risk_level=0.3)
     assert "units at two sites are not found" in repr(study)
     assert sum(site.text["units"] for site in study.sites) == 61  # nine patients count twice
     refuses(lambda: federated.begin(announced(sites), risk_level=0.3, shared_units="join"), "'join'", "key")

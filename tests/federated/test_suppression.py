@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hospitals import NAMES, announced, answers_of, data, edited, parts_of, refuses, rounds, said, studies_of
+from hospitals import BY_BAND, NAMES, announced, answers_of, data, edited, parts_of, refuses, rounds, said, studies_of
 
 import pixelbounds as pb
 from pixelbounds import federated
@@ -15,8 +15,8 @@ LEAST = 5
 def world():
     truth, band = data()
     exact, coarse = parts_of(truth, band), parts_of(truth, band, least_count=LEAST)
-    how = {"risk_level": 0.2, "confidence": "hoeffding_bentkus", "k": 3}
-    studies = studies_of(coarse, federated.begin(announced(coarse), groups="band", **how))
+    how = {"risk_level": 0.2, "bound": "hoeffding_bentkus", "method": pb.Frontier("band", 3)}
+    studies = studies_of(coarse, federated.begin(announced(coarse), **how))
     return exact, coarse, studies
 
 
@@ -25,40 +25,40 @@ def test_no_table_tells_of_fewer_pixels_than_the_least(world):
     assert set(studies) == {"cells", "occupied", "spend", "misses", "arriving"}
     seen = {name: answers_of(coarse, study.plan) for name, study in studies.items()}
     for site in NAMES:
-        cells = seen["cells"][site].tables.get("0", np.zeros(1, int))
+        cells = seen["cells"][site].tables.get("counts", np.zeros(1, int))
         assert cells[cells > 0].min(initial=10**9) >= 2 * LEAST  # both ends of a pixel count
-        missed, sums = (seen["spend"][site].tables.get(j, np.zeros((2, 1), int)) for j in "01")
+        missed, sums = (seen["spend"][site].tables.get(x, np.zeros((2, 1), int)) for x in ("missed", "lengths"))
         assert missed[missed > 0].min(initial=10**9) >= LEAST
         ends = sums[0] >> 32
         assert ends[ends > 0].min(initial=10**9) >= 2 * LEAST
         assert not sums[1][ends == 0].any()
-        rows = seen["misses"][site].tables["0"]
+        rows = seen["misses"][site].tables["missed"]
         assert ((rows % LEAST == 0) | (rows == 64)).all()
-        assert set(seen["arriving"][site].tables["1"].tolist()) <= {1.0}
+        assert set(seen["arriving"][site].tables["shares"].tolist()) <= {1.0}
 
 
-def test_told_misses_are_at_least_the_true_ones_and_fall(world):
+def test_reported_misses_are_at_least_the_true_ones_and_fall(world):
     exact, coarse, studies = world
     plan = studies["misses"].plan
     honest = edited(plan, lambda text, tables: [site.update(least_count=1) for site in text["sites"]])
     for name in NAMES:
-        true = federated.answer(honest, *exact[name][:2], site=name).tables["0"]
-        told = federated.answer(plan, *coarse[name][:2], **coarse[name][2]).tables["0"]
+        true = federated.answer(honest, *exact[name][:2], site=name).tables["missed"]
+        told = federated.answer(plan, *coarse[name][:2], **coarse[name][2]).tables["missed"]
         assert (told >= true).all()
         assert (told < true + LEAST).all()
         assert (np.diff(told, axis=1) <= 0).all()
         assert (told[true == 0] == 0).all()
 
 
-@pytest.mark.parametrize("confidence", ["betting", "hoeffding_bentkus", "hoeffding"])
-def test_what_is_certified_only_becomes_wider(world, confidence):
+@pytest.mark.parametrize("bound", ["betting", "hoeffding_bentkus", "hoeffding"])
+def test_what_is_certified_only_becomes_wider(world, bound):
     """The path of rcps depends on no image, so that widenings compare."""
     exact, coarse, _ = world
-    how = {"risk_level": 0.3, "method": "rcps", "confidence": confidence}
-    true, _ = rounds(exact, federated.begin(announced(exact), groups="band", **how))
-    told, _ = rounds(coarse, federated.begin(announced(coarse), groups="band", **how))
+    how = {"risk_level": 0.3, "method": "rcps", "bound": bound}
+    true, _ = rounds(exact, federated.begin(announced(exact), **how))
+    told, _ = rounds(coarse, federated.begin(announced(coarse), **how))
     mixed = {**exact, "south": coarse["south"]}
-    between, _ = rounds(mixed, federated.begin(announced(mixed), groups="band", **how))
+    between, _ = rounds(mixed, federated.begin(announced(mixed), **how))
     assert true.widening < between.widening < told.widening
     assert between.record.settings == {"least_count": {"south": LEAST}}
     assert not true.record.settings
@@ -67,10 +67,10 @@ def test_what_is_certified_only_becomes_wider(world, confidence):
     assert ((truth < interval.lower) | (truth > interval.upper)).mean() <= told.risk
 
 
-def test_single_values_are_not_told(world):
+def test_single_values_are_not_reported(world):
     for kind, how in (("plain", {"limits": None}), ("centred", {})):
         sites = parts_of(*data(kind), least_count=LEAST, **how)
-        begun = federated.begin(announced(sites), groups="band", risk_level=0.2)
+        begun = federated.begin(announced(sites), method=BY_BAND, risk_level=0.2)
         refuses(lambda given=sites, study=begun: rounds(given, study), "single pixels", "least_count", "rcps")
         rcps = federated.begin(announced(sites), risk_level=0.2, method="rcps")
         assert isinstance(rounds(sites, rcps)[0], pb.Calibration)
@@ -80,11 +80,11 @@ def test_the_least_count_is_fixed_when_a_site_announces(world):
     _, coarse, studies = world
     plan = studies["misses"].plan
     t, b, how = coarse["north"]
-    refuses(lambda: federated.answer(plan, t, b, site="north"), "least count of 5", "but 1 is given")
-    refuses(lambda: federated.answer(plan, t, b, site="north", least_count=6), "least count of 5", "but 6 is given")
+    refuses(lambda: federated.answer(plan, t, b, site="north"), "least_count 5", "has 1")
+    refuses(lambda: federated.answer(plan, t, b, site="north", least_count=6), "least_count 5", "has 6")
     refuses(lambda: federated.announce(t, b, site="north", least_count=0), "least_count is 0")
     curious = edited(plan, lambda text, tables: text["sites"][0].update(least_count=1))
-    refuses(lambda: federated.answer(curious, t, b, **how), "least count of 1", "but 5 is given")
+    refuses(lambda: federated.answer(curious, t, b, **how), "least_count 1", "has 5")
     refuses(lambda: federated.answer(edited(plan, said(sites=[])), t, b, **how), "sites")
 
 

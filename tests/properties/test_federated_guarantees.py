@@ -12,7 +12,7 @@ from worlds import BoundedWorld
 
 import pixelbounds as pb
 from pixelbounds import federated
-from pixelbounds.federated import site, suppression
+from pixelbounds.federated import questions, site_regions, suppression
 from pixelbounds.images import library
 
 pytestmark = pytest.mark.guarantees
@@ -41,9 +41,7 @@ def calibrated(sites, limits, *, key=None, **settings):
     """A study of sites (truth, band, what each says), run to its end."""
     said = {"limits": limits, "key": key}
     told = [federated.announce(t, b, site=name, **how, **said) for name, (t, b, how) in sites.items()]
-    study = federated.begin(
-        told, **{"risk_level": RISK, "failure_prob": DELTA, "key": key, "groups": "band", **settings}
-    )
+    study = federated.begin(told, **{"risk_level": RISK, "failure_prob": DELTA, "key": key, **settings})
     while isinstance(study, federated.Study):
         plan = study.plan
         answers = [federated.answer(plan, t, b, site=name, **how, **said) for name, (t, b, how) in sites.items()]
@@ -51,22 +49,22 @@ def calibrated(sites, limits, *, key=None, **settings):
     return study
 
 
-def risk_where_small_counts_are_not_told(seed, method, confidence):
+def risk_where_small_counts_are_not_told(seed, method, bound):
     drawn = SMALL.draw(np.random.default_rng([1, seed]), 80)
     how = {"least_count": LEAST}
     halves = {"north": slice(0, 50), "south": slice(50, 80)}
     sites = {name: (drawn.truth[at], drawn.band[at], how) for name, at in halves.items()}
-    return SMALL.risk(calibrated(sites, SMALL.limits, method=method, confidence=confidence, seed=seed))
+    return SMALL.risk(calibrated(sites, SMALL.limits, method=method, bound=bound, seed=seed))
 
 
-@pytest.mark.parametrize("method, confidence", [("frontier", "betting"), ("rcps", "hoeffding_bentkus")])
-def test_risk_is_controlled_where_small_counts_are_not_told(method, confidence):
-    assert holds([risk_where_small_counts_are_not_told(seed, method, confidence) for seed in range(WORLDS)])
+@pytest.mark.parametrize("method, bound", [(pb.Frontier("band"), "betting"), ("rcps", "hoeffding_bentkus")])
+def test_risk_is_controlled_where_small_counts_are_not_told(method, bound):
+    assert holds([risk_where_small_counts_are_not_told(seed, method, bound) for seed in range(WORLDS)])
 
 
 def test_misses_rounded_down_are_caught(monkeypatch):
     """What is suppressed must not be told as 0: then the risk that is certified is not the true one."""
-    monkeypatch.setattr(suppression, "rounded_up", lambda counts, sizes, least: counts // least * least)
+    monkeypatch.setattr(questions, "rounded_up", lambda counts, sizes, least: counts // least * least)
     assert not holds([risk_where_small_counts_are_not_told(seed, "rcps", "betting") for seed in range(15)])
 
 
@@ -94,9 +92,11 @@ def test_risk_in_a_region_is_controlled_where_small_counts_are_not_told():
 
 def test_small_regions_told_as_none_are_caught(monkeypatch):
     """An image whose region is small must count: leaving it out certifies the easy ones alone."""
-    told = suppression.told_sizes
-    for room in (suppression, site):
-        monkeypatch.setattr(room, "told_sizes", lambda sizes, least: np.where(sizes < least, 0, told(sizes, least)))
+    rounded = suppression.reported_sizes
+    for room in (suppression, site_regions):
+        monkeypatch.setattr(
+            room, "reported_sizes", lambda sizes, least: np.where(sizes < least, 0, rounded(sizes, least))
+        )
     assert not holds([risk_of_a_region(seed) for seed in range(6)], alarm=1e-3)
 
 
@@ -109,7 +109,7 @@ def risk_with_patients_at_ten_sites(seed, *, key):
     images = [np.where(bad, 0.9, 0.5)[:, None] + 0.05 * rng.random((20, 2)) for _ in range(10)]
     sites = {f"site {i}": (truth, band, {"units": names}) for i, truth in enumerate(images)}
     shared = {} if key is None else {"shared_units": "join"}
-    found = calibrated(sites, (0.0, 1.0), key=key, method="rcps", confidence="hoeffding_bentkus", seed=seed, **shared)
+    found = calibrated(sites, (0.0, 1.0), key=key, method="rcps", bound="hoeffding_bentkus", seed=seed, **shared)
     return BAD if found.widening[0] < 0.3 else 0.0
 
 

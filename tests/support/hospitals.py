@@ -6,13 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from flat import flat_calibrate
 from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds import federated
 from pixelbounds.federated.messages import message_of
 
+BY_BAND = pb.Frontier("band")
 NAMES, COUNTS = ("north", "east", "south"), (50, 7, 63)
 CUTS = np.cumsum((0, *COUNTS))
 
@@ -23,7 +23,7 @@ def data(kind="plain", size=8):
     if kind == "centred":
         band = pb.Band(band.lower, band.upper, (band.lower + band.upper) / 2, "test")
     if kind == "positive":
-        band = pb.Band(np.maximum(band.lower, 0.05), np.maximum(band.upper, 0.06))
+        band = pb.Band(np.maximum(band.lower, 0.05), np.maximum(band.upper, 0.06), family="multiplicative")
     return truth, band
 
 
@@ -36,9 +36,23 @@ def parts_of(truth, band, units=None, **same):
     }
 
 
+def regions_of(truth):
+    """Masks that overlap, one of them rare, weights, and a subgroup of whole images."""
+    rare = np.zeros(truth.shape, bool)
+    rare[::2, 2:5, 2:5] = True
+    women = np.arange(len(truth)) % 3 > 0
+    return {"edges": pb.regions.edges(truth, top=0.3), "rare": rare, "weights": np.abs(truth - 0.5), "women": women}
+
+
+def with_regions(sites, regions):
+    """Each site with its part of the regions."""
+    parts = ({name: values[a:b] for name, values in regions.items()} for a, b in pairwise(CUTS))
+    return {name: (t, b, how | {"regions": x}) for (name, (t, b, how)), x in zip(sites.items(), parts, strict=True)}
+
+
 def in_one_place(*images, **how):
     """The calibration of pooled images, but for their prints: images of sites have none."""
-    return flat_calibrate(*images, **how).without_hashes()
+    return pb.calibrate(*images, **how).without_hashes()
 
 
 def announced(sites):

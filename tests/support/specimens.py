@@ -133,7 +133,7 @@ class Trial:
 
     def begin(self, told):
         """Open the study."""
-        return pb.federated.begin(told, **{"risk_level": 0.3, "groups": "band", **self.asked, **self.key})
+        return pb.federated.begin(told, **{"risk_level": 0.3, **self.asked, **self.key})
 
     def read(self, data, name):
         """A message, signed again where messages are signed: someone who has the key has edited it."""
@@ -147,14 +147,16 @@ def trials():
     truth, band = heteroscedastic(N, np.random.default_rng(7), size=SIZE, dtype=np.float64)
     learned = pb.calibrate(truth, band, risk_level=0.3, method=pb.Frontier(groups="learned", k=2)).grouping
     return {
-        "band": Trial({"k": 3}),
+        "band": Trial({"method": pb.Frontier(k=3)}),
         "rcps": Trial({"method": "rcps", "bound": "hoeffding_bentkus"}),
-        "no limits": Trial({"k": 3}, {"limits": None}),
-        "few": Trial({"k": 3}, {"least_count": 3}),
-        "learned": Trial({"groups": learned}),
-        "units": Trial({"k": 3, "risk_level": 0.5, "unit_name": "patient"}, units=True),
-        "promises": Trial({"k": 3, "risk_level": None, "promises": OF_SITES}, regions=True),
-        "few promises": Trial({"k": 2, "risk_level": None, "promises": OF_SITES[:2]}, {"least_count": 3}, regions=True),
+        "no limits": Trial({"method": pb.Frontier(k=3)}, {"limits": None}),
+        "few": Trial({"method": pb.Frontier(k=3)}, {"least_count": 3}),
+        "learned": Trial({"method": pb.Frontier(learned)}),
+        "units": Trial({"method": pb.Frontier(k=3), "risk_level": 0.5, "unit_name": "patient"}, units=True),
+        "promises": Trial({"method": pb.Frontier(k=3), "risk_level": None, "promises": OF_SITES}, regions=True),
+        "few promises": Trial(
+            {"method": pb.Frontier(k=2), "risk_level": None, "promises": OF_SITES[:2]}, {"least_count": 3}, regions=True
+        ),
     }
 
 

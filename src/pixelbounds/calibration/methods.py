@@ -188,7 +188,7 @@ class Frontier(Method):
         objective = None if target.of_all_pixels else objective_of(fitting, target)
         groups = self.groups
         if self._chooses and data.features is None:
-            groups = _few_groups(fitting.units, float(data.sizes.sum()))
+            groups = few_groups(fitting.units, float(data.sizes.sum()))
         if groups is None and self.k is None:
             certified = greatest_loss(fitting.certifying, target.level, target.failure_prob)
             grouping = _shortest_groups(fitting, target.level, objective, certified, rng)
@@ -294,7 +294,7 @@ def _by_width(bins: int) -> Callable[[CalibrationData, Array], Grouping]:
     return partial(groupings.fit_band_groups, width=bins, room=1)
 
 
-def _few_groups(units: int, values: float) -> Any:
+def few_groups(units: int, values: float) -> Any:
     """Few groups, by width alone, where fitting units or their values are too few to choose by; else None."""
     if units < FEW or values < 8 * FEW_VALUES:
         return _by_width(2)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,7 +14,6 @@ from .options import (
     WHERE,
     BandPath,
     FailureProb,
-    FamilyName,
     FittingCount,
     Force,
     LargeOptions,
@@ -25,43 +22,26 @@ from .options import (
     method_option,
 )
 
-if TYPE_CHECKING:
-    from ..calibration.promises import Promise
-    from ..federated import Study
-    from ..formats.arrays import Reading
-    from ..workflows.resources import Resources
-
 _Site = Annotated[str, typer.Option(help="Name by which the others know this site.")]
 _Sent = Annotated[Path, typer.Option(help="The file to send, .safetensors.")]
-_Key = Annotated[
-    Path | None,
-    typer.Option(help="The key that all sites share, of `federated key`: messages are authenticated under it."),
-]
-_Regions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--region",
-        metavar="WORDS",
-        help="A region of this site's images under the name of its promise, several times: 'labels.nii.gz=2 as heart', "
-        "'body', 'edges 0.05', 'women.npy as women'.",
-    ),
-]
-_LeastCount = Annotated[int, typer.Option(help="Counts of fewer pixels are not told; docs/federated.md says more.")]
-_ASKED = {
-    "extent": "least and greatest width and level of the fitting images",
-    "cells": "histograms of width, room and level of the fitting images",
-    "occupied": "which combinations of bins occur in the fitting images",
-    "farthest": "the greatest score of the fitting images",
-    "longest": "the greatest width of the fitting images",
-    "spend": "misses and lengths by group of the fitting images",
-    "missed_cells": "misses of each fitting image by group, in all and in each region",
-    "misses": "misses of each certifying image along the path",
-    "regional_misses": "misses of each certifying image along the path, in all and in each region",
-    "arriving": "where between two points of the path pixels are covered",
-}
-
-
-# ---------------------------------------------------------------- the key
+_KEY = "The key that all sites share, of `federated key`: messages are authenticated under it."
+_Key = Annotated[Path | None, typer.Option(help=_KEY)]
+_REGION = (
+    "A region of this site's images under the name of its promise, several times: 'labels.nii.gz=2 as heart', 'body', "
+    "'edges 0.05', 'women.npy as women'."
+)
+_Regions = Annotated[list[str] | None, typer.Option("--region", metavar="WORDS", help=_REGION)]
+_LeastCount = Annotated[int, typer.Option(help="Counts of fewer pixels are not reported; see docs/federated.md.")]
+_PROMISE = (
+    "What must hold, several times: 'share 0.05', 'share 0.10 as heart' for the region that sites announce as heart, "
+    "'tail 0.05 above 0.10'; or a .toml file of them."
+)
+_Promises = Annotated[list[str] | None, typer.Option("--promise", metavar="WORDS", help=_PROMISE)]
+_LEVEL = "Share of the pixels of an image that may lie outside: --promise 'share ...'."
+_MOST = "With --weighting images: a unit of more counts as one of so many."
+_SHARED = "A unit (patient) at two sites: refuse, or join its images into one."
+_BANDS_OUT = "A .zarr for the bands of samples, to be given in later rounds."
+_GROUPS = "band, or a calibration file whose groups are used again; by default few groups where few units fit."
 
 
 @command("key")
@@ -77,16 +57,6 @@ def key_command(out: Annotated[Path, typer.Option(help="A new file, which its ow
     return in_short({"file": str(out)}, text, {"written": written(out)})
 
 
-def _messages(key: Path | None) -> dict[str, str]:
-    """The row that says whether messages are authenticated."""
-    if key is None:
-        return {"messages": "not authenticated: whoever handles them can change them (--study-key)"}
-    return {"messages": f"authenticated under {key}"}
-
-
-# ---------------------------------------------------------------- a site
-
-
 @command("announce")
 def announce_command(
     truth: Truth,
@@ -95,43 +65,31 @@ def announce_command(
     out: _Sent,
     read: ReadOptions,
     large: Annotated[LargeOptions, WHERE],
-    bands_out: Annotated[
-        Path | None, typer.Option(help="A .zarr for the bands of samples, to be given in later rounds.")
-    ] = None,
+    bands_out: Annotated[Path | None, typer.Option(help=_BANDS_OUT)] = None,
     region: _Regions = None,
     least_count: _LeastCount = 1,
     study_key: _Key = None,
     force: Force = False,
 ) -> Outcome:
-    """Say how many images this site has; every value is read and checked, none is told.
+    """Say how many images this site has; every value is read and checked, none is sent.
 
     Example: pixelbounds federated announce truth.npy bands.zarr --site north --out north-0.safetensors
     """
-    from ..federated import announce
     from ..formats.opener import check_target
+    from ..workflows.federated import SiteFiles, announce_files
 
     target = check_target(out, (".safetensors",), replace=force)
-    with _images(truth, bands, region, reading_of(read), resources_of(large), bands_out) as (given, known):
-        message = announce(*given, site=site, **known, least_count=least_count, key=study_key)
-    message.save(target)
-    said = message.text
-    facts = {"site": site, "images": said["images"], "units": said["units"], "least_count": least_count}
-    facts |= {"regions": said["regions"], "authenticated": study_key is not None, "file": str(out)}
-    rows = {"images": str(said["images"]), "units": str(said["units"] or "every image is its own")}
-    if region:
-        rows["regions"] = ", ".join(f"{about['name']} ({about['place']})" for about in said["regions"])
-    rows |= _suppressed(least_count)
-    if bands_out is not None:
-        rows["bands"] = f"{bands_out}; give them to `federated answer`"
-    text = f"Site {site} has {images_in_words(said['images'])}; send {out} to the coordinator."
-    return in_short(facts, text, {**rows, **_messages(study_key), "written": written(out)})
-
-
-def _suppressed(least_count: int) -> dict[str, str]:
-    """The row that says which counts are not told, where some are not."""
-    if least_count == 1:
-        return {}
-    return {"small counts": f"below {least_count} pixels told as 0, misses rounded up to multiples of {least_count}"}
+    with progress("counting") as advance:
+        files = SiteFiles(truth, bands, region or (), reading_of(read), resources_of(large), advance)
+        message = announce_files(files, site, target, bands_out=bands_out, least_count=least_count, key=study_key)
+    count, units, regions = (message.text[name] for name in ("images", "units", "regions"))
+    facts = {"site": site, "images": count, "units": units, "least_count": least_count, "regions": regions}
+    facts |= {"authenticated": study_key is not None, "file": str(out)}
+    rows = {"images": str(count), "units": str(units or "every image is its own")}
+    rows |= {"regions": ", ".join(f"{x['name']} ({x['place']})" for x in regions)} if region else {}
+    rows |= {} if bands_out is None else {"bands": f"{bands_out}; give them to `federated answer`"}
+    text = f"Site {site} has {images_in_words(count)}; send {out} to the coordinator."
+    return in_short(facts, text, {**rows, **_messages(study_key, least_count), "written": written(out)})
 
 
 @command("answer")
@@ -152,105 +110,40 @@ def answer_command(
 
     Example: pixelbounds federated answer plan-1.safetensors truth.npy bands.zarr --site north --out north-1.safetensors
     """
-    from ..federated import answer
-    from ..federated.keys import key_of
-    from ..federated.messages import expect
     from ..formats.opener import check_target
+    from ..workflows.federated import SiteFiles, answer_files, question_in_words
 
     target = check_target(out, (".safetensors",), replace=force)
-    key = key_of(study_key)
-    asked = expect(plan, "plan", key)
-    with _images(truth, bands, region, reading_of(read), resources_of(large)) as (given, known):
-        message = answer(asked, *given, site=site, **known, least_count=least_count, key=key)
-    message.save(target)
-    what = asked.text["statistic"]
-    tables = [{"shape": x.shape, "dtype": str(x.dtype)} for x in message.tables.values()]
-    facts = {"site": site, "round": asked.text["round"], "statistic": what, "tables": tables}
-    facts |= {"least_count": least_count, "authenticated": key is not None, "file": str(out)}
-    rows = {
-        "tells": _ASKED[what],
-        "tables": "; ".join(f"{' x '.join(map(str, x['shape']))} {x['dtype']}" for x in tables) or "none",
-        **_suppressed(least_count),
-        **_messages(study_key),
-        "written": written(out),
-    }
-    text = f"Site {site} answers round {asked.text['round']}; send {out} to the coordinator."
-    return in_short(facts, text, rows)
-
-
-@contextmanager
-def _images(
-    truth: Path,
-    bands: Path,
-    region: list[str] | None,
-    reading: Reading,
-    resources: Resources,
-    bands_out: Path | None = None,
-) -> Iterator[tuple[tuple[Any, Any], dict[str, Any]]]:
-    """Truth and band as they lie in files, and what else is announced; rounds read them again: bands must be bands."""
-    from ..execution.runner import running
-    from ..formats.inputs import open_pair, open_units
-    from ..formats.opener import check_target
-    from ..workflows.promise_regions import named_regions
-
-    with progress("weighting") as advance, running(**vars(resources), progress=advance) as execution:
-        images, made, limits = open_pair(truth, bands, reading, execution)
-        if made.samples is not None and bands_out is None:
-            raise ValueError(
-                f"{bands} holds samples, of which every round would make bands again; keep them once with "
-                "`federated announce --bands-out bands.zarr`, and give those"
-            )
-        if bands_out is not None and (made.samples is None or not bands_out.exists()):
-            check_target(bands_out, (".zarr",), replace=False)
-        band, _ = made.whole(execution, bands_out)
-        known: dict[str, Any] = {
-            "units": open_units(images, reading),
-            "limits": limits,
-            "measure": images.measure or made.measure,
-        }
-        if region:
-            known["regions"] = named_regions(region, images, reading)
-        yield (images.pixels, band), known
-
-
-# ---------------------------------------------------------------- the coordinator
+    with progress("counting") as advance:
+        files = SiteFiles(truth, bands, region or (), reading_of(read), resources_of(large), advance)
+        request, message = answer_files(files, plan, site, target, least_count=least_count, key=study_key)
+    number = request.text["round"]
+    tables = [{"name": name, "shape": x.shape, "dtype": str(x.dtype)} for name, x in message.tables.items()]
+    facts = {"site": site, "round": number, "statistic": request.text["statistic"], "tables": tables}
+    facts |= {"least_count": least_count, "authenticated": study_key is not None, "file": str(out)}
+    shapes = "; ".join(f"{x['name']} {' x '.join(map(str, x['shape']))} {x['dtype']}" for x in tables)
+    rows = {"reports": question_in_words(request), "tables": shapes or "none"}
+    rows |= {**_messages(study_key, least_count), "written": written(out)}
+    return in_short(facts, f"Site {site} answers round {number}; send {out} to the coordinator.", rows)
 
 
 @command("begin")
 def begin_command(
     announcements: Annotated[list[Path], typer.Argument(metavar="ANNOUNCEMENTS...", help="One of each site.")],
     out: Annotated[Path, typer.Option(help="A new folder for the study: plans to send, and what sites answered.")],
-    risk_level: Annotated[
-        float | None, typer.Option(help="Share of the pixels of an image that may lie outside: --promise 'share ...'.")
-    ] = None,
-    promise: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--promise",
-            metavar="WORDS",
-            help="What must hold, several times: 'share 0.05', 'share 0.10 as heart' for the region that sites "
-            "announce as heart, 'tail 0.05 above 0.10'; or a .toml file of them.",
-        ),
-    ] = None,
+    risk_level: Annotated[float | None, typer.Option(help=_LEVEL)] = None,
+    promise: _Promises = None,
     failure_prob: FailureProb = 0.1,
     method: Annotated[str, method_option(help="frontier or rcps.")] = "frontier",
-    confidence: Annotated[str, method_option(help="betting, hoeffding_bentkus, bentkus, ...")] = "betting",
-    groups: Annotated[
-        str | None,
-        method_option(help="band, or a calibration file whose groups are used again; few groups where few units fit."),
-    ] = None,
-    family: FamilyName = None,
+    bound: Annotated[str, method_option(help="betting, hoeffding_bentkus, bentkus, ...")] = "betting",
+    groups: Annotated[str | None, method_option(help=_GROUPS)] = None,
     k: Annotated[int | None, method_option("--k", help="Bins of the band's width.")] = None,
-    n_opt: FittingCount = None,
-    seed: Annotated[int, method_option(help="Of the split.")] = 0,
+    n_fit: FittingCount = None,
+    seed: Annotated[int, method_option(help="Seed for the split.")] = 0,
     unit_name: Annotated[str, method_option(help="What a unit is: patient, scan.")] = "unit",
     weighting: Annotated[str, method_option(help="units or images: which of them count the same.")] = "units",
-    max_images: Annotated[
-        int | None, method_option(help="With --weighting images: a unit of more counts as one of so many.")
-    ] = None,
-    shared_units: Annotated[
-        str, method_option(help="A unit (patient) at two sites: refuse, or join its images into one.")
-    ] = "refuse",
+    max_images: Annotated[int | None, method_option(help=_MOST)] = None,
+    shared_units: Annotated[str, method_option(help=_SHARED)] = "refuse",
     study_key: _Key = None,
 ) -> Outcome:
     """Open a study of all sites and write the first plan, which every site must answer.
@@ -260,36 +153,14 @@ def begin_command(
     Example: pixelbounds federated begin north-0.safetensors south-0.safetensors --promise "share 0.05" --promise
     "share 0.1 as heart" --out study
     """
-    from ..calibration.calibration import load_calibration
-    from ..federated import begin
+    from ..workflows.federated import begin_folder
 
-    if out.exists():
-        raise FileExistsError(f"{out} exists; give the name of a new folder")
-    study = begin(
-        announcements, risk_level=risk_level, promises=_promised(promise), failure_prob=failure_prob, method=method,
-        confidence=confidence,
-        groups=groups if groups in (None, "band") else load_calibration(groups).grouping, family=family, k=k,
-        n_opt=n_opt, seed=seed, unit_name=unit_name, weighting=weighting, max_images=max_images,
-        shared_units=shared_units, key=study_key,
+    study = begin_folder(
+        announcements, out, promises=promise or (), method=method, groups=groups, k=k, n_fit=n_fit,
+        risk_level=risk_level, failure_prob=failure_prob, bound=bound, seed=seed, unit_name=unit_name,
+        weighting=weighting, max_images=max_images, shared_units=shared_units, key=study_key,
     )  # fmt: skip
-    out.mkdir()
-    return _asked(study, out, study_key)
-
-
-def _promised(words: list[str] | None) -> list[Promise] | None:
-    """Promises in words; their regions are at the sites."""
-    from ..workflows.promise_words import promise_texts
-
-    if not words:
-        return None
-    said = promise_texts(words)
-    for one in said:
-        if one.region is not None:
-            raise ValueError(
-                f"the promise \"{one.text}\" says within what, and regions are at the sites: write 'as NAME' alone "
-                "here, and give --region 'REGION as NAME' to `federated announce` and `answer`"
-            )
-    return [one.promise() for one in said]
+    return _next_round(study, out, study_key)
 
 
 @command("merge")
@@ -303,54 +174,48 @@ def merge_command(
     Example: pixelbounds federated merge study north-1.safetensors south-1.safetensors
     """
     from ..calibration.calibration import Calibration
-    from ..federated import merge
+    from ..workflows.federated import merge_folder
 
-    found = merge(study / "study.safetensors", answers, key=study_key)
-    if not isinstance(found, Calibration):
-        return _asked(found, study, study_key)
+    merged = merge_folder(study, answers, key=study_key)
+    if not isinstance(merged, Calibration):
+        return _next_round(merged, study, study_key)
     target = study / "calibration.safetensors"
-    found.save(target)
-    facts = {"guarantee": found.guarantee, "risk": found.risk, "risk_level": found.risk_level}
-    facts |= {"promises": [promise.state() for promise in found.promises]}
-    facts |= {"authenticated": study_key is not None, "record": found.record.state(), "file": str(target)}
-    level = {
-        "certified": f"at most {level_in_words(found.risk_level)} outside, by {found.bound}",
-        "seen": f"{found.risk:.2%} outside on the certifying images, as the sites told it",
-    }
-    each = {
-        promise_in_words(promise): f"at most {level_in_words(promise.at_most)}; {promise.risk:.2%} as the sites told it"
-        for promise in found.promises
-    }
+    promises = [promise.state() for promise in merged.promises]
+    facts = {
+        "guarantee": merged.guarantee, "promises": promises, "record": merged.record.state(),
+        "authenticated": study_key is not None, "file": str(target),
+    }  # fmt: skip
     rows = {
-        **(each or level),
-        **({"note": found.note} if found.note else {}),
-        **_messages(study_key),
-        "written": written(target),
+        promise_in_words(x): f"at most {level_in_words(x.at_most)} by {merged.bound}; {x.risk:.2%} as sites report"
+        for x in merged.promises
     }
-    return in_short(facts, found.guarantee, rows)
+    rows |= {"note": merged.note} if merged.note else {}
+    return in_short(facts, merged.guarantee, {**rows, **_messages(study_key), "written": written(target)})
 
 
-def _asked(study: Study, folder: Path, key: Path | None) -> Outcome:
-    """Write the plan and then the study: a merge that is stopped between the two can be done again."""
-    plan = study.plan
-    target = folder / f"plan-{plan.text['round']}.safetensors"
-    plan.save(target)
-    study.save(folder / "study.safetensors")
-    names = [site.text["site"] for site in study.sites]
+def _next_round(study: Any, folder: Path, key: Path | None) -> Outcome:
+    from ..workflows.federated import plan_file, question_in_words
+
+    plan, target = study.plan, plan_file(study, folder)
+    names = [site.name for site in study.sites]
     facts = {"round": plan.text["round"], "statistic": plan.text["statistic"], "sites": names}
     facts |= {"authenticated": key is not None, "file": str(target)}
-    rows = {"asks for": _ASKED[plan.text["statistic"]], **_messages(key), **_units(study, key)}
-    text = f"Round {plan.text['round']}: send {target} to {', '.join(names)}."
-    return in_short(facts, text, {**rows, "written": written(target)})
-
-
-def _units(study: Study, key: Path | None) -> dict[str, str]:
-    """The row that says whether a unit at two sites would be found."""
+    units = "compared by keyed hashes of their names; those at two sites are joined or refused"
     if study.sites[0].text["units"] is None:
-        return {"units": "every image is its own; a patient at two sites is not found"}
-    if key is None:
-        return {"units": "not compared between sites: a patient at two sites counts twice (--study-key)"}
-    return {"units": "compared by keyed hashes of their names; those at two sites are joined or refused"}
+        units = "every image is its own; a patient at two sites is not found"
+    elif key is None:
+        units = "not compared between sites: a patient at two sites counts twice (--study-key)"
+    rows = {"asks for": question_in_words(plan), **_messages(key), "units": units, "written": written(target)}
+    return in_short(facts, f"Round {plan.text['round']}: send {target} to {', '.join(names)}.", rows)
+
+
+def _messages(key: Path | None, least_count: int = 1) -> dict[str, str]:
+    """The rows that say which counts are suppressed, where some are, and whether messages are authenticated."""
+    rows = {
+        "small counts": f"below {least_count} pixels reported as 0, misses rounded up to multiples of {least_count}"
+    }
+    unsigned = "not authenticated: whoever handles them can change them (--study-key)"
+    return (rows if least_count > 1 else {}) | {"messages": f"authenticated under {key}" if key else unsigned}
 
 
 def federated_commands() -> typer.Typer:

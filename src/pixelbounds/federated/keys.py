@@ -1,6 +1,6 @@
-"""The key that the sites of a study share: 32 random bytes, under which messages are authenticated and units compared.
+"""The key that the sites of a study share: 32 random bytes, under which files are authenticated and units compared.
 
-Two keys are derived from it, one for each use, so that what one tells is of no use for the other. Who has the key can
+Two keys are derived from it, one for each use, so that what one reveals is of no use for the other. Who has the key can
 write in the name of any site: it keeps out those who do not have it, not a site that lies.
 """
 
@@ -32,16 +32,12 @@ def make_key() -> bytes:
 
 def write_key(path: str | os.PathLike[str], key: bytes) -> None:
     """Write a key as 64 hexadecimal digits into a new file that its owner alone can read."""
-    checked = key_of(key)
-    if checked is None:
-        raise ValueError(f"key is None; give the {KEY_BYTES} bytes of make_key()")
-    content = f"{checked.hex()}\n".encode()
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as error:
         raise FileExistsError(f"{path} exists, and a key in use must not be lost; give another name") from error
     with os.fdopen(handle, "wb") as file:
-        file.write(content)
+        file.write(f"{key.hex()}\n".encode())
         file.flush()
         os.fsync(file.fileno())
 
@@ -66,29 +62,22 @@ def read_key(path: str | os.PathLike[str]) -> bytes:
 
 def key_of(key: Any) -> bytes | None:
     """A key from what a user gives: None, 32 bytes, or the path of a file that holds them."""
-    if key is None:
-        return None
     if isinstance(key, str | os.PathLike):
         return read_key(key)
-    if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+    if key is not None and (not isinstance(key, bytes) or len(key) != KEY_BYTES):
         raise ValueError(f"key is not {KEY_BYTES} bytes or the path of a key file; {_REMEDY}")
     return key
 
 
 def mac_of(key: bytes, content: bytes) -> str:
-    """What only those who have the key can write under a content: HMAC-SHA256, 64 hexadecimal digits."""
+    """HMAC-SHA256 of a content, 64 hexadecimal digits, which only those who have the key can write."""
     return hmac.new(_derived(key, "messages"), content, hashlib.sha256).hexdigest()
-
-
-def same_mac(one: str, other: str) -> bool:
-    """Whether two are the same, in a time that does not tell where they differ."""
-    return hmac.compare_digest(one, other)
 
 
 def name_hashes(key: bytes, names: Iterable[str]) -> Array:
     """Names of units as keyed hashes, (units, 16) uint8: equal exactly where names are equal."""
-    own = _derived(key, "units")
-    hashes = [hmac.new(own, name.strip().encode(), hashlib.sha256).digest()[:HASH_BYTES] for name in names]
+    unit_key = _derived(key, "units")
+    hashes = [hmac.new(unit_key, name.strip().encode(), hashlib.sha256).digest()[:HASH_BYTES] for name in names]
     return np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, HASH_BYTES)
 
 

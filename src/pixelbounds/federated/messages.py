@@ -1,13 +1,14 @@
-"""What travels between sites and coordinator: text and arrays in a sealed file, told apart by kind and by digest.
+"""What travels between sites and coordinator: text and arrays in a sealed file.
 
-A message may carry an HMAC under the key that the sites share (`keys.py`). It covers everything that the message holds:
-kind, study, round, the digest of the plan that is answered, and all tables. Whoever has the key checks it first, then
-every field (`contents.py`), and uses nothing before.
+A message is bytes in (`message_of`) and bytes out (`Message.to_bytes`), whatever carries them. It may have an HMAC
+under the key that the sites share (`keys.py`), over everything that it holds: kind, study, round, the digest of the
+plan that is answered, and all tables. Whoever has the key checks it first, then every field (`fields.py`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,10 +20,10 @@ import numpy as np
 from ..images.library import Array
 from ..storage.files import replace_file, seal, unseal
 from ..storage.version import VERSION
-from .contents import check_announced, check_text
-from .keys import mac_of, same_mac
+from .fields import check_announced, check_text
+from .keys import mac_of
 
-_FORMAT = 3  # 2 knew no regions
+_FORMAT = 4
 _KINDS = {
     "announcement": "announcement of a site (federated.announce)",
     "plan": "plan (federated.begin, federated.merge)",
@@ -33,7 +34,7 @@ _KINDS = {
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """A file that is sent: its kind, what it says, its tables, the name by which errors call it, and its HMAC."""
+    """Its kind, what it says, its tables, the name by which errors call it, and its HMAC."""
 
     kind: str
     text: Mapping[str, Any]
@@ -42,9 +43,9 @@ class Message:
     mac: str = ""
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{key} {self.text[key]}" for key in ("site", "round") if key in self.text)
+        words = ", ".join(f"{key} {self.text[key]}" for key in ("site", "round") if key in self.text)
         signed = "authenticated" if self.mac else "not authenticated"
-        return f"{self.kind} ({said}), {len(self.to_bytes())} bytes, {signed}"
+        return f"{self.kind} ({words}), {len(self.to_bytes())} bytes, {signed}"
 
     @property
     def digest(self) -> str:
@@ -64,7 +65,7 @@ class Message:
         replace_file(path, self.to_bytes())
 
     def _content(self, more: Mapping[str, str] = {}) -> bytes:
-        tables = {name: _small(x) for name, x in self.tables.items()}
+        tables = {name: _narrow(x) for name, x in self.tables.items()}
         return seal({**self.text, "kind": self.kind, "format": _FORMAT, "version": VERSION, **more}, tables)
 
 
@@ -81,57 +82,44 @@ def message_of(data: bytes, name: str = "message") -> Message:
     kind = text.pop("kind", None)
     if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(f"{name!r} is not a message between sites but a {kind or 'calibration file'}")
-    found = text.pop("format")
-    if [found, text.pop("version", "")] != [_FORMAT, VERSION]:
+    written = text.pop("format"), text.pop("version", "")
+    if written != (_FORMAT, VERSION):
         raise ValueError(
-            f"{name!r} was written by another version than {VERSION} (format {found!r}, not {_FORMAT}); all sites must "
-            "use the same one"
+            f"{name!r} was written by another version than {VERSION} (format {written[0]!r}, not {_FORMAT}); all sites "
+            "must use the same one"
         )
     mac = text.pop("mac", "")
     if not isinstance(mac, str) or not mac.isascii() or len(mac) not in (0, 64):
-        raise ValueError(f"{name!r} has an HMAC that is none; send it again")
-    return Message(kind, text, {key: _wide(x, name) for key, x in tables.items()}, name, mac)
+        raise ValueError(f"{name!r} has an invalid HMAC; send it again")
+    wide = {key: x.astype(np.int64) if x.dtype.kind in "iu" else x for key, x in tables.items()}
+    return Message(kind, text, wide, name, mac)
 
 
 def expect(message: Any, kind: str, key: bytes | None = None) -> Message:
     """A message of one kind, or the file that holds it, authenticated under the key and checked field by field."""
-    found = message if isinstance(message, Message) else load(message)
-    who = repr(found.name) if found.name else f"this {found.kind}"
-    if found.kind != kind:
-        raise ValueError(f"{who} is the {_KINDS[found.kind]}; what is needed is the {_KINDS[kind]}")
-    _authenticate(found, key, who)
-    check_text(kind, found.text, f"{who}, the {_KINDS[kind]},")
+    message = message if isinstance(message, Message) else load(message)
+    who = repr(message.name) if message.name else f"this {message.kind}"
+    if message.kind != kind:
+        raise ValueError(f"{who} is the {_KINDS[message.kind]}; what is needed is the {_KINDS[kind]}")
+    _authenticate(message, key, who)
+    check_text(kind, message.text, f"{who}, the {_KINDS[kind]},")
     if kind == "announcement":
-        check_announced(found.text, found.tables, f"the announcement of site {found.text['site']!r}")
-    return found
+        check_announced(message.text, message.tables, f"the announcement of site {message.text['site']!r}")
+    return message
 
 
 def _authenticate(message: Message, key: bytes | None, who: str) -> None:
     """Refuse what was not written with the key; without one, refuse what claims to be."""
     if key is None and message.mac:
-        raise ValueError(
-            f"{who} is authenticated, and no key was given to check that; give the study's key (--study-key)"
-        )
-    if key is None:
-        return
-    if not message.mac:
+        raise ValueError(f"{who} is authenticated, and no key was given to check that; give the key (--study-key)")
+    if key is not None and not message.mac:
         raise ValueError(f"{who} is not authenticated; who wrote it must use the study's key (--study-key), too")
-    if not same_mac(message.mac, message.signed(key).mac):
-        raise ValueError(
-            f"{who} was not written with this key, or was changed since: do not use it, and ask who sent it for another"
-        )
+    if key is not None and not hmac.compare_digest(message.mac, message.signed(key).mac):
+        raise ValueError(f"{who} was not written with this key, or was changed since; do not use it, ask for another")
 
 
-def _small(x: Array) -> Array:
+def _narrow(x: Array) -> Array:
     """Whole numbers in as few bytes as hold them."""
     if x.dtype.kind not in "iu":
         return x
     return x.astype(np.min_scalar_type(int(x.max(initial=0))) if x.min(initial=0) >= 0 else np.int64)
-
-
-def _wide(x: Array, name: str) -> Array:
-    if x.dtype.kind not in "iu":
-        return x
-    if x.dtype == np.uint64 and x.max(initial=0) >= 2**63:
-        raise ValueError(f"{name!r} holds a count of {x.max()}, more than anyone can count; send it again")
-    return x.astype(np.int64)

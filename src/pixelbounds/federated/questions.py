@@ -1,285 +1,342 @@
-"""The ten questions that a coordinator may ask, and what each is given: numbers, arrays, a grouping, a path.
+"""The questions that a coordinator may ask: one class each.
 
-A plan comes from another machine, and what it gives drives compiled loops. So a question is asked only as the table
-`FORMS` has it, of the images that it is meant for, and every array is checked for type, shape, range and order before.
+A class names its statistic, of which images it is asked, what a plan gives it, the form of the answer, what an answer
+cannot be, and how small counts are suppressed. A new statistic is a class here, and the call of `aggregate` in
+`calibration/` that asks for it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
-from typing import Any
+from math import inf
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ..calibration.data import Statistic
-from ..calibration.families import Family
-from ..calibration.groups.band_bins import BandGroups, cells, extent, occupied
-from ..calibration.groups.contract import Grouping, load_grouping, on_images
-from ..calibration.loss_table import Path, arriving, misses, regional_misses
+from ..calibration.block import Block, all_entries
+from ..calibration.data import ROWS, LocalData, Statistic
+from ..calibration.families import Family, additive
+from ..calibration.groups.band_bins import cells, extent, occupied
+from ..calibration.groups.contract import Grouping
 from ..calibration.paths.frontier import farthest, longest, spend
+from ..calibration.paths.path import arriving, misses
 from ..calibration.paths.weighted_frontier import missed_cells
 from ..images.library import Array
+from ..kernels.entry_scores import FIXED_POINT
+from .announcements import Site
+from .arguments import COMBINATIONS, EDGE, EDGES, GROUPING, PATH, POINT, SPANS, UNITS, Argument, decode
+from .messages import Message
+from .suppression import carried, image_and_region_sizes, rounded_up
+from .tables import BOOL, NUMBER, REAL, WHOLE, Form, Tables, check_tables
 
-FITTING, CERTIFYING, ALL = "fitting", "certifying", "all"  # images; of all, rows of the certifying ones are told
-WITHOUT_POSITIONS = ("single", "band", "learned")  # groups that a plan may use: a map of pixels could single one out
-MOST_GROUPS = 2**16
-MOST_POINTS = 2**13  # of a path, or edges
-_MOST_CELLS = 2**26  # groups x edges, or groups x points
-_MOST_KEYS = 2**28  # groups x leading bits of knots, the index by which arrivals are found
-_KEYS_PER_OCTAVE = 128
-_LEAST_UNIT = 1e-300
-_PRINTS = "fitted_on"  # of the images that shaped a grouping; they must not certify
-
-
-@dataclass(frozen=True, eq=False)
-class Form:
-    """A statistic that may be asked for, of which images, and what it must be given, by kind."""
-
-    statistic: Statistic
-    scope: str
-    given: Mapping[str, str]
-
-    @property
-    def regional(self) -> bool:
-        """Whether it is counted in the regions of promises, too."""
-        return self.statistic in (missed_cells, regional_misses)
-
-
-FORMS = {
-    form.statistic.name: form
-    for form in (
-        Form(extent, FITTING, {}),
-        Form(cells, FITTING, {"spans": "array"}),
-        Form(occupied, FITTING, {"grouping": "grouping"}),
-        Form(farthest, FITTING, {}),
-        Form(longest, FITTING, {"edge": "number"}),
-        Form(spend, FITTING, {"grouping": "grouping", "edges": "array", "units": "array"}),
-        Form(missed_cells, FITTING, {"grouping": "grouping", "edges": "array"}),
-        Form(misses, ALL, {"grouping": "grouping", "path": "path"}),
-        Form(regional_misses, ALL, {"grouping": "grouping", "path": "path"}),
-        Form(arriving, CERTIFYING, {"grouping": "grouping", "path": "path", "knot": "number"}),
-    )
-}
+FITTING, CERTIFYING, ALL = "fitting", "certifying", "all"  # images; of all, rows of the certifying ones are sent
+_ROUNDED = 1 + 1e-9  # sums of weights in another order
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
-    """A statistic of the "fitting", the "certifying" or "all" images, and what it is given."""
+class AnsweringImages:
+    """What a site announced of the images that have rows in an answer: sizes (n, 1 + regions), and digests of all."""
+
+    sizes: Array
+    image_hashes: Array
+    region_digests: Array
+
+
+class Question(ABC):
+    """A statistic that sites answer."""
+
+    statistic: ClassVar[Statistic]
+    words: ClassVar[str]  # what it reports
+    tables: ClassVar[tuple[str, ...]]  # their names in an answer
+    images: ClassVar[str] = FITTING
+    regional: ClassVar[bool] = False  # whether it is counted in the regions of promises, too
+    given: ClassVar[Mapping[str, Argument]] = {}
+    fixed: ClassVar[Mapping[str, Any]] = {}  # further arguments of the statistic
+
+    @abstractmethod
+    def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
+        """The forms of the tables that are sent. Sizes, and digests of no regions, were announced and are not."""
+
+    def contradiction(self, tables: Tables) -> str:
+        """What is impossible in tables of these forms, in words; "" where nothing is."""
+        return ""
+
+    def suppressed(self, data: LocalData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
+        """The tables without counts of fewer than `least` pixels."""
+        raise ValueError(
+            f"the plan asks for {self.words} ({data.family.name} family), which are values of single pixels, and small "
+            "counts are suppressed here; announce images with limits and bands of the additive family, use "
+            "method='rcps', or leave least_count out"
+        )
+
+    def merged(self, parts: Sequence[Tables]) -> Tables:
+        """The tables of all sites as one."""
+        for j, join in enumerate(self.statistic.joins):
+            if join is np.add and sum(int(part[j].max(initial=0)) for part in parts) > 2**63 - 1:
+                raise ValueError(f"the tables of {len(parts)} sites overflow when added; fewer fitting images help")
+        whole = [tuple(x.astype(np.int64) if x.dtype.kind in "iu" else x for x in part) for part in parts]
+        return self.statistic.merge(whole)
+
+    def arguments(self, request: Request, family: Family) -> dict[str, Any]:
+        """What a plan gives, checked."""
+        kinds = {name: argument.kind for name, argument in self.given.items()}
+        if {name: about["is"] for name, about in request.given.items()} != kinds:
+            raise ValueError(f"the plan gives {self.statistic.name} {[*request.given]}; it needs {kinds or 'nothing'}")
+        values, checked = decode(request.given, request.tables), dict[str, Any]()
+        for name, argument in self.given.items():
+            checked[name] = argument.check(values[name], checked, family)
+        return checked
+
+    def answering(self, sites: Sequence[Site], regions: Sequence[str], sizes: Array) -> AnsweringImages:
+        """What sites announced, for images whose pixels and sizes of some regions are given, (n, 1 + regions)."""
+        names = regions if self.regional else ()
+        digests = np.zeros((len(names), 8), np.int64)
+        return AnsweringImages(
+            sizes[:, : 1 + len(names)],
+            sum((site.announcement.tables["image_hashes"] for site in sites), np.zeros(8, np.int64)),
+            sum((site.region_digests(names) for site in sites), digests),
+        )
+
+    def is_for(self, fitting: Array) -> bool:
+        """Whether it is asked of some image of a site, whose images fit or not, (n,) bool."""
+        return self.images == ALL or bool((fitting if self.images == FITTING else ~fitting).any())
+
+    def answer(self, data: LocalData, fitting: Array, given: Mapping[str, Any], least: int) -> dict[str, Array]:
+        """The tables of a site whose images fit or not, (n,) bool, by name; none where no image is asked for."""
+        if not self.is_for(fitting):
+            return {}
+        images = None if self.images == ALL else np.flatnonzero(fitting if self.images == FITTING else ~fitting)
+        if least > 1:
+            tables = self.suppressed(data, images, given, least)
+        else:
+            tables = data.aggregate(self.statistic, images, **given, **self.fixed)
+        sent = {}
+        for name, x, join in zip(self.tables, tables, self.statistic.joins, strict=True):
+            if name != "sizes" and (name != "region_digests" or len(x)):
+                rows = x[~fitting] if join is ROWS and self.images == ALL else x
+                sent[name] = as_whole(rows) if self.regional else rows
+        return sent
+
+    def check(
+        self, tables: Mapping[str, Array], given: Mapping[str, Any], family: Family, of: AnsweringImages, who: str
+    ) -> Tables:
+        """The tables of an answer in order, checked; errors name the site."""
+        forms = self.forms(given, family, of)
+        sent = dict(zip(forms, check_tables(forms, tables, who, "ask it again"), strict=True))
+        checked = tuple(sent[name] if name in sent else getattr(of, name) for name in self.tables)
+        if wrong := self.contradiction(checked):
+            raise ValueError(f"{who} {wrong}; ask it again")
+        return checked
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A question by its name, and what it is given, as JSON and arrays."""
 
     statistic: str
-    scope: str
     given: Mapping[str, Any]
     tables: Mapping[str, Array]
 
     @property
+    def question(self) -> Question:
+        """What is asked."""
+        if self.statistic not in QUESTIONS:
+            raise ValueError(f"the plan asks for {self.statistic!r}; sites answer {', '.join(QUESTIONS)} alone")
+        return QUESTIONS[self.statistic]
+
+    @property
     def digest(self) -> str:
-        """By which an answer is known to belong to this question."""
-        state = hashlib.sha256(json.dumps([self.statistic, self.scope, self.given], sort_keys=True).encode())
-        for name in sorted(self.tables):
-            state.update(f"{name} {self.tables[name].shape}".encode() + self.tables[name].tobytes())
-        return state.hexdigest()
+        """By which an answer is recognised as one to this request."""
+        return Message("plan", {"statistic": self.statistic, "given": self.given}, self.tables).digest
 
 
-def form_of(question: Question) -> Form:
-    """The form of a question that sites answer."""
-    if question.statistic not in FORMS:
-        raise ValueError(
-            f"the plan asks for {question.statistic!r}, which this version does not tell; it tells {', '.join(FORMS)}"
-        )
-    form = FORMS[question.statistic]
-    if question.scope != form.scope:
-        raise ValueError(
-            f"the plan asks for {question.statistic} of the {question.scope!r} images; sites tell it of the "
-            f"{form.scope!r} images alone"
-        )
-    return form
+def as_whole(x: Array) -> Array:
+    """Numbers that are all whole as such: they travel in few bytes."""
+    return x.astype(np.int64) if (np.rint(x) == x).all() else x
 
 
-def arguments_of(question: Question, family: Family) -> dict[str, Any]:
-    """What the statistic of a question is given, checked; errors speak of the plan."""
-    form = form_of(question)
-    if {name: about["is"] for name, about in question.given.items()} != dict(form.given):
-        listed = ", ".join(f"{name} ({kind})" for name, kind in form.given.items()) or "nothing"
-        raise ValueError(f"the plan gives {question.statistic} {', '.join(question.given)}; it needs {listed}")
-    given = decode(question.given, question.tables)
-    for name, value in given.items():
-        if name != "path":
-            _CHECKS[name](value, family)
-    if "path" in given:
-        given["path"] = _path(given["path"], given["grouping"], family)
-    if "knot" in given and given["knot"] >= len(given["path"]):
-        raise ValueError(f"the plan has knot {given['knot']} of a path of {len(given['path'])} points; send another")
-    if question.statistic == "occupied":
-        _check_blank(given["grouping"])
-    if "edges" in given and given["grouping"].count * len(given["edges"]) > _MOST_CELLS:
-        raise ValueError(f"the plan has {given['grouping'].count} groups x {len(given['edges'])} edges, too many")
-    return given
+# ---------------------------------------------------------------- groups by features of the band
 
 
-# ---------------------------------------------------------------- as JSON and arrays
+class _Extent(Question):
+    statistic, tables = extent, ("extent",)
+    words = "least and greatest width and level of the fitting images"
+
+    def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
+        return {"extent": Form(REAL, (2, 2), least=-inf)}
+
+    def contradiction(self, tables: Tables) -> str:
+        (ends,) = tables
+        return "says that the least width or level is above the greatest" if (-ends[:, 0] > ends[:, 1]).any() else ""
 
 
-def encode(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Numbers, arrays, groupings and paths as JSON and arrays."""
-    said: dict[str, Any] = {}
-    tables: dict[str, Array] = {}
-    for name, value in given.items():
-        if isinstance(value, Grouping):
-            meta, arrays = value.state()
-            said[name] = {"is": "grouping", "kind": value.kind, "meta": meta}
-            said[name]["dtypes"] = {key: x.dtype.str for key, x in arrays.items()}
-            tables |= {f"{name}.{key}": x for key, x in arrays.items()}
-            if len(value.fitted_on):
-                said[name]["fitted_on"] = True
-                tables[f"{name}.{_PRINTS}"] = value.fitted_on.view(np.int64)
-        elif isinstance(value, Path):
-            said[name] = {"is": "path"}
-            tables[name] = value.knots
-        elif isinstance(value, np.ndarray):
-            said[name] = {"is": "array"}
-            tables[name] = value
-        else:
-            said[name] = {"is": "number", "value": value}
-    return said, tables
+class _Cells(Question):
+    statistic, tables, given = cells, ("counts",), {"spans": SPANS}
+    words = "histograms of width, room and level of the fitting images"
+
+    def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
+        return {"counts": Form(WHOLE, (3, 4096))}
+
+    def suppressed(self, data: LocalData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
+        (counts,) = data.aggregate(cells, images, **given)
+        return (np.where(counts < 2 * least, 0, counts),)  # two ends may be of one pixel
 
 
-def decode(said: Mapping[str, Any], tables: Mapping[str, Array]) -> dict[str, Any]:
-    """What `encode` was given, a path as its array; every table has its place."""
-    out: dict[str, Any] = {}
-    wanted: set[str] = set()
-    for name, about in said.items():
-        parts = {name} if about["is"] in ("array", "path") else set()
-        if about["is"] == "grouping":
-            parts = {f"{name}.{key}" for key in about.get("dtypes") or {}}
-            parts |= {f"{name}.{_PRINTS}"} if about.get("fitted_on") else set()
-        missing = sorted(parts - tables.keys())
-        if missing:
-            raise ValueError(f"the plan lacks the table {missing[0]!r}; send it again")
-        wanted |= parts
-        if about["is"] == "grouping":
-            out[name] = _grouping(name, about, tables)
-        else:
-            out[name] = tables[name] if parts else about.get("value")
-    if tables.keys() - wanted:
-        raise ValueError(f"the plan has a table {min(tables.keys() - wanted)!r} that it does not speak of")
-    return out
+class _Occupied(Question):
+    statistic, tables, given = occupied, ("occurs",), {"grouping": COMBINATIONS}
+    words = "which combinations of bins occur in the fitting images"
+
+    def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
+        return {"occurs": Form(BOOL, (len(given["grouping"].table),))}
+
+    def suppressed(self, data: LocalData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
+        return (data.aggregate(_combinations, images, **given)[0] >= 2 * least,)
+
+    def merged(self, parts: Sequence[Tables]) -> Tables:
+        (occurs,) = super().merged(parts)
+        if not occurs.any():
+            raise ValueError("no combination of bins occurs often enough at any site; use fewer bins (k)")
+        return (occurs,)
 
 
-def _grouping(name: str, about: Mapping[str, Any], tables: Mapping[str, Array]) -> Grouping:
-    if about.get("kind") is None or about.get("meta") is None or about.get("dtypes") is None:
-        raise ValueError(f"the plan has {name} without kind, meta and dtypes; send it again")
-    arrays = {key: _typed(f"{name}.{key}", tables[f"{name}.{key}"], dtype) for key, dtype in about["dtypes"].items()}
-    grouping = load_grouping(about["kind"], dict(about["meta"]), arrays)
-    check_groups(grouping)
-    if not 1 <= grouping.count <= MOST_GROUPS:
-        raise ValueError(f"the plan has {grouping.count} groups; there can be 1 to {MOST_GROUPS}")
-    if not about.get("fitted_on"):
-        return grouping
-    shaped = tables[f"{name}.{_PRINTS}"]
-    if shaped.dtype != np.int64 or shaped.ndim != 1:
-        raise ValueError(f"the plan has prints of {shaped.dtype} {shaped.shape}; they must be whole, one per image")
-    return on_images(grouping, shaped.view(np.uint64))
+def _count_combinations(truth: Array, block: Block, family: Family, grouping: Grouping) -> Tables:
+    return (np.bincount(grouping.at(block, *all_entries(block)), minlength=grouping.count),)
 
 
-def _typed(name: str, x: Array, dtype: str) -> Array:
-    """A table in the type that it had; whole numbers travel in as few bytes as hold them."""
-    wanted = np.dtype(dtype)
-    if wanted.kind in "iu" and x.dtype.kind in "iu":
-        info = np.iinfo(wanted)
-        if x.size and (int(x.min()) < info.min or int(x.max()) > info.max):
-            raise ValueError(f"the plan has {name} from {x.min()} to {x.max()}, which {wanted} does not hold")
-        return x.astype(wanted)
-    if x.dtype != wanted:
-        raise ValueError(f"the plan has {name} of {x.dtype} where it says {wanted}; send it again")
-    return x
+_combinations = Statistic("combinations", _count_combinations, (np.add,))  # ends of each combination of bins
 
 
-# ---------------------------------------------------------------- what can be given
+# ---------------------------------------------------------------- the frontier
 
 
-def check_groups(groups: Any) -> None:
-    """Refuse groups that follow the pixel grid: counts by group would be counts by position."""
-    if isinstance(groups, Grouping) and groups.kind not in WITHOUT_POSITIONS:
-        raise ValueError(
-            f"groups of kind {groups.kind!r} follow the pixel grid or labels, so that counts would tell where pixels "
-            f"lie; sites answer for groups of kind {', '.join(WITHOUT_POSITIONS)}"
-        )
+class _Farthest(Question):
+    statistic, tables = farthest, ("score",)
+    words = "the greatest score of the fitting images"
+
+    def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
+        return {"score": Form(REAL, (1,), least=family.start)}
 
 
-def _check_blank(grouping: Grouping) -> None:
-    """Combinations are told apart before groups are made of them."""
-    if not isinstance(grouping, BandGroups) or not np.array_equal(grouping.table, np.arange(len(grouping.table))):
-        raise ValueError("the plan asks which combinations occur of groups that are no combinations; send another")
+class _Longest(Question):
+    statistic, tables, given = longest, ("widths",), {"edge": EDGE}
+    words = "the greatest width of the fitting images"
+
+    def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
+        return {"widths": Form(REAL, (2,))}
 
 
-def _floats(name: str, x: Any, shape: tuple[int | None, ...]) -> Array:
-    """Finite float64 of a shape, None being any length."""
-    if not isinstance(x, np.ndarray) or x.dtype != np.float64 or x.ndim != len(shape):
-        raise ValueError(f"the plan has {name} {getattr(x, 'dtype', x)!r}; it needs float64 with {len(shape)} axes")
-    if any(wanted not in (None, size) for size, wanted in zip(x.shape, shape, strict=True)):
-        raise ValueError(f"the plan has {name} of shape {x.shape}; it needs {shape}")
-    if not np.isfinite(x).all():
-        raise ValueError(f"the plan has {name} with values that are NaN or infinite; send another")
-    return x
+class _Spend(Question):
+    statistic, tables = spend, ("missed", "lengths")
+    given: ClassVar = {"grouping": GROUPING, "edges": EDGES, "units": UNITS}
+    words = "misses and lengths by group of the fitting images"
+
+    def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
+        groups, edges = given["grouping"].count, len(given["edges"])
+        linear = family.ends is not None
+        lengths = Form(WHOLE, (2, groups, edges + 1)) if linear else Form(WHOLE, (groups, edges), order="rises")
+        return {"missed": Form(WHOLE, (groups, edges + 1)), "lengths": lengths}
+
+    def suppressed(self, data: LocalData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
+        """An additive end counts one, so that its slopes say how many ends there are; rooms are those of their edge."""
+        if data.family is not additive:
+            return super().suppressed(data, images, given, least)
+        missed, (slopes, _) = data.aggregate(spend, images, **given)
+        ends = carried(slopes // int(FIXED_POINT), 2 * least)
+        edges = np.floor(given["edges"] * (FIXED_POINT / given["units"][1])).astype(np.int64)
+        return carried(missed, least), np.stack([ends * int(FIXED_POINT), ends * np.append(edges, 0)])
 
 
-def _check_spans(x: Any, family: Family) -> None:
-    spans = _floats("spans", x, (3, 2))
-    width = spans[:, 1] - spans[:, 0]
-    if (width < 0).any() or ((width > 0) & (width < _LEAST_UNIT)).any() or not np.isfinite(width).all():
-        raise ValueError(f"the plan has spans {spans.tolist()}; each must ascend")
+class _MissedCells(Question):
+    statistic, tables = missed_cells, ("counts", "cells", "weights", "sizes")
+    given, regional = {"grouping": GROUPING, "edges": EDGES}, True
+    words = "misses of each fitting image by group, in all and in each region"
+
+    def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
+        images, places = of.sizes.shape
+        last = given["grouping"].count * (len(given["edges"]) + 1) - 1
+        return {
+            "counts": Form(WHOLE, (images,), most=last + 1),
+            "cells": Form(WHOLE, (None,), most=last),
+            "weights": Form(NUMBER, (None, places)),
+        }
+
+    def contradiction(self, tables: Tables) -> str:
+        counts, cell, weights, _ = tables
+        if counts.sum() == len(cell) == len(weights):
+            return ""
+        return f"lists {len(cell)} cells, {len(weights)} of them with weights, but counts {counts.sum()}"
+
+    def suppressed(self, data: LocalData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
+        """Misses by cell are counted over all images of the site, as if each had its share: none is told by itself."""
+        counts, cell, weights, exact = data.aggregate(missed_cells, images, **given)
+        sizes = image_and_region_sizes(exact, least)
+        shape = given["grouping"].count, len(given["edges"]) + 1
+        sums = [np.bincount(cell, x, minlength=shape[0] * shape[1]).astype(np.int64) for x in weights.T]
+        total = np.stack([carried(x.reshape(shape), least).reshape(-1) for x in sums], axis=1)
+        kept = np.flatnonzero(total.any(axis=1))
+        part = sizes / np.maximum(sizes.sum(axis=0), 1)
+        spread = (part[:, None] * total[kept]).reshape(-1, len(sums))
+        return np.full(len(counts), len(kept)), np.tile(kept, len(counts)), spread, sizes
+
+    def merged(self, parts: Sequence[Tables]) -> Tables:
+        counts, cell, weights, sizes = super().merged(parts)
+        return counts, cell, weights.astype(np.float64), sizes
 
 
-def _check_edges(x: Any, family: Family) -> None:
-    edges = _floats("edges", x, (None,))
-    if not 2 <= len(edges) <= MOST_POINTS:
-        raise ValueError(f"the plan has {len(edges)} edges; there can be 2 to {MOST_POINTS}")
-    if edges[0] != family.start or (np.diff(edges) < 0).any():
-        raise ValueError(f"the plan has edges that do not ascend from {family.start:g}, where the family starts")
+# ---------------------------------------------------------------- losses along the path
 
 
-def _check_units(x: Any, family: Family) -> None:
-    units = _floats("units", x, (2,))
-    if (units < _LEAST_UNIT).any():
-        raise ValueError(f"the plan has units of length {units.tolist()}; they must be above 0")
+class _Misses(Question):
+    statistic, images, regional = misses, ALL, True
+    tables = ("missed", "sizes", "image_hashes", "region_digests")
+    given: ClassVar = {"path": PATH}
+    fixed: ClassVar = {"digests": True}
+    words = "misses of each certifying image along the path, in all and in each region"
+
+    def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
+        images, places = of.sizes.shape
+        digests = {"region_digests": Form(WHOLE, (places - 1, 8), equals=of.region_digests)} if places > 1 else {}
+        missed = Form(NUMBER, (images, places * len(given["path"])))
+        return {"missed": missed, "image_hashes": Form(WHOLE, (8,), equals=of.image_hashes), **digests}
+
+    def contradiction(self, tables: Tables) -> str:
+        missed, sizes, *_ = tables
+        rows = missed.reshape(*sizes.shape, -1)  # images, regions, points of the path
+        if (rows[:, :, 0] > sizes * _ROUNDED).any():
+            return "misses more of an image or a region than it has"
+        return "misses more where intervals widen" if (rows[:, :, 1:] > rows[:, :, :-1]).any() else ""
+
+    def suppressed(self, data: LocalData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
+        missed, exact, *digests = data.aggregate(misses, images, **given, **self.fixed)
+        sizes = image_and_region_sizes(exact, least)
+        rows = rounded_up(missed.reshape(sizes.size, -1), sizes.reshape(-1), least)
+        return rows.reshape(missed.shape), sizes, *digests
 
 
-def _check_edge(x: Any, family: Family) -> None:
-    if isinstance(x, bool) or not isinstance(x, int | float) or not isfinite(x) or x < family.start:
-        raise ValueError(f"the plan has edge {x!r}; it must be a number of at least {family.start:g}")
+class _Arriving(Question):
+    statistic, tables, images = arriving, ("counts", "shares"), CERTIFYING
+    given: ClassVar = {"path": PATH, "point": POINT}
+    words = "where between two points of the path pixels are covered"
+
+    def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
+        return {"counts": Form(WHOLE, (len(of.sizes),), most=of.sizes[:, 0]), "shares": Form(REAL, (None,), most=1)}
+
+    def contradiction(self, tables: Tables) -> str:
+        counts, shares = tables
+        return "" if counts.sum() == len(shares) else f"lists {len(shares)} ends but counts {counts.sum()}"
+
+    def suppressed(self, data: LocalData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
+        """Ends between two points of the path, as the reported misses have them, all at the later point."""
+        assert images is not None
+        missed, _ = data.aggregate(misses, images, path=given["path"])
+        rows = rounded_up(missed, data.sizes[images], least)
+        counts = rows[:, given["point"] - 1] - rows[:, given["point"]]
+        return counts, np.ones(int(counts.sum()))
 
 
-def _check_knot(x: Any, family: Family) -> None:
-    if isinstance(x, bool) or not isinstance(x, int) or x < 1:
-        raise ValueError(f"the plan has knot {x!r}; it must be a whole number of at least 1")
-
-
-_CHECKS = {
-    "spans": _check_spans,
-    "edges": _check_edges,
-    "units": _check_units,
-    "edge": _check_edge,
-    "knot": _check_knot,
-    "grouping": lambda grouping, family: check_groups(grouping),
-}
-
-
-def _path(x: Any, grouping: Grouping, family: Family) -> Path:
-    """A path of a grouping: one row of knots for each group, nondecreasing from where the family starts."""
-    knots = _floats("path", x, (None, None))
-    groups, points = knots.shape
-    if groups != grouping.count:
-        raise ValueError(f"the plan has a path of {groups} groups, but a grouping of {grouping.count}; send another")
-    if not 1 <= points <= MOST_POINTS:
-        raise ValueError(f"the plan has a path of {points} points; there can be 1 to {MOST_POINTS}")
-    if (knots[:, 0] < family.start).any() or (np.diff(knots, axis=1) < 0).any():
-        raise ValueError(f"the plan has a path that does not ascend from {family.start:g} in every group")
-    positive = knots[knots > 0]
-    octaves = float(np.log2(positive.max()) - np.log2(positive.min())) if len(positive) else 0.0
-    if groups * (octaves + 1) * _KEYS_PER_OCTAVE > _MOST_KEYS:
-        raise ValueError(f"the plan has a path of {groups} groups over {octaves:.0f} octaves, too many; send another")
-    return Path(np.ascontiguousarray(knots))
+_ALL = (
+    _Extent, _Cells, _Occupied, _Farthest, _Longest, _Spend, _MissedCells, _Misses, _Arriving,
+)  # fmt: skip
+QUESTIONS: dict[str, Question] = {kind.statistic.name: kind() for kind in _ALL}

@@ -1,0 +1,166 @@
+"""What a coordinator refuses of announcements, settings and study files, each with words that name what is wrong."""
+
+import numpy as np
+import pytest
+from hospitals import BY_BAND, announced, data, edited, parts_of, refuses, regions_of, said, table, with_regions
+
+import pixelbounds as pb
+from pixelbounds import federated
+
+KEY = bytes(32)
+
+
+# ---------------------------------------------------------------- announcements, at the coordinator
+
+
+def tables(**new):
+    return lambda text, tables: tables.update(new)
+
+
+def without(name):
+    return lambda text, tables: tables.pop(name)
+
+
+ANNOUNCEMENTS = {  # change, words of the refusal
+    "fewer than no images": (said(images=-5), "images -5"),
+    "more images than anyone has": (said(images=10**12), "images 1000000000000"),
+    "images in words": (said(images="7"), "images '7'"),
+    "images that are yes": (said(images=True), "images True"),
+    "no pixels": (said(pixels=[0]), "pixels.0 0"),
+    "more pixels than memory": (said(pixels=[10**9, 10**9]), "pixels"),
+    "limits that fall": (said(limits=[1, 0]), "limits [1, 0]"),
+    "limits in words": (said(limits=["0", "1"]), "limits"),
+    "one limit": (said(limits=[0]), "limits"),
+    "a name with a path": (said(site="<b>/../../x"), "site '<b>/../../x'"),
+    "a name with markup": (said(site="[red]north"), "site '[red]north'"),
+    "no name": (said(site=None), "site None"),
+    "an unknown field": (said(more=1), "more 1"),
+    "a missing field": (lambda text, tables: text.pop("family"), "lacks family"),
+    "a least count of 0": (said(least_count=0), "least_count 0"),
+    "a region of no kind": (said(regions=[{"name": "edges", "place": "all"}]), "regions.0.place"),
+    "other regions than tables": (said(regions=[{"name": "edges", "place": "region"}]), "must have"),
+    "no units": (without("unit_of"), "must have"),
+    "more units than images": (said(units=51), "(51, 16)"),
+    "units out of range": (tables(unit_of=np.full(50, 10**9)), "at most 24"),
+    "units below 0": (tables(unit_of=np.full(50, -7)), "value -7"),
+    "units of some images": (tables(unit_of=np.zeros(3, int)), "shape (3,)"),
+    "units without images": (tables(unit_of=np.zeros(50, int)), "have no image"),
+    "sizes where all have one": (tables(sizes=np.ones(50, int)), "sizes"),
+    "a digest of another shape": (tables(image_hashes=np.zeros(2, int)), "image_hashes of shape (2,)"),
+    "a digest below 0": (tables(image_hashes=np.full(8, -1)), "image_hashes with the value -1"),
+    "a digest in parts": (tables(image_hashes=np.zeros(8)), "image_hashes of float64"),
+    "two units of one name": (tables(names=np.zeros((25, 16), int)), "one name"),
+    "names that are no bytes": (tables(names=np.full((25, 16), 256)), "names with the value 256"),
+    "sizes below 0": (table("region_sizes", lambda x: x - 99), "region_sizes with the value"),
+    "sizes of one region": (table("region_sizes", lambda x: x[:, :1]), "region_sizes of shape"),
+    "subgroups by number": (table("subgroups", lambda x: x.astype(int)), "subgroups of int64"),
+}
+
+
+@pytest.fixture(scope="module")
+def keyed():
+    truth, band = data()
+    sites = with_regions(parts_of(truth, band, key=KEY), regions_of(truth))
+    units = {"north": np.arange(50) // 2, "east": np.arange(7) + 100, "south": np.arange(63) + 200}
+    return [federated.announce(t, b, units=units[name], **how) for name, (t, b, how) in sites.items()]
+
+
+@pytest.mark.parametrize("change, word", ANNOUNCEMENTS.values(), ids=ANNOUNCEMENTS)
+def test_a_wrong_announcement_is_refused_by_field_and_value(keyed, change, word):
+    wrong = edited(keyed[0], change, KEY)
+    refuses(lambda: federated.begin([wrong, *keyed[1:]], risk_level=0.2, key=KEY), word)
+    assert federated.begin(keyed, method=BY_BAND, risk_level=0.2, key=KEY).plan.tables
+
+
+def test_sizes_of_a_ragged_site_are_checked(rng):
+    images = [rng.uniform(0.4, 0.6, (4, n)).astype(np.float32) for n in (3, 4, 5)]
+    bands = [pb.Band(x[None] - 0.1, x[None] + 0.1) for x in images]
+    mixed = federated.announce(images, bands, site="west")
+    for change, word in (
+        (tables(sizes=np.zeros(3, int)), "sizes with the value 0"),
+        (tables(sizes=np.ones(2, int)), "sizes of shape (2,)"),
+        (without("sizes"), "image_hashes, sizes"),
+    ):
+        wrong = edited(mixed, change)
+        refuses(lambda given=wrong: federated.begin([given], risk_level=0.2), "'west'", word)
+
+
+def test_sites_that_do_not_fit_together_are_refused_by_name_and_none_is_accused():
+    sites = parts_of(*data())
+    t, b, _ = sites["east"]
+    north = federated.announce(*sites["north"][:2], site="north")
+    made = [pb.Source("calibrated quantiles", samples=m, miscoverage=0.1, sampler="euler") for m in (19, 399)]
+    for how, words in (
+        ({"band": b, "site": "north"}, ["'north' announces itself twice"]),
+        ({"band": b, "limits": (0, 2)}, ["limits", "'east'", "'north'", "cannot be known"]),
+        ({"band": b, "units": np.arange(7)}, ["given units False at 'north', True at 'east'"]),
+        ({"band": pb.Band(b.lower, b.upper, source="other")}, ["source: kind unknown at 'north', other at 'east'"]),
+        ({"band": pb.Band(b.lower, b.upper, b.upper)}, ["family additive at 'north', scaled at 'east'"]),
+        ({"band": b, "measure": pb.Measure.of_window((400, 40))}, ["measure None at 'north'"]),
+        ({"band": b, "site": " "}, ["site is ' '"]),
+    ):
+        refuses(lambda how=how: federated.begin(
+            [north, federated.announce(t, **{"site": "east", **how})], risk_level=0.2), *words)  # fmt: skip
+    pair = [federated.announce(t, pb.Band(b.lower, b.upper, source=x), site=f"s{x.samples}") for x in made]
+    refuses(lambda: federated.begin(pair, risk_level=0.2), "source: samples 19 at 's19', 399 at 's399'",
+            never=["miscoverage", "sampler"])  # fmt: skip
+
+
+# ---------------------------------------------------------------- settings and study files, at the coordinator
+
+SETTINGS = {  # arguments of begin, words of the refusal
+    "krcps": ({"method": "krcps"}, ["krcps", "frontier, rcps"]),
+    "learned groups": ({"method": pb.Frontier("learned")}, ["learned", "band"]),
+    "a level of 2": ({"risk_level": 2.0}, ["risk_level is 2.0"]),
+    "all images fit": ({"method": pb.RCPS(n_fit=120)}, ["n_fit is 120"]),
+    "two levels": ({"promises": [pb.share(0.3)]}, ["either risk_level"]),
+    "an unknown region": ({"risk_level": None, "promises": [pb.share(0.3, name="heart")]}, ["'heart'", "no region"]),
+    "a region of its own": (
+        {"risk_level": None, "promises": [pb.share(0.3, within=np.ones((120, 8, 8)))]}, ["regions are at the sites"]),
+    "a loss": ({"risk_level": None, "promises": [pb.loss(0.3, lambda truth, interval: 0.0)]}, ["none travels"]),
+    "images without units": ({"max_images": 2}, ["max_images"]),
+    "an unknown weighting": ({"weighting": "pixels"}, ["weighting"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how, words", SETTINGS.values(), ids=SETTINGS)
+def test_settings_of_a_study_are_refused_by_name(worlds, how, words):
+    refuses(lambda: federated.begin(announced(worlds["regions"][0]), **{"risk_level": 0.2, **how}), *words)
+
+
+def test_regions_are_refused_by_name(worlds):
+    refuses(lambda: federated.begin([], risk_level=0.2), "no announcements")
+    sites = worlds["regions"][0]
+    t, b, how = sites["east"]
+    weights = federated.announce(t, b, site="east", regions={**how["regions"], "rare": np.ones(t.shape)})
+    mixed = [federated.announce(*sites["north"][:2], **sites["north"][2]), weights]
+    refuses(lambda: federated.begin(mixed, promises=[pb.share(0.3, name="rare")]), "'rare' is a region at site 'north'",
+            "weights at 'east'")  # fmt: skip
+    for regions, words, error in (
+        ({"all pixels": t > 0}, ["another name"], ValueError),
+        ([t > 0], ["by the name"], TypeError),
+        ({"edges": t[1:] > 0}, ["region 'edges'", "shape"], ValueError),
+    ):
+        refuses(lambda given=regions: federated.announce(t, b, site="east", regions=given), *words, error=error)
+
+
+def test_a_study_file_is_checked_when_it_is_read_again(worlds, tmp_path):
+    study, answers = worlds["plain"][1]["misses"]
+    path = tmp_path / "study.safetensors"
+    federated.merge(study, list(answers.values())).save(path)
+    kept = federated.load(path)
+    last = max(name for name in kept.tables if name.startswith("round.") and name.endswith(".0"))
+    for change, word in (
+        (table(last, lambda x: x[:, ::-1].copy()), "where intervals widen"),
+        (table(last, lambda x: x[:, :3]), "shape"),
+        (lambda text, tables: tables.pop(last), "incomplete"),
+        (lambda text, tables: text["settings"].update(failure_prob=2.0), "failure_prob is 2.0"),
+        (lambda text, tables: text["settings"].update(more=2.0), "'more'"),
+        (lambda text, tables: text["settings"].update(promises=[3]), "unknown settings"),
+        (lambda text, tables: text["settings"].update(bound="none"), "bound is 'none'"),
+        (table("site.0", lambda x: x[:100]), "cut short"),
+        (said(sites=9), "site.3"),
+        (lambda text, tables: text["rounds"].insert(0, "0" * 64), "other questions"),
+    ):
+        edited(kept, change).save(path)
+        refuses(lambda: federated.load_study(path).plan, word)

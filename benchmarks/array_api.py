@@ -65,7 +65,9 @@ def federated(sites: dict[str, tuple[Any, pb.Band, Any]], settings: Settings) ->
     sent = [rooms.announce(truth, band, site=site, units=ids) for site, (truth, band, ids) in sites.items()]
     study = rooms.begin(sent, **_asked(rest))
     while isinstance(study, rooms.Study):
-        answers = [rooms.answer(study.plan, truth, band, site=site, units=ids) for site, (truth, band, ids) in sites.items()]
+        answers = [
+            rooms.answer(study.plan, truth, band, site=site, units=ids) for site, (truth, band, ids) in sites.items()
+        ]
         study = rooms.merge(study, answers)
     return study
 

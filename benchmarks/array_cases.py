@@ -153,12 +153,15 @@ def promised(truth: Array, samples: Array) -> Iterator[tuple[str, str, Settings]
 def specials(samples: Array) -> Iterator[tuple[str, str, Settings]]:
     """What is tried once."""
     features = np.stack([samples.mean(axis=1), samples[:, 0]], axis=1)
-    by_hand = pb.Family("own", lambda b, w: (b.lower - w, b.upper + w), lambda x, b: np.maximum(b.lower - x, x - b.upper))
+    by_hand = pb.Family(
+        "own", lambda b, w: (b.lower - w, b.upper + w), lambda x, b: np.maximum(b.lower - x, x - b.upper)
+    )
     fine = partial(pb.groups.fit_band_groups, width=8, level=4)
     krcps: Settings = {"method": "krcps"}
     settings: dict[str, Settings] = {
-        "own bound": {"bound": hoeffding_by_hand}, "own family": {"family": by_hand}, "features": {"features": features},
-        "features learned": {"features": features, "groups": "learned"}, "k band": {"groups": "band", "k": 5},
+        "own bound": {"bound": hoeffding_by_hand}, "own family": {"family": by_hand},
+        "features": {"features": features}, "features learned": {"features": features, "groups": "learned"},
+        "k band": {"groups": "band", "k": 5},
         "k learned": {"groups": "learned", "k": 4}, "own groups": {"groups": fine}, "n_fit": {"n_fit": 50},
         "n_fit band": {"groups": "band", "n_fit": 100}, "seed": {"seed": 5}, "strict": {"failure_prob": 0.02},
         "strict level": {"risk_level": 0.04}, "no limits": {"limits": None}, "limits": {"limits": (-1.0, 2.0)},

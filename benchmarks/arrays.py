@@ -58,6 +58,7 @@ class Recorder:
         self.api, self.folder, self.arrays = api, folder, dict[str, Array]()
 
     def keep(self, name: str, value: Any) -> None:
+        """One array by a name of its own."""
         if name in self.arrays:
             raise ValueError(f"{name!r} is there twice; give another name")
         self.arrays[name] = np.asarray(value)
@@ -71,11 +72,13 @@ class Recorder:
             return None
 
     def calibration(self, name: str, cal: Any) -> None:
+        """Widenings and what is certified."""
         self.keep(f"{name}/widening", self.api.widening(cal))
         for number in ("at_most", "above", "cap", "risk", "certifying"):
             self.keep(f"{name}/promise {number}", [float(getattr(x, number)) for x in cal.promises])
 
     def interval(self, name: str, interval: Any) -> None:
+        """Both ends, flattened."""
         for end in ("lower", "upper"):
             made = getattr(interval, end)
             parts = [np.asarray(x) for x in made] if isinstance(made, pb.Ragged) else [np.asarray(made)]
@@ -161,7 +164,9 @@ def federated(book: Recorder, truth: Array, samples: Array) -> None:
     cuts = {"north": slice(0, 100), "south": slice(100, N)}
     shares = [("share", 0.1, {}), ("tail", 0.15, {"above": 0.15})]
     kinds: dict[str, Settings] = {"share": {"risk_level": 0.1}, "promises": {"promises": shares}}
-    for method, family, bound, units, asked in product(("frontier", "rcps"), FAMILIES, BOUNDS[:2], (False, True), kinds):
+    for method, family, bound, units, asked in product(
+        ("frontier", "rcps"), FAMILIES, BOUNDS[:2], (False, True), kinds
+    ):
         band, name = band_for(family, samples), f"federated {method} {family} {bound}{' by units' * units} {asked}"
         sites = {site: (truth[at], band[at], UNITS[at] if units else None) for site, at in cuts.items()}
         settings = kinds[asked] | {"method": method, "family": family, "bound": bound}

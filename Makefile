@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # the tests of a file share one worker, and with it what they train, draw and compile; the short doctests come last
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: adapters demo test check format docs wheel guarantees fuzz bench lock clean
+.PHONY: adapters demo reproduce test check format docs wheel guarantees fuzz bench lock clean
 
 demo: $(STAMP)  ## calibrate on the embedded default and print the table of methods
 	$(BIN)/pixelbounds demo
@@ -52,6 +52,9 @@ adapters:  ## samplers of azula, MONAI, diffusers and deepinv, with the real lib
 
 bench: $(STAMP)  ## measure, print tables, write benchmarks/results/*.json
 	$(BIN)/python -m benchmarks
+
+reproduce: $(STAMP)  ## the paper's table and figures: make reproduce NAME=phantom; more options: python -m reproduce NAME --help
+	$(BIN)/python -m reproduce $(NAME)
 
 lock: $(STAMP)  ## pin every package at the version that is installed here; comments at the top of the file stay
 	{ sed -n '/^#/p' constraints.txt; $(BIN)/pip freeze --exclude-editable | sed 's/+cpu$$//'; } > constraints.new

@@ -15,11 +15,11 @@ import numpy as np
 
 from benchmarks.materials import measure_or_write
 from benchmarks.readme import result, where
-from pixelbounds.experiments.draws import Draw
-from pixelbounds.experiments.experiment import Experiment, load_experiment
-from pixelbounds.experiments.fits import fit, krcps_method, measure, split_pairs
-from pixelbounds.experiments.material import Material
-from pixelbounds.experiments.rows import PAPER_BOUNDS
+from reproduce.draws import Draw
+from reproduce.experiment import Experiment, load_experiment
+from reproduce.fits import fit, krcps_method, measure, split_pairs
+from reproduce.material import Material
+from reproduce.rows import PAPER_BOUNDS
 
 PAGE = "docs/tried.md"
 BEGIN = "<!-- figures: python -m benchmarks.certifying -->"

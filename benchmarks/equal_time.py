@@ -4,7 +4,7 @@
     python -m benchmarks.equal_time run faces64 FILES --name faces64_180s --calibration 640       # beside another run
     python -m benchmarks.equal_time page        # the tables of docs/diffusion.md, and docs/equal_time.png
 
-Files are those of `benchmarks.gpu.end_to_end collect`; a band is LABEL/SAMPLES, or LABEL/SAMPLES@MISCOVERAGE where that
+Files are those of `reproduce.gpu.end_to_end collect`; a band is LABEL/SAMPLES, or LABEL/SAMPLES@MISCOVERAGE where that
 is not its way's own. In every draw some images calibrate and others judge, the same for all rows. Ours: the frontier
 with betting, as by default. The paper's: K-RCPS with Hoeffding-Bentkus and the cell of its grid that is shortest on the
 judging images. Samples and images fewer than were drawn cost their share of the sampling; K networks cost K trainings.
@@ -25,9 +25,9 @@ import numpy as np
 
 import pixelbounds as pb
 from benchmarks.__main__ import machine
-from benchmarks.gpu.bench import OURS, PAPER
 from pixelbounds.bands import calibrated_ranks
 from pixelbounds.storage.files import replace_file
+from reproduce.gpu.bench import OURS, PAPER
 
 Array = np.ndarray
 Row = dict[str, Any]

@@ -18,9 +18,9 @@ from benchmarks.materials import measure_or_write
 from benchmarks.readme import result, where
 from pixelbounds.calibration.calibrate import calibrate
 from pixelbounds.calibration.confidence import least_images
-from pixelbounds.experiments.draws import LIMITS
-from pixelbounds.experiments.experiment import TaskSection, load_experiment
-from pixelbounds.experiments.material import Material
+from reproduce.draws import LIMITS
+from reproduce.experiment import TaskSection, load_experiment
+from reproduce.material import Material
 
 PAGE = "docs/tried.md"
 BEGIN = "<!-- figures: python -m benchmarks.few_images -->"

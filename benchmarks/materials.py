@@ -1,4 +1,4 @@
-"""What benchmarks on the materials of `pixelbounds reproduce` share: NAME=FOLDER words, and rows that are kept."""
+"""What benchmarks on the materials of `python -m reproduce` share: NAME=FOLDER words, and rows that are kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.__main__ import RESULTS, machine, show
 from benchmarks.readme import HERE, with_figures
-from pixelbounds.experiments.material import Material, load_material
+from reproduce.material import Material, load_material
 
 Rows = Callable[[str, Material], Iterable[dict[str, Any]]]
 

@@ -1,6 +1,6 @@
 """Write figures into README.md, between its two markers: python -m benchmarks.readme.
 
-They come from benchmarks/results; those of real images from the JSONs of `pixelbounds reproduce` in its folder.
+They come from benchmarks/results; those of real images from the JSONs of `python -m reproduce` in its folder.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pixelbounds.experiments.results import load_results
-from pixelbounds.experiments.rows import REFERENCE, SHORTEST
-from pixelbounds.experiments.summaries import gains, summaries
+from reproduce.results import load_results
+from reproduce.rows import REFERENCE, SHORTEST
+from reproduce.summaries import gains, summaries
 
 AGAINST = "against the paper's"
 HERE = Path(__file__).parent
@@ -36,7 +36,7 @@ def where(found: dict[str, Any]) -> str:
 
 
 def reproduced() -> list[str]:
-    """What `pixelbounds reproduce` found, experiment by experiment."""
+    """What `python -m reproduce` found, experiment by experiment."""
     lines = [
         "| data | risk level | K-RCPS, Hoeffding-Bentkus (the paper) | frontier, betting | difference | "
         "against K-RCPS, betting |",

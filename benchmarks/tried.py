@@ -26,10 +26,10 @@ from pixelbounds.calibration.groups.learned import fit_learned_groups
 from pixelbounds.calibration.groups.positions import by_loss
 from pixelbounds.calibration.paths.frontier import frontier_of
 from pixelbounds.calibration.procedures import length_at_risk
-from pixelbounds.experiments.draws import LIMITS
-from pixelbounds.experiments.experiment import Experiment, load_experiment
-from pixelbounds.experiments.material import Material
 from pixelbounds.images.library import Array
+from reproduce.draws import LIMITS
+from reproduce.experiment import Experiment, load_experiment
+from reproduce.material import Material
 
 PAGE = "docs/tried.md"
 BEGIN = "<!-- figures: python -m benchmarks.tried -->"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from house import definitions
 
-from pixelbounds.experiments.results_page import write_page
+from reproduce.results_page import write_page
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "pixelbounds"

@@ -26,7 +26,7 @@ def package(tmp_path, monkeypatch):
     (work / "score" / "score.safetensors").write_bytes(b"network")
     monkeypatch.setattr(packaged, "network_file", lambda: target / "score.safetensors")
     monkeypatch.setattr(sys, "argv", ["package", str(work)])
-    return import_module("benchmarks.gpu.package").main, work, target
+    return import_module("reproduce.gpu.package").main, work, target
 
 
 def test_arrays_and_network_are_packaged(package):

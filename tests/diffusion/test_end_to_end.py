@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.gpu import bench, end_to_end, measures
-from pixelbounds.experiments.material import BANDS, load_material
+from reproduce.gpu import bench, end_to_end, measures
+from reproduce.material import BANDS, load_material
 
 
 def test_both_ways_and_the_baselines_come_home_as_material(tmp_path, monkeypatch, rng):

@@ -9,9 +9,9 @@ import pytest
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.gpu import chest, coded_bands, generalise, variants  # noqa: E402
 from pixelbounds.diffusion import posterior_mean  # noqa: E402
 from pixelbounds.diffusion.splits import split_images  # noqa: E402
+from reproduce.gpu import chest, coded_bands, generalise, variants  # noqa: E402
 
 
 @pytest.mark.parametrize("split", ["sweep", "confirm"])

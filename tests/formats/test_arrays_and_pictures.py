@@ -9,12 +9,12 @@ import pytest
 import zarr
 from PIL import Image
 
-from pixelbounds.experiments.cache import cached
-from pixelbounds.experiments.celeba import celeba
 from pixelbounds.formats.arrays import Arrays
 from pixelbounds.formats.opener import check_target, open_images
 from pixelbounds.formats.pictures import central
 from pixelbounds.formats.scans import Images, split_units
+from reproduce.cache import cached
+from reproduce.celeba import celeba
 
 
 def png(x, **options):

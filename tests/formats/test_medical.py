@@ -12,9 +12,9 @@ import pytest
 from medical import LPS, edit, hounsfield, nibabel, to_unit, write_dicom, write_nifti
 
 from pixelbounds.execution import running
-from pixelbounds.experiments.abdomen import abdomen
 from pixelbounds.formats import nifti
 from pixelbounds.formats.opener import open_images
+from reproduce.abdomen import abdomen
 
 VALUES = hounsfield()
 

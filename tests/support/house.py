@@ -30,7 +30,6 @@ ROOMS = (  # a room imports only rooms above it
     "report",
     "workflows",
     "demo",
-    "experiments",
     "cli",
 )
 ALONE = ("storage", "kernels")  # they import nothing of the package

@@ -17,7 +17,6 @@ from .info import info_command
 from .monitor import monitor_commands
 from .plan import plan_command
 from .report import report_command
-from .reproduce import reproduce_commands
 from .sample import sample_command
 from .train import train_command
 
@@ -36,7 +35,7 @@ _PANELS = {  # what a newcomer needs first comes first
 }
 _GROUPS = {
     "After deployment": {"monitor": monitor_commands, "anytime": anytime_commands},
-    "Elsewhere": {"federated": federated_commands, "reproduce": reproduce_commands},
+    "Elsewhere": {"federated": federated_commands},
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:

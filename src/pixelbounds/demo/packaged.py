@@ -2,7 +2,7 @@
 
 The phantoms and the noise are made anew from their seeds; only the networks' outputs are stored, in 8 bits or fewer
 within [0, 1], ends rounded outward, each array as differences from what others say of it. The networks never saw
-these phantoms. How the file is made: `benchmarks/gpu/package.py`.
+these phantoms. How the file is made: `reproduce/gpu/package.py`.
 """
 
 from __future__ import annotations

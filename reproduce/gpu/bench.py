@@ -1,0 +1,322 @@
+"""One call of `reproduce.gpu.end_to_end`: its images, networks that it trains, bands and arrays that it keeps."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from pixelbounds.bands import calibrated_ranks
+from pixelbounds.diffusion import VESDE, NCSNpp, Reduction, configuration, sample
+from pixelbounds.diffusion.batches import AUGMENTATIONS
+from pixelbounds.diffusion.checkpoint import save_network
+from pixelbounds.diffusion.members import Ensemble, compiled
+from pixelbounds.diffusion.posterior import in_bfloat16
+from pixelbounds.diffusion.trainer import Settings, Trained, score_matching, train, weighted_matching
+
+from . import chest
+from .coded_bands import CodedBands
+from .generalise import SETS, Set, codes, parts
+from .measures import before_control, outward, psnr
+from .rates import kernels
+from .speed import peak, timed
+
+Array = np.ndarray
+KNOWN = SETS | {"chest128": Set("images", (0.0, 1.0), 1.0, chest.SIGMA, 0, 128)}
+OURS = 0.1  # miscoverage
+PAPER = {"ct64": 0.2, "faces64": 0.1, "chest128": 0.1}
+
+
+# ---------------------------------------------------------------- images
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Images in 8 bits: those that train, that validate, and that are measured, with numbers and units of the last."""
+
+    train: Array
+    validation: Array
+    measured: Array
+    numbers: Array
+    unit: Array
+
+    @property
+    def truth(self) -> Array:
+        """The measured images in [0, 1], float32."""
+        return self.measured.astype(np.float32) / 255
+
+
+def pictures(name: str, data: str | Path, count: int) -> Pictures:
+    """The images of a set; `count` of those that are set aside are measured."""
+    with np.load(data) as file:
+        images = file[KNOWN[name].key]
+        unit = file["patients"] if name == "chest128" else file["scan"]
+    if name == "chest128":
+        numbers = chest.split(unit)
+        own = numbers["train"], numbers["validation"], numbers["measured"][:count]
+    else:
+        cut = parts(name, "confirm", unit, count)
+        own = cut.train, cut.validation, cut.measured
+    learnt, unseen, measured = own
+    return Pictures(images[learnt], images[unseen], images[measured], measured, unit[measured])
+
+
+def observe(shown: Pictures, data: Set) -> Array:
+    """Noisy views of the measured images within the limits of the set, float32; an image has a noise of its own."""
+    low, high = data.limits
+    noise = [np.random.default_rng([13, int(i)]).standard_normal((data.size,) * 2, np.float32) for i in shown.numbers]
+    return shown.truth * np.float32(high - low) + np.float32(low) + np.float32(data.sigma_0) * np.stack(noise)
+
+
+# ---------------------------------------------------------------- networks
+
+
+class Bench:
+    """Images, process and figures of one call."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options, self.data = options, KNOWN[options.set]
+        self.shown = pictures(options.set, options.data, options.images)
+        self.begin = time.monotonic()
+        self.sde = VESDE(0.01, self.data.sigma_max)
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.out = Path(options.out[0])
+        self.out.mkdir(parents=True, exist_ok=True)
+        low, high = self.data.limits
+        self.deviation = float((self.shown.train.astype(np.float32) / 255 * (high - low)).std())
+        self.config = configuration(
+            options.network, size=self.data.size, blocks=options.blocks, dropout=options.dropout
+        )
+        torch.manual_seed(0)
+        torch.set_float32_matmul_precision("high")
+        self.network = NCSNpp(self.config)
+        self.figures: dict[str, Any] = {
+            "set": options.set, "way": options.does, "commit": options.commit, "torch": torch.__version__,
+            "device": torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu",
+            "network": options.network, "blocks": options.blocks, "dropout": options.dropout,
+            "sigma_0": self.data.sigma_0, "parameters": sum(x.numel() for x in self.network.parameters()),
+            "images": {part: len(getattr(self.shown, part)) for part in ("train", "validation", "measured")},
+            "units": len(np.unique(self.shown.unit)), "training": [], "bands": [],
+        }  # fmt: skip
+
+    def band(self, label: str, lower: Array, upper: Array, estimate: Array | None = None) -> None:
+        """Misses and length of a band without samples, clipped, and the decibels of an estimate."""
+        truth = self.shown.truth
+        told = {"label": label, "images": len(truth), **before_control(truth, lower, upper)}
+        if estimate is not None:
+            told["psnr"] = psnr(estimate, truth)
+        self.figures["bands"].append(told)
+        self.keep()
+        print(json.dumps(told), flush=True)
+
+    def keep(self) -> None:
+        """Write the figures so far."""
+        self.figures["call_seconds"] = round(time.monotonic() - self.begin, 1)
+        (self.out / "figures.json").write_text(json.dumps(self.figures) + "\n")
+
+    def fit(self, seed: int, *, paper: bool) -> nn.Module:
+        """Train a fresh score network of this seed in the place of the last one; its average."""
+        torch.manual_seed(seed)
+        self.network.load_state_dict(NCSNpp(self.config).state_dict())
+        loss = score_matching if paper else weighted_matching(self.deviation)
+        unseen = None if paper else self.shown.validation
+        return self.trained("score", self.network, self.shown.train, loss, seed=seed, validation=unseen)
+
+    def trained(
+        self,
+        kind: str,
+        network: nn.Module,
+        images: Array,
+        loss: Any,
+        *,
+        seed: int = 0,
+        validation: Array | None = None,
+        **changes: Any,
+    ) -> Any:
+        """The average of a network after the call's seconds, the best one where there are validation images."""
+        options = self.options
+        known = {"seconds": options.seconds, "steps": options.steps, "learning_rate": 1e-3, "warmup": 200}
+        settings = Settings(
+            batch=options.batch, augment=AUGMENTATIONS["some_rotations"], sigma_top=self.top, seed=seed,
+            patience=None, checkpoint_every=10**9, log_every=100, **({"compile": options.compile} | known | changes),
+        )  # fmt: skip
+        curve: list[dict[str, Any]] = []
+        done = train(
+            network.requires_grad_(), images, loss, sde=self.sde, settings=settings, limits=self.data.limits,
+            device=self.device, validation=validation, progress=curve.append,
+        )  # fmt: skip
+        self._told(kind, done, seed, curve)
+        return done.network
+
+    @property
+    def top(self) -> float:
+        """The greatest level of noise that is trained: sampling never goes above sigma_0."""
+        return min(1.1 * self.data.sigma_0, self.data.sigma_max)
+
+    def bring(self, network: nn.Module) -> None:
+        """Write a score network where it comes home from, and where a later call finds it."""
+        known = {"sigma_0": self.data.sigma_0, "sigma_top": self.top, "limits": self.data.limits}
+        save_network(self.out / "network.safetensors", network, self.sde, "score", known, dtype=torch.float16)
+
+    def _told(self, kind: str, done: Trained, seed: int, curve: list[dict[str, Any]]) -> None:
+        looks = [[x["step"], round(x["loss"], 5), round(x["validation"], 5)] for x in curve if "validation" in x]
+        told = {
+            "kind": kind, "seed": seed, "seconds": round(done.seconds, 1), "steps": done.step, "best_step": done.best,
+            "loss": done.loss, "trivial_loss": done.trivial, "curve": looks,
+            "images_per_second": round(done.step * self.options.batch / done.seconds),
+        }  # fmt: skip
+        self.figures["training"].append(told)
+        self.keep()
+        print(json.dumps({key: value for key, value in told.items() if key != "curve"}), flush=True)
+
+    def ready(self, networks: Sequence[nn.Module]) -> nn.Module:
+        """The mean score of networks, in copies that trained nothing: those that did were compiled for training."""
+        fresh = [NCSNpp(self.config).to(self.device, memory_format=torch.channels_last) for _ in networks]
+        for copy, network in zip(fresh, networks, strict=True):
+            copy.load_state_dict(network.state_dict())
+        score = Ensemble(fresh).eval().requires_grad_(False)
+        return compiled(score, dynamic=False) if self.options.compile else score
+
+    def warm(self, score: nn.Module, batch: int) -> None:
+        """Compile for the shape that will be drawn with; let cuDNN search its convolutions where that is faster."""
+        begin = time.monotonic()
+        x = torch.zeros(batch, 1, self.data.size, self.data.size, device=self.device)
+        level = torch.full((batch,), self.data.sigma_0, device=self.device)
+        with torch.no_grad(), in_bfloat16(x, True):
+            for _ in range(2):
+                score(x, level)
+            self._wait()
+            print(f"sampling was compiled in {time.monotonic() - begin:.1f} s", flush=True)
+            if self.device.type == "cuda":
+                self.figures["speed"] = self._speed(lambda: score(x, level), batch)
+                print(json.dumps(self.figures["speed"]), flush=True)
+                for milliseconds, count, name in kernels(lambda: score(x, level)):
+                    print(f"{milliseconds:9.2f} ms x{count:4d} {name}", flush=True)
+
+    def _speed(self, evaluate: Callable[[], object], batch: int) -> dict[str, float]:
+        """Evaluations a second, and their share of the matrix peak that is measured beside them."""
+        plain = NCSNpp(self.config).to(self.device).eval()
+        with FlopCounterMode(display=False) as counter:
+            plain(torch.zeros(1, 1, self.data.size, self.data.size, device=self.device), torch.ones(1).to(self.device))
+        flops = counter.get_total_flops()
+        rates = {}
+        for searched in (False, True):
+            torch.backends.cudnn.benchmark = searched
+            rates[searched] = batch / timed(evaluate, 10)
+        torch.backends.cudnn.benchmark = rates[True] > rates[False]
+        rate, top = max(rates.values()), peak()
+        found = {"batch": batch, "evaluations": rate, "flops": flops, "peak": top, "share": rate * flops / top}
+        return found | {"evaluations_as_given": rates[False], "evaluations_searched": rates[True]}
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def draw(self, label: str, score: nn.Module, *, seed: int = 0, images: int | None = None, **how: Any) -> None:
+        """Draw samples of the measured images, keep bands of the first of them, and say what it took."""
+        a = PAPER[self.options.set] if label == "paper" else OURS
+        most = max(self.options.samples, *self.options.first)
+        count = len(self.shown.truth) if images is None else images
+        y = torch.from_numpy(observe(self.shown, self.data)[:count])[:, None].to(self.device)
+        truth = torch.from_numpy(self.shown.truth[:count])[:, None].to(self.device)
+        low, high = self.data.limits
+        reductions = {m: Reduction(calibrated_ranks(m, a)) for m in self.options.first}
+        seen: dict[str, list[Any]] = {"psnr": []} | {
+            f"{key} {m}": [] for m in reductions for key in ("missed", "fresh")
+        }
+        wanted = self.options.material and images is None
+        whole = Whole(most, PAPER[self.options.set], label) if wanted else None
+
+        def reduce(draws: Tensor) -> dict[int, tuple[Array, Array]]:
+            ends = {}
+            at = len(seen["psnr"])
+            unit = (draws - low) / (high - low)
+            for m, reduction in reductions.items():
+                band = reduction(unit[:m])
+                assert band.lower is not None
+                assert band.upper is not None
+                lower, upper = band.lower.clamp(0, 1), band.upper.clamp(0, 1)
+                seen[f"missed {m}"].append(((truth[at] < lower) | (truth[at] > upper)).float().mean())
+                inside = (unit[most] >= band.lower) & (unit[most] <= band.upper)
+                seen[f"fresh {m}"].append(inside.float().mean())
+                ends[m] = codes(lower[0].float().cpu().numpy(), upper[0].float().cpu().numpy())
+            mean = unit[:most].mean(0).clamp(0, 1)
+            seen["psnr"].append(-10 * (mean - truth[at]).square().mean().log10())
+            if whole is not None:
+                whole.add(unit)
+            return ends
+
+        kept = CodedBands(self.out, label, self.shown.numbers, self.options.per_file)
+        begin = time.monotonic()
+        for ends in sample(
+            score, y, self.data.sigma_0, self.sde, samples=most + 1, seed=seed, reduce=reduce,
+            image_ids=self.shown.numbers[:count], batch=self.options.draw_batch, **how,
+        ):  # fmt: skip
+            if images is None:
+                kept.add(ends)
+            if time.monotonic() - self.begin > self.options.until:
+                print("the time of the call is up", flush=True)
+                break
+        kept.write()
+        self._wait()
+        drawn = len(seen["psnr"])
+        told: dict[str, Any] = {
+            "label": label, "seed": seed, "images": drawn, "samples": most, "miscoverage": a, **how,
+            "seconds": round((time.monotonic() - begin) * most / (most + 1), 2),
+            "psnr": float(torch.stack(seen["psnr"]).mean()),
+        }  # fmt: skip
+        for m in reductions:
+            told[f"miss_rate_{m}"] = float(torch.stack(seen[f"missed {m}"]).mean())
+            each = torch.stack(seen[f"fresh {m}"]).double()
+            ranks = calibrated_ranks(m, a)
+            told[f"coverage_{m}"] = float(each.mean())
+            told[f"coverage_error_{m}"] = float(each.std() / len(each) ** 0.5)
+            told[f"coverage_expected_{m}"] = (ranks[1] - ranks[0]) / (m + 1)
+        if whole is not None:
+            whole.write(self.out)
+        self.figures["bands"].append(told)
+        self.keep()
+        print(json.dumps(told), flush=True)
+
+
+class Whole:
+    """Arrays of an experiment (`reproduce.material`) from all samples of each image, in float16."""
+
+    def __init__(self, samples: int, miscoverage: float, label: str) -> None:
+        self.prefix = "printed_" if label == "paper" else ""
+        self.names = ("lower", "upper", "fresh")
+        self.names += () if label == "paper" else ("naive_lower", "naive_upper", "mean", "deviation")
+        probabilities = (miscoverage / 2, 1 - miscoverage / 2)
+        self.reduction = Reduction(calibrated_ranks(samples, miscoverage), probabilities, held_out=1)
+        self.found: dict[str, list[Array]] = {name: [] for name in self.names}
+
+    def add(self, unit: Tensor) -> None:
+        """Reduce the samples of the next image, and the one that is held out."""
+        draws = self.reduction(unit)
+        for name in self.names:
+            x = draws.held_out if name == "fresh" else getattr(draws, name)
+            self.found[name].append(x.reshape(unit.shape[-2:]).float().cpu().numpy())
+
+    def write(self, out: Path) -> None:
+        """A file for each array; ends are rounded outward."""
+        arrays = {name: np.stack(x) for name, x in self.found.items()}
+        for kind in ("", "naive_"):
+            if f"{kind}lower" in arrays:
+                ends = outward(arrays[f"{kind}lower"], arrays[f"{kind}upper"])
+                arrays |= {f"{kind}lower": ends[0], f"{kind}upper": ends[1]}
+        write_arrays(out, {f"{self.prefix}{name}": x for name, x in arrays.items()})
+
+
+def write_arrays(out: Path, arrays: dict[str, Array]) -> None:
+    """A file for each array of the material, in float16."""
+    for name, x in arrays.items():
+        np.savez_compressed(out / f"array-{name}.npz", x=x.astype(np.float16))

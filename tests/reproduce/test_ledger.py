@@ -1,0 +1,194 @@
+"""A finished draw is never computed twice, an interrupted run goes on, and other configurations are told apart."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from waiting import wait_until
+
+import pixelbounds
+from reproduce import ledger
+from reproduce.draws import compute, schedule
+from reproduce.material import load_material
+from reproduce.results import load_results, run_experiment
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def small(material):
+    return load_material({name: material[name] for name in ("truth", "lower", "upper", "qr_lower", "qr_estimate",
+                                                            "qr_upper")})  # fmt: skip
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """The parts that are computed, in order, and the function that counts them, which can be stopped."""
+    calls = []
+
+    def counted(plan, material, draw, group):
+        if len(calls) == counted.stop:
+            raise KeyboardInterrupt
+        calls.append((draw, group))
+        return compute(plan, material, draw, group)
+
+    counted.stop = None
+    monkeypatch.setattr(ledger, "compute", counted)
+    return calls, counted
+
+
+def plain(path):
+    """Results without what may differ between two runs: times."""
+    found = load_results(path)
+    for record in found["records"]:
+        record.pop("seconds")
+    return found
+
+
+def test_an_interrupted_run_goes_on_and_ends_as_an_uninterrupted_one(plan, small, computed, tmp_path):
+    calls, counted = computed
+    whole = plain(run_experiment(plan, small, tmp_path / "whole"))
+    every = list(calls)
+    assert every == schedule(plan, small)
+    calls.clear()
+    counted.stop = 4
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(plan, small, tmp_path / "cut")
+    assert not (tmp_path / "cut" / "results.json").exists()
+    counted.stop = None
+    said = []
+    again = plain(run_experiment(plan, small, tmp_path / "cut", tell=said.append))
+    assert calls == every
+    assert again == whole
+    assert any("4 of" in line and "going on" in line for line in said)
+    calls.clear()
+    assert plain(run_experiment(plan, small, tmp_path / "cut")) == whole
+    assert calls == []
+
+
+def test_processes_give_what_one_gives(plan, small, tmp_path):
+    np.savez(tmp_path / "material.npz", **small.arrays)
+    stored, one = load_material(tmp_path / "material.npz"), plan.changed(draws={"count": 1})
+    alone = plain(run_experiment(one, stored, tmp_path / "alone"))
+    assert plain(run_experiment(one, stored, tmp_path / "shared", workers=2)) == alone
+
+
+def test_more_draws_compute_only_the_new_ones(plan, small, computed, tmp_path):
+    calls, _ = computed
+    run_experiment(plan.changed(draws={"count": 1}), small, tmp_path)
+    calls.clear()
+    run_experiment(plan, small, tmp_path)
+    assert {draw for draw, _ in calls} == {1}
+
+
+def test_another_configuration_or_material_is_told_apart(plan, small, material, computed, tmp_path):
+    calls, _ = computed
+    one = plan.changed(draws={"count": 1})
+    first = plain(run_experiment(one, small, tmp_path))
+    calls.clear()
+    said = []
+    run_experiment(one.changed(task={"risk_level": 0.35}), small, tmp_path, tell=said.append)
+    assert len(calls) == len(schedule(one, small))
+    assert any("other configurations" in line for line in said)
+    changed = load_material({"truth": small.truth, "lower": small["lower"] - 0.01, "upper": small["upper"]})
+    run_experiment(one, changed, tmp_path)
+    calls.clear()
+    assert plain(run_experiment(one, small, tmp_path)) == first  # the first is still there
+    assert calls == []
+    assert len(list(tmp_path.glob("draws-*"))) == 3
+
+
+def test_a_damaged_part_is_computed_again_and_fresh_computes_all(plan, small, computed, tmp_path):
+    calls, _ = computed
+    one = plan.changed(draws={"count": 1})
+    first = plain(run_experiment(one, small, tmp_path))
+    part = next(tmp_path.glob("draws-*/000-qr.json"))
+    part.write_text(part.read_text()[:50])
+    calls.clear()
+    assert plain(run_experiment(one, small, tmp_path)) == first
+    assert calls == [(0, "qr")]
+    calls.clear()
+    run_experiment(one, small, tmp_path, fresh=True)
+    assert calls == schedule(one, small)
+
+
+def test_draws_of_other_code_are_computed_again(plan, small, computed, tmp_path, monkeypatch):
+    one, said, (calls, _) = plan.changed(draws={"count": 1}), [], computed
+    run_experiment(one, small, tmp_path)
+    finished = len(calls)
+    run_experiment(one, small, tmp_path)
+    assert len(calls) == finished
+    monkeypatch.setattr(ledger, "source_digest", lambda: "other code")
+    run_experiment(one, small, tmp_path, tell=said.append)
+    assert len(calls) == 2 * finished
+    assert any("versions have draws" in line for line in said)
+
+
+def test_results_say_how_they_were_made(plan, small, tmp_path):
+    said = []
+    found = load_results(run_experiment(plan.changed(draws={"count": 1}), small, tmp_path, tell=said.append))
+    assert found["configuration"]["task"]["risk_level"] == plan.task.risk_level
+    assert found["material"]["digest"] == small.digest
+    assert {"numpy", "lightgbm", "pixelbounds", "python"} <= found["made"]["versions"].keys()
+    assert found["seed"] == plan.draws.seed
+    assert any("MC-Dropout" in line and "dropout_mean" in line for line in said)
+    with pytest.raises(FileNotFoundError, match="reproduce NAME"):
+        load_results(tmp_path / "nowhere")
+    (tmp_path / "results.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"no results\.json"):
+        load_results(tmp_path)
+
+
+def test_workers_end_with_a_parent_that_was_killed():
+    started = """
+from multiprocessing import get_context
+from reproduce.ledger import _end_with_parent
+
+if __name__ == "__main__":
+    worker = get_context("spawn").Process(target=_end_with_parent)
+    worker.start()
+    print(worker.pid, flush=True)
+    worker.join()
+"""
+    parent = subprocess.Popen([sys.executable, "-c", started], stdout=subprocess.PIPE, text=True)
+    worker = int(parent.stdout.readline())
+    assert alive(worker)
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    wait_until(lambda: not alive(worker))
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().split(")")[1].split()[0] != "Z"  # ended, but not yet collected
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+def test_the_digest_is_of_every_module_that_a_draw_needs():
+    asked = "import sys, reproduce.draws; print(*(getattr(m, '__file__', 0) for m in sys.modules.values()))"
+    said = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout
+    roots = Path(ledger.__file__).parent, Path(pixelbounds.__file__).parent
+    loaded = {Path(x) for x in said.split() if any(Path(x).is_relative_to(root) for root in roots)}
+    assert loaded - set(ledger.sources()) == {root / "__init__.py" for root in roots}
+
+
+def test_the_digest_changes_with_any_of_the_files(tmp_path, monkeypatch):
+    files = [tmp_path / "a.py", tmp_path / "b.py"]
+    for file in files:
+        file.write_text("x = 1\n")
+    monkeypatch.setattr(ledger, "sources", lambda: files)
+    before = ledger.source_digest()
+    files[1].write_text("x = 2\n")
+    assert ledger.source_digest() != before
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no repository around the package")
+def test_results_name_the_commit():
+    assert ledger.provenance()["commit"] != "unknown"

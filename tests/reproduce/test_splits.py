@@ -1,0 +1,99 @@
+"""Which images are held out: never those for development, whole scans, the same for the command and the GPU script."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reproduce.experiment import load_experiment
+
+pytest.importorskip("torch")
+
+from pixelbounds.diffusion.splits import split_images
+from reproduce.pipeline import _parts
+
+
+def some_scans(count, seed=0):
+    """The scan of each image; scans have 1 to 59 images."""
+    return np.repeat(np.arange(count), np.random.default_rng(seed).integers(1, 60, count))
+
+
+def published(total, scan, held_out):
+    """The split behind the published tables, written out: numbers held out, fine-tuned on and trained on."""
+    rng, alone = np.random.default_rng(1), scan is None
+    units = total if alone else int(scan.max()) + 1
+    share = 768 if alone else round(0.4 * units)
+    development = np.random.default_rng(0).permutation(units)[:share]
+    others = rng.permutation(np.setdiff1d(np.arange(units), development))
+    if alone:
+        out, tune = others[:1500], others[1500:2500]
+        return np.sort(out[:held_out]), np.sort(tune), np.setdiff1d(np.arange(total), others[:2500])
+    out = others[:share]
+    tune = rng.permutation(np.setdiff1d(np.arange(units), out))[: round(0.13 * units)]
+    turns = []
+    for s in out:
+        turns += [(turn, int(image)) for turn, image in enumerate(rng.permutation(np.flatnonzero(scan == s)))]
+    kept = np.sort([image for _, image in sorted(turns)][:held_out])
+    return kept, np.flatnonzero(np.isin(scan, tune)), np.flatnonzero(~np.isin(scan, np.concatenate([out, tune])))
+
+
+@pytest.mark.parametrize("scan", [None, some_scans(181)], ids=["images", "scans"])
+def test_the_split_is_that_of_the_published_tables(scan):
+    total = 7000 if scan is None else len(scan)
+    held_out, tune, train = published(total, scan, 768)
+    found = split_images(total, held_out=768, tune=len(tune), units=scan)
+    for name, numbers in {"held_out": held_out, "tune": tune, "train": train}.items():
+        assert np.array_equal(found[name], numbers), name
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("units", [None, some_scans(40), some_scans(90, 1).astype(str)], ids=["images", "few", "many"])
+def test_nothing_that_is_held_out_was_seen_before(units, seed):
+    count = 900 if units is None else len(units)
+    of = np.arange(count) if units is None else units
+    parts = split_images(count, held_out=200, tune=60, units=units, seed=seed)
+    assert len(parts["held_out"]) == 200
+    assert len(parts["tune"]) >= 60
+    assert len(parts["train"]) > 0
+    assert len(parts["development"]) > 0
+    seen = np.concatenate([parts[name] for name in ("tune", "train", "development")])
+    assert not np.isin(of[parts["held_out"]], of[seen]).any()
+    assert not np.isin(of[parts["tune"]], of[parts["train"]]).any()
+    for name in ("tune", "train", "development"):  # whole scans
+        assert np.array_equal(parts[name], np.flatnonzero(np.isin(of, of[parts[name]])))
+    held = np.unique(of[parts["held_out"]], return_counts=True)[1]
+    assert units is None or len(held) >= 0.3 * len(np.unique(of))  # spread over many scans
+
+
+def test_development_is_the_same_whatever_the_seed():
+    first, second = (split_images(900, held_out=100, tune=50, seed=seed) for seed in (1, 2))
+    assert np.array_equal(first["development"], second["development"])
+    assert not np.array_equal(first["held_out"], second["held_out"])
+
+
+def test_too_few_images_are_refused():
+    with pytest.raises(ValueError, match="too few to hold out 90"):
+        split_images(100, held_out=90, tune=5)
+    with pytest.raises(ValueError, match="3 units are too few"):
+        split_images(30, held_out=5, tune=15, units=np.repeat(np.arange(3), 10))
+    with pytest.raises(ValueError, match="each of the 30 images"):
+        split_images(30, held_out=5, tune=5, units=np.arange(29))
+
+
+@pytest.mark.parametrize("name", ["faces64", "ct64"])
+def test_the_gpu_script_and_the_command_hold_out_the_same_images(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[2]), *sys.path])
+    bench = import_module("reproduce.gpu.bench")
+    scan = np.arange(7000) if name == "faces64" else some_scans(181)  # as `reproduce.gpu.generalise images` writes them
+    count = len(scan)
+    plan = load_experiment(name).changed(data={"size": 2})
+    pixels = np.arange(4 * count).astype(np.uint8).reshape(count, 2, 2)
+    np.savez(tmp_path / "data.npz", **{plan.data.key: pixels, "scan": scan})
+    parts = _parts(plan, tmp_path / "data.npz", tmp_path)
+    found = bench.pictures(name, tmp_path / "data.npz", plan.data.held_out)
+    assert np.array_equal(found.numbers, parts["held_out"][1])
+    for part, own in {"train": found.train, "tune": found.validation, "held_out": found.measured}.items():
+        images, numbers = parts[part]
+        assert np.array_equal(own, images.pixels[numbers])

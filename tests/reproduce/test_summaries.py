@@ -1,0 +1,191 @@
+"""Tables, figures and the page say what the JSON says."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+from reproduce.__main__ import app
+from reproduce.experiment import load_experiment
+from reproduce.image_figures import draw_pictures
+from reproduce.result_figures import draw_charts, losses
+from reproduce.results import load_results, run_experiment
+from reproduce.results_page import write_page
+from reproduce.summaries import (
+    difference_markdown,
+    gain_markdown,
+    gains,
+    latex,
+    length_differences,
+    markdown,
+    summaries,
+)
+
+CELLS = [{"n_opt": n, "d_opt": "all", "k": k} for n in (128, 256) for k in (4, 8)]
+
+
+def record(draw, row, length, risk=0.04, **more):
+    return {"draw": draw, "row": row, "length": length, "risk": risk, "fresh": 0.9, "certified": True, "moved": True,
+            "certifying": 9, "groups": "24 band", "seconds": 0.5, **more}  # fmt: skip
+
+
+@pytest.fixture
+def made():
+    """Ten draws in which all numbers are known: one cell is best, frontier is 20% shorter in every draw."""
+    records = []
+    for draw in range(10):
+        base = 0.2 + 0.001 * draw
+        for i, cell in enumerate(CELLS):
+            length = base + 0.01 * (i - 2) ** 2
+            records.append(record(draw, "calibrated/krcps/hoeffding_bentkus", length, cell=cell))
+        records.append(record(draw, "calibrated/krcps_chosen/hoeffding_bentkus", base + 0.01, cell=CELLS[0]))
+        risk = 0.06 if draw == 3 else 0.05 if draw == 4 else 0.04
+        records.append(record(draw, "calibrated/frontier/betting", 0.8 * base, risk))
+        records.append(record(draw, "calibrated/frontier/hoeffding", 1.0, 0.0, certified=draw > 2))
+        records.append(record(draw, "calibrated/oracle_bound/none", 0.79 * base))
+        records.append(record(draw, "calibrated/oracle_cut/none", 0.78 * base))
+        records.append(record(draw, "calibrated/oracle/none", 0.75 * base))
+    configuration = load_experiment("ct64").model_dump(mode="json")
+    material = {"digest": "0" * 64, "images": 768, "units": 72, "pixels": [64, 64], "arrays": [], "figures": {}}
+    return {
+        "format": 2, "experiment": "ct64", "configuration": configuration, "seed": 0, "material": material,
+        "made": {"commits": ["abc"], "versions": {"numpy": ["2"]}}, "machine": {"cpu": "x", "cores": 2},
+        "records": records, "curves": [],
+    }  # fmt: skip
+
+
+def by_key(made):
+    return {s.row.key: s for s in summaries(made)}
+
+
+def test_the_best_cell_is_the_one_with_the_least_mean_length(made):
+    best = by_key(made)["calibrated/krcps_best/hoeffding_bentkus"]
+    assert best.cell == "n_opt 256, d_opt all, K 4"
+    np.testing.assert_allclose(best.length, 0.2 + 0.001 * np.arange(10))
+    assert best.seconds == pytest.approx(2.0)  # of all four cells
+    assert best.deviation == pytest.approx(np.std(best.length, ddof=1))
+    assert "10 of 10" in by_key(made)["calibrated/krcps_chosen/hoeffding_bentkus"].cell
+
+
+def test_draws_above_counts_risks_beyond_the_level_only(made):
+    assert by_key(made)["calibrated/frontier/betting"].above == 0.1  # 0.06 is above 0.05, 0.05 is not
+    assert by_key(made)["calibrated/frontier/hoeffding"].uncertified == 3
+
+
+def test_paired_differences_are_relative_to_the_papers_row(made):
+    found = {d.row.key: d for d in length_differences(made)}
+    ours = found["calibrated/frontier/betting"]
+    assert ours.value == pytest.approx(-0.2)
+    assert ours.low == pytest.approx(-0.2)  # the same in every draw
+    assert ours.high == pytest.approx(-0.2)
+    assert (ours.shorter, ours.draws) == (10, 10)
+    chosen = found["calibrated/krcps_chosen/hoeffding_bentkus"]
+    base = 0.2 + 0.001 * np.arange(10)
+    spread = np.std(0.01 - chosen.value * base, ddof=1) / base.mean()
+    half = stats.t.ppf(0.975, 9) * spread * np.sqrt(1 / 10 + 128 / 512)  # draws overlap
+    np.testing.assert_allclose([chosen.low, chosen.high], chosen.value + half * np.array([-1, 1]))
+    assert chosen.value == pytest.approx(0.01 / base.mean())
+    assert "calibrated/krcps_best/hoeffding_bentkus" not in found
+    assert "| not certified in 3 of 10 draws | | |" in difference_markdown(made)  # its length stands for no interval
+
+
+def test_the_gain_is_shown_against_every_procedure_and_among_scans(made):
+    for draw in range(10):
+        few = [record(draw, "calibrated/krcps_few/hoeffding_bentkus", 0.19 + x, cell=CELLS[0] | {"n_opt": 64, "k": k})
+               for x, k in ((0.01, 4), (0.0, 8))]  # fmt: skip
+        scans = [record(draw, f"calibrated/{name}/betting/scan 0.05", length, groups="1 single")
+                 for name, length in (("krcps_plain", 0.4), ("frontier", 0.3))]  # fmt: skip
+        made["records"] += [record(draw, "calibrated/rcps/betting", 0.17), *few, *scans]
+    found = {d.reference.key: d for d in gains(made)}
+    ours = 0.8 * (0.2 + 0.001 * np.arange(10)).mean()
+    assert found["calibrated/krcps_best/hoeffding_bentkus"].value == pytest.approx(-0.2)
+    assert found["calibrated/krcps_equal/hoeffding_bentkus"].value == pytest.approx(ours / 0.19 - 1)
+    assert found["calibrated/rcps/betting"].value == pytest.approx(ours / 0.17 - 1)
+    assert found["calibrated/krcps_plain/betting/scan 0.05"].value == pytest.approx(-0.25)
+    assert "| K-RCPS, K = 8 | betting | scan, epsilon 0.05 | -25.0% |" in gain_markdown(made)
+    assert by_key(made)["calibrated/krcps_equal/hoeffding_bentkus"].cell == "n_opt 64, d_opt all, K 8"
+    text = markdown(made)
+    assert text.count("(one group: as RCPS)") == 1
+    assert text.count("| each cell |") == 2  # picked on the validation images: no promise for the pick
+
+
+def test_tables_hold_every_row_and_the_papers_numbers(made):
+    text, tex = markdown(made), latex(made)
+    columns = {line.count("|") for line in text.splitlines()}
+    assert columns == {13}
+    assert "**0.2045 ± 0.0030** | 0.0400 | 0% | 90.0% | 2 | 0.1369 ± 0.0016 |" in text
+    assert "(3 not certified)" in text
+    assert tex.count(r"\\") == len(summaries(made)) + len({s.row.section for s in summaries(made)}) + 1
+    assert tex.count(" & ") == 11 * (len(summaries(made)) + 1)
+    assert r"$0.1" not in tex
+    assert r"\checkmark" in tex
+    assert "| -20.0% |" in difference_markdown(made)
+
+
+def test_the_page_states_gain_control_and_limit(made, tmp_path):
+    (tmp_path / "results.json").write_text(json.dumps(made))
+    text = write_page([tmp_path], tmp_path / "docs" / "results.md").read_text()
+    assert "**Frontier with betting is 20.0% shorter (95% interval 20.0% to 20.0%) than K-RCPS with Hoeffding" in text
+    assert "the best of its grid** (n_opt 128 or 256): 0.1636 against 0.2045, shorter in 10 of 10 draws." in text
+    assert "in 90% of the draws" in text
+    assert "at least 14% shorter: met; at least 90% of the draws with their risk controlled: met" in text
+    assert "would give 0.1595 (-2.5%)" in text
+    assert "33.3% above that limit" in text
+    for reason in load_experiment("ct64").differences.values():
+        assert reason in text
+    assert "overlap" in text
+    ran = CliRunner().invoke(app, ["page", str(tmp_path), "--out", str(tmp_path / "again.md")])
+    assert ran.exit_code == 0
+    assert (tmp_path / "again.md").read_text() == text
+    with pytest.raises(ValueError, match="no results"):
+        write_page([], tmp_path / "none.md")
+
+
+def test_a_missed_target_needs_a_word_on_what_was_tried(made, tmp_path):
+    made["configuration"]["target"]["shorter"] = 0.25
+    (tmp_path / "results.json").write_text(json.dumps(made))
+    with pytest.raises(ValueError, match="say in its notes what was tried"):
+        write_page([tmp_path], tmp_path / "page.md")
+    made["configuration"]["notes"] = ["We tried everything."]
+    (tmp_path / "results.json").write_text(json.dumps(made))
+    text = write_page([tmp_path], tmp_path / "page.md").read_text()
+    assert "at least 25% shorter: missed" in text
+    assert "- We tried everything." in text
+
+
+def test_rows_that_widened_nothing_say_so(made):
+    made["records"] += [record(draw, "conffusion/rcps/betting", 0.3, moved=False) for draw in range(10)]
+    assert "0.3000 ± 0.0000 (nothing to widen)" in markdown(made)
+
+
+def test_figures_are_drawn_from_results_and_material(plan, material, tmp_path):
+    results = load_results(run_experiment(plan, material, tmp_path))
+    charts = draw_charts(results, tmp_path / "figures")
+    shown = draw_pictures(plan, material, tmp_path / "figures")
+    names = {path.stem for path in charts + shown}
+    assert names == {
+        "motivation", "losses", "risk", "length", "length_by_calibration", "length_by_groups", "calibrated_quantiles",
+        "quantile_regression", "samples", "forward_sde", "widening_maps",
+    }  # fmt: skip
+    for path in charts + shown:
+        start = path.read_bytes()[:4]
+        assert start == (b"%PDF" if path.suffix == ".pdf" else b"\x89PNG")
+    before = [path.read_bytes() for path in charts if path.stem == "losses"]
+    assert [path.read_bytes() for path in losses(tmp_path / "figures")] == before
+
+
+def test_the_command_says_what_is_missing(tmp_path):
+    runner = CliRunner()
+    for words, message in {
+        ("ct64",): "needs --material",
+        ("ct64", "--plan", "mine.toml"): "no TOML file",
+        ("ct64", "--material", str(tmp_path / "none")): "does not exist",
+        ("ct64", "--material", str(tmp_path), "--train"): "choose one",
+        ("celeba", "--train", "--toy", "--out", str(tmp_path / "out")): "give --data",
+    }.items():
+        ran = runner.invoke(app, list(words))
+        assert ran.exit_code == 2, ran.output
+        assert message in ran.output
+        assert "Traceback" not in ran.output

@@ -37,7 +37,7 @@ IMAGE_ARRAYS = (
     "printed_lower", "printed_upper", "printed_fresh",
 )  # fmt: skip
 SHOWN = ("samples", "samples_printed")
-PACKAGED = "packaged"  # phantoms that come with the package
+PACKAGED = "packaged"  # phantoms that come with the repository
 NEEDED = ("truth", "lower", "upper")
 
 
@@ -134,13 +134,13 @@ BANDS: dict[str, tuple[tuple[str, ...], Callable[..., Band]]] = {
 
 
 def load_material(source: str | Path | Mapping[str, Any]) -> Material:
-    """Material from a folder of .npy files, an .npz, a .zarr group, arrays by name, or PACKAGED, the package's own."""
+    """Material from a folder of .npy files, an .npz, a .zarr group, arrays by name, or PACKAGED."""
     if isinstance(source, Mapping):
         return _checked(dict(source), {}, "material")
     if source == PACKAGED:
-        from pixelbounds.demo.packaged import material
+        from .phantom_arrays import phantom_arrays
 
-        return replace(_checked(dict(material()), {}, PACKAGED), source=PACKAGED)
+        return replace(_checked(phantom_arrays(), {}, PACKAGED), source=PACKAGED)
     path = Path(source)
     if not path.exists():
         raise FileNotFoundError(

@@ -29,12 +29,11 @@ from ..images.measure import Measure
 from ..images.source import Source
 from ..report.example import Example, Row, examples_of
 from ..report.page import write_report
-from .packaged import NEW, figures, in_8_bits, material, network_file, observe, some_phantoms
+from .packaged import CALIBRATION, NEW, figures, in_8_bits, material, network_file, observe, some_phantoms
 from .promised import PROMISED, demo_promises
 
 RISK_LEVEL = 0.05
 FAILURE_PROB = 0.1
-CALIBRATION = 512  # phantoms; the others are held out
 MEASURE = Measure.of_window((400, 40))  # what 0 and 1 of phantoms stand for, in Hounsfield units
 WORST = 2  # held-out phantoms on the page, those that miss most
 DEMO_METHODS: dict[str, dict[str, Any]] = {
@@ -128,7 +127,7 @@ def _row(name: str, choices: dict[str, Any], truth: Array, band: Band, fresh: Ar
     )
     seconds = perf_counter() - begin
     others = slice(CALIBRATION, None)
-    found = evaluate(truth[others], cal.apply(band[others]), samples=fresh[others], calibration=cal)
+    found = evaluate(truth[others], cal.apply(band[others]), samples=fresh, calibration=cal)
     return Row(name, cal, found, seconds)
 
 

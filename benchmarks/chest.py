@@ -4,7 +4,7 @@
 
 The file, .npz or .zarr, holds truth, lower and upper (n, *pixels) of slices, `organs` (the true labels: 1 trachea, 2
 heart, 3 lung), `labels` (those known at test time) and `patients` (n,); where the bands come from does not matter
-(`benchmarks.chest_bands` makes some). A draw takes some slices at random to calibrate on. By patient, a draw takes
+A draw takes some slices at random to calibrate on. By patient, a draw takes
 patients. Rows that benchmarks/results has already are not made again, so that a run goes on where it was stopped.
 
 What a promise is about, the source that the certifying slices are drawn from, is known here whole: all slices that do

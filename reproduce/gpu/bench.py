@@ -24,14 +24,13 @@ from pixelbounds.diffusion.posterior import in_bfloat16
 from pixelbounds.diffusion.trainer import Settings, Trained, score_matching, train, weighted_matching
 
 from . import chest
-from .coded_bands import CodedBands
-from .generalise import SETS, Set, codes, parts
+from .coded_bands import CodedBands, codes
 from .measures import before_control, outward, psnr
-from .rates import kernels
-from .speed import peak, timed
+from .sets import SETS, Set, parts
+from .speed import kernels, peak, timed
 
 Array = np.ndarray
-KNOWN = SETS | {"chest128": Set("images", (0.0, 1.0), 1.0, chest.SIGMA, 0, 128)}
+KNOWN = SETS | {"chest128": Set("images", (0.0, 1.0), 1.0, chest.SIGMA, 128)}
 OURS = 0.1  # miscoverage
 PAPER = {"ct64": 0.2, "faces64": 0.1, "chest128": 0.1}
 
@@ -64,7 +63,7 @@ def pictures(name: str, data: str | Path, count: int) -> Pictures:
         numbers = chest.split(unit)
         own = numbers["train"], numbers["validation"], numbers["measured"][:count]
     else:
-        cut = parts(name, "confirm", unit, count)
+        cut = parts(unit, count)
         own = cut.train, cut.validation, cut.measured
     learnt, unseen, measured = own
     return Pictures(images[learnt], images[unseen], images[measured], measured, unit[measured])

@@ -1,4 +1,4 @@
-"""Bands of a call in files of some images, as codes of `generalise.codes`: written as the call goes, read at home."""
+"""Bands of a call in files of some images, as codes: written as the call goes, read at home."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from pathlib import Path
 import numpy as np
 
 Array = np.ndarray
+
+
+def codes(lower: Array, upper: Array) -> tuple[Array, Array]:
+    """Ends in [0, 1] as multiples of 1 / 2048, rounded outward: what lies beyond is cut off by any interval."""
+    low, high = np.clip(lower, 0, 1) * 2048, np.clip(upper, 0, 1) * 2048
+    return np.floor(low).astype(np.uint16), np.ceil(high).astype(np.uint16)
 
 
 class CodedBands:

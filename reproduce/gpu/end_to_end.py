@@ -6,7 +6,7 @@
     python -m reproduce.gpu.end_to_end ct64 collect --data local/gpu/ct64.npz --out DIR --file local/gpu/ct64_ours.npz
     python -m reproduce.gpu.end_to_end ct64 material --data local/gpu/ct64.npz --out DIR DIR --folder local/ct64
 
-Sets are `ct64`, `faces64` (`reproduce.gpu.generalise images`) and `chest128` (`reproduce.gpu.chest images`); images
+Sets are `ct64`, `faces64` (`reproduce.gpu.sets`) and `chest128` (`reproduce.gpu.chest images`); images
 that train, that choose the average of ours, and that are measured are disjoint by scan or patient.
 
 ours       networks of other seeds, EDM's weights of noise levels, each stopped where validation images are best;

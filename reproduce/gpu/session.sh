@@ -31,8 +31,6 @@ queue() {
     export TORCHINDUCTOR_COMPILE_THREADS=6
     # 600 s of training and sampling
     way chest_paper 900 $run chest128 paper $chest --images 512 --seconds 270 --printed-steps 40 --first 64 128 --batch 128 --draw-batch 258 --per-file 160 --until 880
-    mkdir -p "$job/out/rates"
-    python3 -m reproduce.gpu.rates all plain large-batch size-128 celeba patch autotuned --seconds 420 --commit "$(cat local/gpu/commit)" --out "$job/out/rates" && touch "$job/done/rates"
     echo "== all done at $(($(date +%s) - began)) s"
     touch "$job/all_done"
 }
@@ -50,7 +48,7 @@ queue)
     ;;
 fetch)
     end=$(($(date +%s) + $2))
-    cp -r "$here/src" "$here/benchmarks" "$job/repo/" && cp -n "$here"/local/gpu/* "$job/repo/local/gpu/"
+    cp -r "$here/src" "$here/benchmarks" "$here/reproduce" "$job/repo/" && cp -n "$here"/local/gpu/* "$job/repo/local/gpu/"
     while [ "$(date +%s)" -lt "$end" ] && [ ! -e "$job/all_done" ]; do sleep 1; done
     echo "$(free -g | sed -n 2p) load $(cut -d ' ' -f 1-3 /proc/loadavg)"
     cd "$job/out" || exit 1

@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -51,6 +52,17 @@ def plain(network: NCSNpp, y: torch.Tensor, sigma_0: float, sde: VESDE, steps: i
         score = network(x, torch.full((len(x),), sigma, device=x.device))
         x = x + g2 * (score + pull) * dt + (g2 * dt) ** 0.5 * torch.randn_like(x)
     return x
+
+
+def kernels(work: Callable[[], object], rows: int = 28) -> list[list[Any]]:
+    """Milliseconds, count and name of the kernels that take longest."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        work()
+        torch.cuda.synchronize()
+    events = sorted(profile.key_averages(), key=lambda event: -event.device_time_total)
+    total = sum(event.device_time_total for event in events)
+    found = [[event.device_time_total / 1e3, event.count, event.key[:110]] for event in events[:rows]]
+    return [[total / 1e3, sum(event.count for event in events), "all"], *found]
 
 
 def main() -> None:

@@ -86,7 +86,7 @@ def test_too_few_images_are_refused():
 def test_the_gpu_script_and_the_command_hold_out_the_same_images(name, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[2]), *sys.path])
     bench = import_module("reproduce.gpu.bench")
-    scan = np.arange(7000) if name == "faces64" else some_scans(181)  # as `reproduce.gpu.generalise images` writes them
+    scan = np.arange(7000) if name == "faces64" else some_scans(181)  # as `reproduce.gpu.sets` writes them
     count = len(scan)
     plan = load_experiment(name).changed(data={"size": 2})
     pixels = np.arange(4 * count).astype(np.uint8).reshape(count, 2, 2)

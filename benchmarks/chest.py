@@ -41,7 +41,7 @@ import pixelbounds as pb
 from benchmarks.__main__ import RESULTS, machine, show
 from pixelbounds.calibration import groups
 from pixelbounds.calibration.calibrate import calibrate_archive
-from pixelbounds.calibration.confidence import betting
+from pixelbounds.calibration.bounds import betting
 from pixelbounds.calibration.data import local_data_of
 from pixelbounds.calibration.procedures import frontier
 from pixelbounds.calibration.promises import RiskTarget, risk_targets_of

@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.materials import measure_or_write
 from benchmarks.readme import result, where
 from pixelbounds.calibration.calibrate import calibrate
-from pixelbounds.calibration.confidence import least_images
+from pixelbounds.calibration.bounds import least_images
 from reproduce.draws import LIMITS
 from reproduce.experiment import TaskSection, load_experiment
 from reproduce.material import Material

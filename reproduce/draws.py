@@ -10,38 +10,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from pixelbounds.calibration.calibrate import calibrate
-from pixelbounds.calibration.confidence import greatest_loss, least_images
-from pixelbounds.calibration.data import LocalData
-from pixelbounds.calibration.families import family_named
+from pixelbounds.calibration.bounds import greatest_loss
+from pixelbounds.calibration.data import CalibrationData, LocalData
 from pixelbounds.calibration.groups.band_bins import fit_band_groups
-from pixelbounds.calibration.groups.learned import fit_learned_groups
-from pixelbounds.calibration.procedures import frontier, groups_for, rcps
+from pixelbounds.calibration.methods import KRCPS, RCPS, Frontier, Method
 from pixelbounds.calibration.promises import share
-from pixelbounds.calibration.split import fitting_units, unit_numbers
-from pixelbounds.images.checks import NoGuarantee
+from pixelbounds.calibration.target import Target
 from pixelbounds.images.library import Array
 
-from .experiment import Experiment, ScansSection
-from .fits import (
-    Certified,
-    Fitted,
-    Method,
-    all_fit,
-    certify,
-    choose_cell,
-    cut,
-    fit,
-    fit_grid,
-    krcps_method,
-    measure,
-    split_pairs,
-)
+from .experiment import Experiment
+from .fits import Certified, Fitted, cells_of, certified, choose_cell, cut, fit, fit_on_all, krcps_of, measure
 from .material import Material
 from .rows import ALL_BOUNDS, PAPER_BOUNDS, scan_key
 
@@ -87,17 +69,29 @@ class Draw:
     def _generator(self) -> np.random.Generator:
         return np.random.default_rng([self.experiment.draws.seed, self.number])
 
-    def pairs(self, band: str, images: Array, features: bool = False) -> LocalData:
+    def data(self, band: str, images: Array, *, features: bool = False, units: bool = False) -> LocalData:
         """Truth and band of some images."""
         part = self.material.band(band).map(lambda x: x[images], checked=True)
-        family = family_named("multiplicative" if band == "multiplicative" else None, part)
+        if band == "multiplicative":
+            part = part.with_family(band)
         extra = self.material.features(self.experiment.frontier.features, images) if features else None
-        return LocalData(self.material.truth[images], part, family, LIMITS, extra)
+        ids = self.material.unit[images] if units else None
+        made: Any = CalibrationData(self.material.truth[images], part, ids, None, extra, LIMITS)
+        return made
 
     def both(self, band: str, features: bool = False) -> tuple[LocalData, LocalData]:
         """Truth and band of the images for calibration, and of those for validation."""
         cal, val = self.images
-        return self.pairs(band, cal, features), self.pairs(band, val, features)
+        return self.data(band, cal, features=features), self.data(band, val, features=features)
+
+    @property
+    def target(self) -> Target:
+        """What the experiment promises."""
+        return Target([share(self.experiment.task.risk_level)], self.experiment.task.failure_prob)
+
+    def fit(self, data: LocalData, method: Method) -> Fitted:
+        """A method on calibration images."""
+        return fit(data, method, self.target, self.seed)
 
     @property
     def has_features(self) -> bool:
@@ -109,29 +103,24 @@ class Draw:
         name = "printed_fresh" if band == "printed" else "fresh"
         return self.material[name][images] if name in self.material.arrays else None
 
-    def certified(self, fitted: Fitted, confidence: str) -> Certified:
-        """Certified as the experiment asks."""
-        return certify(fitted, confidence, self.experiment.task.risk_level, self.experiment.task.failure_prob)
-
-    def record(self, row: str, fitted: Fitted, outcome: Certified, held_out: LocalData, **more: Any) -> DrawRecord:
+    def record(self, row: str, fitted: Fitted, bound: str, held_out: LocalData, **more: Any) -> DrawRecord:
         """What a row gives on the validation images."""
+        outcome = certified(fitted, bound)
+        return {**self.measured(row, fitted.path.grouping, outcome, held_out), "certifying": fitted.certifying, **more}
+
+    def measured(self, row: str, grouping: Any, outcome: Certified, held_out: LocalData, **more: Any) -> DrawRecord:
+        """What widenings give on held-out images; nothing moved where the band suffices as it is."""
         fresh = self.fresh(self.images[1], row.split("/")[0])
-        return {
-            "row": row,
-            **measure(held_out, fitted.grouping, outcome.widening, fresh),
-            **described(fitted, outcome),
-            **more,
-        }
+        return {"row": row, **measure(held_out, grouping, outcome.widening, fresh), "certifying": 0,
+                **described(grouping, outcome, held_out.family.start), **more}  # fmt: skip
 
 
-def described(fitted: Fitted, outcome: Certified) -> DrawRecord:
-    """What a record says of a calibration; nothing moved where the band suffices as it is."""
-    start = fitted.parts.pairs.family.start
+def described(grouping: Any, outcome: Certified, start: float) -> DrawRecord:
+    """What a record says of a calibration."""
     return {
         "certified": outcome.widening is not None,
         "moved": outcome.widening is None or bool((outcome.widening > start).any()),
-        "certifying": outcome.certifying,
-        "groups": fitted.groups,
+        "groups": f"{grouping.count} {grouping.kind}",
         "seconds": outcome.seconds,
     }
 
@@ -141,207 +130,138 @@ def described(fitted: Fitted, outcome: Certified) -> DrawRecord:
 
 def _rcps(band: str, draw: Draw) -> Iterator[DrawRecord]:
     cal, val = draw.both(band)
-    fitted = fit(split_pairs(cal, 0, draw.seed), None, draw.experiment.task.risk_level)
+    fitted = draw.fit(cal, RCPS())
     for bound in PAPER_BOUNDS:
-        yield draw.record(f"{band}/rcps/{bound}", fitted, draw.certified(fitted, bound), val)
+        yield draw.record(f"{band}/rcps/{bound}", fitted, bound, val)
 
 
 def _grid(band: str, draw: Draw) -> Iterator[DrawRecord]:
     """RCPS, every cell of K-RCPS, and the cell that the fitting images choose."""
     yield from _rcps(band, draw)
-    task = draw.experiment.task
     grid = draw.experiment.krcps
     cal, val = draw.both(band)
     records = []
     few = [draw.experiment.frontier.n_opt] if band == "calibrated" else []
     for name, n_opts in (("krcps", grid.n_opt), ("krcps_few", few)):
-        for cell, fitted in fit_grid(cal, n_opts, grid, task.risk_level, draw.seed):
-            for bound in PAPER_BOUNDS:
-                outcome = draw.certified(fitted, bound)
-                records.append(draw.record(f"{band}/{name}/{bound}", fitted, outcome, val, cell=cell))
+        for cell in cells_of(grid, n_opts):
+            fitted = draw.fit(cal, krcps_of(cell, grid.gamma_values))
+            records += [draw.record(f"{band}/{name}/{b}", fitted, b, val, cell=cell) for b in PAPER_BOUNDS]
     yield from records
-    parts = split_pairs(cal, min(grid.n_opt), draw.seed)
-    chosen, seconds = choose_cell(parts, grid, PAPER_BOUNDS, task.risk_level, task.failure_prob)
+    chosen, seconds = choose_cell(cal, grid, PAPER_BOUNDS, draw.target, draw.seed)
     for bound, cell in chosen.items():
-        known = next(r for r in records if r["row"] == f"{band}/krcps/{bound}" and r["cell"] == cell)
-        yield known | {"row": f"{band}/krcps_chosen/{bound}", "seconds": known["seconds"] + seconds}
-
-
-def fit_frontier(
-    pairs: LocalData, n_opt: int, seed: int, risk_level: float, failure_prob: float, unit_of: Array | None = None
-) -> Fitted:
-    """The frontier as `calibrate` fits it unless told."""
-    parts = split_pairs(pairs, n_opt, seed, unit_of)
-    own = None if unit_of is None else unit_of[parts.split.fitting]
-    level = greatest_loss(len(parts.split.order), risk_level, failure_prob)
-    return fit(parts, partial(frontier, groups=groups_for(n_opt), unit_of=own, certified=level), risk_level)
+        record = next(r for r in records if r["row"] == f"{band}/krcps/{bound}" and r["cell"] == cell)
+        yield record | {"row": f"{band}/krcps_chosen/{bound}", "seconds": record["seconds"] + seconds}
 
 
 def _frontier(draw: Draw) -> Iterator[DrawRecord]:
     """The frontier with every bound, and what cannot be had: cut by the validation images, and fitted on them too."""
-    task = draw.experiment.task
-    level = task.risk_level
+    task, target = draw.experiment.task, draw.target
     cal, val = draw.both("calibrated")
-    fitted = fit_frontier(cal, draw.experiment.frontier.n_opt, draw.seed, level, task.failure_prob)
+    fitted = draw.fit(cal, Frontier(n_fit=draw.experiment.frontier.n_opt))
     for bound in ALL_BOUNDS:
-        yield draw.record(f"calibrated/frontier/{bound}", fitted, draw.certified(fitted, bound), val)
-    certifiable = greatest_loss(len(fitted.parts.split.order), level, task.failure_prob)
-    for procedure, risk in {"oracle_bound": certifiable, "oracle_cut": level}.items():
-        limit = Certified(cut(val, fitted.grouping, fitted.path, risk), 0, fitted.seconds)
-        found = draw.record(f"calibrated/{procedure}/none", fitted, limit, val)
+        yield draw.record(f"calibrated/frontier/{bound}", fitted, bound, val)
+    certifiable = greatest_loss(fitted.certifying, task.risk_level, task.failure_prob)
+    grouping = fitted.path.grouping
+    for procedure, risk in {"oracle_bound": certifiable, "oracle_cut": task.risk_level}.items():
+        limit = Certified(cut(val, fitted.path, risk), fitted.seconds)
+        found = draw.measured(f"calibrated/{procedure}/none", grouping, limit, val)
         yield found
     best = found | {"row": "calibrated/oracle/none"}
-    tried: list[tuple[LocalData, Any]] = [(val, fitted.grouping), (val, "band"), (val, "learned")]
+    tried: list[tuple[LocalData, Any]] = [(val, grouping), (val, "band"), (val, "learned")]
     if draw.has_features:
-        featured = draw.pairs("calibrated", draw.images[1], features=True)
-        for quantile in (0.75, 0.9):  # between which `calibrate` chooses
-            rng = np.random.default_rng(draw.seed)
-            tried.append((featured, partial(fit_learned_groups, rng=rng, quantile=quantile)))
-    for pairs, groups in tried:  # the shortest of all
-        other = fit(all_fit(pairs, draw.seed), partial(frontier, groups=groups), level)
-        limit = Certified(cut(pairs, other.grouping, other.path, level), 0, other.seconds)
-        best = min(best, draw.record(best["row"], other, limit, pairs), key=lambda record: float(record["length"]))
+        tried.append((draw.data("calibrated", draw.images[1], features=True), None))
+    for data, groups in tried:  # the shortest of all
+        path = fit_on_all(data, Frontier(groups), target, draw.seed)
+        limit = Certified(cut(data, path, task.risk_level), fitted.seconds)
+        best = min(best, draw.measured(best["row"], path.grouping, limit, data), key=lambda r: float(r["length"]))
     yield best
 
 
 def _by_calibration(draw: Draw) -> Iterator[DrawRecord]:
-    """What a bound costs: mean length with fewer calibration images, of which as many fit as `calibrate` takes."""
-    task = draw.experiment.task
-    val = draw.pairs("calibrated", draw.images[1])
+    """What a bound costs: mean length with fewer calibration images, of which as many fit as by default."""
+    val = draw.data("calibrated", draw.images[1])
     shuffled = np.random.default_rng(draw.seed).permutation(draw.images[0])
     for count in draw.experiment.curves.calibration:
-        cal = draw.pairs("calibrated", np.sort(shuffled[:count]))
-        n_opt = fitting_units(None, "frontier", count, least_images(task.risk_level, task.failure_prob))
-        fitted = fit_frontier(cal, n_opt, draw.seed, task.risk_level, task.failure_prob)
+        fitted = draw.fit(draw.data("calibrated", np.sort(shuffled[:count])), Frontier())
         for bound in ALL_BOUNDS:
-            outcome = draw.certified(fitted, bound)
-            point = measure(val, fitted.grouping, outcome.widening)
-            certified = outcome.widening is not None
-            yield {"curve": "calibration", "bound": bound, "x": count, "certified": certified, **point}
+            outcome = certified(fitted, bound)
+            point = measure(val, fitted.path.grouping, outcome.widening)
+            yield {
+                "curve": "calibration",
+                "bound": bound,
+                "x": count,
+                "certified": outcome.widening is not None,
+            } | point
 
 
-def _featured(band: str, draw: Draw) -> Iterator[DrawRecord]:
-    """The frontier whose learned groups see further images."""
-    if not draw.has_features:
+def _with_betting(band: str, name: str, features: bool, draw: Draw) -> Iterator[DrawRecord]:
+    """The frontier on another band, or one whose learned groups see further images."""
+    if features and not draw.has_features:
         return
-    cal, val = draw.both(band, features=True)
-    fitted = fit(split_pairs(cal, draw.experiment.frontier.n_opt, draw.seed), frontier, draw.experiment.task.risk_level)
-    yield draw.record(f"{band}/featured/betting", fitted, draw.certified(fitted, "betting"), val)
-
-
-def _frontier_alone(band: str, draw: Draw) -> Iterator[DrawRecord]:
-    """The frontier on another band."""
-    cal, val = draw.both(band)
-    task = draw.experiment.task
-    fitted = fit_frontier(cal, draw.experiment.frontier.n_opt, draw.seed, task.risk_level, task.failure_prob)
-    yield draw.record(f"{band}/frontier/betting", fitted, draw.certified(fitted, "betting"), val)
+    cal, val = draw.both(band, features)
+    fitted = draw.fit(cal, Frontier(n_fit=draw.experiment.frontier.n_opt))
+    yield draw.record(f"{band}/{name}/betting", fitted, "betting", val)
 
 
 def _scans(draw: Draw) -> Iterator[DrawRecord]:
     """Rows in which the unit is the scan: one loss per scan, and no scan is both fitted on and certified with.
 
-    As many scans fit as `calibrate` takes unless told.
+    As many scans fit as by default. With a cap on what an image counts for, the risk is that which is promised.
     """
     settings = draw.experiment.scans
-    task = draw.experiment.task
     if settings is None:
         raise ValueError(f"{draw.experiment.name} has no section [scans]")
     first, last = draw.scans
-    cal = draw.pairs("calibrated", first)
-    val = draw.pairs("calibrated", last)
-    unit = unit_numbers(draw.material.unit[first], len(first))
-    new_unit = unit_numbers(draw.material.unit[last], len(last))
-    count = int(unit.max()) + 1
-    fresh = draw.fresh(last)
-    if settings.cap is not None:
-        yield from _capped_scans(draw, cal, val, unit, new_unit, settings)
-        return
-    plain = krcps_method({"k": 8, "d_opt": "all"}, draw.experiment.krcps.gamma_values)
-    for level, bound in product(settings.risk_levels, PAPER_BOUNDS):
-        least = least_images(level, task.failure_prob, confidence=bound)
-        n_opt = {name: fitting_units(None, name, count, least) for name in ("krcps", "frontier")}
-        rows = {
-            "rcps": fit(split_pairs(cal, 0, draw.seed, unit), None, level),
-            "krcps_plain": fit(split_pairs(cal, n_opt["krcps"], draw.seed, unit), plain, level),
-            "frontier": fit_frontier(cal, n_opt["frontier"], draw.seed, level, task.failure_prob, unit),
-        }
-        for name, fitted in rows.items():
-            outcome = certify(fitted, bound, level, task.failure_prob)
-            yield {
-                "row": f"calibrated/{name}/{bound}/scan {level:g}",
-                **measure(val, fitted.grouping, outcome.widening, fresh, new_unit),
-                **described(fitted, outcome),
-            }
-
-
-def _capped_scans(
-    draw: Draw, cal: LocalData, val: LocalData, unit: Array, new_unit: Array, settings: ScansSection
-) -> Iterator[DrawRecord]:
-    """The same with a cap on what an image counts for, by `calibrate` itself; the risk is that which is promised."""
-    task = draw.experiment.task
-    fresh = draw.fresh(draw.scans[1])
-    methods: dict[str, dict[str, Any]] = {
-        "rcps": {"method": "rcps"},
-        "krcps_plain": {"method": "krcps", "k": 8, "gammas": draw.experiment.krcps.gamma_values},
-        "frontier": {"method": "frontier"},
+    cal, val = draw.data("calibrated", first, units=True), draw.data("calibrated", last, units=True)
+    fresh, delta = draw.fresh(last), draw.experiment.task.failure_prob
+    methods: dict[str, Method] = {
+        "rcps": RCPS(),
+        "krcps_plain": KRCPS(k=8, gammas=draw.experiment.krcps.gamma_values),
+        "frontier": Frontier(),
     }
-    single, _ = rcps(cal)
-    for level, bound, name in product(settings.risk_levels, PAPER_BOUNDS, methods):
-        begin = perf_counter()
-        promise = share(level, cap=settings.cap)
-        try:
-            found = calibrate(
-                cal.truth, cal.band, promises=[promise], failure_prob=task.failure_prob, confidence=bound,
-                units=unit, seed=draw.seed, limits=LIMITS, **methods[name],
-            )  # fmt: skip
-        except NoGuarantee:
-            found = None
-        seconds = perf_counter() - begin
-        grouping = single if found is None else found.grouping
-        widening = None if found is None else found.widening
+    for level, bound, (name, method) in product(settings.risk_levels, PAPER_BOUNDS, methods.items()):
+        target = Target([share(level, cap=settings.cap)], delta, bound)
+        fitted = fit(cal, method, target, draw.seed)
+        outcome, grouping = certified(fitted, bound), fitted.path.grouping
         yield {
             "row": f"calibrated/{name}/{bound}/{scan_key(level, settings.cap)}",
-            **measure(val, grouping, widening, fresh, new_unit, settings.cap),
-            "certified": found is not None,
-            "moved": widening is None or bool((widening > cal.family.start).any()),
-            "certifying": 0 if found is None else found.promises[0].certifying,
-            "groups": f"{grouping.count} {grouping.kind}",
-            "seconds": seconds,
+            **measure(val, grouping, outcome.widening, fresh, val.unit_of, settings.cap),
+            "certifying": fitted.certifying,
+            **described(grouping, outcome, cal.family.start),
         }
 
 
 def _by_groups(draw: Draw) -> Iterator[DrawRecord]:
     """Mean length against K and n_opt."""
-    curves = draw.experiment.curves
-    task = draw.experiment.task
-    gammas = draw.experiment.krcps.gamma_values
+    curves, gammas = draw.experiment.curves, draw.experiment.krcps.gamma_values
     cal, val = draw.both("calibrated")
     for n_opt in curves.n_opt:
-        parts = split_pairs(cal, n_opt, draw.seed)
         methods: dict[tuple[str, int], tuple[Method, tuple[str, ...]]] = {}
         for k in curves.k:
-            methods["krcps", k] = krcps_method({"d_opt": "all", "k": k}, gammas), PAPER_BOUNDS
+            methods["krcps", k] = KRCPS(k=k, gammas=gammas, n_fit=n_opt), PAPER_BOUNDS
             # a function fits the groups, so that K is the number of bins of width alone
-            banded = partial(frontier, groups=partial(fit_band_groups, width=k))
+            banded = Frontier(partial(fit_band_groups, width=k), n_fit=n_opt)
             methods["frontier, band groups", k] = banded, ("betting",)
         for k in curves.learned_k:
-            methods["frontier, learned groups", k] = partial(frontier, groups="learned", k=k), ("betting",)
+            methods["frontier, learned groups", k] = Frontier("learned", k, n_opt), ("betting",)
         for (name, k), (method, bounds) in methods.items():
-            fitted = fit(parts, method, task.risk_level)
+            fitted = draw.fit(cal, method)
+            grouping = fitted.path.grouping
             for bound in bounds:
-                outcome = draw.certified(fitted, bound)
-                point = {"k": k, "n_opt": n_opt, "groups": fitted.groups, "certified": outcome.widening is not None}
-                length = measure(val, fitted.grouping, outcome.widening)
-                yield {"curve": "groups", "method": name, "bound": bound, **point, **length}
+                outcome = certified(fitted, bound)
+                point = {"k": k, "n_opt": n_opt, "groups": f"{grouping.count} {grouping.kind}"}
+                length = measure(val, grouping, outcome.widening)
+                certain = {"certified": outcome.widening is not None}
+                yield {"curve": "groups", "method": name, "bound": bound, **point, **certain, **length}
 
 
 GROUPS: dict[str, tuple[str, Callable[[Draw], Iterator[DrawRecord]]]] = {  # the band that a group needs, its rows
     **{band: (band, partial(_rcps, band)) for band in ("qr", "qr_printed", "dropout", "multiplicative")},
     **{band: (band, partial(_grid, band)) for band in ("conffusion", "naive", "calibrated", "printed")},
     "frontier": ("calibrated", _frontier),
-    "featured": ("calibrated", partial(_featured, "calibrated")),
-    "narrow": ("narrow", partial(_frontier_alone, "narrow")),
-    "printed_frontier": ("printed", partial(_frontier_alone, "printed")),
+    "featured": ("calibrated", partial(_with_betting, "calibrated", "featured", True)),
+    "narrow": ("narrow", partial(_with_betting, "narrow", "frontier", False)),
+    "printed_frontier": ("printed", partial(_with_betting, "printed", "frontier", False)),
     "scans": ("calibrated", _scans),
     "by_calibration": ("calibrated", _by_calibration),
     "by_groups": ("calibrated", _by_groups),

@@ -1,178 +1,93 @@
-"""One split of the calibration images: a path is fitted once, its losses are tabled once, and every bound reads them.
-
-`split_pairs` takes the images that `pixelbounds.calibrate` takes for the same seed, and the methods get the generator
-as `calibrate` hands it on: a row of the table is what a user gets from `calibrate`, only sooner.
-"""
+"""One split of the calibration images through the stages: one path, one table of losses, which every bound reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from itertools import product
 from time import perf_counter
-from typing import Any, ClassVar
-from zlib import crc32
+from typing import Any
 
 import numpy as np
 
 from pixelbounds.calibration.block import Block
-from pixelbounds.calibration.certify import Certificate, RiskTest, certify_l01
-from pixelbounds.calibration.confidence import bound_named, rejects
+from pixelbounds.calibration.bounds import bound_named, rejects
+from pixelbounds.calibration.certify import certify
 from pixelbounds.calibration.data import LocalData
-from pixelbounds.calibration.groups.contract import Grouping, State
-from pixelbounds.calibration.groups.positions import by_loss
-from pixelbounds.calibration.loss_table import Path, Table, loss_table
-from pixelbounds.calibration.procedures import knot_at_risk, krcps, rcps
-from pixelbounds.calibration.split import Split
+from pixelbounds.calibration.groups.contract import Grouping
+from pixelbounds.calibration.loss_table import LossTable, loss_table
+from pixelbounds.calibration.methods import KRCPS, Method, point_at_risk
+from pixelbounds.calibration.paths.path import Path, misses
+from pixelbounds.calibration.split import FittingImages, split
+from pixelbounds.calibration.target import Target
+from pixelbounds.images.checks import NoGuarantee
 from pixelbounds.images.ends import outward
 from pixelbounds.images.library import Array
 
 from .experiment import KRCPSSection
 
-Method = Callable[[LocalData, Array, np.random.Generator, float], tuple[Grouping, Path]]
 Cell = dict[str, Any]  # n_opt, d_opt, k
 
 
 @dataclass(frozen=True, eq=False)
-class SplitPairs:
-    """Calibration images, which of them fit and which certify, and the seed."""
-
-    pairs: LocalData
-    split: Split
-    seed: int
-
-    @cached_property
-    def taught(self) -> LocalData:
-        """The fitting images alone; where none fit, all of them, of which a method is told to look at none."""
-        images = np.flatnonzero(self.split.fitting)
-        return self.pairs.take(images) if len(images) else self.pairs
-
-    @property
-    def fitting(self) -> int:
-        """Images that fit."""
-        return int(self.split.fitting.sum())
-
-    def generator(self) -> np.random.Generator:
-        """As `calibrate` has it after its split."""
-        rng = np.random.default_rng(self.seed)
-        rng.permutation(int(self.split.unit_of.max()) + 1)
-        return rng
-
-
-@dataclass(frozen=True, eq=False)
-class Remembered(Grouping):
-    """A grouping that labels the same ends of the same images only once; several bounds ask for them again."""
-
-    inner: Grouping
-    kind: ClassVar[str] = "remembered"
-    _known: dict[tuple[int, ...], Array] = field(default_factory=dict, repr=False)
-
-    @property
-    def count(self) -> int:
-        """As the grouping itself."""
-        return self.inner.count
-
-    @property
-    def sided(self) -> bool:  # type: ignore[override]
-        """As the grouping itself."""
-        return self.inner.sided
-
-    def at(self, block: Block, entry: Array, side: Array) -> Array:
-        """Labels, looked up by the content of what they depend on."""
-        given = block.band.lower, block.band.upper, block.features, entry, side
-        key = tuple(crc32(np.ascontiguousarray(x).tobytes()) for x in given if x is not None)
-        if key not in self._known:
-            self._known[key] = self.inner.at(block, entry, side)
-        return self._known[key]
-
-    def state(self) -> State:
-        """As the grouping itself."""
-        return self.inner.state()
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> Remembered:
-        """Never kept in a file."""
-        raise ValueError("a remembered grouping lives in memory only")
-
-
-@dataclass(frozen=True, eq=False)
 class Fitted:
-    """Groups, path, and missed ends of every calibration image along it, (n, T); seconds that took."""
+    """Losses of a calibration set along a fitted path, what they are for, and seconds that took."""
 
-    parts: SplitPairs
-    grouping: Grouping
-    path: Path
-    table: Array
+    table: LossTable
+    target: Target
     seconds: float
 
     @property
-    def groups(self) -> str:
-        """Number and kind of the groups."""
-        inner = self.grouping.inner if isinstance(self.grouping, Remembered) else self.grouping
-        return f"{inner.count} {inner.kind}"
+    def path(self) -> Path:
+        """With its groups."""
+        return self.table.path
+
+    @property
+    def certifying(self) -> int:
+        """Units that certify."""
+        return len(self.table.images.order)
 
 
 @dataclass(frozen=True, eq=False)
 class Certified:
-    """Widening of each group, or None where the risk level cannot be certified; certifying units; seconds in all."""
+    """Widening of each group, or None where the promise cannot be certified; seconds in all."""
 
     widening: Array | None
-    certifying: int
     seconds: float
 
 
-def split_pairs(pairs: LocalData, n_opt: int, seed: int, unit_of: Array | None = None) -> SplitPairs:
-    """Fitting and certifying images, as `calibrate` takes them."""
-    unit_of = np.arange(len(pairs)) if unit_of is None else unit_of
-    return SplitPairs(pairs, Split.draw(unit_of, n_opt, np.random.default_rng(seed)), seed)
+def fit(data: LocalData, method: Method, target: Target, seed: int) -> Fitted:
+    """The stages of `calibrate` up to the table of losses."""
+    begin, rng = perf_counter(), np.random.default_rng(seed)
+    fitting, certifying = split(data, target, method, rng)
+    path = method.fit(fitting, target, rng)
+    return Fitted(loss_table(certifying, path, target), target, perf_counter() - begin)
 
 
-def all_fit(pairs: LocalData, seed: int) -> SplitPairs:
-    """Every image fits: what no calibration may do."""
-    every = np.arange(len(pairs))
-    return SplitPairs(pairs, Split(every, np.ones(len(pairs), bool), every), seed)
-
-
-def fit(parts: SplitPairs, method: Method | None, risk_level: float) -> Fitted:
-    """Fit a path and table its losses; no method is RCPS, which fits nothing."""
+def certified(fitted: Fitted, bound: str) -> Certified:
+    """The last stage, with a bound."""
     begin = perf_counter()
-    if method is None:
-        grouping, path = rcps(parts.pairs)
-    else:
-        grouping, path = method(parts.taught, np.arange(parts.fitting), parts.generator(), risk_level)
-    if grouping.kind == "learned":  # dear to label
-        grouping = Remembered(grouping)
-    table = loss_table(parts.pairs, grouping, path)
-    return Fitted(parts, grouping, path, table, perf_counter() - begin)
+    try:
+        point = certify(fitted.table, replace(fitted.target, bound=bound))
+    except NoGuarantee:
+        return Certified(None, fitted.seconds + perf_counter() - begin)
+    return Certified(fitted.path.at(point.point, point.part), fitted.seconds + perf_counter() - begin)
 
 
-def certify(
-    fitted: Fitted, confidence: str, risk_level: float, failure_prob: float, images: int | None = None
-) -> Certified:
-    """The least certified widening, with all certifying units or the first few of them."""
-    begin = perf_counter()
-    pairs = fitted.parts.pairs
-    unit_of = fitted.parts.split.unit_of
-    order = fitted.parts.split.order[:images]
-    bound = bound_named(confidence)
-    task = RiskTest(pairs, np.isin(unit_of, order), unit_of, order, bound, risk_level, failure_prob)
-    widening = None
-    if task.passes(task.per_unit(fitted.table[:, -1] / pairs.image_size)):
-        with Table() as table:
-            table.append(fitted.table)
-            found: Certificate = certify_l01(task, fitted.grouping, fitted.path, table)
-        widening = fitted.path.at(found.knot, found.part)
-    return Certified(widening, len(order), fitted.seconds + perf_counter() - begin)
+def fit_on_all(data: LocalData, method: Method, target: Target, seed: int) -> Path:
+    """The path of a method of which every image fits: what no calibration may do."""
+    data, risks = data.with_promises(target)
+    return method.fit(FittingImages(data, np.arange(len(data)), risks, len(data)), target, seed)
 
 
-def cut(pairs: LocalData, grouping: Grouping, path: Path, risk_level: float) -> Array:
-    """Widenings at the first knot whose mean loss on these very images is at most the risk level."""
-    return path.knots[:, knot_at_risk(pairs, grouping, path, risk_level)]
+def cut(data: LocalData, path: Path, risk_level: float) -> Array:
+    """Widenings at the first point whose mean loss on these very images is at most the risk level."""
+    return path.at(point_at_risk(data, path, risk_level))
 
 
 def measure(
-    pairs: LocalData,
+    data: LocalData,
     grouping: Grouping,
     widening: Array | None,
     fresh: Array | None = None,
@@ -184,19 +99,19 @@ def measure(
     With a cap an image that misses more counts as one that misses `cap`. Where nothing was certified, the interval is
     all that is possible: everything between the limits.
     """
-    least, most = pairs.limits
+    least, most = data.limits
     if widening is None:
         return {"length": most - least, "risk": 0.0} | ({} if fresh is None else {"fresh": 1.0})
 
     def work(truth: Array, block: Block) -> Array:
-        lower, upper = outward(*block.widen(pairs.family, grouping, widening), np.float32)
+        lower, upper = outward(*block.widen(data.family, grouping, widening), np.float32)
         parts = [upper - lower, (truth < lower) | (truth > upper)]
         if fresh is not None:
             drawn = np.clip(fresh[block.start : block.start + len(block)], least, most)
             parts.append((drawn >= lower) & (drawn <= upper))
         return np.stack([x.reshape(len(block), -1).mean(axis=1, dtype=np.float64) for x in parts], axis=1)
 
-    rows = np.concatenate(list(pairs.over_blocks(work)))
+    rows = np.concatenate(list(data.over_blocks(work)))
     rows[:, 1] = np.minimum(rows[:, 1], 1.0 if cap is None else cap)
     if unit_of is not None:
         sums = np.zeros((int(unit_of.max()) + 1, rows.shape[1]))
@@ -209,33 +124,19 @@ def measure(
 # ---------------------------------------------------------------- the grid of K-RCPS
 
 
-def krcps_method(cell: Cell, gammas: Sequence[float], grouping: Grouping | None = None) -> Method:
-    """K-RCPS with the K and d_opt of a cell; a grouping that was fitted already need not be fitted again."""
+def krcps_of(cell: Cell, gammas: Sequence[float]) -> KRCPS:
+    """K-RCPS with the n_opt, d_opt and K of a cell."""
     d_opt = None if cell["d_opt"] == "all" else int(cell["d_opt"])
-    groups: dict[str, Any] = {"k": cell["k"]} if grouping is None else {"groups": grouping}
-    return partial(krcps, d_opt=d_opt, gammas=gammas, **groups)
+    return KRCPS(k=cell["k"], d_opt=d_opt, gammas=gammas, n_fit=cell["n_opt"])
 
 
-def fit_grid(
-    pairs: LocalData, n_opts: Sequence[int], grid: KRCPSSection, risk_level: float, seed: int
-) -> list[tuple[Cell, Fitted]]:
-    """Every cell with these n_opt; cells of one n_opt share their split, cells of one K their groups too."""
-    out = []
-    for n_opt in n_opts:
-        parts = split_pairs(pairs, n_opt, seed)
-        for k in grid.k:
-            begin = perf_counter()
-            grouping = by_loss(parts.taught, np.arange(n_opt), k)
-            shared = perf_counter() - begin
-            for d_opt in grid.d_opt:
-                cell = {"n_opt": n_opt, "d_opt": d_opt, "k": k}
-                found = fit(parts, krcps_method(cell, grid.gamma_values, grouping), risk_level)
-                out.append((cell, Fitted(parts, grouping, found.path, found.table, found.seconds + shared)))
-    return out
+def cells_of(grid: KRCPSSection, n_opts: Sequence[int]) -> list[Cell]:
+    """Every cell of the grid with these n_opt."""
+    return [{"n_opt": n, "d_opt": d, "k": k} for n, k, d in product(n_opts, grid.k, grid.d_opt)]
 
 
 def choose_cell(
-    parts: SplitPairs, grid: KRCPSSection, confidences: Sequence[str], risk_level: float, failure_prob: float
+    data: LocalData, grid: KRCPSSection, bounds: Sequence[str], target: Target, seed: int
 ) -> tuple[dict[str, Cell], float]:
     """K and d_opt chosen on the fitting images of a split alone, for each bound; seconds that took.
 
@@ -244,34 +145,30 @@ def choose_cell(
     shortest intervals there wins. All cells thus compare at the risk that the bound allows. No certifying image is
     looked at, so the guarantee is that of the winner. n_opt is not chosen: looking at further images would spend them.
     """
-    begin = perf_counter()
-    fitting = parts.taught
-    shuffled = parts.generator().permutation(len(fitting))
-    taught = np.sort(shuffled[::2])
-    other = fitting.take(np.sort(shuffled[1::2]))
+    begin, rng = perf_counter(), np.random.default_rng(seed)
+    cells = cells_of(grid, [min(grid.n_opt)])
+    fitting, _ = split(data, target, krcps_of(cells[0], grid.gamma_values), rng)
+    images: Any = fitting.data
+    shuffled = deepcopy(rng).permutation(len(fitting.images))
+    taught = replace(fitting, images=np.sort(shuffled[::2]))
+    other = images.take(np.sort(shuffled[1::2]))
     best: dict[str, tuple[float, Cell]] = {}
-    for k, d_opt in product(grid.k, grid.d_opt):
-        cell = {"n_opt": parts.fitting, "d_opt": d_opt, "k": k}
-        grouping, path = krcps_method(cell, grid.gamma_values)(fitting, taught, parts.generator(), risk_level)
-        losses = loss_table(other, grouping, path) / other.image_size
-        for confidence in confidences:
-            knot = _allowed(losses, len(parts.split.order), confidence, risk_level, failure_prob)
-            length = measure(other, grouping, path.knots[:, knot])["length"]
-            if confidence not in best or length < best[confidence][0]:
-                best[confidence] = length, cell
-    return {confidence: cell for confidence, (_, cell) in best.items()}, perf_counter() - begin
+    for cell in cells:
+        path = krcps_of(cell, grid.gamma_values).fit(taught, target, deepcopy(rng))
+        missed, sizes, *_ = other.aggregate(misses, path=path)
+        for bound in bounds:
+            point = _allowed(missed / sizes[:, :1], fitting.certifying, replace(target, bound=bound))
+            length = measure(other, path.grouping, path.at(point))["length"]
+            if bound not in best or length < best[bound][0]:
+                best[bound] = length, cell
+    return {bound: cell for bound, (_, cell) in best.items()}, perf_counter() - begin
 
 
-def _allowed(losses: Array, count: int, confidence: str, risk_level: float, failure_prob: float) -> int:
-    """The first knot that the bound would accept if the losses (n, T), repeated, were those of `count` images."""
-    bound = bound_named(confidence)
-    low = -1
-    high = losses.shape[1] - 1
+def _allowed(losses: Array, count: int, target: Target) -> int:
+    """The first point that the bound would accept if the losses (n, T), repeated, were those of `count` images."""
+    bound, low, high = bound_named(target.bound), -1, losses.shape[1] - 1
     while high - low > 1:
         middle = (low + high) // 2
-        passes = rejects(bound, np.resize(losses[:, middle], count), failure_prob, risk_level)
-        if passes:
-            high = middle
-        else:
-            low = middle
+        passes = rejects(bound, np.resize(losses[:, middle], count), target.failure_prob, target.level)
+        low, high = (low, middle) if passes else (middle, high)
     return high

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from pixelbounds.calibration.calibrate import calibrate
+from pixelbounds.calibration.methods import KRCPS
 from pixelbounds.demo.packaged import SIGMA_0, network_file
 from pixelbounds.images.library import Array
 from pixelbounds.report.style import TEXT_WIDTH, house_style, new_figure, save_figure, show_image
@@ -186,8 +187,8 @@ def maps(experiment: Experiment, material: Material, folder: Path) -> list[Path]
     widths = []
     for k in _K:
         found = calibrate(
-            material.truth[cal], band[cal], risk_level=task.risk_level, failure_prob=task.failure_prob, method="krcps",
-            confidence="hoeffding_bentkus", k=k, n_opt=n_opt, d_opt=d_opt, gammas=experiment.krcps.gamma_values,
+            material.truth[cal], band[cal], risk_level=task.risk_level, failure_prob=task.failure_prob,
+            bound="hoeffding_bentkus", method=KRCPS(k, d_opt, gammas=experiment.krcps.gamma_values, n_fit=n_opt),
             seed=draw.seed,
         )  # fmt: skip
         labels = found.grouping.state()[1]["labels"]

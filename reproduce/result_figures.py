@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pixelbounds.calibration.confidence import hoeffding_bentkus
+from pixelbounds.calibration.bounds import hoeffding_bentkus
 from pixelbounds.calibration.families import additive
 from pixelbounds.calibration.losses import l01, l_gamma
 from pixelbounds.images.ends import Band, Interval

@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from pixelbounds.calibration.confidence import greatest_loss
+from pixelbounds.calibration.bounds import greatest_loss
 from pixelbounds.storage.files import replace_file
 
 from .results import load_results

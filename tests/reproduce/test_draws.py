@@ -1,134 +1,89 @@
 """Draws: rows are what `calibrate` gives, choices see no certifying image, and splits are clean."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 
 import pixelbounds as pb
-from pixelbounds.calibration.block import all_entries
-from pixelbounds.calibration.confidence import greatest_loss
-from pixelbounds.calibration.data import LocalData
-from pixelbounds.calibration.families import additive
-from pixelbounds.calibration.procedures import frontier, groups_for
+from pixelbounds.calibration.bounds import greatest_loss
 from reproduce.draws import Draw, compute, schedule
 from reproduce.experiment import KRCPSSection, load_experiment, miniature
-from reproduce.fits import (
-    Remembered,
-    certify,
-    choose_cell,
-    cut,
-    fit,
-    fit_grid,
-    krcps_method,
-    measure,
-    split_pairs,
-)
+from reproduce.fits import cells_of, certified, choose_cell, cut, fit, fit_on_all, krcps_of, measure
 from reproduce.material import load_material
 from reproduce.rows import ALL_BOUNDS, PAPER_BOUNDS, all_rows
 
 LEVEL, DELTA = 0.3, 0.1
 GAMMAS = [0.3, 0.5, 0.7]
+TARGET = pb.Target([pb.share(LEVEL)], DELTA)
 
 
-def grid_of(d_opt, k):
-    return KRCPSSection(n_opt=[8], d_opt=d_opt, k=k, gammas=(0.3, 0.7, 3))
+def grid_of(d_opt, k, n_opt=8):
+    return KRCPSSection(n_opt=[n_opt], d_opt=d_opt, k=k, gammas=(0.3, 0.7, 3))
 
 
 @pytest.fixture(scope="module")
-def pairs(material):
-    return LocalData(material.truth, material.band("calibrated"))
+def data(material):
+    return pb.CalibrationData(material.truth, material.band("calibrated"))
 
 
-def same_as_calibrate(pairs, fitted, bound, **words):
-    outcome = certify(fitted, bound, LEVEL, DELTA)
-    found = pb.calibrate(
-        pairs.truth, pairs.band, risk_level=LEVEL, failure_prob=DELTA, confidence=bound, seed=5, **words
-    )
-    np.testing.assert_array_equal(outcome.widening, found.widening)
-    assert outcome.certifying == found.record.certifying
-    interval, here = found.apply(pairs.band), measure(pairs, fitted.grouping, outcome.widening)
-    assert here["length"] == pytest.approx(float(interval.length.mean(dtype=np.float64)), rel=1e-12)
-    assert here["risk"] == pytest.approx(1 - interval.contains(pairs.truth).mean(), abs=1e-12)
+METHODS = [pb.RCPS(), pb.Frontier(n_fit=8), pb.Frontier("learned", n_fit=8)]
+METHODS += [krcps_of(cell, GAMMAS) for cell in cells_of(grid_of([20, "all"], [2, 4]), [8, 12])]
 
 
-@pytest.mark.parametrize("bound", PAPER_BOUNDS)
-def test_shared_work_gives_what_calibrate_gives(pairs, bound):
-    same_as_calibrate(pairs, fit(split_pairs(pairs, 0, 5), None, LEVEL), bound, method="rcps")
-    for cell, fitted in fit_grid(pairs, [8, 12], grid_of([20, "all"], [2, 4]), LEVEL, 5):
-        d_opt = None if cell["d_opt"] == "all" else cell["d_opt"]
-        words = {"n_opt": cell["n_opt"], "k": cell["k"], "d_opt": d_opt, "gammas": GAMMAS}
-        same_as_calibrate(pairs, fitted, bound, method="krcps", **words)
-
-
-@pytest.mark.parametrize("bound", ALL_BOUNDS[:3])
-def test_the_frontier_is_that_of_calibrate(pairs, bound):
-    same_as_calibrate(pairs, fit(split_pairs(pairs, 8, 5), frontier, LEVEL), bound, n_opt=8)
-    learned = fit(split_pairs(pairs, 8, 5), partial(frontier, groups="learned"), LEVEL)
-    assert isinstance(learned.grouping, Remembered)
-    same_as_calibrate(pairs, learned, bound, n_opt=8, groups="learned")
-
-
-def test_units_are_certified_whole(pairs, material):
-    parts = split_pairs(pairs, 3, 5, material.unit)
-    assert set(material.unit[parts.split.fitting]).isdisjoint(parts.split.order)
-    fitted = fit(parts, partial(frontier, groups=groups_for(3)), LEVEL)
-    names = [f"{unit:03d}" for unit in material.unit]  # calibrate sorts units by name
-    found = pb.calibrate(pairs.truth, pairs.band, risk_level=LEVEL, units=names, n_opt=3, seed=5, failure_prob=DELTA)
-    np.testing.assert_array_equal(certify(fitted, "betting", LEVEL, DELTA).widening, found.widening)
-
-
-def test_remembered_labels_are_the_groupings_own(pairs):
-    grouping = fit(split_pairs(pairs, 8, 5), partial(frontier, groups="learned"), LEVEL).grouping
-    for images in (np.arange(4), np.arange(20, 24), np.arange(4)):  # blocks of one size, others in content
-        _, block = pairs.gather(images)
-        np.testing.assert_array_equal(
-            grouping.at(block, *all_entries(block)), grouping.inner.at(block, *all_entries(block))
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_a_table_that_bounds_share_gives_what_calibrate_gives(data, method):
+    fitted = fit(data, method, TARGET, 5)
+    for bound in ALL_BOUNDS[:3]:
+        found = pb.calibrate(
+            data.truth, data.band, risk_level=LEVEL, failure_prob=DELTA, bound=bound, method=method, seed=5
         )
+        widening = certified(fitted, bound).widening
+        np.testing.assert_array_equal(widening, found.widening)
+        assert fitted.certifying == found.record.certifying
+    interval, here = found.apply(data.band), measure(data, fitted.path.grouping, widening)
+    assert here["length"] == pytest.approx(float(interval.length.mean(dtype=np.float64)), rel=1e-12)
+    assert here["risk"] == pytest.approx(1 - interval.contains(data.truth).mean(), abs=1e-12)
 
 
-def test_the_choice_of_a_cell_sees_the_fitting_images_only(pairs):
-    parts = split_pairs(pairs, 12, 5)
-    grid = grid_of([20, "all"], [2, 4, 8])
-    chosen, _ = choose_cell(parts, grid, PAPER_BOUNDS, LEVEL, DELTA)
-    truth = pairs.truth.copy()
-    truth[~parts.split.fitting] = 1 - truth[~parts.split.fitting]  # another world for the certifying images
-    other = split_pairs(LocalData(truth, pairs.band), 12, 5)
-    assert choose_cell(other, grid, PAPER_BOUNDS, LEVEL, DELTA)[0] == chosen
+def test_the_choice_of_a_cell_sees_the_fitting_images_only(data):
+    fitting = ~fit(data, pb.KRCPS(n_fit=12), TARGET, 5).table.images.images
+    grid = grid_of([20, "all"], [2, 4, 8], 12)
+    chosen, _ = choose_cell(data, grid, PAPER_BOUNDS, TARGET, 5)
+    truth = np.where(fitting[:, None, None], data.truth, 1 - data.truth)  # another world for the certifying images
+    other = pb.CalibrationData(truth, data.band)
+    assert choose_cell(other, grid, PAPER_BOUNDS, TARGET, 5)[0] == chosen
     assert set(chosen) == set(PAPER_BOUNDS)
-    assert all(cell["n_opt"] == 12 for cell in chosen.values())
 
 
 def test_the_cell_that_is_chosen_is_the_shortest_where_cells_differ_much(rng):
     """Half of the pixels need a widening, half need none: two groups beat one by far."""
     truth = rng.uniform(0.3, 0.7, (60, 8, 8))
     off = np.where(np.arange(64).reshape(8, 8) < 32, 0.2, 0.0) * rng.uniform(-1, 1, truth.shape)
-    band = pb.Band(truth + off - 0.01, truth + off + 0.01)
-    parts = split_pairs(LocalData(truth, band), 20, 0)
-    chosen, _ = choose_cell(parts, grid_of(["all"], [1, 2]), PAPER_BOUNDS, 0.15, DELTA)
+    data = pb.CalibrationData(truth, pb.Band(truth + off - 0.01, truth + off + 0.01))
+    target = pb.Target([pb.share(0.15)], DELTA)
+    chosen, _ = choose_cell(data, grid_of(["all"], [1, 2], 20), PAPER_BOUNDS, target, 0)
     assert {cell["k"] for cell in chosen.values()} == {2}
 
 
-def test_a_cut_is_at_the_level_on_the_very_images(pairs):
-    grouping, path = krcps_method({"k": 4, "d_opt": "all"}, GAMMAS)(pairs, np.arange(20), np.random.default_rng(0), 0.1)
-    assert 0.099 < measure(pairs, grouping, cut(pairs, grouping, path, 0.1))["risk"] <= 0.1
+def test_a_cut_is_at_the_level_on_the_very_images(data):
+    path = fit_on_all(data, krcps_of({"n_opt": None, "k": 4, "d_opt": "all"}, GAMMAS), TARGET, 0)
+    assert 0.099 < measure(data, path.grouping, cut(data, path, 0.1))["risk"] <= 0.1
 
 
-def test_what_cannot_be_certified_is_everything(pairs):
-    fitted = fit(split_pairs(pairs, 0, 5), None, 0.01)
-    outcome = certify(fitted, "hoeffding", 0.01, DELTA)
-    assert outcome.widening is None
-    assert measure(pairs, fitted.grouping, outcome.widening, pairs.truth) == {"length": 1.0, "risk": 0.0, "fresh": 1.0}
+def test_what_cannot_be_certified_is_everything(data):
+    fitted = fit(data, pb.RCPS(), pb.Target([pb.share(0.01)], DELTA), 5)
+    widening = certified(fitted, "hoeffding").widening
+    assert widening is None
+    everything = measure(data, fitted.path.grouping, widening, data.truth)
+    assert everything == {"length": 1.0, "risk": 0.0, "fresh": 1.0}
 
 
-def test_units_weigh_the_same_when_measured(pairs):
-    fitted = fit(split_pairs(pairs, 0, 5), None, LEVEL)
-    widening = np.array([0.01])
-    unit = np.r_[0, np.ones(len(pairs) - 1, int)]
-    alone = measure(pairs.take(np.arange(1)), fitted.grouping, widening)
-    rest = measure(pairs.take(np.arange(1, len(pairs))), fitted.grouping, widening)
-    both = measure(pairs, fitted.grouping, widening, unit_of=unit)
-    assert both["risk"] == pytest.approx((alone["risk"] + rest["risk"]) / 2)
+def test_units_weigh_the_same_when_measured(data):
+    grouping, widening = fit(data, pb.RCPS(), TARGET, 5).path.grouping, np.array([0.01])
+    unit = np.r_[0, np.ones(len(data) - 1, int)]
+    alone, rest = (
+        measure(data.take(images), grouping, widening)["risk"] for images in (np.r_[0], np.flatnonzero(unit))
+    )
+    assert measure(data, grouping, widening, unit_of=unit)["risk"] == pytest.approx((alone + rest) / 2)
 
 
 # ---------------------------------------------------------------- draws
@@ -204,23 +159,22 @@ def test_material_reads_the_same_from_every_kind_of_file(material, tmp_path):
     assert load_material(arrays).digest != found[0].digest
 
 
-def test_a_cap_on_images_is_what_calibrate_makes_of_it_and_is_what_is_measured(material):
-    plan = miniature(load_experiment("chest128"))
+@pytest.mark.parametrize("cap", [None, 0.8])
+def test_scans_are_what_calibrate_makes_of_them_and_a_cap_is_what_is_measured(material, cap):
+    plan = miniature(load_experiment("chest128")).changed(scans={"cap": cap})
     records = {record["row"]: record for record in compute(plan, material, 0, "scans")}
-    levels, cap = plan.scans.risk_levels, plan.scans.cap
-    assert len(records) == 3 * len(PAPER_BOUNDS) * len(levels)
+    level = plan.scans.risk_levels[-1]
+    assert len(records) == 3 * len(PAPER_BOUNDS) * len(plan.scans.risk_levels)
     draw = Draw(plan, material, 0)
     first, last = draw.scans
-    cal, val = draw.pairs("calibrated", first), draw.pairs("calibrated", last)
+    cal, val = draw.data("calibrated", first), draw.data("calibrated", last)
     names = [f"{unit:03d}" for unit in material.unit[first]]
-    found = pb.calibrate(
-        cal.truth, cal.band, promises=[pb.share(levels[-1], cap=cap)], units=names, failure_prob=DELTA, seed=draw.seed
-    )
-    interval = found.apply(val.band)
-    missed = 1 - interval.contains(val.truth).reshape(len(last), -1).mean(axis=1)
+    promises = [pb.share(level, cap=cap)]
+    found = pb.calibrate(cal.truth, cal.band, promises=promises, units=names, failure_prob=DELTA, seed=draw.seed)
+    missed = 1 - found.apply(val.band).contains(val.truth).reshape(len(last), -1).mean(axis=1)
     unit = material.unit[last]
-    risk = np.mean([np.minimum(missed[unit == one], cap).mean() for one in np.unique(unit)])
-    record = records[f"calibrated/frontier/betting/scan {levels[-1]:g} cap {cap:g}"]
+    risk = np.mean([np.minimum(missed[unit == one], cap or 1).mean() for one in np.unique(unit)])
+    record = records[f"calibrated/frontier/betting/scan {level:g}" + (f" cap {cap:g}" if cap else "")]
     assert record["certified"]
     assert record["risk"] == pytest.approx(risk, abs=1e-12)
     assert record["certifying"] == found.promises[0].certifying

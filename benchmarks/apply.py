@@ -32,7 +32,9 @@ def copying(band: pb.Band) -> Callable[[], object]:
 def applied() -> list[dict[str, Any]]:
     """Copies and applications take turns, since the speed of memory changes by the second; the middle ratio counts."""
     truth, band, _ = synthetic_pairs(160, 64, seed=1)
-    fitted = {name: pb.calibrate(truth, band, risk_level=RISK_LEVEL, groups=name) for name in GROUPS}
+    fitted = {
+        name: pb.calibrate(truth, band, risk_level=RISK_LEVEL, method=pb.Frontier(groups=name)) for name in GROUPS
+    }
     rows = []
     for n, size in CASES:
         _, fresh, _ = synthetic_pairs(n, size, seed=2)
@@ -48,7 +50,12 @@ def with_own_loss() -> list[dict[str, Any]]:
     n, size = 640, 64
     truth, band, _ = synthetic_pairs(n, size, seed=1)
     took = {
-        name: seconds(lambda g=name: pb.calibrate(truth, band, risk_level=RISK_LEVEL, groups=g, loss=own_loss), 2)
+        name: seconds(
+            lambda g=name: pb.calibrate(
+                truth, band, promises=[pb.loss(RISK_LEVEL, own_loss)], method=pb.Frontier(groups=g)
+            ),
+            2,
+        )
         for name in GROUPS
     }
     return [

@@ -52,7 +52,7 @@ def pixels(*numbers: int) -> Array:
 
 NONE = pixels()
 EVERY = np.ones(_FIRST)
-BANDS = {"groups": "band", "k": 3}
+BANDS = pb.Frontier(groups="band", k=3)
 
 
 # ---------------------------------------------------------------- worlds
@@ -68,9 +68,7 @@ def coins(rng: Rng, bound: Any) -> bool:
         Asked(share), Asked(0.2, "left"), Asked(0.2, above=0.5), Asked(0.1, "left", cap=0.5), Asked(0.2, "left", 0.3),
     ]  # fmt: skip
     drawn = COINS.draw(rng, 150)
-    cal = pb.calibrate(
-        drawn.truth, drawn.band, promises=drawn.promises(asked), confidence=bound, method="rcps", seed=rng
-    )
+    cal = pb.calibrate(drawn.truth, drawn.band, promises=drawn.promises(asked), bound=bound, seed=rng, method="rcps")
     return COINS.broken(cal, asked)
 
 
@@ -91,7 +89,7 @@ def organs(rng: Rng, bound: Any) -> bool:
         Asked(0.08, cap=0.5), Asked(0.08, above=0.4),
     ]  # fmt: skip
     drawn = ORGANS.draw(rng, 150)
-    cal = pb.calibrate(drawn.truth, drawn.band, promises=drawn.promises(asked), confidence=bound, seed=rng, **BANDS)
+    cal = pb.calibrate(drawn.truth, drawn.band, promises=drawn.promises(asked), bound=bound, seed=rng, method=BANDS)
     return ORGANS.broken(cal, asked)
 
 
@@ -109,9 +107,14 @@ def labels(rng: Rng, bound: Any) -> bool:
     asked = [Asked(0.15), Asked(0.2, "right")]
     drawn = LABELS.draw(rng, 150)
     cal = pb.calibrate(
-        drawn.truth, drawn.band, promises=drawn.promises(asked), confidence=bound, labels=drawn.labels, seed=rng,
-        n_opt=12, **BANDS,
-    )  # fmt: skip
+        drawn.truth,
+        drawn.band,
+        promises=drawn.promises(asked),
+        bound=bound,
+        labels=drawn.labels,
+        seed=rng,
+        method=pb.Frontier("band", 3, 12),
+    )
     return LABELS.broken(cal, asked)
 
 
@@ -128,9 +131,14 @@ def scans(rng: Rng, bound: Any) -> bool:
     ]  # fmt: skip
     drawn = SCANS.draw(rng, 90)
     cal = pb.calibrate(
-        drawn.truth, drawn.band, promises=drawn.promises(asked), confidence=bound, units=drawn.units, method="rcps",
-        n_opt=15, seed=rng,
-    )  # fmt: skip
+        drawn.truth,
+        drawn.band,
+        promises=drawn.promises(asked),
+        bound=bound,
+        seed=rng,
+        method=pb.RCPS(n_fit=15),
+        units=drawn.units,
+    )
     return SCANS.broken(cal, asked)
 
 
@@ -151,7 +159,7 @@ def lesions(rng: Rng, bound: Any) -> bool:
     asked = [Asked(0.25, "lesion", weighting="pixels"), Asked(0.3, above=0.7)]
     drawn = LESIONS.draw(rng, 120)
     cal = pb.calibrate(
-        drawn.truth, drawn.band, promises=drawn.promises(asked), confidence=bound, method="rcps", n_opt=12, seed=rng
+        drawn.truth, drawn.band, promises=drawn.promises(asked), bound=bound, seed=rng, method=pb.RCPS(n_fit=12)
     )
     return LESIONS.broken(cal, asked)
 
@@ -163,7 +171,7 @@ def ties(rng: Rng, bound: Any) -> bool:
     """Truths of eight values, so that whole images arrive at one point of the path, where the risk is just too much."""
     asked = [Asked(0.164)]
     drawn = TIED.draw(rng, 120)
-    cal = pb.calibrate(drawn.truth, drawn.band, risk_level=0.164, confidence=bound, method="rcps", seed=rng)
+    cal = pb.calibrate(drawn.truth, drawn.band, risk_level=0.164, bound=bound, seed=rng, method="rcps")
     return TIED.broken(cal, asked)
 
 
@@ -173,7 +181,12 @@ def choices(rng: Rng, bound: Any) -> bool:
     wide = pb.Band(drawn.band.lower - 0.02, drawn.band.upper + 0.03)
     asked = [Asked(0.2)]
     cal = pb.calibrate(
-        drawn.truth, {"narrow": drawn.band, "wide": wide}, risk_level=0.2, confidence=bound, n_opt=24, seed=rng
+        drawn.truth,
+        {"narrow": drawn.band, "wide": wide},
+        risk_level=0.2,
+        bound=bound,
+        seed=rng,
+        method=pb.Frontier(n_fit=24),
     )
     moved = (0.02, 0.03) if cal.record.settings["band"] == "wide" else (0.0, 0.0)
     chosen = Population(**{**vars(ORGANS), "lower": ORGANS.lower - moved[0], "upper": ORGANS.upper + moved[1]})
@@ -188,9 +201,15 @@ def shifted(rng: Rng, bound: Any) -> bool:
     asked = [Asked(0.2), Asked(0.4, "rare")]
     drawn = ORGANS.draw(rng, 200)
     cal = pb.recalibrate(
-        drawn.truth, drawn.band, weights=ratio[ORGANS.unit_of[drawn.atoms]], max_weight=float(ratio.max()),
-        promises=drawn.promises(asked), confidence=bound, method="rcps", seed=rng,
-    )  # fmt: skip
+        drawn.truth,
+        drawn.band,
+        weights=ratio[ORGANS.unit_of[drawn.atoms]],
+        max_weight=float(ratio.max()),
+        promises=drawn.promises(asked),
+        bound=bound,
+        seed=rng,
+        method="rcps",
+    )
     return new.broken(cal, asked)
 
 
@@ -212,7 +231,7 @@ def sites(rng: Rng, bound: Any) -> bool:
 
     opened = [federated.announce(here.truth, here.band, **told(name)) for name, here in hospitals.items()]
     study: Any = federated.begin(
-        opened, promises=promises, confidence=bound, failure_prob=DELTA, method="rcps", seed=int(rng.integers(2**31))
+        opened, promises=promises, bound=bound, failure_prob=DELTA, method="rcps", seed=int(rng.integers(2**31))
     )
     while isinstance(study, federated.Study):
         plan = study.plan
@@ -231,11 +250,11 @@ def looks(rng: Rng, bound: Any) -> bool:
         for n in range(60, 216, 20):
             some = drawn.take(slice(0, n))
             cal = pb.calibrate(
-                some.truth, some.band, promises=some.promises(asked), method="rcps", confidence="betting", seed=rng
+                some.truth, some.band, promises=some.promises(asked), bound="betting", seed=rng, method="rcps"
             )
             bad = bad or ORGANS.broken(cal, asked)
         return bad
-    growing = pb.AnytimeCalibration(first.truth, first.band, promises=first.promises(asked), seed=rng, **BANDS)
+    growing = pb.AnytimeCalibration(first.truth, first.band, promises=first.promises(asked), seed=rng, method=BANDS)
     before = None
     for n in range(15, 215, 5):
         some = drawn.take(slice(n, n + 5))

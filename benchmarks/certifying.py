@@ -15,9 +15,10 @@ import numpy as np
 
 from benchmarks.materials import measure_or_write
 from benchmarks.readme import result, where
+from pixelbounds.calibration.methods import KRCPS, RCPS
 from reproduce.draws import Draw
 from reproduce.experiment import Experiment, load_experiment
-from reproduce.fits import fit, krcps_method, measure, split_pairs
+from reproduce.fits import certified, measure
 from reproduce.material import Material
 from reproduce.rows import PAPER_BOUNDS
 
@@ -32,12 +33,10 @@ def lengths(experiment: Experiment, material: Material, draw: int) -> dict[tuple
     """Mean length on the validation images of one draw, by procedure and bound."""
     drawn = Draw(experiment, material, draw)
     cal, val = drawn.both("calibrated")
-    level = experiment.task.risk_level
-    whole, part = (split_pairs(cal, count, drawn.seed) for count in (0, FITTING))
-    method = krcps_method({"k": GROUPS, "d_opt": "all"}, experiment.krcps.gamma_values)
-    fits = (fit(whole, None, level), fit(part, None, level), fit(part, method, level))
+    methods = RCPS(), RCPS(n_fit=FITTING), KRCPS(GROUPS, gammas=experiment.krcps.gamma_values, n_fit=FITTING)
+    fits = [drawn.fit(cal, method) for method in methods]
     return {
-        (what, bound): measure(val, found.grouping, drawn.certified(found, bound).widening, None)["length"]
+        (what, bound): measure(val, found.path.grouping, certified(found, bound).widening)["length"]
         for what, found in zip(WHAT, fits, strict=True)
         for bound in PAPER_BOUNDS
     }

@@ -27,25 +27,17 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import zarr
 
 import pixelbounds as pb
 from benchmarks.__main__ import RESULTS, machine, show
-from pixelbounds.calibration import groups
-from pixelbounds.calibration.calibrate import calibrate_archive
-from pixelbounds.calibration.bounds import betting
-from pixelbounds.calibration.data import local_data_of
-from pixelbounds.calibration.procedures import frontier
 from pixelbounds.calibration.promises import RiskTarget, risk_targets_of
-from pixelbounds.calibration.split import Split
 from pixelbounds.images.library import Array
 from pixelbounds.storage.files import replace_file
 from tests.support.literal import literal_semantic_rcps
@@ -136,22 +128,20 @@ def plain(here: Chest, new: Chest, study: Study, settings: dict[str, Any]) -> En
 def per_promise(here: Chest, new: Chest, study: Study, settings: dict[str, Any], *, labels: bool = False) -> Ends:
     """A calibration for each promise, with Bonferroni; an interval holds those of all of them."""
     promises = here.promises(study.cap)
-    how = {**settings, "confidence": "hoeffding_bentkus", "failure_prob": DELTA / len(promises)}
+    how = {**settings, "bound": "hoeffding_bentkus", "failure_prob": DELTA / len(promises)}
     ends = [_calibrated(here, new, [promise], labels, **how) for promise in promises]
     return np.min([lower for lower, _ in ends], axis=0), np.max([upper for _, upper in ends], axis=0)
 
 
 def unweighted(here: Chest, new: Chest, study: Study, settings: dict[str, Any], *, labels: bool = False) -> Ends:
-    """The frontier that knows of all pixels alone, walked until all promises hold."""
-    pairs = local_data_of(here.truth, here.band, None, (0.0, 1.0), None, here.labels if labels else None)
-    targets, regions = risk_targets_of(here.promises(study.cap), here.band.lower, "units", study.by_patient)
+    """The frontier that knows of all pixels alone, followed until all promises hold."""
+    data = pb.CalibrationData(here.truth, here.band, settings.get("units"), here.labels if labels else None)
+    target, method = pb.Target(here.promises(study.cap), DELTA), settings["method"]
     rng = np.random.default_rng(settings["seed"])
-    split = split_of(here, study, rng)
-    path = partial(frontier, rng=rng, risk_level=LEVELS["all"], unit_of=split.unit_of[split.fitting])
-    cal = calibrate_archive(
-        replace(pairs, regions=regions), split, path, betting, risk_level=LEVELS["all"], failure_prob=DELTA,
-        method="frontier", units="patient" if study.by_patient else None, seed="0", targets=targets,
-    )  # fmt: skip
+    fitting, certifying = pb.split(data, target, method, rng)
+    path = method.fit(fitting, pb.Target([pb.share(LEVELS["all"])], DELTA), rng)
+    with pb.loss_table(certifying, path, target) as table:
+        cal = pb.Calibration.of(table, pb.certify(table, target), target)
     return _applied(cal, new, labels)
 
 
@@ -197,22 +187,6 @@ def _applied(cal: pb.Calibration, new: Chest, labels: bool) -> Ends:
     return interval.lower, interval.upper
 
 
-@contextmanager
-def learned_once() -> Iterator[None]:
-    """All ways of a draw split alike, so they learn the same groups again and again: here they are learned once."""
-    fit = groups.fit_learned_groups
-    made: dict[str, groups.LearnedGroups] = {}
-
-    def fitted(pairs: Any, images: Array, rng: np.random.Generator, **how: Any) -> groups.LearnedGroups:
-        key = repr((images.tolist(), rng.bit_generator.state, how))
-        if key not in made:
-            made[key] = fit(pairs, images, rng, **how)
-        return made[key]
-
-    with patch.object(groups, "fit_learned_groups", fitted):
-        yield
-
-
 # ---------------------------------------------------------------- what they come to
 
 
@@ -252,12 +226,6 @@ class Drawn:
     settings: dict[str, Any]
 
 
-def split_of(here: Chest, study: Study, rng: np.random.Generator) -> Split:
-    """Which slices fit: `pb.calibrate` splits so as well."""
-    unit_of = np.unique(here.patients if study.by_patient else np.arange(len(here.truth)), return_inverse=True)[1]
-    return Split.draw(unit_of, study.fitting, rng)
-
-
 def drawn(chest: Chest, study: Study, seed: int) -> Drawn:
     """A draw."""
     everyone = chest.patients if study.by_patient else np.arange(len(chest.truth))
@@ -267,10 +235,12 @@ def drawn(chest: Chest, study: Study, seed: int) -> Drawn:
     rng = np.random.default_rng([seed, study.by_patient])
     first = np.isin(everyone, rng.permutation(units)[: study.count])
     here = chest.take(first)
+    settings: dict[str, Any] = {"seed": seed, "method": pb.Frontier(n_fit=study.fitting)}
+    settings |= {"units": pb.Units(here.patients, "patient")} if study.by_patient else {}
+    data = pb.CalibrationData(here.truth, here.band, settings.get("units"))
+    parts = pb.split(data, pb.Target([pb.share(LEVELS["all"])], DELTA), settings["method"], seed)
     fits = np.zeros(len(first), bool)
-    fits[first] = split_of(here, study, np.random.default_rng(seed)).fitting
-    settings: dict[str, Any] = {"seed": seed, "n_opt": study.fitting}
-    settings |= {"units": here.patients, "unit_name": "patient"} if study.by_patient else {}
+    fits[first] = ~parts.certifying.images
     return Drawn(here, chest.take(~fits), ~first[~fits], settings)
 
 
@@ -294,11 +264,10 @@ def draws(chest: Chest, name: str, seeds: range, ways: list[str], kept: Callable
             if not left:
                 continue
             draw = drawn(chest, study, seed)
-            with learned_once():
-                for key in left:
-                    began = time.process_time()
-                    found = came_to(key["way"], draw, study)
-                    yield {**key, **found, "CPU seconds": round(time.process_time() - began, 1)}
+            for key in left:
+                began = time.process_time()
+                found = came_to(key["way"], draw, study)
+                yield {**key, **found, "CPU seconds": round(time.process_time() - began, 1)}
 
 
 def summary(rows: list[Row]) -> list[Row]:

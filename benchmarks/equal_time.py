@@ -70,9 +70,14 @@ def papers(truth: Array, band: pb.Band, first: Array, level: float, seed: int) -
     found = []
     for part, d_opt, k in product(*GRID.values()):
         cal = pb.calibrate(
-            truth[first], band[first], risk_level=level, failure_prob=DELTA, method="krcps",
-            confidence="hoeffding_bentkus", n_opt=int(first.sum()) // part, d_opt=d_opt, k=k, seed=seed,
-        )  # fmt: skip
+            truth[first],
+            band[first],
+            risk_level=level,
+            failure_prob=DELTA,
+            bound="hoeffding_bentkus",
+            seed=seed,
+            method=pb.KRCPS(n_fit=int(first.sum()) // part, d_opt=d_opt, k=k),
+        )
         found.append(_judged(truth[~first], cal.apply(band[~first])))
     return min(found, key=lambda row: float(row["length"]))
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from benchmarks.materials import measure_or_write
 from benchmarks.readme import result, where
-from pixelbounds.calibration.calibrate import calibrate
 from pixelbounds.calibration.bounds import least_images
+from pixelbounds.calibration.calibrate import calibrate
 from reproduce.draws import LIMITS
 from reproduce.experiment import TaskSection, load_experiment
 from reproduce.material import Material
@@ -47,7 +47,7 @@ def lengths(task: TaskSection, material: Material, count: int, split: int) -> tu
 def rows_of(name: str, material: Material, splits: int = SPLITS) -> list[dict[str, Any]]:
     """A row for each number of images of which enough others are left to judge."""
     task = load_experiment(name).task
-    least = least_images(task.risk_level, task.failure_prob, confidence="betting")
+    least = least_images(task.risk_level, task.failure_prob, bound="betting")
     counts = [count for times in TIMES if (count := round(times * least)) + JUDGING // 2 <= len(material.truth)]
     rows = []
     for count in counts:

@@ -28,7 +28,11 @@ def run() -> list[dict[str, object]]:
         inputs = truth, band.lower, band.upper
         copies = [np.empty_like(x) for x in inputs]
         copy = seconds(lambda to=copies, of=inputs: [np.copyto(a, b) for a, b in zip(to, of, strict=True)])
-        ours = seconds(lambda x=truth, b=band: pb.calibrate(x, b, risk_level=0.05, groups="band", n_opt=len(x) // 10))
+        ours = seconds(
+            lambda x=truth, b=band: pb.calibrate(
+                x, b, risk_level=0.05, method=pb.Frontier(groups="band", n_fit=len(x) // 10)
+            )
+        )
         rows.append(
             {
                 "what": "frontier",

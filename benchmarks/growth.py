@@ -1,4 +1,4 @@
-"""A anytime calibration beside a calibration of a known number of images: risk certified, length, failures, kills.
+"""An anytime calibration beside a calibration of a known number of images: risk certified, length, failures, kills.
 
 python -m benchmarks.growth run [FACES.zip]    (some minutes on one core; writes benchmarks/results/growth.json)
 python -m benchmarks.growth                    (writes the tables of docs/anytime.md of it)
@@ -35,8 +35,8 @@ PAGE = "docs/anytime.md"
 BEGIN = "<!-- figures: python -m benchmarks.growth -->"
 LEVEL, DELTA = 0.05, 0.1
 FIT, CHECK = 32, 128
+BANDS = pb.Frontier("band")
 TIMES = (100, 200, 500, 1000)
-BAND = pb.Frontier(groups="band")
 Row = dict[str, object]
 
 
@@ -113,12 +113,12 @@ def lengths(what: str, truth: Array, draws: int = 2) -> list[Row]:
         images = truth[draw * each : (draw + 1) * each]
         band = bands_of(images, draw)
         check = band[-CHECK:]
-        growing = pb.AnytimeCalibration(images[:FIT], band[:FIT], risk_level=LEVEL, failure_prob=DELTA, method=BAND)
+        growing = pb.AnytimeCalibration(images[:FIT], band[:FIT], risk_level=LEVEL, failure_prob=DELTA, method=BANDS)
         at = FIT
         for n in TIMES:
             growing.add(images[at:n], band[at:n])
             at = n
-            how = {"risk_level": LEVEL, "failure_prob": DELTA, "method": BAND, "seed": draw}
+            how = {"risk_level": LEVEL, "failure_prob": DELTA, "method": BANDS, "seed": draw}
             fixed = pb.calibrate(images[:n], band[:n], **how)
             for name, cal in (("growing", growing.certified), ("known", fixed)):
                 length = float("nan") if cal is None else float(cal.apply(check).length.mean())
@@ -164,7 +164,7 @@ def kills(times: int = 6) -> list[Row]:
     killed = 0
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
-        started = pb.AnytimeCalibration(truth[:64], band[:64], risk_level=0.2, method=BAND)
+        started = pb.AnytimeCalibration(truth[:64], band[:64], risk_level=0.2, method=BANDS)
         whole = pb.AnytimeCalibration.from_bytes(started.to_bytes())
         started.save(here / "state.safetensors")
         for i in range(times):

@@ -22,7 +22,7 @@ def data(n: int = 512, size: int = 128) -> tuple[np.ndarray, pb.Band]:
 
 def run() -> list[dict[str, object]]:
     truth, band = data()
-    choices = {"risk_level": 0.05, "method": "krcps", "confidence": "hoeffding_bentkus", "k": 8, "n_opt": 128}
+    choices = {"risk_level": 0.05, "method": pb.KRCPS(k=8, n_fit=128), "bound": "hoeffding_bentkus"}
     cal = pb.calibrate(truth, band, **choices)
     ours = seconds(lambda: pb.calibrate(truth, band, **choices))
     begin = perf_counter()

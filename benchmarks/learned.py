@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pixelbounds as pb
 from benchmarks.timing import seconds
 from pixelbounds.demo.synthetic import synthetic_pairs
 
 RISK_LEVEL = 0.1
-RUNS: dict[str, dict[str, str]] = {
-    "RCPS, Hoeffding-Bentkus": {"method": "rcps", "confidence": "hoeffding_bentkus"},
-    "K-RCPS, Hoeffding-Bentkus (the paper)": {"method": "krcps", "confidence": "hoeffding_bentkus"},
+RUNS: dict[str, dict[str, Any]] = {
+    "RCPS, Hoeffding-Bentkus": {"method": "rcps", "bound": "hoeffding_bentkus"},
+    "K-RCPS, Hoeffding-Bentkus (the paper)": {"method": "krcps", "bound": "hoeffding_bentkus"},
     "RCPS, betting": {"method": "rcps"},
     "K-RCPS, betting": {"method": "krcps"},
-    "frontier, band features, betting": {"groups": "band"},
-    "frontier, learned groups, betting": {"groups": "learned"},
+    "frontier, band features, betting": {"method": pb.Frontier("band")},
+    "frontier, learned groups, betting": {"method": pb.Frontier("learned")},
     "frontier, betting (default: the shorter of the two)": {},
 }
 

@@ -245,7 +245,7 @@ def year(days: int = 365, images: int = 200, known: int = 10, size: int = 16) ->
         return truth, pb.Band(centre - 0.1, centre + 0.1)
 
     truth, band = draw(600)
-    monitor = pb.Monitor(pb.calibrate(truth, band, risk_level=0.1, groups="band"))
+    monitor = pb.Monitor(pb.calibrate(truth, band, risk_level=0.1, method=pb.Frontier(groups="band")))
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder) / "state.safetensors"
         pb.save_monitor(monitor, state)

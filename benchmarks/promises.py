@@ -23,7 +23,7 @@ from pixelbounds.demo.synthetic import synthetic_pairs
 
 IMAGES, SIZE = 512, 256
 REPEATS = 3
-WAYS: dict[str, dict[str, Any]] = {"frontier, band groups": {"groups": "band"}, "rcps": {"method": "rcps"}}
+WAYS = {"frontier, band groups": pb.Frontier("band"), "rcps": pb.RCPS()}
 
 
 def promises_of(truth: np.ndarray) -> list[pb.Promise]:
@@ -49,7 +49,7 @@ def case(way: str, count: int, n: int, size: int) -> tuple[Callable[[], Any], Ca
     def made(n: int, size: int) -> Callable[[], Any]:
         truth, band, _ = synthetic_pairs(n, size, seed=1)
         asked = promises_of(truth) if count == 8 else [pb.share(0.1)]
-        return lambda: pb.calibrate(truth, band, promises=asked, **WAYS[way])
+        return lambda: pb.calibrate(truth, band, promises=asked, method=WAYS[way])
 
     return made(n, size), made(240, 16)
 

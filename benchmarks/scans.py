@@ -46,9 +46,13 @@ def draw(truth: Array, band: pb.Band, unit: Array, count: int, seed: int) -> lis
     rows = []
     for cap in CAPS:
         cal = pb.calibrate(
-            truth[first], band[first], promises=[pb.share(LEVEL, cap=cap)], failure_prob=DELTA, units=unit[first],
-            unit_name="scan", seed=seed,
-        )  # fmt: skip
+            truth[first],
+            band[first],
+            promises=[pb.share(LEVEL, cap=cap)],
+            failure_prob=DELTA,
+            seed=seed,
+            units=pb.Units(unit[first], name="scan"),
+        )
         found = judged(truth[~first], cal.apply(band[~first]), unit[~first], cap)
         rows.append({"draw": seed, "cap": cap, **found, "seen": cal.risk, "certifying": cal.record.certifying})
     return rows

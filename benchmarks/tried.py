@@ -19,16 +19,15 @@ from scipy.ndimage import uniform_filter
 
 from benchmarks.materials import measure_or_write
 from benchmarks.readme import result, where
-from pixelbounds.calibration.data import LocalData
-from pixelbounds.calibration.families import family_named
+from pixelbounds.calibration.data import CalibrationData
 from pixelbounds.calibration.groups.band_bins import fit_band_groups
 from pixelbounds.calibration.groups.learned import fit_learned_groups
 from pixelbounds.calibration.groups.positions import by_loss
 from pixelbounds.calibration.paths.frontier import frontier_of
-from pixelbounds.calibration.procedures import length_at_risk
 from pixelbounds.images.library import Array
 from reproduce.draws import LIMITS
 from reproduce.experiment import Experiment, load_experiment
+from reproduce.fits import cut, measure
 from reproduce.material import Material
 
 PAGE = "docs/tried.md"
@@ -38,7 +37,7 @@ SPLITS = 4
 
 @dataclass(frozen=True)
 class Try:
-    """Groups by a function of (pairs, images), further images, the base band, and how many times as many images fit."""
+    """Groups by a function of (data, images), further images, the base band, and how many times as many images fit."""
 
     what: str
     groups: Any
@@ -48,7 +47,7 @@ class Try:
 
 
 def learned(**options: Any) -> Any:
-    return lambda pairs, images: fit_learned_groups(pairs, images, np.random.default_rng(0), **options)
+    return lambda data, images: fit_learned_groups(data, images, np.random.default_rng(0), **options)
 
 
 HEADS = ("qr_lower", "qr_upper")
@@ -91,14 +90,14 @@ def length(material: Material, experiment: Experiment, tried: Try, split: int) -
     band = material.band(tried.band)
     level = experiment.task.risk_level
     features = np.stack([image_of(material, name) for name in tried.features], axis=1) if tried.features else None
-    pairs = LocalData(material.truth, band, family_named(None, band), LIMITS, features)
-    order = np.random.default_rng([split, 1]).permutation(len(pairs))
+    data: Any = CalibrationData(material.truth, band, features=features, limits=LIMITS)
+    order = np.random.default_rng([split, 1]).permutation(len(data))
     count = experiment.frontier.n_opt * tried.times
-    fitting = pairs.take(np.sort(order[:count]))
-    others = pairs.take(np.sort(order[experiment.frontier.n_opt * max(t.times for t in TRIES) :]))  # the same for all
+    fitting = data.take(np.sort(order[:count]))
+    others = data.take(np.sort(order[experiment.frontier.n_opt * max(t.times for t in TRIES) :]))  # the same for all
     every = np.arange(count)
-    grouping = tried.groups(fitting, every)
-    return length_at_risk(others, grouping, frontier_of(fitting, every, grouping, level), level)
+    path = frontier_of(fitting, every, tried.groups(fitting, every), level)
+    return measure(others, path.grouping, cut(others, path, level))["length"]
 
 
 def rows_of(name: str, material: Material, splits: int = SPLITS) -> Iterator[dict[str, Any]]:

@@ -39,7 +39,7 @@ def looks(rng: Rng) -> dict[str, bool]:
 
     def certified(n: int) -> bool:
         try:
-            pb.calibrate(truth[:n], band[:n], risk_level=LEVEL, method="rcps", family="multiplicative")
+            pb.calibrate(truth[:n], band[:n].with_family("multiplicative"), risk_level=LEVEL, method="rcps")
         except pb.NoGuarantee:
             return False
         return True
@@ -121,9 +121,9 @@ MARKED = marked(np.random.default_rng(2), 1000)
 
 def groups(rng: Rng) -> dict[str, bool]:
     truth, band = marked(rng, 60)
-    first = pb.calibrate(truth, band, risk_level=LEVEL, groups="learned", n_opt=36, seed=rng)
+    first = pb.calibrate(truth, band, risk_level=LEVEL, seed=rng, method=pb.Frontier(groups="learned", n_fit=36))
     reused = first.without_hashes().grouping
-    second = pb.calibrate(truth, band, risk_level=LEVEL, groups=reused, n_opt=10, seed=rng)
+    second = pb.calibrate(truth, band, risk_level=LEVEL, seed=rng, method=pb.Frontier(groups=reused, n_fit=10))
     new, its_band = MARKED
     ways = {"groups fitted on the fitting images": first, "groups fitted on images that now certify": second}
     return {name: bool(pb.losses.l01(new, cal.apply(its_band)).mean() > LEVEL) for name, cal in ways.items()}
@@ -141,7 +141,7 @@ def units(rng: Rng) -> dict[str, bool]:
     found = {}
     for weighting, most in (("units", None), ("images", 20)):
         cal = pb.calibrate(
-            truth, band, risk_level=LEVEL, method="rcps", units=unit, weighting=weighting, max_images=most
+            truth, band, risk_level=LEVEL, method="rcps", units=pb.Units(unit, weighting=weighting, max_images=most)
         )
         hard, easy = (2 * norm.sf((0.03 + cal.widening[0]) / x) for x in (0.06, 0.02))
         if weighting == "units":

@@ -37,8 +37,8 @@ FAILURE_PROB = 0.1
 MEASURE = Measure.of_window((400, 40))  # what 0 and 1 of phantoms stand for, in Hounsfield units
 WORST = 2  # held-out phantoms on the page, those that miss most
 DEMO_METHODS: dict[str, dict[str, Any]] = {
-    "RCPS, Hoeffding-Bentkus": {"method": "rcps", "confidence": "hoeffding_bentkus"},
-    "K-RCPS, Hoeffding-Bentkus (the paper)": {"method": "krcps", "confidence": "hoeffding_bentkus"},
+    "RCPS, Hoeffding-Bentkus": {"method": "rcps", "bound": "hoeffding_bentkus"},
+    "K-RCPS, Hoeffding-Bentkus (the paper)": {"method": "krcps", "bound": "hoeffding_bentkus"},
     "RCPS, betting": {"method": "rcps"},
     "K-RCPS, betting": {"method": "krcps"},
     "frontier, betting (ours)": {},

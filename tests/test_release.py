@@ -69,6 +69,12 @@ def built(tmp_path_factory):
     return wheel, sdist
 
 
+def test_the_wheel_is_small_and_holds_the_package_alone(built):
+    assert built[0].stat().st_size < 5e6
+    with zipfile.ZipFile(built[0]) as wheel:
+        assert {name.split("/")[0].split("-")[0] for name in wheel.namelist()} == {"pixelbounds"}
+
+
 def required(requirements):
     """Distributions of some requirements, with all that these require, by name."""
     found, waiting = {}, [Requirement(line) for line in requirements]

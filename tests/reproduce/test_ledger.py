@@ -179,16 +179,6 @@ def test_the_digest_is_of_every_module_that_a_draw_needs():
     assert loaded - set(ledger.sources()) == {root / "__init__.py" for root in roots}
 
 
-def test_the_digest_changes_with_any_of_the_files(tmp_path, monkeypatch):
-    files = [tmp_path / "a.py", tmp_path / "b.py"]
-    for file in files:
-        file.write_text("x = 1\n")
-    monkeypatch.setattr(ledger, "sources", lambda: files)
-    before = ledger.source_digest()
-    files[1].write_text("x = 2\n")
-    assert ledger.source_digest() != before
-
-
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no repository around the package")
 def test_results_name_the_commit():
     assert ledger.provenance()["commit"] != "unknown"

@@ -2,7 +2,6 @@
 
 import io
 import json
-import re
 import zipfile
 from pathlib import Path
 
@@ -148,15 +147,3 @@ def test_slices_of_unknown_scans_are_refused(tmp_path):
     flat = zip_of_scans(tmp_path / "flat", "ct/{i:05d}.png")
     with pytest.raises(ValueError, match="one folder per scan"):
         _parts(miniature(load_experiment("ct64")), flat, tmp_path)
-
-
-def test_the_map_of_the_paper_names_what_exists():
-    words = re.findall(r"`([^`\s]+)`", (ROOT / "docs" / "paper_map.md").read_text())
-    package, wrong = ROOT / "src" / "pixelbounds", []
-    for file, _, name in (word.partition(":") for word in words if re.search(r"\.py\b", word)):
-        found = [folder / file for folder in (package, ROOT) if (folder / file).is_file()]
-        text = found[0].read_text() if found else ""
-        defined = [rf"(?m)^\s*((def|class) {part}\b|{part}\s*[:=])" for part in name.split(".") if part]
-        if not found or not all(re.search(pattern, text) for pattern in defined):
-            wrong.append(f"{file}:{name}")
-    assert not wrong

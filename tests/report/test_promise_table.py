@@ -101,7 +101,7 @@ def test_a_page_of_files_outlines_what_is_promised_in_words(tmp_path):
     for name, images in (("old", slice(0, 60)), ("new", slice(60, None))):
         np.save(tmp_path / f"{name}.npy", truth[images])
         np.savez(tmp_path / f"{name}.npz", lower=band.lower[images], upper=band.upper[images])
-    said = ["share 0.3", "share 0.4 within edges 0.2"]
+    said = ["share:0.3", "share:0.4,within=edges:0.2"]
     cal = tmp_path / "cal.safetensors"
     calibrate_files(tmp_path / "old.npy", tmp_path / "old.npz", cal, promises=said, method="rcps")
     page = tmp_path / "page.html"

@@ -18,8 +18,9 @@ from pixelbounds.diffusion.batches import Chunks, Pixels  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network  # noqa: E402
 from pixelbounds.samplers.runs import open_run  # noqa: E402
 from pixelbounds.storage.files import exclusive  # noqa: E402
+from pixelbounds.storage.toml import line_of, read_toml  # noqa: E402
 from pixelbounds.workflows import train as jobs  # noqa: E402
-from pixelbounds.workflows.settings import Configuration, line_of  # noqa: E402
+from pixelbounds.workflows.settings import TrainSettings  # noqa: E402
 from pixelbounds.workflows.train import split  # noqa: E402
 
 torch.set_num_threads(1)
@@ -73,7 +74,7 @@ def test_training_killed_by_the_system_resumes_to_the_same_bits(world, tmp_path)
     "old, new, line, words",
     [
         ("steps = 20", "stpes = 4", 19, "did you mean 'steps'"),
-        ("steps = 20", "steps = -4", 19, "[training] steps is -4: it should be greater than 0"),
+        ("steps = 20", "steps = -4", 19, "[training] steps is -4; it must be positive"),
         ("steps = 20", 'steps = "four"', 19, "[training] steps is 'four'"),
         ("steps = 20", "", 17, "neither steps nor seconds"),
         ("base = 4", "base = 5", 8, "must be divisible by 4"),
@@ -245,7 +246,7 @@ def test_a_folder_is_trained_in_by_one_process_at_a_time(world, tmp_path):
 
 @pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "examples").glob("*.toml")), ids=lambda x: x.name)
 def test_the_examples_are_valid(path):
-    assert Configuration(path).settings.training.kind == path.stem
+    assert read_toml(path, TrainSettings).content.training.kind == path.stem
 
 
 def test_lines_of_keys_in_other_notations():

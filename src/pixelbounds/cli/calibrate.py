@@ -91,8 +91,7 @@ def calibrate_command(
 
     Example: pixelbounds calibrate truth.npy samples.zarr --risk-level 0.1 --failure-prob 0.1 --out cal.safetensors
 
-    Example: pixelbounds calibrate truth.npy bands.zarr --promise "share 0.05" --promise "share 0.1 within heart.npy as
-    heart" --out cal.safetensors
+    Example: pixelbounds calibrate truth.npy bands.zarr --promise "share:0.05" --promise "share:0.1,within=heart.npy,name=heart" --out cal.safetensors
     """
     from ..workflows.calibrate import calibrate_files
 

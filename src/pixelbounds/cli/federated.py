@@ -42,8 +42,8 @@ _Regions = Annotated[
     typer.Option(
         "--region",
         metavar="WORDS",
-        help="A region of this site's images under the name of its promise, several times: 'labels.nii.gz=2 as heart', "
-        "'body', 'edges 0.05', 'women.npy as women'.",
+        help="A region of this site's images under the name of its promise, several times: "
+        "labels.nii.gz:2,name=heart; body; edges:0.05; women.npy,name=women.",
     ),
 ]
 _LeastCount = Annotated[int, typer.Option(help="Counts of fewer pixels are not told; docs/federated.md says more.")]
@@ -228,8 +228,8 @@ def begin_command(
         typer.Option(
             "--promise",
             metavar="WORDS",
-            help="What must hold, several times: 'share 0.05', 'share 0.10 as heart' for the region that sites "
-            "announce as heart, 'tail 0.05 above 0.10'; or a .toml file of them.",
+            help="What must hold, several times: 'share:0.05', 'share:0.10,name=heart' for the region that sites "
+            "announce as heart, 'tail:0.05,above=0.10'; or a .toml file of them.",
         ),
     ] = None,
     failure_prob: FailureProb = 0.1,
@@ -257,8 +257,8 @@ def begin_command(
 
     Example: pixelbounds federated begin north-0.safetensors south-0.safetensors --risk-level 0.1 --out study
 
-    Example: pixelbounds federated begin north-0.safetensors south-0.safetensors --promise "share 0.05" --promise
-    "share 0.1 as heart" --out study
+    Example: pixelbounds federated begin north-0.safetensors south-0.safetensors --promise "share:0.05" --promise
+    "share:0.1,name=heart" --out study
     """
     from ..calibration.calibration import load_calibration
     from ..federated import begin
@@ -286,8 +286,8 @@ def _promised(words: list[str] | None) -> list[Promise] | None:
     for one in said:
         if one.region is not None:
             raise ValueError(
-                f"the promise \"{one.text}\" says within what, and regions are at the sites: write 'as NAME' alone "
-                "here, and give --region 'REGION as NAME' to `federated announce` and `answer`"
+                f"a promise has within={one.within}, and regions are at the sites: give name= alone here, and "
+                "--region REGION,name=NAME to `federated announce` and `answer`"
             )
     return [one.promise() for one in said]
 

@@ -21,7 +21,7 @@ _FalseAlarm = Annotated[
 ]
 _Regions = Annotated[
     list[str] | None,
-    typer.Option("--region", metavar="WORDS", help="Of a promise, on these images: 'labels.nii.gz=2 as heart'."),
+    typer.Option("--region", metavar="TEXT", help="Of a promise, on these images: labels.nii.gz:2,name=heart."),
 ]
 _KEPT = "the state is as it was: run the same command again"
 

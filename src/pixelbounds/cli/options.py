@@ -98,8 +98,8 @@ Promises = Annotated[
     typer.Option(
         "--promise",
         metavar="WORDS",
-        help="What must hold, several times: 'share 0.05', 'share 0.10 within labels.nii.gz=2 as heart', "
-        "'tail 0.05 above 0.10', also 'within body', 'within edges 0.05', 'cap 0.25', 'counting pixels'; or a .toml "
+        help="What must hold, several times: 'share:0.05', 'share:0.10,within=labels.nii.gz:2,name=heart', "
+        "'tail:0.05,above=0.10', also 'within body', 'within edges 0.05', 'cap 0.25', 'counting pixels'; or a .toml "
         "file of them.",
     ),
 ]

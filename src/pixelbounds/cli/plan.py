@@ -33,8 +33,8 @@ def plan_command(
         typer.Option(
             "--promise",
             metavar="WORDS",
-            help="What must hold, several times: 'share 0.05 cap 0.25', 'share 0.10 in 0.08 as trachea' (8% of the "
-            "images have it), 'tail 0.05 above 0.10'; or a .toml file of them.",
+            help="What must hold, several times: 'share:0.05,cap=0.25', 'share:0.10,prevalence=0.08,name=trachea' (8% of the "
+            "images have it), 'tail:0.05,above=0.10'; or a .toml file of them.",
         ),
     ] = None,
     failure_prob: FailureProb = 0.1,
@@ -65,7 +65,7 @@ def plan_command(
 
     Example: pixelbounds plan --risk-level 0.05 --failure-prob 0.1 --images 300
 
-    Example: pixelbounds plan --promise "share 0.05 cap 0.25" --promise "share 0.10 in 0.08 as trachea" --images 300
+    Example: pixelbounds plan --promise "share:0.05,cap=0.25" --promise "share:0.10,prevalence=0.08,name=trachea" --images 300
 
     Example: pixelbounds plan --risk-level 0.05 --pilot pilot.zarr --truth pilot.npy --images 2000 --plot pilot.png
     """

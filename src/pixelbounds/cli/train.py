@@ -28,9 +28,8 @@ def train_command(
 
     let_threads_sleep()  # before torch is loaded
     from ..workflows import train_from
-    from ..workflows.settings import Configuration
 
     with nullcontext(None) if quiet else training_bar() as show:
-        path = train_from(Configuration(config), tell=tell, progress=show)
+        path = train_from(config, tell=tell, progress=show)
     first = os.environ.get("RANK", "0") == "0"
     return Outcome({"network": str(path)}, (str(path),)) if first else Outcome({}, ())

@@ -103,7 +103,7 @@ def add_files(
 ) -> Arrived:
     """Let the images of some files arrive; `out` is the calibration file, written where one can be certified.
 
-    `regions` of promises are said in words, "heart.npy as heart". Images that were counted before are left out.
+    `regions` of promises are texts, "heart.npy,name=heart". Images that were counted before are left out.
     """
     target = _target(out, state, truth, bands)
     with exclusive(_existing(state)):

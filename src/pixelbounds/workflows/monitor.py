@@ -91,7 +91,7 @@ def update_state(
 ) -> Status:
     """Count images whose truth is known now.
 
-    regions        of promises, in words, on these images: "labels.nii.gz=2 as heart"
+    regions        of promises, on these images: "labels.nii.gz:2,name=heart"
     when           the time in seconds since 1970, by default now
     """
     with held_state(state, calibration, false_alarm) as monitor:

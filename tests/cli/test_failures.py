@@ -292,7 +292,7 @@ def test_an_interrupt_leaves_whole_blocks_only(files, endless, tmp_path, number,
 def test_a_command_that_hangs_after_an_interrupt_is_ended(number, code):
     stuck = """
 import time
-from pixelbounds.cli import command
+from pixelbounds.cli import program
 
 def hang(**words):
     while True:
@@ -302,8 +302,8 @@ def hang(**words):
         except BaseException:
             pass
 
-command.GRACE, command.app = 0.5, hang
-command.main()
+program.GRACE, program.app = 0.5, hang
+program.main()
 """
     process = subprocess.Popen(
         [sys.executable, "-c", stuck], stdout=subprocess.PIPE, text=True, preexec_fn=heed_interrupts

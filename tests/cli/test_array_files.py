@@ -79,7 +79,7 @@ def test_every_choice_reaches_python(files, tmp_path):
     (tmp_path / "units.txt").write_text("\n".join(f"patient {x}" for x in units) + "\n")
     done(
         "calibrate", files / "truth.npy", files / "samples.npy", "--risk-level", 0.2, "--out", out,
-        "--method", "krcps", "--confidence", "hoeffding_bentkus", "--groups", "loss", "--k", 3, "--n-opt", 20,
+        "--method", "krcps", "--bound", "hoeffding_bentkus", "--groups", "loss", "--k", 3, "--n-fit", 20,
         "--seed", 5, "--miscoverage", 0.2, "--units", tmp_path / "units.txt", "--limits", -0.5, 1.5,
     )  # fmt: skip
     wanted = pb.calibrate(
@@ -367,7 +367,7 @@ def test_slack_holds_what_it_says():
         (("--images", 20, "--risk-level", 0.05), 1, "20 images are too few"),
         (("--samples", 10, "--miscoverage", 0.1), 1, "10 samples per image are too few: 19"),
         (("--risk-level", 0), 2, "strictly between 0 and 1"),
-        (("--confidence", "beting"), 2, "did you mean 'betting'"),
+        (("--bound", "beting"), 2, "did you mean 'betting'"),
         (("--method", "best"), 2, "one of frontier"),
         (("--spread", -1), 2, "at least 0"),
     ],

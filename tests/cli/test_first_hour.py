@@ -68,7 +68,7 @@ def test_bash_asks_the_program_itself(tmp_path):
 
 
 def test_choices_are_completed():
-    assert "hoeffding_bentkus" in complete("bash", "pixelbounds calibrate --confidence hoeffding_")
+    assert "hoeffding_bentkus" in complete("bash", "pixelbounds calibrate --bound hoeffding_")
     assert complete("bash", "pixelbounds apply --identifiers k").strip() == "keep"
 
 

@@ -155,6 +155,7 @@ def use_run(data, name, rng, world):
     """Open it, read its band and calibrate with it."""
     from pixelbounds.samplers.runs import open_run
     from pixelbounds.workflows.calibrate import calibrate_files
+    from pixelbounds.workflows.request import Request
 
     store = unpacked(data, world.scratch / "case.zarr")
     run = open_run(store)
@@ -162,5 +163,5 @@ def use_run(data, name, rng, world):
     band = run.band()
     assert (np.asarray(band.lower[:]) <= np.asarray(band.upper[:])).all(), "a band is crossed, or NaN"
     np.save(world.scratch / "truth.npy", np.random.default_rng(0).random((N, SIZE, SIZE)))
-    how = {"risk_level": 0.9, "failure_prob": 0.5, "method": "rcps", "replace": True}
-    calibrate_files(world.scratch / "truth.npy", store, world.scratch / "run.safetensors", **how)
+    request = Request(risk_level=0.9, failure_prob=0.5, method="rcps")
+    calibrate_files(world.scratch / "truth.npy", store, world.scratch / "run.safetensors", request, replace=True)

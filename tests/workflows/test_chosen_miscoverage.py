@@ -10,7 +10,7 @@ from test_pilot import a_run
 import pixelbounds as pb
 
 LEVELS = (0.05, 0.1, 0.5)
-HOW = ("--risk-level", "0.3", "--n-opt", "8", "--groups", "band", "--units", "each", "--force")
+HOW = ("--risk-level", "0.3", "--n-fit", "8", "--groups", "band", "--units", "each", "--force")
 
 
 @pytest.fixture(scope="module")

@@ -123,22 +123,21 @@ def command(name: str, *, stopped: str = "nothing was written") -> Callable[[Cal
 
 
 def _spread(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], dict[str, tuple[Any, list[str]]]]:
-    """The options of a function: its own, then the fields of its dataclasses; and the fields of each such argument."""
+    """The options of a function, fields of dataclasses in place of these; and the fields of each such argument."""
     hints = get_type_hints(function, include_extras=True)
-    own: list[inspect.Parameter] = []
-    shared: list[inspect.Parameter] = []
+    options: list[inspect.Parameter] = []
     groups: dict[str, tuple[Any, list[str]]] = {}
     for parameter in inspect.signature(function).parameters.values():
         hint = hints[parameter.name]
         kind, *chosen = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         if not is_dataclass(kind):
-            own.append(parameter.replace(kind=_KEYWORD, annotation=hint))
+            options.append(parameter.replace(kind=_KEYWORD, annotation=hint))
             continue
-        known = get_type_hints(kind, include_extras=True)
-        options = [field for field in fields(kind) if not chosen or field.name in chosen[0]]
-        groups[parameter.name] = kind, [field.name for field in options]
-        shared += [_option(field.name, field.default, known[field.name]) for field in options]
-    return [*own, *shared, *(_option(name, False, hint) for name, hint in _ADDED.items())], groups
+        field_hints = get_type_hints(kind, include_extras=True)
+        taken = [field for field in fields(kind) if not chosen or field.name in chosen[0]]
+        groups[parameter.name] = kind, [field.name for field in taken]
+        options += [_option(field.name, field.default, field_hints[field.name]) for field in taken]
+    return [*options, *(_option(name, False, hint) for name, hint in _ADDED.items())], groups
 
 
 def _option(name: str, default: Any, hint: Any) -> inspect.Parameter:

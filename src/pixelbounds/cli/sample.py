@@ -1,4 +1,4 @@
-"""`pixelbounds sample`: posterior samples, or what a network predicts; it goes on where a run stopped."""
+"""`pixelbounds sample`: posterior samples, or what a network predicts; an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..workflows import SampleOptions
 
 
-@command("sample", stopped="finished images are kept; run the same command to go on")
+@command("sample", stopped="finished images are kept; run the same command to resume")
 def sample_command(
     network: Annotated[
         str,
@@ -28,39 +28,37 @@ def sample_command(
             metavar="OBSERVATIONS", help="Observations: .npy, .npz, .zarr, pictures in a folder or zip, NIfTI, DICOM."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="The zarr store to write, or to go on with.")],
+    out: Annotated[Path, typer.Option("--out", help="The zarr store to write, or to resume.")],
     read: Annotated[ReadOptions, ("window", "raw")],
     large: Annotated[LargeOptions, ("scheduler",)],
     sigma0: float | None = typer.Option(None, "--sigma0", help="Noise deviation of the observations."),
-    samples: int | None = typer.Option(None, help="Samples (or passes with dropout) per image; 79 unless told."),
+    samples: int | None = typer.Option(None, help="Samples (or passes with dropout) per image; 79 by default."),
     miscoverage: float | None = typer.Option(
-        None, help="Share of future samples that a band may miss; 0.1 unless told."
+        None, help="Share of future samples that a band may miss; 0.1 by default."
     ),
     sampler: str | None = typer.Option(
-        None, help="heun (unless told), reverse_sde, predictor_corrector or euler_maruyama."
+        None, help="heun (default), reverse_sde, predictor_corrector or euler_maruyama."
     ),
-    steps: int | None = typer.Option(None, help="Steps of the sampler; its own number unless told."),
+    steps: int | None = typer.Option(None, help="Steps of the sampler; by default its own number."),
     seed: int = typer.Option(0, help="With image and sample number, it determines every draw."),
     batch: int | None = typer.Option(None, help="Images in the network at a time; less needs less memory."),
-    held_out: int | None = typer.Option(None, help="Further draws per image, kept to check coverage; 0 unless told."),
+    held_out: int | None = typer.Option(None, help="Further draws per image, kept to check coverage; 0 by default."),
     keep_samples: bool | None = typer.Option(None, "--keep-samples", help="Keep all samples, in float16."),
     key: str | None = typer.Option(None, help="Name of the array inside an .npz or .zarr file."),
     images: str | None = typer.Option(None, help="A range of the observations, START:STOP; they keep their numbers."),
     limits: tuple[float, float] | None = typer.Option(
-        None, help="Least and greatest pixel value, where the network's file tells none."
+        None, help="Least and greatest pixel value, where the network's file has none."
     ),
     device: str | None = typer.Option(None, help="cpu, cuda or cuda:1; a GPU if there is one."),
     compile_: bool = typer.Option(False, "--compile", help="Use torch.compile."),
     problem: Annotated[
         Path | None, typer.Option(help="A TOML file that says what was observed: CT, MRI, blur, ...; see docs.")
     ] = None,
-    method: str | None = typer.Option(None, help="With --problem: mmps (unless told), pigdm or dps."),
-    sweeps: int | None = typer.Option(
-        None, help="With --problem: runs of the SDE, one after the other; 1 unless told."
-    ),
+    method: str | None = typer.Option(None, help="With --problem: mmps (default), pigdm or dps."),
+    sweeps: int | None = typer.Option(None, help="With --problem: runs of the SDE, one after the other; 1 by default."),
     repair: bool = typer.Option(False, "--repair", help="Draw damaged images again."),
 ) -> Outcome:
-    """Sample the posterior of observations into a zarr store of bands, or go on where a run stopped.
+    """Sample the posterior of observations into a zarr store of bands, or resume an interrupted run.
 
     A function of your own, (observation, samples, seed) -> (samples, *pixels), is named as package.module:function.
     With --problem a score network inverts what a TOML file declares, such as CT or MRI.

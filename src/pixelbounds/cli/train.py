@@ -1,4 +1,4 @@
-"""`pixelbounds train`: a network as a TOML file says; it goes on where a run stopped."""
+"""`pixelbounds train`: a network as a TOML file says; an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .bars import training_bar
 from .command import Outcome, command, tell
 
 
-@command("train", stopped="the state is saved; run the same command to go on")
+@command("train", stopped="the state is saved; run the same command to resume")
 def train_command(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file; see docs/diffusion.md and examples/.")],
     quiet: bool = typer.Option(False, "--quiet", help="No progress bar."),
 ) -> Outcome:
-    """Train a score network, a regressor or N-Conffusion, or go on where a run stopped.
+    """Train a score network, a regressor or N-Conffusion, or resume an interrupted run.
 
     Example: pixelbounds train examples/score.toml
 

@@ -284,7 +284,7 @@ def test_an_interrupt_leaves_whole_blocks_only(files, endless, tmp_path, number,
     store = zarr.open_group(tmp_path / "i.zarr.part", mode="r")
     assert store["done"].nchunks_initialized <= store["upper"].nchunks_initialized
     if number == signal.SIGINT:
-        assert "run the same command to go on" in errors
+        assert "run the same command to resume" in errors
         assert json.loads(text)["exit_code"] == 130
 
 

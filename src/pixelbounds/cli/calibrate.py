@@ -25,7 +25,7 @@ from .command import (
 from .options import BandPath, Force, LargeOptions, ReadOptions, RequestOptions, Truth
 
 if TYPE_CHECKING:
-    from ..calibration.result import Calibration
+    from ..calibration.calibration import Calibration
     from ..workflows.calibrate import Calibrated
 
 
@@ -102,7 +102,7 @@ def _rows(found: Calibration) -> dict[str, str]:
         lengths = ", ".join(f"{length:.4f} at {name}" for name, length in tried.items())
         chosen["miscoverage"] = f"{record.settings['band']}, chosen on the fitting images by length: {lengths}"
     return {
-        **({} if found.certified else certified),
+        **(certified if found.of_all_pixels else {}),
         **({"note": found.note} if found.note else {}),
         **chosen,
         "method": f"{found.method}, {grouped}{fitted}",
@@ -111,12 +111,12 @@ def _rows(found: Calibration) -> dict[str, str]:
 
 def _promises(found: Calibration) -> tuple[Table, ...]:
     """A table of promises, where there are more than one level: what was asked, what was seen, and by how many."""
-    if not found.certified:
+    if found.of_all_pixels:
         return ()
     record = found.record
     who = f"{plural(record.unit_name) if record.units else 'images'} that certified"
     rows = (
-        (promise_in_words(x), level_in_words(x.at_most), f"{x.risk:.2%}", str(x.certifying)) for x in found.certified
+        (promise_in_words(x), level_in_words(x.at_most), f"{x.risk:.2%}", str(x.certifying)) for x in found.promises
     )
     return (table(("promise", "level", "seen", who), rows),)
 
@@ -129,7 +129,7 @@ def _lengths(made: Calibrated) -> str:
 
 
 def _facts(calibration: Calibration) -> dict[str, Any]:
-    names = "guarantee", "note", "method", "confidence", "risk_level", "failure_prob", "risk"
+    names = "guarantee", "note", "method", "bound", "risk_level", "failure_prob", "risk"
     groups = {"kind": calibration.grouping.kind, "count": calibration.grouping.count}
     measure = calibration.measure
     return {name: getattr(calibration, name) for name in names} | {

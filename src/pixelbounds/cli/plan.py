@@ -82,11 +82,11 @@ def plan_command(
         str(p.name): one.prevalence for p, one in zip(asked, texts, strict=True) if one.prevalence is not None
     }
     needs = plan(
-        risk_level, failure_prob, promises=asked or None, prevalence=prevalence, confidence=bound, method=method,
+        risk_level, failure_prob, promises=asked or None, prevalence=prevalence, bound=bound, method=method,
         groups=groups, images=images or IMAGES, miscoverage=miscoverage, spread=spread,
     )  # fmt: skip
-    name = check_choice(bound, [row.confidence for row in needs.bounds], "bound")
-    chosen = next(row for row in needs.bounds if row.confidence == name)
+    name = check_choice(bound, [row.bound for row in needs.bounds], "bound")
+    chosen = next(row for row in needs.bounds if row.bound == name)
     missing = _missing(needs, chosen, max(images) if images else None, samples)
     what = f"at most {level_in_words(needs.risk_level)} of the pixels outside"
     if len(texts) == 1:
@@ -199,7 +199,7 @@ def _risk(value: float | None) -> str:
 def _bounds(needs: Needs, chosen: BoundNeeds) -> Table:
     rows = []
     for row in needs.bounds:
-        name = f"{row.confidence} (expectation only)" if row.confidence == "conformal" else row.confidence
+        name = f"{row.bound} (expectation only)" if row.bound == "conformal" else row.bound
         rows.append((name, str(row.images), *map(_risk, row.slack)))
     rows.append(("no bound needs less", "", *map(_risk, needs.limit)))
     bold = needs.bounds.index(chosen)
@@ -213,7 +213,7 @@ def _missing(needs: Needs, chosen: BoundNeeds, images: int | None, samples: int 
     """What is too little of what the user has."""
     out = []
     if images is not None and images < chosen.images:
-        out.append(f"{images} images are too few: {chosen.images} are needed with {chosen.confidence}.")
+        out.append(f"{images} images are too few: {chosen.images} are needed with {chosen.bound}.")
     if samples is not None and needs.samples is not None and samples < needs.samples:
         out.append(f"{samples} samples per image are too few: {needs.samples} are needed.")
     return out

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from ..calibration.calibrate import calibrate
+from ..calibration.calibration import Calibration, load_calibration
 from ..calibration.image_hashes import is_known_image
-from ..calibration.reader import load_calibration
-from ..calibration.result import Calibration
 from ..calibration.sentence import second_try
 from ..execution.blocks import pick, readable
 from ..execution.progress import Progress, silent
@@ -96,7 +95,7 @@ def calibrate_files(
         def take(x: Any) -> Any:
             return pick(execution, x, good)
 
-        offered = {name: band.map(take) for name, band in offered.items()}
+        offered = {name: band.map(take).with_family(request.family) for name, band in offered.items()}
         true = take(images.pixels)
         arguments = opened.arguments(true, take)
         calibration = calibrate(

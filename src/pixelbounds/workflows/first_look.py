@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..calibration.calibrate import calibrate
-from ..calibration.units import Units, units_of
+from ..calibration.units import Units, split_by_unit, units_of
 from ..evaluation.guarantee_check import stored_guarantee_of
 from ..evaluation.held_out import evaluate
 from ..execution.blocks import pick
@@ -69,7 +69,11 @@ def first_look_files(
             raise ValueError(
                 f"{bands} is too large for a first look, or of many sizes; `calibrate`, then --calibration"
             )
-        here = half(units, len(images))
+        unit_of = units_of(units, len(images))[1]
+        count = int(unit_of.max()) + 1
+        if count < 2:
+            raise ValueError(f"{count} units cannot be split in two; give images of more patients or scans")
+        here, _ = split_by_unit(unit_of, (count + 1) // 2, np.random.default_rng(_SEED))
 
         def mine(x: Any) -> Any:
             return _rows(execution, x, here)
@@ -93,24 +97,14 @@ def first_look_files(
         known = {name: others(x) for name, x in made.known.items() if name in ("estimate", "observation", "samples")}
         pictures = examples_of(interval, chosen, names=names, band=left, truth=true, **known)
     said = NOTE.format(
-        here=len(np.unique(units_of(units, len(here))[1][here])),
-        all=len(np.unique(units_of(units, len(here))[1])),
+        here=(count + 1) // 2,
+        all=count,
         units="images" if units is None else "units",
     )
     about: dict[str, Any] = {"calibration": calibration, "evaluation": evaluation, "examples": pictures}
     drawn = [] if figures is None else save_figures(figures, **about)
     result = Evaluated(evaluation, stored_guarantee_of(calibration), calibration.guarantee)
     return result, [write_report(target, title=title, notes=[said, *notes], **about), *drawn]
-
-
-def half(units: Any, n: int) -> Array:
-    """Which images calibrate, (n,): those of half of the units, at random."""
-    unit = units_of(units, n)[1]
-    whole = np.unique(unit)
-    if len(whole) < 2:
-        raise ValueError(f"{len(whole)} units cannot be split in two; give images of more patients or scans")
-    chosen = np.random.default_rng(_SEED).permutation(whole)[: (len(whole) + 1) // 2]
-    return np.isin(unit, chosen)
 
 
 def _rows(execution: Execution, x: Any, mask: Array) -> Any:

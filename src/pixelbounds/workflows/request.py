@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from ..calibration.procedures import NAMED_GROUPS
+from ..calibration.methods import NAMED_GROUPS, method_of
+from ..calibration.units import Units
 from ..formats.arrays import FilePath, Reading
 from ..formats.inputs import open_labels, open_units
 from ..formats.opener import open_images
@@ -59,18 +60,18 @@ class Request:
 
     def open(self, images: Images, reading: Reading) -> OpenRequest:
         """Open its files beside the true images."""
-        units = open_units(images, reading)
-        if units is None and self.unit_name is not None:
+        ids = open_units(images, reading)
+        if ids is None and self.unit_name is not None:
             raise ValueError(
                 f"units are called {self.unit_name!r}, but nobody says which images belong to one: give --units"
             )
+        name = self.unit_name or (images.unit_name if reading.units is None else None)
         return OpenRequest(
             self,
             groups=self.groups if self.groups in (None, *NAMED_GROUPS) else open_labels(str(self.groups), images),
             features=None if self.features is None else guarded(open_images(self.features, window=None).pixels),
             labels=None if self.labels is None else open_labels(self.labels, images),
-            units=units,
-            unit_name=self.unit_name or (images.unit_name if reading.units is None else None) or "unit",
+            units=Units(ids, name or "unit", self.weighting, self.max_images),
             regions=PromiseRegions.open(self.texts, images, reading),
         )
 
@@ -83,8 +84,7 @@ class OpenRequest:
     groups: Any
     features: Any
     labels: Any
-    units: Any
-    unit_name: str
+    units: Units
     regions: PromiseRegions
 
     @property
@@ -99,17 +99,10 @@ class OpenRequest:
             "risk_level": asked.risk_level,
             "promises": self.regions.promises(truth, take) or None,
             "failure_prob": asked.failure_prob,
-            "method": asked.method,
-            "confidence": asked.bound,
-            "groups": self.groups,
-            "k": asked.k,
-            "n_opt": asked.n_fit,
-            "family": asked.family,
-            "features": take(self.features),
+            "bound": asked.bound,
+            "method": method_of(asked.method, groups=self.groups, k=asked.k, n_fit=asked.n_fit),
+            "units": None if self.units.ids is None else replace(self.units, ids=take(self.units.ids)),
             "labels": take(self.labels),
-            "units": take(self.units),
-            "unit_name": self.unit_name,
-            "weighting": asked.weighting,
-            "max_images": asked.max_images,
+            "features": take(self.features),
             "seed": asked.seed,
         }

@@ -85,7 +85,7 @@ def files(tmp_path_factory):
         ("truth.npy", "band.npz", ("--units", "none.txt"), 2, "none.txt does not exist"),
         ("truth.npy", "band.npz", ("--kind", "naive"), 2, "leave --kind out"),
         ("truth.npy", "band.npz", ("--method", "rpcs"), 2, "did you mean 'rcps'"),
-        ("truth.npy", "band.npz", ("--bound", "bet"), 2, "confidence is 'bet'"),
+        ("truth.npy", "band.npz", ("--bound", "bet"), 2, "bound is 'bet'"),
         ("truth.npy", "band.npz", ("--risk-level", 1.5), 2, "strictly between 0 and 1"),
         ("truth.npy", "band.npz", ("--risk-level", "low"), 2, "--risk-level"),
         ("truth.npy", "band.npz", ("--groups", "none.npy"), 2, "none.npy does not exist"),

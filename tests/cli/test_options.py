@@ -87,7 +87,7 @@ def shown(*words):
     return result.output
 
 
-@pytest.mark.parametrize("words", all_commands(), ids=" ".join)
+@pytest.mark.parametrize("words", list(all_commands()), ids=" ".join)
 def test_help_shows_no_types_of_flags_and_an_example(words):
     text = shown(*words, "--help")
     assert "<bool>" not in text

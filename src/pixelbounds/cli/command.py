@@ -265,9 +265,9 @@ def progress(what: str, *, of: str = "bytes") -> Iterator[Progress]:
     Until it is told anything it only shows that work goes on; 0 begins another pass.
     """
     console = stderr()
-    amount: list[ProgressColumn] = [MofNCompleteColumn(), Rate(of)]
-    if of == "bytes":
-        amount = [DownloadColumn(), TransferSpeedColumn()]
+    in_bytes = of == "bytes"
+    amount: list[ProgressColumn] = [DownloadColumn(), TransferSpeedColumn()] if in_bytes else [MofNCompleteColumn()]
+    amount += [] if in_bytes else [Rate(of)]
     columns = [TextColumn("{task.description}"), BarColumn(), *amount, TimeElapsedColumn(), TimeRemainingColumn()]
     with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=None)

@@ -51,12 +51,12 @@ class Request:
         """The promises; none where a risk level says it."""
         if (self.risk_level is None) == (not self.promises):
             raise ValueError("give --risk-level, the share of all pixels that may be missed, such as 0.1, or --promise")
-        return promise_texts(self.promises or ())
+        return promise_texts(self.promises) if self.promises else ()
 
     @property
     def files(self) -> tuple[FilePath | None, ...]:
         """The files that it names."""
-        return (self.groups, self.features, self.labels, *map_paths(self.texts))
+        return (self.groups, self.features, self.labels, *(map_paths(self.texts) if self.texts else ()))
 
     def open(self, images: Images, reading: Reading) -> OpenRequest:
         """Open its files beside the true images."""
@@ -72,7 +72,7 @@ class Request:
             features=None if self.features is None else guarded(open_images(self.features, window=None).pixels),
             labels=None if self.labels is None else open_labels(self.labels, images),
             units=Units(ids, name or "unit", self.weighting, self.max_images),
-            regions=PromiseRegions.open(self.texts, images, reading),
+            regions=PromiseRegions.open(self.texts, images, reading) if self.texts else None,
         )
 
 
@@ -85,19 +85,19 @@ class OpenRequest:
     features: Any
     labels: Any
     units: Units
-    regions: PromiseRegions
+    regions: PromiseRegions | None
 
     @property
     def stores(self) -> list[Any]:
         """Arrays that may have holes."""
-        return [x for x in (self.labels, *self.regions.stores) if x is not None]
+        return [x for x in (self.labels, *(self.regions.stores if self.regions else ())) if x is not None]
 
     def arguments(self, truth: Any, take: Take = lambda x: x) -> dict[str, Any]:
         """Arguments of `pixelbounds.calibrate` about `truth`, the images that `take` picks."""
         asked = self.request
         return {
             "risk_level": asked.risk_level,
-            "promises": self.regions.promises(truth, take) or None,
+            "promises": self.regions.promises(truth, take) if self.regions else None,
             "failure_prob": asked.failure_prob,
             "bound": asked.bound,
             "method": method_of(asked.method, groups=self.groups, k=asked.k, n_fit=asked.n_fit),

@@ -270,7 +270,7 @@ def test_an_interrupt_leaves_whole_blocks_only(files, endless, tmp_path, number,
 def test_a_command_that_hangs_after_an_interrupt_is_ended(number, code):
     stuck = """
 import time
-from pixelbounds.cli import program
+from pixelbounds.cli import entry
 
 def hang(**words):
     while True:
@@ -280,8 +280,8 @@ def hang(**words):
         except BaseException:
             pass
 
-program.GRACE, program.app = 0.5, hang
-program.main()
+entry.GRACE, entry.app = 0.5, hang
+entry.main()
 """
     process = subprocess.Popen(
         [sys.executable, "-c", stuck], stdout=subprocess.PIPE, text=True, preexec_fn=heed_interrupts

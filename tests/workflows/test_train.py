@@ -21,7 +21,7 @@ from pixelbounds.storage.files import exclusive  # noqa: E402
 from pixelbounds.storage.toml import line_of, read_toml  # noqa: E402
 from pixelbounds.workflows import train as jobs  # noqa: E402
 from pixelbounds.workflows.settings import TrainSettings  # noqa: E402
-from pixelbounds.workflows.train import split  # noqa: E402
+from pixelbounds.workflows.train import training_parts  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -223,7 +223,7 @@ def test_the_numbers_of_held_out_images_are_there_from_the_start(world, tmp_path
     monkeypatch.setattr(learner.Learner, "update", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     assert call("train", write(tmp_path, text), "--quiet").exit_code == 130
     held_out = np.load(tmp_path / "run" / "held_out.npy")
-    assert np.array_equal(held_out, split(np.arange(32), 0.25, 0)["held_out"])
+    assert np.array_equal(held_out, training_parts(np.arange(32), 0.25, 0)["held_out"])
     monkeypatch.undo()
     assert call("train", tmp_path / "score.toml", "--quiet").exit_code == 0
     other = write(tmp_path, text.replace("held_out = 0.25", "held_out = 0.25\nseed = 1"), "other.toml")
@@ -257,11 +257,13 @@ def test_lines_of_keys_in_other_notations():
 
 def test_a_unit_is_never_cut():
     units = np.repeat(np.arange(10), 5)
-    parts = split(units, 0.4, 0, validation=0.3)
+    parts = training_parts(units, 0.4, 0, validation=0.3)
     assert {name: len(numbers) for name, numbers in parts.items()} == {"train": 20, "validation": 10, "held_out": 20}
     seen = [set(units[numbers]) for numbers in parts.values()]
     assert len(set.union(*seen)) == sum(map(len, seen)) == 10
-    assert np.array_equal(parts["held_out"], split(units, 0.4, 0)["held_out"])  # validation takes none of these
+    assert np.array_equal(
+        parts["held_out"], training_parts(units, 0.4, 0)["held_out"]
+    )  # validation takes none of these
 
 
 # ---------------------------------------------------------------- images in a store

@@ -10,12 +10,12 @@ from .calibrate import calibrate_command
 from .card import card_command
 from .demo import demo_command
 from .ensemble import ensemble_command
+from .entry import HelpCommand, HelpGroup, app, main
 from .evaluate import evaluate_command
 from .federated import federated_commands
 from .info import info_command
 from .monitor import monitor_commands
 from .plan import plan_command
-from .program import HelpCommand, HelpGroup, app, main
 from .report import report_command
 from .reproduce import reproduce_commands
 from .sample import sample_command

@@ -19,7 +19,7 @@ units_option = partial(typer.Option, rich_help_panel="Units: what is independent
 _read = partial(typer.Option, rich_help_panel="How files are read")
 _large = partial(typer.Option, rich_help_panel="Large data")
 
-BOUNDS = ("betting", "hoeffding_bentkus", "bentkus", "empirical_bernstein", "hoeffding", "conformal")
+_BOUNDS = ("betting", "hoeffding_bentkus", "bentkus", "empirical_bernstein", "hoeffding", "conformal")
 _METHODS = ("frontier", "krcps", "rcps")
 _FAMILIES = ("additive", "scaled", "multiplicative")
 _KINDS = ("calibrated", "naive", "mean", "regressor", "dropout", "conffusion")
@@ -75,7 +75,7 @@ Promises = Annotated[
 FailureProb = Annotated[
     float, typer.Option(help="Failure probability (delta): how often the guarantee may fail, over calibration sets.")
 ]
-Bound = Annotated[str, method_option(help=f"Confidence bound: {', '.join(BOUNDS)}.", autocompletion=one_of(*BOUNDS))]
+Bound = Annotated[str, method_option(help=f"Confidence bound: {', '.join(_BOUNDS)}.", autocompletion=one_of(*_BOUNDS))]
 FamilyName = Annotated[
     str | None, method_option(help="additive, scaled or multiplicative.", autocompletion=one_of(*_FAMILIES))
 ]

@@ -1,9 +1,9 @@
 """TOML files: read strictly, checked against a model, with errors that name file, line, key and remedy.
 
-    class Data(Section):
+    class Data(TomlSection):
         path: str = Field(description="a file of images")
 
-    class Run(Section):
+    class Run(TomlSection):
         data: Data
 
     file = read_toml("run.toml", Run)
@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 T = TypeVar("T")
 
 
-class Section(BaseModel):
+class TomlSection(BaseModel):
     """A table of a TOML file: no unknown keys, no conversion of types, frozen."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=True)

@@ -114,16 +114,7 @@ def apply_files(
         within = None if tolerance is None else Tolerance(tolerance, measure)
         widening = Widening(loaded, made, known_of(features, labels, space), reading.skip_bad, within, flagged=True)
         digest = hashlib.sha256(Path(calibration).read_bytes()).hexdigest()
-        about = {
-            "guarantee": loaded.guarantee,
-            "risk_level": loaded.risk_level,
-            "claim": stored_guarantee_of(loaded).state(),
-            "limits": loaded.limits if all(isfinite(x) for x in loaded.limits) else None,
-            "measure": None if measure is None else measure.state(),
-            "calibration": digest,
-            "version": VERSION,
-        } | ({} if within is None else {"tolerance": within.state()})
-        about |= {} if made.patients is None else {"patients": made.patients}
+        about = _about(loaded, digest, measure, within, made.patients)
         if target.suffix == ".zarr":
             lengths, marks = widening.into(execution, target, about, digest, replace=replace)
         elif made.ragged:
@@ -144,15 +135,36 @@ def apply_files(
                 tolerance=within,
                 parametric=parametric,
             )
-    skipped = tuple(np.flatnonzero(marks == BAD).tolist())
+    return _applied(loaded, target, tuple(_files(Path(out), target)), made.shape, lengths, marks, within, measure)
+
+
+def _about(
+    calibration: Calibration, digest: str, measure: Measure | None, within: Tolerance | None, patients: str | None
+) -> dict[str, Any]:
+    """What intervals say of themselves."""
+    about = {
+        "guarantee": calibration.guarantee,
+        "risk_level": calibration.risk_level,
+        "claim": stored_guarantee_of(calibration).state(),
+        "limits": calibration.limits if all(isfinite(x) for x in calibration.limits) else None,
+        "measure": None if measure is None else measure.state(),
+        "calibration": digest,
+        "version": VERSION,
+    }
+    about |= {} if within is None else {"tolerance": within.state()}
+    return about | ({} if patients is None else {"patients": patients})
+
+
+def _applied(
+    calibration: Calibration, target: Path, files: tuple[Path, ...], shape: tuple[int, ...],
+    lengths: dict[str, Array], marks: Array, within: Tolerance | None, measure: Measure | None,
+) -> Applied:  # fmt: skip
     there = {name: x[marks == DONE] for name, x in lengths.items()}
-    trusted = None if within is None else float(there[TRUSTED_SHARE].mean())
-    conformal_p_values = _unusual(lengths, marks, loaded) if P_VALUES in lengths else None
-    beyond, closed = closed_mean(there)
-    mean = float(there["length"].mean())
-    files = tuple(_files(Path(out), target))
+    open_share, closed = closed_mean(there)
     return Applied(
-        target, made.shape, mean, loaded, skipped, beyond, closed, within, trusted, conformal_p_values, files, measure,
+        target, shape, float(there["length"].mean()), calibration, tuple(np.flatnonzero(marks == BAD).tolist()),
+        open_share, closed, within, None if within is None else float(there[TRUSTED_SHARE].mean()),
+        _unusual(lengths, marks, calibration) if P_VALUES in lengths else None, files, measure,
     )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ..calibration.promises import Promise, check_name, share, tail
-from ..storage.toml import Section, explained, read_toml
+from ..storage.toml import TomlSection, explained, read_toml
 
 _BUILT_IN = ("body", "edges")  # regions of the truth
 _TOP = 0.05  # of the edges, by default
@@ -44,7 +44,7 @@ class Region:
     dilated: float = 0.0
 
 
-class RegionText(Section):
+class RegionText(TomlSection):
     """A region and its name, as text."""
 
     within: str | None = Field(None, description="body, edges, edges:0.1, a file, or labels of a file, FILE:2+3")
@@ -116,7 +116,7 @@ class PromiseText(RegionText):
         return share(self.level, within, self.cap, self.called, self.weighting)
 
 
-class _PromiseFile(Section):
+class _PromiseFile(TomlSection):
     promise: list[PromiseText] = Field(min_length=1, description='tables [[promise]] with kind = "share", level = 0.05')
 
 

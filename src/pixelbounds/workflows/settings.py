@@ -16,10 +16,10 @@ from ..diffusion.batches import AUGMENTATIONS
 from ..diffusion.network import CONFIGURATIONS, NetworkConfig, configuration
 from ..diffusion.schedule import Settings
 from ..diffusion.sde import VESDE
-from ..storage.toml import Section
+from ..storage.toml import TomlSection
 
 
-class Data(Section):
+class Data(TomlSection):
     """[data]: where the images are, and which of them are kept aside."""
 
     path: str = Field(description="an .npy, .npz or .zarr file, a folder or zip of pictures, NIfTI or DICOM")
@@ -55,7 +55,7 @@ class Data(Section):
         return limits
 
 
-class Network(Section):
+class Network(TomlSection):
     """[network]: a named configuration, and what differs from it."""
 
     name: str = Field("small", description=f"one of {', '.join(CONFIGURATIONS)}")
@@ -84,7 +84,7 @@ class Network(Section):
         return configuration(self.name, channels=channels, size=size, **changes)
 
 
-class Process(Section):
+class Process(TomlSection):
     """[process]: noise levels of the diffusion, and that of the observations."""
 
     sigma_min: float = Field(0.01, gt=0, description="the least noise level; 0.01 in practice")
@@ -96,7 +96,7 @@ def _loop() -> Any:
     """The keys of [training] that the training loop takes: fields, types and descriptions of its `Settings`."""
     types = get_type_hints(Settings)
     keys = {x.name: (types[x.name], Field(x.default, description=x.metadata["description"])) for x in fields(Settings)}
-    return create_model("_Loop", __base__=Section, **keys | {"augment": (str, _AUGMENT)})  # type: ignore[call-overload]
+    return create_model("_Loop", __base__=TomlSection, **keys | {"augment": (str, _AUGMENT)})  # type: ignore[call-overload]
 
 
 _AUGMENT = Field("rotations", description=f"one of {', '.join(AUGMENTATIONS)}")
@@ -136,13 +136,13 @@ class Training(_loop()):  # type: ignore[misc]
         return Settings(**values | {"augment": AUGMENTATIONS[self.augment]})
 
 
-class Output(Section):
+class Output(TomlSection):
     """[output]: where the run is kept."""
 
     folder: str = Field(description="the folder of states, log and network, e.g. 'runs/faces'")
 
 
-class TrainSettings(Section):
+class TrainSettings(TomlSection):
     """All sections of a training run."""
 
     data: Data

@@ -117,7 +117,7 @@ def _parts(file: TrainFile, units: Array) -> dict[str, Array]:
     """Numbers of the images that `train`, that choose when to stop, and that are `held_out`; units stay whole."""
     data = file.content.data
     share = 0.0 if isinstance(data.validation, str) else data.validation
-    parts = split(units, data.held_out, data.seed, validation=share)
+    parts = training_parts(units, data.held_out, data.seed, validation=share)
     if not len(parts["train"]):
         count = f"{len(units)} images of {len(np.unique(units))} units"
         key, remedy = ("held_out", "hold out fewer") if data.held_out else ("validation", "set validation = 0.0")
@@ -266,10 +266,10 @@ def _keep_numbers(file: TrainFile, folder: Path, part: str, numbers: Array) -> N
     replace_file(path, content.getvalue())
 
 
-def split(units: Array, held_out: float, seed: int, *, validation: float = 0.0) -> dict[str, Array]:
+def training_parts(units: Array, held_out: float, seed: int, *, validation: float = 0.0) -> dict[str, Array]:
     """Numbers of the images of each part, ascending; units (n,) stay whole, `validation` is a share of the others.
 
-    >>> parts = split(np.repeat(np.arange(10), 2), 0.4, 0, validation=0.2)
+    >>> parts = training_parts(np.repeat(np.arange(10), 2), 0.4, 0, validation=0.2)
     >>> {name: len(numbers) for name, numbers in parts.items()}
     {'train': 10, 'validation': 2, 'held_out': 8}
     """

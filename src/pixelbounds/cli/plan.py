@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import RenderableType
@@ -19,7 +20,12 @@ from .options import FailureProb, Promises
 if TYPE_CHECKING:
     from ..calibration.sample_size import BoundNeeds, Needs, PromiseNeeds
     from ..workflows.pilot import Pilot
+    from ..workflows.promise_words import PromiseText
 
+_SLACK = (
+    "\nSlack is the part of the risk level that a bound cannot use: the less, the shorter the intervals. The last row "
+    "holds where all images have the same loss, and not for the expectation."
+)
 _pilot = partial(typer.Option, rich_help_panel="From a pilot run")
 
 
@@ -75,18 +81,13 @@ def plan_command(
         return _piloted(pilot, truth, risk_level, miscoverage, tolerance, max(images or [1000]), plot)
     if truth is not None or plot is not None:
         raise typer.BadParameter("--truth and --plot belong to a pilot run; give one", param_hint="--pilot")
-    asked = [one.promise() for one in texts]
-    if any(one.prevalence is not None and one.name is None for one in texts):
-        asked = [replace(p, name=p.name or f"region {i}") for i, p in enumerate(asked, 1)]
-    prevalence = {
-        str(p.name): one.prevalence for p, one in zip(asked, texts, strict=True) if one.prevalence is not None
-    }
     needs = plan(
-        risk_level, failure_prob, promises=asked or None, prevalence=prevalence, bound=bound, method=method,
-        groups=groups, images=images or IMAGES, miscoverage=miscoverage, spread=spread,
+        risk_level, failure_prob, **_promises(texts), bound=bound, method=method, groups=groups,
+        images=images or IMAGES, miscoverage=miscoverage, spread=spread,
     )  # fmt: skip
-    name = check_choice(bound, [row.bound for row in needs.bounds], "bound")
-    chosen = next(row for row in needs.bounds if row.bound == name)
+    chosen = next(
+        row for row in needs.bounds if row.bound == check_choice(bound, [x.bound for x in needs.bounds], "bound")
+    )
     missing = _missing(needs, chosen, max(images) if images else None, samples)
     what = f"at most {level_in_words(needs.risk_level)} of the pixels outside"
     if len(texts) == 1:
@@ -99,20 +100,25 @@ def plan_command(
         f"least {chosen.images} images (patients, where slices are not independent){of_them}. Bands that hold "
         f"{level_in_words(1 - miscoverage)} of future samples need {needs.samples} samples per image."
     )
-    slack = Text(
-        "\nSlack is the part of the risk level that a bound cannot use: the less, the shorter the intervals. The last "
-        "row holds where all images have the same loss, and not for the expectation.",
-        style="dim",
-    )
     text: tuple[RenderableType, ...] = (
         sentence(wanted),
         *((_promised(needs), Text("")) if texts else ()),
         _bounds(needs, chosen),
-        slack,
+        Text(_SLACK, style="dim"),
         *(Text(f"\n{line}", "bold red") for line in missing),
     )
     facts = {**asdict(needs), "bound": bound, "enough": not missing, "missing": missing}
     return Outcome(facts, text, NO_GUARANTEE if missing else OK)
+
+
+def _promises(texts: Sequence[PromiseText]) -> dict[str, Any]:
+    """Promises and the prevalence of their regions, by name; a region without a name is numbered."""
+    promises = [one.promise() for one in texts]
+    shares = [one.prevalence for one in texts]
+    if any(share is not None and p.name is None for p, share in zip(promises, shares, strict=True)):
+        promises = [replace(p, name=p.name or f"region {i}") for i, p in enumerate(promises, 1)]
+    prevalence = {str(p.name): share for p, share in zip(promises, shares, strict=True) if share is not None}
+    return {"promises": promises or None, "prevalence": prevalence}
 
 
 # ---------------------------------------------------------------- a pilot

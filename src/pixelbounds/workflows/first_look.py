@@ -46,7 +46,6 @@ def first_look_files(
     *,
     risk_level: float,
     title: str,
-    failure_prob: float = 0.1,
     figures: FilePath | None = None,
     examples: int | Sequence[int] = 12,
     reading: Reading = Reading(),  # noqa: B008 - frozen
@@ -69,11 +68,7 @@ def first_look_files(
             raise ValueError(
                 f"{bands} is too large for a first look, or of many sizes; `calibrate`, then --calibration"
             )
-        unit_of = units_of(units, len(images))[1]
-        count = int(unit_of.max()) + 1
-        if count < 2:
-            raise ValueError(f"{count} units cannot be split in two; give images of more patients or scans")
-        here, _ = split_by_unit(unit_of, (count + 1) // 2, np.random.default_rng(_SEED))
+        here, first, count = _half(units, len(images))
 
         def mine(x: Any) -> Any:
             return _rows(execution, x, here)
@@ -83,7 +78,7 @@ def first_look_files(
 
         measured = images.measure or made.measure
         calibration = calibrate(
-            mine(images.pixels), band.map(mine), risk_level=risk_level, failure_prob=failure_prob, limits=limits,
+            mine(images.pixels), band.map(mine), risk_level=risk_level, limits=limits,
             units=None if units is None else Units(mine(units), images.unit_name or "unit"), measure=measured,
         )  # fmt: skip
         left = band.map(others)
@@ -96,15 +91,21 @@ def first_look_files(
         names = [images.names[i] if who else f"image {i}" for i in numbers]
         known = {name: others(x) for name, x in made.known.items() if name in ("estimate", "observation", "samples")}
         pictures = examples_of(interval, chosen, names=names, band=left, truth=true, **known)
-    said = NOTE.format(
-        here=(count + 1) // 2,
-        all=count,
-        units="images" if units is None else "units",
-    )
+    said = NOTE.format(here=first, all=count, units="images" if units is None else "units")
     about: dict[str, Any] = {"calibration": calibration, "evaluation": evaluation, "examples": pictures}
     drawn = [] if figures is None else save_figures(figures, **about)
     result = Evaluated(evaluation, stored_guarantee_of(calibration), calibration.guarantee)
     return result, [write_report(target, title=title, notes=[said, *notes], **about), *drawn]
+
+
+def _half(units: Any, n: int) -> tuple[Array, int, int]:
+    """Which images calibrate, bool (n,): those of half of the units, at random; how many units these are, and all."""
+    unit_of = units_of(units, n)[1]
+    count = int(unit_of.max()) + 1
+    if count < 2:
+        raise ValueError(f"{count} units cannot be split in two; give images of more patients or scans")
+    here, others = split_by_unit(unit_of, (count + 1) // 2, np.random.default_rng(_SEED))
+    return here, count - len(others), count
 
 
 def _rows(execution: Execution, x: Any, mask: Array) -> Any:

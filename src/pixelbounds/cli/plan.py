@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..calibration.sentence import confidence_in_words, level_in_words, share_in_words
+from ..calibration.words import confidence_in_words, level_in_words, share_in_words
 from .command import NO_GUARANTEE, OK, Outcome, command, progress, sentence, table
 from .options import FailureProb, Promises
 

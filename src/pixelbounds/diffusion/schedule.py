@@ -42,7 +42,7 @@ class Settings:
     clip: float = _setting(1.0, "greatest norm of a gradient", above=0)
     ema: float = _setting(0.999, "memory of the averaged weights, e.g. 0.999", at_least=0)
     sigma_top: float | None = _setting(None, "greatest noise level trained on, a little above sigma_0", above=0)
-    augment: Augmentation = _setting(rotations, "the augmentation of the training images")
+    augment: Augmentation = field(default=rotations, metadata={"description": "augmentation of the training images"})
     seed: int = _setting(0, "seed of weights, batches and noise")
     patience: int | None = _setting(
         20, "looks at the validation images without a gain that end the run; None: never", whole=True, above=0

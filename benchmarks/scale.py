@@ -99,7 +99,7 @@ def steps(folder: Path) -> dict[str, float]:
     """Seconds of every step through files."""
     from pixelbounds.execution.runner import running
     from pixelbounds.samplers import bands_to
-    from pixelbounds.workflows import Resources, apply_files, calibrate_files, evaluate_files
+    from pixelbounds.workflows import HeldOutFiles, Request, Resources, apply_files, calibrate_files, evaluate_files
 
     truth = folder / "truth.zarr"
     samples = folder / "samples.zarr"
@@ -114,11 +114,13 @@ def steps(folder: Path) -> dict[str, float]:
 
     return {
         STEPS[0]: timed(make_bands),
-        STEPS[1]: timed(lambda: calibrate_files(truth, bands, cal, resources=means, groups="band", **CHOICES)),
+        STEPS[1]: timed(lambda: calibrate_files(truth, bands, cal, Request(groups="band", **CHOICES), resources=means)),
         STEPS[2]: timed(lambda: apply_files(cal, bands, out, resources=means)),
-        STEPS[3]: timed(lambda: evaluate_files(truth, out, resources=means)),
+        STEPS[3]: timed(lambda: evaluate_files(HeldOutFiles(truth, out), resources=means)),
         STEPS[4]: timed(
-            lambda: calibrate_files(truth, bands, cal, resources=means, groups="learned", replace=True, **CHOICES)
+            lambda: calibrate_files(
+                truth, bands, cal, Request(groups="learned", **CHOICES), resources=means, replace=True
+            )
         ),
     }
 

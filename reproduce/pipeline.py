@@ -26,7 +26,6 @@ from pixelbounds.images.ends import outward
 from pixelbounds.images.library import Array
 from pixelbounds.storage.files import replace_file
 from pixelbounds.workflows import SampleOptions, combine_networks, sample_to, train_from
-from pixelbounds.workflows.settings import Configuration
 
 from .abdomen import abdomen
 from .celeba import celeba
@@ -231,7 +230,7 @@ def _train(
         settings["training"]["device"] = device
     path = work / f"{name}.toml"
     replace_file(path, "\n".join(_toml(settings)).encode())
-    return train_from(Configuration(path), tell=tell, rehearsal=experiment.rehearsal)
+    return train_from(path, tell=tell, rehearsal=experiment.rehearsal)
 
 
 def _toml(sections: dict[str, dict[str, Any]]) -> Iterator[str]:

@@ -54,5 +54,5 @@ for place in (above, below):
     place.axvline(150, color="black", linewidth=0.8, linestyle=":")
 
 # %% [markdown]
-# Without truth the bands alone can be looked at (`monitor.check_drift(band)`): that tests whether they are like those of the
-# calibration, not whether they miss. [More](../monitoring.md)
+# Without truth the bands alone can be checked (`monitor.check_drift(band)`): that tests whether they are like those of
+# the calibration, not whether they miss. [More](../monitoring.md)

@@ -273,7 +273,7 @@ def test_what_cannot_be_promised_is_refused_at_the_door():
     refuses(lambda: pb.calibrate(truth, band), "risk_level", "promises")
     refuses(lambda: pb.calibrate(truth, band, risk_level=0.1, promises=[pb.share(0.1)]), "either")
     refuses(tried(), "promises", "share")
-    refuses(tried("share 0.1"), "promise 1", "pb.share", error=TypeError)
+    refuses(tried("share:0.1"), "promise 1", "pb.share", error=TypeError)
     refuses(lambda: pb.share(0), "at_most", "0")
     refuses(lambda: pb.share(0.1, cap=0.05), "cap", "0.05")
     refuses(lambda: pb.share(0.1, cap=1.5), "cap", "1.5")

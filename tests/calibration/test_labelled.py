@@ -15,6 +15,7 @@ from pixelbounds.calibration.paths.frontier import frontier_of
 from pixelbounds.images.ragged import write_ragged
 from pixelbounds.workflows.apply import apply_files
 from pixelbounds.workflows.calibrate import calibrate_files
+from pixelbounds.workflows.request import Request
 
 SIZE = 12
 HOW = {"groups": "band", "failure_prob": 0.1}
@@ -159,7 +160,7 @@ def test_labels_of_images_of_different_sizes_also_in_files(rng, tmp_path):
     write_ragged(tmp_path / "band.zarr", {"lower": band.lower, "upper": band.upper})
     write_ragged(tmp_path / "labels.zarr", {"labels": cropped(labels)})
     places = [tmp_path / name for name in ("truth.zarr", "band.zarr", "cal.safetensors")]
-    calibrate_files(*places, risk_level=0.1, labels=tmp_path / "labels.zarr", **HOW)
+    calibrate_files(*places, Request(risk_level=0.1, labels=tmp_path / "labels.zarr", **HOW))
     assert pb.load_calibration(places[2]).widening.tolist() == cal.widening.tolist()
     apply_files(places[2], places[1], tmp_path / "out.zarr", labels=tmp_path / "labels.zarr")
     found = pb.images.ragged.read_ragged(tmp_path / "out.zarr")["lower"]

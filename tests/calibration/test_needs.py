@@ -50,7 +50,7 @@ def test_a_cap_saves_what_the_plan_says():
 
 
 def test_a_plan_of_promises_in_words():
-    words = "--promise", "share 0.05 cap 0.25", "--promise", "share 0.1 in 0.08 as trachea", "--images", 400
+    words = "--promise", "share:0.05,cap=0.25", "--promise", "share:0.1,prevalence=0.08,name=trachea", "--images", 400
     said = done("plan", *words)
     assert [one["prevalence"] for one in said["promises"]] == [1.0, 0.08]
     rare = said["promises"][1]

@@ -68,7 +68,7 @@ def test_the_file_equals_what_python_writes_byte_for_byte(files, tmp_path, name)
     band = pb.calibrated_quantiles(np.load(files / "samples.npy"), 0.1)
     if name.startswith("band"):
         band = pb.Band(band.lower, band.upper)  # such files do not say how it was made
-    wanted = pb.calibrate(truth, band, risk_level=0.1, failure_prob=0.2, groups="band")
+    wanted = pb.calibrate(truth, band, risk_level=0.1, failure_prob=0.2, method=pb.Frontier(groups="band"))
     assert out.read_bytes() == wanted.to_bytes()
     assert said["guarantee"] == wanted.guarantee
     assert said["risk"] == wanted.risk < 0.1
@@ -79,13 +79,13 @@ def test_every_choice_reaches_python(files, tmp_path):
     (tmp_path / "units.txt").write_text("\n".join(f"patient {x}" for x in units) + "\n")
     done(
         "calibrate", files / "truth.npy", files / "samples.npy", "--risk-level", 0.2, "--out", out,
-        "--method", "krcps", "--confidence", "hoeffding_bentkus", "--groups", "loss", "--k", 3, "--n-opt", 20,
+        "--method", "krcps", "--bound", "hoeffding_bentkus", "--groups", "loss", "--k", 3, "--n-fit", 20,
         "--seed", 5, "--miscoverage", 0.2, "--units", tmp_path / "units.txt", "--limits", -0.5, 1.5,
     )  # fmt: skip
+    band = pb.calibrated_quantiles(np.load(files / "samples.npy"), 0.2)
     wanted = pb.calibrate(
-        np.load(files / "truth.npy"), pb.calibrated_quantiles(np.load(files / "samples.npy"), 0.2),
-        risk_level=0.2, failure_prob=0.1, method="krcps", confidence="hoeffding_bentkus", groups="loss", k=3,
-        n_opt=20, seed=5, units=units, limits=(-0.5, 1.5),
+        np.load(files / "truth.npy"), band, risk_level=0.2, failure_prob=0.1, bound="hoeffding_bentkus",
+        method=pb.KRCPS(groups="loss", k=3, n_fit=20), seed=5, units=units, limits=(-0.5, 1.5),
     )  # fmt: skip
     assert wanted.record.units > 0
     assert out.read_bytes() == wanted.to_bytes()
@@ -100,7 +100,12 @@ def test_learned_groups_with_features(files, tmp_path):
     with np.load(files / "band.npz") as file:
         band = pb.Band(file["lower"], file["upper"])
     wanted = pb.calibrate(
-        np.load(files / "truth.npy"), band, risk_level=0.1, failure_prob=0.2, groups="learned", k=4, features=mean
+        np.load(files / "truth.npy"),
+        band,
+        risk_level=0.1,
+        failure_prob=0.2,
+        features=mean,
+        method=pb.Frontier(groups="learned", k=4),
     )
     assert out.read_bytes() == wanted.to_bytes()
     applied = tmp_path / "i.npz"
@@ -116,7 +121,9 @@ def test_8_bit_truth_spans_the_limits(files, tmp_path):
         Image.fromarray(x).save(tmp_path / "pictures" / f"{i:03}.png")
     with np.load(files / "band.npz") as file:
         band = pb.Band(file["lower"], file["upper"])
-    wanted = pb.calibrate(truth / np.float32(255), band, risk_level=0.1, failure_prob=0.2, groups="band").to_bytes()
+    wanted = pb.calibrate(
+        truth / np.float32(255), band, risk_level=0.1, failure_prob=0.2, method=pb.Frontier(groups="band")
+    ).to_bytes()
     for name in ("truth.npy", "pictures"):
         out = tmp_path / f"{name}.safetensors"
         done("calibrate", tmp_path / name, files / "band.npz", *RISK, *BAND, "--out", out, "--units", "each")
@@ -151,7 +158,9 @@ def test_bands_of_a_run(files, tmp_path, kind):
     out, run = tmp_path / "cal.safetensors", files / "run.zarr"
     done("calibrate", files / "run_truth.npy", run, "--kind", kind, *RISK, *BAND, "--out", out)
     band = open_run(run).band(kind)
-    wanted = pb.calibrate(np.load(files / "run_truth.npy"), band, risk_level=0.1, failure_prob=0.2, groups="band")
+    wanted = pb.calibrate(
+        np.load(files / "run_truth.npy"), band, risk_level=0.1, failure_prob=0.2, method=pb.Frontier(groups="band")
+    )
     assert out.read_bytes() == wanted.to_bytes()
     assert done("apply", out, run, "--kind", kind, "--out", tmp_path / "i.zarr")["shape"] == [RUN, SIZE, SIZE]
     if kind != "calibrated":  # which is what a run gives unless told
@@ -320,7 +329,7 @@ def test_help_shows_an_example(command):
 
 def test_a_plan_says_what_is_needed():
     said = done("plan", "--risk-level", 0.05, "--failure-prob", 0.1, "--miscoverage", 0.05, "--images", 640)
-    rows = {row["confidence"]: row for row in said["bounds"]}
+    rows = {row["bound"]: row for row in said["bounds"]}
     assert said["samples"] == pb.least_samples(0.05) == 39
     assert rows["betting"]["certifying"] == pb.least_images(0.05, 0.1)
     assert 0 < rows["betting"]["slack"][0] < rows["hoeffding_bentkus"]["slack"][0] < rows["hoeffding"]["slack"][0]
@@ -335,7 +344,7 @@ def test_a_plan_says_what_is_needed():
 
 
 def test_what_a_plan_promises_can_be_calibrated(tmp_path):
-    least = next(x for x in done("plan", "--risk-level", 0.2)["bounds"] if x["confidence"] == "betting")["images"]
+    least = next(x for x in done("plan", "--risk-level", 0.2)["bounds"] if x["bound"] == "betting")["images"]
     truth = np.full((least, 4, 4), 0.5, np.float32)
     for n in (least, least - 1):
         np.save(tmp_path / "truth.npy", truth[:n])
@@ -356,7 +365,7 @@ def test_slack_holds_what_it_says():
     for row in found.bounds:
         losses = _unit_losses(certifying(300, "frontier", row.certifying), 0.7, np.random.default_rng(3))
         assert losses.std() == pytest.approx(0.7, rel=0.1)
-        mean, bound = 0.1 - row.slack[0], BOUNDS[row.confidence]
+        mean, bound = 0.1 - row.slack[0], BOUNDS[row.bound]
         assert rejects(bound, mean * losses, 0.1, 0.1), row
         assert not rejects(bound, (mean + 0.0005) * losses, 0.1, 0.1), row
 
@@ -367,7 +376,7 @@ def test_slack_holds_what_it_says():
         (("--images", 20, "--risk-level", 0.05), 1, "20 images are too few"),
         (("--samples", 10, "--miscoverage", 0.1), 1, "10 samples per image are too few: 19"),
         (("--risk-level", 0), 2, "strictly between 0 and 1"),
-        (("--confidence", "beting"), 2, "did you mean 'betting'"),
+        (("--bound", "beting"), 2, "did you mean 'betting'"),
         (("--method", "best"), 2, "one of frontier"),
         (("--spread", -1), 2, "at least 0"),
     ],

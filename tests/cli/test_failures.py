@@ -59,90 +59,68 @@ def files(tmp_path_factory):
 # ---------------------------------------------------------------- wrong input
 
 
-@pytest.mark.parametrize(
-    "truth, bands, more, code, said",
-    [
-        ("none.npy", "band.npz", (), 2, "none.npy does not exist"),
-        ("truth.npy", "none.zarr", (), 2, "none.zarr does not exist; give a run"),
-        ("few.npy", "band.npz", (), 2, "the bands have shape (160, 12, 12), but the truth has shape (50, 12, 12)"),
-        ("truth.npy", "few.npy", (), 2, "made of samples of shape (50, 12, 12)"),
-        ("truth.npy", "flat.npy", (), 2, "holds an array of shape (160, 12)"),
-        ("truth.npy", "lower.npz", (), 2, "but no upper: half a band"),
-        ("truth.npy", "other.npz", (), 2, "holds the arrays a, b"),
-        ("other.npz", "band.npz", (), 2, "name one of them"),
-        ("truth.npy", "crossed.npz", (), 2, "lower above upper"),
-        ("nan.npy", "band.npz", (), 2, "truth of image 7 has 1 values that are NaN"),
-        ("wide.npy", "band.npz", (), 2, "outside the limits"),
-        ("whole.npy", "band.npz", (), 2, "int32"),
-        ("objects.npy", "band.npz", (), 2, "objects.npy holds Python objects"),
-        ("cut.npy", "band.npz", (), 2, "cut.npy was cut short: it declares"),
-        ("truth.npy", "cut.npz", (), 2, "cut.npz cannot be read as .npz"),
-        ("truth.npy", "empty.zarr", (), 2, "no zarr store, or was not finished"),
-        ("truth.npy", "broken.zarr", (), 2, "no zarr store, or was not finished"),
-        ("truth.npy", "half.zarr", (), 2, "lower was not finished: 11 of 16 chunks are not there"),
-        ("truth.npy", "band.zarr.part", (), 2, "was not finished"),
-        ("truth.npy", "band.npz", ("--units", "units.txt"), 2, "holds 2 units for 160 images"),
-        ("truth.npy", "band.npz", ("--units", "none.txt"), 2, "none.txt does not exist"),
-        ("truth.npy", "band.npz", ("--kind", "naive"), 2, "leave --kind out"),
-        ("truth.npy", "band.npz", ("--method", "rpcs"), 2, "did you mean 'rcps'"),
-        ("truth.npy", "band.npz", ("--confidence", "bet"), 2, "confidence is 'bet'"),
-        ("truth.npy", "band.npz", ("--risk-level", 1.5), 2, "strictly between 0 and 1"),
-        ("truth.npy", "band.npz", ("--risk-level", "low"), 2, "--risk-level"),
-        ("truth.npy", "band.npz", ("--groups", "none.npy"), 2, "none.npy does not exist"),
-        ("truth.npy", "band.npz", ("--risk-level", 0.001), 1, "cannot be certified"),
-        ("truth.npy", "samples.npy", ("--miscoverage", 0.01), 1, "draw at least 199"),
-    ],
-)
-def test_calibrate_says_what_is_wrong_and_writes_nothing(files, tmp_path, monkeypatch, truth, bands, more, code, said):
+REFUSED = [  # a command, its exit code, and what it says
+    ("calibrate none.npy band.npz RISK", 2, "none.npy does not exist"),
+    ("calibrate truth.npy none.zarr RISK", 2, "none.zarr does not exist; give a run"),
+    ("calibrate few.npy band.npz RISK", 2, "the bands have shape (160, 12, 12), but the truth has shape (50, 12, 12)"),
+    ("calibrate truth.npy few.npy RISK", 2, "made of samples of shape (50, 12, 12)"),
+    ("calibrate truth.npy flat.npy RISK", 2, "holds an array of shape (160, 12)"),
+    ("calibrate truth.npy lower.npz RISK", 2, "but no upper: half a band"),
+    ("calibrate truth.npy other.npz RISK", 2, "holds the arrays a, b"),
+    ("calibrate other.npz band.npz RISK", 2, "name one of them"),
+    ("calibrate truth.npy crossed.npz RISK", 2, "lower above upper"),
+    ("calibrate nan.npy band.npz RISK", 2, "truth of image 7 has 1 values that are NaN"),
+    ("calibrate wide.npy band.npz RISK", 2, "outside the limits"),
+    ("calibrate whole.npy band.npz RISK", 2, "int32"),
+    ("calibrate objects.npy band.npz RISK", 2, "objects.npy holds Python objects"),
+    ("calibrate cut.npy band.npz RISK", 2, "cut.npy was cut short: it declares"),
+    ("calibrate truth.npy cut.npz RISK", 2, "cut.npz cannot be read as .npz"),
+    ("calibrate truth.npy empty.zarr RISK", 2, "no zarr store, or was not finished"),
+    ("calibrate truth.npy broken.zarr RISK", 2, "no zarr store, or was not finished"),
+    ("calibrate truth.npy half.zarr RISK", 2, "lower was not finished: 11 of 16 chunks are not there"),
+    ("calibrate truth.npy band.zarr.part RISK", 2, "was not finished"),
+    ("calibrate truth.npy band.npz RISK --units units.txt", 2, "holds 2 units for 160 images"),
+    ("calibrate truth.npy band.npz RISK --units none.txt", 2, "none.txt does not exist"),
+    ("calibrate truth.npy band.npz RISK --kind naive", 2, "leave --kind out"),
+    ("calibrate truth.npy band.npz RISK --method rpcs", 2, "did you mean 'rcps'"),
+    ("calibrate truth.npy band.npz RISK --bound bet", 2, "bound is 'bet'"),
+    ("calibrate truth.npy band.npz RISK --risk-level 1.5", 2, "strictly between 0 and 1"),
+    ("calibrate truth.npy band.npz RISK --risk-level low", 2, "--risk-level"),
+    ("calibrate truth.npy band.npz RISK --groups none.npy", 2, "none.npy does not exist"),
+    ("calibrate truth.npy band.npz RISK --risk-level 0.001", 1, "cannot be certified"),
+    ("calibrate truth.npy samples.npy RISK --miscoverage 0.01", 1, "draw at least 199"),
+    ("apply cal.safetensors band.npz --out OUT/i.png", 2, "says no kind of file; end it in .zarr"),
+    ("apply cal.safetensors band.npz --out OUT/none/i.zarr", 2, "there is no folder"),
+    ("apply cal.safetensors band.npz --out OUT/i.nii.gz", 2, "--like"),
+    ("apply cal.safetensors band.npz --out OUT/i.nii.gz --like truth.npy", 2, "geometry"),
+    ("apply cal.safetensors half.zarr --out OUT/i.zarr", 2, "was not finished"),
+    ("apply cal.safetensors crossed.npz --out OUT/i.zarr", 2, "lower above upper"),
+    ("apply none.safetensors band.npz --out OUT/i.zarr", 2, "no calibration file"),
+    ("apply cut.safetensors band.npz --out OUT/i.zarr", 2, "cut short"),
+    ("apply truth.npy band.npz --out OUT/i.zarr", 2, "CALIBRATION is truth.npy, which holds images"),
+    ("evaluate truth.npy truth.npy", 2, "not lower and upper"),
+    ("evaluate few.npy band.npz", 2, "interval has shape (160, 12, 12)"),
+    ("evaluate few.npy band.npz --calibration cal.safetensors", 2, "the truth has shape (50, 12, 12)"),
+    ("evaluate truth.npy crossed.npz", 2, "lower above upper"),
+]
+
+
+@pytest.mark.parametrize("line, code, said", REFUSED)
+def test_what_is_wrong_is_said_and_nothing_is_written(files, tmp_path, monkeypatch, line, code, said):
     monkeypatch.chdir(files)
     before = set(files.iterdir())
-    result = call("calibrate", truth, bands, *RISK, *more, "--out", tmp_path / "cal.safetensors")
+    name, *words = line.replace(" RISK", " " + " ".join(map(str, RISK))).replace("OUT", str(tmp_path)).split()
+    more = {"calibrate": ("--out", tmp_path / "cal.safetensors"), "evaluate": ("--json",)}.get(name, ())
+    result = call(name, *words, *more)
     assert result.exit_code == code, result.output
     assert said in flat(result.output), result.output
     assert "Traceback" not in result.output
+    assert name != "evaluate" or said in json.loads(result.stdout)["error"]
     assert not list(tmp_path.iterdir())
     assert set(files.iterdir()) == before
 
 
-@pytest.mark.parametrize(
-    "words, code, said",
-    [
-        (("cal.safetensors", "band.npz", "--out", "{out}/i.png"), 2, "says no kind of file; end it in .zarr"),
-        (("cal.safetensors", "band.npz", "--out", "{out}/none/i.zarr"), 2, "there is no folder"),
-        (("cal.safetensors", "band.npz", "--out", "{out}/i.nii.gz"), 2, "--like"),
-        (("cal.safetensors", "band.npz", "--out", "{out}/i.nii.gz", "--like", "truth.npy"), 2, "geometry"),
-        (("cal.safetensors", "half.zarr", "--out", "{out}/i.zarr"), 2, "was not finished"),
-        (("cal.safetensors", "crossed.npz", "--out", "{out}/i.zarr"), 2, "lower above upper"),
-        (("none.safetensors", "band.npz", "--out", "{out}/i.zarr"), 2, "no calibration file"),
-        (("cut.safetensors", "band.npz", "--out", "{out}/i.zarr"), 2, "cut short"),
-        (("truth.npy", "band.npz", "--out", "{out}/i.zarr"), 2, "CALIBRATION is truth.npy, which holds images"),
-    ],
-)
-def test_apply_says_what_is_wrong_and_writes_nothing(files, tmp_path, monkeypatch, words, code, said):
-    monkeypatch.chdir(files)
-    result = call("apply", *(str(word).format(out=tmp_path) for word in words))
-    assert result.exit_code == code, result.output
-    assert said in flat(result.output), result.output
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    "words, said",
-    [
-        (("truth.npy", "truth.npy"), "not lower and upper; give intervals, or bands and the calibration"),
-        (("few.npy", "band.npz"), "interval has shape (160, 12, 12)"),
-        (("few.npy", "band.npz", "--calibration", "cal.safetensors"), "the truth has shape (50, 12, 12)"),
-        (("truth.npy", "crossed.npz"), "lower above upper"),
-    ],
-)
-def test_evaluate_says_what_is_wrong(files, monkeypatch, words, said):
-    monkeypatch.chdir(files)
-    result = call("evaluate", *words, "--json")
-    assert result.exit_code == 2
-    assert said.split(";")[0] in json.loads(result.stdout)["error"]
-
-
-def test_nothing_is_replaced_unless_told(files, tmp_path):
+def test_nothing_is_replaced_without_force(files, tmp_path):
     out, cal = tmp_path / "i.zarr", files / "cal.safetensors"
     done("apply", cal, files / "band.npz", "--out", out)
     before = (out / "lower" / "zarr.json").stat().st_ino
@@ -163,7 +141,7 @@ def test_nothing_is_replaced_unless_told(files, tmp_path):
     assert "calibrated already" in flat(result.stderr)
 
 
-def test_chunks_that_are_not_there_are_told(files, tmp_path):
+def test_missing_chunks_are_named(files, tmp_path):
     group = zarr.create_group(tmp_path / "band.zarr")
     for part, value in {"lower": 0.0, "upper": 1.0}.items():
         group.create_array(part, shape=(N, SIZE, SIZE), chunks=(40, SIZE, SIZE), dtype="float32", fill_value=value)
@@ -284,7 +262,7 @@ def test_an_interrupt_leaves_whole_blocks_only(files, endless, tmp_path, number,
     store = zarr.open_group(tmp_path / "i.zarr.part", mode="r")
     assert store["done"].nchunks_initialized <= store["upper"].nchunks_initialized
     if number == signal.SIGINT:
-        assert "run the same command to go on" in errors
+        assert "run the same command to resume" in errors
         assert json.loads(text)["exit_code"] == 130
 
 
@@ -292,7 +270,7 @@ def test_an_interrupt_leaves_whole_blocks_only(files, endless, tmp_path, number,
 def test_a_command_that_hangs_after_an_interrupt_is_ended(number, code):
     stuck = """
 import time
-from pixelbounds.cli import command
+from pixelbounds.cli import entry
 
 def hang(**words):
     while True:
@@ -302,8 +280,8 @@ def hang(**words):
         except BaseException:
             pass
 
-command.GRACE, command.app = 0.5, hang
-command.main()
+entry.GRACE, entry.app = 0.5, hang
+entry.main()
 """
     process = subprocess.Popen(
         [sys.executable, "-c", stuck], stdout=subprocess.PIPE, text=True, preexec_fn=heed_interrupts

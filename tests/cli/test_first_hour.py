@@ -68,7 +68,7 @@ def test_bash_asks_the_program_itself(tmp_path):
 
 
 def test_choices_are_completed():
-    assert "hoeffding_bentkus" in complete("bash", "pixelbounds calibrate --confidence hoeffding_")
+    assert "hoeffding_bentkus" in complete("bash", "pixelbounds calibrate --bound hoeffding_")
     assert complete("bash", "pixelbounds apply --identifiers k").strip() == "keep"
 
 
@@ -194,11 +194,11 @@ def test_bands_that_keep_the_promise_alone_are_told():
     assert "No interval is longer than its band" in cal.note
     assert pb.calibrate(truth, pb.Band(truth + 0.1, truth + 0.2), risk_level=0.2, method="rcps").note == ""
     around = pb.Band(truth - 0.1, truth + 0.1, truth)
-    scaled = pb.calibrate(truth, around, risk_level=0.2, method="rcps", family="scaled")
+    scaled = pb.calibrate(truth, around.with_family("scaled"), risk_level=0.2, method="rcps")
     assert scaled.apply(around).length.max() < 0.1  # shorter than bands, so that nothing is said of their length
     assert scaled.note == ""
     positive = pb.Band(np.maximum(truth - 0.1, 0), truth + 0.1)
-    times = pb.calibrate(truth, positive, risk_level=0.2, method="rcps", family="multiplicative")
+    times = pb.calibrate(truth, positive.with_family("multiplicative"), risk_level=0.2, method="rcps")
     assert "No interval is longer than its band" in times.note
 
 
@@ -207,7 +207,7 @@ def test_a_calibration_by_patients_is_not_judged_by_images_in_silence(recwarn):
     band = pb.calibrated_quantiles(samples, 0.1)
     patients = np.arange(len(truth)) // 2
     cal = pb.calibrate(
-        truth[:120], band[:120], risk_level=0.3, method="rcps", units=patients[:120], unit_name="patient"
+        truth[:120], band[:120], risk_level=0.3, method="rcps", units=pb.Units(patients[:120], name="patient")
     )
     interval = cal.apply(band[120:])
     pb.evaluate(truth[120:], interval, calibration=cal, units=patients[120:])

@@ -119,14 +119,15 @@ def test_exit_code_1_needs_a_low_end_above_the_level(files, tmp_path):
 
 def test_a_promise_of_something_else_is_not_seen_broken(files, tmp_path):
     cal = pb.load_calibration(files / "images.safetensors")
-    for name, other in {"loss": replace(cal, loss="mine"), "mean": replace(cal, confidence="conformal")}.items():
+    mine = (replace(cal.promises[0], kind="loss", name="mine"),)
+    for name, other in {"loss": replace(cal, promises=mine), "mean": replace(cal, bound="conformal")}.items():
         other.save(files / f"{name}.safetensors")
         words = judged(
             files, "report", tmp_path, name, "--units", "each", "--force", truth=shifted(files, tmp_path, 60)
         )
         said = done(*words)
         assert said["verdict"] == "not compared with the level"
-        assert any("compared" in note for note in said["cautions"])
+        assert any("compare" in note for note in said["cautions"])
         assert "not compared with the level" in (tmp_path / "page.html").read_text()
 
 

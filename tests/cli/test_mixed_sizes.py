@@ -56,7 +56,7 @@ def files(tmp_path_factory):
 def wanted():
     """What Python gives for the samples: calibration, intervals of new bands, their evaluation."""
     (truth, samples), (new_truth, new_samples) = mixed(0), mixed(1)
-    cal = pb.calibrate(truth, band_of(samples), risk_level=0.1, failure_prob=0.2, groups="band")
+    cal = pb.calibrate(truth, band_of(samples), risk_level=0.1, failure_prob=0.2, method=pb.Frontier(groups="band"))
     interval = cal.apply(band_of(new_samples))
     return cal, interval, pb.evaluate(new_truth, interval, calibration=cal)
 
@@ -97,7 +97,9 @@ def test_truth_and_bands_in_one_store(files, tmp_path, wanted):
     done("calibrate", files / "set.zarr", files / "set.zarr", *RISK, "--out", out)
     truth, samples = mixed(0)
     band = band_of(samples)
-    plain = pb.calibrate(truth, pb.Band(band.lower, band.upper), risk_level=0.1, failure_prob=0.2, groups="band")
+    plain = pb.calibrate(
+        truth, pb.Band(band.lower, band.upper), risk_level=0.1, failure_prob=0.2, method=pb.Frontier(groups="band")
+    )
     assert out.read_bytes() == plain.to_bytes()  # such a store does not say how its band was made
     done("apply", out, files / "new_set.zarr", "--out", tmp_path / "intervals.zarr")
     assert same(tmp_path / "intervals.zarr", wanted[1])
@@ -128,7 +130,9 @@ def test_report_and_rounds_between_sites(files, tmp_path, wanted):
         said = done("federated", "merge", study, *aggregate("answer", plan, round=said["round"]))
     both = [[*a, *b] for a, b in zip(mixed(0), mixed(1), strict=True)]
     band = band_of(both[1])
-    cal = pb.calibrate(both[0], pb.Band(band.lower, band.upper), risk_level=0.1, failure_prob=0.2, groups="band")
+    cal = pb.calibrate(
+        both[0], pb.Band(band.lower, band.upper), risk_level=0.1, failure_prob=0.2, method=pb.Frontier(groups="band")
+    )
     assert (study / "calibration.safetensors").read_bytes() == cal.without_hashes().to_bytes()
 
 

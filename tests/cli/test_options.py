@@ -1,5 +1,6 @@
 """Options that commands share are declared once: a dataclass becomes options, and the options become one again."""
 
+import os
 import subprocess
 import sys
 from dataclasses import fields
@@ -9,9 +10,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from pixelbounds.cli import app
 from pixelbounds.cli.command import Outcome, command, reading_of, resources_of
-from pixelbounds.cli.options import WHERE, LargeOptions, ReadOptions
+from pixelbounds.cli.options import WHERE, HeldOutOptions, LargeOptions, ReadOptions, RequestOptions
 from pixelbounds.formats.arrays import Reading
+from pixelbounds.workflows.evaluate import HeldOutFiles
+from pixelbounds.workflows.request import Request
 
 
 def called(function, *words):
@@ -59,6 +63,57 @@ def test_every_option_of_reading_reaches_the_reader():
         reading_of(ReadOptions(window=(350.0, 33.3), raw=True))
     resources = resources_of(LargeOptions(scheduler="tcp://x", memory="1G", scratch="here"))
     assert (resources.scheduler, resources.memory, resources.scratch) == ("tcp://x", "1G", "here")
+
+
+def test_a_request_has_the_names_of_its_options():
+    assert {field.name for field in fields(RequestOptions)} == {field.name for field in fields(Request)}
+    names = {field.name for field in fields(HeldOutFiles)}
+    assert names == {"truth", "intervals", *(field.name for field in fields(HeldOutOptions))}
+
+
+# ---------------------------------------------------------------- help, and the end of a pipe
+
+
+def all_commands():
+    """Every command, as words: calibrate, monitor update, ..."""
+    group = typer.main.get_command(app)
+    for name, one in group.commands.items():
+        yield from ([name, inner] for inner in getattr(one, "commands", ())) if hasattr(one, "commands") else [[name]]
+
+
+def shown(*words):
+    result = CliRunner().invoke(app, words, env={"COLUMNS": "100"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("words", list(all_commands()), ids=" ".join)
+def test_help_shows_no_types_of_flags_and_an_example(words):
+    text = shown(*words, "--help")
+    assert "<bool>" not in text
+    assert "Example" in text
+
+
+def test_common_options_come_first():
+    text = shown("calibrate", "--help").partition("─ Options")[2]
+    order = ("--out", "--risk-level", "--promise", "--failure-prob", "--method", "--units", "--scheduler", "--json")
+    assert sorted(order, key=text.index) == list(order)
+
+
+def test_the_program_alone_names_the_first_commands():
+    text = shown()
+    named = [line.split()[1] for line in text.splitlines() if line.startswith("  pixelbounds")]
+    assert named == ["demo", "calibrate", "apply", "evaluate"]
+
+
+@pytest.mark.parametrize("line", ["--help", "calibrate --help", "plan --images 300", "plan --images 300 --json"])
+def test_a_closed_pipe_is_exit_code_141(line):
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "pixelbounds.cli", *line.split()]
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (141, "")
 
 
 def test_calibrating_needs_neither_what_draws_nor_what_learns():

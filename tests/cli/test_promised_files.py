@@ -1,5 +1,7 @@
 """`calibrate --promise` and `evaluate --promise` on files: the bytes of the Python call, wherever regions lie."""
 
+import json
+
 import numpy as np
 import pytest
 import zarr
@@ -12,7 +14,7 @@ from pixelbounds.formats import open_images
 
 N, SIZE = 120, 8
 WORDS = "--failure-prob", 0.2, "--units", "each", "--groups", "band"
-HOW = {"failure_prob": 0.2, "groups": "band"}
+HOW = {"failure_prob": 0.2, "method": pb.Frontier("band")}
 
 
 def draw(rng, n=N):
@@ -62,10 +64,20 @@ def python_promises(truth, labels, women):
 def said(files, name=""):
     at = files / f"{name}labels.npy"
     return [
-        "share 15%", f"share 0.3 within {at}=2 as heart", f"tail 0.3 within {at}=2 above 0.3 as heart",
-        f"share 0.25 counting pixels within {at}=2,3 as both", "share 0.2 within body",
-        "share 0.3 within edges 0.1 cap 0.5 dilated 1", f"share 0.2 within {files / f'{name}women.npy'} as women",
+        "share:0.15", f"share:0.3,within={at}:2,name=heart", f"tail:0.3,within={at}:2,above=0.3,name=heart",
+        f"share:0.25,weighting=pixels,within={at}:2+3,name=both", "share:0.2,within=body",
+        "share:0.3,within=edges:0.1,cap=0.5,dilated=1", f"share:0.2,within={files / f'{name}women.npy'},name=women",
     ]  # fmt: skip
+
+
+def as_table(text):
+    """A promise as a table of a TOML file."""
+    head, *pairs = text.split(",")
+    kind, level = head.split(":")
+    given = {"kind": kind, "level": float(level), **dict(pair.split("=") for pair in pairs)}
+    numbers = {key: float(x) for key, x in given.items() if key in ("above", "cap", "dilated")}
+    lines = (f"{key} = {json.dumps(value)}" for key, value in {**given, **numbers}.items())
+    return "\n".join(["[[promise]]", *lines])
 
 
 def options(words):
@@ -89,11 +101,10 @@ def test_words_give_the_bytes_of_the_python_call(files, calibrated):
 
 
 def test_the_terminal_shows_a_table_and_a_file_of_promises_is_the_same(files, calibrated, tmp_path):
-    lines = ", ".join(f"'{text}'" for text in said(files))
-    (tmp_path / "all.toml").write_text(f"promises = [{lines}]")
+    (tmp_path / "all.toml").write_text("\n".join(map(as_table, said(files))))
     out = tmp_path / "c.safetensors"
     result = call(
-        "calibrate", files / "truth.npy", files / "band.npz", "--promise", tmp_path / "all.toml", *WORDS, "--out", out
+        "calibrate", files / "truth.npy", files / "band.npz", "--promises", tmp_path / "all.toml", *WORDS, "--out", out
     )
     assert result.exit_code == 0, result.output
     assert out.read_bytes() == (files / "c.safetensors").read_bytes()
@@ -109,23 +120,23 @@ def test_one_name_for_two_regions_is_refused_with_what_to_write(files, tmp_path)
     at, out = files / "labels.npy", tmp_path / "x.safetensors"
     pair = files / "truth.npy", files / "band.npz"
     for words in (
-        [f"share 0.3 within {at}=2 as heart", f"share 0.3 within {at}=3 as heart"],
-        ["share 0.2 within body", "share 0.2 within body dilated 1"],
+        [f"share:0.3,within={at}:2,name=heart", f"share:0.3,within={at}:3,name=heart"],
+        ["share:0.2,within=body", "share:0.2,within=body,dilated=1"],
     ):
-        (tmp_path / "two.toml").write_text(f"promises = {words}")
-        for given in (options(words), ["--promise", tmp_path / "two.toml"]):
+        (tmp_path / "two.toml").write_text("\n".join(map(as_table, words)))
+        for given in (options(words), ["--promises", tmp_path / "two.toml"]):
             result = call("calibrate", *pair, *given, *WORDS, "--out", out)
             assert (result.exit_code, out.exists()) == (2, False), result.output
             assert "different regions" in flat(result.stderr)
-            assert "as NAME" in flat(result.stderr)
+            assert "(name=)" in flat(result.stderr)
 
 
 def test_one_share_of_all_pixels_is_the_risk_level(files, tmp_path):
     pair = files / "truth.npy", files / "band.npz"
-    for name, words in (("a", ("--risk-level", 0.15)), ("b", ("--promise", "share 0.15"))):
+    for name, words in (("a", ("--risk-level", 0.15)), ("b", ("--promise", "share:0.15"))):
         done("calibrate", *pair, *words, *WORDS, "--out", tmp_path / f"{name}.safetensors")
     assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
-    for words in ((), ("--risk-level", 0.15, "--promise", "share 0.15")):
+    for words in ((), ("--risk-level", 0.15, "--promise", "share:0.15")):
         result = call("calibrate", *pair, *words, *WORDS, "--out", tmp_path / "x.safetensors")
         assert result.exit_code == 2
         assert "give --risk-level" in flat(result.stderr)
@@ -154,7 +165,8 @@ def test_promises_are_judged_by_the_same_ones_on_new_images(files, calibrated, t
     later = call("evaluate", tmp_path / "shifted.npy", tmp_path / "i.zarr", *options(said(files, "new_")[:3]))
     assert later.exit_code == 0  # other promises than those that were certified
     assert "those compared here are others" in flat(later.stdout)
-    assert call("evaluate", *new, *judge, "--promise", "share 0.15").exit_code == 2
+    others = done("evaluate", *new, *judge, "--promise", "share:0.15")
+    assert others["verdict"] == "not compared with the level"
 
 
 def test_regions_lie_in_any_format_and_images_that_are_skipped_are_dropped(files, tmp_path):
@@ -173,29 +185,29 @@ def test_regions_lie_in_any_format_and_images_that_are_skipped_are_dropped(files
         out = tmp_path / "c.safetensors"
         more = ("--force", *WORDS, "--out", out)
         return call(
-            "calibrate", *pair, "--promise", f"share 0.3 within {tmp_path / where} as heart", *words, *more
+            "calibrate", *pair, "--promise", f"share:0.3,within={tmp_path / where},name=heart", *words, *more
         ), out
 
-    for where in ("labels.nii.gz=2", "labels.npz/heart", "labels.zarr=2", "pictures"):
+    for where in ("labels.nii.gz:2", "labels.npz/heart", "labels.zarr:2", "pictures"):
         result, out = found(where)
         assert result.exit_code == 0, result.output
         assert out.read_bytes() == wanted, where
     for where, words in (
-        ("labels.zarr", ("holds 2, so it is no mask", "labels.zarr=2")),
+        ("labels.zarr", ("holds 2, so it is no mask", "labels.zarr:2")),
         ("labels.npz/lung", ("and no 'lung'",)),
         ("labels.npz", ("say which", "labels.npz/other")),
-        ("none.npy=2", ("does not exist", "a label map or a mask")),
+        ("none.npy:2", ("does not exist", "a label map or a mask")),
     ):
         result, _ = found(where)
         assert result.exit_code == 2, where
         assert all(word in flat(result.stderr) for word in words), result.stderr
     np.save(tmp_path / "small.npy", labels[:, :4])
-    result, _ = found("small.npy=2")
+    result, _ = found("small.npy:2")
     assert "small.npy holds a map of shape (120, 4, 8), but the truth has (120, 8, 8)" in flat(result.stderr)
     (tmp_path / "labels.zarr" / "c" / "2" / "0" / "0").unlink()  # images 12 to 17
-    result, _ = found("labels.zarr=2")
+    result, _ = found("labels.zarr:2")
     assert "--skip-bad" in flat(result.stderr)
-    result, out = found("labels.zarr=2", "--skip-bad")
+    result, out = found("labels.zarr:2", "--skip-bad")
     assert result.exit_code == 0, result.output
     kept = np.r_[0:12, 18:N]
     fewer = pb.calibrate(
@@ -219,7 +231,7 @@ def test_files_of_a_map_belong_to_those_of_the_images_by_name(files, tmp_path):
     words = "--raw", "--method", "rcps", "--failure-prob", 0.5, "--units", "each", "--out", tmp_path / "c.safetensors"
 
     def run():
-        promise = "--promise", f"share 0.3 within {tmp_path / 'labels'}=2 as heart"
+        promise = "--promise", f"share:0.3,within={tmp_path / 'labels'}:2,name=heart"
         return call("calibrate", tmp_path / "truth", tmp_path / "band.npz", *promise, *words, "--force")
 
     assert run().exit_code == 0

@@ -22,7 +22,7 @@ def files(tmp_path_factory):
         labels = np.random.default_rng(seed).integers(0, 4, truth.shape)
         labels[: n // 2][labels[: n // 2] == 3] = 0  # half of the images have no label 3
         np.save(folder / f"{name}_labels.npy", labels)
-    promises = "--promise", "share 0.3", "--promise", f"share 0.4 within {folder / 'old_labels.npy'}=2 as heart"
+    promises = "--promise", "share:0.3", "--promise", f"share:0.4,within={folder / 'old_labels.npy'}:2,name=heart"
     done("calibrate", folder / "old.npy", folder / "old.npz", *RISK, *promises, "--out", folder / "cal.safetensors")
     done("apply", folder / "cal.safetensors", folder / "new.npz", "--out", folder / "i.zarr")
     return folder
@@ -37,7 +37,7 @@ def rows_of(path):
 def test_each_row_is_what_its_pixels_say(files, tmp_path, made):
     out = tmp_path / "structures.csv"
     words = files / "new.npy", files / "new.npz", "--calibration", files / "cal.safetensors", "--units", "each"
-    said = ("--promise", "share 0.3", "--promise", f"share 0.4 within {files / 'new_labels.npy'}=2 as heart")
+    said = ("--promise", "share:0.3", "--promise", f"share:0.4,within={files / 'new_labels.npy'}:2,name=heart")
     more = ("--out", tmp_path / "page.html", "--examples", 1) if made == "report" else ()
     told = done(made, *words, *said, *more, "--structures", files / "new_labels.npy", "--table", out)
     assert str(out) in told["files"]

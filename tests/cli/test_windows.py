@@ -85,7 +85,7 @@ def test_a_calibration_that_knows_no_window_leaves_it_to_the_run(world, tmp_path
 
 def test_arrays_without_a_window_need_to_be_told(world, tmp_path):
     words = "apply", world / "plain.safetensors", world / "one.npz", "--like", world / "new", "--out", tmp_path / "maps"
-    assert "the calibration does not know through which" in said_no(*words)
+    assert "the calibration does not know its window" in said_no(*words)
 
 
 @pytest.mark.parametrize("out", ["map.nii.gz", "maps"])

@@ -62,13 +62,13 @@ def test_promises_in_words_reach_the_calibration_of_one_place(tmp_path):
         np.save(tmp_path / name / "truth.npy", t)
         np.savez(tmp_path / name / "bands.npz", lower=b.lower, upper=b.upper)
         np.save(tmp_path / name / "labels.npy", own.astype(np.uint8) * 2)
-        regions = "--region", f"{tmp_path / name / 'labels.npy'}=2 as bright", "--region", "edges 0.3"
+        regions = "--region", f"{tmp_path / name / 'labels.npy'}:2,name=bright", "--region", "edges:0.3"
         words[name] = (tmp_path / name / "truth.npy", tmp_path / name / "bands.npz", "--site", name, *regions)
         told.append(tmp_path / name / "0.safetensors")
         run("announce", *words[name], "--out", told[-1])
-    promises = "--promise", "share 0.3 as bright", "--promise", "tail 0.5 above 0.4 as edges"
+    promises = "--promise", "share:0.3,name=bright", "--promise", "tail:0.5,above=0.4,name=edges"
     how = "--failure-prob", "0.2", "--method", "rcps", "--out", tmp_path / "study"
-    within = run("begin", *told, "--promise", "share 0.3 within edges", *how, code=2)
+    within = run("begin", *told, "--promise", "share:0.3,within=edges", *how, code=2)
     assert "regions are at the sites" in within
     found = run("begin", *told, *promises, *how, "--json")
     while "guarantee" not in found:
@@ -83,7 +83,11 @@ def test_promises_in_words_reach_the_calibration_of_one_place(tmp_path):
     pooled = in_one_place(truth, band, promises=asked, failure_prob=0.2, method="rcps")
     assert Path(found["file"]).read_bytes() == pooled.to_bytes()
     assert [promise["name"] for promise in found["promises"]] == ["bright", "edges"]
-    for region, why in (("labels.npy", "no name"), ("body cap 0.3", "coordinator"), ("", "empty")):
+    for region, why in (
+        ("labels.npy", "no name"),
+        ("body,cap=0.3", "cap is not known"),
+        ("edges,name=", "not key=value"),
+    ):
         assert why in run("announce", *words["east"], "--region", region, "--out", tmp_path / "x.safetensors", code=2)
 
 

@@ -107,9 +107,9 @@ def test_promises_and_labels_of_commands(tmp_path):
     np.save(tmp_path / "labels.npy", np.concatenate(every))
     centre = np.concatenate(band).astype(np.float32)
     np.savez(tmp_path / "bands.npz", lower=centre - 0.05, upper=centre + 0.05)
-    words = "calibrate", tmp_path / "ct", tmp_path / "bands.npz", "--failure-prob", 0.3, "--promise", "share 0.4"
+    words = "calibrate", tmp_path / "ct", tmp_path / "bands.npz", "--failure-prob", 0.3, "--promise", "share:0.4"
     for labels, out in ((tmp_path / "seg", "a"), (tmp_path / "labels.npy", "b")):
-        more = "--promise", f"share 0.5 within {labels}=2 as liver", "--labels", labels
+        more = "--promise", f"share:0.5,within={labels}:2,name=liver", "--labels", labels
         done(*words, *more, "--out", tmp_path / f"{out}.safetensors")
     assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
     words = "apply", tmp_path / "a.safetensors", tmp_path / "bands.npz", "--labels", tmp_path / "seg"

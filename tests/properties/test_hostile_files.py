@@ -25,6 +25,7 @@ from pixelbounds.images.ragged import write_ragged
 from pixelbounds.problems.declared import declared_problem, read_problem
 from pixelbounds.samplers.runs import open_run
 from pixelbounds.storage.chunks import BadChunk, guarded
+from pixelbounds.storage.toml import read_toml
 from pixelbounds.workflows.promise_words import promise_texts
 
 N, M, SIZE = 40, 20, 8
@@ -265,7 +266,8 @@ def test_a_table_that_nobody_means_is_refused(tmp_path, read, text):
     readers = {"problem": read_problem, "promises": lambda path: promise_texts([str(path)])}
     if read == "training":
         pytest.importorskip("torch")
-        readers[read] = import_module("pixelbounds.workflows.settings").Configuration
+        settings = import_module("pixelbounds.workflows.settings")
+        readers[read] = lambda path: read_toml(path, settings.TrainSettings)
     with pytest.raises(ValueError, match="TOML"):
         readers[read](file)
 

@@ -12,6 +12,7 @@ from pixelbounds import execution, samplers
 from pixelbounds.images.ragged import read_ragged, write_ragged
 from pixelbounds.workflows.apply import apply_files
 from pixelbounds.workflows.calibrate import calibrate_files
+from pixelbounds.workflows.request import Request
 from pixelbounds.workflows.resources import Resources
 
 N = 60
@@ -149,8 +150,8 @@ def test_kept_bands_of_other_samples_are_refused_or_made_anew(tmp_path, kind):
 
     def calibrated(name, bands, **more):
         words = tmp_path / "truth.zarr", tmp_path / "samples.zarr", tmp_path / name
-        choices = {"risk_level": 0.3, "groups": "band", "bands_out": tmp_path / bands, **more}
-        calibrate_files(*words, **choices)
+        request = Request(risk_level=0.3, groups="band")
+        calibrate_files(*words, request, bands_out=tmp_path / bands, **more)
         return (tmp_path / name).read_bytes()
 
     if kind == "one size":

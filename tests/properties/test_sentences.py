@@ -19,6 +19,7 @@ from pixelbounds.calibration.calibration import calibration_from_bytes
 from pixelbounds.calibration.sample_size import plan
 from pixelbounds.images import library
 from pixelbounds.workflows.calibrate import calibrate_files
+from pixelbounds.workflows.request import Request
 
 DELTA = 0.1
 LARGE = WORLDS >= 200  # differences that only many worlds tell
@@ -182,7 +183,7 @@ def test_replacing_a_calibration_of_the_same_images_says_what_a_second_try_costs
 
     def notes(**how):
         recwarn.clear()
-        calibrate_files(*files, risk_level=0.2, method="rcps", replace=True, **how)
+        calibrate_files(*files, Request(risk_level=0.2, method="rcps", **how), replace=True)
         return " ".join(str(one.message) for one in recwarn)
 
     assert "second lottery" not in notes()

@@ -15,7 +15,9 @@ from pixelbounds.report.example import Example, examples_of
 from pixelbounds.report.pack import REGIONS
 from pixelbounds.report.promise_table import promise_rows
 from pixelbounds.workflows.calibrate import calibrate_files
+from pixelbounds.workflows.evaluate import HeldOutFiles
 from pixelbounds.workflows.report import report_files
+from pixelbounds.workflows.request import Request
 
 
 def test_each_promise_has_a_row_with_all_that_is_known(tmp_path):
@@ -101,11 +103,12 @@ def test_a_page_of_files_outlines_what_is_promised_in_words(tmp_path):
     for name, images in (("old", slice(0, 60)), ("new", slice(60, None))):
         np.save(tmp_path / f"{name}.npy", truth[images])
         np.savez(tmp_path / f"{name}.npz", lower=band.lower[images], upper=band.upper[images])
-    said = ["share 0.3", "share 0.4 within edges 0.2"]
+    said = ["share:0.3", "share:0.4,within=edges:0.2"]
     cal = tmp_path / "cal.safetensors"
-    calibrate_files(tmp_path / "old.npy", tmp_path / "old.npz", cal, promises=said, method="rcps")
+    calibrate_files(tmp_path / "old.npy", tmp_path / "old.npz", cal, Request(promises=said, method="rcps"))
     page = tmp_path / "page.html"
-    report_files(tmp_path / "new.npy", tmp_path / "new.npz", cal, page, title="Test", promises=said, examples=[3])
+    files = HeldOutFiles(tmp_path / "new.npy", tmp_path / "new.npz", cal, promises=said)
+    report_files(files, page, title="Test", examples=[3])
     (found,) = data_of(page)["examples"]
     assert found["regions"] == ["edges"]
     outlined = decode(found["layers"]["regions_0"], (12, 12)).astype(bool)

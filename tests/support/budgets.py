@@ -1,8 +1,9 @@
 """Budgets that only go down: lines per room, the largest signature, files that a call visits.
 
-`budgets.toml` beside this file has a limit and the lowest value reached for each. A test compares what is measured with the
-limits, and docs/architecture.md is generated from the same table. `python tests/support/budgets.py --write` lowers what
-was undercut and writes the page. A limit more than 2% above the lowest value needs `buys`, a line that says what the lines buy.
+`budgets.toml` beside this file has a limit and the lowest value reached for each. A test compares what is measured with
+the limits, and docs/architecture.md is generated from the same table. `python tests/support/budgets.py --write` lowers
+what was undercut and writes the page. A limit more than 2% above the lowest value needs `buys`, a line that says what
+the lines buy.
 """
 
 from __future__ import annotations

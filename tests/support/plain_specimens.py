@@ -20,8 +20,9 @@ TOML = {
     "problem mri": 'problem = "mri"\nacceleration = 2.0\ncoils = 2\nsigma_0 = 0.05\n',
     "problem less": 'problem = "super_resolve"\nfactor = 2\nphotons = 100\n',
     "problem holes": 'problem = "inpaint"\nmissing = 0.5\nsigma_0 = 0.1\n',
-    "promises": 'promises = ["share 0.05", "share 10% within labels.npy=2,3 as lung", "tail 0.05 above 0.10", '
-    '"share 0.05 within edges 0.05 cap 0.25 counting images", "share 0.1 within body dilated 2"]\n',
+    "promises": '[[promise]]\nkind = "share"\nlevel = 0.05\nwithin = "labels.npy:2+3"\nname = "lung"\n\n'
+    '[[promise]]\nkind = "tail"\nlevel = 0.05\nabove = 0.1\n\n[[promise]]\nkind = "share"\nlevel = 0.1\n'
+    'within = "edges:0.05"\ncap = 0.25\nweighting = "images"\ndilated = 2\n',
     "training": '[data]\npath = "x.npy"\nheld_out = 0.4\n\n[network]\nname = "small"\ndropout = 0.1\n\n[process]\n'
     'sigma_0 = 0.4\n\n[training]\nkind = "regressor"\nmiscoverage = 0.1\ndata_deviation = 0.3\nsteps = 50_000\n'
     'batch = 128\n\n[output]\nfolder = "out"\n',
@@ -29,7 +30,7 @@ TOML = {
 STRANGE = [
     "nan", "inf", "-inf", "-1", "0", "1", "1e308", "1e-308", "9223372036854775807", "9" * 5000, "1e400", "true", '""',
     '"x"', '"\\u202e"', "[]", "{}", "[[]]", "1979-05-27", "07:32:00", "[" * 60_000 + "]" * 60_000, "{a=" * 3000 + "1",
-    "'''", "2.5", "1000000000", '"share nan"', '"../../etc"', "0x7fffffffffffffff", '["share 0.1", 3]', "[1, 2, 3]",
+    "'''", "2.5", "1000000000", '"share"', '"../../etc"', "0x7fffffffffffffff", '["share:0.1", 3]', "[1, 2, 3]",
 ]  # fmt: skip
 
 
@@ -132,15 +133,17 @@ def _edited_json(content, rng):
 def use_table(data, name, rng, world):
     """Read it, and use the problem on an image."""
     from pixelbounds.problems.declared import read_problem
+    from pixelbounds.storage.toml import read_toml
     from pixelbounds.workflows.promise_words import promise_texts
-    from pixelbounds.workflows.settings import Configuration
 
     file = world.scratch / "case.toml"
     file.write_bytes(data)
     if name == "promises":
         promise_texts([str(file)])
     elif name == "training":
-        Configuration(file)
+        from pixelbounds.workflows.settings import TrainSettings
+
+        read_toml(file, TrainSettings)
     else:
         problem = read_problem(file)
         image = np.full((1, SIZE, SIZE), 0.5)
@@ -152,6 +155,7 @@ def use_run(data, name, rng, world):
     """Open it, read its band and calibrate with it."""
     from pixelbounds.samplers.runs import open_run
     from pixelbounds.workflows.calibrate import calibrate_files
+    from pixelbounds.workflows.request import Request
 
     store = unpacked(data, world.scratch / "case.zarr")
     run = open_run(store)
@@ -159,5 +163,5 @@ def use_run(data, name, rng, world):
     band = run.band()
     assert (np.asarray(band.lower[:]) <= np.asarray(band.upper[:])).all(), "a band is crossed, or NaN"
     np.save(world.scratch / "truth.npy", np.random.default_rng(0).random((N, SIZE, SIZE)))
-    how = {"risk_level": 0.9, "failure_prob": 0.5, "method": "rcps", "replace": True}
-    calibrate_files(world.scratch / "truth.npy", store, world.scratch / "run.safetensors", **how)
+    request = Request(risk_level=0.9, failure_prob=0.5, method="rcps")
+    calibrate_files(world.scratch / "truth.npy", store, world.scratch / "run.safetensors", request, replace=True)

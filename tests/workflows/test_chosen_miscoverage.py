@@ -10,7 +10,7 @@ from test_pilot import a_run
 import pixelbounds as pb
 
 LEVELS = (0.05, 0.1, 0.5)
-HOW = ("--risk-level", "0.3", "--n-opt", "8", "--groups", "band", "--units", "each", "--force")
+HOW = ("--risk-level", "0.3", "--n-fit", "8", "--groups", "band", "--units", "each", "--force")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_samples_become_the_band_that_python_would_choose(files):
     tmp_path, truth, samples = files
     told = chosen(tmp_path, "samples.npy")
     bands = {str(level): pb.calibrated_quantiles(samples.astype(np.float32), level) for level in LEVELS}
-    here = pb.calibrate(truth, bands, risk_level=0.3, n_opt=8, groups="band")
+    here = pb.calibrate(truth, bands, risk_level=0.3, method=pb.Frontier(n_fit=8, groups="band"))
     assert (tmp_path / "cal.safetensors").read_bytes() == here.to_bytes()
     assert told["record"]["settings"]["bands"].keys() == bands.keys()
     best = told["record"]["settings"]["band"]

@@ -19,7 +19,7 @@ from pixelbounds.samplers import loop as jobs  # noqa: E402
 from pixelbounds.samplers import runs as store  # noqa: E402
 from pixelbounds.samplers.network_backend import NetworkBackend  # noqa: E402
 from pixelbounds.samplers.runs import open_run  # noqa: E402
-from pixelbounds.workflows import SampleOptions, evaluate_files, sample_to  # noqa: E402
+from pixelbounds.workflows import HeldOutFiles, SampleOptions, evaluate_files, sample_to  # noqa: E402
 
 torch.set_num_threads(1)
 LOOSE = {"risk_level": 0.5, "failure_prob": 0.5, "method": pb.Frontier(groups="band")}
@@ -291,7 +291,7 @@ def test_a_damaged_fresh_draw_is_skipped(whole, tmp_path):
     result = call(*words, "--skip-bad")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["skipped"] == [1, 3]
-    found = evaluate_files(*words[1:3], calibration=words[4], reading=Reading(skip_bad=True)).evaluation
+    found = evaluate_files(HeldOutFiles(*words[1:3], words[4]), reading=Reading(skip_bad=True)).evaluation
     interval = cal.apply(whole.band().map(lambda x: x[:])[good])
     wanted = pb.evaluate(truth[good], interval, samples=whole["held_out"][:][good])
     assert (found.risk, found.coverage.share) == (wanted.risk, wanted.coverage.share)

@@ -18,9 +18,10 @@ from pixelbounds.diffusion.batches import Chunks, Pixels  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network  # noqa: E402
 from pixelbounds.samplers.runs import open_run  # noqa: E402
 from pixelbounds.storage.files import exclusive  # noqa: E402
+from pixelbounds.storage.toml import line_of, read_toml  # noqa: E402
 from pixelbounds.workflows import train as jobs  # noqa: E402
-from pixelbounds.workflows.settings import Configuration, line_of  # noqa: E402
-from pixelbounds.workflows.train import split  # noqa: E402
+from pixelbounds.workflows.settings import TrainSettings  # noqa: E402
+from pixelbounds.workflows.train import training_parts  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -73,7 +74,7 @@ def test_training_killed_by_the_system_resumes_to_the_same_bits(world, tmp_path)
     "old, new, line, words",
     [
         ("steps = 20", "stpes = 4", 19, "did you mean 'steps'"),
-        ("steps = 20", "steps = -4", 19, "[training] steps is -4: it should be greater than 0"),
+        ("steps = 20", "steps = -4", 19, "[training] steps is -4; it must be positive"),
         ("steps = 20", 'steps = "four"', 19, "[training] steps is 'four'"),
         ("steps = 20", "", 17, "neither steps nor seconds"),
         ("base = 4", "base = 5", 8, "must be divisible by 4"),
@@ -222,7 +223,7 @@ def test_the_numbers_of_held_out_images_are_there_from_the_start(world, tmp_path
     monkeypatch.setattr(learner.Learner, "update", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     assert call("train", write(tmp_path, text), "--quiet").exit_code == 130
     held_out = np.load(tmp_path / "run" / "held_out.npy")
-    assert np.array_equal(held_out, split(np.arange(32), 0.25, 0)["held_out"])
+    assert np.array_equal(held_out, training_parts(np.arange(32), 0.25, 0)["held_out"])
     monkeypatch.undo()
     assert call("train", tmp_path / "score.toml", "--quiet").exit_code == 0
     other = write(tmp_path, text.replace("held_out = 0.25", "held_out = 0.25\nseed = 1"), "other.toml")
@@ -245,7 +246,7 @@ def test_a_folder_is_trained_in_by_one_process_at_a_time(world, tmp_path):
 
 @pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "examples").glob("*.toml")), ids=lambda x: x.name)
 def test_the_examples_are_valid(path):
-    assert Configuration(path).settings.training.kind == path.stem
+    assert read_toml(path, TrainSettings).content.training.kind == path.stem
 
 
 def test_lines_of_keys_in_other_notations():
@@ -256,11 +257,13 @@ def test_lines_of_keys_in_other_notations():
 
 def test_a_unit_is_never_cut():
     units = np.repeat(np.arange(10), 5)
-    parts = split(units, 0.4, 0, validation=0.3)
+    parts = training_parts(units, 0.4, 0, validation=0.3)
     assert {name: len(numbers) for name, numbers in parts.items()} == {"train": 20, "validation": 10, "held_out": 20}
     seen = [set(units[numbers]) for numbers in parts.values()]
     assert len(set.union(*seen)) == sum(map(len, seen)) == 10
-    assert np.array_equal(parts["held_out"], split(units, 0.4, 0)["held_out"])  # validation takes none of these
+    assert np.array_equal(
+        parts["held_out"], training_parts(units, 0.4, 0)["held_out"]
+    )  # validation takes none of these
 
 
 # ---------------------------------------------------------------- images in a store

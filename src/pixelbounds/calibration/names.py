@@ -77,6 +77,5 @@ class Called:
 
 def _alike(first: int, number: int, name: str, why: str) -> ValueError:
     return ValueError(
-        f"promises {first} and {number} are both called {name!r}, but {why}; give each a name of its own "
-        "(name=...; on the command line: as NAME)"
+        f"promises {first} and {number} are both called {name!r}, but {why}; give each a name of its own (name=)"
     )

@@ -8,9 +8,9 @@ from .anytime import anytime_commands
 from .apply import apply_command
 from .calibrate import calibrate_command
 from .card import card_command
-from .command import app, main
 from .demo import demo_command
 from .ensemble import ensemble_command
+from .entry import HelpCommand, HelpGroup, app, main
 from .evaluate import evaluate_command
 from .federated import federated_commands
 from .info import info_command
@@ -39,7 +39,10 @@ _GROUPS = {
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:
-        app.command(rich_help_panel=_panel)(_command)
+        app.command(cls=HelpCommand, rich_help_panel=_panel)(_command)
 for _panel, _groups in _GROUPS.items():
     for _name, _made in _groups.items():
-        app.add_typer(_made(), name=_name, rich_help_panel=_panel)
+        _group = _made()
+        for _info in _group.registered_commands:
+            _info.cls = HelpCommand
+        app.add_typer(_group, name=_name, cls=HelpGroup, rich_help_panel=_panel)

@@ -34,7 +34,7 @@ _Out = Annotated[Path | None, typer.Option(help="The calibration file, written w
 _Regions = Annotated[
     list[str] | None,
     typer.Option(
-        "--region", help="Of a promise, on these images: 'heart.npy as heart', 'labels.nii.gz=2 as liver', body."
+        "--region", help="Of a promise, on these images: heart.npy,name=heart; labels.nii.gz:2,name=liver; body."
     ),
 ]
 _Batch = Annotated[str | None, typer.Option(help="A name of these images, such as a date; they count once under it.")]

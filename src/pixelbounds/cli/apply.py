@@ -25,7 +25,7 @@ from .options import BandPath, Features, Force, Identifiers, LargeOptions, ReadO
 if TYPE_CHECKING:
     from ..workflows.apply import Applied
 
-_KEPT = "blocks of a .zarr that were written are kept as .part: run the same command to go on"
+_KEPT = "blocks of a .zarr that were written are kept as .part: run the same command to resume"
 
 
 @command("apply", stopped=_KEPT)

@@ -14,36 +14,19 @@ from .command import (
     Outcome,
     command,
     images_in_words,
-    numbers,
+    in_short,
     progress,
     reading_of,
     resources_of,
-    sentence,
     skipped_in_words,
+    table,
     written,
 )
-from .options import (
-    BandPath,
-    FailureProb,
-    FamilyName,
-    Features,
-    FittingCount,
-    Force,
-    LargeOptions,
-    Promises,
-    ReadOptions,
-    TestLabels,
-    Truth,
-    method_option,
-    one_of,
-    units_option,
-)
+from .options import BandPath, Force, LargeOptions, ReadOptions, RequestOptions, Truth
 
 if TYPE_CHECKING:
     from ..calibration.calibration import Calibration
     from ..workflows.calibrate import Calibrated
-
-_BOUNDS = ("betting", "hoeffding_bentkus", "bentkus", "empirical_bernstein", "hoeffding", "conformal")
 
 
 @command("calibrate")
@@ -51,75 +34,45 @@ def calibrate_command(
     truth: Truth,
     bands: BandPath,
     out: Annotated[Path, typer.Option(help="The calibration file, .safetensors.")],
+    asked: RequestOptions,
     read: ReadOptions,
     large: LargeOptions,
-    risk_level: Annotated[
-        float | None, typer.Option(help="Share of the pixels of an image that may lie outside: --promise 'share ...'.")
-    ] = None,
-    promise: Promises = None,
-    failure_prob: FailureProb = 0.1,
     force: Force = False,
-    method: Annotated[
-        str,
-        method_option(
-            help="frontier (shortest), krcps (the paper's), rcps.", autocompletion=one_of("frontier", "krcps", "rcps")
-        ),
-    ] = "frontier",
-    confidence: Annotated[
-        str,
-        method_option(help=f"{', '.join(_BOUNDS)}.", autocompletion=one_of(*_BOUNDS)),
-    ] = "betting",
-    groups: Annotated[
-        str | None, method_option(help="learned, band, loss, squared, otsu, or a file of one map for all.")
-    ] = None,
-    features: Features = None,
-    labels: TestLabels = None,
-    family: FamilyName = None,
-    k: Annotated[int | None, method_option("--k", help="Number of groups.")] = None,
-    n_opt: FittingCount = None,
-    seed: Annotated[int, method_option(help="Of the split and of all fitting.")] = 0,
-    unit_name: Annotated[str | None, units_option(help="What a unit is, in the singular, such as patient.")] = None,
-    weighting: Annotated[str, units_option(help="What counts the same on average: units, or images.")] = "units",
-    max_images: Annotated[
-        int | None, units_option(help="Images that a unit counts for at most, with --weighting images.")
-    ] = None,
     bands_out: Annotated[
-        Path | None, typer.Option(help="Keep the bands of samples in this .zarr; an unfinished one is gone on with.")
+        Path | None, typer.Option(help="Keep the bands of samples in this .zarr; an interrupted one resumes.")
     ] = None,
 ) -> Outcome:
     """Choose intervals that keep a promise on future images, and write them as a calibration file.
 
     Example: pixelbounds calibrate truth.npy samples.zarr --risk-level 0.1 --failure-prob 0.1 --out cal.safetensors
 
-    Example: pixelbounds calibrate truth.npy bands.zarr --promise "share 0.05" --promise "share 0.1 within heart.npy as
-    heart" --out cal.safetensors
+    Example: pixelbounds calibrate truth.npy bands.zarr --promise share:0.05
+    --promise share:0.1,within=heart.npy,name=heart --out cal.safetensors
     """
     from ..workflows.calibrate import calibrate_files
+    from ..workflows.request import Request
 
     with progress("calibrating") as advance:
         made = calibrate_files(
-            truth, bands, out, risk_level=risk_level, promises=promise or (), failure_prob=failure_prob,
-            method=method, bound=confidence, groups=groups, features=features, labels=labels, family=family,
-            k=k, n_fit=n_opt, seed=seed, replace=force, progress=advance, reading=reading_of(read, large),
-            bands_out=bands_out, resources=resources_of(large), unit_name=unit_name,
-            weighting=weighting, max_images=max_images,
+            truth, bands, out, Request(**vars(asked)), reading=reading_of(read, large), bands_out=bands_out,
+            replace=force, resources=resources_of(large), progress=advance,
         )  # fmt: skip
-    found = made.calibration
-    skipped = found.record.settings.get("skipped", ())
-    facts = {**_facts(found), "lengths": vars(made.lengths), "file": str(out), "skipped": skipped}
+    calibration = made.calibration
+    skipped = calibration.record.settings.get("skipped", ())
+    facts = {**_facts(calibration), "lengths": vars(made.lengths), "file": str(out), "skipped": skipped}
     facts["seconds"] = made.seconds
-    also = " --labels NEW_LABELS" if labels is not None else ""
-    also += " --features NEW_FEATURES" if features is not None else ""
+    also = " --labels NEW_LABELS" if asked.labels is not None else ""
+    also += " --features NEW_FEATURES" if asked.features is not None else ""
     kept = () if bands_out is None else (bands_out,)
     rows = {
-        **_rows(found),
+        **_rows(calibration),
         "mean length": _lengths(made),
         "cost": _cost(made),
         "written": written(out, *kept),
         **skipped_in_words(skipped),
-        "next": f"pixelbounds apply {out} NEW_BANDS{also} {_next(found)}",
+        "next": f"pixelbounds apply {out} NEW_BANDS{also} {_next(calibration)}",
     }
-    return Outcome(facts, (sentence(found.guarantee), *_promises(found), numbers(rows)))
+    return in_short(facts, calibration.guarantee, rows, *_promises(calibration))
 
 
 def _next(found: Calibration) -> str:
@@ -149,7 +102,7 @@ def _rows(found: Calibration) -> dict[str, str]:
         lengths = ", ".join(f"{length:.4f} at {name}" for name, length in tried.items())
         chosen["miscoverage"] = f"{record.settings['band']}, chosen on the fitting images by length: {lengths}"
     return {
-        **({} if not found.of_all_pixels else certified),
+        **(certified if found.of_all_pixels else {}),
         **({"note": found.note} if found.note else {}),
         **chosen,
         "method": f"{found.method}, {grouped}{fitted}",
@@ -161,14 +114,11 @@ def _promises(found: Calibration) -> tuple[Table, ...]:
     if found.of_all_pixels:
         return ()
     record = found.record
-    table = Table(box=None, padding=(0, 2), header_style="dim")
-    table.add_column("promise")
-    for heading in ("level", "seen", f"{plural(record.unit_name) if record.units else 'images'} that certified"):
-        table.add_column(heading, justify="right")
-    for promise in found.promises:
-        words = promise_in_words(promise)
-        table.add_row(words, level_in_words(promise.at_most), f"{promise.risk:.2%}", str(promise.certifying))
-    return (table,)
+    who = f"{plural(record.unit_name) if record.units else 'images'} that certified"
+    rows = (
+        (promise_in_words(x), level_in_words(x.at_most), f"{x.risk:.2%}", str(x.certifying)) for x in found.promises
+    )
+    return (table(("promise", "level", "seen", who), rows),)
 
 
 def _lengths(made: Calibrated) -> str:

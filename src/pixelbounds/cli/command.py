@@ -12,6 +12,7 @@ error is a message, and its kind is the exit code:
   4  a fault of pixelbounds
   5  a monitor has raised an alarm
   130, 143  stopped by Ctrl-C, by SIGTERM
+  141  the reader of the output has gone, as in `pixelbounds evaluate ... | head`
 """
 
 from __future__ import annotations
@@ -20,16 +21,13 @@ import errno
 import inspect
 import json
 import os
-import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from threading import Timer
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
@@ -50,8 +48,7 @@ from rich.text import Text
 
 from ..images.checks import NoGuarantee
 from ..storage.files import size_in_words
-from ..storage.version import VERSION
-from .help_text import EXITS, flowing
+from .help_text import flowing
 from .rate import Rate
 
 if TYPE_CHECKING:
@@ -60,7 +57,8 @@ if TYPE_CHECKING:
     from ..workflows.resources import Resources
     from .options import LargeOptions, ReadOptions
 
-OK, NO_GUARANTEE, WRONG_INPUT, THIS_MACHINE, OUR_FAULT, ALARM, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+OK, NO_GUARANTEE, WRONG_INPUT, THIS_MACHINE, OUR_FAULT, ALARM, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 4, 5, 130, 141
+LAST_PANEL = "Output"  # of options that every command has
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _EXTRAS = {"torch": "diffusion", "nibabel": "medical", "pydicom": "medical"}
@@ -89,8 +87,12 @@ class Outcome:
 
 Command = Callable[..., None]
 _ADDED = {
-    "json_": Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for machines.")],
-    "debug": Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")],
+    "json_": Annotated[
+        bool, typer.Option("--json", rich_help_panel=LAST_PANEL, help="One JSON object on standard output.")
+    ],
+    "debug": Annotated[
+        bool, typer.Option("--debug", rich_help_panel=LAST_PANEL, help="Show the traceback of an error.")
+    ],
 }
 
 
@@ -102,11 +104,12 @@ def command(name: str, *, stopped: str = "nothing was written") -> Callable[[Cal
 
         @wraps(function)
         def run(*, json_: bool, debug: bool, **given: Any) -> None:
-            with _messages(debug, json_, stopped, dict(given)) as notes:
+            with broken_pipe_exits(), _messages(debug, json_, stopped, dict(given)) as notes:
                 for parameter, (kind, names) in groups.items():
                     given[parameter] = kind(**{option: given.pop(option) for option in names})
                 outcome = function(**given)
-            _show(outcome, json_, notes)
+            with broken_pipe_exits():
+                _show(outcome, json_, notes)
             if outcome.code:
                 raise typer.Exit(outcome.code)
 
@@ -120,22 +123,21 @@ def command(name: str, *, stopped: str = "nothing was written") -> Callable[[Cal
 
 
 def _spread(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], dict[str, tuple[Any, list[str]]]]:
-    """The options of a function: its own, then the fields of its dataclasses; and the fields of each such argument."""
+    """The options of a function, fields of dataclasses in place of these; and the fields of each such argument."""
     hints = get_type_hints(function, include_extras=True)
-    own: list[inspect.Parameter] = []
-    shared: list[inspect.Parameter] = []
+    options: list[inspect.Parameter] = []
     groups: dict[str, tuple[Any, list[str]]] = {}
     for parameter in inspect.signature(function).parameters.values():
         hint = hints[parameter.name]
         kind, *chosen = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         if not is_dataclass(kind):
-            own.append(parameter.replace(kind=_KEYWORD, annotation=hint))
+            options.append(parameter.replace(kind=_KEYWORD, annotation=hint))
             continue
-        known = get_type_hints(kind, include_extras=True)
-        options = [field for field in fields(kind) if not chosen or field.name in chosen[0]]
-        groups[parameter.name] = kind, [field.name for field in options]
-        shared += [_option(field.name, field.default, known[field.name]) for field in options]
-    return [*own, *shared, *(_option(name, False, hint) for name, hint in _ADDED.items())], groups
+        field_hints = get_type_hints(kind, include_extras=True)
+        taken = [field for field in fields(kind) if not chosen or field.name in chosen[0]]
+        groups[parameter.name] = kind, [field.name for field in taken]
+        options += [_option(field.name, field.default, field_hints[field.name]) for field in taken]
+    return [*options, *(_option(name, False, hint) for name, hint in _ADDED.items())], groups
 
 
 def _option(name: str, default: Any, hint: Any) -> inspect.Parameter:
@@ -185,6 +187,27 @@ def stderr() -> Console:
     return Console(stderr=True, highlight=False)
 
 
+def table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    *,
+    text: Sequence[str] = (),
+    title: str | None = None,
+    caption: str | None = None,
+    style: Callable[[int], str] = lambda row: "",
+) -> Table:
+    """A table: the first column and those named in `text` to the left, numbers to the right."""
+    made = Table(
+        title=title, title_justify="left", caption=caption, caption_justify="left", box=None, padding=(0, 2),
+        header_style="dim",
+    )  # fmt: skip
+    for i, heading in enumerate(headings):
+        made.add_column(heading, justify="left" if i == 0 or heading in text else "right")
+    for i, cells in enumerate(rows):
+        made.add_row(*cells, style=style(i))
+    return made
+
+
 def numbers(rows: Mapping[str, str]) -> Table:
     """A few numbers, each with the word for it."""
     grid = Table.grid(padding=(0, 2))
@@ -200,9 +223,16 @@ def sentence(text: str, style: str = "bold") -> Text:
     return Text(f"{text}\n", style=style)
 
 
-def in_short(facts: Mapping[str, Any], text: str, rows: Mapping[str, str]) -> Outcome:
-    """A sentence, and a few numbers."""
-    return Outcome(facts, (sentence(text), numbers(rows)))
+def in_short(
+    facts: Mapping[str, Any],
+    text: str,
+    rows: Mapping[str, str],
+    *between: RenderableType,
+    code: int = OK,
+    style: str = "bold",
+) -> Outcome:
+    """A sentence, what stands below it, and a few numbers."""
+    return Outcome(facts, (sentence(text, style), *between, numbers(rows)), code)
 
 
 def images_in_words(n: int) -> str:
@@ -235,9 +265,9 @@ def progress(what: str, *, of: str = "bytes") -> Iterator[Progress]:
     Until it is told anything it only shows that work goes on; 0 begins another pass.
     """
     console = stderr()
-    amount: list[ProgressColumn] = [MofNCompleteColumn(), Rate(of)]
-    if of == "bytes":
-        amount = [DownloadColumn(), TransferSpeedColumn()]
+    in_bytes = of == "bytes"
+    amount: list[ProgressColumn] = [DownloadColumn(), TransferSpeedColumn()] if in_bytes else [MofNCompleteColumn()]
+    amount += [] if in_bytes else [Rate(of)]
     columns = [TextColumn("{task.description}"), BarColumn(), *amount, TimeElapsedColumn(), TimeRemainingColumn()]
     with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=None)
@@ -264,6 +294,7 @@ def _show(outcome: Outcome, machine: bool, notes: list[str]) -> None:
     console = stdout()
     for part in () if machine else outcome.text:
         console.print(part)
+    sys.stdout.flush()
 
 
 def _plain(value: Any) -> Any:
@@ -349,49 +380,13 @@ def error_message(error: Exception, code: int, stopped: str) -> str:
     return said
 
 
-# ---------------------------------------------------------------- the program
-
-
-GRACE = 45.0  # seconds from an interrupt to the end, whatever happens
-
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, epilog=EXITS)
-
-
-@app.callback(invoke_without_command=True)
-def top(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
-    """Guaranteed error bars for every pixel of a restored image."""
-    if version:
-        typer.echo(VERSION)
-        raise typer.Exit
-
-
-def main() -> None:
-    """Entry point of the command `pixelbounds`."""
-    signal.signal(signal.SIGTERM, _terminate)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # it is not where a shell runs us with &
-        signal.signal(signal.SIGINT, _interrupt)
+@contextmanager
+def broken_pipe_exits() -> Iterator[None]:
+    """Exit with 141, as other programs do, where the reader of the output has gone."""
     try:
-        app(prog_name="pixelbounds")
-    except KeyboardInterrupt:  # before or after a command did its work
-        sys.exit(INTERRUPTED)
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    """Leave as by Ctrl-C, so that half-written files are removed."""
-    _leave_within(GRACE, 128 + number)
-    sys.exit(128 + number)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    _leave_within(GRACE, INTERRUPTED)
-    raise KeyboardInterrupt
-
-
-def _leave_within(seconds: float, code: int) -> None:
-    """End the process for good after a while: an interrupt between taking a lock and noting it can hang its threads.
-
-    Blocks under way have that long to end; what they leave unfinished is never taken for finished.
-    """
-    timer = Timer(seconds, os._exit, (code,))
-    timer.daemon = True
-    timer.start()
+        yield
+    except (BrokenPipeError, SystemExit) as error:
+        if isinstance(error, SystemExit) and error.code != 1:  # rich leaves with 1 where a pipe is broken
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the flush at exit fails, too
+        raise typer.Exit(BROKEN_PIPE) from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from .command import Outcome, command, numbers, progress, sentence, tell
+from .command import Outcome, command, numbers, progress, sentence, table, tell
 
 if TYPE_CHECKING:
     from ..demo.showcase import Demo
@@ -29,31 +29,31 @@ def demo_command(
     from ..execution.threads import let_threads_sleep
 
     let_threads_sleep()  # before torch is loaded
-    import torch  # noqa: F401 - where it is missing that is told now, not after all calibrations
+    import torch  # noqa: F401 - where it is missing, fail now and not after all calibrations
 
     from ..demo.showcase import run
 
     with progress("sampling", of="images") as advance:
         found = run(out, new=new, seed=seed, step=lambda what: tell(f"· {what}"), progress=advance)
     return Outcome(
-        _facts(found), (_table(found), "", _promises(found), "", sentence(found.calibration.guarantee), _numbers(found))
+        _facts(found),
+        (_methods(found), "", _promises(found), "", sentence(found.calibration.guarantee), _numbers(found)),
     )
 
 
-def _table(found: Demo) -> Table:
-    table = Table(title="On phantoms that did not calibrate", title_justify="left")
-    for heading in ("method", "mean length", "to the paper's", "outside", "samples held", "seconds"):
-        table.add_column(heading, justify="left" if heading == "method" else "right")
+def _methods(found: Demo) -> Table:
     lengths = [row.evaluation.mean_length for row in found.rows]
     paper = lengths[1]
+    rows = []
     for row, length in zip(found.rows, lengths, strict=True):
         ev = row.evaluation
         held = "" if ev.coverage is None else f"{float(ev.coverage):.1%}"
-        table.add_row(
-            row.name, f"{length:.4f}", f"{length / paper - 1:+.1%}", f"{ev.risk:.2%}", held, f"{row.seconds or 0:.2f}",
-            style="bold" if length == min(lengths) else "",
-        )  # fmt: skip
-    return table
+        cells = f"{length:.4f}", f"{length / paper - 1:+.1%}", f"{ev.risk:.2%}", held, f"{row.seconds or 0:.2f}"
+        rows.append((row.name, *cells))
+    return table(
+        ("method", "mean length", "to the paper's", "outside", "samples held", "seconds"), rows,
+        title="On phantoms that did not calibrate", style=lambda i: "bold" if lengths[i] == min(lengths) else "",
+    )  # fmt: skip
 
 
 def _promises(found: Demo) -> Table:
@@ -62,15 +62,17 @@ def _promises(found: Demo) -> Table:
 
     ev = found.promised.evaluation
     longer = ev.mean_length / found.rows[-1].evaluation.mean_length - 1
-    title = f"Promised together: mean length {ev.mean_length:.4f}, {longer:+.1%} against 5% of all pixels alone"
-    told = "kept: the whole range is within the level; not told: it reaches beyond, as of few images it may"
-    table = Table(title=title, title_justify="left", caption=told, caption_justify="left")
-    for heading in ("at most, outside", "of", "seen", "95% range", "verdict", "with 5% of all alone"):
-        table.add_column(heading, justify="left" if heading in ("of", "verdict") else "right")
+    rows = []
     for seen, alone in zip(ev.promises, found.plain, strict=True):
         ends = " to ".join(share_ends(*seen.interval))
-        table.add_row(f"{seen.at_most:.0%}", seen.name, f"{seen.risk:.2%}", ends, seen.verdict, f"{alone.risk:.2%}")
-    return table
+        rows.append((seen.name, f"{seen.at_most:.0%}", f"{seen.risk:.2%}", ends, seen.verdict, f"{alone.risk:.2%}"))
+    return table(
+        ("promise", "at most, outside", "seen", "95% range", "verdict", "with 5% of all alone"),
+        rows,
+        text=("verdict",),
+        title=f"Promised together: mean length {ev.mean_length:.4f}, {longer:+.1%} against 5% of all pixels alone",
+        caption="kept: the whole range is within the level; undecided: too few images to tell",
+    )  # fmt: skip
 
 
 def _numbers(found: Demo) -> Table:

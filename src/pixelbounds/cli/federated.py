@@ -27,17 +27,17 @@ _Sent = Annotated[Path, typer.Option(help="The file to send, .safetensors.")]
 _KEY = "The key that all sites share, of `federated key`: messages are authenticated under it."
 _Key = Annotated[Path | None, typer.Option(help=_KEY)]
 _REGION = (
-    "A region of this site's images under the name of its promise, several times: 'labels.nii.gz=2 as heart', 'body', "
-    "'edges 0.05', 'women.npy as women'."
+    "A region of this site's images under the name of its promise, several times: "
+    "labels.nii.gz:2,name=heart; body; edges:0.05; women.npy,name=women."
 )
-_Regions = Annotated[list[str] | None, typer.Option("--region", metavar="WORDS", help=_REGION)]
+_Regions = Annotated[list[str] | None, typer.Option("--region", metavar="TEXT", help=_REGION)]
 _LeastCount = Annotated[int, typer.Option(help="Counts of fewer pixels are not reported; see docs/federated.md.")]
 _PROMISE = (
-    "What must hold, several times: 'share 0.05', 'share 0.10 as heart' for the region that sites announce as heart, "
-    "'tail 0.05 above 0.10'; or a .toml file of them."
+    "What must hold, several times: share:0.05, share:0.10,name=heart for the region that sites announce as "
+    "heart, tail:0.05,above=0.10; or a .toml file of them."
 )
-_Promises = Annotated[list[str] | None, typer.Option("--promise", metavar="WORDS", help=_PROMISE)]
-_LEVEL = "Share of the pixels of an image that may lie outside: --promise 'share ...'."
+_Promises = Annotated[list[str] | None, typer.Option("--promise", metavar="TEXT", help=_PROMISE)]
+_LEVEL = "Share of the pixels of an image that may lie outside: --promise share:...."
 _MOST = "With --weighting images: a unit of more counts as one of so many."
 _SHARED = "A unit (patient) at two sites: refuse, or join its images into one."
 _BANDS_OUT = "A .zarr for the bands of samples, to be given in later rounds."
@@ -150,8 +150,8 @@ def begin_command(
 
     Example: pixelbounds federated begin north-0.safetensors south-0.safetensors --risk-level 0.1 --out study
 
-    Example: pixelbounds federated begin north-0.safetensors south-0.safetensors --promise "share 0.05" --promise
-    "share 0.1 as heart" --out study
+    Example: pixelbounds federated begin north-0.safetensors south-0.safetensors --promise "share:0.05" --promise
+    "share:0.1,name=heart" --out study
     """
     from ..workflows.federated import begin_folder
 

@@ -21,7 +21,7 @@ _FalseAlarm = Annotated[
 ]
 _Regions = Annotated[
     list[str] | None,
-    typer.Option("--region", metavar="WORDS", help="Of a promise, on these images: 'labels.nii.gz=2 as heart'."),
+    typer.Option("--region", metavar="TEXT", help="Of a promise, on these images: labels.nii.gz:2,name=heart."),
 ]
 _Batch = Annotated[str | None, typer.Option(help="A name of these images, such as a date; they count once under it.")]
 _KEPT = "the state is as it was: run the same command again"

@@ -19,6 +19,11 @@ units_option = partial(typer.Option, rich_help_panel="Units: what is independent
 _read = partial(typer.Option, rich_help_panel="How files are read")
 _large = partial(typer.Option, rich_help_panel="Large data")
 
+_BOUNDS = ("betting", "hoeffding_bentkus", "bentkus", "empirical_bernstein", "hoeffding", "conformal")
+_METHODS = ("frontier", "krcps", "rcps")
+_FAMILIES = ("additive", "scaled", "multiplicative")
+_KINDS = ("calibrated", "naive", "mean", "regressor", "dropout", "conffusion")
+
 
 def one_of(*names: str) -> Callable[[str], list[str]]:
     """What completes a word to one of some names."""
@@ -29,97 +34,157 @@ def one_of(*names: str) -> Callable[[str], list[str]]:
     return completed
 
 
-_TRUTH = "True images: .npy, .npz, .zarr, pictures in a folder or zip, NIfTI, DICOM."
-_BANDS = (
-    "A run of `pixelbounds sample`; lower and upper in a .zarr, .npz or folder; or samples (n, m, *pixels) in .npy, "
-    ".zarr or .npz."
-)
-_UNITS = "Patient or scan of each image: a text file with a line each, or .npy; `each`: images are independent."
-_KINDS = ("calibrated", "naive", "mean", "regressor", "dropout", "conffusion")
-_KIND = "Band of a run: calibrated, naive, mean, regressor, dropout, conffusion."
-_WINDOW = "Of NIfTI and DICOM values, mapped to [0, 1]; that of the run or calibration, else 400 40."
-_MISCOVERAGE = (
-    "Share of future samples that the band of samples may miss; `calibrate` takes several, 0.05,0.1,0.2, of which the "
-    "fitting images choose."
-)
-_LIMITS = "Possible values, 0 1 unless told; 8-bit images span them."
+# ---------------------------------------------------------------- single ones
+
+Truth = Annotated[
+    Path,
+    typer.Argument(metavar="TRUTH", help="True images: .npy, .npz, .zarr, pictures in a folder or zip, NIfTI, DICOM."),
+]
+BandPath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="BANDS",
+        help="A run of `pixelbounds sample`; lower and upper in a .zarr, .npz or folder; or samples (n, m, *pixels) in "
+        ".npy, .zarr or .npz.",
+    ),
+]
+Identifiers = Annotated[
+    str,
+    typer.Option(
+        metavar="drop|keep",
+        help="Names of patients and files in what is written.",
+        autocompletion=one_of("drop", "keep"),
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
+RiskLevel = Annotated[
+    float | None,
+    typer.Option(help="Risk level (epsilon): the share of pixels that may lie outside, on average. Or --promise."),
+]
+Promises = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--promise",
+        "--promises",
+        metavar="TEXT|FILE.toml",
+        help="A promise, may be given several times: share:0.05; share:0.10,within=labels.nii.gz:2,name=heart; "
+        "tail:0.05,above=0.10; also within=body, within=edges:0.05, dilated=3, cap=0.25, weighting=pixels. Or a "
+        "TOML file of tables.",
+    ),
+]
+FailureProb = Annotated[
+    float, typer.Option(help="Failure probability (delta): how often the guarantee may fail, over calibration sets.")
+]
+Bound = Annotated[str, method_option(help=f"Confidence bound: {', '.join(_BOUNDS)}.", autocompletion=one_of(*_BOUNDS))]
+FamilyName = Annotated[
+    str | None, method_option(help="additive, scaled or multiplicative.", autocompletion=one_of(*_FAMILIES))
+]
+FittingCount = Annotated[
+    int | None, method_option("--n-fit", help="Number of images (units) that fit; the others certify.")
+]
+Features = Annotated[Path | None, method_option(help="Further images known at test time, for learned groups.")]
+TestLabels = Annotated[
+    Path | None, method_option("--labels", help="Labels known at test time: whole numbers, one per image and pixel.")
+]
+
+
+# ---------------------------------------------------------------- groups
+
+
+@dataclass(frozen=True)
+class RequestOptions:
+    """What a calibration must achieve, and how; `workflows.request.Request` has the same names."""
+
+    risk_level: RiskLevel = None
+    promises: Promises = None
+    failure_prob: FailureProb = 0.1
+    method: Annotated[
+        str,
+        method_option(help="frontier (shortest), krcps (the paper's), rcps.", autocompletion=one_of(*_METHODS)),
+    ] = "frontier"
+    bound: Bound = "betting"
+    groups: Annotated[
+        str | None, method_option(help="learned, band, loss, squared, otsu, or a file of one map for all images.")
+    ] = None
+    k: Annotated[int | None, method_option("--k", help="Number of groups.")] = None
+    n_fit: FittingCount = None
+    family: FamilyName = None
+    features: Features = None
+    labels: TestLabels = None
+    seed: Annotated[int, method_option(help="Seed for the split and for fitting. Results are reproducible.")] = 0
+    unit_name: Annotated[str | None, units_option(help="What a unit is, in the singular, such as patient.")] = None
+    weighting: Annotated[str, units_option(help="What counts the same on average: units, or images.")] = "units"
+    max_images: Annotated[
+        int | None, units_option(help="With --weighting images: images that a unit counts for at most.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class HeldOutOptions:
+    """What is known of images that judge, and asked of them; `workflows.evaluate.HeldOutFiles` has the same names."""
+
+    calibration: Annotated[
+        Path | None, typer.Option(help="What `pixelbounds calibrate` wrote: it turns bands into intervals.")
+    ] = None
+    promises: Promises = None
+    groups: Annotated[Path | None, typer.Option(help="Labels (organs) by which the risk is broken down.")] = None
+    features: Features = None
+    labels: TestLabels = None
+    structures: Annotated[
+        Path | None, typer.Option(help="Label map (also DICOM SEG) of these images: a row of --table for each label.")
+    ] = None
+    table: Annotated[
+        Path | None, typer.Option(help="structures.csv: length, misses and promise of each structure.")
+    ] = None
 
 
 @dataclass(frozen=True)
 class ReadOptions:
     """How files are read; `Reading` has the same names."""
 
-    miscoverage: Annotated[str | None, _read(metavar="SHARE", help=_MISCOVERAGE)] = None
-    units: Annotated[str | None, _read(help=_UNITS)] = None
-    kind: Annotated[str | None, _read(help=_KIND, autocompletion=one_of(*_KINDS))] = None
+    units: Annotated[
+        str | None,
+        units_option(help="Patient or scan of each image: a text file with a line each, or .npy; `each`: independent."),
+    ] = None
+    miscoverage: Annotated[
+        str | None,
+        _read(
+            metavar="SHARE",
+            help="Share of future samples that the band of samples may miss, 0.1 by default; `calibrate` takes several "
+            "(0.05,0.1,0.2), of which the fitting images choose.",
+        ),
+    ] = None
+    kind: Annotated[str | None, _read(help=f"Band of a run: {', '.join(_KINDS)}.", autocompletion=one_of(*_KINDS))] = (
+        None
+    )
     key: Annotated[str | None, _read(help="Name of the samples in an .npz or .zarr.")] = None
     truth_key: Annotated[str | None, _read(help="Name of the truth in an .npz or .zarr.")] = None
-    window: Annotated[tuple[float, float] | None, _read(metavar="WIDTH LEVEL", help=_WINDOW)] = None
+    window: Annotated[
+        tuple[float, float] | None,
+        _read(
+            metavar="WIDTH LEVEL",
+            help="Window of NIfTI and DICOM values, mapped to [0, 1]; by default that of the run or calibration, or "
+            "400 40.",
+        ),
+    ] = None
     raw: Annotated[bool, _read("--raw", help="Leave NIfTI and DICOM values as they are.")] = False
-    limits: Annotated[tuple[float, float] | None, _read(metavar="LEAST MOST", help=_LIMITS)] = None
+    limits: Annotated[
+        tuple[float, float] | None,
+        _read(metavar="LOW HIGH", help="Possible values, 0 1 by default; 8-bit images span them."),
+    ] = None
 
 
 @dataclass(frozen=True)
 class LargeOptions:
-    """Where the work is done (`WHERE`), and what becomes of stores with holes."""
+    """Where the work is done (`WHERE`), and how stores with holes are read."""
 
-    scheduler: Annotated[
-        str | None, _large(metavar="ADDRESS", help="Of a Dask scheduler, such as tcp://host:8786.")
+    scheduler: Annotated[str | None, _large(metavar="ADDRESS", help="Dask scheduler, such as tcp://host:8786.")] = None
+    memory: Annotated[
+        str | None, _large(metavar="SIZE", help="Memory for data, such as 4G; by default a quarter of RAM.")
     ] = None
-    memory: Annotated[str | None, _large(metavar="SIZE", help="For data at a time, such as 4G; a quarter of RAM.")] = (
-        None
-    )
     scratch: Annotated[Path | None, _large(help="Folder for temporary stores; workers must see it.")] = None
     skip_bad: Annotated[bool, _large("--skip-bad", help="Leave out images in missing or damaged chunks.")] = False
-    fill_missing: Annotated[bool, _large("--fill-missing", help="Chunks that are not there hold the fill value.")] = (
-        False
-    )
+    fill_missing: Annotated[bool, _large("--fill-missing", help="Missing chunks hold the fill value.")] = False
 
 
 WHERE = ("scheduler", "memory", "scratch")
-
-
-# ---------------------------------------------------------------- single ones
-
-Truth = Annotated[Path, typer.Argument(metavar="TRUTH", help=_TRUTH)]
-BandPath = Annotated[Path, typer.Argument(metavar="BANDS", help=_BANDS)]
-Identifiers = Annotated[
-    str,
-    typer.Option(
-        metavar="drop|keep",
-        help="What the files say of patients, and names of files, in what is written.",
-        autocompletion=one_of("drop", "keep"),
-    ),
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
-RiskLevel = Annotated[float, typer.Option(help="Share of the pixels of an image that may lie outside.")]
-Promises = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--promise",
-        metavar="WORDS",
-        help="What must hold, several times: 'share 0.05', 'share 0.10 within labels.nii.gz=2 as heart', "
-        "'tail 0.05 above 0.10', also 'within body', 'within edges 0.05', 'cap 0.25', 'counting pixels'; or a .toml "
-        "file of them.",
-    ),
-]
-FailureProb = Annotated[float, typer.Option(help="Share of calibrations that may be unlucky.")]
-FamilyName = Annotated[
-    str | None,
-    method_option(
-        help="additive, scaled or multiplicative.", autocompletion=one_of("additive", "scaled", "multiplicative")
-    ),
-]
-FittingCount = Annotated[int | None, method_option(help="Images (units) that fit; the rest certify.")]
-Features = Annotated[Path | None, method_option(help="Further images known at test time, for learned groups.")]
-TestLabels = Annotated[
-    Path | None, method_option("--labels", help="Labels known at test time: whole numbers, one per image and pixel.")
-]
-Structures = Annotated[
-    Path | None,
-    typer.Option("--structures", help="Label map (also DICOM SEG) of these images: a row of --table for each label."),
-]
-TablePath = Annotated[
-    Path | None, typer.Option("--table", help="structures.csv: length, misses and promise of each structure.")
-]
-Organs = Annotated[Path | None, typer.Option(help="Labels (organs) by which the risk is broken down.")]

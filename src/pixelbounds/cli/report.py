@@ -9,21 +9,7 @@ import typer
 
 from .command import Outcome, command, progress, reading_of, resources_of, written
 from .evaluate import evaluated
-from .options import (
-    WHERE,
-    BandPath,
-    Features,
-    Force,
-    Identifiers,
-    LargeOptions,
-    Organs,
-    Promises,
-    ReadOptions,
-    Structures,
-    TablePath,
-    TestLabels,
-    Truth,
-)
+from .options import WHERE, BandPath, Force, HeldOutOptions, Identifiers, LargeOptions, ReadOptions, Truth
 
 _READ = ("miscoverage", "units", "kind", "key", "truth_key", "window", "raw")
 
@@ -33,9 +19,9 @@ def report_command(
     truth: Truth,
     bands: BandPath,
     out: Annotated[Path, typer.Option(help="The page, .html.")],
+    given: HeldOutOptions,
     read: Annotated[ReadOptions, _READ],
     large: Annotated[LargeOptions, WHERE],
-    calibration: Annotated[Path | None, typer.Option(help="What `pixelbounds calibrate` wrote.")] = None,
     risk_level: Annotated[
         float | None, typer.Option(help="Instead of a calibration, a first look: half of the images calibrate.")
     ] = None,
@@ -46,12 +32,6 @@ def report_command(
     note: Annotated[list[str] | None, typer.Option(help="A paragraph for the page; several are possible.")] = None,
     identifiers: Identifiers = "drop",
     force: Force = False,
-    groups: Organs = None,
-    features: Features = None,
-    labels: TestLabels = None,
-    promise: Promises = None,
-    structures: Structures = None,
-    table: TablePath = None,
 ) -> Outcome:
     """Evaluate on images that had no part in the calibration and write one page: the promise, and every pixel.
 
@@ -61,34 +41,29 @@ def report_command(
 
     Example: pixelbounds report truth.npy run.zarr --risk-level 0.1 --out report.html
     """
+    from ..workflows.evaluate import HeldOutFiles
     from ..workflows.first_look import first_look_files
     from ..workflows.report import report_files
 
-    if (calibration is None) == (risk_level is None):
+    if (given.calibration is None) == (risk_level is None):
         raise ValueError("give --calibration, what `pixelbounds calibrate` wrote, or --risk-level for a first look")
-    if risk_level is not None and (groups or features or labels or promise or structures or table):
-        raise ValueError("a first look knows one level for all pixels; calibrate, and give --calibration")
+    if risk_level is not None and any(x is not None for x in vars(given).values()):
+        raise ValueError("a first look has one level for all pixels; calibrate, and give --calibration")
     shared: dict[str, Any] = {
         "title": title, "figures": figures, "notes": note or (), "replace": force, "identifiers": identifiers,
         "examples": examples if images is None else _numbers(images), "reading": reading_of(read),
         "resources": resources_of(large),
     }  # fmt: skip
     with progress("reporting") as advance:
-        if calibration is None:
-            assert risk_level is not None
+        if risk_level is not None:
             result, files = first_look_files(truth, bands, out, risk_level=risk_level, progress=advance, **shared)
         else:
-            result, files = report_files(
-                truth, bands, calibration, out, groups=groups, features=features, labels=labels,
-                promises=promise or (), structures=structures, table=table, progress=advance, **shared,
-            )  # fmt: skip
+            result, files = report_files(HeldOutFiles(truth, bands, **vars(given)), out, progress=advance, **shared)
     page, *drawn = files
     rows = {"page": written(page)} | ({"figures": written(*drawn)} if drawn else {})
-    rows |= {} if table is None else {"table": written(table)}
-    said = evaluated(result, rows)
-    facts = {**said.facts, "page": str(page), "figures": [str(x) for x in drawn]}
-    facts["files"] = [str(x) for x in (*files, *(() if table is None else (table,)))]
-    return Outcome(facts, said.text[:-2], said.code)  # the page has the rest
+    tables = [] if given.table is None else [given.table]
+    rows |= {"table": written(*tables)} if tables else {}
+    return evaluated(result, rows, [*files, *tables], page=str(page), figures=[str(x) for x in drawn])
 
 
 def _numbers(text: str) -> list[int]:

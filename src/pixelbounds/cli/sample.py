@@ -1,8 +1,9 @@
-"""`pixelbounds sample`: posterior samples, or what a network predicts; it goes on where a run stopped."""
+"""`pixelbounds sample`: posterior samples, or what a network predicts; an interrupted run resumes."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,37 @@ if TYPE_CHECKING:
     from ..workflows import SampleOptions
 
 
-@command("sample", stopped="finished images are kept; run the same command to go on")
+@dataclass(frozen=True)
+class SamplerOptions:
+    """How to sample; `workflows.SampleOptions` has the same names."""
+
+    sigma_0: Annotated[float | None, typer.Option("--sigma0", help="Noise deviation of the observations.")] = None
+    samples: Annotated[int | None, typer.Option(help="Samples (or passes with dropout) per image; 79 by default.")] = (
+        None
+    )
+    miscoverage: Annotated[
+        float | None, typer.Option(help="Share of future samples that a band may miss; 0.1 by default.")
+    ] = None
+    sampler: Annotated[
+        str | None, typer.Option(help="heun (default), reverse_sde, predictor_corrector or euler_maruyama.")
+    ] = None
+    steps: Annotated[int | None, typer.Option(help="Steps of the sampler; by default its own number.")] = None
+    seed: Annotated[int, typer.Option(help="With image and sample number, it determines every draw.")] = 0
+    batch: Annotated[int | None, typer.Option(help="Images in the network at a time; less needs less memory.")] = None
+    held_out: Annotated[
+        int | None, typer.Option(help="Further draws per image, kept to check coverage; 0 by default.")
+    ] = None
+    keep_samples: Annotated[bool | None, typer.Option("--keep-samples", help="Keep all samples, in float16.")] = None
+    limits: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="Least and greatest pixel value, where the network's file has none."),
+    ] = None
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; a GPU if there is one.")] = None
+    compile: Annotated[bool, typer.Option("--compile", help="Use torch.compile.")] = False
+    repair: Annotated[bool, typer.Option("--repair", help="Draw damaged images again.")] = False
+
+
+@command("sample", stopped="finished images are kept; run the same command to resume")
 def sample_command(
     network: Annotated[
         str,
@@ -28,39 +59,19 @@ def sample_command(
             metavar="OBSERVATIONS", help="Observations: .npy, .npz, .zarr, pictures in a folder or zip, NIfTI, DICOM."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="The zarr store to write, or to go on with.")],
+    out: Annotated[Path, typer.Option("--out", help="The zarr store to write, or to resume.")],
     read: Annotated[ReadOptions, ("window", "raw")],
     large: Annotated[LargeOptions, ("scheduler",)],
-    sigma0: float | None = typer.Option(None, "--sigma0", help="Noise deviation of the observations."),
-    samples: int | None = typer.Option(None, help="Samples (or passes with dropout) per image; 79 unless told."),
-    miscoverage: float | None = typer.Option(
-        None, help="Share of future samples that a band may miss; 0.1 unless told."
-    ),
-    sampler: str | None = typer.Option(
-        None, help="heun (unless told), reverse_sde, predictor_corrector or euler_maruyama."
-    ),
-    steps: int | None = typer.Option(None, help="Steps of the sampler; its own number unless told."),
-    seed: int = typer.Option(0, help="With image and sample number, it determines every draw."),
-    batch: int | None = typer.Option(None, help="Images in the network at a time; less needs less memory."),
-    held_out: int | None = typer.Option(None, help="Further draws per image, kept to check coverage; 0 unless told."),
-    keep_samples: bool | None = typer.Option(None, "--keep-samples", help="Keep all samples, in float16."),
+    how: SamplerOptions,
     key: str | None = typer.Option(None, help="Name of the array inside an .npz or .zarr file."),
     images: str | None = typer.Option(None, help="A range of the observations, START:STOP; they keep their numbers."),
-    limits: tuple[float, float] | None = typer.Option(
-        None, help="Least and greatest pixel value, where the network's file tells none."
-    ),
-    device: str | None = typer.Option(None, help="cpu, cuda or cuda:1; a GPU if there is one."),
-    compile_: bool = typer.Option(False, "--compile", help="Use torch.compile."),
     problem: Annotated[
         Path | None, typer.Option(help="A TOML file that says what was observed: CT, MRI, blur, ...; see docs.")
     ] = None,
-    method: str | None = typer.Option(None, help="With --problem: mmps (unless told), pigdm or dps."),
-    sweeps: int | None = typer.Option(
-        None, help="With --problem: runs of the SDE, one after the other; 1 unless told."
-    ),
-    repair: bool = typer.Option(False, "--repair", help="Draw damaged images again."),
+    method: str | None = typer.Option(None, help="With --problem: mmps (default), pigdm or dps."),
+    sweeps: int | None = typer.Option(None, help="With --problem: runs of the SDE, one after the other; 1 by default."),
 ) -> Outcome:
-    """Sample the posterior of observations into a zarr store of bands, or go on where a run stopped.
+    """Sample the posterior of observations into a zarr store of bands, or resume an interrupted run.
 
     A function of your own, (observation, samples, seed) -> (samples, *pixels), is named as package.module:function.
     With --problem a score network inverts what a TOML file declares, such as CT or MRI.
@@ -75,11 +86,7 @@ def sample_command(
     from ..samplers import sample_function_to
     from ..workflows import SampleOptions, sample_to
 
-    options = SampleOptions(
-        sigma_0=sigma0, samples=samples, miscoverage=miscoverage, sampler=sampler, steps=steps, seed=seed,
-        batch=batch, held_out=held_out, keep_samples=keep_samples, limits=limits, device=device,
-        compile=compile_, repair=repair,
-    )  # fmt: skip
+    options = SampleOptions(**vars(how))
     own = _sampler(network, options, problem, method, sweeps)
     seen = open_images(observations, key=key, window=reading_of(read).mapping, clip=False, spectra=own is not None)
     chosen = _range(images, len(seen))

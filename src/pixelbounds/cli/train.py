@@ -1,4 +1,4 @@
-"""`pixelbounds train`: a network as a TOML file says; it goes on where a run stopped."""
+"""`pixelbounds train`: a network as a TOML file says; an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .bars import training_bar
 from .command import Outcome, command, tell
 
 
-@command("train", stopped="the state is saved; run the same command to go on")
+@command("train", stopped="the state is saved; run the same command to resume")
 def train_command(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file; see docs/diffusion.md and examples/.")],
     quiet: bool = typer.Option(False, "--quiet", help="No progress bar."),
 ) -> Outcome:
-    """Train a score network, a regressor or N-Conffusion, or go on where a run stopped.
+    """Train a score network, a regressor or N-Conffusion, or resume an interrupted run.
 
     Example: pixelbounds train examples/score.toml
 
@@ -28,9 +28,8 @@ def train_command(
 
     let_threads_sleep()  # before torch is loaded
     from ..workflows import train_from
-    from ..workflows.settings import Configuration
 
     with nullcontext(None) if quiet else training_bar() as show:
-        path = train_from(Configuration(config), tell=tell, progress=show)
+        path = train_from(config, tell=tell, progress=show)
     first = os.environ.get("RANK", "0") == "0"
     return Outcome({"network": str(path)}, (str(path),)) if first else Outcome({}, ())

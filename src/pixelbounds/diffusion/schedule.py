@@ -10,8 +10,9 @@ what was done already: every 20th step at first, then 2.5 to 5% of the steps so 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from math import cos, isfinite, pi
+from typing import Any
 
 import numpy as np
 
@@ -20,59 +21,62 @@ from .noise import check_seed
 
 _RISE = 0.1  # the share of a run that the rate may rise for
 _LOOK, _DENSE = 20, 400  # steps between the first looks, and until when they stay so near
-_POSITIVE = "steps", "seconds", "batch", "learning_rate", "clip", "log_every", "checkpoint_every", "sigma_top"
-_WHOLE = "steps", "batch", "warmup", "patience", "look_every", "log_every", "checkpoint_every"
-_OPEN = "steps", "patience", "look_every"  # may be None
+
+
+def _setting(default: Any, description: str, **check: Any) -> Any:
+    """A field with what it means, and its check: `whole`, a number `above` or `at_least` something."""
+    return field(default=default, metadata={"description": description, **check})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How to train. `batch` counts the images of a step over all processes; None in the last three means: on a GPU.
+    """How to train; the description of each field stands beside it, and `[training]` of a TOML file has the same."""
 
-    `patience` and `look_every` are about validation images: the run ends after that many looks without a new least
-    loss (None: never before its end), and looks are that many steps apart (None: as the module says).
-    """
-
-    steps: int | None = None
-    seconds: float | None = None
-    batch: int = 64
-    learning_rate: float = 2e-4
-    warmup: int = 500
-    cosine: bool = True
-    weight_decay: float = 0.0
-    clip: float = 1.0
-    ema: float = 0.999
-    sigma_top: float | None = None
-    augment: Augmentation = rotations
-    seed: int = 0
-    patience: int | None = 20
-    look_every: int | None = None
-    log_every: int = 50
-    checkpoint_every: int = 1000
-    compile: bool = False
-    half: bool | None = None
-    channels_last: bool | None = None
+    steps: int | None = _setting(None, "steps of the optimizer, e.g. 100_000", whole=True, above=0)
+    seconds: float | None = _setting(None, "seconds after which to stop, e.g. 3600", above=0)
+    batch: int = _setting(64, "images per step, over all processes", whole=True, above=0)
+    learning_rate: float = _setting(2e-4, "learning rate of AdamW, e.g. 2e-4", above=0)
+    warmup: int = _setting(500, "steps over which the rate rises, a tenth of the run at most", whole=True, at_least=0)
+    cosine: bool = _setting(True, "let the rate fall to 0 at the end")
+    weight_decay: float = _setting(0.0, "weight decay of AdamW", at_least=0)
+    clip: float = _setting(1.0, "greatest norm of a gradient", above=0)
+    ema: float = _setting(0.999, "memory of the averaged weights, e.g. 0.999", at_least=0)
+    sigma_top: float | None = _setting(None, "greatest noise level trained on, a little above sigma_0", above=0)
+    augment: Augmentation = field(default=rotations, metadata={"description": "augmentation of the training images"})
+    seed: int = _setting(0, "seed of weights, batches and noise")
+    patience: int | None = _setting(
+        20, "looks at the validation images without a gain that end the run; None: never", whole=True, above=0
+    )
+    look_every: int | None = _setting(None, "steps between looks; by default rarer and rarer", whole=True, above=0)
+    log_every: int = _setting(50, "steps between lines of the log", whole=True, above=0)
+    checkpoint_every: int = _setting(1000, "steps between states on disk", whole=True, above=0)
+    compile: bool = _setting(False, "use torch.compile")
+    half: bool | None = _setting(None, "bfloat16; by default on a GPU")
+    channels_last: bool | None = _setting(None, "memory layout of channels; by default on a GPU")
 
     def __post_init__(self) -> None:
         if self.steps is None and self.seconds is None:
             raise ValueError("neither steps nor seconds is given; say when to stop, e.g. steps=10_000 or seconds=480")
-        for name in _WHOLE:
-            value = getattr(self, name)
-            if value is None and name in _OPEN:
-                continue
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if value is not None or "None" not in str(one.type):
+                self._check(one.name, value, **one.metadata)
+        check_seed(self.seed)
+        if not self.ema < 1:
+            raise ValueError(f"ema is {self.ema}; it must be at least 0 and below 1, e.g. 0.999")
+
+    def _check(
+        self, name: str, value: Any, description: str, *, whole: bool = False, above: float | None = None,
+        at_least: float | None = None,
+    ) -> None:  # fmt: skip
+        if whole:
             if isinstance(value, bool) or not isinstance(value, int | np.integer):
                 raise ValueError(f"{name} is {value!r}; it must be a whole number")
-            object.__setattr__(self, name, int(value))  # JSON knows no integers of NumPy
-        for name in (*_POSITIVE, "patience", "look_every"):
-            value = getattr(self, name)
-            if value is not None and not (value > 0 and isfinite(value)):
-                raise ValueError(f"{name} is {value}; it must be positive")
-        for name in ("warmup", "weight_decay"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
-        check_seed(self.seed)
-        if not 0 <= self.ema < 1:
-            raise ValueError(f"ema is {self.ema}; it must be at least 0 and below 1, e.g. 0.999")
+            object.__setattr__(self, name, int(value))  # JSON has no integers of NumPy
+        if above is not None and not (value is not None and value > above and isfinite(value)):
+            raise ValueError(f"{name} is {value}; it must be positive")
+        if at_least is not None and not (value is not None and value >= at_least):
+            raise ValueError(f"{name} is {value}; it must be at least {at_least}")
 
     def done(self, step: int, seconds: float) -> float:
         """The fraction of the run that is over, at most 1."""

@@ -143,7 +143,7 @@ class _Inside:
                 odd = numbers[~np.isin(numbers, _IN_A_MASK)].flat[0]
                 raise ValueError(
                     f"{self.path} holds {odd:g}, so it is no mask of 0 and 1; of a label map say which label is "
-                    f"meant, such as {self.path}={max(1, int(odd)) if np.isfinite(odd) else 1}"
+                    f"meant, such as {self.path}:{max(1, int(odd)) if np.isfinite(odd) else 1}"
                 )
             return numbers != 0
         if numbers.dtype.kind not in "iub" and not np.array_equal(numbers, np.rint(numbers)):

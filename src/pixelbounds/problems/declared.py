@@ -12,11 +12,10 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from ..images.checks import check_choice
-from ..storage.files import strict_toml
+from ..storage.toml import read_toml
 from .fourier import mri
 from .problem import Problem, poisson
 from .projection import ct, motion_blur
@@ -29,35 +28,27 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
 
 def read_problem(path: str | os.PathLike[str]) -> Problem:
     """The problem that a TOML file declares."""
-    path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(
-            f'{path} does not exist; give a TOML file such as problem = "super_resolve", factor = 4'
-        )
-    try:
-        return declared_problem(strict_toml(path.read_bytes()))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{path}: {error}") from error
+    return read_toml(path, declared_problem).content
 
 
-def declared_problem(told: dict[str, Any]) -> Problem:
+def declared_problem(table: dict[str, Any]) -> Problem:
     """The problem that a table declares.
 
     >>> declared_problem({"problem": "super_resolve", "factor": 4, "sigma_0": 0.05})
     super-resolve 4, sigma_0 0.05
     """
-    told = dict(told)
-    make = PROBLEMS[check_choice(told.pop("problem", None), PROBLEMS, "problem")]
-    photons = told.pop("photons", None)
-    known = inspect.signature(make).parameters
-    for key in told:
-        check_choice(key, [*known, "photons"], f"key of {make.__name__}")
-    if photons is not None and "sigma_0" in told:
-        raise ValueError("both sigma_0 and photons are told; give one kind of noise")
+    table = dict(table)
+    make = PROBLEMS[check_choice(table.pop("problem", None), PROBLEMS, "problem")]
+    photons = table.pop("photons", None)
+    parameters = inspect.signature(make).parameters
+    for key in table:
+        check_choice(key, [*parameters, "photons"], f"key of {make.__name__}")
+    if photons is not None and "sigma_0" in table:
+        raise ValueError("both sigma_0 and photons are given; give one kind of noise")
     if photons is not None:
-        told["sigma_0"] = 0.0
-    missing = [name for name, p in known.items() if p.default is inspect.Parameter.empty and name not in told]
+        table["sigma_0"] = 0.0
+    missing = [name for name, p in parameters.items() if p.default is inspect.Parameter.empty and name not in table]
     if missing:
         raise ValueError(f"{make.__name__} needs {', '.join(missing)}")
-    made = make(**told)
+    made = make(**table)
     return made if photons is None else poisson(made, photons)

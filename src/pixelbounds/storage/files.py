@@ -13,7 +13,6 @@ import os
 import shutil
 import stat
 import struct
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -229,20 +228,6 @@ def strict_json(text: str | bytes, *, finite: bool = True) -> Any:
         return json.loads(text, object_pairs_hook=_once, **numbers)
     except RecursionError as error:
         raise ValueError("its text is nested without end") from error
-
-
-def strict_toml(text: str | bytes) -> dict[str, Any]:
-    """The table of a TOML text; what is none, or is nested beyond all use, is a ValueError.
-
-    >>> strict_toml("views = 16")
-    {'views': 16}
-    """
-    try:
-        return tomllib.loads(text if isinstance(text, str) else text.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"this is not TOML: {error}; correct that line") from error
-    except (RecursionError, ValueError) as error:  # deep tables, and numbers of thousands of digits
-        raise ValueError(f"this is no TOML that anybody means: {error}; correct it") from error
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What numbers in files stand for: those of new files must stand for what those of the calibration stood for.
 
 A calibration knows its limits, and, made of NIfTI or DICOM files, the window through which their values were seen. New
-files are read in the same way, without being told; whatever says otherwise is refused.
+files are read in the same way by default; whatever says otherwise is refused.
 """
 
 from __future__ import annotations
@@ -31,55 +31,52 @@ class Measured(Protocol):
 
 
 def reading_for(calibration: Measured, reading: Reading, bands: Bands | None = None) -> Reading:
-    """How files are read where a calibration is applied: through its window, within its limits.
-
-    One that knows no window leaves it to the run that the bands are of, where that knows one.
+    """How files are read where a calibration is applied: through its window, within its limits; through the window of
+    the run that the bands are of where the calibration has none.
     """
-    told = reading.as_in("the calibration", calibration.measure, calibration.limits)
+    seen = reading.as_in("the calibration", calibration.measure, calibration.limits)
     if calibration.measure is not None or bands is None:
-        return told
-    return told.as_in("the run of these bands", bands.measure, None)
+        return seen
+    return seen.as_in("the run of these bands", bands.measure, None)
 
 
 def reading_by(path: FilePath, about: Mapping[str, Any], reading: Reading) -> Reading:
-    """How truth is read for intervals that say what they are `about`, as maps do too; of some it is not known."""
-    measure = about.get("measure")
-    limits = about.get("limits")
-    known = measure_of_maps(Path(path)) if measure is None else Measure.from_state(measure)
-    return reading.as_in(str(path), known, None if limits is None else check_limits(limits))
+    """How truth is read for intervals that say what they are `about`, as most do and maps do."""
+    state, limits = about.get("measure"), about.get("limits")
+    measure = measure_of_maps(Path(path)) if state is None else Measure.from_state(state)
+    return reading.as_in(str(path), measure, None if limits is None else check_limits(limits))
 
 
-def check_bands(calibration: Measured, path: FilePath, bands: Bands, told: Reading) -> None:
+def check_bands(calibration: Measured, path: FilePath, bands: Bands, reading: Reading) -> None:
     """Bands stand for what those of the calibration did, as far as both are known."""
     if bands.images is not None:
-        check_images(calibration, path, bands.images, told)
+        check_images(calibration, path, bands.images, reading)
     elif calibration.measure is not None and bands.measure is not None:
         _check_same(calibration.measure, path, bands.measure)
     if bands.limits is not None and bands.limits != calibration.limits:
-        ours = " and ".join(f"{x:g}" for x in calibration.limits)
-        theirs = " and ".join(f"{x:g}" for x in bands.limits)
+        ours, theirs = (" and ".join(f"{x:g}" for x in limits) for limits in (calibration.limits, bands.limits))
         raise ValueError(
             f"{path} has the limits {theirs}, but the calibration has {ours}, and the guarantee does not hold for it: "
             "calibrate again with such bands"
         )
 
 
-def check_images(calibration: Measured, path: FilePath, images: Images, told: Reading) -> None:
+def check_images(calibration: Measured, path: FilePath, images: Images, reading: Reading) -> None:
     """Values of NIfTI and DICOM files became numbers as those of the calibration did; nobody guesses how."""
     if images.measure is None:
         return
     if calibration.measure is not None:
         _check_same(calibration.measure, path, images.measure)
-    elif told.measure is None:
+    elif reading.measure is None:
         raise ValueError(
-            f"{path} holds values that a window maps to [0, 1], and the calibration does not know through which its "
-            "numbers came about: say it, such as --window 400 40, or --raw where values stayed as they were"
+            f"{path} holds values that a window maps to [0, 1], and the calibration does not know its window: give "
+            "one, such as --window 400 40, or --raw where values stayed as they were"
         )
 
 
-def _check_same(known: Measure, path: FilePath, found: Measure) -> None:
-    if not known.same_as(found):
+def _check_same(calibrated: Measure, path: FilePath, measure: Measure) -> None:
+    if not calibrated.same_as(measure):
         raise ValueError(
-            f"{path} has {found}, but the calibration is about {known}, and its guarantee does not hold for other "
-            "numbers: calibrate again with such images"
+            f"{path} has {measure}, but the calibration is about {calibrated}, and its guarantee does not hold for "
+            "other numbers: calibrate again with such images"
         )

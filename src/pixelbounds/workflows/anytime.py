@@ -113,7 +113,7 @@ def add_files(
 ) -> Arrived:
     """Let the images of some files arrive; `out` is the calibration file, written where one can be certified.
 
-    regions    of promises, in words, on these images: "heart.npy as heart"
+    regions    of promises, as texts, on these images: "heart.npy,name=heart"
     batch      a name of these images, which count once under it
     """
     target = _target(out, state, truth, bands)

@@ -1,6 +1,6 @@
 """Apply a calibration on files: new bands in, intervals out.
 
-Bands become intervals in a store that goes on where it stopped, in memory, or (for `evaluate` and `report`) in a
+Bands become intervals in a store that resumes after an interrupt, in memory, or (for `evaluate` and `report`) in a
 temporary store. Images of different sizes are widened one by one and written in order.
 """
 
@@ -92,7 +92,7 @@ def apply_files(
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
 ) -> Applied:
-    """Write the intervals of new bands: a zarr store block by block, going on where an earlier call stopped; .npz,
+    """Write the intervals of new bands: a zarr store block by block, resuming an interrupted call; .npz,
     NIfTI and DICOM through memory.
 
     like           a NIfTI file or DICOM folder whose geometry the intervals get; by default that of the bands
@@ -106,24 +106,15 @@ def apply_files(
     target = check_target(out, INTERVAL_SUFFIXES, replace=replace, folder=True, inputs=reads)
     if parametric and target.suffix:
         raise ValueError(f"--parametric is for a folder of DICOM, but --out is {target}; name a folder, such as maps")
-    found = load_calibration(calibration)
+    loaded = load_calibration(calibration)
     with running(**vars(resources), progress=progress) as execution:
-        made = bands_for(found, bands, reading, execution)
-        space = _space(target, made, like, found, reading)
-        measure = _measure_of(found, made, space)
+        made = bands_for(loaded, bands, reading, execution)
+        space = _space(target, made, like, loaded, reading)
+        measure = _measure_of(loaded, made, space)
         within = None if tolerance is None else Tolerance(tolerance, measure)
-        widening = Widening(found, made, known_of(features, labels, space), reading.skip_bad, within, flagged=True)
+        widening = Widening(loaded, made, known_of(features, labels, space), reading.skip_bad, within, flagged=True)
         digest = hashlib.sha256(Path(calibration).read_bytes()).hexdigest()
-        about = {
-            "guarantee": found.guarantee,
-            "risk_level": found.risk_level,
-            "claim": stored_guarantee_of(found).state(),
-            "limits": found.limits if all(isfinite(x) for x in found.limits) else None,
-            "measure": None if measure is None else measure.state(),
-            "calibration": digest,
-            "version": VERSION,
-        } | ({} if within is None else {"tolerance": within.state()})
-        about |= {} if made.patients is None else {"patients": made.patients}
+        about = _about(loaded, digest, measure, within, made.patients)
         if target.suffix == ".zarr":
             lengths, marks = widening.into(execution, target, about, digest, replace=replace)
         elif made.ragged:
@@ -144,15 +135,36 @@ def apply_files(
                 tolerance=within,
                 parametric=parametric,
             )
-    skipped = tuple(np.flatnonzero(marks == BAD).tolist())
+    return _applied(loaded, target, tuple(_files(Path(out), target)), made.shape, lengths, marks, within, measure)
+
+
+def _about(
+    calibration: Calibration, digest: str, measure: Measure | None, within: Tolerance | None, patients: str | None
+) -> dict[str, Any]:
+    """What intervals say of themselves."""
+    about = {
+        "guarantee": calibration.guarantee,
+        "risk_level": calibration.risk_level,
+        "claim": stored_guarantee_of(calibration).state(),
+        "limits": calibration.limits if all(isfinite(x) for x in calibration.limits) else None,
+        "measure": None if measure is None else measure.state(),
+        "calibration": digest,
+        "version": VERSION,
+    }
+    about |= {} if within is None else {"tolerance": within.state()}
+    return about | ({} if patients is None else {"patients": patients})
+
+
+def _applied(
+    calibration: Calibration, target: Path, files: tuple[Path, ...], shape: tuple[int, ...],
+    lengths: dict[str, Array], marks: Array, within: Tolerance | None, measure: Measure | None,
+) -> Applied:  # fmt: skip
     there = {name: x[marks == DONE] for name, x in lengths.items()}
-    trusted = None if within is None else float(there[TRUSTED_SHARE].mean())
-    conformal_p_values = _unusual(lengths, marks, found) if P_VALUES in lengths else None
-    beyond, closed = closed_mean(there)
-    mean = float(there["length"].mean())
-    files = tuple(_files(Path(out), target))
+    open_share, closed = closed_mean(there)
     return Applied(
-        target, made.shape, mean, found, skipped, beyond, closed, within, trusted, conformal_p_values, files, measure,
+        target, shape, float(there["length"].mean()), calibration, tuple(np.flatnonzero(marks == BAD).tolist()),
+        open_share, closed, within, None if within is None else float(there[TRUSTED_SHARE].mean()),
+        _unusual(lengths, marks, calibration) if P_VALUES in lengths else None, files, measure,
     )  # fmt: skip
 
 
@@ -165,10 +177,10 @@ def _files(out: Path, written: Path) -> list[Path]:
     return [written]
 
 
-def _unusual(told: dict[str, Array], marks: Array, calibration: Calibration) -> tuple[int, ...]:
+def _unusual(numbers: dict[str, Array], marks: Array, calibration: Calibration) -> tuple[int, ...]:
     """Images that are farther out than all of the reference."""
     least = 1.5 / (1 + len(calibration.reference))  # between 1 and 2 of n + 1
-    return tuple(np.flatnonzero((marks == DONE) & (told[P_VALUES] < least)).tolist())
+    return tuple(np.flatnonzero((marks == DONE) & (numbers[P_VALUES] < least)).tolist())
 
 
 def _measure_of(calibration: Calibration, bands: Bands, space: Images | None) -> Measure | None:
@@ -177,17 +189,19 @@ def _measure_of(calibration: Calibration, bands: Bands, space: Images | None) ->
     return known if known is not None or space is None else space.measure
 
 
-def _space(target: Path, bands: Bands, like: FilePath | None, calibration: Calibration, told: Reading) -> Images | None:
+def _space(
+    target: Path, bands: Bands, like: FilePath | None, calibration: Calibration, reading: Reading
+) -> Images | None:
     """The images in whose space the intervals are written, in their measure."""
-    told = reading_for(calibration, told, bands)
-    space = bands.images if like is None else open_images(like, window=told.mapping)
+    reading = reading_for(calibration, reading, bands)
+    space = bands.images if like is None else open_images(like, window=reading.mapping)
     if like is not None and space is not None:
-        check_images(calibration, like, space, told)
+        check_images(calibration, like, space, reading)
     if like is not None and space is not None and tuple(space.pixels.shape) != bands.shape:
         raise ValueError(
             f"{like} has shape {tuple(space.pixels.shape)}, but the bands have {bands.shape}; they must agree"
         )
-    if like is not None and space is not None and told.units is None:
+    if like is not None and space is not None and reading.units is None:
         check_patients(str(like), space, bands.patients)
     if target.suffix not in (".zarr", ".npz") and (space is None or space.geometry is None):
         raise ValueError(f"{target} needs the geometry of a scan; give the NIfTI file or DICOM folder with --like")
@@ -199,10 +213,10 @@ def bands_for(calibration: Calibration, path: FilePath, reading: Reading, execut
     source = calibration.record.source
     level = source.miscoverage if source.kind == "calibrated quantiles" else None
     usual: dict[str, Any] = {} if level is None else {"miscoverage": level}
-    told = reading_for(calibration, reading)
+    seen = reading_for(calibration, reading)
     if source.kind == f"calibrated quantiles of {KEPT} samples" and source.miscoverage is not None:
-        told = dataclasses.replace(told, kind=KEPT, miscoverage=float(source.miscoverage))
-    made = open_bands(path, told, execution=execution, **usual)
+        seen = dataclasses.replace(seen, kind=KEPT, miscoverage=float(source.miscoverage))
+    made = open_bands(path, seen, execution=execution, **usual)
     check_bands(calibration, path, made, reading)
     return made
 
@@ -218,19 +232,19 @@ def known_of(features: FilePath | None, labels: FilePath | None, space: Images |
 
 @dataclass(frozen=True, eq=False)
 class Widening:
-    """Bands in files that a calibration turns into intervals; `known` is what `known_of` tells of the images."""
+    """Bands in files that a calibration turns into intervals; `known` is what `known_of` reads of the images."""
 
     calibration: Calibration
     bands: Bands
     known: dict[str, Any]
     skip_bad: bool = False
     tolerance: Tolerance | None = None
-    flagged: bool = False  # whether it is told how usual each image is, where the calibration knows that
+    flagged: bool = False  # whether each image gets its p-value, where the calibration has a reference
 
     @property
-    def told(self) -> tuple[str, ...]:
-        """What is told of each image beside its intervals: mean length, how much lies beyond a window and is within
-        the tolerance, how usual it is.
+    def columns(self) -> tuple[str, ...]:
+        """Numbers of each image beside its intervals: mean length, how much lies beyond a window and is within the
+        tolerance, its p-value.
         """
         trusted = () if self.tolerance is None else (TRUSTED_SHARE,)
         usual = (P_VALUES,) if self.flagged and len(self.calibration.reference) else ()
@@ -243,10 +257,10 @@ class Widening:
         return measure is not None and measure.window is not None
 
     def maker(self, *, input_hash: bool = False) -> Maker:
-        """What makes the intervals of images start..stop, with the mean length of each; a witness says what it read."""
+        """What makes the intervals of images start..stop, with the mean length of each and a hash of what it read."""
         calibration, known, windowed, tolerance = self.calibration, self.known, self.windowed, self.tolerance
         read, there = self.bands.reader(input_hash=input_hash), self.bands.there
-        told = self.told
+        columns = self.columns
 
         def make(start: int, stop: int) -> dict[str, Array]:
             _check_there(there, start, stop)
@@ -256,7 +270,7 @@ class Widening:
                 interval = calibration.apply(band, threads=False, **now)
             length = _means(interval.upper) - _means(interval.lower)
             parts = {"lower": interval.lower, "upper": interval.upper, "length": length}
-            if P_VALUES in told:
+            if P_VALUES in columns:
                 parts[P_VALUES] = conformal_p_values(calibration, band, threads=False, **now)
             parts |= beyond_the_window(interval) if windowed else {}
             parts |= {} if tolerance is None else within_tolerance(interval, tolerance)
@@ -265,7 +279,7 @@ class Widening:
         return make
 
     def input_hash(self) -> InputHash:
-        """What tells the digests of all that a maker reads of images start..stop."""
+        """What returns the digests of all that a maker reads of images start..stop."""
         known, see, there = self.known, self.bands.input_hash(), self.bands.there
 
         def digests(start: int, stop: int) -> Array:
@@ -275,12 +289,12 @@ class Widening:
         return digests
 
     def in_memory(self, execution: Execution) -> tuple[Interval, dict[str, Array], Array]:
-        """The intervals of all images, with lengths (`told`) and mark of each image."""
+        """The intervals of all images, with lengths (`columns`) and mark of each image."""
         bands = self.bands
         pixels = prod(bands.shape[1:])
         parts, marks = gather(execution, self.maker(), bands.reads, len(bands), pixels, skip_bad=self.skip_bad)
         interval = Interval(parts["lower"], parts["upper"], measure=self.calibration.measure or bands.measure)
-        return interval, {name: parts[name] for name in self.told}, marks
+        return interval, {name: parts[name] for name in self.columns}, marks
 
     def into(
         self,
@@ -291,10 +305,10 @@ class Widening:
         *,
         replace: bool = False,
     ) -> tuple[dict[str, Array], Array]:
-        """Write the intervals of all images into a store; lengths (`told`) and mark of each image.
+        """Write the intervals of all images into a store; lengths (`columns`) and mark of each image.
 
-        An interrupted run resumes where its `digest` of the calibration is the same; a finished block is kept where its
-        input is the same, whatever the files are called.
+        An interrupted run resumes where its `digest` of the calibration is the same; a finished block stays where
+        its input is the same, whatever the files are called.
         """
         bands = self.bands
         shapes = bands.shapes
@@ -313,7 +327,7 @@ class Widening:
         images = np.array(shapes) if bands.ragged else bands.shape
         arrays: dict[str, Any] = dict.fromkeys(("lower", "upper"), (images, bands.dtype))
         arrays |= {} if self.tolerance is None else {"trusted": (images, np.bool_)}
-        arrays |= dict.fromkeys(self.told, (bands.shape[:1], np.float64))
+        arrays |= dict.fromkeys(self.columns, (bands.shape[:1], np.float64))
         arrays[SEEN] = bands.shape[:1], np.uint64
         rows = 1 if bands.ragged else block_rows(execution, bands.reads, pixels)
         attributes = {"pixelbounds": {"kind": "interval", **about}}
@@ -323,7 +337,7 @@ class Widening:
             make = self.maker(input_hash=True)
             marks = fill(execution, store, make, self.input_hash(), bands.reads, pixels, skip_bad=self.skip_bad)
         written = zarr.open_group(path, mode="r")
-        return {name: np.asarray(written[name][:]) for name in self.told}, marks
+        return {name: np.asarray(written[name][:]) for name in self.columns}, marks
 
     @contextmanager
     def intervals(self, execution: Execution) -> Iterator[tuple[Interval, Array]]:

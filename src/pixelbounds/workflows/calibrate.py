@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,25 +20,20 @@ import numpy as np
 from ..calibration.calibrate import calibrate
 from ..calibration.calibration import Calibration, load_calibration
 from ..calibration.image_hashes import is_known_image
-from ..calibration.methods import NAMED_GROUPS, method_of
 from ..calibration.text import second_try
-from ..calibration.units import Units
 from ..execution.blocks import pick, readable
 from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading
-from ..formats.inputs import Bands, open_bands, open_labels, open_pair, open_units
-from ..formats.opener import check_not_read, check_target, open_images
+from ..formats.inputs import Bands, open_bands, open_pair
+from ..formats.opener import check_not_read, check_target
 from ..images.checks import check_open_unit
 from ..images.ends import Band, Interval
 from ..images.library import Array, rows_of, sizes_of
-from ..storage.chunks import guarded
-from .promise_regions import PromiseRegions, map_paths
-from .promise_words import promise_texts
+from .request import Request
 from .resources import Resources
 
-_MOST_IMAGES = 32  # whose lengths are told
-_MOST_PIXELS = 2**24
+_LENGTH_IMAGES, _LENGTH_PIXELS = 32, 2**24  # at most so many show the lengths
 
 
 @dataclass(frozen=True)
@@ -64,93 +58,54 @@ def calibrate_files(
     truth: FilePath,
     bands: FilePath,
     out: FilePath,
+    request: Request,
     *,
-    risk_level: float | None = None,
-    promises: Sequence[str] = (),
     reading: Reading = Reading(),  # noqa: B008 - frozen
-    groups: str | None = None,
-    features: FilePath | None = None,
-    labels: FilePath | None = None,
     bands_out: FilePath | None = None,
-    unit_name: str | None = None,
-    weighting: str = "units",
-    max_images: int | None = None,
-    method: str = "frontier",
-    family: str | None = None,
-    k: int | None = None,
-    n_fit: int | None = None,
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
-    **choices: Any,
 ) -> Calibrated:
-    """Calibrate on files and write the calibration file; `choices` are those of `pixelbounds.calibrate`.
+    """Calibrate on files as requested and write the calibration file.
 
-    groups         the name of a grouping, or a file of one map for all images
-    labels         a file of labels (n, *pixels) known at test time
-    promises       in words (`promise_words`), or files of them; instead of risk_level
-    unit_name      what a unit is called; by default what the files call it, a scan, a patient
-    bands_out      a .zarr store for the bands of samples, kept for later; an unfinished one is gone on with
+    bands_out      a .zarr store for the bands of samples; an interrupted one resumes
     """
     begun = time.monotonic()
-    said = promise_texts(promises) if promises else ()
-    if (risk_level is None) == (not said):
-        raise ValueError("give --risk-level, the share of all pixels that may be missed, such as 0.1, or --promise")
-    reads = (truth, bands, groups, features, labels, reading.units, *(map_paths(said) if said else ()))
+    reads = (truth, bands, reading.units, *request.files)
     target = check_target(out, (".safetensors",), replace=replace, inputs=reads)
     if bands_out is not None:
         check_not_read(Path(bands_out), reads)
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
         levels, reading = _candidates(reading)
         images, made, limits = open_pair(truth, bands, reading, execution)
-        partition = groups if groups is None or groups in NAMED_GROUPS else open_labels(groups, images)
-        segmented = None if labels is None else open_labels(labels, images)
-        known = None if features is None else guarded(open_images(features, window=None).pixels)
-        regions = PromiseRegions.open(said, images, reading) if said else None
-        opened = {"": made}
+        opened = request.open(images, reading)
+        candidates = {"": made}
         if levels:
-            opened = {repr(level): _candidate(bands, level, reading, execution) for level in levels}
-        whole = {
-            name: each.whole(execution, _bands_store(bands_out, each, execution, stack, name), replace=replace)
-            for name, each in opened.items()
-        }
-        good = np.logical_and.reduce([there for _, there in whole.values()])
-        offered = {name: band for name, (band, _) in whole.items()}
-        band = next(iter(offered.values()))
+            candidates = {repr(level): _candidate(bands, level, reading, execution) for level in levels}
+        offered, there = {}, []
+        for name, each in candidates.items():
+            store = _bands_store(bands_out, each, execution, stack, name)
+            offered[name], complete = each.whole(execution, store, replace=replace)
+            there.append(complete)
+        good = np.logical_and.reduce(there)
         if reading.skip_bad:
-            read = [images.pixels, band.lower, band.upper, segmented, *(regions.stores if regions else ())]
-            good = good & readable(execution, *(x for x in read if x is not None))
-        units = open_units(images, reading)
-        if units is None and unit_name is not None:
-            raise ValueError(
-                f"units are called {unit_name!r}, but nobody says which images belong to one: give --units"
-            )
-        own = images.unit_name if reading.units is None else None
-        offered = {
-            name: each.map(lambda x: pick(execution, x, good)).with_family(family) for name, each in offered.items()
-        }
-        known = pick(execution, known, good)
-        segmented = pick(execution, segmented, good)
-        true = pick(execution, images.pixels, good)
+            band = next(iter(offered.values()))
+            good = good & readable(execution, images.pixels, band.lower, band.upper, *opened.stores)
+
+        def take(x: Any) -> Any:
+            return pick(execution, x, good)
+
+        offered = {name: band.map(take).with_family(request.family) for name, band in offered.items()}
+        true = take(images.pixels)
+        arguments = opened.arguments(true, take)
         calibration = calibrate(
-            true,
-            offered if levels else offered[""],
-            risk_level=risk_level,
-            method=method_of(method, groups=partition, k=k, n_fit=n_fit),
-            promises=regions.promises(true, lambda x: pick(execution, x, good)) if regions else None,
-            features=known,
-            labels=segmented,
-            units=None
-            if units is None
-            else Units(pick(execution, units, good), unit_name or own or "unit", weighting, max_images),
-            limits=limits,
-            measure=images.measure or made.measure,
-            **choices,
+            true, offered if levels else offered[""], limits=limits, measure=images.measure or made.measure, **arguments
         )
-        lengths = _lengths(calibration, offered[calibration.record.settings.get("band", "")], known, segmented)
+        chosen = offered[calibration.record.settings.get("band", "")]
+        lengths = _lengths(calibration, chosen, arguments["features"], arguments["labels"])
     if not good.all():
         calibration = _without(calibration, good)
-    _tell_a_second_try(target, calibration)
+    _warn_second_try(target, calibration)
     calibration.save(target)
     return Calibrated(calibration, lengths, time.monotonic() - begun)
 
@@ -167,22 +122,22 @@ def _candidates(reading: Reading) -> tuple[tuple[float, ...], Reading]:
 
 def _candidate(bands: FilePath, level: float, reading: Reading, execution: Execution) -> Bands:
     """The bands of one of several miscoverages: of samples, kept ones among them, or as a run made them."""
-    found = open_bands(bands, dataclasses.replace(reading, miscoverage=level), execution=execution)
-    if found.band is not None and found.band.source.miscoverage != Fraction(repr(level)):
+    candidate = open_bands(bands, dataclasses.replace(reading, miscoverage=level), execution=execution)
+    if candidate.band is not None and candidate.band.source.miscoverage != Fraction(repr(level)):
         raise ValueError(
             f"{bands} holds bands that were made already, and other miscoverages need samples: give samples, or a run "
             "that kept them (--keep-samples)"
         )
-    return found
+    return candidate
 
 
-def _tell_a_second_try(target: Path, calibration: Calibration) -> None:
-    """Where another calibration of some of the same images is replaced, say what keeping the better one costs."""
+def _warn_second_try(target: Path, calibration: Calibration) -> None:
+    """Warn where another calibration of some of the same images is replaced: the better of two is not valid."""
     if not target.exists():
         return
     try:
         before = load_calibration(target)
-    except ValueError:  # of another kind, of a family of the user's own, or damaged: nobody can tell
+    except ValueError:  # of another kind, of a family of the user, or damaged
         return
     again = int(is_known_image(calibration.record.image_hashes, before.record.image_hashes).sum())
     if again and before.to_bytes() != calibration.to_bytes():
@@ -222,14 +177,14 @@ def _without(calibration: Calibration, good: Array) -> Calibration:
 def _lengths(calibration: Calibration, band: Band, features: Any, labels: Any) -> Lengths:
     """Lengths on a few of the images of a band, evenly among them."""
     sizes = sizes_of(band.lower)
-    count = int(np.clip(_MOST_PIXELS // max(1, int(sizes.mean())), 1, min(_MOST_IMAGES, len(band))))
+    count = int(np.clip(_LENGTH_PIXELS // max(1, int(sizes.mean())), 1, min(_LENGTH_IMAGES, len(band))))
     numbers = np.unique(np.linspace(0, len(band) - 1, count).round().astype(int)).tolist()
-    known = {"features": features if calibration.inner.kind == "learned" else None, "labels": labels}
+    given = {"features": features if calibration.inner.kind == "learned" else None, "labels": labels}
     before: list[float] = []
     after: list[float] = []
     for i in numbers:
         one = band.map(lambda x, i=i: rows_of(x, i, i + 1), checked=True)  # type: ignore[misc]
-        now = {name: None if x is None else rows_of(x, i, i + 1) for name, x in known.items()}
+        now = {name: None if x is None else rows_of(x, i, i + 1) for name, x in given.items()}
         interval = calibration.apply(one, threads=False, **now)
         before.append(_mean(one.map(lambda x: np.clip(x, *calibration.limits), checked=True)))
         after.append(_mean(interval))

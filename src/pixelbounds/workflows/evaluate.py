@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,12 @@ from ..images.library import Array
 from ..images.measure import Measure
 from .agreement import check_images, reading_by, reading_for
 from .apply import Widening, bands_for, known_of
-from .promise_regions import PromiseRegions
+from .promise_regions import PromiseRegions, map_paths
 from .promise_words import PromiseText, promise_texts
 from .resources import Resources
 from .structure_table import named_labels, write_structures
 
-_OLD = "These intervals do not say which mean was promised: apply the calibration again to compare them."
+_NO_CLAIM = "These intervals do not say which mean was promised: apply the calibration again to compare them."
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +57,7 @@ class Evaluated:
         """Whether the images agree with what was claimed."""
         if self.stored is not None:
             return judge(self.evaluation, self.stored)
-        return GuaranteeCheck(None, None, None, False, () if self.guarantee is None else (_OLD,))
+        return GuaranteeCheck(None, None, None, False, () if self.guarantee is None else (_NO_CLAIM,))
 
     @property
     def risk_level(self) -> float | None:
@@ -69,9 +70,50 @@ class Evaluated:
         return self.check.broken
 
 
+@dataclass(frozen=True)
+class HeldOutFiles:
+    """Files of images that judge, and what is asked of them.
+
+    intervals      what `apply` wrote; or bands, with the calibration that turns them into intervals
+    groups         labels by which the risk is broken down: a partition or a segmentation
+    features, labels    those known at test time, where the calibration uses some
+    promises       texts (`promise_words`), with the regions of these images; those that were certified, in order
+    table          a .csv with a row for all pixels, each region of a promise, and each label of `structures`, a map
+    """
+
+    truth: FilePath
+    intervals: FilePath
+    calibration: FilePath | None = None
+    groups: FilePath | None = None
+    features: FilePath | None = None
+    labels: FilePath | None = None
+    promises: Sequence[str] | None = None
+    structures: FilePath | None = None
+    table: FilePath | None = None
+
+    @cached_property
+    def texts(self) -> tuple[PromiseText, ...]:
+        """The promises."""
+        return promise_texts(self.promises or ())
+
+    @property
+    def reads(self) -> tuple[FilePath | None, ...]:
+        """The files that are read."""
+        files = self.truth, self.intervals, self.calibration, self.groups, self.features, self.labels, self.structures
+        return (*files, *map_paths(self.texts))
+
+    def check_table(self, *, replace: bool) -> Path | None:
+        """Where the table of structures goes, before any work is done; None where none is asked for."""
+        if self.table is None:
+            if self.structures is not None:
+                raise ValueError("--structures are rows of a table; give its file, such as --table structures.csv")
+            return None
+        return check_target(self.table, (".csv",), replace=replace, inputs=self.reads)
+
+
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Images, with bands and intervals where a calibration made them."""
+    """Images that were evaluated, with bands where a calibration turned them into intervals."""
 
     images: Images
     interval: Interval
@@ -82,17 +124,9 @@ class HeldOut:
 
 
 def evaluate_files(
-    truth: FilePath,
-    intervals: FilePath,
+    files: HeldOutFiles,
     *,
-    calibration: FilePath | None = None,
     reading: Reading = Reading(),  # noqa: B008 - frozen
-    groups: FilePath | None = None,
-    features: FilePath | None = None,
-    labels: FilePath | None = None,
-    promises: Sequence[str] = (),
-    structures: FilePath | None = None,
-    table: FilePath | None = None,
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
@@ -100,137 +134,99 @@ def evaluate_files(
     """Evaluate intervals, or the bands that a calibration turns into intervals, against the truth.
 
     Images that calibrated are refused, where the calibration is given.
-
-    groups         labels by which the risk is broken down: a partition or a segmentation
-    labels         those known at test time, where the calibration uses some
-    promises       in words (`promise_words`), with the regions of these images; those that were certified, in order
-    table          a .csv with a row for all pixels, each region of a promise, and each label of `structures`, a map
     """
-    said = promise_texts(promises)
-    reads = (truth, intervals, calibration, groups, features, labels, structures)
-    target = check_table(table, structures, reads, replace=replace)
-    with held_out(
-        truth, intervals, calibration, reading, groups, features, labels, resources, progress, said=said
-    ) as found:
+    target = files.check_table(replace=replace)
+    with held_out(files, reading, resources, progress) as evaluated:
         if target is not None:
-            table_of(found, target, structures)
-        return found.result
+            table_of(evaluated, target, files.structures)
+        return evaluated.result
 
 
-def check_table(
-    table: FilePath | None, structures: FilePath | None, reads: Sequence[FilePath | None], *, replace: bool
-) -> Path | None:
-    """Where the table of structures goes, before any work is done; None where none is asked for."""
-    if table is None:
-        if structures is not None:
-            raise ValueError("--structures are rows of a table; say where it goes, such as --table structures.csv")
-        return None
-    return check_target(table, (".csv",), replace=replace, inputs=reads)
-
-
-def table_of(found: HeldOut, target: Path, structures: FilePath | None) -> Path:
+def table_of(evaluated: HeldOut, target: Path, structures: FilePath | None) -> Path:
     """Write the table of structures of images that were evaluated."""
-    good = np.ones(len(found.images), bool)
-    good[list(found.result.skipped)] = False
+    images, interval, result = evaluated.images, evaluated.interval, evaluated.result
+    good = np.ones(len(images), bool)
+    good[list(result.skipped)] = False
 
     def take(x: Any) -> Any:
         return x if good.all() else x[good]
 
-    labels = None if structures is None else take(open_label_map(structures, found.images))
-    called: dict[int, str] = {}
+    labels = None if structures is None else take(open_label_map(structures, images))
+    names: dict[int, str] = {}
     if structures is not None and is_segmentation(Path(structures)):
-        called = named_labels(segment_names(Path(structures)))
-    truth = take(found.images.pixels)
-    asked = found.regions.promises(truth, take)
-    regions = {promise.name or f"region {i}": promise.within for i, promise in enumerate(asked, 1)}
-    measure = found.result.measure
+        names = named_labels(segment_names(Path(structures)))
+    truth = take(images.pixels)
+    promises = evaluated.regions.promises(truth, take)
+    regions = {promise.name or f"region {i}": promise.within for i, promise in enumerate(promises, 1)}
+    measure = result.measure
     rows = structures_of(
-        truth, found.interval if good.all() else Interval(take(found.interval.lower), take(found.interval.upper)),
-        regions={name: within for name, within in regions.items() if within is not None}, labels=labels, names=called,
+        truth, interval if good.all() else Interval(take(interval.lower), take(interval.upper)),
+        regions={name: within for name, within in regions.items() if within is not None}, labels=labels, names=names,
         windowed=measure is not None and measure.window is not None,
     )  # fmt: skip
-    return write_structures(target, rows, found.result.evaluation, found.calibration, measure)
+    return write_structures(target, rows, result.evaluation, evaluated.calibration, measure)
 
 
 @contextmanager
 def held_out(
-    truth: FilePath,
-    intervals: FilePath,
-    calibration: FilePath | None,
-    reading: Reading,
-    groups: FilePath | None,
-    features: FilePath | None,
-    labels: FilePath | None,
-    resources: Resources,
-    progress: Progress,
-    *,
-    names: bool = True,
-    said: Sequence[PromiseText] = (),
+    files: HeldOutFiles, reading: Reading, resources: Resources, progress: Progress, *, names: bool = True
 ) -> Iterator[HeldOut]:
-    """Images and what they say, also of promises that were `said`; the intervals may lie in a temporary store, which
-    is there until the end. Without `names` units are numbered.
+    """The images and their evaluation; the intervals may lie in a temporary store, which is there until the end.
+    Without `names` units are numbered.
     """
-    cal = None if calibration is None else load_calibration(calibration)
-    about = told(intervals)
+    calibration = None if files.calibration is None else load_calibration(files.calibration)
+    about = told(files.intervals) if calibration is None else {}
     asked = reading
-    reading = reading_by(intervals, about, reading) if cal is None else reading_for(cal, reading)
+    reading = reading_by(files.intervals, about, asked) if calibration is None else reading_for(calibration, asked)
     limits = check_limits(reading.limits or (0.0, 1.0))
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
-        bands = None if cal is None else bands_for(cal, intervals, asked, execution)
-        reading = reading if cal is None else reading_for(cal, reading, bands)
-        images = open_truth(truth, reading, limits)
-        if cal is not None:
-            check_images(cal, truth, images, reading)
-        by = None if groups is None else open_labels(groups, images)
-        known = known_of(features, labels, images)
-        regions = PromiseRegions.open(said, images, reading)
+        bands = None
+        if calibration is not None:
+            bands = bands_for(calibration, files.intervals, asked, execution)
+            reading = reading_for(calibration, reading, bands)
+        images = open_truth(files.truth, reading, limits)
+        by = None if files.groups is None else open_labels(files.groups, images)
+        given = known_of(files.features, files.labels, images)
+        regions = PromiseRegions.open(files.texts, images, reading)
         units = open_units(images, reading)
         units = units if names or units is None else numbered_units(units)
-        fresh = None
-        if cal is None or bands is None:
+        if calibration is None or bands is None:
             if reading.units is None:
                 check_patients("the truth", images, about.get("patients"), "the intervals")
-            interval = open_interval(intervals, reading)
-            good = open_marks(intervals, len(images))
+            interval, good, fresh = (
+                open_interval(files.intervals, reading),
+                open_marks(files.intervals, len(images)),
+                None,
+            )
+            stored, guarantee = StoredGuarantee.from_state(about.get("claim")), about.get("guarantee")
         else:
+            check_images(calibration, files.truth, images, reading)
             check_pair(images, bands, reading)
-            widening = Widening(cal, bands, known, reading.skip_bad)
+            widening = Widening(calibration, bands, given, reading.skip_bad)
             interval, good = stack.enter_context(widening.intervals(execution))
             fresh = bands.known.get("held_out")
-            about = {"guarantee": cal.guarantee}
+            stored, guarantee = stored_guarantee_of(calibration), calibration.guarantee
         if reading.skip_bad:
             reads = [images.pixels, interval.lower, interval.upper, fresh, *regions.stores]
             good = good & readable(execution, *(x for x in reads if x is not None))
-        stored = StoredGuarantee.from_state(about.get("claim")) if cal is None else stored_guarantee_of(cal)
-        named = None if units is None or stored is None else stored.unit_name
-        more: dict[str, Any] = {"calibration": cal, "unit_name": named}
-        more["limits"] = about.get("limits") or asked.limits
         try:
-            evaluation = _evaluate(
-                execution, images.pixels, interval, good, groups=by, samples=fresh, units=units, regions=regions,
-                **more,
+            evaluation = _evaluated(
+                execution, images.pixels, interval, good, by, fresh, units, regions, calibration=calibration,
+                unit_name=None if units is None or stored is None else stored.unit_name,
+                limits=about.get("limits") or asked.limits,
             )  # fmt: skip
         except CalibrationImages as error:
             numbers = np.flatnonzero(good)[list(error.images)].tolist()
             raise CalibrationImages(numbers, error.total, images.names) from None
-        skipped = tuple(np.flatnonzero(~good).tolist())
-        measure = interval.measure or (None if cal is None else cal.measure) or images.measure
-        result = Evaluated(evaluation, stored, about.get("guarantee"), skipped, measure)
-        yield HeldOut(images, interval, bands, cal, result, regions)
+        measure = interval.measure or (None if calibration is None else calibration.measure) or images.measure
+        result = Evaluated(evaluation, stored, guarantee, tuple(np.flatnonzero(~good).tolist()), measure)
+        yield HeldOut(images, interval, bands, calibration, result, regions)
 
 
-def _evaluate(
-    execution: Execution,
-    truth: Any,
-    interval: Interval,
-    good: Array,
-    *,
-    groups: Any,
-    samples: Any,
-    units: Any,
-    regions: PromiseRegions,
-    **known: Any,
-) -> Evaluation:
+def _evaluated(
+    execution: Execution, truth: Any, interval: Interval, good: Array, groups: Any, samples: Any, units: Any,
+    regions: PromiseRegions, **more: Any,
+) -> Evaluation:  # fmt: skip
     """The evaluation of the images that can be read."""
 
     def take(x: Any) -> Any:
@@ -240,11 +236,6 @@ def _evaluate(
         groups = take(groups)
     true = take(truth)
     return evaluate(
-        true,
-        interval if good.all() else Interval(take(interval.lower), take(interval.upper)),
-        groups=groups,
-        samples=take(samples),
-        units=take(units),
-        promises=regions.promises(true, take) or None,
-        **known,
-    )
+        true, interval if good.all() else Interval(take(interval.lower), take(interval.upper)), groups=groups,
+        samples=take(samples), units=take(units), promises=regions.promises(true, take) or None, **more,
+    )  # fmt: skip

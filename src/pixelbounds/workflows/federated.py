@@ -101,8 +101,8 @@ def _promises_of_sites(words: Sequence[str]) -> list[Promise] | None:
     for text in texts:
         if text.region is not None:
             raise ValueError(
-                f"the promise \"{text.text}\" says within what, and regions are at the sites: write 'as NAME' alone "
-                "here, and give --region 'REGION as NAME' to `federated announce` and `answer`"
+                f"a promise has within={text.within}, and regions are at the sites: give name= alone here, and "
+                "--region REGION,name=NAME to `federated announce` and `answer`"
             )
     return [text.promise() for text in texts] or None
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..calibration.calibrate import calibrate
-from ..calibration.units import Units, units_of
+from ..calibration.units import Units, split_by_unit, units_of
 from ..evaluation.guarantee_check import stored_guarantee_of
 from ..evaluation.held_out import evaluate
 from ..execution.blocks import pick
@@ -46,7 +46,6 @@ def first_look_files(
     *,
     risk_level: float,
     title: str,
-    failure_prob: float = 0.1,
     figures: FilePath | None = None,
     examples: int | Sequence[int] = 12,
     reading: Reading = Reading(),  # noqa: B008 - frozen
@@ -69,7 +68,7 @@ def first_look_files(
             raise ValueError(
                 f"{bands} is too large for a first look, or of many sizes; `calibrate`, then --calibration"
             )
-        here = half(units, len(images))
+        here, first, count = _half(units, len(images))
 
         def mine(x: Any) -> Any:
             return _rows(execution, x, here)
@@ -79,7 +78,7 @@ def first_look_files(
 
         measured = images.measure or made.measure
         calibration = calibrate(
-            mine(images.pixels), band.map(mine), risk_level=risk_level, failure_prob=failure_prob, limits=limits,
+            mine(images.pixels), band.map(mine), risk_level=risk_level, limits=limits,
             units=None if units is None else Units(mine(units), images.unit_name or "unit"), measure=measured,
         )  # fmt: skip
         left = band.map(others)
@@ -92,25 +91,21 @@ def first_look_files(
         names = [images.names[i] if who else f"image {i}" for i in numbers]
         known = {name: others(x) for name, x in made.known.items() if name in ("estimate", "observation", "samples")}
         pictures = examples_of(interval, chosen, names=names, band=left, truth=true, **known)
-    said = NOTE.format(
-        here=len(np.unique(units_of(units, len(here))[1][here])),
-        all=len(np.unique(units_of(units, len(here))[1])),
-        units="images" if units is None else "units",
-    )
+    said = NOTE.format(here=first, all=count, units="images" if units is None else "units")
     about: dict[str, Any] = {"calibration": calibration, "evaluation": evaluation, "examples": pictures}
     drawn = [] if figures is None else save_figures(figures, **about)
     result = Evaluated(evaluation, stored_guarantee_of(calibration), calibration.guarantee)
     return result, [write_report(target, title=title, notes=[said, *notes], **about), *drawn]
 
 
-def half(units: Any, n: int) -> Array:
-    """Which images calibrate, (n,): those of half of the units, at random."""
-    unit = units_of(units, n)[1]
-    whole = np.unique(unit)
-    if len(whole) < 2:
-        raise ValueError(f"{len(whole)} units cannot be split in two; give images of more patients or scans")
-    chosen = np.random.default_rng(_SEED).permutation(whole)[: (len(whole) + 1) // 2]
-    return np.isin(unit, chosen)
+def _half(units: Any, n: int) -> tuple[Array, int, int]:
+    """Which images calibrate, bool (n,): those of half of the units, at random; how many units these are, and all."""
+    unit_of = units_of(units, n)[1]
+    count = int(unit_of.max()) + 1
+    if count < 2:
+        raise ValueError(f"{count} units cannot be split in two; give images of more patients or scans")
+    here, others = split_by_unit(unit_of, (count + 1) // 2, np.random.default_rng(_SEED))
+    return here, count - len(others), count
 
 
 def _rows(execution: Execution, x: Any, mask: Array) -> Any:

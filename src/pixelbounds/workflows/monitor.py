@@ -94,7 +94,7 @@ def update_state(
 ) -> Status:
     """Count images whose truth is known now.
 
-    regions        of promises, in words, on these images: "labels.nii.gz=2 as heart"
+    regions        of promises, on these images: "labels.nii.gz:2,name=heart"
     when           the time in seconds since 1970, by default now
     batch          a name of these images, which count once under it
     """

@@ -20,29 +20,19 @@ from ..images.ends import Interval
 from ..report.example import Example, examples_of
 from ..report.figures import save_figures
 from ..report.page import write_report
-from .evaluate import Evaluated, HeldOut, check_table, held_out, table_of
-from .promise_regions import map_paths
-from .promise_words import promise_texts
+from .evaluate import Evaluated, HeldOut, HeldOutFiles, held_out, table_of
 from .resources import Resources
 
 
 def report_files(
-    truth: FilePath,
-    bands: FilePath,
-    calibration: FilePath,
+    files: HeldOutFiles,
     out: FilePath,
     *,
     title: str,
     figures: FilePath | None = None,
     examples: int | Sequence[int] = 12,
     reading: Reading = Reading(),  # noqa: B008 - frozen
-    groups: FilePath | None = None,
-    features: FilePath | None = None,
-    labels: FilePath | None = None,
-    promises: Sequence[str] = (),
     notes: Sequence[str] = (),
-    structures: FilePath | None = None,
-    table: FilePath | None = None,
     identifiers: str = "drop",
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
@@ -53,20 +43,14 @@ def report_files(
     Images that calibrated are refused.
 
     examples       how many images to show, from the best covered to the worst, or which; the worst open from a table
-    promises       in words, as in `evaluate_files`: the page says what each comes to, and can outline its region
-    table          as in `evaluate_files`, with `structures`
     identifiers    `keep` names of files and units, or `drop` them: images and units are numbered
     """
     who = keeps(identifiers)
-    said = promise_texts(promises)
-    reads = (truth, bands, calibration, groups, features, labels, structures, *map_paths(said))
-    target = check_target(out, (".html",), replace=replace, inputs=reads)
-    rows = check_table(table, structures, reads, replace=replace)
-    with held_out(
-        truth, bands, calibration, reading, groups, features, labels, resources, progress, names=who, said=said
-    ) as found:
+    target = check_target(out, (".html",), replace=replace, inputs=files.reads)
+    rows = files.check_table(replace=replace)
+    with held_out(files, reading, resources, progress, names=who) as found:
         if rows is not None:
-            table_of(found, rows, structures)
+            table_of(found, rows, files.structures)
         pictures = _examples(found, shown(found.result.evaluation, examples), names=who)
     about: dict[str, Any] = {
         "calibration": found.calibration,

@@ -1,11 +1,10 @@
-"""Train a network as a TOML file says."""
+"""Train a network as a TOML file says; `settings.py` declares what such a file holds."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from ..formats.opener import open_images
 from ..formats.scans import Images, cut_units
 from ..images.library import Array
 from ..storage.files import replace_file
+from ..storage.toml import TomlFile, read_toml
 from ..storage.version import VERSION
 from .curves import draw_curves
 
@@ -27,90 +27,83 @@ if TYPE_CHECKING:
     from ..diffusion.batches import Loss, Pixels
     from ..diffusion.sde import VESDE
     from ..diffusion.session import Progress
-    from .settings import Configuration
+    from ..diffusion.trainer import Trained
+    from .settings import TrainSettings
+
+    TrainFile = TomlFile[TrainSettings]
+
+_ENDED = {"patience": "no gain on the validation images", "steps": "all steps done", "seconds": "time is over"}
 
 
 def train_from(
-    configuration: Configuration,
+    config: str | os.PathLike[str],
     *,
     tell: Tell = lambda line: None,
     progress: Progress | None = None,
     rehearsal: bool = False,
 ) -> Path:
-    """Train as a configuration says, going on where its folder stands, and return the file of the network.
+    """Train as a TOML file says, resume the run of its folder, and return the file of the network.
 
-    `progress` is called with what is known of the run, about once a second (see `diffusion.session.Log`), in the first
-    process of several. A network that is no better than a denoiser which learned nothing is an error; what it learned
-    so far is kept, and a longer run goes on from there. A `rehearsal` need not learn.
+    `progress` is called with the state of the run, about once a second (see `diffusion.session.Log`), in the first
+    process of several. A network that is no better than a denoiser which learned nothing is an error; the state is
+    kept, and a longer run resumes from there. A `rehearsal` need not learn.
     """
     import torch
 
-    from ..diffusion.checkpoint import save_network
     from ..diffusion.session import alone, processes
     from ..diffusion.trainer import train
+    from .settings import TrainSettings
 
-    settings, training = configuration.settings, configuration.settings.training
-    with _blamed(configuration, "training", "device"):
+    file = read_toml(config, TrainSettings)
+    settings, training = file.content, file.content.training
+    with file.errors_at("training", "device"):
         device = check_device(training.device)
-    images, source = _opened(configuration, settings.data.path, "path", settings.data.key)
-    parts = _parts(configuration, _units(configuration, source))
+    images, source = _opened(file, settings.data.path, "path", settings.data.key)
+    parts = _parts(file, _units(file, source))
     torch.manual_seed(training.seed)
-    tunes = training.kind == "conffusion"
-    start = _tuned(configuration) if tunes else _new(configuration, images.shape)
-    network, sde, _, sigma_0, identity = start
+    start = _tuned(file) if training.kind == "conffusion" else _new(file, images.shape)
+    network, sde, _, _, identity = start
     group = processes(device)
-    data, unseen = _pixels(configuration, images, parts, start, group.device)
-    folder, first = configuration.resolve(settings.output.folder), group.rank == 0
-    path = folder / f"{training.kind}.safetensors"
+    data, unseen = _pixels(file, images, parts, start, group.device)
+    folder, first = file.resolve(settings.output.folder), group.rank == 0
     if first:
-        _make(configuration, folder)
+        _make(file, folder)
     with alone(folder) if first else nullcontext():
         if first:
             for part in ("held_out", "validation"):
-                _keep_numbers(configuration, folder, part, parts[part])
+                _keep_numbers(file, folder, part, parts[part])
             counts = f"{len(data)} images, {0 if unseen is None else len(unseen)} to choose when to stop"
             number = sum(x.numel() for x in network.parameters())
             tell(f"{training.kind}: {number:,} parameters, {counts}, {len(parts['held_out'])} held out, in {folder}")
         try:
-            result = train(
-                network,
-                data,
-                _loss(configuration, data),
-                sde=sde,
-                settings=training.settings(),
-                folder=folder,
-                validation=unseen,
-                progress=progress if first else None,
-                device=device,
-                identity=identity,
-                held=True,
-            )
+            trained = train(
+                network, data, _loss(file, data), sde=sde, settings=training.settings(), folder=folder,
+                validation=unseen, progress=progress if first else None, device=device, identity=identity, held=True,
+            )  # fmt: skip
         finally:
             if first:
                 draw_curves(folder)
-        if not tunes and not rehearsal:  # the first begins with a network which passed
-            with _blamed(configuration, "training", "seconds" if training.steps is None else "steps"):
-                result.check()
+        if training.kind != "conffusion" and not rehearsal:  # conffusion begins with a network that passed
+            with file.errors_at("training", "seconds" if training.steps is None else "steps"):
+                trained.check()
+        path = folder / f"{training.kind}.safetensors"
         if first:
-            why = {"patience": "no gain on the validation images", "steps": "all steps done", "seconds": "time is over"}
-            kept = f"the network of step {result.best} is kept, loss {result.loss:.4g}"
-            tell(f"ended at step {result.step} ({why[result.ended]}); {kept}, {result.trivial:.4g} without learning")
-            extra: dict[str, Any] = {"limits": list(data.limits), "sigma_0": sigma_0, "sigma_top": training.sigma_top}
-            extra |= {"miscoverage": training.miscoverage, "step": result.step, "version": VERSION, "last": result.last}
-            extra |= {"best": result.best, "loss": result.loss, "trivial_loss": result.trivial}
-            save_network(path, result.network, sde, training.kind, extra)
+            _save(file, path, trained, start, data.limits)
+            kept = f"the network of step {trained.best} is kept, loss {trained.loss:.4g}"
+            why = f"{_ENDED[trained.ended]}); {kept}, {trained.trivial:.4g} without learning"
+            tell(f"ended at step {trained.step} ({why}")
     return path
 
 
 # ---------------------------------------------------------------- images
 
 
-def _opened(configuration: Configuration, path: str, name: str, key: str | None) -> tuple[Any, Images]:
+def _opened(file: TrainFile, path: str, name: str, key: str | None) -> tuple[Any, Images]:
     """Pixels (n, h, w) or (n, c, h, w), in memory, mapped or in chunks, and what was read with them."""
     from ..diffusion.batches import Chunks
 
-    with _blamed(configuration, "data", name):
-        source = open_images(configuration.resolve(path), key=key)
+    with file.errors_at("data", name):
+        source = open_images(file.resolve(path), key=key)
         images = source.pixels if isinstance(source.pixels, np.ndarray) else Chunks(source.pixels, _memory())
         if images.ndim not in (3, 4):
             raise ValueError(f"images have shape {images.shape}; they must be (n, h, w) or (n, c, h, w)")
@@ -120,36 +113,36 @@ def _opened(configuration: Configuration, path: str, name: str, key: str | None)
     return images, source
 
 
-def _parts(configuration: Configuration, units: Array) -> dict[str, Array]:
+def _parts(file: TrainFile, units: Array) -> dict[str, Array]:
     """Numbers of the images that `train`, that choose when to stop, and that are `held_out`; units stay whole."""
-    data = configuration.settings.data
+    data = file.content.data
     share = 0.0 if isinstance(data.validation, str) else data.validation
-    parts = split(units, data.held_out, data.seed, validation=share)
+    parts = training_parts(units, data.held_out, data.seed, validation=share)
     if not len(parts["train"]):
         count = f"{len(units)} images of {len(np.unique(units))} units"
         key, remedy = ("held_out", "hold out fewer") if data.held_out else ("validation", "set validation = 0.0")
-        raise configuration.error("data", key, f"of {count} none is left to train on; {remedy}")
+        raise file.error(f"of {count} none is left to train on; {remedy}", "data", key)
     return parts
 
 
 def _pixels(
-    configuration: Configuration, images: Any, parts: dict[str, Array], start: _Start, device: Any
+    file: TrainFile, images: Any, parts: dict[str, Array], start: _Start, device: Any
 ) -> tuple[Pixels, Pixels | None]:
     """The images that train and those that choose when to stop, checked, on the device."""
     from ..diffusion.batches import Pixels
     from ..diffusion.trainer import check_shape
 
-    network, limits, own = start[0], start[2], configuration.settings.data.validation
+    network, limits, validation = start[0], start[2], file.content.data.validation
     whole = len(parts["train"]) == len(images)
-    with _blamed(configuration, "data", "path"):
+    with file.errors_at("data", "path"):
         data = Pixels(images, limits=limits, device=device, rows=None if whole else parts["train"])
         check_shape(network, data)
         unseen = None
         if len(parts["validation"]):
             unseen = Pixels(images, limits=limits, device=device, rows=parts["validation"])
-    if isinstance(own, str):
-        others, _ = _opened(configuration, own, "validation", configuration.settings.data.key)
-        with _blamed(configuration, "data", "validation"):
+    if isinstance(validation, str):
+        others, _ = _opened(file, validation, "validation", file.content.data.key)
+        with file.errors_at("data", "validation"):
             unseen = Pixels(others, limits=limits, device=device)
             check_shape(network, unseen)
     return data, unseen
@@ -166,65 +159,65 @@ def _memory() -> int:
 _Start = tuple[Any, "VESDE", tuple[float, float], float | None, dict[str, str]]
 
 
-def _new(configuration: Configuration, shape: tuple[int, ...]) -> _Start:
+def _new(file: TrainFile, shape: tuple[int, ...]) -> _Start:
     """A fresh network for images of this shape."""
     from ..diffusion.network import NCSNpp
     from ..diffusion.regression import regressor
     from ..diffusion.sde import VESDE
 
-    settings, training = configuration.settings, configuration.settings.training
+    settings, training = file.content, file.content.training
     channels, height, width = (1, *shape[1:]) if len(shape) == 3 else shape[1:]
     if height != width:
-        raise configuration.error("data", "path", f"images are {height} x {width}; crop or pad them to squares")
-    with _blamed(configuration, "network", "multipliers"):
+        raise file.error(f"images are {height} x {width}; crop or pad them to squares", "data", "path")
+    with file.errors_at("network", "multipliers"):
         config = settings.network.config(channels, height)
     network = NCSNpp(config) if training.kind == "score" else regressor(config, data_deviation=training.data_deviation)
     sde = VESDE(settings.process.sigma_min, settings.process.sigma_max)
     return network, sde, (settings.data.limits[0], settings.data.limits[1]), settings.process.sigma_0, {}
 
 
-def _tuned(configuration: Configuration) -> _Start:
+def _tuned(file: TrainFile) -> _Start:
     """N-Conffusion, with the network, the noise levels and the limits of its score network's file."""
     from ..diffusion.checkpoint import load_network
     from ..diffusion.regression import n_conffusion
     from .settings import check_levels
 
-    settings, training = configuration.settings, configuration.settings.training
+    settings, training = file.content, file.content.training
     if "network" in settings.model_fields_set:
         wrong = "[network] is given, but conffusion has the network named in from; remove the section"
-        raise configuration.error("network", None, wrong)
-    with _blamed(configuration, "training", "from"):
-        path = configuration.resolve(training.start or "")
+        raise file.error(wrong, "network")
+    with file.errors_at("training", "from"):
+        path = file.resolve(training.start or "")
         score, sde, meta = load_network(path, kind="score")
         network, digest = n_conffusion(score), hashlib.sha256(path.read_bytes()).hexdigest()
-    known = {"sigma_min": sde.sigma_min, "sigma_max": sde.sigma_max, **meta["extra"]}
+    trained_with = {"sigma_min": sde.sigma_min, "sigma_max": sde.sigma_max, **meta["extra"]}
 
     def agreed(section: str, name: str) -> Any:
         """What the file of the score network says, else the configuration; where both do, they must say the same."""
-        own = getattr(settings, section)
-        here, there = getattr(own, name), known.get(name)
-        if name in own.model_fields_set and there is not None and here != there:
+        table = getattr(settings, section)
+        here, there = getattr(table, name), trained_with.get(name)
+        if name in table.model_fields_set and there is not None and here != there:
             wrong = f"{name} is {here}, that of the score network {there}; use the same, or leave it out"
-            raise configuration.error(section, name, wrong)
+            raise file.error(wrong, section, name)
         return here if there is None else there
 
     for name in ("sigma_min", "sigma_max"):
         agreed("process", name)
     low, high = agreed("data", "limits")
     sigma_0 = agreed("process", "sigma_0")
-    with _blamed(configuration, "process", "sigma_0"):
+    with file.errors_at("process", "sigma_0"):
         check_levels(sde, sigma_0, None)
-    with _blamed(configuration, "training", "sigma_top"):
+    with file.errors_at("training", "sigma_top"):
         check_levels(sde, sigma_0, training.sigma_top)
     return network, sde, (low, high), sigma_0, {"from": digest}
 
 
-def _loss(configuration: Configuration, images: Pixels) -> Loss:
+def _loss(file: TrainFile, images: Pixels) -> Loss:
     """The loss of a kind; EDM's weights are worked out of some of the images that train."""
     from ..diffusion.regression import quantile_loss
     from ..diffusion.trainer import score_matching, weighted_matching
 
-    training = configuration.settings.training
+    training = file.content.training
     if training.kind != "score":
         return quantile_loss(training.miscoverage)
     if training.weighting == "paper":
@@ -232,23 +225,34 @@ def _loss(configuration: Configuration, images: Pixels) -> Loss:
     some = images.take(np.unique(np.linspace(0, len(images) - 1, 512).astype(np.int64)))
     deviation = float(some.double().std())
     if not deviation > 0:
-        raise configuration.error("training", "weighting", 'all pixels are equal; set weighting = "paper"')
+        raise file.error('all pixels are equal; set weighting = "paper"', "training", "weighting")
     return weighted_matching(deviation)
 
 
 # ---------------------------------------------------------------- what is kept
 
 
-def _make(configuration: Configuration, folder: Path) -> None:
+def _make(file: TrainFile, folder: Path) -> None:
     """The folder of the run."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         wrong = f"{folder} is no folder and cannot be made one ({error.strerror}); name another"
-        raise configuration.error("output", "folder", wrong) from error
+        raise file.error(wrong, "output", "folder") from error
 
 
-def _keep_numbers(configuration: Configuration, folder: Path, part: str, numbers: Array) -> None:
+def _save(file: TrainFile, path: Path, trained: Trained, start: _Start, limits: tuple[float, float]) -> None:
+    """Write the network, with what a sampler must know of its training."""
+    from ..diffusion.checkpoint import save_network
+
+    training, sde, sigma_0 = file.content.training, start[1], start[3]
+    extra: dict[str, Any] = {"limits": list(limits), "sigma_0": sigma_0, "sigma_top": training.sigma_top}
+    extra |= {"miscoverage": training.miscoverage, "step": trained.step, "version": VERSION, "last": trained.last}
+    extra |= {"best": trained.best, "loss": trained.loss, "trivial_loss": trained.trivial}
+    save_network(path, trained.network, sde, training.kind, extra)
+
+
+def _keep_numbers(file: TrainFile, folder: Path, part: str, numbers: Array) -> None:
     """Write the numbers of the images of a part, unless a run has begun that has others."""
     from ..diffusion.checkpoint import state_files
 
@@ -257,15 +261,15 @@ def _keep_numbers(configuration: Configuration, folder: Path, part: str, numbers
     if begun and not np.array_equal(Arrays(path)[""], numbers):
         words = {"held_out": "holds out other images", "validation": "has other validation images"}[part]
         wrong = f"the run in {folder} {words}; use the same, or another folder to start anew"
-        raise configuration.error("data", part, wrong)
+        raise file.error(wrong, "data", part)
     np.save(content, numbers)
     replace_file(path, content.getvalue())
 
 
-def split(units: Array, held_out: float, seed: int, *, validation: float = 0.0) -> dict[str, Array]:
+def training_parts(units: Array, held_out: float, seed: int, *, validation: float = 0.0) -> dict[str, Array]:
     """Numbers of the images of each part, ascending; units (n,) stay whole, `validation` is a share of the others.
 
-    >>> parts = split(np.repeat(np.arange(10), 2), 0.4, 0, validation=0.2)
+    >>> parts = training_parts(np.repeat(np.arange(10), 2), 0.4, 0, validation=0.2)
     >>> {name: len(numbers) for name, numbers in parts.items()}
     {'train': 10, 'validation': 2, 'held_out': 8}
     """
@@ -276,32 +280,17 @@ def split(units: Array, held_out: float, seed: int, *, validation: float = 0.0) 
     return {"train": parts[2], "validation": parts[1], "held_out": parts[0]}
 
 
-def _units(configuration: Configuration, images: Images) -> Array:
+def _units(file: TrainFile, images: Images) -> Array:
     """The units that the configuration names, else those that the files tell, else every image is one."""
-    data, n = configuration.settings.data, len(images)
+    data, n = file.content.data, len(images)
     if data.units is None:
         return np.arange(n) if images.units is None else images.units
-    path = configuration.resolve(data.path)
-    try:
+    path = file.resolve(data.path)
+    with file.errors_at("data", "units"):
         if path.suffix == ".npz" and not data.units.endswith(".npy"):
-            units = Arrays(path)[data.units]
+            units = np.asarray(Arrays(path)[data.units])
         else:
-            units = Arrays(configuration.resolve(data.units))[""]
-    except (OSError, KeyError, ValueError) as error:
-        raise configuration.error(
-            "data", "units", f"{data.units!r} cannot be read: {error}; give a key or file"
-        ) from error
-    if units.shape != (n,):
-        raise configuration.error(
-            "data", "units", f"units have shape {units.shape}; give one number for each of {n} images"
-        )
-    return np.asarray(units)
-
-
-@contextmanager
-def _blamed(configuration: Configuration, section: str, key: str) -> Iterator[None]:
-    """Errors inside are about this field."""
-    try:
-        yield
-    except (ValueError, OSError) as error:
-        raise configuration.error(section, key, str(error)) from error
+            units = np.asarray(Arrays(file.resolve(data.units))[""])
+        if units.shape != (n,):
+            raise ValueError(f"units have shape {units.shape}; give one number for each of {n} images")
+    return units

@@ -5,8 +5,8 @@ threshold, else to the right; a child is a later split of the same tree, by its 
 tree's leaf i. Every split but a tree's first and every leaf is the child of one split: nothing can go round in circles,
 and nothing points out of its tree. `kernels/trees.py` relies on all that, so it is checked whenever a forest is made.
 
-LightGBM fits the trees, and `forest_of` takes them over as arrays. A file holds these arrays alone, so that LightGBM never
-reads anything that comes from a file.
+LightGBM fits the trees, and `forest_of` takes them over as arrays. A file holds these arrays alone, so that LightGBM
+never reads anything that comes from a file.
 """
 
 from __future__ import annotations

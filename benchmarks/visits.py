@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, ClassVar
@@ -91,14 +92,14 @@ def images() -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
     return centre, np.clip(truth, 0, 1), rng
 
 
-def in_memory() -> Visits:
+def in_memory(**settings: Any) -> Visits:
     """Files that `pb.calibrate` and `.apply` visit."""
     import pixelbounds as pb
 
     centre, truth, _ = images()
     band = pb.Band(centre - 0.05, centre + 0.05)
     calibrate = pb.calibrate  # looked up here: the package loads its names when they are first used
-    return visits_of(lambda: calibrate(truth, band, risk_level=0.1).apply(band))
+    return visits_of(lambda: calibrate(truth, band, risk_level=0.1, **settings).apply(band))
 
 
 def on_files() -> Visits:
@@ -134,6 +135,7 @@ def run_command(main: Callable[[], object], arguments: list[str]) -> None:
 
 CALLS = {
     "pb.calibrate(truth, band, risk_level=0.1).apply(band)": in_memory,
+    'pb.calibrate(truth, band, risk_level=0.1, method="rcps").apply(band)': partial(in_memory, method="rcps"),
     "pixelbounds calibrate truth.npy samples.zarr --risk-level 0.1 --out cal.safetensors": on_files,
 }
 

@@ -34,7 +34,7 @@ def promises(images):
 # First one level for all pixels, as is usual. New images show what it means elsewhere.
 
 # %%
-plain = pb.calibrate(truth[first], band[first], risk_level=0.05, groups="band")
+plain = pb.calibrate(truth[first], band[first], risk_level=0.05, method=pb.Frontier(groups="band"))
 interval = plain.apply(band[new])
 seen = pb.evaluate(truth[new], interval, calibration=plain, promises=promises(new))
 for promise in seen.promises:
@@ -48,7 +48,7 @@ shown = pb.plot.promises(seen)
 # Several promises need no correction for their number.
 
 # %%
-joint = pb.calibrate(truth[first], band[first], promises=promises(first), groups="band")
+joint = pb.calibrate(truth[first], band[first], promises=promises(first), method=pb.Frontier(groups="band"))
 interval_joint = joint.apply(band[new])
 seen = pb.evaluate(truth[new], interval_joint, calibration=joint, promises=promises(new))
 for promise in seen.promises:

@@ -39,7 +39,9 @@ warnings.simplefilter("ignore")
 for hospital in range(50):
     truth, band, patient = some_patients(60, np.random.default_rng(hospital))
     for name, units in (("slices as images", None), ("patients as units", patient)):
-        made = pb.calibrate(truth, band, risk_level=0.1, method="rcps", units=units, unit_name="patient", seed=hospital)
+        made = pb.calibrate(
+            truth, band, risk_level=0.1, method="rcps", units=pb.Units(units, name="patient"), seed=hospital
+        )
         interval = made.apply(band_later)
         risks[name].append(1 - interval.contains(truth_later).mean())
 for name, seen in risks.items():

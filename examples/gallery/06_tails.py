@@ -25,7 +25,7 @@ average = [pb.share(0.10)]
 with_tail = [pb.share(0.10), pb.tail(0.05, above=0.20)]
 missed, lengths = {}, {}
 for name, promises in (("average alone", average), ("average and tail", with_tail)):
-    calibration = pb.calibrate(truth[:400], band[:400], promises=promises, groups="band")
+    calibration = pb.calibrate(truth[:400], band[:400], promises=promises, method=pb.Frontier(groups="band"))
     interval = calibration.apply(band[400:])
     missed[name] = 1 - interval.contains(truth[400:]).mean(axis=(1, 2))
     lengths[name] = interval.length.mean()

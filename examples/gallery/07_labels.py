@@ -30,8 +30,9 @@ print(f"overlap of guess and organ: {2 * (organ & (guess == 1)).sum() / (organ.s
 
 # %%
 promises = [pb.share(0.10), pb.share(0.10, within=organ[:300], name="organ")]
-plain = pb.calibrate(truth[:300], band[:300], promises=promises, groups="band")
-labelled = pb.calibrate(truth[:300], band[:300], promises=promises, labels=guess[:300], groups="band")
+method = pb.Frontier(groups="band")
+plain = pb.calibrate(truth[:300], band[:300], promises=promises, method=method)
+labelled = pb.calibrate(truth[:300], band[:300], promises=promises, labels=guess[:300], method=method)
 intervals = {"without labels": plain.apply(band[300:]), "with labels": labelled.apply(band[300:], labels=guess[300:])}
 for name, interval in intervals.items():
     outside = ~interval.contains(truth[300:])

@@ -45,7 +45,7 @@ def posterior(sinogram, samples, seed):
 
 
 band = pb.bands_from(posterior, sinograms, samples=39, miscoverage=0.2, seed=0)
-calibration = pb.calibrate(truth[:160], band[:160], risk_level=0.1, groups="band")
+calibration = pb.calibrate(truth[:160], band[:160], risk_level=0.1, method=pb.Frontier(groups="band"))
 interval = calibration.apply(band[160:])
 raw = 1 - pb.Interval(band.lower, band.upper).contains(truth).mean()
 print(f"outside the Gaussian's own band: {raw:.1%}")

@@ -24,7 +24,7 @@ def scans(count, sigma):
 
 
 truth, band = scans(400, 0.15)
-calibration = pb.calibrate(truth, band, risk_level=0.1, groups="band")
+calibration = pb.calibrate(truth, band, risk_level=0.1, method=pb.Frontier(groups="band"))
 monitor = pb.Monitor(calibration, false_alarm=0.01)
 
 seen, alarm = [], None

@@ -19,14 +19,14 @@ truth = synthetic_images(460, 32, rng)
 band = pb.calibrated_quantiles(flawed_samples(truth, 39, rng), miscoverage=0.2, axis=1)
 later = slice(360, 460)  # images that are only judged
 
-growing = pb.AnytimeCalibration(truth[:40], band[:40], risk_level=0.1, failure_prob=0.1, groups="band")
-print("no test can certify before image", growing.least)
+anytime = pb.AnytimeCalibration(truth[:40], band[:40], risk_level=0.1, method=pb.Frontier(groups="band"))
+print("no test can certify before image", anytime.min_images)
 days, lengths, risks = [], [], []
 for start in range(40, 360, 10):
-    growing.add(truth[start : start + 10], band[start : start + 10])
-    if growing.certified:
-        interval = growing.certified.apply(band[later])
-        days.append(growing.images)
+    anytime.add(truth[start : start + 10], band[start : start + 10])
+    if anytime.certified:
+        interval = anytime.certified.apply(band[later])
+        days.append(anytime.images)
         lengths.append(interval.length.mean())
         risks.append(1 - interval.contains(truth[later]).mean())
 print(f"first certified after {days[0]} images; length {lengths[0]:.3f} then, {lengths[-1]:.3f} after {days[-1]}")
@@ -42,4 +42,4 @@ below.yaxis.set_major_formatter("{x:.0%}")
 legend = below.legend(loc="lower right")
 
 # %%
-print(growing.certified.guarantee)
+print(anytime.certified.guarantee)

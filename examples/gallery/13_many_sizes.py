@@ -18,7 +18,7 @@ for _ in range(240):
     truth.append(image[0])
     bands.append(pb.calibrated_quantiles(flawed_samples(image, 39, rng), miscoverage=0.2, axis=1))
 
-calibration = pb.calibrate(truth[:180], bands[:180], risk_level=0.1, groups="band")
+calibration = pb.calibrate(truth[:180], bands[:180], risk_level=0.1, method=pb.Frontier(groups="band"))
 interval = calibration.apply(bands[180:])
 evaluation = pb.evaluate(truth[180:], interval, calibration=calibration)
 print(f"images of {min(map(len, truth))} to {max(map(len, truth))} pixels across")

@@ -35,7 +35,7 @@ for world in range(24):
     truth, band = images(120, np.random.default_rng(world))
     tries = []
     for seed in range(20):
-        made = pb.calibrate(truth, band, risk_level=0.1, groups="band", n_opt=40, seed=seed)
+        made = pb.calibrate(truth, band, risk_level=0.1, method=pb.Frontier(groups="band", n_fit=40), seed=seed)
         tries.append((made.apply(band).length.mean(), made))
     risks["one calibration"].append(risk_of(tries[0][1]))
     risks["the shortest of 20"].append(risk_of(min(tries, key=lambda one: one[0])[1]))

@@ -27,7 +27,7 @@ def each(images):
     ]
 
 
-plain = pb.calibrate(truth[first], band[first], risk_level=0.1, groups="band")
+plain = pb.calibrate(truth[first], band[first], risk_level=0.1, method=pb.Frontier(groups="band"))
 seen = pb.evaluate(truth[new], plain.apply(band[new]), calibration=plain, promises=each(new))
 for promise in seen.promises:
     print(f"{promise.name}: {promise.risk:.1%}")
@@ -36,7 +36,7 @@ for promise in seen.promises:
 shown = pb.plot.promises(seen)
 
 # %%
-joint = pb.calibrate(truth[first], band[first], promises=each(first), groups="band")
+joint = pb.calibrate(truth[first], band[first], promises=each(first), method=pb.Frontier(groups="band"))
 seen = pb.evaluate(truth[new], joint.apply(band[new]), calibration=joint, promises=each(new))
 for promise in seen.promises:
     print(f"{promise.name}: {promise.risk:.1%}, promised {promise.at_most:.0%}")

@@ -3,8 +3,8 @@
 #
 # After 150 images the scanner gets noisier and nobody says so. The monitor does.
 #
-# A promise ends where the source changes. `pb.Monitor` bets against each promise: while it is kept, the purse grows
-# to 100 with probability at most 1%, however long one watches.
+# A promise ends where the source changes. `pb.Monitor` tests each promise: while it is kept, the e-value reaches
+# 100 with probability at most 1%, however long one watches.
 
 # %%
 import matplotlib.pyplot as plt
@@ -39,7 +39,7 @@ for day in range(60):  # five images a day, whose truth comes later
         print(status)
 
 # %%
-# figure: Above, missed pixels of each day; below, the worth of the bet against the promise, with the line of an alarm.
+# figure: Above, missed pixels of each day; below, the e-value against the promise, with the line of an alarm.
 images, missed, e_value = np.array(seen).T
 figure, (above, below) = plt.subplots(2, 1, figsize=(5.0, 3.6), sharex=True, layout="constrained")
 above.plot(images, missed, "o", color=ORANGE, markersize=3)
@@ -48,8 +48,8 @@ above.set(ylabel="share outside")
 above.yaxis.set_major_formatter("{x:.0%}")
 above.legend(loc="upper left")
 below.semilogy(images, np.maximum(e_value, 1e-3), color=BLUE)
-below.axhline(1 / monitor.chances[0], color="black", linewidth=0.8, linestyle="--")
-below.set(xlabel="images with truth", ylabel="worth of the bet")
+below.axhline(1 / monitor.shares[0], color="black", linewidth=0.8, linestyle="--")
+below.set(xlabel="images with truth", ylabel="e-value")
 for place in (above, below):
     place.axvline(150, color="black", linewidth=0.8, linestyle=":")
 

@@ -10,7 +10,6 @@ nifti.py       volumes as slices, and back
 dicom.py       series as slices; captures.py: maps as secondary captures
 multiframe.py  maps as Parametric Maps; segmentations.py: DICOM segmentations as labels
 identifiers.py what of the people behind images goes along into outputs
-runs.py        what `pixelbounds sample` wrote
 """
 
 from ..execution.progress import Progress

@@ -10,6 +10,7 @@ nifti.py       volumes as slices, and back
 dicom.py       series as slices; captures.py: maps as secondary captures
 multiframe.py  maps as Parametric Maps; segmentations.py: DICOM segmentations as labels
 identifiers.py what of the people behind images goes along into outputs
+label_maps.py  label maps and masks beside the images
 """
 
 from ..execution.progress import Progress

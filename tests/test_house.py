@@ -186,7 +186,7 @@ FOR_USERS = CORE.union(*(names for extra, names in EXTRAS.items() if extra not i
 
 def from_elsewhere(folder):
     """Distributions that the files below a folder import, and the files."""
-    ours = {"pixelbounds", "benchmarks", "pages", "tests", *(file.stem for file in (ROOT / "tests").rglob("*.py"))}
+    ours = {"pixelbounds", "benchmarks", "pages", "reproduce", "tests", *(file.stem for file in (ROOT / "tests").rglob("*.py"))}
     roots = imported_roots(ROOT / folder)
     outside = {root: files for root, files in roots.items() if root not in sys.stdlib_module_names | ours}
     return {DISTRIBUTIONS.get(root, root.replace("_", "-")): files for root, files in outside.items()}
@@ -202,7 +202,7 @@ def test_what_is_declared_is_imported():
     assert not unused, f"declared in pyproject.toml, but nowhere imported: drop {sorted(unused)} or move it to `dev`"
 
 
-@pytest.mark.parametrize("folder", ["tests", "benchmarks", "pages", "examples"])
+@pytest.mark.parametrize("folder", ["tests", "benchmarks", "pages", "reproduce", "examples"])
 def test_what_tests_benchmarks_and_pages_import_is_declared(folder):
     declared = FOR_USERS | FOR_US
     missing = {name: files for name, files in from_elsewhere(folder).items() if name not in declared}

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pixelbounds.execution.progress import Progress, silent
-from pixelbounds.formats.nifti import find_scans, nifti_files, read_slices
+from pixelbounds.formats.nifti import find_scans, nifti_files, read_nifti
 from pixelbounds.formats.scans import ABDOMEN, FormatError, Geometry, Images, Window, check_window, slice_name
 
 from .cache import cached
@@ -52,7 +52,7 @@ def abdomen(
     }
     pixels = cached(
         Path(cache), about, counts, plane, "float32",
-        lambda part: read_slices(cases[part], window=window, size=size), progress,
+        lambda part: read_nifti(cases[part], window=window, size=size).pixels, progress,
     )  # fmt: skip
     labels = tuple(slice_name(name, k) for name, count in zip(names, counts, strict=True) for k in range(count))
     return Images(pixels, labels, np.repeat(names, counts), Geometry(scans, window))

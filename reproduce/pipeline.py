@@ -1,7 +1,7 @@
 """Images to material: prepare, train the three networks, sample, and put everything into units of [0, 1].
 
 Every step goes on where an interrupted one stopped. The experiment says how many images are held out and fine-tuned on,
-`diffusion.splits` says which; no unit (scan, patient) is in two parts.
+`splits.py` says which; no unit (scan, patient) is in two parts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import numpy as np
 
 from pixelbounds.demo.packaged import NOISE_SEED
 from pixelbounds.demo.phantom import phantoms
-from pixelbounds.diffusion.splits import split_images
 from pixelbounds.execution.progress import Progress, silent
 from pixelbounds.formats.opener import open_images
 from pixelbounds.formats.scans import Images
@@ -26,6 +25,7 @@ from pixelbounds.images.ends import outward
 from pixelbounds.images.library import Array
 from pixelbounds.storage.files import replace_file
 from pixelbounds.workflows import SampleOptions, combine_networks, sample_to, train_from
+from reproduce.splits import split_images
 
 from .abdomen import abdomen
 from .celeba import celeba

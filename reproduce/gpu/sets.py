@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pixelbounds.diffusion.splits import split_images
+from reproduce.splits import split_images
 
 Array = np.ndarray
 

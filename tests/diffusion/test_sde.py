@@ -40,12 +40,6 @@ def test_the_chain_has_the_levels_of_the_process():
     torch.testing.assert_close(levels, torch.tensor([0.01, 0.1**1.5, 0.1, 0.1**0.5, 1.0], dtype=torch.float64))
 
 
-def test_perturb_takes_one_level_per_image():
-    x, noise = torch.zeros(2, 1, 3, 3), torch.ones(2, 1, 3, 3)
-    assert VESDE().perturb(x, torch.tensor([1.0, 2.0]), noise)[:, 0, 0, 0].tolist() == [1, 2]
-    assert VESDE().perturb(x, 0.5, noise)[0, 0, 0, 0] == 0.5
-
-
 @pytest.mark.parametrize("levels, message", [((0.0, 90.0), "undefined at 0"), ((1.0, 0.5), "above sigma_min")])
 def test_impossible_levels_are_refused(levels, message):
     with pytest.raises(ValueError, match=message):

@@ -5,8 +5,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from pixelbounds.diffusion.splits import split_images
 from reproduce.gpu import chest, coded_bands, sets
+from reproduce.splits import split_images
 
 
 def test_scans_train_choose_or_are_measured():

@@ -11,8 +11,8 @@ from reproduce.experiment import load_experiment
 
 pytest.importorskip("torch")
 
-from pixelbounds.diffusion.splits import split_images
 from reproduce.pipeline import _parts
+from reproduce.splits import split_images
 
 
 def some_scans(count, seed=0):

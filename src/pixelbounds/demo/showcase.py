@@ -7,7 +7,8 @@ draws samples of new noisy phantoms, here and now, and the calibration of all pr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -80,7 +81,16 @@ def run(folder: Path, *, new: int = 4, seed: int = 0, step: Step = print, progre
     new = check_count(new, "new", most=64)
     seed = check_count(seed, "seed", least=0)
     folder.mkdir(parents=True, exist_ok=True)
-    clock = _Clock(step)
+    seconds: dict[str, float] = {}
+
+    @contextmanager
+    def clock(what: str) -> Iterator[None]:
+        """Tells what begins and keeps how long it took."""
+        step(what)
+        begin = perf_counter()
+        yield
+        seconds[what] = perf_counter() - begin
+
     with clock("make the phantoms anew and read the network's bands of them"):
         arrays = material()
         truth = arrays["truth"]
@@ -111,7 +121,7 @@ def run(folder: Path, *, new: int = 4, seed: int = 0, step: Step = print, progre
         worst = _worst(promised, truth[CALIBRATION:], arrays["organs"][CALIBRATION:], band[CALIBRATION:])
         page = _report(folder / "report.html", (*rows, promised), examples, worst)
     return Demo(
-        rows, promised, plain, found, folder / "calibration.safetensors", folder / "intervals.npz", page, clock.seconds
+        rows, promised, plain, found, folder / "calibration.safetensors", folder / "intervals.npz", page, seconds
     )
 
 
@@ -202,22 +212,3 @@ def _report(path: Path, rows: tuple[Row, ...], examples: list[Example], worst: l
         path, title="pixelbounds demo: synthetic abdominal CT", calibration=rows[-1].calibration,
         evaluation=rows[-1].evaluation, examples=[*examples, *worst], comparison=rows, notes=notes,
     )  # fmt: skip
-
-
-class _Clock:
-    """Tells what begins and keeps how long it took."""
-
-    def __init__(self, step: Step) -> None:
-        self.step = step
-        self.seconds: dict[str, float] = {}
-
-    def __call__(self, what: str) -> _Clock:
-        self.what = what
-        self.step(what)
-        return self
-
-    def __enter__(self) -> None:
-        self.begin = perf_counter()
-
-    def __exit__(self, *error: object) -> None:
-        self.seconds[self.what] = perf_counter() - self.begin

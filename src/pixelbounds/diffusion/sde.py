@@ -55,12 +55,6 @@ class VESDE:
         """g(t) = sigma(t) sqrt(2 log(sigma_max / sigma_min)), same shape."""
         return self.sigma(t) * math.sqrt(2 * self.log_ratio)
 
-    def perturb(self, x: Tensor, sigma: Any, noise: Tensor) -> Tensor:
-        """Add noise, x + sigma noise; sigma a float or one value per image: (b, *pixels), (b,) -> (b, *pixels)."""
-        if isinstance(sigma, Tensor) and sigma.ndim == 1:
-            sigma = sigma.reshape(-1, *[1] * (x.ndim - 1))
-        return x + sigma * noise
-
     def chain(self, steps: int) -> Tensor:
         """Noise levels of the discrete chain, ascending from sigma_min to sigma_max: (steps + 1,) float64."""
         if steps < 1:

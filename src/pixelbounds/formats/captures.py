@@ -33,7 +33,7 @@ _MAY_BE_EMPTY = """
 PatientName PatientID PatientBirthDate PatientSex StudyDate StudyTime StudyID AccessionNumber ReferringPhysicianName
 PositionReferenceIndicator Laterality
 """.split()  # noqa: SIM905 - required, but may be empty
-_REMOVED = "pixelbounds: identifiers left out, UIDs kept"
+REMOVED = "pixelbounds: identifiers left out, UIDs kept"
 _LABELS = ("open", "trusted")  # series of labels
 _NO_UNIT = "US"  # as DICOM says unspecified
 TRUSTED = "1: the interval is within the tolerance. It is short, which does not say that it holds the truth"
@@ -150,7 +150,10 @@ def _dataset(scan: Scan, k: int, shape: tuple[int, ...], name: str, *, who: bool
     data = study_of(scan, k, name, who=who)
     put_in_place(data, scan, k, shape)
     if "SOPInstanceUID" in source:
-        data.SourceImageSequence = [reference_to(source)]
+        reference = pydicom.Dataset()
+        reference.ReferencedSOPClassUID = source.SOPClassUID
+        reference.ReferencedSOPInstanceUID = source.SOPInstanceUID
+        data.SourceImageSequence = [reference]
     data.SOPClassUID = pydicom.uid.SecondaryCaptureImageStorage
     data.ConversionType, data.ImageType, data.Manufacturer = "WSD", ["DERIVED", "SECONDARY"], "pixelbounds"
     data.PatientOrientation = ""
@@ -177,7 +180,7 @@ def study_of(scan: Scan, k: int, name: str, *, who: bool) -> Any:
             data.PatientID = data.PatientName = name[:64]
     if not who:
         data.PatientIdentityRemoved = "YES"
-        data.DeidentificationMethod = _REMOVED
+        data.DeidentificationMethod = REMOVED
     for word in _MAY_BE_EMPTY:
         if data.get(word) is None:
             setattr(data, word, "")
@@ -189,14 +192,6 @@ def map_name(scan: Scan, lower: Array, upper: Array, *, who: bool) -> str:
     if scan.kind == "dicom" or who:
         return scan.name
     return hashlib.sha256(lower.tobytes() + upper.tobytes() + scan.affine.tobytes()).hexdigest()
-
-
-def reference_to(source: Any) -> Any:
-    """What refers to a source image."""
-    reference = needed("pydicom").Dataset()
-    reference.ReferencedSOPClassUID = source.SOPClassUID
-    reference.ReferencedSOPInstanceUID = source.SOPInstanceUID
-    return reference
 
 
 def source_of_slice(scan: Scan, k: int) -> Any:

@@ -201,11 +201,6 @@ def _values(file: Path) -> Array:
     return values
 
 
-def _normal(header: Any) -> Array:
-    row, column = np.array(header.ImageOrientationPatient, float).reshape(2, 3)
-    return np.cross(row, column)
-
-
 def _sorted(series: list[tuple[Path, Any]]) -> list[tuple[Path, Any]]:
     """Files of one series along the normal of their planes; they must be parallel, equal in size, and complete."""
     first_file, first = series[0]
@@ -226,7 +221,7 @@ def _sorted(series: list[tuple[Path, Any]]) -> list[tuple[Path, Any]]:
             raise FormatError(f"{file} is not parallel to {first_file} of the same series (a scout?); remove one")
         if header.PhotometricInterpretation != first.PhotometricInterpretation:
             raise FormatError(f"{file} and {first_file} of one series differ in PhotometricInterpretation; remove one")
-    normal = _normal(first)
+    normal = np.cross(*np.array(first.ImageOrientationPatient, float).reshape(2, 3))
     place = {file: float(normal @ np.array(header.ImagePositionPatient, float)) for file, header in series}
     series = sorted(series, key=lambda item: place[item[0]])
     steps = [(place[b] - place[a], a, b) for (a, _), (b, _) in pairwise(series)]

@@ -18,27 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from ..bands import calibrated_ranks, quantile_source
-from ..execution.blocks import gather, readable
+from ..bands import calibrated_ranks
+from ..execution.blocks import readable
 from ..execution.runner import Execution, current
 from ..images.checks import Limits, check_limits
 from ..images.ends import Band, trusted_band
 from ..images.library import Array, differ_in_size, rescale_uint8
 from ..images.measure import Measure
-from ..images.ragged import Ragged
 from ..images.source import Source
 from ..samplers.runs import Run, open_run
-from ..samplers.sample_bands import (
-    band_and_digests,
-    bands_to,
-    open_stored,
-    quantiles,
-    sample_digests,
-    samples_of,
-)
+from ..samplers.sample_bands import band_and_digests, bands_in_memory, bands_to, open_stored, sample_digests
 from ..storage.chunks import guarded, rows_at
 from ..storage.digests import row_digests
-from ..storage.store import DONE
 from .arrays import (
     ARRAY_SUFFIXES,
     SHAPES,
@@ -202,8 +193,9 @@ class Bands:
         return band
 
     def reader(self, *, input_hash: bool = False) -> Callable[[int, int], tuple[Band, list[Array]]]:
-        """What gives the band of images start..stop in NumPy, and refers to nothing else; as a witness with digests
-        (n,) of what was read, one for each of `reads`.
+        """What gives the band of images start..stop in NumPy, and refers to nothing else.
+
+        With `input_hash` it also gives digests (n,) of what was read, one for each of `reads`.
         """
         band, samples, level, source = self.band, self.samples, self.miscoverage, self.source
         if band is not None:
@@ -229,22 +221,14 @@ class Bands:
 
     def whole(self, execution: Execution, store: Path | None, *, replace: bool = False) -> tuple[Band, Array]:
         """The band of all images, and which of them are there: as it lies, or of samples, in memory or in a store."""
-        every = np.ones(len(self), bool) if self.there is None else self.there
         if self.band is not None:
-            return self.band, every
+            return self.band, np.ones(len(self), bool) if self.there is None else self.there
+        how: dict[str, Any] = {"skip_bad": self.skip_bad, "execution": execution}
         if store is not None:
-            band, there = bands_to(
-                self.samples, store, self.miscoverage, skip_bad=self.skip_bad, replace=replace, execution=execution
-            )
-            return Band(band.lower, band.upper, source=self.source or band.source), there
-        make = quantiles(self.samples, self.miscoverage)
-        m, _ = samples_of(self.samples)
-        pixels = [prod(shape) for shape in self.shapes] if self.ragged else prod(self.shape[1:])
-        parts, marks = gather(execution, make, [self.samples], len(self), pixels, skip_bad=self.skip_bad)
-        source = self.source or quantile_source("calibrated", m, self.miscoverage)
-        ends = {name: Ragged(parts[name]) if self.ragged else parts[name] for name in ("lower", "upper")}
-        band = Band(ends["lower"], ends["upper"], source=source)
-        return band, marks == DONE
+            band, there = bands_to(self.samples, store, self.miscoverage, replace=replace, **how)
+        else:
+            band, there = bands_in_memory(self.samples, self.miscoverage, **how)
+        return Band(band.lower, band.upper, source=self.source or band.source), there
 
 
 def _images(x: Any, start: int, stop: int) -> Array:
@@ -356,12 +340,7 @@ def _of_run(run: Run, reading: Reading, execution: Execution) -> Bands:
     if reading.skip_bad:
         there = readable(execution, *(run[name] for name in run.parts(reading.kind)))
     band = run.band(reading.kind, check=not reading.skip_bad, there=there)
-    return Bands(band.map(guarded), limits=limits, known=known, there=there, **_said_by(run))
-
-
-def _said_by(run: Run) -> dict[str, Any]:
-    """What a run's observations said of themselves."""
-    return {"measure": run.measure, "patients": run.patients}
+    return Bands(band.map(guarded), limits=limits, known=known, there=there, measure=run.measure, patients=run.patients)
 
 
 def _of_kept_samples(run: Run, reading: Reading, limits: Limits | None, known: dict[str, Any]) -> Bands:
@@ -376,7 +355,7 @@ def _of_kept_samples(run: Run, reading: Reading, limits: Limits | None, known: d
     source = replace(run.source("calibrated"), kind=f"calibrated quantiles of {KEPT} samples", miscoverage=level)
     return Bands(
         samples=known["samples"], miscoverage=level, limits=limits, known=known, skip_bad=reading.skip_bad,
-        source=source, **_said_by(run),
+        source=source, measure=run.measure, patients=run.patients,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -120,7 +121,7 @@ def region_of_map(path: FilePath, values: Any, labels: Sequence[int]) -> Any:
     """
     if not labels and values.dtype.kind == "f" and _of_arrays(Path(path)):
         return values  # weights
-    inside = _Inside(str(path), tuple(labels))
+    inside = partial(_inside, str(path), tuple(labels))
     if len(values.shape) == 1 and not differ_in_size(values):
         return inside(np.asarray(values[:]))
     return region_as_read(values, inside)
@@ -130,22 +131,16 @@ def _of_arrays(path: Path) -> bool:
     return any(x.suffix in ARRAY_SUFFIXES or is_store(x) for x in (path, path.parent))
 
 
-class _Inside:
+def _inside(path: str, labels: tuple[int, ...], numbers: Array) -> Array:
     """Numbers of a map to bool, checked."""
-
-    def __init__(self, path: str, labels: tuple[int, ...]) -> None:
-        self.path = path
-        self.labels = labels
-
-    def __call__(self, numbers: Array) -> Array:
-        if not self.labels:
-            if numbers.dtype != bool and not np.isin(numbers, _IN_A_MASK).all():
-                odd = numbers[~np.isin(numbers, _IN_A_MASK)].flat[0]
-                raise ValueError(
-                    f"{self.path} holds {odd:g}, so it is no mask of 0 and 1; of a label map say which label is "
-                    f"meant, such as {self.path}:{max(1, int(odd)) if np.isfinite(odd) else 1}"
-                )
-            return numbers != 0
+    if labels:
         if numbers.dtype.kind not in "iub" and not np.array_equal(numbers, np.rint(numbers)):
-            raise ValueError(f"{self.path} holds numbers that are not whole; labels must be whole numbers")
-        return np.isin(numbers, self.labels)
+            raise ValueError(f"{path} holds numbers that are not whole; labels must be whole numbers")
+        return np.isin(numbers, labels)
+    if numbers.dtype != bool and not np.isin(numbers, _IN_A_MASK).all():
+        odd = numbers[~np.isin(numbers, _IN_A_MASK)].flat[0]
+        raise ValueError(
+            f"{path} holds {odd:g}, so it is no mask of 0 and 1; of a label map say which label is "
+            f"meant, such as {path}:{max(1, int(odd)) if np.isfinite(odd) else 1}"
+        )
+    return numbers != 0

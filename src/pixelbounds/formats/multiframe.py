@@ -19,7 +19,7 @@ from ..images.ends import outward
 from ..images.library import Array
 from ..images.tolerance import Tolerance
 from ..storage.version import VERSION
-from .captures import TRUSTED, comments_of, own_uid, put_in_place, source_of_slice, study_of
+from .captures import REMOVED, TRUSTED, comments_of, own_uid, put_in_place, source_of_slice, study_of
 from .scans import Geometry, Scan, needed
 
 FOLDER = "parametric"  # beside the secondary captures
@@ -183,4 +183,4 @@ def _finish(data: Any, scan: Scan, part: _Map, *, who: bool) -> None:
     if part.name != "trusted":
         data.Laterality = ""
     if not who:
-        data.PatientIdentityRemoved, data.DeidentificationMethod = "YES", "pixelbounds: identifiers left out, UIDs kept"
+        data.PatientIdentityRemoved, data.DeidentificationMethod = "YES", REMOVED

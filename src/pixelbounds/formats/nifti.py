@@ -90,18 +90,8 @@ def find_scans(files: Sequence[Path], names: Sequence[str], size: int | None) ->
     return tuple(scans)
 
 
-def read_slices(file: Path, *, window: Window | None, size: int | None = None) -> Array:
-    """Axial slices of one volume as float32, (n, h, w): slope and intercept applied, then the window."""
-    [scan] = find_scans([file], [stem(file.name)], size)
-    plane = scan.plane if size is None else (size, size)
-    check_allowed(4 * scan.stop * prod(plane), f"{file} unpacks")
-    slices = np.empty((scan.stop, *plane), np.float32)
-    _read(file, window, size, slices)
-    return slices
-
-
 def _read(file: Path, window: Window | None, size: int | None, out: Array) -> None:
-    """Read a volume into `out`, some slices at a time."""
+    """Read a volume into `out` (n, h, w), some slices at a time: slope and intercept applied, then the window."""
     for start, planes in _slabs(file):
         for number, plane in enumerate(planes, start):
             if not np.isfinite(plane).all():
@@ -123,7 +113,9 @@ def _slabs(file: Path) -> Iterator[tuple[int, Array]]:
             values = np.asarray(image.dataobj[..., at:end], np.float32)
         except (OSError, EOFError, ValueError, zlib.error) as error:
             raise FormatError(f"{file} is cut off or damaged ({error}); use another copy") from error
-        yield (at if direction > 0 else count - end), _turned(image, values)
+        volume = values.reshape((*values.shape, 1)[:3])
+        turned = needed("nibabel").orientations.apply_orientation(volume, _to_lps(image.affine))
+        yield (at if direction > 0 else count - end), turned.transpose(2, 1, 0)
 
 
 def _reach(image: Any) -> tuple[float, float] | None:
@@ -172,12 +164,6 @@ def _to_lps(affine: Array) -> Array:
     """The orientation transform of nibabel from a file's axes to L, P, S."""
     orientations = needed("nibabel").orientations
     return orientations.ornt_transform(orientations.io_orientation(affine), orientations.axcodes2ornt("LPS"))
-
-
-def _turned(image: Any, values: Array) -> Array:
-    """Voxels of a file, or of a slab of it, as (slice, row, column)."""
-    volume = values.reshape((*values.shape, 1)[:3])
-    return needed("nibabel").orientations.apply_orientation(volume, _to_lps(image.affine)).transpose(2, 1, 0)
 
 
 def resized_affine(affine: Array, height: int, width: int, size: int | None) -> Array:

@@ -111,9 +111,7 @@ def pages(
                 check_allowed(width * height * _PER_PIXEL.get(frame.mode, 4), f"{name} unpacks")
                 upright = ImageOps.exif_transpose(frame)
                 yield page if several else None, _sized((unpack or _pixels)(upright), name, size, crop)
-    except FormatError:
-        raise
-    except (MemoryError, ImportError):
+    except (FormatError, MemoryError, ImportError):
         raise
     except Exception as error:  # plugins of Pillow raise what they like
         raise FormatError(f"{name} is no image that can be read ({error}); remove or replace it") from error

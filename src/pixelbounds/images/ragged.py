@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -128,11 +128,7 @@ class _Flat(Sequence[Any]):
     def __len__(self) -> int:
         return len(self.firsts)
 
-    @overload
-    def __getitem__(self, at: int) -> _Stored: ...
-    @overload
-    def __getitem__(self, at: slice) -> _Flat: ...
-    def __getitem__(self, at: int | slice) -> _Stored | _Flat:
+    def __getitem__(self, at: Any) -> Any:
         if isinstance(at, slice):
             return self.take(at)
         return _Stored(self.values, int(self.firsts[at]), tuple(self.shapes[at].tolist()))
@@ -174,17 +170,11 @@ def _stretch(values: Any, start: int, stop: int) -> Array:
             return part[start - first : stop - first]
     size = chunks[0] if isinstance(chunks[0], int) else max(chunks[0])  # of zarr, of Dask
     first = start // size * size
-    part = _read(values, first, min(values.shape[0], -(-stop // size) * size))
-    _LAST.kept = [(values, first, part), *(x for x in kept if x[0] is not values)][:_SETS]
-    return part[start - first : stop - first]
-
-
-def _read(values: Any, start: int, stop: int) -> Array:
-    if not hasattr(values, "store"):  # Dask
-        return np.asarray(values[start:stop])
     from ..storage.chunks import rows_at
 
-    return rows_at(values, start, stop)
+    part = rows_at(values, first, min(values.shape[0], -(-stop // size) * size))
+    _LAST.kept = [(values, first, part), *(x for x in kept if x[0] is not values)][:_SETS]
+    return part[start - first : stop - first]
 
 
 def flat_images(values: Any, shapes: Any) -> Ragged:

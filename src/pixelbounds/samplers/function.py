@@ -77,9 +77,6 @@ class FunctionBackend:
         """A function draws one image at a time."""
         return 1
 
-    def prepare(self) -> None:
-        """Nothing is to be done."""
-
     def draw(self, y: Any, ids: Array, batch: int, within: Progress = silent) -> Iterator[Parts]:
         """What is kept of each image of a block, (*pixels) each."""
         count = self.counted
@@ -218,38 +215,34 @@ def bands_from(
     >>> bands_from(noisy, np.zeros((2, 4, 4)), samples=19, name="noisy")
     Band of 2 images of shape (4, 4), float64, calibrated quantiles, samples 19, miscoverage 1/10, sampler noisy
     """
-    if progress is None:
-        with bar(f"drawing {samples} samples of each image") as shown:
-            settings: dict[str, Any] = {"samples": samples, "miscoverage": miscoverage, "seed": seed, "out": out}
-            settings |= {"name": name, "scheduler": scheduler, "progress": shown}
-            return bands_from(sampler, observations, **settings, **more)
-    if out is not None:
-        return sample_function_to(
-            sampler, observations, out, samples=samples, miscoverage=miscoverage, seed=seed, name=name,
-            scheduler=scheduler, progress=progress, **more,
-        ).band()  # fmt: skip
-    ids = more.pop("ids", None)
-    if more:
-        raise TypeError(f"{', '.join(more)}: for runs only; give out=, or leave it out")
-    backend = FunctionBackend(sampler, samples, miscoverage, seed)
-    source = replace(quantile_source("calibrated", samples, miscoverage), sampler=_name(sampler, name))
-    observed = Observations(observations, ids)
-    observed.digest()  # what is not finite is refused before anything is drawn
-    lower: list[Array] = []
-    upper: list[Array] = []
-    total = samples * len(observed)
-
-    def within(done: int, of: int) -> None:
-        progress(samples * len(lower) + done, total)
-
     with ExitStack() as stack:
-        progress(0, total)
+        report = progress or stack.enter_context(bar(f"drawing {samples} samples of each image"))
+        if out is not None:
+            return sample_function_to(
+                sampler, observations, out, samples=samples, miscoverage=miscoverage, seed=seed, name=name,
+                scheduler=scheduler, progress=report, **more,
+            ).band()  # fmt: skip
+        ids = more.pop("ids", None)
+        if more:
+            raise TypeError(f"{', '.join(more)}: for runs only; give out=, or leave it out")
+        backend = FunctionBackend(sampler, samples, miscoverage, seed)
+        source = replace(quantile_source("calibrated", samples, miscoverage), sampler=_name(sampler, name))
+        observed = Observations(observations, ids)
+        observed.digest()  # what is not finite is refused before anything is drawn
+        lower: list[Array] = []
+        upper: list[Array] = []
+        total = samples * len(observed)
+
+        def within(done: int, of: int) -> None:
+            report(samples * len(lower) + done, total)
+
+        report(0, total)
         place = Place(stack, backend, backend, scheduler)
         for done, parts in enumerate(place.draw(observed, range(len(observed)), within)):
             shape = lower[0].shape if lower else parts["lower"].shape
             lower.append(fitted(parts["lower"], shape, int(observed.ids[done])))
             upper.append(fitted(parts["upper"], shape, int(observed.ids[done])))
-            progress(samples * len(lower), total)
+            report(samples * len(lower), total)
     return Band(np.stack(lower), np.stack(upper), source=source)
 
 

@@ -42,7 +42,8 @@ def sampler_name(sampler: Any) -> str:
     named = inner if hasattr(inner, "__qualname__") else type(inner)
     text = f"{named.__module__}:{named.__qualname__}"
     if inner is sampler and isinstance(sampler, FunctionType | BuiltinFunctionType) and "<" not in text:
-        return check_line(_with_weights(text, sampler), "name of the sampler")
+        weights = _weights_used(sampler)
+        return check_line(f"{text} {_digest(weights)}" if weights else text, "name of the sampler")
     return identified(text, sampler)
 
 
@@ -57,17 +58,11 @@ def identified(text: str, *parts: Any) -> str:
         ) from None
 
 
-def _with_weights(text: str, function: Any) -> str:
-    """The name of a function of a module; with a digest of the networks that it uses."""
-    weights = _weights_used(function)
-    return f"{text} {_digest(weights)}" if weights else text
-
-
 def _weights_used(function: Any) -> list[Any]:
     """Networks and arrays of torch among the global names that a function uses."""
     code = getattr(function, "__code__", None)
     values = (function.__globals__.get(name) for name in sorted(set(_names_of(code)))) if code else ()
-    return [value for value in values if _has_weights(value)]
+    return [x for x in values if library_of(x) == "torch" or callable(getattr(x, "state_dict", None))]
 
 
 def _names_of(code: CodeType) -> Iterable[str]:
@@ -75,10 +70,6 @@ def _names_of(code: CodeType) -> Iterable[str]:
     for value in code.co_consts:
         if isinstance(value, CodeType):
             yield from _names_of(value)
-
-
-def _has_weights(value: Any) -> bool:
-    return library_of(value) == "torch" or callable(getattr(value, "state_dict", None))
 
 
 def _digest(parts: Any) -> str:
@@ -103,9 +94,11 @@ def _add(value: Any, update: Callable[[bytes], None], above: tuple[int, ...]) ->
     elif isinstance(value, type | ModuleType | BuiltinFunctionType | np.ufunc | np.dtype):
         update(getattr(value, "__qualname__", str(value)).encode())
     elif library_of(value) == "torch":
+        import torch
+
         array = value.detach().cpu().contiguous()
         update(f"{array.dtype} {tuple(array.shape)}".encode())
-        update(array.reshape(-1).view(_bytes_of_torch()).numpy().tobytes() if array.numel() else b"")
+        update(array.reshape(-1).view(torch.uint8).numpy().tobytes() if array.numel() else b"")
     elif isinstance(value, np.ndarray):
         update(f"{value.dtype.str} {value.shape}".encode())
         update(np.ascontiguousarray(value).tobytes())
@@ -133,9 +126,3 @@ def _add(value: Any, update: Callable[[bytes], None], above: tuple[int, ...]) ->
         update(repr(value).encode())
     else:
         raise _Unknown(f"a {type(value).__module__}.{type(value).__qualname__}")
-
-
-def _bytes_of_torch() -> Any:
-    import torch
-
-    return torch.uint8

@@ -22,9 +22,9 @@ import numpy as np
 from ..execution.progress import Progress, Tell, silent
 from ..execution.runner import Execution, running
 from ..images.library import Array, to_numpy
-from ..storage.store import MARKS, Store, attributes_of, part_of, read_marks, reopen
+from ..storage.store import MARKS, Store, attributes_of, part_of, read_marks, reopen, request_differences
 from .observations import Observations
-from .runs import Run, open_run, other_run, run_under_way, write_image
+from .runs import Run, open_run, run_request, run_under_way, write_image
 
 Parts = dict[str, Array]  # what is kept of an image, by name
 DRAWN: dict[str, tuple[int, ...]] = dict.fromkeys(
@@ -52,9 +52,6 @@ class SamplerBackend(Protocol):
 
     def automatic_batch(self, images: Any) -> int:
         """As many images as suit the device."""
-
-    def prepare(self) -> None:
-        """Make ready to draw."""
 
     def draw(self, y: Any, ids: Array, batch: int, within: Progress = silent) -> Iterator[Parts]:
         """What is kept of each image of a block; `within` is given the draws of it that are done, and their total."""
@@ -89,7 +86,6 @@ class Place:
     def __init__(self, stack: ExitStack, backend: SamplerBackend, factory: BackendFactory, scheduler: Any) -> None:
         self._backend = backend
         self._factory = factory
-        self._ready = False
         self._execution: Execution | None = None if scheduler is None else stack.enter_context(running(scheduler))
 
     def map(self, job: Callable[..., Any], jobs: Sequence[tuple[int, ...]], within: Progress = silent) -> Iterator[Any]:
@@ -97,9 +93,6 @@ class Place:
         if self._execution is not None:
             yield from self._execution.each(partial(_on_worker, self._factory, job), jobs, 0, 2**26)
             return
-        if not self._ready:
-            self._backend.prepare()
-            self._ready = True
         for arguments in jobs:
             yield job(self._backend, *arguments, within=within)
 
@@ -107,7 +100,7 @@ class Place:
         """As many images as suit the device."""
         if self._execution is None:
             return int(self._backend.automatic_batch(images))
-        return int(next(self.map(partial(_automatic_batch, images), [()])))
+        return int(next(self.map(lambda backend: backend.automatic_batch(images), [()])))
 
     def draw(self, images: Observations, positions: range, within: Progress = silent) -> Iterator[Parts]:
         """What is drawn for some images, one by one."""
@@ -119,19 +112,14 @@ _DRAWING = Lock()
 
 @lru_cache(maxsize=1)
 def backend_of(factory: BackendFactory) -> SamplerBackend:
-    """A worker's backend, made once and ready to draw."""
+    """A worker's backend, made once."""
     backend: SamplerBackend = factory.backend()
-    backend.prepare()
     return backend
 
 
 def _on_worker(factory: BackendFactory, job: Callable[..., Any], *arguments: int) -> Any:
     with _DRAWING:
         return job(backend_of(factory), *arguments)
-
-
-def _automatic_batch(images: Observations, backend: SamplerBackend) -> int:
-    return backend.automatic_batch(images)
 
 
 def _one(images: Observations, backend: SamplerBackend, position: int, within: Progress = silent) -> Parts:
@@ -189,9 +177,9 @@ def fill_run(
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.exists():
         run = open_run(out)
-        wrong = other_run(run, about)
-        if wrong:
-            raise ValueError(f"{out} is another run: {'; '.join(wrong)}; use the same, or another --out")
+        differences = request_differences(run.group.attrs.get("request") or {}, run_request(about))
+        if differences:
+            raise ValueError(f"{out} is another run: {'; '.join(differences)}; use the same, or another --out")
         damaged = next(run.damaged(), None)
         if damaged and not options.repair:
             run.check()

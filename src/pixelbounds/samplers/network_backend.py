@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -108,12 +109,13 @@ class NetworkBackend:
         probe = torch.from_numpy(images.rows(0, 1)).to(next(self.network.parameters()).device)
         return automatic_batch(self.network, probe, self.sigma_0)
 
-    def prepare(self) -> None:
-        """Compile the network where that is asked for."""
-        if self.options.compile:
-            from ..diffusion.members import compiled
+    @cached_property
+    def _drawing(self) -> Any:
+        """The network, compiled where that is asked for."""
+        from ..diffusion.members import compiled
 
-            self.network = compiled(self.network, dynamic=False)  # all blocks but the last have one shape
+        # all blocks but the last have one shape
+        return compiled(self.network, dynamic=False) if self.options.compile else self.network
 
     def draw(self, y: Array, ids: Array, batch: int, within: Progress = silent) -> Iterator[Parts]:
         """The arrays of each image of a block (b, c, h, w)."""
@@ -125,19 +127,19 @@ class NetworkBackend:
         if self.kind == "score":
             device = next(self.network.parameters()).device
             for draws in sample(
-                self.network, torch.from_numpy(y).to(device), self.sigma_0, self.sde,
+                self._drawing, torch.from_numpy(y).to(device), self.sigma_0, self.sde,
                 samples=self.samples, sampler=self._settings["sampler"], steps=self.steps, seed=self.options.seed,
                 image_ids=[int(i) for i in ids], batch=batch, reduce=self.reduction, progress=within,
             ):  # fmt: skip
                 yield {name: getattr(draws, name).cpu().numpy() for name in self.arrays}
             return
-        heads = predict(self.network, y, self.sigma_0, batch=batch)
+        heads = predict(self._drawing, y, self.sigma_0, batch=batch)
         for image, number in enumerate(ids):
             parts = {name: head[image] for name, head in zip(self._heads, heads, strict=True)}
             if self.dropout:
                 seed = int(np.random.SeedSequence([self.options.seed, int(number)]).generate_state(1)[0])
                 mean, deviation = dropout_passes(
-                    self.network, y[image : image + 1], self.sigma_0, passes=self.samples, seed=seed, batch=batch
+                    self._drawing, y[image : image + 1], self.sigma_0, passes=self.samples, seed=seed, batch=batch
                 )
                 parts |= {"dropout_mean": mean[0], "dropout_deviation": deviation[0]}
             yield parts

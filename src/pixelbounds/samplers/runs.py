@@ -25,7 +25,7 @@ from ..images.library import Array
 from ..images.measure import Measure
 from ..images.source import Source
 from ..storage.chunks import FileRows, check_array, damaged
-from ..storage.store import DONE, MARKS, Store, part_of, read_marks, request_differences, resumable
+from ..storage.store import DONE, MARKS, Store, part_of, read_marks, resumable
 
 _FORMAT = 1
 _PAIRS = (("lower", "upper"), ("naive_lower", "naive_upper"))
@@ -260,7 +260,7 @@ class _Holed:
         return out[(slice(None), *rest)]
 
 
-def open_run(path: str | os.PathLike[str], *, mode: str = "r") -> Run:
+def open_run(path: str | os.PathLike[str]) -> Run:
     """Open the store that `pixelbounds sample` wrote."""
     path = Path(path)
     if not path.exists():
@@ -268,7 +268,7 @@ def open_run(path: str | os.PathLike[str], *, mode: str = "r") -> Run:
             raise FileNotFoundError(f"{path} is not finished; run the same `pixelbounds sample` again to draw the rest")
         raise FileNotFoundError(f"{path} does not exist; give the store that `pixelbounds sample ... --out` wrote")
     try:
-        group = zarr.open_group(path, mode=mode)
+        group = zarr.open_group(path, mode="r")
         about: Any = group.attrs.get("pixelbounds")
     except Exception as error:  # no store, or one whose metadata are damaged
         raise ValueError(f"{path} is no zarr store that can be read ({error}); give a run, or another --out") from error
@@ -306,8 +306,3 @@ def _what_is_wrong(group: Any, about: Mapping[str, Any]) -> str | None:
         if arrays[name].shape[:1] != arrays[MARKS].shape:
             return f"has {name} of shape {arrays[name].shape} for marks of {arrays[MARKS].shape}"
     return None
-
-
-def other_run(run: Run, about: Mapping[str, Any]) -> list[str]:
-    """What differs between a run and the configuration of a call."""
-    return request_differences(dict(run.group.attrs).get("request") or {}, run_request(about))

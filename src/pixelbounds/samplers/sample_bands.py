@@ -18,16 +18,16 @@ import numpy as np
 import zarr
 
 from ..bands import calibrated_quantiles, calibrated_ranks, quantile_source
-from ..execution.blocks import InputHash, Maker, Parts, block_rows, fill, other_images
+from ..execution.blocks import InputHash, Maker, Parts, block_rows, fill, gather, other_images
 from ..execution.runner import Execution, current
 from ..images.checks import numbered
 from ..images.ends import Band, outward, trusted_band
 from ..images.library import Array, as_array, cut_rows, differ_in_size
-from ..images.ragged import read_ragged
+from ..images.ragged import Ragged, read_ragged
 from ..images.source import Source
 from ..storage.chunks import guarded, pieces
 from ..storage.digests import row_digests
-from ..storage.store import BAD, MARKS, SEEN, attributes_of, request_differences, resumable
+from ..storage.store import BAD, DONE, MARKS, SEEN, attributes_of, request_differences, resumable
 
 
 def bands_to(
@@ -79,6 +79,19 @@ def bands_to(
         make = quantiles(samples, miscoverage, half=half, input_hash=True)
         fill(execution, store, make, see, [samples], pixels, skip_bad=skip_bad)
     return open_stored(path)
+
+
+def bands_in_memory(
+    samples: Any, miscoverage: float | Fraction, *, skip_bad: bool, execution: Execution
+) -> tuple[Band, Array]:
+    """The same band in memory, and which of its images are there."""
+    m, shapes = samples_of(samples)
+    ragged = differ_in_size(samples)
+    pixels = [prod(shape) for shape in shapes] if ragged else prod(shapes[0])
+    make = quantiles(samples, miscoverage)
+    parts, marks = gather(execution, make, [samples], int(samples.shape[0]), pixels, skip_bad=skip_bad)
+    lower, upper = (Ragged(parts[name]) if ragged else parts[name] for name in ("lower", "upper"))
+    return Band(lower, upper, source=quantile_source("calibrated", m, miscoverage)), marks == DONE
 
 
 def samples_of(samples: Any) -> tuple[int, list[tuple[int, ...]]]:

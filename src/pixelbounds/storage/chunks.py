@@ -131,7 +131,7 @@ def guarded(x: Any, *, fill: bool = False) -> Any:
     """A zarr array whose missing chunks are errors (or with `fill` hold the fill value), as are chunks that unpack to
     more than they should; any other array as it is.
     """
-    if not _is_zarr(x):
+    if not isinstance(x, zarr.Array):
         return x
     inner = x.store
     if isinstance(inner, GuardedStore):
@@ -143,10 +143,6 @@ def guarded(x: Any, *, fill: bool = False) -> Any:
     limit = prod(x.chunks) * int(x.dtype.itemsize) + 4  # a checksum may be packed, too
     store = GuardedStore(inner, fill=fill, limit=limit, packer=packers[0] if packers else None)
     return zarr.open_array(store, path=x.path, mode="r")
-
-
-def _is_zarr(x: Any) -> bool:
-    return isinstance(x, zarr.Array)
 
 
 def _missing_message(name: Any) -> str:
@@ -175,7 +171,7 @@ def _chunk_name(x: Any, at: tuple[int, ...]) -> str:
 
 def chunk_rows(x: Any) -> int:
     """Images in a chunk of a zarr or Dask array; 1 elsewhere."""
-    if _is_zarr(x):
+    if isinstance(x, zarr.Array):
         return int((x.shards or x.chunks)[0])
     return int(x.chunksize[0]) if hasattr(x, "chunksize") else 1
 
@@ -227,7 +223,7 @@ def offset_of(x: Any) -> int:
 
 def is_plain(x: Any) -> bool:
     """Whether x is a zarr array in a folder whose chunks are whole images as in memory, perhaps with a checksum."""
-    if not _is_zarr(x) or _folder(x) is None:
+    if not isinstance(x, zarr.Array) or _folder(x) is None:
         return False
     single_byte = x.dtype.itemsize == 1  # such a codec has no order of bytes
     return (
@@ -248,7 +244,7 @@ def rows_at(x: Any, start: int, stop: int, *, reuse: bool = False) -> Array:
     """
     plain = is_plain(x)
     if not plain and not is_mapped(x):
-        return _unpacked(x, start, stop) if _is_zarr(x) else np.asarray(x[start:stop])
+        return _unpacked(x, start, stop) if isinstance(x, zarr.Array) else np.asarray(x[start:stop])
     out = (_reused if reuse else np.empty)((stop - start, *x.shape[1:]), x.dtype)
     if not plain:  # read, since mapped pages would stay resident
         with open(x.filename, "rb", buffering=0) as file:
@@ -305,15 +301,9 @@ def _row_bytes(x: Any) -> int:
     return prod(x.shape[1:]) * int(x.dtype.itemsize)
 
 
-def _plain_path(x: Any, row: int) -> Path:
-    folder = _folder(x)
-    assert folder is not None
-    return folder / x.metadata.encode_chunk_key((row, *[0] * (x.ndim - 1)))
-
-
 def _read_chunk(x: Any, row: int, first: int, out: Array) -> None:
     """Images of a plain chunk, from its first-th; where there is a checksum, all of it is read."""
-    path = _plain_path(x, row)
+    path = _chunk_name(x, (row, *[0] * (x.ndim - 1)))
     checks = bool(x.compressors)
     whole = np.empty(x.chunks, x.dtype) if checks and len(out) < x.chunks[0] else out
     stored = np.empty(4 * checks, np.uint8)
@@ -330,7 +320,7 @@ def _read_chunk(x: Any, row: int, first: int, out: Array) -> None:
         return
     if not good:
         raise BadChunk(_damaged_message(path, f"it has {size} bytes instead of {wanted}"))
-    if checks and stored.tobytes() != _checksum(whole):
+    if checks and int.from_bytes(stored.tobytes(), "little") != google_crc32c.value(whole.reshape(-1).view(np.uint8)):
         raise BadChunk(_damaged_message(path, "its checksum is wrong"))
     if whole is not out:
         out[...] = whole[first : first + len(out)]
@@ -338,7 +328,7 @@ def _read_chunk(x: Any, row: int, first: int, out: Array) -> None:
 
 def _read(file: Any, offset: int | None, out: Array) -> bool:
     """Fill an array from a file, by default from where it is; False where the file is too short."""
-    place = _bytes_of(out)
+    place = memoryview(out.reshape(-1).view(np.uint8).data)
     if offset is not None:
         file.seek(offset)
     while len(place):
@@ -347,14 +337,6 @@ def _read(file: Any, offset: int | None, out: Array) -> bool:
             return False
         place = place[count:]
     return True
-
-
-def _bytes_of(x: Array) -> memoryview:
-    return memoryview(x.reshape(-1).view(np.uint8).data)
-
-
-def _checksum(x: Array) -> bytes:
-    return int(google_crc32c.value(x.reshape(-1).view(np.uint8))).to_bytes(4, "little")
 
 
 _THREAD = threading.local()

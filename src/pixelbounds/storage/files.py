@@ -143,15 +143,11 @@ def sweep(folder: Path) -> None:
 
 def remove_unheld(part: Path) -> None:
     """Remove a file or folder unless a process holds it."""
-    with suppress(OSError):
-        handle = lock(part)
-        try:
-            if part.is_dir() and not part.is_symlink():
-                shutil.rmtree(part, ignore_errors=True)
-            else:
-                part.unlink(missing_ok=True)
-        finally:
-            os.close(handle)
+    with suppress(OSError), exclusive(part):
+        if part.is_dir() and not part.is_symlink():
+            shutil.rmtree(part, ignore_errors=True)
+        else:
+            part.unlink(missing_ok=True)
 
 
 # ---------------------------------------------------------------- sealed files
@@ -175,22 +171,19 @@ def unseal(
     data: bytes, name: str, *, what: str, remedy: str, again: str, finite: bool = True
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Text and arrays of a file; errors say what it should be, `remedy` how to write it, `again` how to get another."""
-    foreign = f"{name!r} is not a pixelbounds {what}, or was cut short"
     try:
         entry, tensors = sealed_parts(data)
         stored, _, written = entry.partition(" ")
         if len(stored) != 64:
             raise ValueError("it has no checksum")
+        changed = checksum(written, tensors) != stored
+        text = {} if changed else strict_json(written, finite=finite)
+        if not changed and (not isinstance(text, dict) or "format" not in text):
+            raise ValueError("it names no format")
     except ValueError as error:
-        raise ValueError(f"{foreign} ({error}); {remedy}") from error
-    if checksum(written, tensors) != stored:
+        raise ValueError(f"{name!r} is not a pixelbounds {what}, or was cut short ({error}); {remedy}") from error
+    if changed:
         raise ValueError(f"{name!r} was changed after it was written: its checksum does not fit; {again}")
-    try:
-        text = strict_json(written, finite=finite)
-    except ValueError as error:
-        raise ValueError(f"{foreign} ({error}); {remedy}") from error
-    if not isinstance(text, dict) or "format" not in text:
-        raise ValueError(f"{foreign}; {remedy}")
     return text, tensors
 
 
@@ -223,7 +216,7 @@ def strict_json(text: str | bytes, *, finite: bool = True) -> Any:
     >>> strict_json('{"a": [1, 2.5]}')
     {'a': [1, 2.5]}
     """
-    numbers: dict[str, Any] = {"parse_constant": _no_number, "parse_float": _finite} if finite else {}
+    numbers: dict[str, Any] = {"parse_constant": _finite, "parse_float": _finite} if finite else {}
     try:
         return json.loads(text, object_pairs_hook=_once, **numbers)
     except RecursionError as error:
@@ -238,14 +231,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no number")
-
-
 def _finite(word: str) -> float:
     value = float(word)
     if not np.isfinite(value):
-        raise ValueError(f"{word[:40]} is beyond all numbers")
+        raise ValueError(f"{word[:40]} is no finite number")
     return value
 
 

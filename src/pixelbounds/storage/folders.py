@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
-from .files import lock, remove_unheld, sweep
+from .files import exclusive, lock, remove_unheld, sweep
 
 
 def swap_folder(new: Path, path: Path) -> None:
@@ -19,11 +19,8 @@ def swap_folder(new: Path, path: Path) -> None:
     if not path.is_dir():
         os.rename(new, path)
     else:
-        handle = lock(path)
-        try:
+        with exclusive(path):
             _change_places(new, path)
-        finally:
-            os.close(handle)
     for stale in path.parent.glob(f".{path.name}*.old"):  # of processes that were killed
         remove_unheld(stale)
 

@@ -28,7 +28,7 @@ import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from .chunks import damaged
-from .files import lock, sweep
+from .files import exclusive, lock, sweep
 from .folders import swap_folder
 
 Array = np.ndarray
@@ -172,7 +172,7 @@ def resumable(
                 )
         if _unmade(part) or differences:
             attributes = {**(about or {}), "request": asked, "made": uuid4().hex}
-            _make_within(part, lambda new: _make(new, arrays, attributes, rows=rows, pack=pack, flat=flat, ends=ends))
+            _make_within(part, lambda new: _make(new, arrays, attributes, rows=rows, pack=pack, flat=flat))
         for stale in (*part.rglob("*.partial"), part / _NEW):  # of a process that was killed
             stale.rmdir() if stale.is_dir() else stale.unlink(missing_ok=True)
         try:
@@ -188,11 +188,8 @@ def resumable(
 
 def reopen(path: Path) -> None:
     """Move a finished store back to NAME.part, where it can be resumed."""
-    handle = lock(path)
-    try:
+    with exclusive(path):
         os.rename(path, part_of(path))
-    finally:
-        os.close(handle)
 
 
 # ---------------------------------------------------------------- what a store says of itself
@@ -237,7 +234,7 @@ def _differences(part: Path, asked: Mapping[str, Any]) -> list[str]:
 
 def _has_finished(part: Path) -> bool:
     try:
-        return bool(np.asarray(zarr.open_group(part, mode="r")[MARKS][:]).any())
+        return bool(np.asarray(zarr.open_array(part, path=MARKS, mode="r")[:]).any())
     except Exception:  # no store of ours, or a damaged one: whoever put it there may want it
         return True
 
@@ -251,15 +248,15 @@ def part_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.part")
 
 
-def add_array(
+def _add_array(
     group: Any, name: str, shape: tuple[int, ...], dtype: Any, chunk: int, *, pack: bool = True, flat: bool = False
-) -> Any:
+) -> None:
     """A new array in chunks of so many rows: with a checksum, packed or plain; a missing float is NaN.
 
     Of other numbers every chunk is written: one that is not there is missing, not 0.
     """
     floats = np.dtype(dtype).kind in "fc"
-    return group.create_array(
+    group.create_array(
         name,
         shape=shape,
         chunks=(min(chunk, shape[0]), *shape[1:]),
@@ -271,16 +268,7 @@ def add_array(
     )
 
 
-def _make(
-    folder: Path,
-    arrays: Specs,
-    attributes: Mapping[str, Any],
-    *,
-    rows: int,
-    pack: bool,
-    flat: bool,
-    ends: Sequence[int],
-) -> None:
+def _make(folder: Path, arrays: Specs, attributes: Mapping[str, Any], *, rows: int, pack: bool, flat: bool) -> None:
     group = zarr.create_group(folder, attributes={**attributes, "rows": rows})
     shapes = {name: shape for name, (shape, _) in arrays.items() if isinstance(shape, np.ndarray)}
     n = next(len(x) if isinstance(x, np.ndarray) else x[0] for x, _ in arrays.values())
@@ -291,9 +279,9 @@ def _make(
             total = int(shape.prod(axis=1).sum())
             one = group.create_group(name)
             one.create_array("shapes", data=np.asarray(shape, np.int64))
-            add_array(one, "values", (total,), dtype, max(_PIXELS, total // n))
+            _add_array(one, "values", (total,), dtype, max(_PIXELS, total // n))
         else:
-            add_array(group, name, shape, dtype, n if shapes else rows, pack=pack, flat=flat)
+            _add_array(group, name, shape, dtype, n if shapes else rows, pack=pack, flat=flat)
     marks = {"chunk_key_encoding": _FLAT} if flat else {}
     chunk = n if shapes else min(n, rows)
     group.create_array(MARKS, shape=(n,), chunks=(chunk,), dtype="uint8", compressors=None, fill_value=0, **marks)

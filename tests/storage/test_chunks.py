@@ -21,7 +21,7 @@ KINDS = {"bare": None, "checked": (Crc32cCodec(),)}
 def test_what_zarr_wrote_is_read_from_anywhere(tmp_path, dtype, kind):
     data = (np.random.default_rng(0).random((17, 3, 5)) * 200).astype(dtype)
     x = store(tmp_path, "x.zarr", data, (7,), compressors=KINDS[kind])
-    assert plain.is_plain(x)
+    assert plain.has_plain_chunks(x)
     for start, stop in ((0, 7), (3, 15), (16, 17), (0, 17)):
         np.testing.assert_array_equal(rows_at(x, start, stop), data[start:stop])
 
@@ -29,11 +29,11 @@ def test_what_zarr_wrote_is_read_from_anywhere(tmp_path, dtype, kind):
 def test_packed_arrays_are_not_plain(tmp_path):
     for i, how in enumerate(({}, {"zarr_format": 2}, {"shards": (14, 3, 5), "compressors": None})):
         x = zarr.create_array(tmp_path / f"{i}.zarr", shape=(17, 3, 5), chunks=(7, 3, 5), dtype="float32", **how)
-        assert not plain.is_plain(x)
+        assert not plain.has_plain_chunks(x)
     halves = zarr.create_array(tmp_path / "h.zarr", shape=(4, 4), chunks=(2, 2), dtype="float32", compressors=None)
-    assert not plain.is_plain(halves)
+    assert not plain.has_plain_chunks(halves)
     big = zarr.create_array(tmp_path / "b.zarr", shape=(4, 4), chunks=(2, 4), dtype=">f4", compressors=None)
-    assert not plain.is_plain(big)
+    assert not plain.has_plain_chunks(big)
 
 
 @pytest.mark.parametrize("kind", KINDS)

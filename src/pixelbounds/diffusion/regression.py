@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from .batches import Loss
 from .network import Dropout, NCSNpp, NetworkConfig
 from .noise import check_seed, philox
+from .posterior import at_least_one
 
 
 class QuantileNetwork(nn.Module):
@@ -192,8 +193,7 @@ def _observations(network: QuantileNetwork, y: Any, sigma: float, batch: int) ->
         raise ValueError(f"observation {image} holds NaN or infinite values; drop it")
     if not 0 < sigma < inf:
         raise ValueError(f"sigma is {sigma}; give the noise level of the observations, as a deviation")
-    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-        raise ValueError(f"batch is {batch!r}; it must be an integer of at least 1")
+    at_least_one(batch, "batch")
     return images, shape
 
 

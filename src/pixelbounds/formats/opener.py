@@ -121,19 +121,16 @@ def check_target(
 
 def check_not_read(target: Path, inputs: Sequence[FilePath | None]) -> None:
     """A target is none of what is read, nor around it, nor a part of it."""
-    for given in inputs:
-        if given is not None and Path(given).exists():
-            _check_one(target, Path(given))
-
-
-def _check_one(target: Path, given: Path) -> None:
     place = target.resolve()
-    source = given.resolve()
     there = place.exists()
-    if place == source or (there and place.samefile(source)):
-        raise FileExistsError(f"{target} is {given}, which is read: it would be lost; choose another name")
-    if place in source.parents and there:
-        raise FileExistsError(f"{target} holds {given}, which is read: it would be lost; choose another name")
-    a_part = is_store(source) or (there and not place.name.endswith(_NO_IMAGES))
-    if source in place.parents and a_part:
-        raise FileExistsError(f"{target} is a part of {given}, which is read; choose another name")
+    for given in inputs:
+        if given is None or not Path(given).exists():
+            continue
+        source = Path(given).resolve()
+        if place == source or (there and place.samefile(source)):
+            raise FileExistsError(f"{target} is {given}, which is read: it would be lost; choose another name")
+        if place in source.parents and there:
+            raise FileExistsError(f"{target} holds {given}, which is read: it would be lost; choose another name")
+        a_part = is_store(source) or (there and not place.name.endswith(_NO_IMAGES))
+        if source in place.parents and a_part:
+            raise FileExistsError(f"{target} is a part of {given}, which is read; choose another name")

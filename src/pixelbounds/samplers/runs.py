@@ -240,15 +240,12 @@ def _singles(x: Any, there: Array | None) -> Any:
     return da.from_array(FileRows(x) if whole else _Holed(x, there), chunks=(rows, *x.shape[1:])).astype(np.float32)
 
 
-class _Holed:
+class _Holed(FileRows):
     """A zarr array (n, *pixels) some of whose images are not there: they are NaN and never read."""
 
     def __init__(self, x: Any, there: Any) -> None:
-        self.x = x
+        super().__init__(x)
         self.there = there
-        self.shape = x.shape
-        self.ndim = x.ndim
-        self.dtype = x.dtype
 
     def __getitem__(self, index: Any) -> Array:
         rows, *rest = index if isinstance(index, tuple) else (index,)

@@ -221,7 +221,7 @@ def offset_of(x: Any) -> int:
 # ---------------------------------------------------------------- reading
 
 
-def is_plain(x: Any) -> bool:
+def has_plain_chunks(x: Any) -> bool:
     """Whether x is a zarr array in a folder whose chunks are whole images as in memory, perhaps with a checksum."""
     if not isinstance(x, zarr.Array) or _folder(x) is None:
         return False
@@ -242,7 +242,7 @@ def rows_at(x: Any, start: int, stop: int, *, reuse: bool = False) -> Array:
 
     With `reuse` the array is good until this thread reads again.
     """
-    plain = is_plain(x)
+    plain = has_plain_chunks(x)
     if not plain and not is_mapped(x):
         return _unpacked(x, start, stop) if isinstance(x, zarr.Array) else np.asarray(x[start:stop])
     out = (_reused if reuse else np.empty)((stop - start, *x.shape[1:]), x.dtype)
@@ -263,7 +263,7 @@ def pieces(x: Any, start: int, stop: int) -> Iterator[tuple[int, Array]]:
 
     Arrays are good until this thread reads again. Chunks that are packed, or have a checksum, are not cut.
     """
-    loose = is_mapped(x) or (is_plain(x) and not x.compressors)
+    loose = is_mapped(x) or (has_plain_chunks(x) and not x.compressors)
     rows = max(1, _PIECE // _row_bytes(x)) if loose else stop - start
     for first in range(start, stop, rows):
         yield first, rows_at(x, first, min(stop, first + rows), reuse=True)

@@ -139,53 +139,83 @@ def train(
         torch.backends.cudnn.benchmark = True
         received = stack.enter_context(signals())
         log = Log(place, learner.step, settings.batch, progress if group.rank == 0 else None)
+        run = _Run(learner, log, group, data, unseen, loss, sde, settings, folder, place, about)
+        done, stop = run.go(received)
+        if stop or received:
+            number = received[0] if received else signal.SIGTERM  # the signal may have reached another process
+            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+        return _result(learner, log, done, loss, sde=sde, images=data if unseen is None else unseen)
 
-        def report(*, look: bool, save: bool) -> None:
-            learner.check(folder)
-            if learner.count:  # else the line of this step is written
-                numbers = {"learning_rate": settings.rate(learner.step, done), **learner.numbers(group)}
-                if look and unseen is not None:
-                    value = mean_loss(learner.ema, unseen, loss, sde=sde, settings=settings)
-                    numbers["validation"] = group.mean_of(value)
-                    learner.best.see(learner.ema, numbers["validation"], learner.step)
-                log.write(learner.step, learner.seconds, done, **numbers)
-            if save and place is not None:
-                learner.save(place, about)
 
+@dataclass(frozen=True)
+class _Run:
+    """What a run needs at every step."""
+
+    learner: Learner
+    log: Log
+    group: Group
+    data: Pixels
+    unseen: Pixels | None
+    loss: Loss
+    sde: VESDE
+    settings: Settings
+    folder: str | Path | None
+    place: Path | None  # the folder, in the process that writes
+    about: dict[str, Any]
+
+    def go(self, received: list[int]) -> tuple[float, bool]:
+        """Step until the run ends or is stopped: the fraction that is done, and whether some process was stopped."""
+        learner, group, settings = self.learner, self.group, self.settings
         began, first = time.monotonic() - learner.seconds, learner.step
         generator = torch.Generator(group.device)
         while True:
             learner.seconds, stop = group.agree(learner.step, time.monotonic() - began, bool(received))
             done = settings.done(learner.step, learner.seconds)
-            look = unseen is not None and settings.looks(learner.step) and learner.step > learner.best.looked
+            look = self.unseen is not None and settings.looks(learner.step) and learner.step > learner.best.looked
             if done >= 1 or stop or settings.exhausted(learner.best.stale):
                 break
             save = learner.step % settings.checkpoint_every == 0
             if learner.step > first and (look or save or learner.step % settings.log_every == 0):
-                report(look=look, save=save)
+                self.report(done, look=look, save=save)
                 if settings.exhausted(learner.best.stale):
                     break
-            elif learner.seconds >= log.told + _TELL:
-                log.tell(learner.step, learner.seconds, done, learner.recent_loss())
-            seed = step_seed(settings.seed, learner.step, group.rank)
-            generator.manual_seed(seed)
-            torch.manual_seed(seed)  # dropout draws from the global generator
-            index = batch_indices(len(data), batch=settings.batch, step=learner.step, seed=settings.seed)
-            x = settings.augment(data.take(index[group.rank :: group.size]), generator)
-            sigma = noise_levels(sde, len(x), generator, sigma_top=settings.sigma_top)
-            noise = torch.randn(x.shape, generator=generator, device=x.device)
-            learner.update(loss, x, sigma, noise, settings.rate(learner.step, done))
+            elif learner.seconds >= self.log.told + _TELL:
+                self.log.tell(learner.step, learner.seconds, done, learner.recent_loss())
+            self.step(generator, done)
             if learner.step == first + 1 and settings.compile:
                 float(learner.sums[0])  # wait for the device: the first step compiles, and is not of the run's seconds
                 began = time.monotonic() - learner.seconds
         if learner.step > first:
             finished = done >= 1 and learner.step > learner.best.looked
-            report(look=look or finished, save=True)
+            self.report(done, look=look or finished, save=True)
             group.wait()  # until the state is written
-        if stop or received:
-            number = received[0] if received else signal.SIGTERM  # the signal may have reached another process
-            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
-        return _result(learner, log, done, loss, sde=sde, images=data if unseen is None else unseen)
+        return done, stop
+
+    def step(self, generator: torch.Generator, done: float) -> None:
+        """One step, whose random numbers depend on the seed and its number alone."""
+        learner, settings = self.learner, self.settings
+        seed = step_seed(settings.seed, learner.step, self.group.rank)
+        generator.manual_seed(seed)
+        torch.manual_seed(seed)  # dropout draws from the global generator
+        index = batch_indices(len(self.data), batch=settings.batch, step=learner.step, seed=settings.seed)
+        x = settings.augment(self.data.take(index[self.group.rank :: self.group.size]), generator)
+        sigma = noise_levels(self.sde, len(x), generator, sigma_top=settings.sigma_top)
+        noise = torch.randn(x.shape, generator=generator, device=x.device)
+        learner.update(self.loss, x, sigma, noise, settings.rate(learner.step, done))
+
+    def report(self, done: float, *, look: bool, save: bool) -> None:
+        """A line of the log, perhaps with a look at the validation images, and perhaps the state."""
+        learner, settings = self.learner, self.settings
+        learner.check(self.folder)
+        if learner.count:  # else the line of this step is written
+            numbers = {"learning_rate": settings.rate(learner.step, done), **learner.numbers(self.group)}
+            if look and self.unseen is not None:
+                value = mean_loss(learner.ema, self.unseen, self.loss, sde=self.sde, settings=settings)
+                numbers["validation"] = self.group.mean_of(value)
+                learner.best.see(learner.ema, numbers["validation"], learner.step)
+            self.log.write(learner.step, learner.seconds, done, **numbers)
+        if save and self.place is not None:
+            learner.save(self.place, self.about)
 
 
 def _result(learner: Learner, log: Log, done: float, loss: Loss, *, sde: VESDE, images: Pixels) -> Trained:

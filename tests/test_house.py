@@ -186,7 +186,14 @@ FOR_USERS = CORE.union(*(names for extra, names in EXTRAS.items() if extra not i
 
 def from_elsewhere(folder):
     """Distributions that the files below a folder import, and the files."""
-    ours = {"pixelbounds", "benchmarks", "pages", "reproduce", "tests", *(file.stem for file in (ROOT / "tests").rglob("*.py"))}
+    ours = {
+        "pixelbounds",
+        "benchmarks",
+        "pages",
+        "reproduce",
+        "tests",
+        *(file.stem for file in (ROOT / "tests").rglob("*.py")),
+    }
     roots = imported_roots(ROOT / folder)
     outside = {root: files for root, files in roots.items() if root not in sys.stdlib_module_names | ours}
     return {DISTRIBUTIONS.get(root, root.replace("_", "-")): files for root, files in outside.items()}

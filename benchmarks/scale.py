@@ -29,8 +29,8 @@ from unittest.mock import patch
 import numpy as np
 import zarr
 
-from pixelbounds.calibration import certify
-from pixelbounds.kernels.entry_scores import count_missed
+from pixelbounds.calibration.paths import path
+from pixelbounds.kernels.entry_scores import weigh_missed
 
 SAMPLES = 64
 SIZE = 256
@@ -131,7 +131,7 @@ def child(folder: Path) -> None:
     base = status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
     points: list[int] = []
-    with patch.object(certify, "count_missed", lambda *x: points.append(x[3]) or count_missed(*x)):
+    with patch.object(path, "weigh_missed", lambda *x: points.append(x[4]) or weigh_missed(*x)):
         first = steps(folder)
         for name in ("bands.zarr", "intervals.zarr"):
             shutil.rmtree(folder / name)

@@ -15,7 +15,6 @@ import numpy as np
 from ..images.checks import ImageError, check_values
 from ..images.library import Array
 from ..images.regions import edge_strength
-from ..kernels.values import count_above
 
 LENGTH_CUTS = (0.2, 0.4, 0.6, 0.8)  # quantiles of the interval length between strata
 EDGE_CUTS = (0.5, 0.8, 0.95)  # quantiles of the edge strength
@@ -66,7 +65,7 @@ def survey_rows(rows: Rows) -> Survey:
     """Check a block and count it into histograms."""
     for name, x in {"truth": rows.truth, "interval.lower": rows.lower, "interval.upper": rows.upper}.items():
         check_values(name, x, rows.first)
-    crossed = count_above(rows.lower.reshape(len(rows.lower), -1), rows.upper.reshape(len(rows.upper), -1))
+    crossed = (rows.lower > rows.upper).reshape(len(rows.lower), -1).sum(axis=1)
     if crossed.any():
         image = int(np.argmax(crossed > 0))
         raise ImageError(

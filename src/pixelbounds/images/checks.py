@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.values import count_above, extremes
+from ..kernels.values import extremes
 from .foreign import as_plain_array
 from .library import Array, differ_in_size, library_of, to_numpy
 
@@ -228,7 +228,7 @@ def check_values(name: str, rows: Array, first: int, limits: Limits = (-math.inf
 
 def check_ordered(lower: Array, upper: Array, first: int) -> None:
     """Lower ends are at most the upper ends."""
-    crossed = count_above(lower.reshape(len(lower), -1), upper.reshape(len(upper), -1))
+    crossed = (lower > upper).reshape(len(lower), -1).sum(axis=1)
     if crossed.any():
         image = int(np.argmax(crossed > 0))
         raise ImageError(

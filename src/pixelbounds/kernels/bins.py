@@ -36,11 +36,14 @@ def band_cells(
 
 
 @njit(nogil=True, cache=True)
-def all_band_labels(
+def band_labels(
     lower: np.ndarray, upper: np.ndarray, least: float, most: float, low: np.ndarray, per_cell: np.ndarray,
     step_of: np.ndarray, bins: np.ndarray, by_side: bool, table: np.ndarray, out: np.ndarray,
 ) -> None:  # fmt: skip
-    """Groups of both ends of every pixel, (2, e), as `band_labels` finds them."""
+    """Groups of both ends of every pixel, (2, e): bins of the clipped band, looked up in `table`.
+
+    `step_of` (3, cells) says how far in the table a cell's bin lies behind the first one.
+    """
     last = step_of.shape[1] - 1
     cell = np.empty((4, _PIXELS), np.int32)  # of width, of the rooms of both ends, and of level
     place = np.empty(_PIXELS, np.int32)
@@ -87,37 +90,6 @@ def _tile_cells(
             a = min(max(np.float64(lower[j]), least), most)
             b = min(max(np.float64(upper[j]), least), most)
             level[j] = _bounded(((a + b) / 2 - a2) * b2, last)
-
-
-@njit(nogil=True, cache=True)
-def band_labels(
-    lower: np.ndarray, upper: np.ndarray, least: float, most: float, low: np.ndarray, per_cell: np.ndarray,
-    step_of: np.ndarray, bins: np.ndarray, by_side: bool, table: np.ndarray, entry: np.ndarray, side: np.ndarray,
-) -> np.ndarray:  # fmt: skip
-    """Groups of some ends: the bins of width, room and level of the clipped band, looked up in `table`: (e,).
-
-    `step_of` (3, cells) says how far in the table a cell's bin lies behind the first one.
-    """
-    last = step_of.shape[1] - 1
-    out = np.empty(len(entry), np.int32)
-    cell = np.empty((4, _PIXELS), np.int32)  # of width, of the rooms of both ends, and of level
-    low_end, high_end = np.empty(_PIXELS, lower.dtype), np.empty(_PIXELS, upper.dtype)
-    other_side = len(table) // 2 if by_side else 0
-    for start in range(0, len(entry), _PIXELS):
-        size = min(_PIXELS, len(entry) - start)
-        for j in range(size):
-            low_end[j] = lower[entry[start + j]]
-            high_end[j] = upper[entry[start + j]]
-        _tile_cells(low_end[:size], high_end[:size], least, most, low, per_cell, bins, last, cell)
-        for j in range(size):
-            above = min(side[start + j], 1)
-            at = above * other_side + step_of[0, cell[0, j]]
-            if bins[1] > 1:
-                at += step_of[1, cell[1 + above, j]]
-            if bins[2] > 1:
-                at += step_of[2, cell[3, j]]
-            out[start + j] = table[at]
-    return out
 
 
 # ---------------------------------------------------------------- bins of a prediction, and of the room within each
@@ -191,24 +163,3 @@ def _add_room_bins(place: np.ndarray, room: np.ndarray, edges: np.ndarray, group
         for c in range(len(row)):
             count += row[c] < room[j]
         group[j] += count
-
-
-@njit(nogil=True, cache=True)
-def some_prediction_labels(
-    value: np.ndarray, lower: np.ndarray, upper: np.ndarray, least: float, most: float, rooms: bool, edges: np.ndarray,
-    start: np.ndarray, first: np.ndarray, room_edges: np.ndarray, entry: np.ndarray, side: np.ndarray,
-) -> np.ndarray:  # fmt: skip
-    """The same for some ends, of the pixels `entry` and the sides: (e,) -> (e,)."""
-    out = np.empty(len(entry), np.int32)
-    for i in range(len(entry)):
-        j, s = entry[i], min(side[i], 1)
-        place = start[s] + _place(edges[s], value[i])
-        group = first[place]
-        if rooms:
-            if s:
-                room = most - min(max(np.float64(upper[j]), least), most)
-            else:
-                room = min(max(np.float64(lower[j]), least), most) - least
-            group += _place(room_edges[place], room)
-        out[i] = group
-    return out

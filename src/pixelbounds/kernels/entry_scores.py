@@ -18,19 +18,6 @@ _ENTRIES = 512  # of a tile
 # ---------------------------------------------------------------- points
 
 
-@njit(nogil=True, cache=True)
-def points_below(points: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """How many points of each row lie below each edge, both nondecreasing: (K, T), (E,) -> (K, E)."""
-    out = np.empty((len(points), len(edges)), np.int32)
-    for k in range(len(points)):
-        at = 0
-        for e in range(len(edges)):
-            while at < points.shape[1] and points[k, at] < edges[e]:
-                at += 1
-            out[k, e] = at
-    return out
-
-
 @njit(nogil=True, cache=True, inline="always")
 def _first_at_least(points: np.ndarray, starts: np.ndarray, key: int, value: float) -> int:
     """Index of the first of ascending points, the last of them infinite, that is at least a value.
@@ -119,21 +106,9 @@ def _find_misses(
 
 
 @njit(nogil=True, cache=True)
-def count_missed(image: np.ndarray, score: np.ndarray, n: int, points: int) -> np.ndarray:
-    """Entries still missed at each path point: (e,), (e,) -> (n, points)."""
-    out = np.zeros((n, points + 1), np.int32)
-    for i in range(len(image)):
-        out[image[i], score[i]] += 1
-    for i in range(n):
-        for j in range(points - 1, -1, -1):
-            out[i, j] += out[i, j + 1]
-    return out[:, 1:]
-
-
-@njit(nogil=True, cache=True)
 def weigh_missed(image: np.ndarray, score: np.ndarray, weight: np.ndarray, n: int, points: int) -> np.ndarray:
     """Weight of the entries still missed at each path point, summed in their order: (e,), (e,), (e,) -> (n, points)."""
-    out = np.zeros((n, points + 1), np.float64)
+    out = np.zeros((n, points + 1), weight.dtype)
     for i in range(len(image)):
         out[image[i], score[i]] += weight[i]
     for i in range(n):
@@ -143,13 +118,6 @@ def weigh_missed(image: np.ndarray, score: np.ndarray, weight: np.ndarray, n: in
 
 
 # ---------------------------------------------------------------- fitting images
-
-
-@njit(nogil=True, cache=True)
-def add_counts(label: np.ndarray, cell: np.ndarray, out: np.ndarray) -> None:
-    """Add one to out[group, cell]."""
-    for i in range(len(label)):
-        out[label[i], cell[i]] += 1
 
 
 @njit(nogil=True, cache=True)

@@ -25,11 +25,11 @@ def widen_to_single(
     for start in range(0, len(lower), _ENDS):
         stop = min(start + _ENDS, len(lower))
         strange += _look_up(below[start:stop], widening, exact)
-        _lower_ends(lower[start:stop], least, most, exact)
+        _move_ends(lower[start:stop], -1.0, least, most, exact)
         _round(exact, out_lower[start:stop])
         _step_down(exact, out_lower[start:stop], lower_bits[start:stop])
         strange += _look_up(above[start:stop], widening, exact)
-        _upper_ends(upper[start:stop], least, most, exact)
+        _move_ends(upper[start:stop], 1.0, least, most, exact)
         _round(exact, out_upper[start:stop])
         _step_up(exact, out_upper[start:stop], upper_bits[start:stop])
     return strange
@@ -45,9 +45,9 @@ def widen_to_double(
     for start in range(0, len(lower), _ENDS):
         stop = min(start + _ENDS, len(lower))
         strange += _look_up(below[start:stop], widening, out_lower[start:stop])
-        _lower_ends(lower[start:stop], least, most, out_lower[start:stop])
+        _move_ends(lower[start:stop], -1.0, least, most, out_lower[start:stop])
         strange += _look_up(above[start:stop], widening, out_upper[start:stop])
-        _upper_ends(upper[start:stop], least, most, out_upper[start:stop])
+        _move_ends(upper[start:stop], 1.0, least, most, out_upper[start:stop])
     return strange
 
 
@@ -63,20 +63,12 @@ def _look_up(group: np.ndarray, widening: np.ndarray, out: np.ndarray) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _lower_ends(band: np.ndarray, least: float, most: float, ends: np.ndarray) -> None:
-    """From widenings to ends, in place."""
+def _move_ends(band: np.ndarray, sign: float, least: float, most: float, ends: np.ndarray) -> None:
+    """From widenings to ends, in place: lower ones with sign -1, upper ones with sign 1."""
     for j in range(len(band)):
         x = _within(np.float64(band[j]), least, most)
         w = ends[j]
-        ends[j] = _within(x - w - _ROUNDING * (abs(x) + w), least, most)
-
-
-@njit(nogil=True, cache=True)
-def _upper_ends(band: np.ndarray, least: float, most: float, ends: np.ndarray) -> None:
-    for j in range(len(band)):
-        x = _within(np.float64(band[j]), least, most)
-        w = ends[j]
-        ends[j] = _within(x + w + _ROUNDING * (abs(x) + w), least, most)
+        ends[j] = _within(x + sign * w + sign * _ROUNDING * (abs(x) + w), least, most)
 
 
 @njit(nogil=True, cache=True, inline="always")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-_LINES = 8  # that are summed at once: each waits for its own last sum only
+_LINES = 64  # that are summed at once
 
 
 @njit(nogil=True, cache=True)
@@ -30,36 +30,14 @@ def window_means(x: np.ndarray, size: int, out: np.ndarray) -> None:
     outer, length, inner = x.shape
     if inner == 1:
         for o in range(0, outer, _LINES):
-            _along_lines(x[o : o + _LINES, :, 0], size, out[o : o + _LINES, :, 0])
+            lines = x[o : o + _LINES, :, 0].T.copy()
+            _across_lines(lines, size, np.empty(lines.shape[1]), out[o : o + _LINES, :, 0].T)
         return
     held = np.empty((length, inner), np.float32)
     total = np.empty(inner)
     for o in range(outer):
         held[:] = x[o]
         _across_lines(held, size, total, out[o])
-
-
-@njit(nogil=True, cache=True)
-def _along_lines(x: np.ndarray, size: int, out: np.ndarray) -> None:
-    """Along each of a few lines, (lines, length)."""
-    lines, length = x.shape
-    half = size // 2
-    held = np.empty((length + size, _LINES))  # extended lines, value by value
-    total = np.zeros(_LINES)
-    for i in range(length + size):
-        at = min(max(i - half, 0), length - 1)
-        for k in range(lines):
-            held[i, k] = x[k, at]
-        for k in range(lines, _LINES):
-            held[i, k] = 0.0
-    for i in range(size):
-        for k in range(_LINES):
-            total[k] += held[i, k]
-    for i in range(length):
-        for k in range(lines):
-            out[k, i] = total[k] / size
-        for k in range(_LINES):
-            total[k] += held[i + size, k] - held[i, k]
 
 
 @njit(nogil=True, cache=True)

@@ -49,10 +49,10 @@ def predict_all(
             at = len(maps)
             if rooms:
                 for opposite in range(2):
-                    if side == opposite:  # own room of a lower end, or the opposite one of an upper end
-                        _room_below(lower[start : start + size], least, most, value)
-                    else:
-                        _room_above(upper[start : start + size], least, most, value)
+                    ends = (
+                        lower if side == opposite else upper
+                    )  # own room of a lower end, or the opposite of an upper end
+                    _room(ends[start : start + size], least, most, side != opposite, value)
                     _code(value[:size], cuts[cut_start[at] : cut_start[at + 1]], codes[at])
                     at += 1
             value[:] = side
@@ -60,43 +60,6 @@ def predict_all(
             total = out[side, start : start + size]
             total[:] = 0.0
             _add_trees(codes, steps, first, leaf, chosen, size, total)
-
-
-@njit(nogil=True, cache=True)
-def predict_some(
-    maps: np.ndarray, alike: int, lower: np.ndarray, upper: np.ndarray, least: float, most: float, rooms: bool,
-    cuts: np.ndarray, cut_start: np.ndarray, steps: np.ndarray, first: np.ndarray, leaf: np.ndarray,
-    entry: np.ndarray, side: np.ndarray, out: np.ndarray,
-) -> None:  # fmt: skip
-    """The same for some ends, of the pixels `entry` (e,) and the sides (e,): out (e,)."""
-    columns = len(cut_start) - 1
-    codes = np.empty((columns, _ENDS), np.int8)
-    chosen = np.empty((leaf.shape[1] + 3, _ENDS), np.uint8)
-    value = np.empty(_ENDS, np.float32)
-    for start in range(0, len(entry), _ENDS):
-        size = min(_ENDS, len(entry) - start)
-        for f in range(len(maps)):
-            for j in range(size):
-                x = maps[f, entry[start + j]]
-                value[j] = -x if f >= alike and side[start + j] == _LOWER else x
-            _code(value[:size], cuts[cut_start[f] : cut_start[f + 1]], codes[f])
-        at = len(maps)
-        if rooms:
-            for opposite in range(2):
-                for j in range(size):
-                    i = entry[start + j]
-                    if (side[start + j] == _LOWER) == (opposite == 0):
-                        value[j] = min(max(np.float64(lower[i]), least), most) - least
-                    else:
-                        value[j] = most - min(max(np.float64(upper[i]), least), most)
-                _code(value[:size], cuts[cut_start[at] : cut_start[at + 1]], codes[at])
-                at += 1
-        for j in range(size):
-            value[j] = side[start + j]
-        _code(value[:size], cuts[cut_start[at] : cut_start[at + 1]], codes[at])
-        total = out[start : start + size]
-        total[:] = 0.0
-        _add_trees(codes, steps, first, leaf, chosen, size, total)
 
 
 # ---------------------------------------------------------------- values to codes
@@ -109,15 +72,10 @@ def _negate(x: np.ndarray, out: np.ndarray) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _room_below(lower: np.ndarray, least: float, most: float, out: np.ndarray) -> None:
-    for j in range(len(lower)):
-        out[j] = min(max(np.float64(lower[j]), least), most) - least
-
-
-@njit(nogil=True, cache=True)
-def _room_above(upper: np.ndarray, least: float, most: float, out: np.ndarray) -> None:
-    for j in range(len(upper)):
-        out[j] = most - min(max(np.float64(upper[j]), least), most)
+def _room(ends: np.ndarray, least: float, most: float, above: bool, out: np.ndarray) -> None:
+    for j in range(len(ends)):
+        x = min(max(np.float64(ends[j]), least), most)
+        out[j] = most - x if above else x - least
 
 
 @njit(nogil=True, cache=True)

@@ -28,19 +28,6 @@ def extremes(rows: np.ndarray) -> np.ndarray:
 
 
 @njit(nogil=True, cache=True)
-def count_above(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Entries of each row where left > right: (n, p), (n, p) -> (n,)."""
-    n, p = left.shape
-    out = np.zeros(n, np.int64)
-    for i in range(n):
-        count = 0
-        for j in range(p):
-            count += left[i, j] > right[i, j]
-        out[i] = count
-    return out
-
-
-@njit(nogil=True, cache=True)
 def survey_band(lower: np.ndarray, upper: np.ndarray, least: float, most: float) -> tuple[int, int]:
     """How many entries of a band are finite and in order, and how many leave least..most: two counts in one read."""
     huge = np.finfo(lower.dtype).max

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...images.checks import check_count
 from ...images.library import Array
-from ...kernels.bins import all_band_labels, band_cells, band_labels
+from ...kernels.bins import band_cells, band_labels
 from ..block import Block
 from ..data import CalibrationData, Statistic, check_fitting
 from ..families import Family
@@ -73,15 +73,17 @@ class BandGroups(Grouping):
 
     def at(self, block: Block, entry: Array, side: Array) -> Array:
         """Group of each end's combination of bins."""
-        ends = block.flat_ends()
         entry, side = block.ends_within(entry, side)
-        return np.asarray(band_labels(*ends, *block.limits, *self._lookup, self.by_side, self.table, entry, side))
+        labels = self._labels(block, *(x[entry] for x in block.flat_ends()))
+        return labels[side, np.arange(len(entry))]
 
     def every(self, block: Block) -> Array:
         """The same for all ends."""
-        ends = block.flat_ends()
-        out = np.empty((2, len(ends[0])), np.int32)
-        all_band_labels(*ends, *block.limits, *self._lookup, self.by_side, self.table, out)
+        return self._labels(block, *block.flat_ends())
+
+    def _labels(self, block: Block, lower: Array, upper: Array) -> Array:
+        out = np.empty((2, len(lower)), np.int32)
+        band_labels(lower, upper, *block.limits, *self._lookup, self.by_side, self.table, out)
         return out
 
     def check(self, block: Block) -> None:

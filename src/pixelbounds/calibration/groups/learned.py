@@ -18,10 +18,10 @@ import numpy as np
 
 from ...images.checks import check_count, check_generator, check_open_unit
 from ...images.library import Array, spatial_axes
-from ...kernels.bins import prediction_labels, some_prediction_labels
+from ...kernels.bins import prediction_labels
 from ...kernels.entry_scores import LOWER
 from ...kernels.neighbours import add_squared_slope, width_and_level, window_means
-from ...kernels.trees import predict_all, predict_some
+from ...kernels.trees import predict_all
 from ..block import Block, all_entries
 from ..data import LocalData, check_fitting
 from ..families import Family
@@ -184,35 +184,36 @@ class LearnedGroups(Grouping):
 
     def predict(self, block: Block, entry: Array, side: Array) -> Array:
         """Predicted quantile of the score of some ends: (e,)."""
-        self.check(block)
-        out = np.zeros(len(entry))
-        if len(entry):
-            entry, side = block.ends_within(entry, side)
-            maps, alike = feature_maps(block)
-            known = maps, alike, *block.flat_ends(), *block.limits, has_rooms(block)
-            predict_some(*known, *self.forest.program, entry, side, out)
-        return out
+        entry, side = block.ends_within(entry, side)
+        return self._predicted(block, entry)[0][side, np.arange(len(entry))]
 
     def at(self, block: Block, entry: Array, side: Array) -> Array:
         """Bin of the prediction, lower ends first, and within it of the room."""
-        value = self.predict(block, entry, side)
         entry, side = block.ends_within(entry, side)
-        known = *block.flat_ends(), *block.limits, has_rooms(block)
-        return np.asarray(some_prediction_labels(value, *known, *self._lookup, entry, side))
+        return self._labels(block, entry)[side, np.arange(len(entry))]
 
     def every(self, block: Block) -> Array:
         """Labels of all ends, a few images at a time."""
-        self.check(block)
-        out = np.empty((2, len(block) * block.image_size), np.int32)
         step = max(1, _PIXELS // block.image_size)
-        for start in range(0, len(block), step):
-            part = block.rows(start, start + step)
-            maps, alike = feature_maps(part)
-            known = *part.flat_ends(), *part.limits, has_rooms(part)
-            value = np.empty((2, maps.shape[1]))
-            predict_all(maps, alike, *known, *self.forest.program, value)
-            first = start * block.image_size
-            prediction_labels(value, *known, *self._lookup, out[:, first : first + maps.shape[1]])
+        starts = range(0, len(block), step)
+        return np.concatenate([self._labels(block.rows(start, start + step)) for start in starts], axis=1)
+
+    def _predicted(self, block: Block, entry: Array | None = None) -> tuple[Array, tuple[Any, ...]]:
+        """Predictions for both ends of some pixels (default: all), (2, e), and the band and limits there."""
+        self.check(block)
+        maps, alike = feature_maps(block)
+        ends = block.flat_ends()
+        if entry is not None:
+            maps, ends = np.take(maps, entry, axis=1), (ends[0][entry], ends[1][entry])
+        here = *ends, *block.limits, has_rooms(block)
+        value = np.empty((2, maps.shape[1]))
+        predict_all(maps, alike, *here, *self.forest.program, value)
+        return value, here
+
+    def _labels(self, block: Block, entry: Array | None = None) -> Array:
+        value, here = self._predicted(block, entry)
+        out = np.empty(value.shape, np.int32)
+        prediction_labels(value, *here, *self._lookup, out)
         return out
 
     def state(self) -> State:

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...images.library import Array
 from ...kernels.convex import lower_hull
-from ...kernels.entry_scores import FIXED_POINT, add_counts, add_lengths
+from ...kernels.entry_scores import FIXED_POINT, add_lengths
 from ..block import Block
 from ..data import CalibrationData, Statistic
 from ..families import Family, additive
@@ -125,10 +125,11 @@ def _spend(
         )
     grouping.check(block)
     entry, side, need = block.missed(truth, family)
-    counts = np.zeros((grouping.count, len(edges) + 1), np.int64)
+    shape = grouping.count, len(edges) + 1
     label = grouping.at(block, entry, side)
     _check_groups(label, grouping)
-    add_counts(label, first_edges(edges, need), counts)
+    cell = np.ravel_multi_index((label, first_edges(edges, need)), shape)
+    counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
     label = grouping.every(block)
     _check_groups(label, grouping)
     label = label if len(label) == 2 else np.concatenate([label, label])

@@ -13,7 +13,7 @@ from math import isfinite
 import numpy as np
 
 from ...images.library import Array
-from ...kernels.entry_scores import KEY, count_missed, entry_scores, points_below, weigh_missed
+from ...kernels.entry_scores import KEY, entry_scores, weigh_missed
 from ..block import Block
 from ..data import ROWS, CalibrationData, Statistic
 from ..families import Family, additive
@@ -102,7 +102,7 @@ def index_points(points: Array) -> tuple[int, Array]:
         return 0, np.concatenate(ends, axis=1)
     keys = np.array([positive.min(), positive.max()]).view(np.int64) >> KEY
     edges = (np.arange(keys[0], keys[1] + 2, dtype=np.int64) << KEY).view(np.float64)
-    below = points_below(np.ascontiguousarray(points), edges)
+    below = np.stack([np.searchsorted(row, edges).astype(np.int32) for row in points])
     return int(keys[0]), np.concatenate([ends[0], below, ends[1]], axis=1)
 
 
@@ -138,13 +138,11 @@ def _misses(truth: Array, block: Block, family: Family, path: Path, *, digests: 
     entry, side, need = block.missed(truth, family)
     score = path.entry_scores(path.grouping.at(block, entry, side), need)
     image = entry // block.image_size
-    tables = [count_missed(image, score, len(block), len(path))]
-    for region in block.regions:
-        inside = region.reshape(-1)[entry]
-        if inside.dtype == bool:
-            tables.append(count_missed(image[inside], score[inside], len(block), len(path)))
-        else:
-            tables.append(weigh_missed(image, score, inside, len(block), len(path)))
+    weights = [np.ones(len(entry), bool), *(region.reshape(-1)[entry] for region in block.regions)]
+    tables = [
+        weigh_missed(image, score, x.astype(np.int32 if x.dtype == bool else np.float64), len(block), len(path))
+        for x in weights
+    ]
     rows = tables[0] if len(tables) == 1 else np.concatenate(tables, axis=1), region_sizes(block)
     return (*rows, *fingerprints.count(truth, block, family), region_digests(block)) if digests else rows
 

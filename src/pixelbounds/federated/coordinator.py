@@ -235,12 +235,9 @@ def begin(
     target = target_of(risk_level, promises, failure_prob, check_choice(bound, BOUNDS, "bound"))
     target = replace(target, promises=[promise_at_sites(promise) for promise in target.promises])
     settings = {
-        "seed": check_count(seed, "seed", least=0, most=2**128),
-        "unit_name": unit_name,
-        "weighting": weighting,
-        "max_images": max_images,
-        "shared_units": shared_units,
-    }
+        "seed": check_count(seed, "seed", least=0, most=2**128), "unit_name": unit_name, "weighting": weighting,
+        "max_images": max_images, "shared_units": shared_units,
+    }  # fmt: skip
     study = Study(target, _check_method(method), settings, sites, key=key)
     _ = study.plan  # what is wrong with the settings shows now
     return study

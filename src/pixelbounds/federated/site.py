@@ -67,7 +67,8 @@ def answer(
         )
     sites_regions = check_regions(regions, data, least_count)
     names = planned_regions(plan, sites_regions, site)
-    request = request_of(plan)
+    tables = {name.removeprefix("given."): x for name, x in plan.tables.items() if name.startswith("given.")}
+    request = Request(text["statistic"], text["given"], tables)
     question = request.question
     given = question.arguments(request, data.family)
     fitting = _fitting_units(plan, at)[data.unit_of]
@@ -78,12 +79,6 @@ def answer(
     tables = question.answer(data, fitting, given, least_count)
     reply = {"site": site, "study": text["study"], "plan": plan.digest, "round": text["round"]}
     return Message("answer", reply, tables).signed(key)
-
-
-def request_of(plan: Message) -> Request:
-    """What a plan asks."""
-    given = {name.removeprefix("given."): x for name, x in plan.tables.items() if name.startswith("given.")}
-    return Request(plan.text["statistic"], plan.text["given"], given)
 
 
 def _state(data: LocalData, least_count: int) -> dict[str, Any]:

@@ -43,6 +43,7 @@ from ..storage.version import VERSION
 from .anytime_file import anytime_bytes, anytime_from_bytes
 from .batches import all_known, prefix_digests, unit_digests
 from .evidence import Check, Evidence
+from .promise_monitors import regions_by_name
 
 _AT_ONCE = 256  # images whose losses are tabulated at a time
 _EXPECTED = 7  # times as many units as the first ones, by default
@@ -165,7 +166,9 @@ class AnytimeCalibration:
         data = LocalData(truth, family, units, labels, features, start.limits, start.measure)
         if data.pixels != record.pixels:
             raise ValueError(f"these images have shape {data.pixels}, the first ones {record.pixels}; they must agree")
-        data, risks = data.with_promises(Target(_promises(start.promises, within), start.failure_prob))
+        regions = regions_by_name(start.promises, within)
+        promises = [promise.asked(regions.get(promise.name)) for promise in start.promises]
+        data, risks = data.with_promises(Target(promises, start.failure_prob))
         check_same_places(start.promises, risks)
         names = check_units(data.units.ids, len(data)) if data.units else None
         return self._count(data, risks, names, data.aggregate(image_hashes)[1], batch)
@@ -272,23 +275,6 @@ def _as_asked(data: LocalData, risks: Sequence[RiskTarget], *, fits: bool) -> tu
             )
         )
     return tuple(promises)
-
-
-def _promises(promises: Sequence[CertifiedPromise], within: Mapping[str, Any] | None) -> list[Promise]:
-    """The promises with the regions of some images, by name."""
-    if within is not None and not isinstance(within, Mapping):
-        raise TypeError(f"within is a {type(within).__name__}; give the region of each promise by its name")
-    given = dict(within or {})
-    needed = [promise.name for promise in promises if promise.place != "all"]
-    for name in needed:
-        if name not in given:
-            raise ValueError(
-                f"the promise about {name!r} needs its region on these images, too: within={{{name!r}: ...}}"
-            )
-    strange = sorted(given.keys() - set(needed))
-    if strange:
-        raise ValueError(f"within names {', '.join(map(repr, strange))}, and no promise is about such a region")
-    return [promise.asked(given.get(promise.name)) for promise in promises]
 
 
 def _check_not_fitted(hashes: Array, fitted: Array) -> None:

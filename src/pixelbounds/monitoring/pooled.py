@@ -9,7 +9,7 @@ breaks that. It is a test of its own beside those of the sites: each has its own
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,29 +42,23 @@ def pooled(summaries: Mapping[str, Any], false_alarm: float = 0.01) -> Pooled:
     check_open_unit(false_alarm, "false_alarm")
     if not summaries or len(summaries) > _MAX_SITES:
         raise ValueError(f"there are {len(summaries)} summaries; give one of each site")
-    rows = [_row(name, summary) for name, summary in summaries.items()]
-    if len({calibration for calibration, *_ in rows}) > 1:
+    for name, summary in summaries.items():
+        _check_summary(name, summary)
+    if len({x["calibration"] for x in summaries.values()}) > 1:
         raise ValueError("these sites monitor different calibrations, which cannot be pooled; give those of one")
-    logs = np.array([log_e_value for _, _, log_e_value, _ in rows])
+    logs = np.array([x["log_e_value"] for x in summaries.values()], np.float64)
     total = float(np.logaddexp(mean_log_e_value(logs), logs.sum()) - np.log(2))
-    names: Sequence[str] = list(summaries)
-    sites = tuple((name, images, e_value_of(log), own) for name, (_, images, log, own) in zip(names, rows, strict=True))
+    sites = tuple((name, x["images"], e_value_of(x["log_e_value"]), x["alarm"]) for name, x in summaries.items())
     alarm = bool(total >= np.log(1 / false_alarm))
-    return Pooled(alarm, e_value_of(total), false_alarm, sum(images for _, images, _, _ in rows), sites)
+    return Pooled(alarm, e_value_of(total), false_alarm, sum(x["images"] for x in summaries.values()), sites)
 
 
-def _row(name: str, summary: Any) -> tuple[str, int, float, bool]:
-    """Calibration, images, log e-value and alarm of a summary, checked."""
+def _check_summary(name: str, summary: Any) -> None:
     if not isinstance(summary, dict) or not {"calibration", "images", "log_e_value", "alarm"} <= summary.keys():
         raise ValueError(
             f"{name!r} is not the summary of a monitor; give what `pixelbounds monitor status --json` prints"
         )
     if not isinstance(summary["calibration"], str) or not isinstance(summary["alarm"], bool):
         raise ValueError(f"{name!r} says {summary['calibration']!r} and {summary['alarm']!r}; it is not a summary")
-    images = check_count(summary["images"], f"images of {name!r}", least=0, most=2**53)
-    return (
-        summary["calibration"],
-        images,
-        check_number(summary["log_e_value"], f"log_e_value of {name!r}"),
-        summary["alarm"],
-    )
+    check_count(summary["images"], f"images of {name!r}", least=0, most=2**53)
+    check_number(summary["log_e_value"], f"log_e_value of {name!r}")

@@ -83,6 +83,19 @@ def update_promises(
 # ---------------------------------------------------------------- images to rounds
 
 
+def regions_by_name(promises: Sequence[CertifiedPromise], within: Any, or_none: str = "") -> Mapping[str, Any]:
+    """The region of each promise that has one, by its name; `or_none` says what None stands for."""
+    given = {} if within is None else within
+    if not isinstance(given, Mapping):
+        raise TypeError(f"within is a {type(given).__name__}; give the region of each promise by its name")
+    needed = {promise.name for promise in promises if promise.place != "all"}
+    if set(given) != needed:
+        names = ", ".join(f"{name!r}: ..." for name in sorted(needed))
+        remedy = f"each of {sorted(needed)} needs its region on these images, within={{{names}}}{or_none}"
+        raise ValueError(f"within has {sorted(map(str, given))}: {remedy if needed else 'no promise has a region'}")
+    return given
+
+
 def targets_of(
     promises: Sequence[CertifiedPromise], within: Any, band: Any, loss: Any = None
 ) -> tuple[list[RiskTarget | None], Regions]:
@@ -90,16 +103,7 @@ def targets_of(
 
     None stands for a promise whose region was not drawn on these images: they do not count for it.
     """
-    given = {} if within is None else within
-    if not isinstance(given, Mapping):
-        raise TypeError(f"within is a {type(given).__name__}; give the region of each promise by its name")
-    needed = {promise.name for promise in promises if promise.place != "all"}
-    if set(given) != needed:
-        names = ", ".join(f"{name!r}: ..." for name in sorted(needed))
-        raise ValueError(
-            f"within has {sorted(map(str, given))}, and the promises need {sorted(needed)}; give "
-            + (f"within={{{names}}}, None for one that was not drawn on these images" if needed else "none")
-        )
+    given = regions_by_name(promises, within, ", None for one that was not drawn")
     drawn = [promise for promise in promises if promise.place == "all" or given[promise.name] is not None]
     functions = [loss if promise.kind == "loss" else None for promise in drawn]
     asked = [one.asked(given.get(one.name), function) for one, function in zip(drawn, functions, strict=True)]

@@ -29,7 +29,7 @@ from benchmarks.readme import HERE, with_figures
 from pixelbounds.calibration.bounds import betting, rejects
 from pixelbounds.demo.synthetic import flawed_samples, synthetic_images
 from pixelbounds.images.library import Array
-from pixelbounds.kernels.betting import PathEProcess
+from pixelbounds.kernels.bets import PathEProcess
 
 PAGE = "docs/anytime.md"
 BEGIN = "<!-- figures: python -m benchmarks.growth -->"

@@ -27,7 +27,7 @@ from benchmarks.__main__ import RESULTS, machine
 from benchmarks.readme import HERE, with_figures
 from benchmarks.timing import resident
 from pixelbounds.images.library import Array
-from pixelbounds.kernels.betting import PAUSES, EProcess, log_factors
+from pixelbounds.kernels.bets import PAUSES, EProcess, log_factors
 from pixelbounds.monitoring.drift import BETS, log_rank_factors
 
 PAGE = "docs/monitoring.md"

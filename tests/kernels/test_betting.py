@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 
-from pixelbounds.kernels.betting import (
+from pixelbounds.kernels.bets import (
     PAUSES,
     STAKES,
     EProcess,

@@ -9,7 +9,7 @@ from refusals import refuses
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds.kernels.betting import HORIZONS, initial_wealth, min_losses
+from pixelbounds.kernels.bets import HORIZONS, initial_wealth, min_losses
 
 N, SIZE = 60, 8
 FIT = slice(0, 20)

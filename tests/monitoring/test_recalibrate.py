@@ -6,7 +6,7 @@ from refusals import refuses
 from trials import consistent
 
 import pixelbounds as pb
-from pixelbounds.kernels.betting import betting_wealth
+from pixelbounds.kernels.bets import betting_wealth
 
 N, MOST = 1200, 3.0
 WORLD = 498, 4.25, 0.132639445, 0.5, 0.503  # images, largest weight, share of it of easy ones, level, true new risk

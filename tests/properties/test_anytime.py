@@ -9,7 +9,7 @@ from worlds import world_of
 import pixelbounds as pb
 from pixelbounds.calibration.bounds import betting, rejects
 from pixelbounds.images import library
-from pixelbounds.kernels.betting import PathEProcess
+from pixelbounds.kernels.bets import PathEProcess
 
 pytestmark = pytest.mark.guarantees
 

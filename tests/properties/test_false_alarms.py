@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import binom
 from trials import WORLDS, consistent, generator
 
-from pixelbounds.kernels.betting import PAUSES, EProcess, log_factors
+from pixelbounds.kernels.bets import PAUSES, EProcess, log_factors
 from pixelbounds.monitoring.drift import BETS, log_rank_factors
 
 STREAMS, IMAGES = (1000, 2000) if WORLDS >= 1000 else (200, 250)

@@ -20,7 +20,7 @@ import numpy as np
 from ..images.checks import check_choice, check_count, check_number, check_open_unit
 from ..images.foreign import as_plain_array
 from ..images.library import Array, library_of, to_numpy
-from ..kernels.betting import betting_wealth
+from ..kernels.bets import betting_wealth
 
 _ROUNDING = 1e-9  # of a sum of losses
 

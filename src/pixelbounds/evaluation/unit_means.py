@@ -20,7 +20,7 @@ import numpy as np
 
 from ..images.checks import check_open_unit
 from ..images.library import Array
-from ..kernels.betting import bisect, rejects_ratio
+from ..kernels.bets import bisect, rejects_ratio
 
 _STEADY = np.array([0.98, 0.6, 0.2])
 _ALONE = np.empty(0)

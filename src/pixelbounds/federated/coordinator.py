@@ -33,7 +33,7 @@ from .announcements import Site, differences
 from .arguments import check_groups, decode, encode
 from .keys import key_of
 from .messages import Message, expect, message_of
-from .questions import ALL, FITTING, Question, Request
+from .questions import ALL, FITTING, Question, StatisticRequest
 from .shared_units import check_shared, joint_units
 from .site_data import SiteData, Unanswered
 from .site_regions import promise_at_sites
@@ -74,7 +74,7 @@ class Study:
     def plan(self) -> Message:
         """The request of this round."""
         request = self.next
-        if not isinstance(request, Request):
+        if not isinstance(request, StatisticRequest):
             raise ValueError("every question was answered; there is no further plan")
         first, regions = self.sites[0].text, self.pooled.regions
         text = {
@@ -129,7 +129,7 @@ class Study:
         return np.split(~self._split[1].certifying.images, first)
 
     @cached_property
-    def next(self) -> Request | Calibration:
+    def next(self) -> StatisticRequest | Calibration:
         """The first request without an answer; the calibration where there is none."""
         method, (fitting, certifying), rng = self._split
         try:
@@ -286,7 +286,7 @@ def merge(study: Study | str | os.PathLike[str], answers: Sequence[Any], *, key:
         raise ValueError("this study began with another key, or without one; give the key that it began with")
     by_site = _by_site(study, answers)
     request, data = study.next, study.pooled
-    assert isinstance(request, Request)  # else there was no plan to answer
+    assert isinstance(request, StatisticRequest)  # else there was no plan to answer
     question = request.question
     given = question.arguments(request, data.family)
     parts: list[Tables] = []

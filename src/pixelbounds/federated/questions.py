@@ -79,7 +79,7 @@ class Question(ABC):
         whole = [tuple(x.astype(np.int64) if x.dtype.kind in "iu" else x for x in part) for part in parts]
         return self.statistic.merge(whole)
 
-    def arguments(self, request: Request, family: Family) -> dict[str, Any]:
+    def arguments(self, request: StatisticRequest, family: Family) -> dict[str, Any]:
         """What a plan gives, checked."""
         kinds = {name: argument.kind for name, argument in self.given.items()}
         if {name: about["is"] for name, about in request.given.items()} != kinds:
@@ -132,7 +132,7 @@ class Question(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class StatisticRequest:
     """A question by its name, and what it is given, as JSON and arrays."""
 
     statistic: str

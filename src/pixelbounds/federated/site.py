@@ -16,7 +16,7 @@ from .announcements import differences
 from .fields import check_site_name
 from .keys import key_of, name_hashes
 from .messages import Message, expect
-from .questions import ALL, Request
+from .questions import ALL, StatisticRequest
 from .site_regions import announced_regions, check_regions, planned_regions, with_regions
 from .tables import BOOL, Form, check_tables
 
@@ -68,7 +68,7 @@ def answer(
     sites_regions = check_regions(regions, data, least_count)
     names = planned_regions(plan, sites_regions, site)
     tables = {name.removeprefix("given."): x for name, x in plan.tables.items() if name.startswith("given.")}
-    request = Request(text["statistic"], text["given"], tables)
+    request = StatisticRequest(text["statistic"], text["given"], tables)
     question = request.question
     given = question.arguments(request, data.family)
     fitting = _fitting_units(plan, at)[data.unit_of]

@@ -20,7 +20,7 @@ from ..images.measure import Measure
 from ..images.source import Source
 from .announcements import Site
 from .arguments import encode
-from .questions import QUESTIONS, Request
+from .questions import QUESTIONS, StatisticRequest
 from .site_regions import targets_of_sites
 from .tables import Tables
 
@@ -28,7 +28,7 @@ from .tables import Tables
 class Unanswered(Exception):
     """A request that sites did not answer yet."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: StatisticRequest) -> None:
         super().__init__(request.statistic)
         self.request = request
 
@@ -80,7 +80,7 @@ class SiteData(CalibrationData):
     def parts(self, statistic: Statistic, images: Array | None = None, **given: Any) -> list[Tables]:
         """What all sites answered, as one part, or the request as an exception."""
         question = QUESTIONS[statistic.name]
-        request = Request(statistic.name, *encode({name: given[name] for name in question.given}))
+        request = StatisticRequest(statistic.name, *encode({name: given[name] for name in question.given}))
         digest, tables = next(self.answers, ("", ()))
         if not digest:
             raise Unanswered(request)

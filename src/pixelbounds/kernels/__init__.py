@@ -12,5 +12,5 @@ neighbours.py    what an image shows around a pixel: window means, slopes
 trees.py         sums of small decision trees
 intervals.py     ends moved outward by their group's widening
 convex.py        the convex program, group by group; lower hulls
-betting.py       bets on bounded losses: bounds for known n, e-processes, confidence sequences
+bets.py          bets on bounded losses: bounds for known n, e-processes, confidence sequences
 """

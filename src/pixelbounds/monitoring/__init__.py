@@ -2,7 +2,7 @@
 
 promise_monitors.py  images with their truth: e-processes against every promise
 drift.py             bands without truth: conformal ranks and test martingales for exchangeability
-batches.py           which calls were counted
+counted_batches.py   which calls were counted
 history.py           the history in few rows
 sentences.py         reports in words
 status.py            the state of a monitor

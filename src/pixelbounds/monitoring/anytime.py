@@ -37,11 +37,11 @@ from ..images.checks import VALIDITY_DOC, check_count, check_generator, check_un
 from ..images.ends import Band
 from ..images.library import Array, singly
 from ..images.measure import Measure
-from ..kernels.betting import PathEProcess, min_losses
+from ..kernels.bets import PathEProcess, min_losses
 from ..storage.files import check_new_file, replace_file
 from ..storage.version import VERSION
 from .anytime_file import anytime_bytes, anytime_from_bytes
-from .batches import all_known, prefix_digests, unit_digests
+from .counted_batches import all_known, prefix_digests, unit_digests
 from .evidence import Check, Evidence
 from .promise_monitors import regions_by_name
 

@@ -12,8 +12,8 @@ from ..calibration.families import Family
 from ..calibration.paths.path import Path
 from ..images.checks import check_count
 from ..images.library import Array
-from ..kernels.betting import HORIZONS, PathEProcess
-from .batches import Batches
+from ..kernels.bets import HORIZONS, PathEProcess
+from .counted_batches import Batches
 from .evidence import Evidence
 from .state_file import ANYTIME, flags, read_state, state_bytes, tensor
 

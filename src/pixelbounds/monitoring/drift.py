@@ -26,7 +26,7 @@ from scipy.special import ndtr, ndtri
 
 from ..calibration.band_statistics import STATISTICS, BandStatistics
 from ..images.library import Array
-from ..kernels.betting import EProcess
+from ..kernels.bets import EProcess
 from .status import StatisticStatus
 
 POWERS = np.array([1.3, 2.0, 4.0, 12.0])

@@ -22,8 +22,8 @@ from ..calibration.promises import CertifiedPromise, RiskTarget
 from ..calibration.target import RiskTest
 from ..calibration.units import losses_by_unit
 from ..images.library import Array
-from ..kernels.betting import PathEProcess
-from .batches import NO_BATCHES, Batches
+from ..kernels.bets import PathEProcess
+from .counted_batches import NO_BATCHES, Batches
 
 _CURVE = 64  # points of the path kept for the report
 

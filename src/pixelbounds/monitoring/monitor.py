@@ -9,7 +9,7 @@ whether images are exchangeable with those of the calibration, not the risk.
 Half of the probability of a false alarm goes to each (all of it to the first where the calibration has no reference),
 and that of the second is shared evenly by its statistics: by Ville and a union bound an alarm is ever false with
 probability at most `false_alarm`. The state does not grow with time but for digests of unit names, up to 2^17, and of
-calls (`batches`), up to 2^12, and a history of at most 512 rows; the cost of a call does not depend on it.
+calls (`counted_batches`), up to 2^12, and a history of at most 512 rows; the cost of a call does not depend on it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from ..evaluation.known_images import CalibrationImages
 from ..images.checks import check_number, check_open_unit, check_units
 from ..images.ends import Band, one_band
 from ..images.library import Array, current_runner
-from ..kernels.betting import mean_log_e_value
-from .batches import NO_BATCHES, Batches, all_known, digest_of_unit, prefix_digests
+from ..kernels.bets import mean_log_e_value
+from .counted_batches import NO_BATCHES, Batches, all_known, digest_of_unit, prefix_digests
 from .drift import DriftMartingale, drift_martingales, update_drift
 from .history import LEVEL, add_row, history_row
 from .promise_monitors import PromiseMonitor, rounds_of, targets_of, update_promises

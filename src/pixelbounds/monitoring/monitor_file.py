@@ -14,9 +14,9 @@ from ..calibration.families import Family
 from ..calibration.losses import Loss
 from ..images.checks import check_count
 from ..images.library import Array
-from ..kernels.betting import RunningMean, RunningRatio
+from ..kernels.bets import RunningMean, RunningRatio
 from ..storage.files import check_new_file, replace_file
-from .batches import Batches
+from .counted_batches import Batches
 from .drift import BETS, DriftMartingale
 from .monitor import Counted, Monitor
 from .state_file import MONITOR, flags, read_state, state_bytes, tensor

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..images.checks import check_count, check_number, check_open_unit
-from ..kernels.betting import e_value_of, mean_log_e_value
+from ..kernels.bets import e_value_of, mean_log_e_value
 
 _MAX_SITES = 10_000
 

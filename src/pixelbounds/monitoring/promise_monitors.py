@@ -21,7 +21,7 @@ import numpy as np
 from ..calibration.promises import CertifiedPromise, Regions, RiskTarget, check_same_places, risk_targets_of
 from ..calibration.units import UnitLosses
 from ..images.library import Array
-from ..kernels.betting import (
+from ..kernels.bets import (
     NOTHING_SEEN,
     PAUSES,
     EProcess,

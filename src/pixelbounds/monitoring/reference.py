@@ -30,6 +30,8 @@ def statistics_of(
     calibration: Calibration, band: Band, *, features: Any = None, labels: Any = None, threads: bool = True
 ) -> Array:
     """Statistics of new images as the reference of a calibration has them: Band (n, *pixels) -> (n, 5) float32."""
+    if not isinstance(calibration, Calibration):
+        raise TypeError(f"calibration is a {type(calibration).__name__}; give what pixelbounds.calibrate returns")
     reference = calibration.reference
     if not len(reference):
         raise ValueError(

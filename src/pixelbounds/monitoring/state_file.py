@@ -14,7 +14,7 @@ import numpy as np
 from ..images.library import Array
 from ..storage.files import seal, unseal
 
-FORMAT = 1
+_FORMAT = 1
 ANYTIME, MONITOR = "anytime calibration", "monitor"
 _AGAIN = {ANYTIME: "begin again, with the images that fitted", MONITOR: "begin a new one with the calibration file"}
 _ERRORS = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
@@ -24,15 +24,15 @@ State = TypeVar("State")
 
 def state_bytes(kind: str, text: Mapping[str, Any], tensors: Mapping[str, Array]) -> bytes:
     """The content of a state file; equal states give equal bytes."""
-    return seal({"format": FORMAT, "kind": kind, **text}, tensors)
+    return seal({"format": _FORMAT, "kind": kind, **text}, tensors)
 
 
 def read_state(data: bytes, name: str, kind: str, build: Callable[[dict[str, Any], dict[str, Array]], State]) -> State:
     """What `build` makes of the text and the arrays of a state file; errors name the file and the remedy."""
     again = _AGAIN[kind]
     text, tensors = unseal(data, name, what=kind, remedy=again, again=again)
-    if text.get("kind") != kind or text["format"] != FORMAT:
-        raise ValueError(f"{name!r} is not a {kind} of format {FORMAT}; update pixelbounds, or {again}")
+    if text.get("kind") != kind or text["format"] != _FORMAT:
+        raise ValueError(f"{name!r} is not a {kind} of format {_FORMAT}; update pixelbounds, or {again}")
     try:
         return build(text, tensors)
     except _ERRORS as error:

@@ -25,7 +25,7 @@ from ..formats.opener import check_target, open_images
 from ..images.ends import Band
 from ..images.library import Array
 from ..monitoring.anytime import AnytimeCalibration
-from ..monitoring.batches import RepeatedBatch
+from ..monitoring.counted_batches import RepeatedBatch
 from ..storage.chunks import guarded
 from ..storage.files import exclusive
 from .monitor import open_arrivals

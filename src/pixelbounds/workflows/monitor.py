@@ -26,7 +26,7 @@ from ..images.checks import check_limits
 from ..images.ends import Band
 from ..images.library import Array
 from ..monitoring import Monitor, Status, load_monitor, save_monitor
-from ..monitoring.batches import RepeatedBatch
+from ..monitoring.counted_batches import RepeatedBatch
 from ..storage.files import exclusive, lock
 from .agreement import check_images, reading_for
 from .apply import bands_for, known_of

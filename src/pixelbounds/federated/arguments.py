@@ -60,7 +60,7 @@ def _combinations(grouping: Grouping, before: Mapping[str, Any], family: Family)
 
 
 def _spans(x: Any, before: Mapping[str, Any], family: Family) -> Array:
-    spans = Form(REAL, (3, 2), least=-inf, order="rises").check(x, "the plan has spans", _REMEDY)
+    spans = Form(REAL, (3, 2), least=-inf, rises=True).check(x, "the plan has spans", _REMEDY)
     width = spans[:, 1] - spans[:, 0]
     if ((width > 0) & (width < _LEAST_UNIT)).any() or not np.isfinite(width).all():
         raise ValueError(f"the plan has spans {spans.tolist()}, too narrow or too wide; {_REMEDY}")
@@ -68,7 +68,7 @@ def _spans(x: Any, before: Mapping[str, Any], family: Family) -> Array:
 
 
 def _edges(x: Any, before: Mapping[str, Any], family: Family) -> Array:
-    edges = Form(REAL, (None,), least=family.start, order="rises").check(x, "the plan has edges", _REMEDY)
+    edges = Form(REAL, (None,), least=family.start, rises=True).check(x, "the plan has edges", _REMEDY)
     if not 2 <= len(edges) <= _MAX_POINTS or edges[0] != family.start:
         raise ValueError(
             f"the plan has {len(edges)} edges from {edges[:1]} on; there must be 2 to {_MAX_POINTS} from "
@@ -92,7 +92,7 @@ def _edge(x: Any, before: Mapping[str, Any], family: Family) -> float:
 def _path(path: tuple[Grouping, Any], before: Mapping[str, Any], family: Family) -> Path:
     """A path of a grouping: one row of widenings for each group, nondecreasing from where the family starts."""
     grouping, x = check_groups(path[0]), path[1]
-    form = Form(REAL, (grouping.count, None), least=family.start, order="rises")
+    form = Form(REAL, (grouping.count, None), least=family.start, rises=True)
     points = form.check(x, "the plan has a path", _REMEDY)
     if not 1 <= points.shape[1] <= _MAX_POINTS:
         raise ValueError(f"the plan has a path of {points.shape[1]} points, where 1 to {_MAX_POINTS} are possible")

@@ -235,7 +235,7 @@ class _Spend(Question):
     def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
         groups, edges = given["grouping"].count, len(given["edges"])
         linear = family.ends is not None
-        lengths = Form(WHOLE, (2, groups, edges + 1)) if linear else Form(WHOLE, (groups, edges), order="rises")
+        lengths = Form(WHOLE, (2, groups, edges + 1)) if linear else Form(WHOLE, (groups, edges), rises=True)
         return {"missed": Form(WHOLE, (groups, edges + 1)), "lengths": lengths}
 
     def suppressed(self, data: LocalData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:

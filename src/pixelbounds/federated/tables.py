@@ -22,7 +22,7 @@ _MAX_COUNT = 2**62  # sums of counts fit into int64
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """What an array must be: kind of numbers, shape (None: any length), range, order along the last axis, content.
+    """What an array must be: kind of numbers, shape (None: any length), range, whether it rises, content.
 
     `least` and `most` may be arrays that broadcast.
     """
@@ -31,7 +31,7 @@ class Form:
     shape: tuple[int | None, ...]
     least: Any = 0
     most: Any = None
-    order: str = ""  # "rises" or "falls"
+    rises: bool = False  # along the last axis
     equals: Array | None = None
 
     def check(self, x: Any, what: str, remedy: str) -> Array:
@@ -56,11 +56,8 @@ class Form:
                 at = np.unravel_index(np.argmax(wrong), x.shape)
                 bound = np.broadcast_to(limit, x.shape)[at]
                 raise ValueError(f"{what} with the value {x[at]:.6g}, where it must be at {word} {bound:.6g}; {remedy}")
-        if self.order and x.ndim:
-            before, after = x[..., :-1], x[..., 1:]
-            if (after < before if self.order == "rises" else after > before).any():
-                opposite = "falls" if self.order == "rises" else "rises"
-                raise ValueError(f"{what} that {opposite} along its last axis, where it must not; {remedy}")
+        if self.rises and (x[..., 1:] < x[..., :-1]).any():
+            raise ValueError(f"{what} that falls along its last axis, where it must not; {remedy}")
         if self.equals is not None and not np.array_equal(x, self.equals):
             raise ValueError(f"{what} that differs from what was announced; {remedy}")
 

@@ -181,11 +181,8 @@ class Monitor:
             losses, counts = np.zeros(len(size)), np.zeros(len(size), bool)
             if target is not None:
                 counts = target.counts(sizes)
-                losses = (
-                    target.losses(missed[:, target.region], size)
-                    if target.counts_only
-                    else (seen[:, seeing.index(target)])
-                )
+                counted = target.counts_only
+                losses = target.losses(missed[:, target.region], size) if counted else seen[:, seeing.index(target)]
             units_here = arrivals.unit_of, len(arrivals.units)
             rounds.append(rounds_of(promise, losses[new], size[new], counts[new], *units_here))
         self.promises, reached = update_promises(self.promises, rounds, self.shares[0])
@@ -204,14 +201,12 @@ class Monitor:
                 else "the calibration took images as independent, so they have no units: leave units= out, or "
                 "calibrate again with units"
             )
+        batches = counted.batches
         if units is None or batch is not None:
             prefixes = prefix_digests(*images, runner=current_runner())
-            repeated = counted.batches.find(batch, prefixes)
-            batches = counted.batches.add(batch, prefixes)
-            if repeated:
+            if batches.find(batch, prefixes):
                 return _Arrivals(np.zeros(n, bool), np.empty(0, np.int64), (), n, batches)
-        else:
-            batches = counted.batches
+            batches = batches.add(batch, prefixes)
         if units is None:
             return _Arrivals(np.ones(n, bool), np.arange(n), tuple(range(n)), 0, batches)
         names = [digest_of_unit(str(name)) for name in check_units(units, n)]
@@ -262,9 +257,7 @@ class Monitor:
     def status(self, repeated: int = 0, late: int = 0) -> Status:
         """The state now; `repeated` and `late` images of the last call did not count."""
         record = self.calibration.record
-        notes = []
-        if late:
-            notes.append(late_in_words(late, record.unit_name))
+        notes = [late_in_words(late, record.unit_name)] if late else []
         if self.calibration.bound == "conformal":
             notes.append(
                 "The calibration promises its level on average over calibration sets only, so a risk above it does not "

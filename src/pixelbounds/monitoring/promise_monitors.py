@@ -105,8 +105,7 @@ def targets_of(
     """
     given = regions_by_name(promises, within, ", None for one that was not drawn")
     drawn = [promise for promise in promises if promise.place == "all" or given[promise.name] is not None]
-    functions = [loss if promise.kind == "loss" else None for promise in drawn]
-    asked = [one.asked(given.get(one.name), function) for one, function in zip(drawn, functions, strict=True)]
+    asked = [one.asked(given.get(one.name), loss if one.kind == "loss" else None) for one in drawn]
     targets, regions = risk_targets_of(asked, band, "units", units=True)
     check_same_places(drawn, targets)
     following = iter(targets)

@@ -136,11 +136,11 @@ def _check_weights(weights: Any, max_weight: float, n: int) -> tuple[Array, floa
 
 def _per_unit(ratios: Array, unit_of: Array) -> Array:
     """The weight of each unit, which all of its images share: (n,), (n,) -> (units,)."""
-    found = np.zeros(int(unit_of.max()) + 1)
-    found[unit_of] = ratios
-    if (found[unit_of] != ratios).any():
+    by_unit = np.zeros(int(unit_of.max()) + 1)
+    by_unit[unit_of] = ratios
+    if (by_unit[unit_of] != ratios).any():
         raise ValueError("images of one unit have different weights; give each the likelihood ratio of the whole unit")
-    return found
+    return by_unit
 
 
 def _check_mean(ratios: Array, most: float) -> None:

@@ -6,20 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
-from ..calibration.text import promise_in_words
-from ..calibration.words import level_in_words, plural
+from ..calibration.words import plural
 from .command import (
     Outcome,
     command,
     images_in_words,
     in_short,
     progress,
+    promise_table,
     reading_of,
     resources_of,
     skipped_in_words,
-    table,
     written,
 )
 from .options import BandPath, Force, LargeOptions, ReadOptions, RequestOptions, Truth
@@ -64,20 +62,16 @@ def calibrate_command(
     also = " --labels NEW_LABELS" if asked.labels is not None else ""
     also += " --features NEW_FEATURES" if asked.features is not None else ""
     kept = () if bands_out is None else (bands_out,)
+    where = "--out intervals.zarr" if calibration.measure is None else "--like NEW_SCAN --out maps"
     rows = {
         **_rows(calibration),
         "mean length": _lengths(made),
         "cost": _cost(made),
         "written": written(out, *kept),
         **skipped_in_words(skipped),
-        "next": f"pixelbounds apply {out} NEW_BANDS{also} {_next(calibration)}",
+        "next": f"pixelbounds apply {out} NEW_BANDS{also} {where}",
     }
-    return in_short(facts, calibration.guarantee, rows, *_promises(calibration))
-
-
-def _next(found: Calibration) -> str:
-    """Where intervals are likely to go: beside the scan, where values are those of scans."""
-    return "--out intervals.zarr" if found.measure is None else "--like NEW_SCAN --out maps"
+    return in_short(facts, calibration.guarantee, rows, *promise_table(calibration))
 
 
 def _cost(made: Calibrated) -> str:
@@ -88,37 +82,16 @@ def _cost(made: Calibrated) -> str:
     return f"{made.seconds:.3g} s; of {images_in_words(record.images)} {fitted} fitted, {who} certified"
 
 
-def _rows(found: Calibration) -> dict[str, str]:
-    record, groups = found.record, found.grouping
-    who = f"{record.certifying} {plural(record.unit_name) if record.units else 'images'}"
-    grouped = f"{groups.count} {groups.kind} group{'s' * (groups.count > 1)}"
+def _rows(calibration: Calibration) -> dict[str, str]:
+    record, groups = calibration.record, calibration.grouping
+    rows = {"note": calibration.note} if calibration.note else {}
+    if "bands" in record.settings:
+        lengths = ", ".join(f"{length:.4f} at {name}" for name, length in record.settings["bands"].items())
+        rows["miscoverage"] = f"{record.settings['band']}, chosen on the fitting images by length: {lengths}"
     fitted = f" fitted on {images_in_words(record.fitting)}" if record.fitting else ""
-    certified = {
-        "certified": f"at most {level_in_words(found.risk_level)}; {found.risk:.2%} seen on {who} that certified",
+    return rows | {
+        "method": f"{calibration.method}, {groups.count} {groups.kind} group{'s' * (groups.count > 1)}{fitted}"
     }
-    tried = record.settings.get("bands", {})
-    chosen = {}
-    if tried:
-        lengths = ", ".join(f"{length:.4f} at {name}" for name, length in tried.items())
-        chosen["miscoverage"] = f"{record.settings['band']}, chosen on the fitting images by length: {lengths}"
-    return {
-        **(certified if found.of_all_pixels else {}),
-        **({"note": found.note} if found.note else {}),
-        **chosen,
-        "method": f"{found.method}, {grouped}{fitted}",
-    }
-
-
-def _promises(found: Calibration) -> tuple[Table, ...]:
-    """A table of promises, where there are more than one level: what was asked, what was seen, and by how many."""
-    if found.of_all_pixels:
-        return ()
-    record = found.record
-    who = f"{plural(record.unit_name) if record.units else 'images'} that certified"
-    rows = (
-        (promise_in_words(x), level_in_words(x.at_most), f"{x.risk:.2%}", str(x.certifying)) for x in found.promises
-    )
-    return (table(("promise", "level", "seen", who), rows),)
 
 
 def _lengths(made: Calibrated) -> str:

@@ -46,12 +46,14 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
+from ..calibration.text import description_of
 from ..images.checks import NoGuarantee
 from ..storage.files import size_in_words
 from .help_text import flowing
 from .rate import Rate
 
 if TYPE_CHECKING:
+    from ..calibration.calibration import Calibration
     from ..execution.progress import Progress
     from ..formats.arrays import Reading
     from ..workflows.resources import Resources
@@ -204,8 +206,14 @@ def table(
     for i, heading in enumerate(headings):
         made.add_column(heading, justify="left" if i == 0 or heading in text else "right")
     for i, cells in enumerate(rows):
-        made.add_row(*cells, style=style(i))
+        made.add_row(*(Text(x) if isinstance(x, str) else x for x in cells), style=style(i))  # names are no markup
     return made
+
+
+def promise_table(calibration: Calibration) -> tuple[Table, Text]:
+    """The promises of a calibration, one line each, and an empty line."""
+    head, *rows = description_of(calibration).table
+    return table(head, rows), Text()
 
 
 def numbers(rows: Mapping[str, str]) -> Table:
@@ -214,7 +222,7 @@ def numbers(rows: Mapping[str, str]) -> Table:
     grid.add_column(style="dim")
     grid.add_column(overflow="fold")
     for word, value in rows.items():
-        grid.add_row(f"  {word}", value)
+        grid.add_row(f"  {word}", Text(value))
     return grid
 
 

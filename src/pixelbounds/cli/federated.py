@@ -7,9 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from ..calibration.text import promise_in_words
-from ..calibration.words import level_in_words
-from .command import Outcome, command, images_in_words, in_short, progress, reading_of, resources_of, written
+from .command import (
+    Outcome,
+    command,
+    images_in_words,
+    in_short,
+    progress,
+    promise_table,
+    reading_of,
+    resources_of,
+    written,
+)
 from .options import (
     WHERE,
     BandPath,
@@ -18,6 +26,7 @@ from .options import (
     Force,
     LargeOptions,
     ReadOptions,
+    Regions,
     Truth,
     method_option,
 )
@@ -26,11 +35,6 @@ _Site = Annotated[str, typer.Option(help="Name by which the others know this sit
 _Sent = Annotated[Path, typer.Option(help="The file to send, .safetensors.")]
 _KEY = "The key that all sites share, of `federated key`: messages are authenticated under it."
 _Key = Annotated[Path | None, typer.Option(help=_KEY)]
-_REGION = (
-    "A region of this site's images under the name of its promise, several times: "
-    "labels.nii.gz:2,name=heart; body; edges:0.05; women.npy,name=women."
-)
-_Regions = Annotated[list[str] | None, typer.Option("--region", metavar="TEXT", help=_REGION)]
 _LeastCount = Annotated[int, typer.Option(help="Counts of fewer pixels are not reported; see docs/federated.md.")]
 _PROMISE = (
     "What must hold, several times: share:0.05, share:0.10,name=heart for the region that sites announce as "
@@ -66,7 +70,7 @@ def announce_command(
     read: ReadOptions,
     large: Annotated[LargeOptions, WHERE],
     bands_out: Annotated[Path | None, typer.Option(help=_BANDS_OUT)] = None,
-    region: _Regions = None,
+    region: Regions = None,
     least_count: _LeastCount = 1,
     study_key: _Key = None,
     force: Force = False,
@@ -101,7 +105,7 @@ def answer_command(
     out: _Sent,
     read: Annotated[ReadOptions, ("units", "kind", "truth_key", "window", "raw", "limits")],
     large: Annotated[LargeOptions, WHERE],
-    region: _Regions = None,
+    region: Regions = None,
     least_count: _LeastCount = 1,
     study_key: _Key = None,
     force: Force = False,
@@ -185,12 +189,9 @@ def merge_command(
         "guarantee": merged.guarantee, "promises": promises, "record": merged.record.state(),
         "authenticated": study_key is not None, "file": str(target),
     }  # fmt: skip
-    rows = {
-        promise_in_words(x): f"at most {level_in_words(x.at_most)} by {merged.bound}; {x.risk:.2%} as sites report"
-        for x in merged.promises
-    }
-    rows |= {"note": merged.note} if merged.note else {}
-    return in_short(facts, merged.guarantee, {**rows, **_messages(study_key), "written": written(target)})
+    rows = {"note": merged.note} if merged.note else {}
+    rows |= {**_messages(study_key), "written": written(target)}
+    return in_short(facts, merged.guarantee, rows, *promise_table(merged))
 
 
 def _next_round(study: Any, folder: Path, key: Path | None) -> Outcome:

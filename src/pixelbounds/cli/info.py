@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
 
 from ..calibration.text import fact_in_words
-from .command import Outcome, command, numbers, sentence
+from .command import Outcome, command, in_short, promise_table
 
 
 @command("info")
@@ -32,19 +28,10 @@ def info_command(
     from ..workflows.info import about_file
 
     about = about_file(file)
-    rows = {name: x for name, x in about.facts.items() if x is not None and name != "promises"}
-    table = numbers({name.replace("_", " "): escape(fact_in_words(x)) for name, x in rows.items()})
-    text = (sentence(about.sentence), *(promise_table(about.promises) if about.promises else ()), table)
-    return Outcome({"kind": about.kind, "sentence": about.sentence, **about.facts}, text)
-
-
-def promise_table(rows: Sequence[Sequence[str]]) -> tuple[Table, Text]:
-    """Promises, one line each below a head (`calibration.text.Description.table`), and an empty line."""
-    (first, *others), *lines = rows
-    table = Table(box=None, padding=(0, 2), header_style="dim")
-    table.add_column(first)
-    for heading in others:
-        table.add_column(heading, justify="right")
-    for line in lines:
-        table.add_row(*map(Text, line))
-    return table, Text()
+    rows = {
+        name.replace("_", " "): fact_in_words(x)
+        for name, x in about.facts.items()
+        if x is not None and name != "promises"
+    }
+    facts = {"kind": about.kind, "sentence": about.sentence, **about.facts}
+    return in_short(facts, about.sentence, rows, *(promise_table(about.certified) if about.certified else ()))

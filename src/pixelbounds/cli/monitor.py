@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from .command import ALARM, OK, Outcome, command, numbers, progress, reading_of, resources_of, sentence, written
-from .options import WHERE, BandPath, Features, Force, LargeOptions, ReadOptions, TestLabels, Truth
+from .options import WHERE, BandPath, Batch, Features, Force, LargeOptions, ReadOptions, Regions, TestLabels, Truth
 
 if TYPE_CHECKING:
     from ..monitoring import Status
@@ -19,11 +19,6 @@ _Calibration = Annotated[Path | None, typer.Option(help="The calibration to moni
 _FalseAlarm = Annotated[
     float | None, typer.Option(help="Probability of ever raising a false alarm; 0.01, set when a STATE begins.")
 ]
-_Regions = Annotated[
-    list[str] | None,
-    typer.Option("--region", metavar="TEXT", help="Of a promise, on these images: labels.nii.gz:2,name=heart."),
-]
-_Batch = Annotated[str | None, typer.Option(help="A name of these images, such as a date; they count once under it.")]
 _KEPT = "the state is as it was: run the same command again"
 
 
@@ -36,10 +31,10 @@ def update_command(
     large: Annotated[LargeOptions, WHERE],
     calibration: _Calibration = None,
     false_alarm: _FalseAlarm = None,
-    region: _Regions = None,
+    region: Regions = None,
     features: Features = None,
     labels: TestLabels = None,
-    batch: _Batch = None,
+    batch: Batch = None,
 ) -> Outcome:
     """Count images whose truth is known now; the same files do not count twice.
 
@@ -68,7 +63,7 @@ def drift_command(
     false_alarm: _FalseAlarm = None,
     features: Features = None,
     labels: TestLabels = None,
-    batch: _Batch = None,
+    batch: Batch = None,
 ) -> Outcome:
     """Compare bands without truth with those of the calibration: do they come from the same source?
 

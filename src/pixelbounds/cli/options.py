@@ -7,7 +7,7 @@ those two alone, and the others keep their defaults. `command` turns the fields 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -86,6 +86,16 @@ Features = Annotated[Path | None, method_option(help="Further images known at te
 TestLabels = Annotated[
     Path | None, method_option("--labels", help="Labels known at test time: whole numbers, one per image and pixel.")
 ]
+Regions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--region",
+        metavar="TEXT",
+        help="Region of a promise on these images, may be given several times: labels.nii.gz:2,name=heart; "
+        "women.npy,name=women; body; edges:0.05.",
+    ),
+]
+Batch = Annotated[str | None, typer.Option(help="A name of these images, such as a date; they count once under it.")]
 
 
 # ---------------------------------------------------------------- groups
@@ -117,6 +127,9 @@ class RequestOptions:
     max_images: Annotated[
         int | None, units_option(help="With --weighting images: images that a unit counts for at most.")
     ] = None
+
+
+ANYTIME = tuple(field.name for field in fields(RequestOptions) if field.name not in ("bound", "n_fit"))
 
 
 @dataclass(frozen=True)

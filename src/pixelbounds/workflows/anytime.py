@@ -14,23 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from ..calibration.image_hashes import is_known_image
-from ..calibration.methods import NAMED_GROUPS, method_of
 from ..calibration.text import second_try
-from ..calibration.units import Units
 from ..execution.progress import Progress, silent
 from ..execution.runner import running
 from ..formats.arrays import FilePath, Reading
-from ..formats.inputs import INDEPENDENT, open_labels, open_pair, open_units
-from ..formats.opener import check_target, open_images
+from ..formats.inputs import INDEPENDENT, open_pair, open_units
+from ..formats.opener import check_target
 from ..images.ends import Band
 from ..images.library import Array
 from ..monitoring.anytime import AnytimeCalibration
 from ..monitoring.counted_batches import RepeatedBatch
-from ..storage.chunks import guarded
 from ..storage.files import exclusive
 from .monitor import open_arrivals
-from .promise_regions import PromiseRegions, map_paths
-from .promise_words import promise_texts
+from .request import Request
 from .resources import Resources
 
 _STATE = (".safetensors",)
@@ -49,49 +45,22 @@ def start_files(
     state: FilePath,
     truth: FilePath,
     bands: FilePath,
+    request: Request,
     *,
-    risk_level: float | None = None,
-    promises: Sequence[str] = (),
     reading: Reading = Reading(),  # noqa: B008 - frozen
-    failure_prob: float = 0.1,
-    method: str = "frontier",
-    groups: str | None = None,
-    k: int | None = None,
-    family: str | None = None,
-    features: FilePath | None = None,
-    labels: FilePath | None = None,
-    unit_name: str | None = None,
-    weighting: str = "units",
-    max_images: int | None = None,
-    seed: int = 0,
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
 ) -> AnytimeCalibration:
-    """Begin an anytime calibration with the images of some files, and write its state.
-
-    Options are those of `calibrate_files`.
-    """
-    texts = promise_texts(promises) if promises else ()
-    if (risk_level is None) == (not texts):
-        raise ValueError("give --risk-level, the share of all pixels that may be missed, such as 0.1, or --promise")
-    reads = (truth, bands, groups, features, labels, reading.units, *(map_paths(texts) if texts else ()))
-    target = check_target(state, _STATE, replace=replace, inputs=reads)
+    """Begin an anytime calibration with the images of some files, and write its state."""
+    target = check_target(state, _STATE, replace=replace, inputs=(truth, bands, reading.units, *request.files))
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
         images, made, limits = open_pair(truth, bands, reading, execution)
-        band = stack.enter_context(_whole(made, execution))
-        ids = open_units(images, reading)
-        name = unit_name or (images.unit_name if reading.units is None else None) or "unit"
-        units = None if ids is None else Units(ids, name, weighting, max_images)
-        partition = groups if groups is None or groups in NAMED_GROUPS else open_labels(groups, images)
-        regions = PromiseRegions.open(texts, images, reading) if texts else None
-        anytime = AnytimeCalibration(
-            images.pixels, band.with_family(family), risk_level=risk_level, failure_prob=failure_prob,
-            promises=regions.promises(images.pixels, lambda x: x) if regions else None,
-            method=method_of(method, groups=partition, k=k), units=units, features=_features(features),
-            labels=None if labels is None else open_labels(labels, images), limits=limits,
-            measure=images.measure or made.measure, seed=seed,
-        )  # fmt: skip
+        band = stack.enter_context(_whole(made, execution)).with_family(request.family)
+        arguments = request.open(images, reading).arguments(images.pixels)
+        arguments.pop("bound")  # an anytime calibration has its own
+        measure = images.measure or made.measure
+        anytime = AnytimeCalibration(images.pixels, band, limits=limits, measure=measure, **arguments)
     _warn_second_start(target, anytime)
     anytime.save(target)
     return anytime
@@ -175,10 +144,6 @@ def _whole(made: Any, execution: Any) -> Iterator[Band]:
         if made.samples is not None and not made.fit_in_memory(execution):
             store = stack.enter_context(execution.folder()) / "bands.zarr"
         yield made.whole(execution, store)[0]
-
-
-def _features(features: FilePath | None) -> Any:
-    return None if features is None else guarded(open_images(features, window=None).pixels)
 
 
 def _warn_second_start(target: Path, anytime: AnytimeCalibration) -> None:

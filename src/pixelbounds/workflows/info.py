@@ -28,12 +28,12 @@ from .roles import role_of, sealed_kind
 
 @dataclass(frozen=True)
 class About:
-    """A file: its kind, what it is in one sentence, what it says of itself by name, and its promises as rows."""
+    """A file: its kind, what it is in one sentence, what it says of itself by name, and the calibration in it."""
 
     kind: str
     sentence: str
     facts: dict[str, Any]
-    promises: tuple[tuple[str, ...], ...] = ()
+    certified: Calibration | None = None
 
 
 def about_file(path: str | os.PathLike[str]) -> About:
@@ -58,7 +58,7 @@ def _about_calibration(data: bytes, name: str) -> About:
     calibration = calibration_from_bytes(data, name, family=None)
     words = description_of(calibration)
     facts = {"note": words.note or None, "promises": _promises(calibration), **words.facts}
-    return About("calibration", words.guarantee, facts, words.table)
+    return About("calibration", words.guarantee, facts, calibration)
 
 
 def _promises(calibration: Calibration) -> list[dict[str, Any]]:
@@ -83,7 +83,7 @@ def _about_anytime(data: bytes, name: str) -> About:
     words = description_of(anytime.certified)
     names = ("method", "groups", "family", "image_shape", "bands", "seed", "made_by")
     facts |= {"promises": _promises(anytime.certified), **{name: words.facts[name] for name in names}}
-    return About(ANYTIME, repr(anytime), facts, words.table)
+    return About(ANYTIME, repr(anytime), facts, anytime.certified)
 
 
 def _about_monitor(data: bytes, name: str) -> About:
@@ -98,7 +98,7 @@ def _about_monitor(data: bytes, name: str) -> About:
         **{name: words.facts[name] for name in ("measure", "bands", "made_by")},
         "calibration_sha256": hashlib.sha256(monitor.calibration.to_bytes()).hexdigest(),
     }
-    return About("monitor", str(monitor.status()), facts, words.table)
+    return About("monitor", str(monitor.status()), facts, monitor.calibration)
 
 
 def _about_message(data: bytes, name: str) -> About:

@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from pixelbounds.cli import app
-from pixelbounds.cli.command import Outcome, command, reading_of, resources_of
+from pixelbounds.cli.command import Outcome, command
 from pixelbounds.cli.options import WHERE, HeldOutOptions, LargeOptions, ReadOptions, RequestOptions
 from pixelbounds.formats.arrays import Reading
 from pixelbounds.workflows.evaluate import HeldOutFiles
@@ -54,14 +54,14 @@ def test_every_option_of_reading_reaches_the_reader():
     given = {"miscoverage": 0.2, "units": "each", "kind": "mean", "key": "a", "truth_key": "b", "window": (1.0, 2.0)}
     read = ReadOptions(**given, limits=(0.0, 2.0))
     wanted = Reading(**given, limits=(0.0, 2.0), skip_bad=True, fill_missing=True)
-    assert reading_of(read, LargeOptions(skip_bad=True, fill_missing=True)) == wanted
+    assert read.reading(LargeOptions(skip_bad=True, fill_missing=True)) == wanted
     assert {field.name for field in fields(ReadOptions)} == {*given, "limits", "raw"}  # or the line above lacks one
-    assert reading_of(ReadOptions(raw=True)).mapping is None
-    assert reading_of(ReadOptions()).mapping == Reading().mapping == (400, 40)
-    assert reading_of(ReadOptions()).measure is None  # nothing was told: a calibration's own window is taken
+    assert ReadOptions(raw=True).reading().mapping is None
+    assert ReadOptions().reading().mapping == Reading().mapping == (400, 40)
+    assert ReadOptions().reading().measure is None  # nothing was told: a calibration's own window is taken
     with pytest.raises(ValueError, match=r"--window 350 33\.3 maps values and --raw leaves them"):
-        reading_of(ReadOptions(window=(350.0, 33.3), raw=True))
-    resources = resources_of(LargeOptions(scheduler="tcp://x", memory="1G", scratch="here"))
+        ReadOptions(window=(350.0, 33.3), raw=True).reading()
+    resources = LargeOptions(scheduler="tcp://x", memory="1G", scratch="here").resources()
     assert (resources.scheduler, resources.memory, resources.scratch) == ("tcp://x", "1G", "here")
 
 

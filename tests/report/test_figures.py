@@ -11,8 +11,7 @@ def test_figures_are_vector_charts_and_pictures_and_repeat(tmp_path):
     this = world()
     examples = [this.examples[1], pictures_of((3, 8, 9)), pictures_of((5, 8, 9))]
     parts = {"calibration": this.calibration, "evaluation": this.evaluation, "comparison": this.rows}
-    names = {0: "dollars $x^$", 1: "new\nline"}
-    first = save_figures(tmp_path / "a", examples=examples, group_names=names, **parts)
+    first = save_figures(tmp_path / "a", examples=examples, **parts)
     charts = ("path", "units", "by-length", "by-edge", "by-group", "comparison")
     assert {x.name for x in first} == {f"{name}.{kind}" for name in charts for kind in ("pdf", "svg")} | {
         f"example-0{i}.png" for i in (1, 2, 3)

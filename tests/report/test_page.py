@@ -78,7 +78,7 @@ def test_text_of_a_user_never_becomes_markup(tmp_path):
         evaluation = replace(this.evaluation, units=np.array([text] * len(this.evaluation.units)))
         return this.write(
             tmp_path / name, title=text, notes=[text], comparison=[row], evaluation=evaluation,
-            calibration=replace(this.calibration, record=record), group_names=dict.fromkeys(range(9), text),
+            calibration=replace(this.calibration, record=record),
             examples=[replace(x, name=text) for x in this.examples],
         ).read_text()  # fmt: skip
 
@@ -218,8 +218,6 @@ def test_bad_parts_are_refused_with_their_name(tmp_path):
         world().write(tmp_path / "no" / "a.html")
     with pytest.raises(ValueError, match="is a folder"):
         world().write(tmp_path)
-    with pytest.raises(TypeError, match="give a pixelbounds Evaluation"):
-        world().write(tmp_path / "a.html", evaluation={"risk": 0.1})
 
 
 def charts_of(page):

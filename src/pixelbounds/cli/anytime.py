@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .command import (
-    Outcome,
-    command,
-    images_in_words,
-    in_short,
-    progress,
-    promise_table,
-    reading_of,
-    resources_of,
-    written,
-)
+from .command import Outcome, command, images_in_words, in_short, progress, promise_table, written
 from .options import (
     ANYTIME,
     WHERE,
@@ -48,7 +38,7 @@ def start_command(
     bands: BandPath,
     read: ReadOptions,
     large: Annotated[LargeOptions, WHERE],
-    asked: Annotated[RequestOptions, ANYTIME],
+    request: Annotated[RequestOptions, ANYTIME],
     force: Force = False,
 ) -> Outcome:
     """Begin an anytime calibration: these images fit groups and path; those that are added later certify.
@@ -60,8 +50,8 @@ def start_command(
 
     with progress("fitting") as advance:
         anytime = start_files(
-            state, truth, bands, Request(**vars(asked)), replace=force, progress=advance, reading=reading_of(read),
-            resources=resources_of(large),
+            state, truth, bands, Request(**vars(request)), replace=force, progress=advance, reading=read.reading(),
+            resources=large.resources(),
         )  # fmt: skip
     return _outcome(state, anytime, None)
 
@@ -88,7 +78,7 @@ def add_command(
     with progress("counting") as advance:
         made = add_files(
             state, truth, bands, out=out, regions=region or (), features=features, labels=labels, progress=advance,
-            reading=reading_of(read), resources=resources_of(large), batch=batch,
+            reading=read.reading(), resources=large.resources(), batch=batch,
         )  # fmt: skip
     counts = {"counted": made.counted, "repeated": made.repeated}
     rows = {"counted": images_in_words(made.counted)}

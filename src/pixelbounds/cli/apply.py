@@ -9,17 +9,7 @@ import typer
 
 from ..calibration.text import trust_in_words
 from ..images.measure import length_in_words
-from .command import (
-    Outcome,
-    command,
-    images_in_words,
-    in_short,
-    progress,
-    reading_of,
-    resources_of,
-    skipped_in_words,
-    written,
-)
+from .command import Outcome, command, first_of, images_in_words, in_short, progress, skipped_in_words, written
 from .options import BandPath, Features, Force, Identifiers, LargeOptions, ReadOptions, TestLabels
 
 if TYPE_CHECKING:
@@ -60,52 +50,32 @@ def apply_command(
         done = apply_files(
             calibration, bands, out, like=like, features=features, labels=labels, tolerance=tolerance,
             parametric=parametric, replace=force,
-            progress=advance, identifiers=identifiers, reading=reading_of(read, large), resources=resources_of(large),
+            progress=advance, identifiers=identifiers, reading=read.reading(large), resources=large.resources(),
         )  # fmt: skip
     n, *pixels = done.shape
     rows = {
         "images": f"{n} of {' x '.join(map(str, pixels)) + ' pixels' if pixels else 'different sizes'}",
         **_lengths(done),
-        **_trusted(done),
-        **_unusual(done),
-        "written": written(*done.files),
-        **skipped_in_words(done.skipped),
     }
-    facts = {
+    if done.tolerance is not None and done.trusted_share is not None:
+        words = trust_in_words(done.calibration, done.trusted_share)
+        rows["trusted"] = f"{done.trusted_share:.1%} of the pixels: intervals {done.tolerance}. {words}"
+    if done.conformal_p_values:
+        which = f"{images_in_words(len(done.conformal_p_values))} ({first_of(done.conformal_p_values)})"
+        rows["unusual"] = (
+            f"{which} with bands farther out than those of all {len(done.calibration.reference)} certifying images "
+            f"kept; up to {done.expected_unusual:.2g} expected from the same source"
+        )
+    rows |= {"written": written(*done.files), **skipped_in_words(done.skipped)}
+    names = "shape", "mean_length", "open_share", "skipped", "conformal_p_values"
+    facts = {name: getattr(done, name) for name in names} | {
         "file": str(done.path),
         "files": [str(x) for x in done.files],
-        "shape": done.shape,
-        "mean_length": done.mean_length,
-        "open_share": done.open_share,
         "closed_length": None if done.open_share in (None, 1) else done.closed_length,
-        **({} if done.tolerance is None else {"trusted_share": done.trusted_share}),
-        "skipped": done.skipped,
-        "conformal_p_values": done.conformal_p_values,
         "guarantee": done.calibration.guarantee,
+        **({} if done.tolerance is None else {"trusted_share": done.trusted_share}),
     }
     return in_short(facts, done.calibration.guarantee, rows)
-
-
-def _trusted(done: Applied) -> dict[str, str]:
-    """How many pixels are in the mask, and what that does not say."""
-    if done.tolerance is None or done.trusted_share is None:
-        return {}
-    words = trust_in_words(done.calibration, done.trusted_share)
-    return {"trusted": f"{done.trusted_share:.1%} of the pixels: intervals {done.tolerance}. {words}"}
-
-
-def _unusual(done: Applied) -> dict[str, str]:
-    """The row that tells of images like none of the calibration's, where there are some."""
-    if not done.conformal_p_values:
-        return {}
-    more = ", ..." if len(done.conformal_p_values) > 8 else ""
-    which = (
-        f"{images_in_words(len(done.conformal_p_values))} ({', '.join(map(str, done.conformal_p_values[:8]))}{more})"
-    )
-    return {
-        "unusual": f"{which} with bands farther out than those of all {len(done.calibration.reference)} certifying "
-        f"images kept; up to {done.expected_unusual:.2g} expected from the same source"
-    }
 
 
 def _lengths(done: Applied) -> dict[str, str]:

@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..calibration.words import plural
-from .command import (
-    Outcome,
-    command,
-    images_in_words,
-    in_short,
-    progress,
-    promise_table,
-    reading_of,
-    resources_of,
-    skipped_in_words,
-    written,
-)
+from .command import Outcome, command, images_in_words, in_short, progress, promise_table, skipped_in_words, written
 from .options import BandPath, Force, LargeOptions, ReadOptions, RequestOptions, Truth
 
 if TYPE_CHECKING:
@@ -32,7 +21,7 @@ def calibrate_command(
     truth: Truth,
     bands: BandPath,
     out: Annotated[Path, typer.Option(help="The calibration file, .safetensors.")],
-    asked: RequestOptions,
+    request: RequestOptions,
     read: ReadOptions,
     large: LargeOptions,
     force: Force = False,
@@ -52,15 +41,15 @@ def calibrate_command(
 
     with progress("calibrating") as advance:
         made = calibrate_files(
-            truth, bands, out, Request(**vars(asked)), reading=reading_of(read, large), bands_out=bands_out,
-            replace=force, resources=resources_of(large), progress=advance,
+            truth, bands, out, Request(**vars(request)), reading=read.reading(large), bands_out=bands_out,
+            replace=force, resources=large.resources(), progress=advance,
         )  # fmt: skip
     calibration = made.calibration
     skipped = calibration.record.settings.get("skipped", ())
     facts = {**_facts(calibration), "lengths": vars(made.lengths), "file": str(out), "skipped": skipped}
     facts["seconds"] = made.seconds
-    also = " --labels NEW_LABELS" if asked.labels is not None else ""
-    also += " --features NEW_FEATURES" if asked.features is not None else ""
+    also = " --labels NEW_LABELS" if request.labels is not None else ""
+    also += " --features NEW_FEATURES" if request.features is not None else ""
     kept = () if bands_out is None else (bands_out,)
     where = "--out intervals.zarr" if calibration.measure is None else "--like NEW_SCAN --out maps"
     rows = {

@@ -55,9 +55,6 @@ from .rate import Rate
 if TYPE_CHECKING:
     from ..calibration.calibration import Calibration
     from ..execution.progress import Progress
-    from ..formats.arrays import Reading
-    from ..workflows.resources import Resources
-    from .options import LargeOptions, ReadOptions
 
 OK, NO_GUARANTEE, WRONG_INPUT, THIS_MACHINE, OUR_FAULT, ALARM, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 4, 5, 130, 141
 LAST_PANEL = "Output"  # of options that every command has
@@ -146,36 +143,6 @@ def _option(name: str, default: Any, hint: Any) -> inspect.Parameter:
     return inspect.Parameter(name, _KEYWORD, default=default, annotation=hint)
 
 
-def reading_of(read: ReadOptions, large: LargeOptions | None = None, **known: Any) -> Reading:
-    """How files are read, as the options say; what is `known` otherwise goes before them."""
-    from ..formats.arrays import Reading
-
-    said = {**vars(read), "miscoverage": _shares(read.miscoverage), **known}
-    if large is not None:
-        said |= {"skip_bad": large.skip_bad, "fill_missing": large.fill_missing}
-    return Reading(**said)
-
-
-def _shares(text: Any) -> float | tuple[float, ...] | None:
-    """A share, or several with commas between them."""
-    if text is None:
-        return None
-    try:
-        found = tuple(float(part) for part in str(text).split(","))
-    except ValueError as error:
-        raise ValueError(
-            f"--miscoverage is {text!r}; give a share such as 0.1, or several with commas, such as 0.05,0.1,0.2"
-        ) from error
-    return found if len(found) > 1 else found[0]
-
-
-def resources_of(large: LargeOptions) -> Resources:
-    """Where the work is done, as the options say."""
-    from ..workflows.resources import Resources
-
-    return Resources(scheduler=large.scheduler, memory=large.memory, scratch=large.scratch)
-
-
 # ---------------------------------------------------------------- what is printed
 
 
@@ -248,12 +215,14 @@ def images_in_words(n: int) -> str:
     return f"{n} image{'s' * (n != 1)}"
 
 
+def first_of(images: Sequence[int]) -> str:
+    """The numbers of the first eight images."""
+    return ", ".join(map(str, images[:8])) + (", ..." if len(images) > 8 else "")
+
+
 def skipped_in_words(images: Sequence[int]) -> dict[str, str]:
     """The row that tells of images left out, where there are some."""
-    if not images:
-        return {}
-    more = ", ..." if len(images) > 8 else ""
-    return {"skipped": f"{images_in_words(len(images))} in bad chunks: {', '.join(map(str, images[:8]))}{more}"}
+    return {"skipped": f"{images_in_words(len(images))} in bad chunks: {first_of(images)}"} if images else {}
 
 
 def written(*paths: Path) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from ..evaluation.evaluation import share_ends
 from .command import Outcome, command, numbers, progress, sentence, table, tell
 
 if TYPE_CHECKING:
@@ -34,18 +35,16 @@ def demo_command(
     from ..demo.showcase import run
 
     with progress("sampling", of="images") as advance:
-        found = run(out, new=new, seed=seed, step=lambda what: tell(f"· {what}"), progress=advance)
-    return Outcome(
-        _facts(found),
-        (_methods(found), "", _promises(found), "", sentence(found.calibration.guarantee), _numbers(found)),
-    )
+        demo = run(out, new=new, seed=seed, step=lambda what: tell(f"· {what}"), progress=advance)
+    text = _methods(demo), "", _promises(demo), "", sentence(demo.calibration.guarantee), _numbers(demo)
+    return Outcome(_facts(demo), text)
 
 
-def _methods(found: Demo) -> Table:
-    lengths = [row.evaluation.mean_length for row in found.rows]
+def _methods(demo: Demo) -> Table:
+    lengths = [row.evaluation.mean_length for row in demo.rows]
     paper = lengths[1]
     rows = []
-    for row, length in zip(found.rows, lengths, strict=True):
+    for row, length in zip(demo.rows, lengths, strict=True):
         ev = row.evaluation
         held = "" if ev.coverage is None else f"{float(ev.coverage):.1%}"
         cells = f"{length:.4f}", f"{length / paper - 1:+.1%}", f"{ev.risk:.2%}", held, f"{row.seconds or 0:.2f}"
@@ -56,53 +55,48 @@ def _methods(found: Demo) -> Table:
     )  # fmt: skip
 
 
-def _promises(found: Demo) -> Table:
+def _promises(demo: Demo) -> Table:
     """What was promised together, what other phantoms say, and what one level for all pixels would miss there."""
-    from ..evaluation.evaluation import share_ends
-
-    ev = found.promised.evaluation
-    longer = ev.mean_length / found.rows[-1].evaluation.mean_length - 1
+    ev = demo.promised.evaluation
+    longer = ev.mean_length / demo.rows[-1].evaluation.mean_length - 1
     rows = []
-    for seen, alone in zip(ev.promises, found.plain, strict=True):
+    for seen, alone in zip(ev.promises, demo.plain, strict=True):
         ends = " to ".join(share_ends(*seen.interval))
         rows.append((seen.name, f"{seen.at_most:.0%}", f"{seen.risk:.2%}", ends, seen.verdict, f"{alone.risk:.2%}"))
+    headings = ("promise", "at most, outside", "seen", "95% range", "verdict", "with 5% of all alone")
     return table(
-        ("promise", "at most, outside", "seen", "95% range", "verdict", "with 5% of all alone"),
-        rows,
-        text=("verdict",),
+        headings, rows, text=("verdict",),
         title=f"Promised together: mean length {ev.mean_length:.4f}, {longer:+.1%} against 5% of all pixels alone",
         caption="kept: the whole range is within the level; undecided: too few images to tell",
     )  # fmt: skip
 
 
-def _numbers(found: Demo) -> Table:
-    promised = found.calibration.risk_level
-    counts = len(found.new.by_image)
-    words = {
-        f"{counts} new phantoms": f"{found.new.risk:.2%} of their pixels lie outside; {promised:.0%} on average may",
-        "calibration": str(found.calibration_file),
-        "intervals": str(found.intervals),
-        "page": f"{found.report}  (open it in a browser)",
-    }
-    words |= {f"{seconds:.1f} s": what for what, seconds in found.seconds.items()}
-    return numbers(words)
+def _numbers(demo: Demo) -> Table:
+    counts, promised = len(demo.new.by_image), demo.calibration.risk_level
+    return numbers({
+        f"{counts} new phantoms": f"{demo.new.risk:.2%} of their pixels lie outside; {promised:.0%} on average may",
+        "calibration": str(demo.calibration_file),
+        "intervals": str(demo.intervals),
+        "page": f"{demo.report}  (open it in a browser)",
+        **{f"{seconds:.1f} s": what for what, seconds in demo.seconds.items()},
+    })  # fmt: skip
 
 
-def _facts(found: Demo) -> dict[str, Any]:
+def _facts(demo: Demo) -> dict[str, Any]:
     rows = [
         {"method": row.name, "mean_length": row.evaluation.mean_length, "risk": row.evaluation.risk,
-         "seconds": row.seconds} for row in found.rows
+         "seconds": row.seconds} for row in demo.rows
     ]  # fmt: skip
     promises = [
         {"name": made.name, "at_most": made.at_most, "certifying": made.certifying, "risk": seen.risk,
          "interval": seen.interval, "verdict": seen.verdict, "risk_without": alone.risk}
         for made, seen, alone in zip(
-            found.calibration.promises, found.promised.evaluation.promises, found.plain, strict=True
+            demo.calibration.promises, demo.promised.evaluation.promises, demo.plain, strict=True
         )
     ]  # fmt: skip
-    files = {"calibration": found.calibration_file, "intervals": found.intervals, "report": found.report}
+    files = {"calibration": demo.calibration_file, "intervals": demo.intervals, "report": demo.report}
     return {
-        "guarantee": found.calibration.guarantee, "methods": rows, "promises": promises,
-        "promised_length": found.promised.evaluation.mean_length, "new_risk": found.new.risk,
-        "files": {name: str(path) for name, path in files.items()}, "seconds": found.seconds,
+        "guarantee": demo.calibration.guarantee, "methods": rows, "promises": promises,
+        "promised_length": demo.promised.evaluation.mean_length, "new_risk": demo.new.risk,
+        "files": {name: str(path) for name, path in files.items()}, "seconds": demo.seconds,
     }  # fmt: skip

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ..calibration.text import promise_in_words
 from ..calibration.words import level_in_words, plural, share_in_words
+from ..evaluation.evaluation import length_ends, share_ends
 from ..images.measure import length_in_words
 from .command import (
     NO_GUARANTEE,
@@ -21,8 +22,6 @@ from .command import (
     images_in_words,
     numbers,
     progress,
-    reading_of,
-    resources_of,
     sentence,
     skipped_in_words,
     table,
@@ -59,7 +58,7 @@ def evaluate_command(
     with progress("evaluating") as advance:
         result = evaluate_files(
             HeldOutFiles(truth, intervals, **vars(given)), replace=force, progress=advance,
-            reading=reading_of(read, large), resources=resources_of(large),
+            reading=read.reading(large), resources=large.resources(),
         )  # fmt: skip
     files = [] if given.table is None else [given.table]
     return evaluated(result, files=files)
@@ -72,8 +71,6 @@ def evaluated(
     result: Evaluated, rows: Mapping[str, str] | None = None, files: Sequence[Path] = (), **facts: Any
 ) -> Outcome:
     """The risk in a sentence, promises, lengths, worst images, and strata where `rows` name no page, which has them."""
-    from ..evaluation.evaluation import length_ends, share_ends
-
     ev = result.evaluation
     check = result.check
     said = _risk_in_words(ev)
@@ -115,8 +112,6 @@ def evaluated(
 
 def _risk_in_words(ev: Evaluation) -> str:
     """What share lies outside, in one mean, or in both where they differ."""
-    from ..evaluation.evaluation import share_ends
-
     whose = images_in_words(len(ev.by_image))
     if ev.unit_name is not None:
         whose += f" of {len(ev.units)} {plural(ev.unit_name)}" if len(ev.units) > 1 else f" of one {ev.unit_name}"
@@ -133,8 +128,6 @@ def _risk_in_words(ev: Evaluation) -> str:
 
 def _promises(ev: Evaluation) -> Table:
     """What each promise comes to, with its interval."""
-    from ..evaluation.evaluation import share_ends
-
     caption = (
         "each interval is valid by itself, not all at once; a promise is called broken only where all at once allow it"
     )
@@ -150,8 +143,6 @@ def _promises(ev: Evaluation) -> Table:
 
 def _strata(ev: Evaluation) -> Table:
     """Where intervals miss: by length, by edge strength, and in the riskiest groups."""
-    from ..evaluation.evaluation import share_ends
-
     caption = (
         f"each {ev.each} that has such {ev.entries} counts the same; each interval is valid by itself, not all at once"
     )

@@ -7,26 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from .command import (
-    Outcome,
-    command,
-    images_in_words,
-    in_short,
-    progress,
-    promise_table,
-    reading_of,
-    resources_of,
-    written,
-)
+from .command import Outcome, command, images_in_words, in_short, progress, promise_table, written
 from .options import (
+    FEDERATED,
     WHERE,
     BandPath,
-    FailureProb,
-    FittingCount,
     Force,
     LargeOptions,
     ReadOptions,
     Regions,
+    RequestOptions,
     Truth,
     method_option,
 )
@@ -36,16 +26,8 @@ _Sent = Annotated[Path, typer.Option(help="The file to send, .safetensors.")]
 _KEY = "The key that all sites share, of `federated key`: messages are authenticated under it."
 _Key = Annotated[Path | None, typer.Option(help=_KEY)]
 _LeastCount = Annotated[int, typer.Option(help="Counts of fewer pixels are not reported; see docs/federated.md.")]
-_PROMISE = (
-    "What must hold, several times: share:0.05, share:0.10,name=heart for the region that sites announce as "
-    "heart, tail:0.05,above=0.10; or a .toml file of them."
-)
-_Promises = Annotated[list[str] | None, typer.Option("--promise", metavar="TEXT", help=_PROMISE)]
-_LEVEL = "Share of the pixels of an image that may lie outside: --promise share:...."
-_MOST = "With --weighting images: a unit of more counts as one of so many."
 _SHARED = "A unit (patient) at two sites: refuse, or join its images into one."
 _BANDS_OUT = "A .zarr for the bands of samples, to be given in later rounds."
-_GROUPS = "band, or a calibration file whose groups are used again; by default few groups where few units fit."
 
 
 @command("key")
@@ -84,7 +66,7 @@ def announce_command(
 
     target = check_target(out, (".safetensors",), replace=force)
     with progress("counting") as advance:
-        files = SiteFiles(truth, bands, region or (), reading_of(read), resources_of(large), advance)
+        files = SiteFiles(truth, bands, region or (), read.reading(), large.resources(), advance)
         message = announce_files(files, site, target, bands_out=bands_out, least_count=least_count, key=study_key)
     count, units, regions = (message.text[name] for name in ("images", "units", "regions"))
     facts = {"site": site, "images": count, "units": units, "least_count": least_count, "regions": regions}
@@ -119,7 +101,7 @@ def answer_command(
 
     target = check_target(out, (".safetensors",), replace=force)
     with progress("counting") as advance:
-        files = SiteFiles(truth, bands, region or (), reading_of(read), resources_of(large), advance)
+        files = SiteFiles(truth, bands, region or (), read.reading(), large.resources(), advance)
         request, message = answer_files(files, plan, site, target, least_count=least_count, key=study_key)
     number = request.text["round"]
     tables = [{"name": name, "shape": x.shape, "dtype": str(x.dtype)} for name, x in message.tables.items()]
@@ -135,22 +117,14 @@ def answer_command(
 def begin_command(
     announcements: Annotated[list[Path], typer.Argument(metavar="ANNOUNCEMENTS...", help="One of each site.")],
     out: Annotated[Path, typer.Option(help="A new folder for the study: plans to send, and what sites answered.")],
-    risk_level: Annotated[float | None, typer.Option(help=_LEVEL)] = None,
-    promise: _Promises = None,
-    failure_prob: FailureProb = 0.1,
-    method: Annotated[str, method_option(help="frontier or rcps.")] = "frontier",
-    bound: Annotated[str, method_option(help="betting, hoeffding_bentkus, bentkus, ...")] = "betting",
-    groups: Annotated[str | None, method_option(help=_GROUPS)] = None,
-    k: Annotated[int | None, method_option("--k", help="Bins of the band's width.")] = None,
-    n_fit: FittingCount = None,
-    seed: Annotated[int, method_option(help="Seed for the split.")] = 0,
-    unit_name: Annotated[str, method_option(help="What a unit is: patient, scan.")] = "unit",
-    weighting: Annotated[str, method_option(help="units or images: which of them count the same.")] = "units",
-    max_images: Annotated[int | None, method_option(help=_MOST)] = None,
+    request: Annotated[RequestOptions, FEDERATED],
     shared_units: Annotated[str, method_option(help=_SHARED)] = "refuse",
     study_key: _Key = None,
 ) -> Outcome:
     """Open a study of all sites and write the first plan, which every site must answer.
+
+    Methods are frontier and rcps; groups are `band`, or a calibration file whose groups are used again. Regions are at
+    the sites: a promise has name=heart alone, the name under which they announce it.
 
     Example: pixelbounds federated begin north-0.safetensors south-0.safetensors --risk-level 0.1 --out study
 
@@ -158,12 +132,9 @@ def begin_command(
     "share:0.1,name=heart" --out study
     """
     from ..workflows.federated import begin_folder
+    from ..workflows.request import Request
 
-    study = begin_folder(
-        announcements, out, promises=promise or (), method=method, groups=groups, k=k, n_fit=n_fit,
-        risk_level=risk_level, failure_prob=failure_prob, bound=bound, seed=seed, unit_name=unit_name,
-        weighting=weighting, max_images=max_images, shared_units=shared_units, key=study_key,
-    )  # fmt: skip
+    study = begin_folder(announcements, out, Request(**vars(request)), shared_units=shared_units, key=study_key)
     return _next_round(study, out, study_key)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from .command import ALARM, OK, Outcome, command, numbers, progress, reading_of, resources_of, sentence, written
+from .command import ALARM, OK, Outcome, command, numbers, progress, sentence, written
 from .options import WHERE, BandPath, Batch, Features, Force, LargeOptions, ReadOptions, Regions, TestLabels, Truth
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def update_command(
     with progress("counting") as advance:
         status = update_state(
             state, truth, bands, calibration=calibration, false_alarm=false_alarm, regions=region or (),
-            features=features, labels=labels, reading=reading_of(read), resources=resources_of(large), progress=advance,
+            features=features, labels=labels, reading=read.reading(), resources=large.resources(), progress=advance,
             batch=batch,
         )  # fmt: skip
     return _outcome(status, state)
@@ -76,7 +76,7 @@ def drift_command(
     with progress("comparing") as advance:
         status = check_drift_state(
             state, bands, calibration=calibration, false_alarm=false_alarm, features=features, labels=labels,
-            reading=reading_of(read), resources=resources_of(large), progress=advance, batch=batch,
+            reading=read.reading(), resources=large.resources(), progress=advance, batch=batch,
         )  # fmt: skip
     return _outcome(status, state)
 

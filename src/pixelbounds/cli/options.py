@@ -10,9 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from ..formats.arrays import Reading
+    from ..workflows.resources import Resources
 
 method_option = partial(typer.Option, rich_help_panel="Method")
 units_option = partial(typer.Option, rich_help_panel="Units: what is independent")
@@ -129,7 +133,9 @@ class RequestOptions:
     ] = None
 
 
-ANYTIME = tuple(field.name for field in fields(RequestOptions) if field.name not in ("bound", "n_fit"))
+_REQUEST = tuple(field.name for field in fields(RequestOptions))
+ANYTIME = tuple(name for name in _REQUEST if name not in ("bound", "n_fit"))
+FEDERATED = tuple(name for name in _REQUEST if name not in ("family", "features", "labels"))
 
 
 @dataclass(frozen=True)
@@ -186,6 +192,13 @@ class ReadOptions:
         _read(metavar="LOW HIGH", help="Possible values, 0 1 by default; 8-bit images span them."),
     ] = None
 
+    def reading(self, large: LargeOptions | None = None) -> Reading:
+        """How files are read, stores with holes as `large` says."""
+        from ..formats.arrays import Reading
+
+        holes = {} if large is None else {"skip_bad": large.skip_bad, "fill_missing": large.fill_missing}
+        return Reading(**{**vars(self), "miscoverage": _shares(self.miscoverage), **holes})
+
 
 @dataclass(frozen=True)
 class LargeOptions:
@@ -199,5 +212,24 @@ class LargeOptions:
     skip_bad: Annotated[bool, _large("--skip-bad", help="Leave out images in missing or damaged chunks.")] = False
     fill_missing: Annotated[bool, _large("--fill-missing", help="Missing chunks hold the fill value.")] = False
 
+    def resources(self) -> Resources:
+        """Where the work is done."""
+        from ..workflows.resources import Resources
+
+        return Resources(scheduler=self.scheduler, memory=self.memory, scratch=self.scratch)
+
 
 WHERE = ("scheduler", "memory", "scratch")
+
+
+def _shares(text: Any) -> float | tuple[float, ...] | None:
+    """A share, or several with commas between them."""
+    if text is None:
+        return None
+    try:
+        shares = tuple(float(part) for part in str(text).split(","))
+    except ValueError as error:
+        raise ValueError(
+            f"--miscoverage is {text!r}; give a share such as 0.1, or several with commas, such as 0.05,0.1,0.2"
+        ) from error
+    return shares if len(shares) > 1 else shares[0]

@@ -133,31 +133,31 @@ def _piloted(
 
     target = None if plot is None else check_target(plot, (".png", ".pdf", ".svg"), replace=True)
     with progress("comparing", of="choices") as advance:
-        found = pilot_runs(
+        result = pilot_runs(
             runs, truth, risk_level=risk_level, miscoverage=miscoverage, tolerance=tolerance, progress=advance
         )
-    best = found.recommended
+    best = result.recommended
     cost = f"{best.evaluations:,} evaluations of the network an image"
     if best.seconds is not None:
         cost += f", {_duration(best.seconds * images)} for {images:,} images"
     advice = (
         f"{best.samples} samples, {best.steps} steps of {best.sampler} and a miscoverage of {best.miscoverage:g}: "
-        f"{cost}; {best.longer:.1%} longer than the shortest of {len(found.choices)} choices."
+        f"{cost}; {best.longer:.1%} longer than the shortest of {len(result.choices)} choices."
     )
     caution = Text(
-        f"\nLengths at which intervals of other pilot images miss {risk_level:g} on average, on {found.images} images: "
-        "they compare ways to sample and promise nothing. These images have chosen; calibrate on others.",
+        f"\nLengths at which intervals of other pilot images miss {risk_level:g} on average, on {result.images} "
+        "images: they compare ways to sample and promise nothing. These images have chosen; calibrate on others.",
         style="dim",
     )
-    text: list[RenderableType] = [sentence(advice), _choices(found, images), caution]
+    text: list[RenderableType] = [sentence(advice), _choices(result, images), caution]
     if target is not None:
-        text.append(f"\n{draw_pilot(found, target)}")
-    return Outcome({**asdict(found), "plot": None if plot is None else str(plot)}, tuple(text), OK)
+        text.append(f"\n{draw_pilot(result, target)}")
+    return Outcome({**asdict(result), "plot": None if plot is None else str(plot)}, tuple(text), OK)
 
 
-def _choices(found: Pilot, images: int) -> Table:
+def _choices(pilot: Pilot, images: int) -> Table:
     rows = []
-    for row in found.choices:
+    for row in pilot.choices:
         time = "?" if row.seconds is None else _duration(row.seconds * images)
         level, length = f"{row.miscoverage:g}", f"{row.length:.4f} +- {row.error:.4f}"
         rows.append(
@@ -166,7 +166,7 @@ def _choices(found: Pilot, images: int) -> Table:
     return table(
         ("steps", "samples", "miscoverage", "evaluations", "time", "length", "than the shortest"), rows,
         title=f"the cheapest first; time for {images:,} images",
-        style=lambda i: "bold" if found.choices[i] is found.recommended else "",
+        style=lambda i: "bold" if pilot.choices[i] is pilot.recommended else "",
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .command import Outcome, command, progress, reading_of, resources_of, written
+from .command import Outcome, command, progress, written
 from .evaluate import evaluated
 from .options import WHERE, BandPath, Force, HeldOutOptions, Identifiers, LargeOptions, ReadOptions, Truth
 
@@ -51,8 +51,8 @@ def report_command(
         raise ValueError("a first look has one level for all pixels; calibrate, and give --calibration")
     shared: dict[str, Any] = {
         "title": title, "figures": figures, "notes": note or (), "replace": force, "identifiers": identifiers,
-        "examples": examples if images is None else _numbers(images), "reading": reading_of(read),
-        "resources": resources_of(large),
+        "examples": examples if images is None else _numbers(images), "reading": read.reading(),
+        "resources": large.resources(),
     }  # fmt: skip
     with progress("reporting") as advance:
         if risk_level is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .command import Outcome, command, progress, reading_of, tell
+from .command import Outcome, command, progress, tell
 from .options import LargeOptions, ReadOptions
 
 if TYPE_CHECKING:
@@ -87,17 +87,18 @@ def sample_command(
     from ..workflows import SampleOptions, sample_to
 
     options = SampleOptions(**vars(how))
-    own = _sampler(network, options, problem, method, sweeps)
-    seen = open_images(observations, key=key, window=reading_of(read).mapping, clip=False, spectra=own is not None)
+    sampler = _sampler(network, options, problem, method, sweeps)
+    seen = open_images(observations, key=key, window=read.reading().mapping, clip=False, spectra=sampler is not None)
     chosen = _range(images, len(seen))
     with progress("sampling", of="samples") as advance:
-        shared: dict[str, Any] = {"images": chosen, "measure": seen.measure, "tell": tell}
-        shared |= {"patients": patients_digest(seen, chosen)}
-        shared |= {"scheduler": large.scheduler, "progress": advance}
-        if own is None:
+        shared: dict[str, Any] = {
+            "images": chosen, "measure": seen.measure, "patients": patients_digest(seen, chosen),
+            "scheduler": large.scheduler, "tell": tell, "progress": advance,
+        }  # fmt: skip
+        if sampler is None:
             run = sample_to(network, seen.pixels, out, options, **shared)
         else:
-            run = sample_function_to(own, seen.pixels, out, **_told(options, own, network), **shared)
+            run = sample_function_to(sampler, seen.pixels, out, **_run_options(options, sampler, network), **shared)
     return Outcome({"run": str(out), "images": len(run), "bands": run.kinds}, (str(run),))
 
 
@@ -122,24 +123,24 @@ def _sampler(
     from ..diffusion.inverse import Guidance
     from ..problems import read_problem
 
-    told: dict[str, Any] = {"method": method, "sweeps": sweeps, "sampler": options.sampler, "steps": options.steps}
-    how = Guidance(**{name: value for name, value in told.items() if value is not None})
+    given: dict[str, Any] = {"method": method, "sweeps": sweeps, "sampler": options.sampler, "steps": options.steps}
+    how = Guidance(**{name: value for name, value in given.items() if value is not None})
     return LinearSampler(network, read_problem(problem), how, options.device, options.batch)
 
 
-def _refuse(why: str, told: dict[str, Any]) -> None:
-    given = [name for name, value in told.items() if value is not None]
+def _refuse(why: str, options: dict[str, Any]) -> None:
+    given = [name for name, value in options.items() if value is not None]
     if given:
         raise typer.BadParameter(f"{why}; leave {', '.join(given)} out")
 
 
-def _told(options: SampleOptions, sampler: Sampler, text: str) -> dict[str, Any]:
+def _run_options(options: SampleOptions, sampler: Sampler, text: str) -> dict[str, Any]:
     """Options of a run that any sampler takes."""
-    names = ("samples", "miscoverage", "held_out", "keep_samples", "limits", "seed", "repair")
-    told = {name: getattr(options, name) for name in names}
-    told["name"] = text if is_function(text) else None
-    told["limits"] = told["limits"] or getattr(sampler, "limits", None)
-    return {name: value for name, value in told.items() if value is not None}
+    names = ("samples", "miscoverage", "held_out", "keep_samples", "seed", "repair")
+    given = {name: getattr(options, name) for name in names}
+    given["name"] = text if is_function(text) else None
+    given["limits"] = options.limits or getattr(sampler, "limits", None)
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def is_function(text: str) -> bool:

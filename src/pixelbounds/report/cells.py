@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
@@ -69,17 +68,13 @@ class LengthWords:
         return f"{text} {self.unit}" if self.unit else text
 
 
-def strata_rows(
-    strata: Strata, names: Mapping[int, str] | None = None, lengths: LengthWords | None = None
-) -> list[tuple[int, str]]:
+def strata_rows(strata: Strata, lengths: LengthWords | None = None) -> list[tuple[int, str]]:
     """Rows to show of a stratification, with their names: all where they are ordered, else the riskiest."""
     if strata.edges is not None:
         width = 1.0 if lengths is None else lengths.width
         ends = strata.edge_texts(3, width)
         return [(i, low if low == high else f"{low} to {high}") for i, (low, high) in enumerate(pairwise(ends))]
-    known = names or {}
-    chosen = strata.riskiest(MOST_ROWS).tolist()
-    return [(i, str(known.get(int(strata.label[i]), f"group {strata.label[i]}"))) for i in chosen]
+    return [(i, f"group {strata.label[i]}") for i in strata.riskiest(MOST_ROWS).tolist()]
 
 
 def strata_heading(kind: str, lengths: LengthWords | None = None) -> str:

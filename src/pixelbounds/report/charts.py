@@ -7,7 +7,7 @@ of the calibration's measure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -120,20 +120,12 @@ def draw_groups(axes: Axes, strata: Strata, level: float | None) -> None:
     _upright(axes)
 
 
-def draw_strata(
-    axes: Axes,
-    strata: Strata,
-    kind: str,
-    level: float | None,
-    names: Mapping[int, str] | None = None,
-    lengths: LengthWords | None = None,
-) -> None:
+def draw_strata(axes: Axes, strata: Strata, kind: str, level: float | None, lengths: LengthWords | None = None) -> None:
     """Risk of each stratum of a kind, as in `Evaluation.strata`, with its interval, one below the other."""
-    rows = strata_rows(strata, names, lengths)
+    rows = strata_rows(strata, lengths)
     chosen = [i for i, _ in rows]
     _draw_dots(axes, [name for _, name in rows], strata.risk[chosen], strata.low[chosen], strata.high[chosen])
-    if level is not None:
-        axes.axvline(level, color=BLACK, linewidth=0.6)
+    _draw_upright_level(axes, level)
     axes.set_xlim(left=0)
     name_axes(axes, "pixels outside", strata_heading(kind, lengths))
     _percent(axes.xaxis)
@@ -158,14 +150,12 @@ def draw_comparison(lengths: Axes, risks: Axes, rows: Sequence[Row]) -> None:
     """Mean length and risk of each method, side by side."""
     words = LengthWords.of(rows[0].calibration.measure)
     names, evaluations = [row.name for row in rows], [row.evaluation for row in rows]
-    length_ends = words.width * np.array([ev.mean_length_interval for ev in evaluations])
-    risk_ends = np.array([ev.risk_interval for ev in evaluations])
-    means = [words.width * ev.mean_length for ev in evaluations]
-    _draw_dots(lengths, names, means, length_ends[:, 0], length_ends[:, 1])
-    _draw_dots(risks, names, [ev.risk for ev in evaluations], risk_ends[:, 0], risk_ends[:, 1])
-    levels = {level_of_all(row.calibration) for row in rows}
-    for level in (level for level in levels if level is not None):
-        risks.axvline(level, color=BLACK, linewidth=0.6)
+    length = words.width * np.array([(ev.mean_length, *ev.mean_length_interval) for ev in evaluations])
+    risk = np.array([(ev.risk, *ev.risk_interval) for ev in evaluations])
+    _draw_dots(lengths, names, *length.T)
+    _draw_dots(risks, names, *risk.T)
+    for row in rows:
+        _draw_upright_level(risks, level_of_all(row.calibration))
     lengths.set_xlim(left=0)
     lengths.set_xlabel(words.beside("mean interval length"))
     risks.set_xlim(left=0)
@@ -190,6 +180,11 @@ def _draw_level(axes: Axes, level: float | None) -> None:
         return
     axes.axhline(level, color=BLACK, linewidth=0.6)
     _note(axes, f"risk level {level_text(level)}", (1, level), ("axes fraction", "data"), (0, 3), ha="right")
+
+
+def _draw_upright_level(axes: Axes, level: float | None) -> None:
+    if level is not None:
+        axes.axvline(level, color=BLACK, linewidth=0.6)
 
 
 def name_axes(axes: Axes, below: str, above: str) -> None:

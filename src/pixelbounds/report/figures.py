@@ -7,7 +7,7 @@ the same arguments give the same bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ from .cells import LengthWords, strata_rows
 from .charts import draw_comparison, draw_path, draw_strata, draw_units, level_of_all
 from .example import Example, Row
 from .pack import is_colour, pictures_of, window_of
-from .page import check_parts
 from .promise_table import seen_of
 from .style import COLUMN, TEXT_WIDTH, house_style, new_figure, save_figure, show_image, show_map
 
@@ -33,25 +32,21 @@ def save_figures(
     evaluation: Evaluation | None,
     examples: Sequence[Example] = (),
     comparison: Sequence[Row] = (),
-    group_names: Mapping[int, str] | None = None,
 ) -> list[Path]:
     """Write path, strata, units and comparison as PDF and SVG and each example as PNG; return their paths."""
-    check_parts(calibration, evaluation, examples, comparison)
     target = Path(folder)
     if target.exists() and not target.is_dir():
         raise ValueError(f"{str(target)!r} is a file; give a folder for the figures")
     out = []
     with house_style({"svg.fonttype": "path", "text.parse_math": False}):
-        for name, figure in _charts(calibration, evaluation, comparison, group_names).items():
+        for name, figure in _charts(calibration, evaluation, comparison).items():
             out += save_figure(figure, target, name, ("pdf", "svg"))
         for i, example in enumerate(examples, 1):
             out += save_figure(_example(example, calibration), target, f"example-{i:02d}", ("png",))
     return out
 
 
-def _charts(
-    calibration: Calibration, evaluation: Evaluation | None, comparison: Sequence[Row], names: Mapping[int, str] | None
-) -> dict[str, Figure]:
+def _charts(calibration: Calibration, evaluation: Evaluation | None, comparison: Sequence[Row]) -> dict[str, Figure]:
     """Charts by the name of their file."""
     charts: dict[str, Figure] = {}
     level = level_of_all(calibration)
@@ -65,7 +60,7 @@ def _charts(
         draw_units(axes, evaluation, level)
         for name, strata in evaluation.strata.items():
             charts[f"by-{name}"], axes = new_figure(COLUMN, 0.9 + 0.2 * len(strata_rows(strata)))
-            draw_strata(axes, strata, name, level, names, LengthWords.of(calibration.measure))
+            draw_strata(axes, strata, name, level, LengthWords.of(calibration.measure))
     if comparison:
         charts["comparison"], panels = new_figure(TEXT_WIDTH, 0.8 + 0.24 * len(comparison), 1, 2, sharey=True)
         draw_comparison(panels[0], panels[1], comparison)

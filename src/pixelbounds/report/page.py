@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isclose, isfinite
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from ..calibration.calibration import Calibration
 from ..calibration.text import description_of
 from ..calibration.words import in_channels
 from ..evaluation.evaluation import Evaluation, Strata
-from ..evaluation.guarantee_check import GuaranteeCheck, judge
+from ..evaluation.guarantee_check import judge
 from .cells import MOST_ROWS, LengthWords, span, strata_heading, strata_rows
 from .charts import draw_groups, draw_path, draw_units, level_of_all
 from .example import Example, Row
@@ -39,7 +39,6 @@ def write_report(
     examples: Sequence[Example],
     comparison: Sequence[Row] = (),
     notes: Sequence[str] = (),
-    group_names: Mapping[int, str] | None = None,
 ) -> Path:
     """Write the page and return its path; the same arguments give the same page.
 
@@ -51,10 +50,8 @@ def write_report(
     examples       images to look at; a dozen of 128 x 128 with samples make a page of less than 8 MB
     comparison     methods to compare, as rows of one table; the one that this page is about should be among them
     notes          paragraphs of plain text, such as what the images are
-    group_names    names of the labels of `evaluation.by_group`, such as organs
     """
     target = check_page(path)
-    check_parts(calibration, evaluation, examples, comparison)
     if isinstance(notes, str):
         raise TypeError("notes is a string; give a list of paragraphs, such as [text]")
     measure, record = calibration.measure, calibration.record
@@ -64,12 +61,17 @@ def write_report(
     level = level_of_all(calibration)
     check = None if evaluation is None else judge(evaluation, calibration)
     promises = promise_rows(calibration, evaluation, check, examples)
+    path_chart = None
+    if len(calibration.curve):
+        label = "Observed risk and a confidence bound of each point along the path, with the chosen point"
+        seen = seen_of(calibration.promises[0], evaluation, check)
+        path_chart = inline_chart("path-chart", label, draw_path, calibration, seen)
     render_page(
         target, "page.html", script=_script(),
         title=title, cal=calibration, words=description_of(calibration), ev=evaluation, notes=notes, lengths=lengths,
         one=record.unit_name if record.units else "image", entries=_entries(record.pixels), judged=check,
-        promises=promises, level_of_all=level, path_chart=_path_chart(calibration, evaluation, check),
-        tables=[] if evaluation is None else _tables(evaluation, level, group_names, lengths),
+        promises=promises, level_of_all=level, path_chart=path_chart,
+        tables=[] if evaluation is None else _tables(evaluation, level, lengths),
         charts=[] if evaluation is None else _charts(evaluation, level),
         worst=[] if evaluation is None else _worst(evaluation, examples),
         comparison=_comparison(comparison, calibration, lengths),
@@ -79,10 +81,8 @@ def write_report(
             "measure": None if measure is None else measure.state(), "regions": shown.regions,
             "folder": shown.folder, "colours_of_misses": [ABOVE, BELOW], "colour_of_open": OPEN,
             "promises": [
-                {
-                    "name": row["name"], "level": row["level"], "what": row["what"],
-                    "outline": "" if row["place"] == "all" else row["name"],
-                }
+                {name: row[name] for name in ("name", "level", "what")}
+                | {"outline": "" if row["place"] == "all" else row["name"]}
                 for row in promises if row["certified"] is not None
             ],
         },
@@ -92,30 +92,14 @@ def write_report(
     return target
 
 
-def check_parts(
-    calibration: Calibration, evaluation: Evaluation | None, examples: Sequence[Example], comparison: Sequence[Row]
-) -> None:
-    """Refuse anything of another kind than a report shows."""
-    parts = [("calibration", calibration, Calibration), *(("an example", example, Example) for example in examples)]
-    parts += [("evaluation", evaluation, Evaluation)] if evaluation is not None else []
-    for row in comparison:
-        of = f"of row {row.name!r}"
-        parts += [(f"calibration {of}", row.calibration, Calibration), (f"evaluation {of}", row.evaluation, Evaluation)]
-    for what, given, kind in parts:
-        if not isinstance(given, kind):
-            raise TypeError(f"{what} is a {type(given).__name__}; give a pixelbounds {kind.__name__}")
-
-
 def _script() -> str:
     """All files of the viewer as one script, in a scope of its own."""
     return '"use strict";\n(() => {\n' + "\n".join(asset(f"script/{name}.js") for name in _SCRIPT) + "})();\n"
 
 
-def _tables(
-    ev: Evaluation, level: float | None, names: Mapping[int, str] | None, lengths: LengthWords
-) -> list[dict[str, Any]]:
+def _tables(ev: Evaluation, level: float | None, lengths: LengthWords) -> list[dict[str, Any]]:
     """Strata as tables with intervals on one scale."""
-    rows = {kind: strata_rows(strata, names, lengths) for kind, strata in ev.strata.items()}
+    rows = {kind: strata_rows(strata, lengths) for kind, strata in ev.strata.items()}
     ends = [float(strata.high[i]) for kind, strata in ev.strata.items() for i, _ in rows[kind]]
     most = max(1.25 * (level or 0.0), 1e-6, *ends)
     return [
@@ -135,15 +119,6 @@ def _table_row(strata: Strata, i: int, name: str, most: float, level: float | No
         "name": name, "share": strata.share[i], "risk": risk, "span": span(low, high), "units": strata.units[i],
         "length": strata.mean_length[i], "cell": whisker(risk, low, high, most, level),
     }  # fmt: skip
-
-
-def _path_chart(calibration: Calibration, evaluation: Evaluation | None, check: GuaranteeCheck | None) -> Markup | None:
-    """None without a curve."""
-    if not len(calibration.curve):
-        return None
-    seen = seen_of(calibration.promises[0], evaluation, check)
-    label = "Observed risk and a confidence bound of each point along the path, with the chosen point"
-    return inline_chart("path-chart", label, draw_path, calibration, seen)
 
 
 def _charts(ev: Evaluation, level: float | None) -> list[Markup]:

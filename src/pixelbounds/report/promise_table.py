@@ -31,23 +31,13 @@ def promise_rows(
     regions = {name for example in examples for name in example.regions or {}}
     rows: list[dict[str, Any]] = []
     for words, promise in zip(description_of(calibration).promises, calibration.promises, strict=True):
-        rows.append(
-            {
-                "name": promise.name, "what": words.counted, "level": words.level, "certified": words.seen,
-                "by": f"by {words.certified_by}", "verdict": "not checked", "kind": "",
-                "place": promise.place, "seen": seen_of(promise, evaluation, check),
-            }
-        )  # fmt: skip
+        seen, by = seen_of(promise, evaluation, check), f"by {words.certified_by}"
+        rows.append(_row(promise, words.counted, words.level, words.seen, by, "not checked", seen))
     keys = {promise_key(promise) for promise in calibration.promises}
-    for asked in () if evaluation is None else evaluation.promises:
-        if evaluation is not None and promise_key(asked) not in keys:
-            what = counted_in_short(asked, evaluation.pixels, evaluation.each)
-            rows.append(
-                {
-                    "name": asked.name, "what": what, "level": level_text(asked.at_most), "certified": None,
-                    "by": "", "verdict": "not promised", "kind": "", "place": asked.place, "seen": asked,
-                }
-            )  # fmt: skip
+    for seen in () if evaluation is None else evaluation.promises:
+        if evaluation is not None and promise_key(seen) not in keys:
+            what = counted_in_short(seen, evaluation.pixels, evaluation.each)
+            rows.append(_row(seen, what, level_text(seen.at_most), None, "", "not promised", seen))
     shown = [row["seen"] for row in rows if row["seen"] is not None and row["seen"].units]
     decided = [p.interval[1] for p in shown if p.verdict in ("kept", "broken")]  # others may reach far
     most = max([1.25 * p.at_most for p in calibration.promises] + decided + [1.15 * p.risk for p in shown])
@@ -56,6 +46,15 @@ def promise_rows(
         if row["seen"] is not None and evaluation is not None:
             row |= _of_images(row, row["seen"], evaluation, most, check)
     return rows
+
+
+def _row(
+    promise: Any, what: str, level: str, certified: str | None, by: str, verdict: str, seen: SeenPromise | None
+) -> dict[str, Any]:
+    return {
+        "name": promise.name, "what": what, "level": level, "certified": certified, "by": by, "verdict": verdict,
+        "kind": "", "place": promise.place, "seen": seen,
+    }  # fmt: skip
 
 
 def seen_of(promise: Any, evaluation: Evaluation | None, check: GuaranteeCheck | None) -> SeenPromise | None:
@@ -69,9 +68,9 @@ def seen_of(promise: Any, evaluation: Evaluation | None, check: GuaranteeCheck |
         return None
     if promise.most not in (0, evaluation.max_images):  # the interval holds for another bound on units
         return None
-    asked = dict(zip(PROMISE_KEY, promise_key(promise), strict=True))
+    key = dict(zip(PROMISE_KEY, promise_key(promise), strict=True))
     units = len(evaluation.by_unit)
-    return SeenPromise(**asked, risk=check.risk, interval=check.interval, units=units, least=check.interval[0])
+    return SeenPromise(**key, risk=check.risk, interval=check.interval, units=units, least=check.interval[0])
 
 
 def _of_images(

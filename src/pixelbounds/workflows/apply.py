@@ -110,7 +110,7 @@ def apply_files(
     with running(**vars(resources), progress=progress) as execution:
         made = bands_for(loaded, bands, reading, execution)
         space = _space(target, made, like, loaded, reading)
-        measure = _measure_of(loaded, made, space)
+        measure = loaded.measure or made.measure or (None if space is None else space.measure)
         within = None if tolerance is None else Tolerance(tolerance, measure)
         widening = Widening(loaded, made, known_of(features, labels, space), reading.skip_bad, within, flagged=True)
         digest = hashlib.sha256(Path(calibration).read_bytes()).hexdigest()
@@ -127,15 +127,20 @@ def apply_files(
                     f"{bad} images cannot be read, and only a .zarr store can leave some out: end --out so"
                 )
             target = write_interval(
-                target,
-                interval,
-                like=space,
-                identifiers=identifiers,
-                about=about,
-                tolerance=within,
+                target, interval, like=space, identifiers=identifiers, about=about, tolerance=within,
                 parametric=parametric,
-            )
-    return _applied(loaded, target, tuple(_files(Path(out), target)), made.shape, lengths, marks, within, measure)
+            )  # fmt: skip
+    there = {name: x[marks == DONE] for name, x in lengths.items()}
+    open_share, closed_length = closed_mean(there)
+    unusual = None
+    if P_VALUES in lengths:  # farther out than all of the reference: the p-value 1 of n + 1, not 2
+        few = lengths[P_VALUES] < 1.5 / (1 + len(loaded.reference))
+        unusual = tuple(np.flatnonzero((marks == DONE) & few).tolist())
+    return Applied(
+        target, made.shape, float(there["length"].mean()), loaded, tuple(np.flatnonzero(marks == BAD).tolist()),
+        open_share, closed_length, within, None if within is None else float(there[TRUSTED_SHARE].mean()), unusual,
+        _files(Path(out), target), measure,
+    )  # fmt: skip
 
 
 def _about(
@@ -155,54 +160,28 @@ def _about(
     return about | ({} if patients is None else {"patients": patients})
 
 
-def _applied(
-    calibration: Calibration, target: Path, files: tuple[Path, ...], shape: tuple[int, ...],
-    lengths: dict[str, Array], marks: Array, within: Tolerance | None, measure: Measure | None,
-) -> Applied:  # fmt: skip
-    there = {name: x[marks == DONE] for name, x in lengths.items()}
-    open_share, closed = closed_mean(there)
-    return Applied(
-        target, shape, float(there["length"].mean()), calibration, tuple(np.flatnonzero(marks == BAD).tolist()),
-        open_share, closed, within, None if within is None else float(there[TRUSTED_SHARE].mean()),
-        _unusual(lengths, marks, calibration) if P_VALUES in lengths else None, files, measure,
-    )  # fmt: skip
-
-
-def _files(out: Path, written: Path) -> list[Path]:
+def _files(out: Path, written: Path) -> tuple[Path, ...]:
     """What was written: a file or store, all maps of NIfTI, all series of a folder of DICOM."""
     if out.name.endswith(MAP_SUFFIXES):
-        return maps_of(out)
-    if written.is_dir() and written.suffix != ".zarr":
-        return sorted(written.iterdir())
-    return [written]
-
-
-def _unusual(numbers: dict[str, Array], marks: Array, calibration: Calibration) -> tuple[int, ...]:
-    """Images that are farther out than all of the reference."""
-    least = 1.5 / (1 + len(calibration.reference))  # between 1 and 2 of n + 1
-    return tuple(np.flatnonzero((marks == DONE) & (numbers[P_VALUES] < least)).tolist())
-
-
-def _measure_of(calibration: Calibration, bands: Bands, space: Images | None) -> Measure | None:
-    """What the numbers of intervals stand for: as calibration, run, or the files in whose space they are know it."""
-    known = calibration.measure or bands.measure
-    return known if known is not None or space is None else space.measure
+        return tuple(maps_of(out))
+    return tuple(sorted(written.iterdir())) if written.is_dir() and written.suffix != ".zarr" else (written,)
 
 
 def _space(
     target: Path, bands: Bands, like: FilePath | None, calibration: Calibration, reading: Reading
 ) -> Images | None:
     """The images in whose space the intervals are written, in their measure."""
-    reading = reading_for(calibration, reading, bands)
-    space = bands.images if like is None else open_images(like, window=reading.mapping)
-    if like is not None and space is not None:
+    space = bands.images
+    if like is not None:
+        reading = reading_for(calibration, reading, bands)
+        space = open_images(like, window=reading.mapping)
         check_images(calibration, like, space, reading)
-    if like is not None and space is not None and tuple(space.pixels.shape) != bands.shape:
-        raise ValueError(
-            f"{like} has shape {tuple(space.pixels.shape)}, but the bands have {bands.shape}; they must agree"
-        )
-    if like is not None and space is not None and reading.units is None:
-        check_patients(str(like), space, bands.patients)
+        if tuple(space.pixels.shape) != bands.shape:
+            raise ValueError(
+                f"{like} has shape {tuple(space.pixels.shape)}, but the bands have {bands.shape}; they must agree"
+            )
+        if reading.units is None:
+            check_patients(str(like), space, bands.patients)
     if target.suffix not in (".zarr", ".npz") and (space is None or space.geometry is None):
         raise ValueError(f"{target} needs the geometry of a scan; give the NIfTI file or DICOM folder with --like")
     return space
@@ -297,14 +276,9 @@ class Widening:
         return interval, {name: parts[name] for name in self.columns}, marks
 
     def into(
-        self,
-        execution: Execution,
-        path: Path,
-        about: dict[str, Any],
-        digest: str | None = None,
-        *,
+        self, execution: Execution, path: Path, about: dict[str, Any], digest: str | None = None, *,
         replace: bool = False,
-    ) -> tuple[dict[str, Array], Array]:
+    ) -> tuple[dict[str, Array], Array]:  # fmt: skip
         """Write the intervals of all images into a store; lengths (`columns`) and mark of each image.
 
         An interrupted run resumes where its `digest` of the calibration is the same; a finished block stays where
@@ -312,11 +286,9 @@ class Widening:
         """
         bands = self.bands
         shapes = bands.shapes
-        request: dict[str, Any] = {
-            "calibration": digest,
-            "reads": [[str(x.dtype), *x.shape] for x in bands.reads],
-            "known": sorted(name for name, x in self.known.items() if x is not None),
-        }
+        known = sorted(name for name, x in self.known.items() if x is not None)
+        reads = [[str(x.dtype), *x.shape] for x in bands.reads]
+        request: dict[str, Any] = {"calibration": digest, "reads": reads, "known": known}
         if bands.ragged:
             if self.known["features"] is not None:
                 raise ValueError("features are for images of one size, and these differ: leave them out")

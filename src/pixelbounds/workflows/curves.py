@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ..report.style import new_figure
+
 
 def draw_curves(folder: Path) -> Path | None:
     """Draw the losses of `log.jsonl` over the steps into `curves.png`; None where there is nothing to draw yet."""
@@ -16,10 +18,7 @@ def draw_curves(folder: Path) -> Path | None:
     log = read_log(folder)
     if len(log.get("step", ())) < 2:
         return None
-    from matplotlib.figure import Figure  # no pyplot: no window, no state
-
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(7, 4)
     axes.plot(log["step"], log["loss"], color="0.6", label="training images")
     if "validation" in log:
         seen = np.isfinite(log["validation"])

@@ -45,11 +45,11 @@ def combine_networks(
             raise ValueError(f"{path} and {digests[digest]} are the same network; give each once")
         if isinstance(network, Ensemble):
             raise ValueError(f"{path} is an ensemble already; give the networks that it was made of")
-        told = {name: meta["extra"].get(name) for name in _SHARED}
-        first = (sde, told) if first is None else first
-        if (sde, told) != first:
+        settings = {name: meta["extra"].get(name) for name in _SHARED}
+        first = (sde, settings) if first is None else first
+        if (sde, settings) != first:
             raise ValueError(
-                f"{path} was trained for {_words(sde, told)}, {paths[0]} for {_words(*first)}; "
+                f"{path} was trained for {_words(sde, settings)}, {paths[0]} for {_words(*first)}; "
                 "join networks of one kind"
             )
         digests[digest] = path
@@ -62,6 +62,6 @@ def combine_networks(
     return target
 
 
-def _words(sde: VESDE, told: dict[str, Any]) -> str:
-    known = {"noise levels": (sde.sigma_min, sde.sigma_max), **told}
-    return ", ".join(f"{name} {value}" for name, value in known.items())
+def _words(sde: VESDE, settings: dict[str, Any]) -> str:
+    levels = {"noise levels": (sde.sigma_min, sde.sigma_max)}
+    return ", ".join(f"{name} {value}" for name, value in (levels | settings).items())

@@ -64,11 +64,6 @@ class Evaluated:
         """The level that was claimed, of whatever loss."""
         return None if self.stored is None else self.stored.first.at_most
 
-    @property
-    def contradicted(self) -> bool:
-        """Even the low end of the risk's interval lies above the level that was promised."""
-        return self.check.broken
-
 
 @dataclass(frozen=True)
 class HeldOutFiles:
@@ -152,9 +147,8 @@ def table_of(evaluated: HeldOut, target: Path, structures: FilePath | None) -> P
         return x if good.all() else x[good]
 
     labels = None if structures is None else take(open_label_map(structures, images))
-    names: dict[int, str] = {}
-    if structures is not None and is_segmentation(Path(structures)):
-        names = named_labels(segment_names(Path(structures)))
+    segmented = structures is not None and is_segmentation(Path(structures))
+    names = named_labels(segment_names(Path(structures))) if segmented and structures else {}
     truth = take(images.pixels)
     promises = evaluated.regions.promises(truth, take)
     regions = {promise.name or f"region {i}": promise.within for i, promise in enumerate(promises, 1)}
@@ -176,33 +170,30 @@ def held_out(
     """
     calibration = None if files.calibration is None else load_calibration(files.calibration)
     about = told(files.intervals) if calibration is None else {}
-    asked = reading
-    reading = reading_by(files.intervals, about, asked) if calibration is None else reading_for(calibration, asked)
+    given = reading
+    reading = reading_by(files.intervals, about, given) if calibration is None else reading_for(calibration, given)
     limits = check_limits(reading.limits or (0.0, 1.0))
     with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
         bands = None
         if calibration is not None:
-            bands = bands_for(calibration, files.intervals, asked, execution)
+            bands = bands_for(calibration, files.intervals, given, execution)
             reading = reading_for(calibration, reading, bands)
         images = open_truth(files.truth, reading, limits)
         by = None if files.groups is None else open_labels(files.groups, images)
-        given = known_of(files.features, files.labels, images)
+        known = known_of(files.features, files.labels, images)
         regions = PromiseRegions.open(files.texts, images, reading)
         units = open_units(images, reading)
         units = units if names or units is None else numbered_units(units)
         if calibration is None or bands is None:
             if reading.units is None:
                 check_patients("the truth", images, about.get("patients"), "the intervals")
-            interval, good, fresh = (
-                open_interval(files.intervals, reading),
-                open_marks(files.intervals, len(images)),
-                None,
-            )
+            interval, fresh = open_interval(files.intervals, reading), None
+            good = open_marks(files.intervals, len(images))
             stored, guarantee = StoredGuarantee.from_state(about.get("claim")), about.get("guarantee")
         else:
             check_images(calibration, files.truth, images, reading)
             check_pair(images, bands, reading)
-            widening = Widening(calibration, bands, given, reading.skip_bad)
+            widening = Widening(calibration, bands, known, reading.skip_bad)
             interval, good = stack.enter_context(widening.intervals(execution))
             fresh = bands.known.get("held_out")
             stored, guarantee = stored_guarantee_of(calibration), calibration.guarantee
@@ -213,7 +204,7 @@ def held_out(
             evaluation = _evaluated(
                 execution, images.pixels, interval, good, by, fresh, units, regions, calibration=calibration,
                 unit_name=None if units is None or stored is None else stored.unit_name,
-                limits=about.get("limits") or asked.limits,
+                limits=about.get("limits") or given.limits,
             )  # fmt: skip
         except CalibrationImages as error:
             numbers = np.flatnonzero(good)[list(error.images)].tolist()

@@ -21,7 +21,8 @@ from ..formats.arrays import Reading
 from ..formats.inputs import open_pair, open_units
 from ..formats.opener import check_target
 from .promise_regions import named_regions
-from .promise_words import promise_texts
+from .promise_words import PromiseText
+from .request import Request
 from .resources import Resources
 
 
@@ -81,23 +82,27 @@ def answer_files(
 
 
 def begin_folder(
-    announcements: Sequence[Path], folder: Path, *, promises: Sequence[str], method: str, groups: str | None,
-    k: int | None, n_fit: int | None, **settings: Any,
-) -> Study:  # fmt: skip
-    """Open a study in a new folder; promises are words, groups a name or a calibration file."""
+    announcements: Sequence[Path], folder: Path, request: Request, *, shared_units: str, key: Any
+) -> Study:
+    """Open a study in a new folder; groups are a name, or a calibration file whose groups are used again."""
     if folder.exists():
         raise FileExistsError(f"{folder} exists; give the name of a new folder")
-    grouping = groups if groups in (None, "band") else load_calibration(groups).grouping
-    made = method_of(method, groups=grouping, k=k, n_fit=n_fit)
-    study = begin(announcements, promises=_promises_of_sites(promises), method=made, **settings)
+    groups = request.groups
+    grouping = groups if groups is None or groups == "band" else load_calibration(groups).grouping
+    method = method_of(request.method, groups=grouping, k=request.k, n_fit=request.n_fit)
+    study = begin(
+        announcements, promises=_promises_of_sites(request.texts), method=method, risk_level=request.risk_level,
+        failure_prob=request.failure_prob, bound=request.bound, seed=request.seed,
+        unit_name=request.unit_name or "unit", weighting=request.weighting, max_images=request.max_images,
+        shared_units=shared_units, key=key,
+    )  # fmt: skip
     folder.mkdir()
     save_round(study, folder)
     return study
 
 
-def _promises_of_sites(words: Sequence[str]) -> list[Promise] | None:
-    """Promises in words; their regions are at the sites."""
-    texts = promise_texts(words) if words else []
+def _promises_of_sites(texts: Sequence[PromiseText]) -> list[Promise] | None:
+    """The promises; their regions are at the sites."""
     for text in texts:
         if text.region is not None:
             raise ValueError(

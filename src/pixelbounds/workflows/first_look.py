@@ -89,8 +89,8 @@ def first_look_files(
         numbers = np.flatnonzero(~here)
         chosen = shown(evaluation, examples)
         names = [images.names[i] if who else f"image {i}" for i in numbers]
-        known = {name: others(x) for name, x in made.known.items() if name in ("estimate", "observation", "samples")}
-        pictures = examples_of(interval, chosen, names=names, band=left, truth=true, **known)
+        parts = {name: others(x) for name, x in made.known.items() if name in ("estimate", "observation", "samples")}
+        pictures = examples_of(interval, chosen, names=names, band=left, truth=true, **parts)
     said = NOTE.format(here=first, all=count, units="images" if units is None else "units")
     about: dict[str, Any] = {"calibration": calibration, "evaluation": evaluation, "examples": pictures}
     drawn = [] if figures is None else save_figures(figures, **about)

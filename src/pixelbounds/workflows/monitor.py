@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,6 @@ from ..formats.arrays import FilePath, Reading
 from ..formats.inputs import Bands, check_pair, open_truth, open_units
 from ..formats.scans import Images
 from ..images.checks import check_limits
-from ..images.ends import Band
 from ..images.library import Array
 from ..monitoring import Monitor, Status, load_monitor, save_monitor
 from ..monitoring.counted_batches import RepeatedBatch
@@ -103,11 +103,9 @@ def update_state(
         new = open_arrivals(cal, truth, bands, reading, run, regions, features, labels)
         band, _ = new.bands.whole(run, None)
         units = open_units(new.images, new.reading) if cal.record.units else None
-        when = time.time() if when is None else when
-        try:
-            return monitor.update(new.images.pixels, band, units=units, when=when, batch=batch, **new.given)
-        except RepeatedBatch as repeated:
-            return monitor.status(repeated=_all_of(band, repeated))
+        now = time.time() if when is None else when
+        update = partial(monitor.update, new.images.pixels, band, units=units, when=now, batch=batch, **new.given)
+        return _status_of(monitor, len(band), update)
 
 
 class Arrivals(NamedTuple):
@@ -159,19 +157,21 @@ def check_drift_state(
         made = bands_for(cal, bands, reading, run)
         band, _ = made.whole(run, None)
         units = _units_of(made, reading, len(band)) if cal.record.units else None
-        when = time.time() if when is None else when
+        now = time.time() if when is None else when
         given = known_of(features, labels, made.images)
-        try:
-            return monitor.check_drift(band, units=units, when=when, batch=batch, **given)
-        except RepeatedBatch as repeated:
-            return monitor.status(repeated=_all_of(band, repeated))
+        return _status_of(
+            monitor, len(band), partial(monitor.check_drift, band, units=units, when=now, batch=batch, **given)
+        )
 
 
-def _all_of(band: Band, repeated: RepeatedBatch) -> int:
-    """The number of images, where all of them were counted before: the command was run again."""
-    if repeated.images < len(band):
-        raise repeated
-    return len(band)
+def _status_of(monitor: Monitor, images: int, count: Callable[[], Status]) -> Status:
+    """The status once so many images are counted; it says where the command was run again and all were before."""
+    try:
+        return count()
+    except RepeatedBatch as repeated:
+        if repeated.images < images:
+            raise
+        return monitor.status(repeated=images)
 
 
 def _units_of(made: Any, reading: Reading, n: int) -> Array | None:

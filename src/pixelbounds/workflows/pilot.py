@@ -13,7 +13,7 @@ images that made it: they must not calibrate afterwards.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -28,16 +28,13 @@ from ..formats.arrays import FilePath, Reading
 from ..formats.inputs import open_truth
 from ..images.checks import check_count, check_limits, check_number, check_open_unit
 from ..images.library import Array, to_numpy
+from ..report.style import new_figure
 from ..samplers.runs import Run, open_run
 
 _LEAST = 16  # images: half of them shape the intervals whose length the others show
 _PARTS = (1, 2, 4)  # of the miscoverage that is accepted: all of it, a half, a quarter
 _DRAWS = 2  # splits into halves, both ways
-_EVALUATIONS = {
-    "heun": (1, 1),
-    "reverse_sde": (1, 0),
-    "predictor_corrector": (2, 1),
-}  # of the network: a step, and more
+_EVALUATIONS = {"heun": (1, 1), "reverse_sde": (1, 0), "predictor_corrector": (2, 1)}  # per step, and once more
 
 
 @dataclass(frozen=True)
@@ -98,38 +95,35 @@ def pilot_runs(
         _check_pair(run, opened[0], true)
     ways = [(run, m, level) for run in opened for m, level in affordable(run.about["samples"], miscoverage)]
     if not ways:
-        most = max(int(run.about["samples"]) for run in opened)
+        drawn = max(int(run.about["samples"]) for run in opened)
         raise ValueError(
-            f"{most} samples per image cannot give coverage {1 - miscoverage:g}: draw at least "
+            f"{drawn} samples per image cannot give coverage {1 - miscoverage:g}: draw at least "
             f"{least_samples(miscoverage)} in the pilot"
         )
-    found = []
-    for done, (run, m, level) in enumerate(ways):
-        progress(done, len(ways))
+    choices = []
+    for done, (run, m, level) in enumerate(ways, 1):
         length, error = _length(true, run["samples"][:, :m], level, risk_level, limits)
-        found.append(_choice(run, m, level, length, error))
-    progress(len(ways), len(ways))
-    least = min(choice.length for choice in found)
-    choices = sorted((_compared(choice, least) for choice in found), key=_cost)
-    near = [choice for choice in choices if choice.longer <= tolerance]
-    return Pilot(len(true), risk_level, tolerance, tuple(choices), near[0])
+        choices.append(_choice(run, m, level, length, error))
+        progress(done, len(ways))
+    shortest = min(choice.length for choice in choices)
+    choices = [replace(choice, longer=choice.length / shortest - 1) for choice in choices]
+    choices.sort(key=lambda x: (x.evaluations if x.seconds is None else x.seconds, x.length))
+    recommended = next(choice for choice in choices if choice.longer <= tolerance)
+    return Pilot(len(true), risk_level, tolerance, tuple(choices), recommended)
 
 
-def affordable(most: int, miscoverage: float) -> list[tuple[int, Fraction]]:
-    """Numbers of samples, halved from `most` down, and the accepted miscoverages that each can give.
+def affordable(samples: int, miscoverage: float) -> list[tuple[int, Fraction]]:
+    """Numbers of samples, halved from all of them down, and the accepted miscoverages that each can give.
 
     >>> [(m, str(level)) for m, level in affordable(79, 0.1)]
     [(79, '1/10'), (79, '1/20'), (79, '1/40'), (39, '1/10'), (39, '1/20'), (19, '1/10')]
     """
     accepted = Fraction(repr(float(miscoverage)))
-    check_count(most, "samples")
-    numbers = []
-    m = most
+    m, choices = check_count(samples, "samples"), []
     while m >= least_samples(accepted):
-        numbers.append(m)
+        choices += [(m, accepted / part) for part in _PARTS if m >= least_samples(accepted / part)]
         m = (m + 1) // 2 - 1
-    levels = [accepted / part for part in _PARTS]
-    return [(m, level) for m in numbers for level in levels if m >= least_samples(level)]
+    return choices
 
 
 # ---------------------------------------------------------------- runs
@@ -137,10 +131,8 @@ def affordable(most: int, miscoverage: float) -> list[tuple[int, Fraction]]:
 
 def _opened(path: FilePath) -> Run:
     run = open_run(path)
-    if run.about["kind"] == "sampler":
-        raise ValueError(f"{path} is a run of a function of your own, whose steps are not known; give a network's runs")
     if run.about["kind"] != "score":
-        raise ValueError(f"{path} is a run of a {run.about['kind']} network, which draws no samples; give a score's")
+        raise ValueError(f"{path} is a run of kind {run.about['kind']!r}; a pilot compares runs of score networks")
     if not run.about["keep_samples"]:
         raise ValueError(f"{path} kept no samples; draw the pilot with `pixelbounds sample ... --keep-samples`")
     if not run.done.all():
@@ -166,29 +158,13 @@ def _check_pair(run: Run, first: Run, truth: Array) -> None:
 
 def _choice(run: Run, m: int, level: Fraction, length: float, error: float) -> Choice:
     about = run.about
-    pace = about.get("pace")
+    steps, pace = int(about["steps"]), about.get("pace")
     drawn = int(about["samples"]) + int(about["held_out"])
     each, more = _EVALUATIONS.get(about["sampler"], (1, 0))
+    seconds = None if pace is None else pace * m / drawn
     return Choice(
-        run=str(run.path),
-        sampler=about["sampler"],
-        steps=int(about["steps"]),
-        samples=m,
-        miscoverage=float(level),
-        evaluations=m * (each * int(about["steps"]) + more),
-        seconds=None if pace is None else pace * m / drawn,
-        length=length,
-        error=error,
+        str(run.path), about["sampler"], steps, m, float(level), m * (each * steps + more), seconds, length, error
     )
-
-
-def _compared(choice: Choice, least: float) -> Choice:
-    known = vars(choice) | {"longer": choice.length / least - 1}
-    return Choice(**known)
-
-
-def _cost(choice: Choice) -> tuple[float, float]:
-    return (choice.evaluations if choice.seconds is None else choice.seconds, choice.length)
 
 
 # ---------------------------------------------------------------- lengths
@@ -205,14 +181,9 @@ def _length(
         halves = np.array_split(order, 2)
         for ours, others in (halves, halves[::-1]):
             shaped = calibrate(
-                truth[ours],
-                band[ours],
-                risk_level=risk_level,
-                method=Frontier("band"),
-                bound=_mean,
-                limits=limits,
+                truth[ours], band[ours], risk_level=risk_level, method=Frontier("band"), bound=_mean, limits=limits,
                 seed=draw,
-            )
+            )  # fmt: skip
             interval = shaped.apply(band[others])
             total[others] += np.asarray(interval.length).reshape(len(others), -1).mean(axis=1) / _DRAWS
     return float(total.mean()), float(total.std(ddof=1) / np.sqrt(len(total)))
@@ -228,25 +199,18 @@ def _mean(losses: Array, failure_prob: float) -> float:
 
 def draw_pilot(pilot: Pilot, path: FilePath) -> Path:
     """Length against cost, a line for each number of steps and miscoverage, the recommended choice marked."""
-    from matplotlib.figure import Figure  # no pyplot: no window, no state
-
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(7, 4.5)
     timed = all(choice.seconds is not None for choice in pilot.choices)
 
     def cost(choice: Choice) -> Any:
         return choice.seconds if timed else choice.evaluations
 
-    lines: dict[tuple[str, str, int, float], list[Choice]] = {}
-    for choice in pilot.choices:
-        key = (choice.run, choice.sampler, choice.steps, choice.miscoverage)
-        lines.setdefault(key, []).append(choice)
-    for (_, sampler, steps, level), choices in sorted(lines.items()):
-        label = f"{sampler}, {steps} steps, miscoverage {level:g}"
-        axes.plot([cost(c) for c in choices], [c.length for c in choices], marker="o", markersize=4, label=label)
-        for choice in choices:
-            axes.annotate(str(choice.samples), (cost(choice), choice.length), (3, 4), textcoords="offset points",
-                          fontsize=7)  # fmt: skip
+    for key in sorted({(c.run, c.sampler, c.steps, c.miscoverage) for c in pilot.choices}):
+        line = [c for c in pilot.choices if (c.run, c.sampler, c.steps, c.miscoverage) == key]
+        label = f"{key[1]}, {key[2]} steps, miscoverage {key[3]:g}"
+        axes.plot([cost(c) for c in line], [c.length for c in line], marker="o", markersize=4, label=label)
+        for c in line:
+            axes.annotate(str(c.samples), (cost(c), c.length), (3, 4), textcoords="offset points", fontsize=7)
     best = pilot.recommended
     axes.plot(cost(best), best.length, marker="o", markersize=13, fillstyle="none", color="black", linestyle="none",
               label="recommended")  # fmt: skip

@@ -48,17 +48,14 @@ def report_files(
     who = keeps(identifiers)
     target = check_target(out, (".html",), replace=replace, inputs=files.reads)
     rows = files.check_table(replace=replace)
-    with held_out(files, reading, resources, progress, names=who) as found:
+    with held_out(files, reading, resources, progress, names=who) as judged:
         if rows is not None:
-            table_of(found, rows, files.structures)
-        pictures = _examples(found, shown(found.result.evaluation, examples), names=who)
-    about: dict[str, Any] = {
-        "calibration": found.calibration,
-        "evaluation": found.result.evaluation,
-        "examples": pictures,
-    }
+            table_of(judged, rows, files.structures)
+        pictures = _examples(judged, shown(judged.result.evaluation, examples), names=who)
+    evaluation = judged.result.evaluation
+    about: dict[str, Any] = {"calibration": judged.calibration, "evaluation": evaluation, "examples": pictures}
     drawn = [] if figures is None else save_figures(figures, **about)
-    return found.result, [write_report(target, title=title, notes=notes, **about), *drawn]
+    return judged.result, [write_report(target, title=title, notes=notes, **about), *drawn]
 
 
 def shown(evaluation: Evaluation, examples: int | Sequence[int]) -> list[int]:

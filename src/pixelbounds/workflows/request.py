@@ -94,15 +94,15 @@ class OpenRequest:
 
     def arguments(self, truth: Any, take: Take = lambda x: x) -> dict[str, Any]:
         """Arguments of `pixelbounds.calibrate` about `truth`, the images that `take` picks."""
-        asked = self.request
+        request = self.request
         return {
-            "risk_level": asked.risk_level,
+            "risk_level": request.risk_level,
             "promises": self.regions.promises(truth, take) if self.regions else None,
-            "failure_prob": asked.failure_prob,
-            "bound": asked.bound,
-            "method": method_of(asked.method, groups=self.groups, k=asked.k, n_fit=asked.n_fit),
+            "failure_prob": request.failure_prob,
+            "bound": request.bound,
+            "method": method_of(request.method, groups=self.groups, k=request.k, n_fit=request.n_fit),
             "units": None if self.units.ids is None else replace(self.units, ids=take(self.units.ids)),
             "labels": take(self.labels),
             "features": take(self.features),
-            "seed": asked.seed,
+            "seed": request.seed,
         }

@@ -25,18 +25,17 @@ _WORDS = {  # what a path holds, in words
     "intervals": "intervals that are calibrated already",
     "page": "a page",
     "images": "images",
+    "several": "images",
 }
-_FITS = {  # what each argument takes; images may be samples
-    "truth": ("images", "several"),
-    "bands": ("bands", "images", "several"),
-    "intervals": ("intervals", "bands", "images", "several"),
-    "calibration": ("calibration",),
+_TAKES = {  # what each argument takes, in words; images may be samples
+    "truth": ("the true images", "images", "several"),
+    "bands": ("bands or samples", "bands", "images", "several"),
+    "intervals": ("intervals, or bands with --calibration", "intervals", "bands", "images", "several"),
+    "calibration": ("a calibration file of `pixelbounds calibrate`", "calibration"),
 }
-_WANTED = {
-    "truth": "the true images",
-    "bands": "bands or samples",
-    "intervals": "intervals, or bands with --calibration",
-    "calibration": "a calibration file of `pixelbounds calibrate`",
+_ELSEWHERE = {
+    "calibration": ", and the calibration where it belongs: --calibration FILE, or first at `apply`",
+    "intervals": " first",
 }
 
 
@@ -45,35 +44,28 @@ def mistaken(given: Mapping[str, Any]) -> str | None:
 
     >>> mistaken({"truth": "missing.npy", "bands": None})
     """
-    roles = {name: role_of(Path(given[name])) for name in _FITS if isinstance(given.get(name), str | Path)}
-    wrong = {name: role for name, role in roles.items() if role is not None and role not in _FITS[name]}
+    paths = {name: Path(given[name]) for name in _TAKES if isinstance(given.get(name), str | Path)}
+    roles = {name: role for name, path in paths.items() if (role := role_of(path)) is not None}
+    wrong = {name: role for name, role in roles.items() if role not in _TAKES[name][1:]}
     if given.get("truth_key") is not None and roles.get("truth") == "bands":
         wrong.pop("truth", None)
+
+    def holds(name: str) -> str:
+        return f"{name.upper()} is {given[name]}, which holds {_WORDS[roles[name]]}"
+
     for name, role in wrong.items():
         for other, theirs in roles.items():
-            if other == name or theirs is None or role not in _FITS[other] or theirs not in _FITS[name]:
-                continue
-            return (
-                f"{name.upper()} is {given[name]}, which holds {_WORDS[role]}, and {other.upper()} is {given[other]}, "
-                f"which holds {_WORDS.get(theirs, 'images')}: they seem to be swapped"
-            )
+            if other != name and role in _TAKES[other] and theirs in _TAKES[name]:
+                return f"{holds(name)}, and {holds(other)}: they seem to be swapped"
     for name, role in wrong.items():
-        if (name, role) == ("bands", "intervals"):
-            continue  # its own error says what to give
-        return f"{name.upper()} is {given[name]}, which holds {_WORDS[role]}; give {_WANTED[name]}{_also(name, role)}"
+        if (name, role) != ("bands", "intervals"):  # its own error says what to give
+            also = _ELSEWHERE.get(role, "") if role == "calibration" or name == "truth" else ""
+            return f"{holds(name)}; give {_TAKES[name][0]}{also}"
     return None
 
 
-def _also(name: str, role: str) -> str:
-    if role == "calibration":
-        return ", and the calibration where it belongs: --calibration FILE, or first at `apply`"
-    if role == "intervals" and name == "truth":
-        return " first"
-    return ""
-
-
 def role_of(path: Path) -> str | None:
-    """What a path seems to hold, by its name and names inside: a word of `_WORDS`, "several", or None for nothing."""
+    """What a path seems to hold, by its name and names inside: a word of `_WORDS`, or None for nothing."""
     try:
         if not path.exists():
             return None
@@ -86,7 +78,7 @@ def role_of(path: Path) -> str | None:
             return _of_arrays(path)
         if path.is_dir() and {"lower", "upper"} <= {x.name.split(".")[0] for x in path.iterdir()}:
             return "bands" if measure_of_maps(path) is None else "intervals"
-    except Exception:  # what cannot be read holds nothing that could be told
+    except Exception:  # a file that cannot be read holds nothing that has a name
         return None
     return "images"
 
@@ -102,16 +94,16 @@ def _of_arrays(path: Path) -> str:
 
 
 def sealed_kind(data: bytes, name: str) -> str:
-    """What a sealed file is: a calibration, a growing one, a monitor, a message, a network, a state of training."""
+    """What a sealed file is: a calibration, an anytime one, a monitor, a message, a network, a state of training."""
     try:
         entry = sealed_parts(data)[0]
         text = strict_json(entry if entry.startswith("{") else entry.partition(" ")[2], finite=False)
+        if not isinstance(text, dict):
+            raise ValueError("its text is no table")
     except ValueError as error:
         raise ValueError(
             f"{name!r} is no file of pixelbounds ({error}); give a calibration, a network, a run or a message"
         ) from error
-    if not isinstance(text, dict):
-        raise ValueError(f"{name!r} is no file of pixelbounds; give a calibration, a network, a run or a message")
     if "what" in text:
         return str(text["what"])
     if text.get("kind") in (ANYTIME, MONITOR):

@@ -83,16 +83,15 @@ def sample_to(
 
 
 def _limits(
-    network: str | os.PathLike[str], known: Any, wanted: tuple[float, float] | None
+    network: str | os.PathLike[str], trained: Any, wanted: tuple[float, float] | None
 ) -> tuple[tuple[float, float], str]:
     """The network's limits, else those wanted, else 0 and 1; and what to do about observations far beyond them."""
-    if known is None:
+    if trained is None:
         return check_limits(wanted or (0.0, 1.0)), "rescale the observations, or give their limits (--limits)"
-    if wanted is not None and check_limits(wanted) != check_limits(known):
-        low, high = wanted
-        least, most = known
+    if wanted is not None and check_limits(wanted) != check_limits(trained):
         raise ValueError(
-            f"limits are ({low:g}, {high:g}), but {network} was trained on images in ({least:g}, {most:g}); rescale "
-            "the observations to those, sigma_0 in proportion, and leave --limits out"
+            f"limits are ({wanted[0]:g}, {wanted[1]:g}), but {network} was trained on images in "
+            f"({trained[0]:g}, {trained[1]:g}); rescale the observations to those, sigma_0 in "
+            "proportion, and leave --limits out"
         )
-    return check_limits(known), "rescale the observations to these limits"
+    return check_limits(trained), "rescale the observations to these limits"

@@ -67,7 +67,11 @@ def train_from(
     data, unseen = _pixels(file, images, parts, start, group.device)
     folder, first = file.resolve(settings.output.folder), group.rank == 0
     if first:
-        _make(file, folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            wrong = f"{folder} is no folder and cannot be made one ({error.strerror}); name another"
+            raise file.error(wrong, "output", "folder") from error
     with alone(folder) if first else nullcontext():
         if first:
             for part in ("held_out", "validation"):
@@ -230,15 +234,6 @@ def _loss(file: TrainFile, images: Pixels) -> Loss:
 
 
 # ---------------------------------------------------------------- what is kept
-
-
-def _make(file: TrainFile, folder: Path) -> None:
-    """The folder of the run."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        wrong = f"{folder} is no folder and cannot be made one ({error.strerror}); name another"
-        raise file.error(wrong, "output", "folder") from error
 
 
 def _save(file: TrainFile, path: Path, trained: Trained, start: _Start, limits: tuple[float, float]) -> None:

@@ -9,7 +9,7 @@ import zarr
 from commands import call, done, flat, leftovers, spawn
 
 import pixelbounds as pb
-from pixelbounds import execution, families
+from pixelbounds import execution
 from pixelbounds.calibration.data import LocalData
 from pixelbounds.images.ends import one_band
 from pixelbounds.images.ragged import read_ragged, write_ragged
@@ -174,8 +174,8 @@ def test_workers_read_the_images_themselves(files, client):
     sets = read_ragged(files / "set.zarr")
     truth, band = sets["truth"], pb.Band(sets["lower"], sets["upper"])
     how = {"risk_level": 0.1, "failure_prob": 0.2}
-    with execution.running(client, memory="100K") as runner:  # blocks of few images
-        pairs = LocalData(truth, band, families.additive, (0.0, 1.0), runner=runner)
+    with execution.running(client, memory="100K"):  # blocks of few images
+        pairs = LocalData(truth, band)
         pids = set(pairs.over_blocks(lambda truth, block: os.getpid()))
         assert pids == set(client.run(os.getpid).values())
         some = list(pairs.over_blocks(lambda truth, block: truth[0], np.array([3, 70, 159])))

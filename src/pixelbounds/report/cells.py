@@ -68,18 +68,19 @@ class LengthWords:
         return f"{text} {self.unit}" if self.unit else text
 
 
-def strata_rows(strata: Strata, lengths: LengthWords | None = None) -> list[tuple[int, str]]:
+PLAIN = LengthWords()  # numbers without a unit
+
+
+def strata_rows(strata: Strata, lengths: LengthWords = PLAIN) -> list[tuple[int, str]]:
     """Rows to show of a stratification, with their names: all where they are ordered, else the riskiest."""
     if strata.edges is not None:
-        width = 1.0 if lengths is None else lengths.width
-        ends = strata.edge_texts(3, width)
+        ends = strata.edge_texts(3, lengths.width)
         return [(i, low if low == high else f"{low} to {high}") for i, (low, high) in enumerate(pairwise(ends))]
     return [(i, f"group {strata.label[i]}") for i in strata.riskiest(MOST_ROWS).tolist()]
 
 
-def strata_heading(kind: str, lengths: LengthWords | None = None) -> str:
+def strata_heading(kind: str, lengths: LengthWords = PLAIN) -> str:
     """What the rows of a stratification are by, with its unit where they are numbers."""
-    words = lengths or LengthWords()
-    if kind == "group" or not words.unit:
+    if kind == "group" or not lengths.unit:
         return STRATA[kind]
-    return f"{STRATA[kind]}, in {words.unit}{' per pixel' if kind == 'edge' else ''}"
+    return f"{STRATA[kind]}, in {lengths.unit}{' per pixel' if kind == 'edge' else ''}"

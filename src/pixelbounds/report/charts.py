@@ -17,7 +17,7 @@ from ..calibration.calibration import Calibration
 from ..calibration.text import promise_in_words
 from ..calibration.words import plural
 from ..evaluation.evaluation import Evaluation, SeenPromise, Strata
-from .cells import LengthWords, level_text, strata_heading, strata_rows
+from .cells import PLAIN, LengthWords, level_text, strata_heading, strata_rows
 from .example import Row
 from .style import BLACK, BLUE, QUIET, RED
 
@@ -41,7 +41,7 @@ def draw_path(axes: Axes, calibration: Calibration, seen: SeenPromise | None) ->
     is what the promise came to on other images, where that was `seen`. Where each image counts, units are weighed
     around the level, and only that mean is drawn.
     """
-    words = LengthWords.of(calibration.measure) if calibration.family.name == "additive" else LengthWords()
+    words = LengthWords.of(calibration.measure) if calibration.family.name == "additive" else PLAIN
     widening, risk, bound = calibration.curve.T
     widening = words.width * widening
     chosen = words.width * float(calibration.widening.mean())
@@ -120,7 +120,7 @@ def draw_groups(axes: Axes, strata: Strata, level: float | None) -> None:
     _upright(axes)
 
 
-def draw_strata(axes: Axes, strata: Strata, kind: str, level: float | None, lengths: LengthWords | None = None) -> None:
+def draw_strata(axes: Axes, strata: Strata, kind: str, level: float | None, lengths: LengthWords = PLAIN) -> None:
     """Risk of each stratum of a kind, as in `Evaluation.strata`, with its interval, one below the other."""
     rows = strata_rows(strata, lengths)
     chosen = [i for i, _ in rows]

@@ -7,6 +7,7 @@ on images that were not looked at before.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from ..evaluation.guarantee_check import stored_guarantee_of
 from ..evaluation.held_out import evaluate
 from ..execution.blocks import pick
 from ..execution.progress import Progress, silent
-from ..execution.runner import Execution, running
+from ..execution.runner import running
 from ..formats.arrays import FilePath, Reading
 from ..formats.identifiers import keeps, numbered_units
 from ..formats.inputs import open_pair, open_units
@@ -70,12 +71,10 @@ def first_look_files(
             )
         here, first, count = _half(units, len(images))
 
-        def mine(x: Any) -> Any:
-            return _rows(execution, x, here)
+        def rows(mask: Array, x: Any) -> Any:
+            return None if x is None else np.asarray(pick(execution, x, mask))
 
-        def others(x: Any) -> Any:
-            return _rows(execution, x, ~here)
-
+        mine, others = partial(rows, here), partial(rows, ~here)
         measured = images.measure or made.measure
         calibration = calibrate(
             mine(images.pixels), band.map(mine), risk_level=risk_level, limits=limits,
@@ -106,8 +105,3 @@ def _half(units: Any, n: int) -> tuple[Array, int, int]:
         raise ValueError(f"{count} units cannot be split in two; give images of more patients or scans")
     here, others = split_by_unit(unit_of, (count + 1) // 2, np.random.default_rng(_SEED))
     return here, count - len(others), count
-
-
-def _rows(execution: Execution, x: Any, mask: Array) -> Any:
-    """Some images of anything that has a row for each, in memory."""
-    return None if x is None else np.asarray(pick(execution, x, mask))

@@ -85,30 +85,35 @@ def plan_command(
         risk_level, failure_prob, **_promises(texts), bound=bound, method=method, groups=groups,
         images=images or IMAGES, miscoverage=miscoverage, spread=spread,
     )  # fmt: skip
-    chosen = next(
-        row for row in needs.bounds if row.bound == check_choice(bound, [x.bound for x in needs.bounds], "bound")
-    )
-    missing = _missing(needs, chosen, max(images) if images else None, samples)
-    what = f"at most {level_in_words(needs.risk_level)} of the pixels outside"
-    if len(texts) == 1:
-        what = f"{_words(needs.promises[0])} at most {level_in_words(needs.risk_level)}"
-    elif texts:
-        what = f"{len(texts)} things jointly"
-    of_them = "" if texts else f", {chosen.certifying} of which certify"
-    wanted = (
-        f"To promise {what}, with probability {confidence_in_words(failure_prob)}, {method} with {bound} needs at "
-        f"least {chosen.images} images (patients, where slices are not independent){of_them}. Bands that hold "
-        f"{level_in_words(1 - miscoverage)} of future samples need {needs.samples} samples per image."
-    )
+    chosen = check_choice(bound, [x.bound for x in needs.bounds], "bound")
+    row = next(row for row in needs.bounds if row.bound == chosen)
+    missing = _missing(needs, row, max(images) if images else None, samples)
     text: tuple[RenderableType, ...] = (
-        sentence(wanted),
+        sentence(_wanted(needs, row, method, bound, failure_prob, miscoverage, texts=len(texts))),
         *((_promised(needs), Text("")) if texts else ()),
-        _bounds(needs, chosen),
+        _bounds(needs, row),
         Text(_SLACK, style="dim"),
         *(Text(f"\n{line}", "bold red") for line in missing),
     )
     facts = {**asdict(needs), "bound": bound, "enough": not missing, "missing": missing}
     return Outcome(facts, text, NO_GUARANTEE if missing else OK)
+
+
+def _wanted(
+    needs: Needs, chosen: BoundNeeds, method: str, bound: str, failure_prob: float, miscoverage: float, *, texts: int
+) -> str:
+    """What is needed, in a sentence."""
+    what = f"at most {level_in_words(needs.risk_level)} of the pixels outside"
+    if texts == 1:
+        what = f"{_words(needs.promises[0])} at most {level_in_words(needs.risk_level)}"
+    elif texts:
+        what = f"{texts} things jointly"
+    of_them = "" if texts else f", {chosen.certifying} of which certify"
+    return (
+        f"To promise {what}, with probability {confidence_in_words(failure_prob)}, {method} with {bound} needs at "
+        f"least {chosen.images} images (patients, where slices are not independent){of_them}. Bands that hold "
+        f"{level_in_words(1 - miscoverage)} of future samples need {needs.samples} samples per image."
+    )
 
 
 def _promises(texts: Sequence[PromiseText]) -> dict[str, Any]:

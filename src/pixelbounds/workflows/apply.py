@@ -130,16 +130,23 @@ def apply_files(
                 target, interval, like=space, identifiers=identifiers, about=about, tolerance=within,
                 parametric=parametric,
             )  # fmt: skip
+    return _applied(loaded, target, _files(Path(out), target), made.shape, lengths, marks, within, measure)
+
+
+def _applied(
+    calibration: Calibration, target: Path, files: tuple[Path, ...], shape: tuple[int, ...],
+    lengths: dict[str, Array], marks: Array, within: Tolerance | None, measure: Measure | None,
+) -> Applied:  # fmt: skip
     there = {name: x[marks == DONE] for name, x in lengths.items()}
     open_share, closed_length = closed_mean(there)
     unusual = None
     if P_VALUES in lengths:  # farther out than all of the reference: the p-value 1 of n + 1, not 2
-        few = lengths[P_VALUES] < 1.5 / (1 + len(loaded.reference))
+        few = lengths[P_VALUES] < 1.5 / (1 + len(calibration.reference))
         unusual = tuple(np.flatnonzero((marks == DONE) & few).tolist())
     return Applied(
-        target, made.shape, float(there["length"].mean()), loaded, tuple(np.flatnonzero(marks == BAD).tolist()),
+        target, shape, float(there["length"].mean()), calibration, tuple(np.flatnonzero(marks == BAD).tolist()),
         open_share, closed_length, within, None if within is None else float(there[TRUSTED_SHARE].mean()), unusual,
-        _files(Path(out), target), measure,
+        files, measure,
     )  # fmt: skip
 
 

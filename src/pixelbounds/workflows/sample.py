@@ -46,15 +46,13 @@ def sample_to(
 
     device = "cpu" if scheduler is not None else check_device(options.device) or best_device()
     model, sde, meta = load_network(Path(network), device=device)
-    kind = meta["kind"]
-    extra = meta["extra"]
+    kind, extra = meta["kind"], meta["extra"]
     options.check(str(network), kind, dropout=model.config.dropout > 0)
     limits, remedy = _limits(network, extra.get("limits"), options.limits)
     sigma_0 = options.sigma_0 if options.sigma_0 is not None else extra.get("sigma_0")
     if sigma_0 is None:
         raise ValueError(f"sigma_0 is not given, and {network} knows none; give the noise deviation, e.g. --sigma0 0.4")
-    sigma_0 = sde.check_level(sigma_0)
-    top = extra.get("sigma_top")
+    sigma_0, top = sde.check_level(sigma_0), extra.get("sigma_top")
     if top is not None and sigma_0 > top:
         raise ValueError(f"sigma_0 is {sigma_0:g}, but {network} was trained up to {top:g}; train another one")
     observed = NoisyImages(observations, limits, sigma_0, ids, images, meta["config"], remedy)

@@ -44,9 +44,8 @@ def train_from(
 ) -> Path:
     """Train as a TOML file says, resume the run of its folder, and return the file of the network.
 
-    `progress` is called with the state of the run, about once a second (see `diffusion.session.Log`), in the first
-    process of several. A network that is no better than a denoiser which learned nothing is an error; the state is
-    kept, and a longer run resumes from there. A `rehearsal` need not learn.
+    The first process calls `progress` about once a second (`diffusion.session.Log`). A network no better than a
+    denoiser which learned nothing is an error; a longer run resumes from its state. A `rehearsal` need not learn.
     """
     import torch
 
@@ -77,8 +76,8 @@ def train_from(
             for part in ("held_out", "validation"):
                 _keep_numbers(file, folder, part, parts[part])
             counts = f"{len(data)} images, {0 if unseen is None else len(unseen)} to choose when to stop"
-            number = sum(x.numel() for x in network.parameters())
-            tell(f"{training.kind}: {number:,} parameters, {counts}, {len(parts['held_out'])} held out, in {folder}")
+            size = f"{sum(x.numel() for x in network.parameters()):,} parameters"
+            tell(f"{training.kind}: {size}, {counts}, {len(parts['held_out'])} held out, in {folder}")
         try:
             trained = train(
                 network, data, _loss(file, data), sde=sde, settings=training.settings(), folder=folder,

@@ -145,8 +145,8 @@ def test_the_commands_of_a_study_with_a_key_small_counts_and_shared_patients(tmp
     said = run(*merge, *key)
     for words in (
         "of a future patient, averaged over its images",
-        "at most 30% by betting",
-        "as sites report",
+        "at most 30%;",
+        "that certified",
     ):
         assert words in " ".join(said.split())
     assert run(*merge, *key, "--json")["record"]["settings"] == {"least_count": {"north": 2, "south": 2}}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .command import Outcome, command, images_in_words, in_short, progress, promise_table, written
+from .command import Outcome, certified, command, images_in_words, in_short, progress, written
 from .options import (
     ANYTIME,
     WHERE,
@@ -126,6 +126,5 @@ def _outcome(
     if calibration is None:
         text = f"Nothing can be certified yet; at least {anytime.min_images} images (units) must certify."
         return in_short(facts, text, {**lines, "state": written(state)})
-    lines |= {"note": calibration.note} if calibration.note else {}
     lines |= {} if out is None else {"written": written(out)}
-    return in_short(facts, calibration.guarantee, {**lines, "state": written(state)}, *promise_table(calibration))
+    return certified(facts, calibration, {**lines, "state": written(state)})

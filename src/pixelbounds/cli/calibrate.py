@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..calibration.words import plural
-from .command import Outcome, command, images_in_words, in_short, progress, promise_table, skipped_in_words, written
+from .command import Outcome, certified, command, images_in_words, progress, skipped_in_words, written
 from .options import BandPath, Force, LargeOptions, ReadOptions, RequestOptions, Truth
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def calibrate_command(
         **skipped_in_words(skipped),
         "next": f"pixelbounds apply {out} NEW_BANDS{also} {where}",
     }
-    return in_short(facts, calibration.guarantee, rows, *promise_table(calibration))
+    return certified(facts, calibration, rows)
 
 
 def _cost(made: Calibrated) -> str:
@@ -73,7 +73,7 @@ def _cost(made: Calibrated) -> str:
 
 def _rows(calibration: Calibration) -> dict[str, str]:
     record, groups = calibration.record, calibration.grouping
-    rows = {"note": calibration.note} if calibration.note else {}
+    rows: dict[str, str] = {}
     if "bands" in record.settings:
         lengths = ", ".join(f"{length:.4f} at {name}" for name, length in record.settings["bands"].items())
         rows["miscoverage"] = f"{record.settings['band']}, chosen on the fitting images by length: {lengths}"

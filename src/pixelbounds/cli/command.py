@@ -183,6 +183,17 @@ def promise_table(calibration: Calibration) -> tuple[Table, Text]:
     return table(head, rows), Text()
 
 
+def certified(facts: Mapping[str, Any], calibration: Calibration, rows: Mapping[str, str]) -> Outcome:
+    """The guarantee of a calibration, its promises, of which one alone is a row, its note, and a few numbers."""
+    words = description_of(calibration)
+    note = {"note": words.note} if words.note else {}
+    if len(words.promises) > 1:
+        return in_short(facts, words.guarantee, note | dict(rows), *promise_table(calibration))
+    (one,) = words.promises
+    row = {"certified": f"at most {one.level}; {one.seen} seen on {one.certified_by} that certified"}
+    return in_short(facts, words.guarantee, row | note | dict(rows))
+
+
 def numbers(rows: Mapping[str, str]) -> Table:
     """A few numbers, each with the word for it."""
     grid = Table.grid(padding=(0, 2))

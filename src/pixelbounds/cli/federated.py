@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .command import Outcome, command, images_in_words, in_short, progress, promise_table, written
+from .command import Outcome, certified, command, images_in_words, in_short, progress, written
 from .options import (
     FEDERATED,
     WHERE,
@@ -160,9 +160,7 @@ def merge_command(
         "guarantee": merged.guarantee, "promises": promises, "record": merged.record.state(),
         "authenticated": study_key is not None, "file": str(target),
     }  # fmt: skip
-    rows = {"note": merged.note} if merged.note else {}
-    rows |= {**_messages(study_key), "written": written(target)}
-    return in_short(facts, merged.guarantee, rows, *promise_table(merged))
+    return certified(facts, merged, {**_messages(study_key), "written": written(target)})
 
 
 def _next_round(study: Any, folder: Path, key: Path | None) -> Outcome:

@@ -123,7 +123,8 @@ class Store:
 
 @lru_cache(maxsize=64)
 def _array(path: str, made: str, name: str) -> Any:
-    return zarr.open_array(path, path=name, mode="r+")
+    x = zarr.open_array(path, path=name, mode="r+")
+    return x.with_config({"write_empty_chunks": x.dtype.kind != "f"})  # an open array does not remember it
 
 
 def read_marks(marks: Any, start: int, stop: int) -> Array:

@@ -236,7 +236,9 @@ def test_a_lazy_band_calibrates_to_the_same_bits(rng):
     samples = samples_of(rng, 80, 20, (4, 4), np.float32)
     truth = np.clip(rng.normal(0.5, 0.25, (80, 4, 4)), -2, 2).astype(np.float32)
     cals = [
-        pb.calibrate(t, pb.calibrated_quantiles(s, 0.2), risk_level=0.3, groups="band", limits=(-2, 2))
+        pb.calibrate(
+            t, pb.calibrated_quantiles(s, 0.2), risk_level=0.3, method=pb.Frontier(groups="band"), limits=(-2, 2)
+        )
         for t, s in [
             (truth, samples),
             (da.from_array(truth, chunks=(9, 4, 4)), da.from_array(samples, chunks=(9, 20, 4, 4))),

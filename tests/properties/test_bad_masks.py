@@ -70,7 +70,7 @@ DOORS = {
             TRUTH, BAND, promises=[pb.loss(0.5, lambda missed, size: x[: len(size)], counts=True)], method="rcps"
         ),
     ),
-    "losses of a bound": (WEIGHTS * 0.1, lambda x: pb.confidence.betting(x, 0.1)),
+    "losses of a bound": (WEIGHTS * 0.1, lambda x: pb.bounds.betting(x, 0.1)),
     "likelihood ratios": (WEIGHTS, lambda x: pb.recalibrate(TRUTH, BAND, weights=x, max_weight=1.0, **EASY)),
     "judged truth": (OTHER, lambda x: pb.evaluate(x, CAL.apply(BAND))),
     "judged units": (UNITS, lambda x: pb.evaluate(OTHER, CAL.apply(BAND), units=x)),

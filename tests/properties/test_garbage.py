@@ -53,7 +53,9 @@ PUBLIC = {
     **_members(bounds), **_members(families), **_members(losses), **_members(groups),
 }  # fmt: skip
 
-ANYTIME_FILE = pb.AnytimeCalibration(*SMALL, risk_level=0.5, method="rcps")
+FAMILIES = families.FAMILIES
+BANDS = {name: CENTRED if name == "scaled" else BAND for name in FAMILIES}
+GROWING = pb.AnytimeCalibration(*SMALL, risk_level=0.5, method="rcps")
 
 
 def _drawn(observation, samples, seed):
@@ -72,41 +74,15 @@ GOOD = {
     "Ragged": {"images": [BAND.lower[0], BAND.lower[1, :2]]},
     "Family": {"name": "own", "widen": families.additive.widen, "score": families.additive.score, "start": 0.0},
     "calibrate": {
-        "truth": SMALL[0],
-        "band": BAND,
-        "risk_level": 0.5,
-        "failure_prob": 0.1,
-        "method": "krcps",
-        "bound": "betting",
-        "groups": "loss",
-        "features": None,
-        "family": "additive",
-        "loss": l01,
-        "k": 2,
-        "n_fit": 4,
-        "d_opt": 4,
-        "direction": None,
-        "gammas": [0.5],
-        "units": np.arange(20),
-        "limits": (0.0, 1.0),
-        "seed": 0,
+        "truth": SMALL[0], "band": BAND, "risk_level": 0.5, "failure_prob": 0.1, "method": "krcps", "bound": "betting",
+        "groups": "loss", "features": None, "family": "additive", "loss": l01, "k": 2, "n_fit": 4, "d_opt": 4,
+        "direction": None, "gammas": [0.5], "units": np.arange(20), "limits": (0.0, 1.0), "seed": 0,
     },
     "calibrate, rcps": {
-        "truth": SMALL[0],
-        "band": BAND,
-        "risk_level": 0.5,
-        "method": "rcps",
-        "n_fit": 2,
-        "limits": None,
+        "truth": SMALL[0], "band": BAND, "risk_level": 0.5, "method": "rcps", "n_fit": 2, "limits": None,
     },
     "calibrate, frontier": {
-        "truth": SMALL[0],
-        "band": BAND,
-        "risk_level": 0.5,
-        "groups": "band",
-        "k": 3,
-        "n_fit": 4,
-        "limits": (0, 1),
+        "truth": SMALL[0], "band": BAND, "risk_level": 0.5, "groups": "band", "k": 3, "n_fit": 4, "limits": (0, 1),
         "family": None,
     },
     "calibrated_quantiles": {"samples": SAMPLES, "miscoverage": 0.2, "axis": 1},
@@ -118,75 +94,35 @@ GOOD = {
     "least_images": {"risk_level": 0.1, "failure_prob": 0.1, "bound": "betting"},
     "conffusion": {"lower": BAND.lower, "upper": BAND.upper},
     "quantile_regression": {
-        "lower": BAND.lower,
-        "estimate": CENTRED.centre,
-        "upper": BAND.upper,
-        "form": "distance",
-        "floor": 1e-6,
+        "lower": BAND.lower, "estimate": CENTRED.centre, "upper": BAND.upper, "form": "distance", "floor": 1e-6,
     },
     "evaluate": {
-        "truth": SMALL[0],
-        "interval": INTERVAL,
-        "samples": SMALL[0][:, None],
-        "sample_axis": 1,
-        "groups": np.zeros((20, 3, 3), int),
-        "units": np.arange(20),
-        "unit_name": "scan",
-        "calibration": None,
-        "limits": None,
-        "confidence_level": 0.95,
-        "seed": 0,
+        "truth": SMALL[0], "interval": INTERVAL, "samples": SMALL[0][:, None], "sample_axis": 1,
+        "groups": np.zeros((20, 3, 3), int), "units": np.arange(20), "unit_name": "scan", "calibration": None,
+        "limits": None, "confidence_level": 0.95, "seed": 0,
     },
     "load_calibration": {"path": "nowhere.safetensors", "family": None},
     "Calibration.apply": {"self": CAL, "band": BAND, "features": None, "labels": None},
     "Interval.trust_mask": {"self": INTERVAL, "tolerance": 0.1, "measure": None},
     "loss": {"at_most": 0.1, "function": l01, "within": None, "cap": 0.5, "name": "mine", "weighting": "images"},
     "plan": {
-        "risk_level": 0.3,
-        "failure_prob": 0.1,
-        "promises": None,
-        "prevalence": None,
-        "bound": "hoeffding",
-        "method": "rcps",
-        "groups": False,
-        "images": [30],
-        "miscoverage": 0.1,
-        "spread": 0.5,
-        "seed": 0,
+        "risk_level": 0.3, "failure_prob": 0.1, "promises": None, "prevalence": None, "bound": "hoeffding",
+        "method": "rcps", "groups": False, "images": [30], "miscoverage": 0.1, "spread": 0.5, "seed": 0,
     },
     "functional_band": {"samples": SAMPLES, "function": np.mean, "miscoverage": 0.2, "axis": 1, "name": "mean"},
     "functional_values": {"images": SAMPLES, "function": np.mean, "known": (), "sample_axis": 1},
     "bands_from": {"sampler": _drawn, "observations": SAMPLES[:, 0], "samples": 9, "miscoverage": 0.2, "seed": 0},
     "recalibrate": {
-        "truth": SMALL[0],
-        "band": BAND,
-        "weights": np.ones(20),
-        "max_weight": 1.0,
-        "risk_level": 0.5,
-        "failure_prob": 0.1,
-        "labels": None,
-        "units": np.arange(20),
-        "limits": (0.0, 1.0),
-        "method": "rcps",
-        "seed": 0,
+        "truth": SMALL[0], "band": BAND, "weights": np.ones(20), "max_weight": 1.0, "risk_level": 0.5,
+        "failure_prob": 0.1, "labels": None, "units": np.arange(20), "limits": (0.0, 1.0), "method": "rcps", "seed": 0,
     },
     "AnytimeCalibration": {
-        "truth": SMALL[0],
-        "band": BAND,
-        "risk_level": 0.5,
-        "failure_prob": 0.1,
-        "method": pb.Frontier(groups="band", k=2),
-        "units": pb.Units(np.arange(20), "scan"),
-        "expected": 50,
-        "limits": (0.0, 1.0),
-        "seed": 0,
+        "truth": SMALL[0], "band": BAND, "risk_level": 0.5, "failure_prob": 0.1,
+        "method": pb.Frontier(groups="band", k=2), "units": pb.Units(np.arange(20), "scan"), "expected": 50,
+        "limits": (0.0, 1.0), "seed": 0,
     },
     "AnytimeCalibration.add": {
-        "self": ANYTIME_FILE,
-        "truth": 1 - SMALL[0],
-        "band": BAND,
-        "within": None,
-        "batch": None,
+        "self": GROWING, "truth": 1 - SMALL[0], "band": BAND, "within": None, "batch": None,
     },
     "Monitor": {"calibration": CAL, "false_alarm": 0.01, "loss": None},
     "Monitor.update": {"self": pb.Monitor(CAL), "truth": 1 - SMALL[0], "band": BAND, "units": None, "within": None},
@@ -215,31 +151,18 @@ GOOD = {
     "groups.by_otsu": {"pairs": PAIRS, "images": IMAGES, "k": 4, "loss": "squared"},
     "groups.fit_band_groups": {"pairs": PAIRS, "images": IMAGES, "width": 4, "room": 2, "level": 2, "side": True},
     "groups.fit_learned_groups": {
-        "pairs": PAIRS,
-        "images": IMAGES,
-        "rng": np.random.default_rng(0),
-        "bins_per_side": 3,
-        "quantile": 0.8,
+        "pairs": PAIRS, "images": IMAGES, "rng": np.random.default_rng(0), "bins_per_side": 3, "quantile": 0.8,
         "trees": 2,
     },
     "groups.load_grouping": {"kind": "partition", "meta": {}, "arrays": {"labels": np.zeros((3, 3), np.int32)}},
     "groups.partition": {"labels": np.zeros((3, 3), int), "pixels": (3, 3)},
     "groups.fit_labelled_groups": {
-        "pairs": pb.CalibrationData(PAIRS.truth, BAND, labels=np.ones(PAIRS.band.shape, int)),
-        "images": IMAGES,
-        "inner": groups.Single(),
-        "runs": 2,
-        "least": 5,
+        "pairs": pb.CalibrationData(PAIRS.truth, BAND, labels=np.ones(PAIRS.band.shape, int)), "images": IMAGES,
+        "inner": groups.Single(), "runs": 2, "least": 5,
     },
-    **{
-        f"families.{name}.widen": {"band": CENTRED if name == "scaled" else BAND, "widening": 1.5}
-        for name in families.FAMILIES
-    },
-    **{
-        f"families.{name}.score": {"truth": SMALL[0], "band": CENTRED if name == "scaled" else BAND}
-        for name in families.FAMILIES
-    },
-}
+    **{f"families.{name}.widen": {"band": band, "widening": 1.5} for name, band in BANDS.items()},
+    **{f"families.{name}.score": {"truth": SMALL[0], "band": band} for name, band in BANDS.items()},
+}  # fmt: skip
 RESULTS = {"Calibration", "CertifiedPoint", "Evaluation", "NoGuarantee"}  # made by functions, or raised
 THROUGH_CALIBRATE = {"CalibrationData", "Frontier", "KRCPS", "LocalData", "Method", "RCPS", "Target", "Units"}
 STAGES = {"Path", "certify", "fixed_sequence_test", "loss_table", "split", "split_at"}  # trust the stages before them
@@ -254,7 +177,7 @@ def _function(case):
         return PUBLIC[name]
     first, *rest = name.split(".")
     if first == "families":
-        return getattr(families.FAMILIES[rest[0]], rest[1])
+        return getattr(FAMILIES[rest[0]], rest[1])
     return getattr(getattr(pb, first), rest[0])
 
 

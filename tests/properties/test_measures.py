@@ -119,7 +119,7 @@ def test_a_calibration_that_does_not_know_its_window_is_told_it(wide, tmp_path):
     words = "apply", tmp_path / "cal.safetensors", wide / "new.npz", "--like", wide / "new"
     result = call(*words, "--out", tmp_path / "m.nii.gz")
     assert result.exit_code == 2
-    assert "say it, such as --window 400 40, or --raw" in flat(result.stderr)
+    assert "give one, such as --window 400 40, or --raw" in flat(result.stderr)
     done(*words, *WIDE, "--out", tmp_path / "m.nii.gz")
     assert float(nibabel.load(next(tmp_path.glob("m_*_lower.nii.gz"))).header["cal_max"]) == 1000
 
@@ -192,7 +192,7 @@ def test_independence_is_not_assumed_silently(wide, tmp_path):
     assert "of a future patient, averaged over its images" in said["guarantee"]
     said = done(
         *words, "--units", tmp_path / "patients.txt", "--unit-name", "patient", "--weighting", "images",
-        "--most-images", 2,
+        "--max-images", 2,
     )  # fmt: skip
     assert "each image counts the same, a patient of more than 2 images as one of 2" in said["guarantee"]
     refused = call(*words, "--unit-name", "patient")

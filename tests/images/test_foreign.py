@@ -1,4 +1,4 @@
-"""Arrays of other kinds: they work as plain ones do, or the error says how. Masks: properties/test_bad_masks.py."""
+"""Arrays of other kinds: they work as plain ones do, or the error says how. Masks: properties/test_masks.py."""
 
 import dask.array as da
 import numpy as np

@@ -320,13 +320,10 @@ def test_samples_that_are_not_finite_name_their_image(rng, make, value, monkeypa
         lazy.lower.compute()
 
 
-@pytest.mark.parametrize("m, least", [(18, 19), (1, 19), (5, 19)])
-def test_too_few_samples_name_the_least(m, least):
-    with pytest.raises(ValueError, match=f"{m} samples per image cannot give coverage 0.9: draw at least {least}"):
-        pb.calibrated_quantiles(np.zeros((2, m, 3)), 0.1)
-    for make in (pb.mean_and_std, pb.narrow):
-        with pytest.raises(ValueError, match="at least 2"):
-            make(np.zeros((2, 1, 3)))
+@pytest.mark.parametrize("make", [pb.mean_and_std, pb.narrow])
+def test_a_deviation_needs_two_samples(make):
+    with pytest.raises(ValueError, match="at least 2"):
+        make(np.zeros((2, 1, 3)))
 
 
 @pytest.mark.parametrize("axis", [4, -5, 1.0, "1", None, True])

@@ -4,7 +4,6 @@
 user would, and returns nothing; `Insane` is raised where it succeeded and the result cannot be.
 """
 
-import shutil
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,7 +22,6 @@ from pixelbounds.images.checks import own_limits
 from pixelbounds.monitoring.monitor_file import monitor_bytes, monitor_from_bytes
 
 SIZE, N, FEW = 6, 40, 3
-FORMAT_1 = Path(__file__).parent.parent / "calibration" / "format_1"
 KEY = bytes(range(32))
 SITES = {"north": slice(0, 24), "south": slice(24, N)}
 
@@ -100,11 +98,9 @@ def worst_row(truth, interval):
 
 
 def make_calibrations(folder):
-    """Calibration files of this version, and those of format 1 that the tests keep."""
+    """Calibration files."""
     for name, (band, how) in calibrations().items():
         flat_calibrate(TRUTH, band, **{"risk_level": 0.3, **how}).save(folder / f"{name}.safetensors")
-    for path in FORMAT_1.glob("*.safetensors"):
-        shutil.copy(path, folder / f"format 1 {path.name}")
 
 
 @dataclass(frozen=True)
@@ -226,7 +222,7 @@ def make(folder, kinds=KINDS):
 
 # ---------------------------------------------------------------- what a user does
 
-FITTING = {"scaled": "centred", "multiplicative": "positive", "made": "made", "format 1 band": "made"}
+FITTING = {"scaled": "centred", "multiplicative": "positive", "made": "made"}
 
 
 def use_calibration(data, name, rng, world):

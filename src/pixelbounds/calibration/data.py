@@ -187,8 +187,8 @@ class LocalData(CalibrationData):
 
     def _with(self, **changes: Any) -> LocalData:
         """The same with some fields changed, which are trusted."""
-        changed = object.__new__(type(self))  # `copy` would ask `__getstate__`, which leaves the runner out
-        vars(changed).update({**vars(self), **changes})
+        changed = object.__new__(type(self))  # `copy` would forget the runner, as what travels does
+        vars(changed).update(vars(self) | changes)
         return changed
 
     def with_regions(self, regions: tuple[tuple[str, Any], ...]) -> LocalData:

@@ -3,24 +3,24 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ADAPTERS := .venv-adapters
-EXTRAS := diffusion,medical,cvx,cluster,docs,dev
+TEST_EXTRAS := medical,cvx,cluster,test
+EXTRAS := diffusion,docs,dev,$(TEST_EXTRAS)
+TEST_STAMP := $(VENV)/.installed-test
 STAMP := $(VENV)/.installed
-# the tests of a file share one worker, and with it what they train, draw and compile; the short doctests come last
-PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: adapters demo reproduce test check format docs wheel guarantees fuzz bench lock clean
+.PHONY: adapters demo reproduce test check format docs wheel guarantees fuzz mutants bench lock clean
 
 demo: $(STAMP)  ## calibrate on the embedded default and print the table of methods
 	$(BIN)/pixelbounds demo
 
-test: $(STAMP)  ## tests and doctests; statistical ones at their small size
-	$(BIN)/pytest $(PARALLEL)
+test: $(TEST_STAMP)  ## in three minutes: contracts, exactness, equality, errors, small simulations; no torch or browser
+	$(BIN)/pytest -n auto --dist worksteal -m "not slow"
 
-check: $(STAMP)  ## exactly what CI runs: format, lint, types, tests, doctests; a test builds the site
+check: $(STAMP)  ## exactly what CI runs: format, lint, types, all tests (of a file on one worker, with what they train)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest $(PARALLEL)
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 format: $(STAMP)  ## rewrite in house style
 	$(BIN)/ruff format .
@@ -39,9 +39,12 @@ guarantees: $(STAMP)  ## the statistical tests at full size: at least 1,000 worl
 fuzz: $(STAMP)  ## 100,000 edited and resealed files of every kind, in child processes: no signal, hang or fault of ours
 	$(BIN)/python tests/support/fuzz.py --cases 100000 --seed 0 --seconds 3000
 
+mutants: $(TEST_STAMP)  ## deliberate faults, one at a time: which of the quick tests catch them (tests/support/mutants.py)
+	$(BIN)/python tests/support/mutants.py
+
 adapters:  ## samplers of azula, MONAI, diffusers and deepinv, with the real libraries, in an environment of its own
 	$(PYTHON) -m venv $(ADAPTERS)
-	$(ADAPTERS)/bin/pip install --quiet --constraint constraints.txt --editable ".[diffusion,dev]" monai diffusers einops
+	$(ADAPTERS)/bin/pip install --quiet --constraint constraints.txt --editable ".[diffusion,test,dev]" monai diffusers einops
 	$(ADAPTERS)/bin/pip install --quiet --no-deps azula  # asks for torchvision, which its samplers do not need
 	-$(ADAPTERS)/bin/pip install --quiet --no-deps torchvision  # which deepinv needs; one of another build breaks others
 	$(ADAPTERS)/bin/python -c "import torchvision" 2>/dev/null \
@@ -59,13 +62,20 @@ reproduce: $(STAMP)  ## the paper's table and figures: make reproduce NAME=phant
 lock: $(STAMP)  ## pin every package at the version that is installed here; comments at the top of the file stay
 	{ sed -n '/^#/p' constraints.txt; $(BIN)/pip freeze --exclude-editable | sed 's/+cpu$$//'; } > constraints.new
 	mv constraints.new constraints.txt
-	touch $(STAMP)
+	touch $(STAMP) $(TEST_STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[$(EXTRAS)]"
 	touch $@
+
+$(TEST_STAMP): pyproject.toml constraints.txt | $(VENV)/.made
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[$(TEST_EXTRAS)]"
+	touch $@
+
+$(STAMP): pyproject.toml constraints.txt | $(VENV)/.made
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[$(EXTRAS)]"
+	touch $@ $(TEST_STAMP)
 
 clean:
 	rm -rf $(VENV) $(ADAPTERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

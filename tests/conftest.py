@@ -1,6 +1,9 @@
-"""What several tests share."""
+"""What several tests share, and which of them `make test` leaves to `make check`."""
 
 import os
+import re
+from importlib.util import find_spec
+from pathlib import Path
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores already; before torch and the BLAS are loaded
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -9,7 +12,57 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores already; befo
 import numpy as np
 import pytest
 
+ROOT = Path(__file__).parents[1]
+SLOW = {  # below the root: a folder, a file, or the start of a test's name; what `make check` adds
+    "browsers": "tests/report/test_viewer tests/report/test_firefox.py tests/report/test_page.py",
+    "clusters": "tests/execution",
+    "documents": "tests/test_code_blocks.py tests/test_documents.py tests/test_site.py",
+    "processes": "tests/properties/test_faults.py tests/properties/test_fuzz.py tests/properties/test_hostile_files.py"
+    " tests/properties/test_garbage.py tests/cli/test_monitor_command.py tests/cli/test_first_hour.py",
+    "release": "tests/test_release.py",
+    "simulations": "tests/properties/test_attacks.py tests/properties/test_evaluation_intervals.py"
+    " tests/properties/test_federated_guarantees.py tests/properties/test_kernel_bounds.py",
+    "training": "tests/diffusion src/pixelbounds/diffusion tests/cli/test_train_command.py tests/workflows/test_train"
+    " tests/workflows/test_sample tests/reproduce tests/samplers",
+}
+STARTS = tuple(start for row in SLOW.values() for start in row.split())
+NEEDS_TORCH = re.compile(r"^(import torch|from (garbage|gaussian_world|gaussian_prior|small_training) )", re.MULTILINE)
+QUICK_SECONDS = 12  # of processor time, children included: 3 s, and kernels that the first run compiles
+
 collect_ignore_glob = ["*conftest.py"]  # no doctests there, and several files of one name cannot be collected at once
+
+
+def quick(config):
+    """Whether this is `make test`."""
+    return config.option.markexpr == "not slow"
+
+
+def pytest_ignore_collect(collection_path, config):
+    """`make test` reads no file that it does not run: most of them import torch."""
+    if not quick(config):
+        return None
+    if collection_path.relative_to(ROOT).as_posix().startswith(STARTS):
+        return True
+    needs = collection_path.suffix == ".py" and find_spec("torch") is None
+    return True if needs and NEEDS_TORCH.search(collection_path.read_text()) else None
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.nodeid.startswith(STARTS):
+            item.add_marker("slow")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """`make test` fails where a test takes long: processor time, which a busy machine does not stretch much."""
+    begin = sum(os.times()[:4])
+    result = yield
+    seconds = sum(os.times()[:4]) - begin
+    item.user_properties.append(("cpu", seconds))
+    if quick(item.config) and seconds > QUICK_SECONDS:
+        pytest.fail(f"{seconds:.0f} s of processor time: make it faster, or name it in SLOW of tests/conftest.py")
+    return result
 
 
 @pytest.fixture

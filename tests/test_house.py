@@ -180,8 +180,8 @@ def names_of(requirements):
 
 EXTRAS = {extra: names_of(requirements) for extra, requirements in PROJECT["optional-dependencies"].items()}
 CORE = names_of(PROJECT["dependencies"])
-FOR_US = EXTRAS["dev"] | EXTRAS["docs"]
-FOR_USERS = CORE.union(*(names for extra, names in EXTRAS.items() if extra not in ("dev", "docs")))
+FOR_US = EXTRAS["test"] | EXTRAS["dev"] | EXTRAS["docs"]
+FOR_USERS = CORE.union(*(names for extra, names in EXTRAS.items() if extra not in ("test", "dev", "docs")))
 
 
 def from_elsewhere(folder):
@@ -214,7 +214,7 @@ def test_what_tests_benchmarks_and_pages_import_is_declared(folder):
     declared = FOR_USERS | FOR_US
     missing = {name: files for name, files in from_elsewhere(folder).items() if name not in declared}
     assert not missing, (
-        f"imported in {folder}, but not declared in pyproject.toml (for these: the extra dev or docs): {missing}"
+        f"imported in {folder}, but not declared in pyproject.toml (for these: the extra test, dev or docs): {missing}"
     )
 
 

@@ -1,28 +1,32 @@
 """The promise, tested by simulation: the true risk exceeds epsilon in at most a share delta of worlds.
 
-Each world draws a calibration set, calibrates, and asks `worlds` for the true risk of the result, in closed form. The
-number of worlds that fail is at most Binomial(worlds, delta) in law; a check refuses a count that such a variable
-reaches with probability below FALSE_ALARM. There are fewer than 500 checks below, so a correct package fails any of
-them with probability under 500 * 1e-5 = 0.5%, at every size of the simulation. (Seeds are fixed: the die is cast once,
-not at every run.) That the checks can fail at all is shown by wrong variants, which the same check must refuse.
+In certification worlds losses are coins whose chances along the path are known, so that how often a procedure fails is
+a binomial probability, of right ones and of wrong ones, and thousands of worlds take seconds. In whole worlds a
+calibration set is drawn and calibrated on, and `worlds` says the true risk of the result, in closed form.
 
-`make test` runs few worlds, `make guarantees` sets PIXELBOUNDS_WORLDS=1000. There each combination of method, bound and
-family meets twice that number of worlds, 400 of each of the five kinds; here it meets that number, and the families of
-a method and bound are counted together too.
+The number of worlds that fail is at most Binomial(worlds, delta) in law; a check refuses a count that such a variable
+reaches with probability below FALSE_ALARM. There are fewer than 100 checks below, so a correct package fails any of
+them with probability under 100 * 1e-5 = 0.1%, at every size of the simulation. (Seeds are fixed: the die is cast once,
+not at every run.) Worlds are pooled over what shares a failure probability, and each check names a wrong procedure and
+computes how likely it would be refused: 50% in `make test`, 95% in `make guarantees` (`trials.check_failures`), where
+PIXELBOUNDS_WORLDS is 1,000.
 """
 
-from functools import lru_cache
-from math import ceil, e, floor
+from functools import cache
+from math import ceil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from flat import flat_calibrate
-from scipy.optimize import brentq
-from scipy.stats import binom, norm
-from trials import FALSE_ALARM, WORLDS, consistent, generator
+from scipy.stats import beta, binom, norm
+from trials import FALSE_ALARM, WORLDS, check_failures, consistent, generator, power
 from worlds import KINDS, BoundedWorld, world_of
 
 import pixelbounds as pb
+from pixelbounds.calibration.bounds import BOUNDS as ALL_BOUNDS
+from pixelbounds.calibration.certify import fixed_sequence_test
+from pixelbounds.calibration.target import RiskTest
 from pixelbounds.images import library
 
 pytestmark = pytest.mark.guarantees
@@ -38,6 +42,8 @@ METHODS = {
 BOUNDS = ("hoeffding", "bentkus", "hoeffding_bentkus", "empirical_bernstein", "betting")
 FAMILIES = ("additive", "scaled", "multiplicative")
 LARGE = WORLDS >= 200
+DOUBLED = "delta doubled", 2 * DELTA
+MEAN = "the plain mean", 0.45  # it passes a risk just above the level about every second time
 
 
 @pytest.fixture(autouse=True)
@@ -65,9 +71,111 @@ def true_risks(world, count, *, cost=None, **settings):
     return np.array([world.risk(calibrate(world, rng, **settings), cost) for rng in rngs])
 
 
-def holds(risks, risk=RISK):
-    """Whether the worlds whose true risk exceeds the level are as few as promised."""
-    return consistent(int((risks > risk).sum()), len(risks), DELTA)
+def failures(risks, risk=RISK):
+    """Worlds whose true risk exceeds the level."""
+    return int((risks > risk).sum())
+
+
+# ---------------------------------------------------------------- certification alone: coins, and exact probabilities
+
+CHANCES = np.array([0.5, 0.35, 0.21, 0.08, 0.02, 0.0])  # of a loss of 1 at each point: the third is just too risky
+COINS = 60
+PROMISES, LOOKED_AT = 8, 8  # promises of disjoint groups; images that are left out for their losses
+
+
+@cache
+def clopper_pearson(bad, n, failure_prob):
+    return float(beta.isf(failure_prob, bad + 1, n - bad)) if bad < n else 1.0
+
+
+def exact_binomial(losses, failure_prob):
+    """The exact bound of Clopper and Pearson: it errs nearly as often as it may."""
+    return clopper_pearson(int(losses.sum()), len(losses), failure_prob)
+
+
+def plain_mean(losses, failure_prob):
+    return float(losses.mean())
+
+
+def passes(bound, delta, losses):
+    """Whether fixed-sequence testing ends at a point that is too risky: scores of images (n,), uniform."""
+    test = RiskTest(SimpleNamespace(level=RISK), None, bound, delta)
+    return CHANCES[fixed_sequence_test(test, lambda point: (losses < CHANCES[point]).astype(float), 6)] > RISK
+
+
+def most_that_passes(bound, delta, n):
+    """The most losses of 1 among n with which the level passes, for a bound of their number."""
+    return max(k for k in range(n + 1) if bound(np.arange(n) < k, delta) < RISK)
+
+
+def procedures():
+    """Name -> how it certifies uniform scores (n,), and the probability that it ends too far."""
+    n, chance = COINS, CHANCES[2]
+
+    def rate(bound, delta=DELTA):
+        return binom.cdf(most_that_passes(bound, delta, n), n, chance)
+
+    def apart(scores):
+        return any(passes(exact_binomial, DELTA, part) for part in scores.reshape(PROMISES, -1))
+
+    def looks(scores):
+        return passes(exact_binomial, DELTA, np.sort(scores)[LOOKED_AT:])
+
+    each = binom.cdf(most_that_passes(exact_binomial, DELTA, n), n, chance)
+    left = most_that_passes(exact_binomial, DELTA, n - LOOKED_AT) + LOOKED_AT
+    return {
+        "the exact bound": (lambda x: passes(exact_binomial, DELTA, x), rate(exact_binomial), n),
+        **{
+            name: (lambda x, bound=ALL_BOUNDS[name]: passes(bound, DELTA, x), rate(ALL_BOUNDS[name]), n)
+            for name in ("hoeffding", "bentkus", "hoeffding_bentkus", "empirical_bernstein")
+        },
+        "delta doubled": (lambda x: passes(exact_binomial, 2 * DELTA, x), rate(exact_binomial, 2 * DELTA), n),
+        "the plain mean": (lambda x: passes(plain_mean, DELTA, x), rate(plain_mean), n),
+        "a point of its own for each promise": (apart, 1 - (1 - each) ** PROMISES, PROMISES * n),
+        "a split that looks": (looks, binom.cdf(left, n, chance), n),
+    }
+
+
+@pytest.mark.parametrize("name", procedures())
+def test_certification_fails_as_often_as_is_computed(name, record_property):
+    certify, rate, n = procedures()[name]
+    worlds = 20 * WORLDS
+    rng = generator("coins", name, seed=0)
+    count = sum(certify(rng.random(n)) for _ in range(worlds))
+    record_property("failures", f"{count} of {worlds}; {rate:.4f} is exact")
+    assert consistent(count, worlds, rate)
+    assert consistent(worlds - count, worlds, 1 - rate)
+    if rate > DELTA:  # a wrong procedure
+        assert power(worlds, DELTA, rate) >= (0.95 if LARGE else 0.5), power(worlds, DELTA, rate)
+        assert not consistent(count, worlds, DELTA, alarm=FALSE_ALARM if LARGE else 1e-3)
+
+
+def test_betting_is_as_rarely_wrong_as_asked_whatever_losses_are_like(record_property):
+    """Coins, rare catastrophes and shares, all with a mean just above the level, at a single point."""
+    worlds, mean, count = 20 * WORLDS, 1.001 * RISK, 0
+    rng = generator("one point", seed=0)
+    drawn = [
+        (rng.random((worlds, COINS)) < mean).astype(float),
+        np.where(rng.random((worlds, COINS)) < mean / 2, 1.0, mean / 2 / (1 - mean / 2)),
+        rng.beta(2, 2 / mean - 2, (worlds, COINS)),
+    ]
+    test = RiskTest(SimpleNamespace(level=RISK), None, pb.bounds.betting, DELTA)
+    count = sum(test.passes(losses) for kind in drawn for losses in kind)
+    check_failures(count, 3 * worlds, DELTA, DOUBLED, record_property)
+
+
+def test_a_floor_in_bentkus_is_caught(record_property):
+    """A bad image loses 31 of its 32 pixels: k of them lose 31 k / 32 < k, which the floor takes for k - 1."""
+    n, chance, risk, worlds = 16, 25 / 128, 0.189, 100 * WORLDS  # just below 25 / 128 * 31 / 32
+    bad = generator("floor", seed=0).binomial(n, chance, worlds)
+
+    def certified(k):
+        return pb.bounds.bentkus(np.where(np.arange(n) < k, 31 / 32, 0.0), DELTA) < risk
+
+    count = sum(map(certified, bad.tolist()))
+    right, floor = max(k for k in range(n) if certified(k)), next(k for k in range(n) if not certified(k))
+    check_failures(count, worlds, DELTA, ("the floor", binom.cdf(floor, n, chance)), record_property)
+    assert right == floor - 1 == 0
 
 
 # ---------------------------------------------------------------- the worlds themselves
@@ -93,71 +201,57 @@ def test_the_check_accepts_delta_and_refuses_more():
 # ---------------------------------------------------------------- risk is controlled
 
 
-@pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.parametrize("method", METHODS)
-def test_risk_is_controlled_in_1_minus_delta_of_worlds(method, bound, record_property):
+def test_risk_is_controlled_in_1_minus_delta_of_worlds(method, record_property):
+    """Pooled over bounds, families and kinds of worlds; with many worlds also by each of them."""
     share = ceil((2 if LARGE else 1) * WORLDS / len(KINDS))
-    failures = {
-        family: {
-            kind: int((true_risks(world_of(kind, family), share, method=method, bound=bound) > RISK).sum())
-            for kind in KINDS
-        }
+    counts = {
+        (bound, family, kind): failures(true_risks(world_of(kind, family), share, method=method, bound=bound))
+        for bound in BOUNDS
         for family in FAMILIES
+        for kind in KINDS
     }
-    record_property("failures", failures)
-    totals = {family: sum(counts.values()) for family, counts in failures.items()}
-    assert consistent(sum(totals.values()), share * len(KINDS) * len(FAMILIES), DELTA), failures
-    for family, counts in failures.items():
-        assert consistent(totals[family], share * len(KINDS), DELTA), (family, counts)
-        for kind, count in counts.items():
-            assert consistent(count, share, DELTA), (family, kind)
+    check_failures(sum(counts.values()), share * len(counts), DELTA, DOUBLED, record_property)
+    for column in range(3 if LARGE else 0):
+        for value in {key[column] for key in counts}:
+            some = [count for key, count in counts.items() if key[column] == value]
+            check_failures(sum(some), share * len(some), DELTA, DOUBLED)
 
 
-@pytest.mark.parametrize("images", [24, 45, 80])
-def test_risk_is_controlled_where_images_are_few_and_groups_are_left_to_us(images, record_property):
-    share, failures = ceil((2 if LARGE else 1) * WORLDS / len(KINDS)), {}
-    for kind in KINDS:
-        world = world_of(kind, pixels=(8, 8))
-        risks = []
-        for seed in range(share):
-            rng = generator("few", kind, images, seed=seed)
-            drawn = world.draw(rng, images)
-            cal = pb.calibrate(
-                drawn.truth, drawn.band, risk_level=RISK, failure_prob=DELTA, limits=world.limits, seed=rng
-            )
-            assert len(cal.widening) == (1 if images == 24 else 4)  # by width, so that canonical images tell the risk
-            risks.append(world.risk(cal))
-        failures[kind] = int((np.array(risks) > RISK).sum())
-        assert consistent(failures[kind], share, DELTA), kind
-    record_property("failures", failures)
-    assert consistent(sum(failures.values()), share * len(KINDS), DELTA), failures
+def test_risk_is_controlled_where_images_are_few_and_groups_are_left_to_us(record_property):
+    share, count, sizes = ceil((2 if LARGE else 1) * WORLDS / len(KINDS)), 0, (24, 45, 80)
+    for images in sizes:
+        for kind in KINDS:
+            world = world_of(kind, pixels=(8, 8))
+            for seed in range(share):
+                rng = generator("few", kind, images, seed=seed)
+                drawn = world.draw(rng, images)
+                cal = pb.calibrate(
+                    drawn.truth, drawn.band, risk_level=RISK, failure_prob=DELTA, limits=world.limits, seed=rng
+                )
+                # by width, so that canonical images tell the risk
+                assert len(cal.widening) == (1 if images == 24 else 4)
+                count += world.risk(cal) > RISK
+    check_failures(count, share * len(KINDS) * len(sizes), DELTA, MEAN, record_property)
 
 
-@pytest.mark.parametrize("kind", ["scale", "skewed"])
-def test_risk_is_controlled_with_learned_groups(kind, record_property):
+def test_risk_is_controlled_with_learned_groups(record_property):
     # groups depend on the neighbourhood of a pixel, so there is no canonical image: the exact chance of a miss given
     # the band is averaged over fresh bands instead, which leaves an error of about 0.001 in the risk
-    world = world_of(kind, pixels=(8, 8))
-
-    def risk(seed):
-        rng = generator("learned", kind, seed=seed)
+    def risk(kind, seed):
+        world, rng = world_of(kind, pixels=(8, 8)), generator("learned", kind, seed=seed)
         drawn = world.draw(rng, IMAGES)
+        method = pb.Frontier(groups="learned", n_fit=16)
         cal = pb.calibrate(
-            drawn.truth,
-            drawn.band,
-            risk_level=RISK,
-            failure_prob=DELTA,
-            limits=None,
-            seed=rng,
-            method=pb.Frontier(groups="learned", n_fit=16),
+            drawn.truth, drawn.band, risk_level=RISK, failure_prob=DELTA, limits=None, seed=rng, method=method
         )
         fresh = world.draw(rng, 100)
         centre = (fresh.band.lower + fresh.band.upper) / 2
         return world.missed(cal.apply(fresh.band), fresh.types, centre).mean()
 
-    risks = np.array([risk(seed) for seed in range(max(4, WORLDS // 10))])
-    record_property("failures", f"{(risks > RISK).sum()} of {len(risks)}")
-    assert holds(risks)
+    worlds = max(15, WORLDS // 10)
+    risks = np.array([risk(kind, seed) for kind in ("scale", "skewed") for seed in range(worlds)])
+    check_failures(failures(risks), 2 * worlds, DELTA, MEAN, record_property)
 
 
 POSITION_WEIGHT = np.linspace(0, 2, 16)
@@ -173,19 +267,17 @@ def distance_outside(truth, interval):
     return (np.maximum(interval.lower - truth, 0) + np.maximum(truth - interval.upper, 0)).mean(axis=1)
 
 
-@pytest.mark.parametrize("bound", ["hoeffding_bentkus", "betting"])
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("loss", [weighted_share, distance_outside])
-def test_the_risk_of_a_users_own_loss_is_controlled(loss, method, bound, record_property):
-    world = world_of("bounded")
-    if loss is weighted_share:
-        risk, cost = RISK, lambda interval, types: world.missed(interval, types) * POSITION_WEIGHT
-    else:
-        risk, cost = 0.1, world.excess
-    count = max(4, WORLDS // 5)
-    risks = true_risks(world, count, cost=cost, method=method, bound=bound, risk=risk, loss=loss)
-    record_property("failures", f"{(risks > risk).sum()} of {count}, mean risk {risks.mean():.4f}")
-    assert holds(risks, risk)
+def test_the_risk_of_a_users_own_loss_is_controlled(method, record_property):
+    world, worlds, count = world_of("bounded"), max(8, WORLDS // 5), 0
+    for bound in ("hoeffding_bentkus", "betting"):
+        for loss, level, cost in (
+            (weighted_share, RISK, lambda interval, types: world.missed(interval, types) * POSITION_WEIGHT),
+            (distance_outside, 0.1, world.excess),
+        ):
+            risks = true_risks(world, worlds, cost=cost, method=method, bound=bound, risk=level, loss=loss)
+            count += failures(risks, level)
+    check_failures(count, 4 * worlds, DELTA, MEAN, record_property)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -197,7 +289,7 @@ def test_conformal_controls_the_expected_risk(method, record_property):
 
 
 def test_conformal_promises_nothing_for_the_calibration_set_at_hand():
-    assert not holds(true_risks(world_of("bounded"), 100, bound="conformal"))
+    assert not consistent(failures(true_risks(world_of("bounded"), 100, bound="conformal")), 100, DELTA)
 
 
 # ---------------------------------------------------------------- slices of one patient
@@ -206,57 +298,29 @@ PATIENTS = {"images": 60, "slices": 6}
 SCANS = BoundedWorld(correlation=0.98)  # slices of a patient share nearly all that decides their losses
 
 
-@pytest.mark.parametrize("bound", ["hoeffding_bentkus", "betting"])
 @pytest.mark.parametrize("method", METHODS)
-def test_risk_is_controlled_over_units(method, bound, record_property):
-    risks = true_risks(SCANS, max(10, WORLDS // 2), method=method, bound=bound, **PATIENTS)
-    record_property("failures", f"{(risks > RISK).sum()} of {len(risks)}")
-    assert holds(risks)
+def test_risk_is_controlled_over_units(method, record_property):
+    worlds = max(15, WORLDS // 2)
+    count = sum(
+        failures(true_risks(SCANS, worlds, method=method, bound=bound, **PATIENTS))
+        for bound in ("hoeffding_bentkus", "betting")
+    )
+    check_failures(count, 2 * worlds, DELTA, MEAN, record_property)
 
 
-def test_slices_taken_for_independent_images_are_caught(record_property):
-    risks = true_risks(SCANS, 150, bound="betting", units=False, **PATIENTS)
-    record_property("failures", f"{(risks > RISK).sum()} of {len(risks)}")
-    assert not holds(risks)
-
-
-# ---------------------------------------------------------------- wrong bounds are caught
-
-
-def plain_mean(losses, failure_prob):
-    return float(losses.mean())
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_the_plain_mean_is_caught(method, record_property):
-    risks = true_risks(world_of("bounded"), 60, method=method, bound=plain_mean)
-    record_property("failures", f"{(risks > RISK).sum()} of {len(risks)}")
-    assert not holds(risks)
-
-
-@lru_cache
-def inverted_tail(k, n, failure_prob):
-    """The risk r at which e P(Bin(n, r) <= k) = delta."""
-    return 1.0 if k >= n else brentq(lambda r: e * binom.cdf(k, n, r) - failure_prob, 0, 1, xtol=1e-12)
-
-
-def bentkus_with_floor(losses, failure_prob):
-    return inverted_tail(floor(losses.sum()), len(losses), failure_prob)
-
-
-@pytest.mark.parametrize("bound, valid", [(bentkus_with_floor, False), (pb.bounds.bentkus, True)])
-def test_bentkus_with_floor_is_caught_at_16_images(bound, valid, record_property):
-    # A bad image loses 31 of its 32 pixels, so k bad images lose 31 k / 32 < k, which the floor takes for k - 1. Here
-    # 0 losses certify epsilon and 1 does not: the floor fails if at most one image is bad, the ceiling if none is, each
-    # with its probability where the true risk passes epsilon: at widening 1/2, where 25 of 128 images are bad.
-    world = BoundedWorld(correlation=1.0, spared=True, lower=(0.0,) * 3, upper=(39 / 128,) * 3, pixels=(32,))
-    risk = 0.189  # 25/128 * 31/32 = 0.1892
-    count = 2500 if LARGE else 300 if valid else 1200  # what is wrong takes more worlds to tell
-    risks = true_risks(world, count, bound=bound, images=16, risk=risk)
-    rate, expected = (risks > risk).mean(), binom.cdf(0 if valid else 1, 16, 25 / 128)  # 0.031 or 0.151
-    record_property("failures", f"{(risks > risk).sum()} of {len(risks)}, expected {expected:.4f}")
-    assert abs(rate - expected) < norm.isf(FALSE_ALARM / 2) * np.sqrt(expected * (1 - expected) / len(risks))
-    assert holds(risks, risk) == valid
+@pytest.mark.parametrize(
+    "method, worlds, wrong",
+    [
+        *((method, 60, {"bound": plain_mean}) for method in METHODS),
+        ("rcps", 60, {"bound": "betting", "units": False, "images": 30, "slices": 12}),
+    ],
+    ids=[*METHODS, "slices taken for independent images"],
+)
+def test_what_is_wrong_is_caught_in_whole_worlds(method, worlds, wrong, record_property):
+    world = SCANS if "units" in wrong else world_of("bounded")
+    count = failures(true_risks(world, worlds, method=method, **wrong))
+    record_property("failures", f"{count} of {worlds}")
+    assert not consistent(count, worlds, DELTA)
 
 
 # ---------------------------------------------------------------- entrywise coverage

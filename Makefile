@@ -14,7 +14,7 @@ demo: $(STAMP)  ## calibrate on the embedded default and print the table of meth
 	$(BIN)/pixelbounds demo
 
 test: $(TEST_STAMP)  ## in three minutes: contracts, exactness, equality, errors, small simulations; no torch or browser
-	$(BIN)/pytest -n auto --dist worksteal -m "not slow"
+	$(BIN)/pytest -n auto --dist worksteal -m "not slow" --doctest-ignore-import-errors
 
 check: $(STAMP)  ## exactly what CI runs: format, lint, types, all tests (of a file on one worker, with what they train)
 	$(BIN)/ruff format --check .

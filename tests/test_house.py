@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import budgets
+import mutants
 import pytest
 from house import MOST_ENTRIES, MOST_LINES, ROOMS, RULES, called_by_name, imported_roots
 
@@ -107,6 +108,11 @@ def test_tests_lie_in_the_room_that_they_test_or_with_the_properties():
     assert not strange, (
         f"tests/{', tests/'.join(strange)}: no room of the package; move these tests to the room's folder"
     )
+
+
+def test_every_deliberate_fault_still_finds_its_text():
+    wrong = mutants.broken_texts()
+    assert not wrong, "mend tests/support/mutants.toml: " + "; ".join(wrong)
 
 
 def test_test_files_are_short_and_their_names_used_once():

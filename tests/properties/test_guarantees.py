@@ -312,7 +312,7 @@ def test_risk_is_controlled_over_units(method, record_property):
     "method, worlds, wrong",
     [
         *((method, 60, {"bound": plain_mean}) for method in METHODS),
-        ("rcps", 60, {"bound": "betting", "units": False, "images": 30, "slices": 12}),
+        ("rcps", 80, {"bound": "betting", "units": False, "images": 30, "slices": 12}),
     ],
     ids=[*METHODS, "slices taken for independent images"],
 )

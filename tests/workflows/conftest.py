@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from sampling_world import OPTIONS, SETTINGS, SIGMA, TUNING, N, call, images, write
-
-from pixelbounds.workflows import sample_to
 
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory):
     """A folder with images, observations, and networks of all three kinds, trained through the command."""
+    from sampling_world import SETTINGS, SIGMA, TUNING, N, call, images, write  # which needs torch
+
     folder = tmp_path_factory.mktemp("world")
     np.save(folder / "x.npy", images(32))
     np.save(folder / "hot.npy", np.where(np.arange(32)[:, None, None] == 3, 7 * np.eye(8), 0.5 * np.eye(8)))
@@ -35,4 +34,8 @@ def score(world):
 @pytest.fixture(scope="session")
 def whole(world, score):
     """An uninterrupted run."""
+    from sampling_world import OPTIONS
+
+    from pixelbounds.workflows import sample_to
+
     return sample_to(score, np.load(world / "y.npy"), world / "whole.zarr", OPTIONS)

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-from pixelbounds.diffusion.network import NCSNpp, configuration
+from pixelbounds.diffusion import NCSNpp, configuration
 from pixelbounds.diffusion.posterior import SAMPLERS, automatic_batch, posterior_mean, sample
 from pixelbounds.diffusion.sde import VESDE
 

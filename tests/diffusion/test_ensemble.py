@@ -14,9 +14,9 @@ from gaussian_prior import PRIOR, SDE, SIGMA, collect, gaussian_score  # noqa: E
 from scipy import stats  # noqa: E402
 from torch import nn  # noqa: E402
 
+from pixelbounds.diffusion import NCSNpp  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network, read, save_network  # noqa: E402
 from pixelbounds.diffusion.members import SYMMETRIES, Ensemble, compiled  # noqa: E402
-from pixelbounds.diffusion.network import NCSNpp  # noqa: E402
 from pixelbounds.diffusion.posterior import SAMPLERS, sample  # noqa: E402
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
 from pixelbounds.samplers import loop  # noqa: E402

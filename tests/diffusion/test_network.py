@@ -8,16 +8,10 @@ import pytest
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from pixelbounds.diffusion import VESDE, sample  # noqa: E402
+from pixelbounds.diffusion import VESDE, NCSNpp, NetworkConfig, configuration, from_diffusers, sample  # noqa: E402
+from pixelbounds.diffusion.architecture import CONFIGURATIONS  # noqa: E402
 from pixelbounds.diffusion.checkpoint import save_network  # noqa: E402
-from pixelbounds.diffusion.network import (  # noqa: E402
-    CONFIGURATIONS,
-    NCSNpp,
-    NetworkConfig,
-    Resample,
-    configuration,
-    from_diffusers,
-)
+from pixelbounds.diffusion.network import Resample  # noqa: E402
 from pixelbounds.diffusion.session import read_log  # noqa: E402
 from pixelbounds.diffusion.trainer import Settings, train  # noqa: E402
 
@@ -184,7 +178,7 @@ def test_impossible_configurations_are_refused(changes, message):
 
 
 def test_unknown_configurations_are_named():
-    with pytest.raises(ValueError, match="known are tiny, small, celeba, abdomen"):
+    with pytest.raises(ValueError, match="known are tiny, small, lean, celeba, abdomen"):
         configuration("huge")
 
 

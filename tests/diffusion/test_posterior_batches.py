@@ -12,7 +12,7 @@ from gaussian_prior import PRIOR, SDE, SIGMA, collect, gaussian_score, posterior
 
 import pixelbounds as pb  # noqa: E402
 from pixelbounds.bands import calibrated_ranks  # noqa: E402
-from pixelbounds.diffusion.network import NCSNpp, configuration  # noqa: E402
+from pixelbounds.diffusion import NCSNpp, configuration  # noqa: E402
 from pixelbounds.diffusion.posterior import SAMPLERS, Reduction, automatic_batch, posterior_mean, sample  # noqa: E402
 
 

@@ -103,7 +103,7 @@ def test_conffusion_starts_at_the_denoised_image_and_learns_the_quantiles():
 
 
 def test_colour_heads_keep_their_channels():
-    from pixelbounds.diffusion.network import NCSNpp, configuration
+    from pixelbounds.diffusion import NCSNpp, configuration
 
     small = {"base": 8, "multipliers": (1,), "blocks": 1, "attention": (), "dropout": 0.0}
     score = awake(NCSNpp(configuration("tiny", channels=3, size=8, **small)))

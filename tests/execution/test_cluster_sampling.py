@@ -9,8 +9,8 @@ import zarr
 
 torch = pytest.importorskip("torch")
 
+from pixelbounds.diffusion import NCSNpp, NetworkConfig  # noqa: E402
 from pixelbounds.diffusion.checkpoint import save_network  # noqa: E402
-from pixelbounds.diffusion.network import NCSNpp, NetworkConfig  # noqa: E402
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
 from pixelbounds.samplers.runs import open_run  # noqa: E402
 from pixelbounds.workflows import SampleOptions, sample_to  # noqa: E402

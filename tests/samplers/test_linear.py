@@ -7,9 +7,12 @@ torch = pytest.importorskip("torch")
 
 from sampling_world import call  # noqa: E402
 
-from pixelbounds.diffusion import Guidance  # noqa: E402
+from pixelbounds.diffusion import (  # noqa: E402
+    Guidance,
+    NCSNpp,
+    NetworkConfig,
+)
 from pixelbounds.diffusion.checkpoint import save_network  # noqa: E402
-from pixelbounds.diffusion.network import NCSNpp, NetworkConfig  # noqa: E402
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
 from pixelbounds.problems import ct, mri  # noqa: E402
 from pixelbounds.samplers import LinearSampler, bands_from  # noqa: E402

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import torch
 
-from pixelbounds.diffusion.network import NCSNpp, configuration
+from pixelbounds.diffusion import NCSNpp, configuration
 
 SIZE = 8
 LIMITS = (-6.0, 6.0)

@@ -5,9 +5,12 @@ torch lives in this folder only. Every file imports torch, numpy, safetensors, i
 machine.
 """
 
+from .architecture import NetworkConfig, configuration
+from .designs import from_diffusers, network_of
 from .inverse import GUIDANCES, Guidance, sample_linear
+from .lean import LeanUNet
 from .members import SYMMETRIES, Ensemble, compiled
-from .network import NCSNpp, NetworkConfig, configuration, from_diffusers
+from .network import NCSNpp
 from .noise import gaussian
 from .posterior import SAMPLERS, Draws, Reduction, automatic_batch, posterior_mean, sample
 from .sde import VESDE
@@ -20,6 +23,7 @@ __all__ = [
     "Draws",
     "Ensemble",
     "Guidance",
+    "LeanUNet",
     "NCSNpp",
     "NetworkConfig",
     "Reduction",
@@ -28,6 +32,7 @@ __all__ = [
     "configuration",
     "from_diffusers",
     "gaussian",
+    "network_of",
     "posterior_mean",
     "sample",
     "sample_linear",

@@ -1,4 +1,4 @@
-"""The shape of an NCSN++: how wide, how deep, what it is made for, and the shapes that have a name."""
+"""The shape of a score network: design, widths, depth, what it is made for, and the shapes that have a name."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+DESIGNS = "ncsnpp", "lean"
+
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """Shape of an NCSN++; `size` is the training image size, which says at which levels attention sits."""
+    """Shape of a network; `size` is the training image size, which says at which levels attention sits."""
 
     channels: int = 1
     out_channels: int | None = None  # as many as the input has
@@ -22,6 +24,7 @@ class NetworkConfig:
     divide_by_sigma: bool = True
     fourier_scale: float = 16.0  # 16 as published; less lets neighbouring noise levels share what is learned
     patch: int = 1  # squares of so many pixels a side are the channels of one: fewer, wider maps
+    design: str = "ncsnpp"  # or "lean"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "multipliers", tuple(self.multipliers))
@@ -33,6 +36,8 @@ class NetworkConfig:
             raise ValueError(
                 f"{self}: channels, base, blocks, size, patch, multipliers and attention must be positive integers"
             )
+        if self.design not in DESIGNS:
+            raise ValueError(f"design is {self.design!r}; known are {', '.join(DESIGNS)}")
         if self.base % 4:
             raise ValueError(f"base is {self.base}; it must be divisible by 4 (16 is fast on GPUs), for group norms")
         if self.size % self.stride:
@@ -46,7 +51,8 @@ class NetworkConfig:
     @property
     def stride(self) -> int:
         """What height and width of an image must be divisible by."""
-        return self.patch * 2 ** (len(self.multipliers) - 1)
+        halvings = len(self.multipliers) - 1
+        return self.patch * 2 ** (max(1, halvings) if self.design == "lean" else halvings)  # lean: at its end, too
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -64,6 +70,14 @@ class NetworkConfig:
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "tiny": {"base": 16, "multipliers": (1, 2, 2, 4), "blocks": 1, "size": 64, "dropout": 0.05, "fourier_scale": 1.0},
     "small": {"base": 64, "multipliers": (1, 1, 2, 2), "blocks": 1, "size": 64, "dropout": 0.1, "fourier_scale": 1.0},
+    "lean": {
+        "design": "lean",
+        "base": 64,
+        "multipliers": (1, 2, 4, 4),
+        "blocks": 1,
+        "attention": (),
+        "fourier_scale": 1.0,
+    },
     "celeba": {"base": 128, "multipliers": (1, 2, 2, 2), "blocks": 4, "size": 128},
     "abdomen": {"base": 16, "multipliers": (1, 2, 4, 8, 16, 32, 32, 32), "blocks": 1, "size": 512},
 }

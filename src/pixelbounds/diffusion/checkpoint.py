@@ -20,13 +20,17 @@ import torch
 from torch import Tensor, nn
 
 from ..storage.files import replace_file, seal, sealed_parts, strict_json, unseal
+from .architecture import NetworkConfig
+from .designs import network_of
+from .lean import LeanUNet
 from .members import Ensemble
-from .network import NCSNpp, NetworkConfig
+from .network import NCSNpp
 from .regression import QuantileNetwork
 from .sde import VESDE
 
 _FORMAT = 2
 _NETWORK, _STATE = "diffusion network", "training state"
+_NETWORKS = (NCSNpp, LeanUNet)
 _KINDS = ("score", "regressor", "conffusion")
 
 
@@ -101,9 +105,9 @@ def save_network(
         raise ValueError(f"kind is {kind!r}; choose one of {', '.join(_KINDS)}")
     if dtype not in (torch.float16, torch.float32):
         raise ValueError(f"dtype is {dtype}; weights are stored in float16 or float32")
-    scores = isinstance(network, NCSNpp) or (isinstance(network, Ensemble) and _of_networks(network))
+    scores = isinstance(network, _NETWORKS) or (isinstance(network, Ensemble) and _of_networks(network))
     if (kind == "score") != scores:
-        kinds = "an NCSNpp or an Ensemble of them is saved as score, a QuantileNetwork as regressor or conffusion"
+        kinds = "a network of a configuration or an Ensemble of them is saved as score, a QuantileNetwork as regressor or conffusion"
         raise ValueError(f"a {type(network).__name__} is no {kind} network; {kinds}, and nothing else is")
     trained = {name for name, _ in network.named_parameters()}  # an average of weights takes no gradient
     tensors = {}
@@ -123,7 +127,7 @@ def save_network(
 
 
 def _of_networks(ensemble: Ensemble) -> bool:
-    return all(isinstance(member, NCSNpp) for member in ensemble.members)
+    return all(isinstance(member, _NETWORKS) for member in ensemble.members)
 
 
 def load_network(
@@ -157,8 +161,8 @@ def load_network(
 def _built(config: NetworkConfig, meta: dict[str, Any]) -> nn.Module:
     """A network as a file describes it, untrained."""
     if "members" in meta:
-        return Ensemble([NCSNpp(config) for _ in range(_members(meta))], meta["symmetries"])
-    network = NCSNpp(config)
+        return Ensemble([network_of(config) for _ in range(_members(meta))], meta["symmetries"])
+    network = network_of(config)
     if meta["kind"] == "score":
         return network
     deviation = inf if meta["data_deviation"] is None else meta["data_deviation"]
@@ -175,7 +179,8 @@ def _members(meta: dict[str, Any]) -> int:
 
 def _check_size(config: NetworkConfig, members: int, tensors: dict[str, Tensor]) -> None:
     """A configuration describes no more layers, and no wider ones, than a file has tensors for."""
-    layers = 20 * config.blocks * len(config.multipliers) * members  # each block twice, with ten tensors at least
+    each = 6 if config.design == "lean" else 10  # tensors of a block, at least; every level has its blocks twice
+    layers = 2 * each * config.blocks * len(config.multipliers) * members
     widest = max(4 * config.base, config.base * max(config.multipliers), config.channels, config.out_channels or 1)
     most = max((extent for tensor in tensors.values() for extent in tensor.shape), default=0)
     if layers > len(tensors) or widest > most:

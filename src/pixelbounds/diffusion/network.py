@@ -20,9 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .architecture import CONFIGURATIONS, NetworkConfig, configuration
-
-__all__ = ["CONFIGURATIONS", "NCSNpp", "NetworkConfig", "configuration", "from_diffusers"]
+from .architecture import NetworkConfig
 
 
 class Fourier(nn.Module):
@@ -221,7 +219,7 @@ class NCSNpp(nn.Module):
 
     def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
         """Score, or plain output: (b, c, h, w), (b,) -> (b, out, h, w)."""
-        self._check(x, sigma)
+        check_input(self.config, x, sigma)
         pyramid = x if self.config.patch == 1 else F.pixel_unshuffle(x, self.config.patch)
         embedding = self.embedding(sigma)
         h = self.first(pyramid).contiguous(memory_format=torch.channels_last)
@@ -244,16 +242,18 @@ class NCSNpp(nn.Module):
         out = out if self.config.patch == 1 else F.pixel_shuffle(out, self.config.patch)
         return out / sigma[:, None, None, None] if self.config.divide_by_sigma else out
 
-    def _check(self, x: Tensor, sigma: Tensor) -> None:
-        if x.ndim != 4 or x.shape[1] != self.config.channels:
-            raise ValueError(f"x has shape {tuple(x.shape)}; it must be (b, {self.config.channels}, h, w)")
-        if x.shape[2] % self.config.stride or x.shape[3] % self.config.stride:
-            raise ValueError(
-                f"images of {x.shape[2]} x {x.shape[3]} do not fit {len(self.config.multipliers)} levels: "
-                f"height and width must be divisible by {self.config.stride}; crop or pad them"
-            )
-        if tuple(sigma.shape) != (x.shape[0],):
-            raise ValueError(f"sigma has shape {tuple(sigma.shape)}; it must be ({x.shape[0]},), one level per image")
+
+def check_input(config: NetworkConfig, x: Tensor, sigma: Tensor) -> None:
+    """Whether images and levels suit a network."""
+    if x.ndim != 4 or x.shape[1] != config.channels:
+        raise ValueError(f"x has shape {tuple(x.shape)}; it must be (b, {config.channels}, h, w)")
+    if x.shape[2] % config.stride or x.shape[3] % config.stride:
+        raise ValueError(
+            f"images of {x.shape[2]} x {x.shape[3]} do not fit {len(config.multipliers)} levels: "
+            f"height and width must be divisible by {config.stride}; crop or pad them"
+        )
+    if tuple(sigma.shape) != (x.shape[0],):
+        raise ValueError(f"sigma has shape {tuple(sigma.shape)}; it must be ({x.shape[0]},), one level per image")
 
 
 def mean_of(x: Tensor, y: Tensor) -> Tensor:
@@ -311,34 +311,3 @@ def zero(layer: nn.Module) -> nn.Module:
     for parameter in layer.parameters():
         nn.init.zeros_(parameter)
     return layer
-
-
-class Diffusers(nn.Module):
-    """A diffusers UNet2DModel under the contract of NCSNpp."""
-
-    def __init__(self, unet: nn.Module) -> None:
-        super().__init__()
-        self.unet = unet
-        self.fourier = unet.config.time_embedding_type == "fourier"
-
-    def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
-        """Score: (b, c, h, w), (b,) -> (b, c, h, w)."""
-        if self.fourier:  # takes log sigma and divides by sigma on its own
-            return self.unet(x, sigma, return_dict=False)[0]
-        noise = self.unet(x, 250 * sigma.log(), return_dict=False)[0]
-        return noise / sigma[:, None, None, None]
-
-
-def from_diffusers(unet: nn.Module) -> Diffusers:
-    """Use a `diffusers.UNet2DModel` in place of an NCSNpp; its time is the noise level.
-
-    With time_embedding_type "fourier" the model itself reads log sigma and divides by sigma; a "positional" one gets
-    250 log sigma as its timestep, and its output is divided here.
-    """
-    kind = getattr(getattr(unet, "config", None), "time_embedding_type", None)
-    if kind not in ("fourier", "positional"):
-        raise ValueError(
-            f"{type(unet).__name__} has time embedding {kind!r}; give a diffusers.UNet2DModel whose "
-            "time_embedding_type is 'fourier' or 'positional'"
-        )
-    return Diffusers(unet)

@@ -29,8 +29,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .architecture import NetworkConfig
 from .batches import Loss
-from .network import Dropout, NCSNpp, NetworkConfig
+from .designs import network_of
+from .lean import LeanUNet
+from .network import Dropout, NCSNpp
 from .noise import check_seed, philox
 from .posterior import at_least_one
 
@@ -38,7 +41,7 @@ from .posterior import at_least_one
 class QuantileNetwork(nn.Module):
     """Heads on a backbone: noisy images (b, c, h, w), sigma (b,) -> (b, heads, c, h, w)."""
 
-    def __init__(self, backbone: NCSNpp, heads: int, *, data_deviation: float = inf) -> None:
+    def __init__(self, backbone: NCSNpp | LeanUNet, heads: int, *, data_deviation: float = inf) -> None:
         super().__init__()
         config, out = backbone.config, backbone.config.out_channels or backbone.config.channels
         if out != heads * config.channels or config.divide_by_sigma:
@@ -71,15 +74,15 @@ class QuantileNetwork(nn.Module):
 def regressor(config: NetworkConfig, *, data_deviation: float = 0.5) -> QuantileNetwork:
     """A new image regressor with heads (lower quantile, estimate, upper quantile) on this configuration's backbone."""
     config = replace(config, out_channels=3 * config.channels, divide_by_sigma=False)
-    return QuantileNetwork(NCSNpp(config), 3, data_deviation=data_deviation)
+    return QuantileNetwork(network_of(config), 3, data_deviation=data_deviation)
 
 
-def n_conffusion(score: NCSNpp) -> QuantileNetwork:
+def n_conffusion(score: NCSNpp | LeanUNet) -> QuantileNetwork:
     """N-Conffusion before fine-tuning: two quantile heads that both give y + sigma^2 * score; `score` is left as is."""
     config = score.config
     if not config.divide_by_sigma or config.out_channels not in (None, config.channels):
         raise ValueError("N-Conffusion starts from a score network, and this network is none; give a trained one")
-    backbone = NCSNpp(replace(config, out_channels=2 * config.channels, divide_by_sigma=False))
+    backbone = network_of(replace(config, out_channels=2 * config.channels, divide_by_sigma=False))
     own = backbone.state_dict()
     tensors = {}
     for name, trained in score.state_dict().items():

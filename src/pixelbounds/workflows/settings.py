@@ -12,8 +12,8 @@ from typing import Any, Literal, get_type_hints
 
 from pydantic import Field, create_model, field_validator, model_validator
 
+from ..diffusion.architecture import CONFIGURATIONS, NetworkConfig, configuration
 from ..diffusion.batches import AUGMENTATIONS
-from ..diffusion.network import CONFIGURATIONS, NetworkConfig, configuration
 from ..diffusion.schedule import Settings
 from ..diffusion.sde import VESDE
 from ..storage.toml import TomlSection

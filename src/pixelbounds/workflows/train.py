@@ -164,7 +164,7 @@ _Start = tuple[Any, "VESDE", tuple[float, float], float | None, dict[str, str]]
 
 def _new(file: TrainFile, shape: tuple[int, ...]) -> _Start:
     """A fresh network for images of this shape."""
-    from ..diffusion.network import NCSNpp
+    from ..diffusion.designs import network_of
     from ..diffusion.regression import regressor
     from ..diffusion.sde import VESDE
 
@@ -174,7 +174,9 @@ def _new(file: TrainFile, shape: tuple[int, ...]) -> _Start:
         raise file.error(f"images are {height} x {width}; crop or pad them to squares", "data", "path")
     with file.errors_at("network", "multipliers"):
         config = settings.network.config(channels, height)
-    network = NCSNpp(config) if training.kind == "score" else regressor(config, data_deviation=training.data_deviation)
+    network = (
+        network_of(config) if training.kind == "score" else regressor(config, data_deviation=training.data_deviation)
+    )
     sde = VESDE(settings.process.sigma_min, settings.process.sigma_max)
     return network, sde, (settings.data.limits[0], settings.data.limits[1]), settings.process.sigma_0, {}
 

@@ -84,7 +84,9 @@ def test_a_file_and_the_regressors_know_the_design(tmp_path):
 
 def test_it_learns_a_law_that_is_known():
     torch.manual_seed(0)
-    network = network_of(configuration("lean", base=16, multipliers=(1, 2), size=world.SIZE, fourier_scale=1.0, dropout=0.0))
+    network = network_of(
+        configuration("lean", base=16, multipliers=(1, 2), size=world.SIZE, fourier_scale=1.0, dropout=0.0)
+    )
     settings = Settings(steps=120, batch=32, learning_rate=5e-3, warmup=10, sigma_top=1.0, ema=0.95)
     done = train(network, world.draw(4000, 0), sde=SDE, settings=settings, limits=world.LIMITS, device="cpu")
     y = world.draw(200, 1) + 0.7 * np.random.default_rng(2).standard_normal((200, 8, 8)).astype("f4")

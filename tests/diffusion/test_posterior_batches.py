@@ -12,8 +12,9 @@ from gaussian_prior import PRIOR, SDE, SIGMA, collect, gaussian_score, posterior
 
 import pixelbounds as pb  # noqa: E402
 from pixelbounds.bands import calibrated_ranks  # noqa: E402
-from pixelbounds.diffusion import NCSNpp, configuration  # noqa: E402
+from pixelbounds.diffusion import NCSNpp, compiled, configuration, network_of  # noqa: E402
 from pixelbounds.diffusion.posterior import SAMPLERS, Reduction, automatic_batch, posterior_mean, sample  # noqa: E402
+from pixelbounds.diffusion.trainer import Settings, train  # noqa: E402
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -44,6 +45,42 @@ def test_a_network_samples_alike_in_any_batch():
     y = torch.randn(2, 1, 16, 16)
     whole = collect(network(), y, samples=3, steps=4)
     torch.testing.assert_close(whole, collect(network(), y, samples=3, steps=4, batch=2), rtol=1e-3, atol=1e-3)
+
+
+@pytest.fixture
+def programs(monkeypatch):
+    """The numbers of images of the programs that are compiled, without a compiler of C++."""
+    sizes, real = [], torch.compile
+
+    def backend(graph, inputs):
+        sizes.append([len(x) for x in inputs if x.ndim == 4 and x.shape[2:] == (8, 8)])
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", lambda network, **how: real(network, backend=backend, **how))
+    torch._dynamo.reset()
+    yield sizes
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("design, channels", [("small", 1), ("lean", 3)])
+def test_training_and_sampling_compile_one_program_each(design, channels, programs):
+    config = configuration(design, channels=channels, base=8, multipliers=(1, 2), size=8, patch=2, attention=())
+    settings, images = Settings(steps=3, batch=4, compile=True), np.zeros((8, channels, 8, 8), np.float32)
+    for _ in range(2):
+        done = train(network_of(config), images, sde=SDE, settings=settings, validation=images[:3], device="cpu")
+        fast, y = compiled(done.network), torch.zeros(5, channels, 8, 8)
+        with torch.no_grad():
+            fast(torch.zeros(8, channels, 8, 8), torch.full((8,), 0.3))
+        for samples in (3, 5):  # no total divides into batches of 8
+            list(sample(fast, y, SIGMA, SDE, samples=samples, steps=2, batch=8))
+    assert programs == [[4], [8]]
+
+
+def test_no_number_of_programs_ends_compiling(programs):
+    fast = compiled(torch.nn.Conv2d(1, 1, 1))
+    for batch in range(1, 13):
+        fast(torch.zeros(batch, 1, 8, 8))
+    assert [sizes[-1] for sizes in programs] == list(range(1, 13))
 
 
 def test_no_pass_is_larger_than_the_batch_and_all_have_one_shape():

@@ -9,7 +9,7 @@ from .architecture import NetworkConfig, configuration
 from .designs import from_diffusers, network_of
 from .inverse import GUIDANCES, Guidance, sample_linear
 from .lean import LeanUNet
-from .members import SYMMETRIES, Ensemble, compiled
+from .members import SYMMETRIES, Ensemble, compile_pays, compiled
 from .network import NCSNpp
 from .noise import gaussian
 from .posterior import SAMPLERS, Draws, Reduction, automatic_batch, posterior_mean, sample
@@ -28,6 +28,7 @@ __all__ = [
     "NetworkConfig",
     "Reduction",
     "automatic_batch",
+    "compile_pays",
     "compiled",
     "configuration",
     "from_diffusers",

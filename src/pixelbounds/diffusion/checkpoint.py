@@ -107,7 +107,9 @@ def save_network(
         raise ValueError(f"dtype is {dtype}; weights are stored in float16 or float32")
     scores = isinstance(network, _NETWORKS) or (isinstance(network, Ensemble) and _of_networks(network))
     if (kind == "score") != scores:
-        kinds = "a network of a configuration or an Ensemble of them is saved as score, a QuantileNetwork as regressor or conffusion"
+        kinds = (
+            "a network of `network_of`, or an Ensemble, is saved as score, a QuantileNetwork as regressor or conffusion"
+        )
         raise ValueError(f"a {type(network).__name__} is no {kind} network; {kinds}, and nothing else is")
     trained = {name for name, _ in network.named_parameters()}  # an average of weights takes no gradient
     tensors = {}

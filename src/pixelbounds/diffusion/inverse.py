@@ -47,6 +47,7 @@ from .posterior import (
     bridge,
     checked_ids,
     descent,
+    even_batch,
     for_network,
     in_bfloat16,
     level_row,
@@ -203,7 +204,8 @@ def sample_linear(
                 noise,
             )
 
-    return per_image(rows, len(observation), samples, batch or samples, reduce or (lambda draws: draws), None, ids)
+    batch = even_batch(len(observation) * samples, batch or samples)
+    return per_image(rows, len(observation), samples, batch, reduce or (lambda draws: draws), None, ids)
 
 
 def smooth_start(y: Tensor, problem: Linear, prior: float = 0.3) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from .batches import Loss
 from .checkpoint import load_state, load_tensors, save_state, state_files
+from .members import compiled
 from .schedule import Settings
 from .session import Group
 from .validation import Best
@@ -42,7 +43,7 @@ class Learner:
             self.weights, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=cuda or None
         )
         if settings.compile:
-            self.model = torch.compile(self.model)
+            self.model = compiled(self.model)
         self.step, self.seconds = 0, 0.0
         self.count = 0  # steps since the last line of the log
         self.sums = torch.zeros(2, dtype=torch.float64, device=group.device)

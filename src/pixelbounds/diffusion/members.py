@@ -25,6 +25,10 @@ SYMMETRIES: dict[str, tuple[_Motion, ...]] = {
 }
 
 
+_PROGRAMS = 64  # that one class of networks may have in a process: every shape is one, with and without gradients
+_COMPILING, _SAVED = 45.0, 17e-9  # seconds to compile `small`, and saved by each pixel evaluated (eager: an estimate)
+
+
 class Ensemble(nn.Module):
     """The mean of the scores of its members, each asked once for every motion of `symmetries`, and moved back.
 
@@ -63,16 +67,30 @@ class Ensemble(nn.Module):
 
 
 def compiled(network: nn.Module, **options: Any) -> nn.Module:
-    """`torch.compile`, of an ensemble member by member: members share one program, which is compiled once.
+    """`torch.compile`, one program for each shape; of an ensemble member by member, which share their programs.
 
-    `dynamic=False` where few shapes are drawn in a process that has also trained: torch would take the number of images
-    to be unknown there, since it saw another, and the program for any number is slower on a GPU (docs/diffusion.md).
+    Training and sampling both compile by this, because torch compiles anew for other options. Without `dynamic=False`
+    it makes the number of images a variable once it saw a second one, which is slower on a GPU. It counts the programs
+    of all networks of a class together, and stops compiling after 8 of them unless its limit is raised.
     """
+    torch._dynamo.config.cache_size_limit = max(_PROGRAMS, torch._dynamo.config.cache_size_limit)
+    options = {"dynamic": False} | options
     if not isinstance(network, Ensemble):
         return torch.compile(network, **options)
     fast = Ensemble([torch.compile(member, **options) for member in network.members], network.symmetries)
     fast.__dict__["_orig_mod"] = network  # where torch keeps it, too; no module of its own, which would count twice
     return fast
+
+
+def compile_pays(evaluations: int, pixels: int, device: Any) -> bool:
+    """Whether so many evaluations of images of so many pixels take longer than compiling and then evaluating.
+
+    By what `small` takes on an H200; on a CPU it does not pay: convolutions are nearly all of the time there.
+
+    >>> [compile_pays(images * 40 * 13, 64 * 64, "cuda") for images in (400, 4000)]
+    [False, True]
+    """
+    return torch.device(device).type == "cuda" and evaluations * pixels * _SAVED > _COMPILING
 
 
 def _moved(x: Tensor, motion: _Motion) -> Tensor:

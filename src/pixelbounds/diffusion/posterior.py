@@ -248,7 +248,8 @@ def sample(
 
     Each result is reduce((samples, c, h, w)), or these samples themselves. A `Reduction` with `held_out` draws as many
     more. A draw depends on (seed, image id, sample number) alone; image_ids are 0..n-1 unless told. `batch` images pass
-    through the network at a time, as many as suit the device unless told, spread over images and samples alike.
+    through the network at a time, by default as many as suit the device, spread over images and samples alike; a
+    compiled network sees batches of exactly this shape, the last one padded: another shape would be compiled anew.
     `autocast` is bfloat16 on GPUs. `progress` is called with samples done and their total.
     """
     sigma_0 = sde.check_level(sigma_0)
@@ -264,6 +265,8 @@ def sample(
         samples += reduce.held_out
     if batch is None:
         batch = automatic_batch(score, y, sigma_0, autocast=autocast)
+    if not hasattr(score, "_orig_mod"):  # torch keeps there what it compiled
+        batch = even_batch(len(y) * samples, batch)
 
     def rows(image: Tensor, number: Tensor) -> Tensor:
         """One draw for each (position of an image, number of a sample)."""
@@ -293,11 +296,10 @@ def per_image(
 ) -> Iterator[Any]:
     """Run over n x m draws in batches of one shape, and reduce every image as soon as its m draws are there."""
     total = n * m
-    batch = math.ceil(total / math.ceil(total / batch))  # evenly, so that the last batch is hardly smaller
     pending: list[Tensor] = []
     held = finished = 0
     for start in range(0, total, batch):
-        index = torch.arange(start, start + batch).clamp(max=total - 1)  # padded: a compiled network sees one shape
+        index = torch.arange(start, start + batch).clamp(max=total - 1)  # padded: the network sees one shape
         drawn = rows(index // m, index % m)[: total - start]
         if progress is not None:
             progress(min(start + batch, total), total)
@@ -314,6 +316,15 @@ def per_image(
                     )
                 pending, held, finished = [], 0, finished + 1
                 yield reduce(whole)
+
+
+def even_batch(total: int, batch: int) -> int:
+    """The least batch that needs no more passes for `total` draws than `batch` does: little of the last is padding.
+
+    >>> even_batch(40, 16), even_batch(40, 64)
+    (14, 40)
+    """
+    return math.ceil(total / math.ceil(total / batch))
 
 
 def check_steps(sampler: str, steps: int | None, sigma_0: float, sde: VESDE) -> int:

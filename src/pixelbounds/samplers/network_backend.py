@@ -114,18 +114,19 @@ class NetworkBackend:
         """The network, compiled where that is asked for."""
         from ..diffusion.members import compiled
 
-        # all blocks but the last have one shape
-        return compiled(self.network, dynamic=False) if self.options.compile else self.network
+        return compiled(self.network) if self.options.compile else self.network
 
     def draw(self, y: Array, ids: Array, batch: int, within: Progress = silent) -> Iterator[Parts]:
         """The arrays of each image of a block (b, c, h, w)."""
         import torch
 
-        from ..diffusion.posterior import sample
+        from ..diffusion.posterior import even_batch, sample
         from ..diffusion.regression import dropout_passes, predict
 
         if self.kind == "score":
             device = next(self.network.parameters()).device
+            if self.options.compile:  # all blocks have the shape of a full one, the last one padded
+                batch = even_batch(max(1, batch // self.draws) * self.draws, batch)
             for draws in sample(
                 self._drawing, torch.from_numpy(y).to(device), self.sigma_0, self.sde,
                 samples=self.samples, sampler=self._settings["sampler"], steps=self.steps, seed=self.options.seed,

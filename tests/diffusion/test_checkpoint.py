@@ -1,7 +1,5 @@
 """Files of networks: what is saved comes back, and what is not one is refused by name."""
 
-import json
-import zlib
 
 import numpy as np
 import pytest
@@ -138,6 +136,8 @@ HOSTILE = {  # edited and sealed again
     "many levels": lambda meta: meta["config"].update(multipliers=[1] * 60, size=2**60),
     "many channels": lambda meta: meta["config"].update(channels=2**30),
     "many outputs": lambda meta: meta["config"].update(out_channels=2**31),
+    "another design": lambda meta: meta["config"].update(design="lean"),
+    "no design": lambda meta: meta["config"].update(design=["lean"]),
     "words": lambda meta: meta["config"].update(dropout="much", fourier_scale="wide"),
     "no dictionary": lambda meta: meta.update(config=[1, 2]),
     "no configuration": lambda meta: meta.pop("config"),
@@ -152,14 +152,10 @@ HOSTILE = {  # edited and sealed again
 }
 
 
-@pytest.mark.parametrize("earlier", [False, True], ids=["sealed", "version 0.1"])
 @pytest.mark.parametrize("change", HOSTILE)
-def test_an_edited_file_is_refused_before_anything_is_built(saved, change, earlier, monkeypatch):
-    """A file of version 0.1 has meta that no checksum covers; nothing of the size that they declare is ever made."""
-    if earlier:
-        _as_version_0_1(saved, HOSTILE[change])
-    else:
-        altered(saved, HOSTILE[change])
+def test_an_edited_file_is_refused_before_anything_is_built(saved, change, monkeypatch):
+    """Nothing of the size that it declares is ever made."""
+    altered(saved, HOSTILE[change])
     monkeypatch.setattr(checkpoint, "load_tensors", lambda *_: pytest.fail("a network was built"))
     with pytest.raises(ValueError, match=r"net\.safetensors"):
         load_network(saved)
@@ -207,25 +203,3 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(saved, monkeypatch)
         save_network(saved, world.network(), SDE, "score")
     assert saved.read_bytes() == before
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
-
-
-def _as_version_0_1(path, change=lambda meta: None):
-    """Write a file again as version 0.1 did: meta beside the tensors, with a checksum of the tensors alone."""
-    tensors, meta = checkpoint.read(path, "diffusion network")
-    total = 0
-    for name in sorted(tensors):
-        total = zlib.crc32(tensors[name].numpy().tobytes(), zlib.crc32(name.encode(), total))
-    change(meta)
-    earlier = json.dumps({**meta, "format": 1, "checksum": total})
-    save_file(tensors, path, metadata={"pixelbounds": earlier})
-    return tensors, earlier
-
-
-def test_a_network_of_version_0_1_is_still_read_and_a_damaged_one_refused(saved):
-    wanted = load_network(saved)[0].state_dict()
-    tensors, earlier = _as_version_0_1(saved)
-    found = load_network(saved)[0].state_dict()
-    assert all(torch.equal(found[name], x) for name, x in wanted.items())
-    save_file({**tensors, "last.bias": tensors["last.bias"] + 1}, saved, metadata={"pixelbounds": earlier})
-    with pytest.raises(ValueError, match="is not a pixelbounds diffusion network"):
-        load_network(saved)

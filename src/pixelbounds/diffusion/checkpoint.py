@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import warnings
-import zlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from math import inf
@@ -19,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..storage.files import replace_file, seal, sealed_parts, strict_json, unseal
+from ..storage.files import replace_file, seal, unseal
 from .architecture import NetworkConfig
 from .designs import network_of
 from .lean import LeanUNet
@@ -56,32 +55,12 @@ def read(path: str | Path, what: str) -> tuple[dict[str, Tensor], dict[str, Any]
     data = path.read_bytes()
     again = f"use another copy of the {len(data)} bytes"
     remedy = f"give a saved {what}, or another copy"
-    meta, arrays = _of_format_1(data) or unseal(
-        data, str(path), what=what, remedy=remedy, again=again, finite=what != _STATE
-    )
-    if meta["format"] not in (1, _FORMAT):
+    meta, arrays = unseal(data, str(path), what=what, remedy=remedy, again=again, finite=what != _STATE)
+    if meta["format"] != _FORMAT:
         raise ValueError(f"{path} has format {meta['format']}, this version reads {_FORMAT}; update pixelbounds")
     if meta.get("what") != what:
         raise ValueError(f"{path} holds a {meta.get('what')}, not a {what}")
     return {name: torch.from_numpy(np.array(x)) for name, x in arrays.items()}, meta
-
-
-def _of_format_1(data: bytes) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Meta and arrays of a file of version 0.1, whose checksum is over the tensors alone; None where it is none.
-
-    Its meta may have been edited: what they say is compared with the tensors before anything is built.
-    """
-    try:
-        entry, arrays = sealed_parts(data)
-        meta = strict_json(entry, finite=False)
-    except ValueError:
-        return None
-    total = 0
-    for name in sorted(arrays):
-        total = zlib.crc32(name.encode(), total)
-        total = zlib.crc32(arrays[name].tobytes(), total)
-    whole = isinstance(meta, dict) and meta.get("format") == 1 and meta.get("checksum") == total
-    return (meta, arrays) if whole else None
 
 
 # ---------------------------------------------------------------- networks

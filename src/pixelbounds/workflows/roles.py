@@ -97,7 +97,7 @@ def sealed_kind(data: bytes, name: str) -> str:
     """What a sealed file is: a calibration, an anytime one, a monitor, a message, a network, a state of training."""
     try:
         entry = sealed_parts(data)[0]
-        text = strict_json(entry if entry.startswith("{") else entry.partition(" ")[2], finite=False)
+        text = strict_json(entry.partition(" ")[2], finite=False)
         if not isinstance(text, dict):
             raise ValueError("its text is no table")
     except ValueError as error:

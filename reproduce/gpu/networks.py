@@ -42,7 +42,7 @@ SHAPES = {64: 1024, 128: 256} if CUDA else {32: 8}
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {  # in the order in which they train
     "lean": ("lean", {}),
     "patches": ("lean", {"base": 128, "multipliers": (1, 2, 2), "patch": 2, "blocks": 2}),
-    "narrow": ("lean", {"multipliers": (1, 1, 2, 4)}),
+    "wide": ("lean", {"multipliers": (1, 2, 4, 4)}),
     "small": ("small", {}),
 }
 

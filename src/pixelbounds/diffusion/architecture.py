@@ -73,7 +73,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "lean": {
         "design": "lean",
         "base": 64,
-        "multipliers": (1, 2, 4, 4),
+        "multipliers": (1, 1, 2, 4),
         "blocks": 1,
         "attention": (),
         "fourier_scale": 1.0,

@@ -6,8 +6,8 @@ skips), and a third is convolutions. Here everything between two convolutions is
     block:  x + conv(dropout(SiLU(conv((1 + a) norm(x) + b)))),   a and b linear in the embedding of the noise level
 
 where `norm` is over the channels of each pixel, so that no sum over an image stands between two kernels. A level is
-entered by a 2 x 2 convolution of stride 2 and left by a linear map to 2 x 2 pixels; skips are added. Widths double
-with depth, so that deeper levels multiply more per value that they move. The input is padded to 8 channels and the
+entered by a 2 x 2 convolution of stride 2 and left by a linear map to 2 x 2 pixels; skips are added. The
+coarsest maps are the widest: they multiply more per value that they move. The input is padded to 8 channels and the
 last convolution writes squares of 2 x 2 pixels as channels: matrix units take channels by eight. Attention sits at the
 coarsest level, and where `attention` names the size of a map. Last convolutions of blocks, and the network's, start at
 zero.
@@ -83,7 +83,7 @@ class LeanUNet(nn.Module):
         self.down = nn.ModuleList([blocks(width, config.blocks) for width in widths])
         self.attention = nn.ModuleList([attention(level) for level in range(len(widths))])
         self.halving = nn.ModuleList([nn.Conv2d(a, b, 2, stride=2) for a, b in pairwise(widths)])
-        self.middle = blocks(widths[-1], config.blocks)
+        self.middle = blocks(widths[-1], config.blocks + 1)
         self.doubling = nn.ModuleList([Double(b, a) for a, b in pairwise(widths)])
         self.up = nn.ModuleList([blocks(width, config.blocks + 1) for width in widths[:-1]])
         self.last = zero(nn.Conv2d(widths[0], 4 * outputs, 4, stride=2, padding=1))

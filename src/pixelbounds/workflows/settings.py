@@ -58,7 +58,7 @@ class Data(TomlSection):
 class Network(TomlSection):
     """[network]: a named configuration, and what differs from it."""
 
-    name: str = Field("small", description=f"one of {', '.join(CONFIGURATIONS)}")
+    name: str = Field("lean", description=f"one of {', '.join(CONFIGURATIONS)}")
     base: int | None = Field(None, description="channels of the first level, a multiple of 4")
     multipliers: list[int] | None = Field(None, min_length=1, description="channels per level, in units of base")
     blocks: int | None = Field(None, description="residual blocks per level")

@@ -1,6 +1,5 @@
 """Files of networks: what is saved comes back, and what is not one is refused by name."""
 
-
 import numpy as np
 import pytest
 

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from hashlib import blake2b
-from math import pi, prod
+from math import ceil, pi, prod
 from typing import Any
 
 import numpy as np
@@ -225,6 +225,15 @@ def batch_indices(n: int, *, batch: int, step: int, seed: int) -> np.ndarray:
     for epoch in range(first // n, (last - 1) // n + 1):
         parts.append(_permutation(n, seed, epoch)[max(first - epoch * n, 0) : last - epoch * n])
     return np.concatenate(parts)
+
+
+def even_batch(total: int, batch: int) -> int:
+    """The least batch that needs no more passes for `total` draws than `batch` does: little of the last is padding.
+
+    >>> even_batch(40, 16), even_batch(40, 64)
+    (14, 40)
+    """
+    return ceil(total / ceil(total / batch))
 
 
 def noise_levels(sde: VESDE, count: int, generator: torch.Generator, *, sigma_top: float | None = None) -> Tensor:

@@ -37,6 +37,7 @@ import torch
 from torch import Tensor
 
 from ..problems.krylov import conjugate_gradients, dot, minimal_residuals
+from .batches import even_batch
 from .noise import check_seed, gaussian
 from .posterior import (
     SAMPLERS,
@@ -47,7 +48,6 @@ from .posterior import (
     bridge,
     checked_ids,
     descent,
-    even_batch,
     for_network,
     in_bfloat16,
     level_row,

@@ -27,7 +27,7 @@ from .network import Attention, Dropout, Fourier, check_input, conv, linear, zer
 _CHANNELS = 8  # matrix units multiply channels in groups of so many
 
 
-class Block(nn.Module):
+class LeanBlock(nn.Module):
     """Residual block with one norm, whose scale and shift follow the noise level."""
 
     def __init__(self, width: int, embedding: int, dropout: float) -> None:
@@ -40,8 +40,8 @@ class Block(nn.Module):
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
         """Apply the block: (b, c, h, w), (b, e) -> (b, c, h, w)."""
         scale, shift = self.modulation(embedding)[:, :, None, None].chunk(2, dim=1)
-        h = torch.addcmul(shift, norm(x), 1 + scale).to(x.dtype)
-        h = self.second(self.dropout(active(self.first(h))))
+        h = torch.addcmul(shift, _norm(x), 1 + scale).to(x.dtype)
+        h = self.second(self.dropout(_active(self.first(h))))
         return x + h if torch.is_grad_enabled() else h.add_(x)
 
 
@@ -70,7 +70,7 @@ class LeanUNet(nn.Module):
         outputs = (config.out_channels or config.channels) * config.patch**2
 
         def blocks(width: int, count: int) -> nn.ModuleList:
-            return nn.ModuleList([Block(width, embedding, config.dropout) for _ in range(count)])
+            return nn.ModuleList([LeanBlock(width, embedding, config.dropout) for _ in range(count)])
 
         def attention(level: int) -> nn.Module:
             attends = level == last or config.size // (config.patch * 2**level) in config.attention
@@ -109,16 +109,16 @@ class LeanUNet(nn.Module):
             h = self.doubling[number](h) + skips[number]
             for block in self.up[number]:
                 h = block(h, embedding)
-        out = self.last(active(norm(h).to(h.dtype))).to(x.dtype)
+        out = self.last(_active(_norm(h).to(h.dtype))).to(x.dtype)
         out = F.pixel_shuffle(out, 2 * self.config.patch)
         return out / level if self.config.divide_by_sigma else out
 
 
-def norm(x: Tensor) -> Tensor:
+def _norm(x: Tensor) -> Tensor:
     """Each pixel's channels with mean 0 and variance 1: (b, c, h, w) -> the same, in float32 where in halves."""
     return F.layer_norm(x.movedim(1, -1), (x.shape[1],), eps=1e-6).movedim(-1, 1)
 
 
-def active(x: Tensor) -> Tensor:
+def _active(x: Tensor) -> Tensor:
     """SiLU."""
     return F.silu(x, inplace=not torch.is_grad_enabled())

@@ -38,6 +38,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .batches import even_batch
 from .noise import check_seed, gaussian
 from .sde import VESDE
 
@@ -247,10 +248,9 @@ def sample(
     """Posterior samples of (n, c, h, w) observations, image by image: an iterator of n results, in order.
 
     Each result is reduce((samples, c, h, w)), or these samples themselves. A `Reduction` with `held_out` draws as many
-    more. A draw depends on (seed, image id, sample number) alone; image_ids are 0..n-1 unless told. `batch` images pass
-    through the network at a time, by default as many as suit the device, spread over images and samples alike; a
-    compiled network sees batches of exactly this shape, the last one padded: another shape would be compiled anew.
-    `autocast` is bfloat16 on GPUs. `progress` is called with samples done and their total.
+    more. A draw depends on (seed, image id, sample number) alone; image_ids are 0..n-1 by default. At most `batch` images
+    pass through the network at a time (default: what suits the device); a compiled one always sees as many, the last
+    batch padded. `autocast` is bfloat16 on GPUs. `progress` is called with samples done and their total.
     """
     sigma_0 = sde.check_level(sigma_0)
     steps = check_steps(sampler, steps, sigma_0, sde)
@@ -265,8 +265,7 @@ def sample(
         samples += reduce.held_out
     if batch is None:
         batch = automatic_batch(score, y, sigma_0, autocast=autocast)
-    if not hasattr(score, "_orig_mod"):  # torch keeps there what it compiled
-        batch = even_batch(len(y) * samples, batch)
+    batch = batch if hasattr(score, "_orig_mod") else even_batch(len(y) * samples, batch)  # torch compiled it, or not
 
     def rows(image: Tensor, number: Tensor) -> Tensor:
         """One draw for each (position of an image, number of a sample)."""
@@ -318,15 +317,6 @@ def per_image(
                 yield reduce(whole)
 
 
-def even_batch(total: int, batch: int) -> int:
-    """The least batch that needs no more passes for `total` draws than `batch` does: little of the last is padding.
-
-    >>> even_batch(40, 16), even_batch(40, 64)
-    (14, 40)
-    """
-    return math.ceil(total / math.ceil(total / batch))
-
-
 def check_steps(sampler: str, steps: int | None, sigma_0: float, sde: VESDE) -> int:
     """The number of steps of a sampler, its own where None; a number that it cannot take is refused."""
     if sampler not in SAMPLERS:
@@ -348,9 +338,8 @@ def automatic_batch(score: Score, observation: Tensor, sigma_0: float, *, autoca
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)
     with torch.no_grad(), in_bfloat16(probe, autocast):
-        getattr(score, "_orig_mod", score)(
-            probe, level_row(probe, sigma_0)
-        )  # a compiled one must not see a second shape
+        plain = getattr(score, "_orig_mod", score)  # a compiled one must not see a second shape
+        plain(probe, level_row(probe, sigma_0))
     each = max(1, (torch.cuda.max_memory_allocated(device) - before) / len(probe))
     free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device) - before
     return max(1, min(most, int(0.6 * free / each)))

@@ -120,7 +120,8 @@ class NetworkBackend:
         """The arrays of each image of a block (b, c, h, w)."""
         import torch
 
-        from ..diffusion.posterior import even_batch, sample
+        from ..diffusion.batches import even_batch
+        from ..diffusion.posterior import sample
         from ..diffusion.regression import dropout_passes, predict
 
         if self.kind == "score":

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from pixelbounds.bands import calibrated_ranks
-from pixelbounds.diffusion import VESDE, NCSNpp, Reduction, configuration, sample
+from pixelbounds.diffusion import VESDE, Reduction, configuration, network_of, sample
 from pixelbounds.diffusion.batches import AUGMENTATIONS
 from pixelbounds.diffusion.checkpoint import save_network
 from pixelbounds.diffusion.members import Ensemble, compiled
@@ -97,7 +97,7 @@ class Bench:
         )
         torch.manual_seed(0)
         torch.set_float32_matmul_precision("high")
-        self.network = NCSNpp(self.config)
+        self.network = network_of(self.config)
         self.figures: dict[str, Any] = {
             "set": options.set, "way": options.does, "commit": options.commit, "torch": torch.__version__,
             "device": torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu",
@@ -125,7 +125,7 @@ class Bench:
     def fit(self, seed: int, *, paper: bool) -> nn.Module:
         """Train a fresh score network of this seed in the place of the last one; its average."""
         torch.manual_seed(seed)
-        self.network.load_state_dict(NCSNpp(self.config).state_dict())
+        self.network.load_state_dict(network_of(self.config).state_dict())
         loss = score_matching if paper else weighted_matching(self.deviation)
         unseen = None if paper else self.shown.validation
         return self.trained("score", self.network, self.shown.train, loss, seed=seed, validation=unseen)
@@ -179,11 +179,11 @@ class Bench:
 
     def ready(self, networks: Sequence[nn.Module]) -> nn.Module:
         """The mean score of networks, in copies that trained nothing: those that did were compiled for training."""
-        fresh = [NCSNpp(self.config).to(self.device, memory_format=torch.channels_last) for _ in networks]
+        fresh = [network_of(self.config).to(self.device, memory_format=torch.channels_last) for _ in networks]
         for copy, network in zip(fresh, networks, strict=True):
             copy.load_state_dict(network.state_dict())
         score = Ensemble(fresh).eval().requires_grad_(False)
-        return compiled(score, dynamic=False) if self.options.compile else score
+        return compiled(score) if self.options.compile else score
 
     def warm(self, score: nn.Module, batch: int) -> None:
         """Compile for the shape that will be drawn with; let cuDNN search its convolutions where that is faster."""
@@ -203,7 +203,7 @@ class Bench:
 
     def _speed(self, evaluate: Callable[[], object], batch: int) -> dict[str, float]:
         """Evaluations a second, and their share of the matrix peak that is measured beside them."""
-        plain = NCSNpp(self.config).to(self.device).eval()
+        plain = network_of(self.config).to(self.device).eval()
         with FlopCounterMode(display=False) as counter:
             plain(torch.zeros(1, 1, self.data.size, self.data.size, device=self.device), torch.ones(1).to(self.device))
         flops = counter.get_total_flops()

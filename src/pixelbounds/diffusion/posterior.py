@@ -248,9 +248,9 @@ def sample(
     """Posterior samples of (n, c, h, w) observations, image by image: an iterator of n results, in order.
 
     Each result is reduce((samples, c, h, w)), or these samples themselves. A `Reduction` with `held_out` draws as many
-    more. A draw depends on (seed, image id, sample number) alone; image_ids are 0..n-1 by default. At most `batch` images
-    pass through the network at a time (default: what suits the device); a compiled one always sees as many, the last
-    batch padded. `autocast` is bfloat16 on GPUs. `progress` is called with samples done and their total.
+    more. A draw depends on (seed, image id, sample number) alone; image_ids are 0..n-1 by default. At most `batch`
+    images pass through the network at a time (default: what suits the device); a compiled one always sees as many, the
+    last batch padded. `autocast` is bfloat16 on GPUs. `progress` is called with samples done and their total.
     """
     sigma_0 = sde.check_level(sigma_0)
     steps = check_steps(sampler, steps, sigma_0, sde)

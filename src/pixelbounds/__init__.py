@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from .calibration.promises import Promise, loss, share, tail
     from .calibration.sample_size import plan
     from .calibration.split import split, split_at
-    from .calibration.target import Target
-    from .calibration.units import Units
+    from .calibration.target import Target, Units
     from .evaluation import Evaluation, evaluate
     from .images import regions
     from .images.checks import NoGuarantee
@@ -72,8 +71,7 @@ _HOMES = {  # where each name is defined
     "calibration.promises": "Promise loss share tail",
     "calibration.sample_size": "plan",
     "calibration.split": "split split_at",
-    "calibration.target": "Target",
-    "calibration.units": "Units",
+    "calibration.target": "Target Units",
     "evaluation": "Evaluation evaluate",
     "images.checks": "NoGuarantee",
     "images.ends": "Band Interval",

@@ -12,7 +12,7 @@ from worlds import heteroscedastic
 import pixelbounds as pb
 from pixelbounds.calibration import loss_table as arrivals
 from pixelbounds.calibration.calibration import calibration_from_bytes
-from pixelbounds.calibration.groups.positions import Single
+from pixelbounds.calibration.groups.contract import Single
 from pixelbounds.calibration.paths.path import scalar_path
 from pixelbounds.calibration.promises import CertifiedPromise
 from pixelbounds.calibration.split import Need, _enough

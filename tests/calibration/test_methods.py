@@ -10,8 +10,8 @@ from pixelbounds.calibration import methods
 from pixelbounds.calibration.bounds import greatest_loss
 from pixelbounds.calibration.calibration import calibration_from_bytes
 from pixelbounds.calibration.groups.band_bins import fit_band_groups
+from pixelbounds.calibration.groups.contract import Single
 from pixelbounds.calibration.groups.learned import fit_learned_groups
-from pixelbounds.calibration.groups.positions import Single
 from pixelbounds.calibration.split import FittingImages
 from pixelbounds.demo.synthetic import synthetic_pairs
 

@@ -12,7 +12,8 @@ from worlds import heteroscedastic
 import pixelbounds as pb
 from pixelbounds import bounds, families
 from pixelbounds.calibration.data import LocalData
-from pixelbounds.calibration.groups.positions import Partition, Single
+from pixelbounds.calibration.groups.contract import Single
+from pixelbounds.calibration.groups.positions import Partition
 from pixelbounds.calibration.loss_table import Table
 from pixelbounds.calibration.paths import frontier as paths
 from pixelbounds.calibration.paths import path as along

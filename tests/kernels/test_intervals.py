@@ -6,7 +6,8 @@ import pytest
 import pixelbounds as pb
 from pixelbounds.calibration.block import Block
 from pixelbounds.calibration.families import additive
-from pixelbounds.calibration.groups.positions import Partition, Single
+from pixelbounds.calibration.groups.contract import Single
+from pixelbounds.calibration.groups.positions import Partition
 from pixelbounds.images.ends import outward
 
 SPECIAL = np.array([0.0, -0.0, 1e-45, -1e-45, 1.0, -1.0, 0.1, 1e30, -1e30, 3e38, 1 - 2**-24, 2.0**-126])

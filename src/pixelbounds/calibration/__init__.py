@@ -3,10 +3,9 @@
 block.py              a few images at hand: what is known of them, and how they widen
 families.py           how a band widens: set and score as a dual pair
 bounds.py             upper confidence bounds on a risk
-units.py              what is independent, and losses by unit
-data.py               truth and band, validated once, read as statistics of blocks
 promises.py           share, tail, loss: risks, where they are counted, and their levels
-target.py             promises, failure probability and bound; the test of one promise
+target.py             promises, failure probability and bound; units; the test of one promise
+data.py               truth and band, validated once, read as statistics of blocks
 split.py              S_opt and S_rcps
 groups/               which ends of which pixels widen together
 paths/                groups to a monotone path of widenings
@@ -16,8 +15,7 @@ certify.py            fixed-sequence test of all promises
 calibration.py        what a user keeps
 calibrate.py          `calibrate`: these stages, one after the other
 sample_size.py        how many images a promise takes, before any is collected
-band_statistics.py    what bands are like, for monitoring
-image_hashes.py       hashes by which images are recognised
+provenance.py         hashes by which images are recognised, and what bands are like, for monitoring
 losses.py             what a miss costs, for literal checks and own losses
 names.py              what promises are called, and when two are the same
 text.py, words.py     a calibration in words: the one description of which sentence, tables, card and page are made

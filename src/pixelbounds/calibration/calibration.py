@@ -33,19 +33,17 @@ from ..images.measure import Measure
 from ..images.source import Source
 from ..storage.files import check_new_file, replace_file, seal, unseal
 from ..storage.version import VERSION
-from .band_statistics import NOT_DESCRIBED, STATISTICS, BandStatistics
 from .block import read_block
 from .bounds import BOUNDS
 from .certify import CertifiedPoint
 from .families import FAMILIES, Family, check_fits
 from .groups.contract import REMEDY, Grouping, load_grouping, on_images
 from .groups.labelled import NO_LABELS, LabelledGroups
-from .image_hashes import digest_of
 from .loss_table import LossTable
 from .promises import CertifiedPromise
-from .target import Target
+from .provenance import NOT_DESCRIBED, STATISTICS, BandStatistics, digest_of
+from .target import WEIGHTINGS, Target
 from .text import ANYTIME, description_of
-from .units import WEIGHTINGS
 
 FORMAT = 3
 NO_HASHES = np.empty(0, np.uint64)

@@ -42,11 +42,8 @@ from ..kernels.values import survey
 from .block import ROWS as ROWS
 from .block import Block, Statistic, known_rows, stack_blocks
 from .families import FAMILIES, Family, additive, check_nested, family_named
-from .units import Units, units_of
-
-if TYPE_CHECKING:
-    from .promises import RiskTarget
-    from .target import Target
+from .promises import RiskTarget
+from .target import Target, Units, units_of
 
 T = TypeVar("T")
 NO_GRID = "but the images differ in size: use groups='band' or 'learned', or method='rcps'"

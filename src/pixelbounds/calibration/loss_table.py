@@ -15,12 +15,20 @@ from typing import Any
 import numpy as np
 
 from ..images.library import Array
-from .band_statistics import NOT_DESCRIBED, BandStatistics, describe, group_shares
 from .block import Block
 from .data import ROWS, CalibrationData, LocalData, Statistic
 from .families import Family
-from .image_hashes import check_not_certifying, image_hashes, region_digests, warn_duplicates
 from .paths.path import Path, misses
+from .provenance import (
+    NOT_DESCRIBED,
+    BandStatistics,
+    check_not_certifying,
+    describe,
+    group_shares,
+    image_hashes,
+    region_digests,
+    warn_duplicates,
+)
 from .split import CertifyingImages
 from .target import Target
 

@@ -36,8 +36,7 @@ from .paths.line import GAMMAS, line_path, solve_program, stratified_pixels
 from .paths.path import Path, scalar_path
 from .paths.weighted_frontier import PathObjective, joint_frontier, joint_point, objective_of
 from .split import FittingImages
-from .target import Target
-from .units import split_by_unit
+from .target import Target, split_by_unit
 
 FitGroups = Callable[[Any, Array, np.random.Generator], Grouping]  # data, fitting images, generator
 

@@ -18,7 +18,7 @@ import numpy as np
 from ..calibration.calibration import Calibration
 from ..calibration.data import true_images
 from ..calibration.promises import Promise
-from ..calibration.units import UnitLosses, Units
+from ..calibration.target import UnitLosses, Units
 from ..calibration.words import plural
 from ..images.checks import (
     check_count,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..calibration.promises import CertifiedPromise, Regions, RiskTarget, check_promises, risk_targets_of
-from ..calibration.units import largest_unit, losses_by_unit
+from ..calibration.target import largest_unit, losses_by_unit
 from ..images.checks import Limits, check_values
 from ..images.ends import Interval
 from ..images.library import Array, Runner, differ_in_size, library_of, over_images, rows_of

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..calibration.calibration import Calibration
-from ..calibration.image_hashes import count_duplicates, hash_images, is_known_image
+from ..calibration.provenance import count_duplicates, hash_images, is_known_image
 from ..calibration.text import VALIDITY_DOC
 from ..images.library import Array, Runner
 

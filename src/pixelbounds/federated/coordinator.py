@@ -24,8 +24,7 @@ from ..calibration.loss_table import loss_table
 from ..calibration.methods import RCPS, Frontier, Method, few_groups, method_of
 from ..calibration.promises import Promise
 from ..calibration.split import Split, split
-from ..calibration.target import Target, target_of
-from ..calibration.units import Units
+from ..calibration.target import Target, Units, target_of
 from ..images.checks import check_choice, check_count
 from ..images.library import Array, current_runner
 from ..images.measure import Measure

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..calibration.data import LocalData
 from ..calibration.groups.contract import Grouping
-from ..calibration.image_hashes import image_hashes, is_known_image
+from ..calibration.provenance import image_hashes, is_known_image
 from ..images.checks import VALIDITY_DOC, check_count, check_units
 from ..images.library import Array
 from ..images.measure import Measure

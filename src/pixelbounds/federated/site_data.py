@@ -12,8 +12,7 @@ import numpy as np
 from ..calibration.data import HERE, CalibrationData, Statistic
 from ..calibration.families import Family
 from ..calibration.promises import RiskTarget
-from ..calibration.target import Target
-from ..calibration.units import Units
+from ..calibration.target import Target, Units
 from ..images.checks import Limits
 from ..images.library import Array, Runner
 from ..images.measure import Measure

@@ -21,18 +21,16 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.band_statistics import group_shares
 from ..calibration.calibration import Calibration, Record
 from ..calibration.data import ROWS, LocalData, Statistic
 from ..calibration.families import Family
-from ..calibration.image_hashes import image_hashes, is_known_image
 from ..calibration.methods import Method, method_of
 from ..calibration.paths.path import region_sizes
 from ..calibration.promises import CertifiedPromise, Promise, RiskTarget, check_same_places
+from ..calibration.provenance import group_shares, image_hashes, is_known_image
 from ..calibration.split import FittingImages
-from ..calibration.target import Target, most_of_a_unit, target_of
+from ..calibration.target import Target, Units, most_of_a_unit, target_of
 from ..calibration.text import ANYTIME
-from ..calibration.units import Units
 from ..images.checks import VALIDITY_DOC, check_count, check_generator, check_units
 from ..images.ends import Band
 from ..images.library import Array, singly

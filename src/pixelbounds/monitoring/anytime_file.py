@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.band_statistics import STATISTICS
 from ..calibration.calibration import Calibration, calibration_from_bytes
 from ..calibration.families import Family
 from ..calibration.paths.path import Path
+from ..calibration.provenance import STATISTICS
 from ..images.checks import check_count
 from ..images.library import Array
 from ..kernels.bets import HORIZONS, PathEProcess

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from ..calibration.band_statistics import STATISTICS, BandStatistics
+from ..calibration.provenance import STATISTICS, BandStatistics
 from ..images.library import Array
 from ..kernels.bets import EProcess
 from .status import StatisticStatus

@@ -11,16 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..calibration.band_statistics import MOST_UNITS, STATISTICS, BandStatistics, some_of
 from ..calibration.bounds import betting
 from ..calibration.calibration import Calibration
 from ..calibration.data import LocalData
-from ..calibration.image_hashes import digest_of
 from ..calibration.loss_table import recorded_misses
 from ..calibration.paths.path import Path
 from ..calibration.promises import CertifiedPromise, RiskTarget
-from ..calibration.target import RiskTest
-from ..calibration.units import losses_by_unit
+from ..calibration.provenance import MOST_UNITS, STATISTICS, BandStatistics, digest_of, some_of
+from ..calibration.target import RiskTest, losses_by_unit
 from ..images.library import Array
 from ..kernels.bets import PathEProcess
 from .counted_batches import NO_BATCHES, Batches

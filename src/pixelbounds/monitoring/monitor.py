@@ -21,11 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.band_statistics import some_of
 from ..calibration.calibration import Calibration
 from ..calibration.data import truth_and_band
-from ..calibration.image_hashes import hash_images
 from ..calibration.losses import Loss
+from ..calibration.provenance import hash_images, some_of
 from ..evaluation.kept_promises import region_tallies
 from ..evaluation.known_images import CalibrationImages
 from ..images.checks import check_number, check_open_unit, check_units

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..calibration.promises import CertifiedPromise, Regions, RiskTarget, check_same_places, risk_targets_of
-from ..calibration.units import UnitLosses
+from ..calibration.target import UnitLosses
 from ..images.library import Array
 from ..kernels.bets import (
     NOTHING_SEEN,

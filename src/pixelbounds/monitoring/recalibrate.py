@@ -4,7 +4,7 @@ Let w be the likelihood ratio of the new source to that of the images at hand, k
 with the level eps. Over the old source E[w (L - eps)] is the mean of L - eps over the new one. So the new risk is at
 most eps exactly if the mean over the old source of Z = eps + (w / W) (L - eps) is, and Z lies in [0, 1] as L does: it
 takes the place of L in every bound, with every promise, unit and method, as it does for units that count unlike
-(`calibration.units`). n images count for about n / W: that is what the shift costs.
+(`calibration.target`). n images count for about n / W: that is what the shift costs.
 
 Weights that were estimated, or divided by their own sum, are not likelihood ratios: nothing is certified with them.
 """
@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.band_statistics import BandStatistics
 from ..calibration.bounds import least_images
 from ..calibration.calibrate import settings_of
 from ..calibration.calibration import Calibration
@@ -27,6 +26,7 @@ from ..calibration.data import LocalData
 from ..calibration.loss_table import loss_table
 from ..calibration.methods import Method, method_of
 from ..calibration.promises import Promise
+from ..calibration.provenance import BandStatistics
 from ..calibration.split import FittingImages, split
 from ..calibration.target import Target, target_of
 from ..calibration.text import SHIFT

@@ -1,6 +1,6 @@
 """New bands compared with those of the calibration, without truth: statistics of each image and conformal p-values.
 
-A calibration keeps statistics of the bands of its first certifying units (`calibration.band_statistics`). Nothing that
+A calibration keeps statistics of the bands of its first certifying units (`calibration.provenance`). Nothing that
 they depend on knows the certifying images, so while new images come from the same source, statistics of certifying
 and of new images are exchangeable: a new one is as likely to be the most extreme as any other. That says nothing about
 risk.
@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.band_statistics import describe
 from ..calibration.block import read_block
 from ..calibration.calibration import Calibration
+from ..calibration.provenance import describe
 from ..images.ends import Band
 from ..images.library import Array, alike, block_of, in_threads, sizes_of
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..calibration.image_hashes import is_known_image
+from ..calibration.provenance import is_known_image
 from ..calibration.text import second_try
 from ..execution.progress import Progress, silent
 from ..execution.runner import running

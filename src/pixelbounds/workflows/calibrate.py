@@ -19,7 +19,7 @@ import numpy as np
 
 from ..calibration.calibrate import calibrate
 from ..calibration.calibration import Calibration, load_calibration
-from ..calibration.image_hashes import is_known_image
+from ..calibration.provenance import is_known_image
 from ..calibration.text import second_try
 from ..execution.blocks import pick, readable
 from ..execution.progress import Progress, silent

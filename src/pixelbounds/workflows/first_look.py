@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..calibration.calibrate import calibrate
-from ..calibration.units import Units, split_by_unit, units_of
+from ..calibration.target import Units, split_by_unit, units_of
 from ..evaluation.guarantee_check import stored_guarantee_of
 from ..evaluation.held_out import evaluate
 from ..execution.blocks import pick

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ..calibration.methods import NAMED_GROUPS, method_of
-from ..calibration.units import Units
+from ..calibration.target import Units
 from ..formats.arrays import FilePath, Reading
 from ..formats.inputs import open_labels, open_units
 from ..formats.opener import open_images

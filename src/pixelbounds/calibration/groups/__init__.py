@@ -15,10 +15,10 @@ forest.py       decision trees as checked arrays, taken over from LightGBM
 
 from ..block import all_entries
 from .band_bins import BandGroups, fit_band_groups
-from .contract import Grouping, load_grouping
+from .contract import Grouping, Single, load_grouping
 from .labelled import LabelledGroups, fit_labelled_groups
 from .learned import LearnedGroups, fit_learned_groups
-from .positions import Partition, Single, by_loss, by_otsu, partition
+from .positions import Partition, by_loss, by_otsu, partition
 
 __all__ = [
     "BandGroups",

@@ -1,10 +1,11 @@
-"""What every grouping is: a frozen record that labels ends and can be stored as arrays and JSON."""
+"""What every grouping is: a frozen record that labels ends and can be stored as arrays and JSON; and one group."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
@@ -13,7 +14,7 @@ import numpy as np
 from ...images.library import Array
 from ..block import Block, all_entries
 from ..data import LocalData
-from ..image_hashes import image_hashes
+from ..provenance import image_hashes
 
 State = tuple[dict[str, Any], dict[str, Array]]  # JSON part, arrays
 
@@ -66,6 +67,31 @@ class Grouping(ABC):
 
     def check(self, block: Block) -> None:  # noqa: B027  (most groupings fit any band)
         """Refuse a band that the grouping cannot label."""
+
+
+@dataclass(frozen=True, eq=False)
+class Single(Grouping):
+    """All ends in one group: RCPS."""
+
+    kind: ClassVar[str] = "single"
+
+    @property
+    def count(self) -> int:
+        """One."""
+        return 1
+
+    def at(self, block: Block, entry: Array, side: Array) -> Array:
+        """Zero for every end."""
+        return np.zeros(len(entry), np.int32)
+
+    def state(self) -> State:
+        """Nothing."""
+        return {}, {}
+
+    @classmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> Single:
+        """The one grouping of its kind."""
+        return cls()
 
 
 def load_grouping(kind: str, meta: dict[str, Any], arrays: dict[str, Array]) -> Grouping:

@@ -23,31 +23,6 @@ _CELLS = 256  # of the histogram that multi-Otsu cuts
 
 
 @dataclass(frozen=True, eq=False)
-class Single(Grouping):
-    """All ends in one group: RCPS."""
-
-    kind: ClassVar[str] = "single"
-
-    @property
-    def count(self) -> int:
-        """One."""
-        return 1
-
-    def at(self, block: Block, entry: Array, side: Array) -> Array:
-        """Zero for every end."""
-        return np.zeros(len(entry), np.int32)
-
-    def state(self) -> State:
-        """Nothing."""
-        return {}, {}
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> Single:
-        """The one grouping of its kind."""
-        return cls()
-
-
-@dataclass(frozen=True, eq=False)
 class Partition(Grouping):
     """One group per pixel position: labels (*pixels) in 0..K-1."""
 

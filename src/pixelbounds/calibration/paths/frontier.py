@@ -22,8 +22,7 @@ from ...kernels.entry_scores import FIXED_POINT, add_lengths
 from ..block import Block
 from ..data import CalibrationData, Statistic
 from ..families import Family, additive
-from ..groups.contract import Grouping
-from ..groups.positions import Single
+from ..groups.contract import Grouping, Single
 from .path import POINTS, Path, grid_of, index_points, widening_grid
 
 _POOLED_ENDS = 1024  # of all labels that a group within a label counts beside its own

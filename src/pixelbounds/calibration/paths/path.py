@@ -18,7 +18,7 @@ from ..block import Block
 from ..data import ROWS, CalibrationData, Statistic
 from ..families import Family, additive
 from ..groups.contract import Grouping
-from ..image_hashes import fingerprints, region_digests
+from ..provenance import fingerprints, region_digests
 
 POINTS = 2048
 

@@ -1,0 +1,279 @@
+"""What a calibration keeps of single images: hashes, by which an image is recognised, and what bands were like.
+
+The digest of a set is the sum of its images' digests, so neither cuts nor order matter, and no image can be told from
+it. The hash of one image is a digest of its truth alone: by it an image that is to judge a calibration, or to certify
+with groups that it shaped, is refused.
+
+The band of an image is described by five numbers, so that new bands can be compared without truth (monitoring):
+
+width     mean width of the band
+length    mean length of the interval, at a point of the path that was fixed before any image certified
+level     mean of the band's middle
+limits    share of the band's ends that lie at a limit
+groups    how far the image's shares of groups lie from those of the fitting images: half the sum of differences
+
+They are taken at up to 128 pixels of an image, the same in all images of a size, in the pass that counts losses.
+Nothing that they depend on (groups, widening, shares) knows the certifying images, so while images come from the same
+source, those of certifying and of new images are exchangeable. That is no statement about risk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..images.checks import VALIDITY_DOC
+from ..images.library import Array, Runner, over_images, rows_of
+from ..kernels.entry_scores import LOWER, UPPER
+from ..kernels.values import fingerprint
+from .block import Block
+from .data import HERE, ROWS, CalibrationData, Statistic
+from .families import Family, additive
+
+if TYPE_CHECKING:
+    from .groups.contract import Grouping
+    from .paths.path import Path
+
+STATISTICS = ("width", "length", "level", "limits", "groups")
+MOST_UNITS = 512  # that are kept: the first in the random order
+_OF_A_UNIT = 16  # images of a unit that are looked at
+_PIXELS = 128
+
+
+def _fingerprints(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
+    return _all_hashes(truth, block, family)[:1]
+
+
+def _all_hashes(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
+    """The sum of the digests of truth and band, and one print of each truth."""
+    total = np.zeros(8, np.int64)
+    own = np.zeros(len(block), np.uint64)
+    kind = _kind_of(truth)
+    single = _kind_of(truth, np.dtype(np.float32))
+    for i in range(len(block)):
+        state = _words_of(truth[i])
+        own[i] = _hash_of(truth[i], single, state if truth.dtype == np.float32 else None)
+        for part in block.band.arrays:
+            fingerprint(part[i].reshape(-1).view(np.uint32), state)
+        total += np.frombuffer(hashlib.sha256(kind + state.tobytes()).digest(), "<u4")
+    return total, own
+
+
+# the sum of digests, in which no image can be told; the same with a print of each truth, which stays where it is made
+fingerprints = Statistic("fingerprints", _fingerprints, (np.add,))
+image_hashes = Statistic("image_hashes", _all_hashes, (np.add, ROWS))
+
+
+def region_digests(block: Block) -> Array:
+    """The sum over images of the digests of each of their regions, in which no image can be told: (regions, 8)."""
+    total = np.zeros((len(block.regions), 8), np.int64)
+    for r, region in enumerate(block.regions):
+        kind = _kind_of(region)
+        for image in region:
+            content = np.packbits(image) if image.dtype == bool else np.ascontiguousarray(image)
+            total[r] += np.frombuffer(hashlib.sha256(kind + content.tobytes()).digest(), "<u4")
+    return total
+
+
+def _words_of(image: Array) -> Array:
+    state = np.full(256, 2166136261, np.uint32)
+    fingerprint(np.ascontiguousarray(image).reshape(-1).view(np.uint32), state)
+    return state
+
+
+def _kind_of(images: Array, dtype: Any = None) -> bytes:
+    """What a digest says of images beside their values."""
+    return f"{images.dtype if dtype is None else dtype} {images.shape[1:]}".encode()
+
+
+def _hash_of(image: Array, kind: bytes, state: Array | None = None) -> int:
+    """Digest of one true image in single precision; 0 where all of its values are one, as in many slices of air."""
+    first = image.reshape(-1)[0]
+    if first == image.reshape(-1)[-1] and (image == first).all():
+        return 0
+    if state is None:
+        state = _words_of(image.astype(np.float32))
+    return int.from_bytes(hashlib.sha256(kind + state.tobytes()).digest()[:8], "little")
+
+
+def hash_images(truth: Any, runner: Runner = HERE) -> Array:
+    """A print of each true image, by which it is known again: (n, *pixels) -> (n,) uint64."""
+
+    def work(start: int, stop: int) -> Array:
+        images = rows_of(truth, start, stop)
+        kind = _kind_of(images, np.dtype(np.float32))
+        return np.array([_hash_of(x, kind) for x in images], np.uint64)
+
+    return np.concatenate(list(over_images(work, truth, runner, [truth])))
+
+
+def is_known_image(image_hashes: Array, known: Array) -> Array:
+    """Which images, (n,) bool, are among those of some other prints."""
+    return np.isin(image_hashes, known) & (image_hashes != 0)
+
+
+def check_not_certifying(fitted_on: Array, image_hashes: Array, certifying: Array) -> None:
+    """Groups that were shaped by images which now certify make the certificate worthless."""
+    if not len(image_hashes) or not len(fitted_on):
+        return
+    if np.array_equal(np.sort(fitted_on), np.sort(image_hashes[~certifying])):
+        return  # they were fitted here and now, on the fitting images; duplicates of these are reported elsewhere
+    again = np.flatnonzero(is_known_image(image_hashes, fitted_on) & certifying)
+    if len(again):
+        raise ValueError(
+            f"the groups were fitted on {len(again)} of the images that would certify now (image {again[0]} is the "
+            "first), and a promise made so fails far more often than asked: give other images, or let calibrate fit "
+            f"groups on the fitting images ({VALIDITY_DOC})"
+        )
+
+
+def count_duplicates(image_hashes: Array, unit_of: Array) -> int:
+    """How many images have the truth of another one of another unit; images of one value (hash 0) are not compared."""
+    hashed = np.flatnonzero(image_hashes)
+    kept = np.unique(np.stack([image_hashes[hashed], unit_of[hashed].astype(np.uint64)]), axis=1)[0]
+    return len(kept) - len(np.unique(kept))
+
+
+def warn_duplicates(image_hashes: Array, unit_of: Array) -> None:
+    """Warn where images of different units have one truth, as several noisy views of one image do, or a patient who
+    has two names: these units are not independent.
+    """
+    doubles = count_duplicates(image_hashes, unit_of)
+    if doubles:
+        warnings.warn(
+            f"{doubles} of {len(image_hashes)} images have the truth of another one (of another unit), so they are not "
+            "independent and the promise does not hold: leave them out, or give units= the same name for images of one "
+            f"truth ({VALIDITY_DOC})",
+            stacklevel=4,
+        )
+
+
+def digest_of(total: Array) -> str:
+    """Digest of a set from the sum of its images' digests: neither cuts nor order matter, and no image can be told."""
+    return f"{sum(int(word) << (32 * i) for i, word in enumerate(total)) % 2**256:064x}"
+
+
+# ---------------------------------------------------------------- what bands are like
+
+
+@dataclass(frozen=True, eq=False)
+class BandStatistics:
+    """Of certifying units, (u, 5) float32: `of_units` averaged over a unit's images, `of_images` of one of them.
+
+    `widening` and `shares`, (K,), are what the statistics need beside the groups. All are empty where images stay at
+    their sites.
+    """
+
+    of_units: Array
+    of_images: Array
+    widening: Array
+    shares: Array
+
+    def __len__(self) -> int:
+        return len(self.of_units)
+
+    @classmethod
+    def of(
+        cls, rows: Array, certifying: Array, unit_of: Array, order: Array, widening: Array, shares: Array
+    ) -> BandStatistics:
+        """From the statistics of all images, (n, 5), those of the first certifying units."""
+        images = np.flatnonzero(certifying)
+        by_unit = images[np.argsort(unit_of[images], kind="stable")]
+        first, last = (np.searchsorted(unit_of[by_unit], order[:MOST_UNITS], side=side) for side in ("left", "right"))
+        if (last - first == 1).all():
+            alone = rows[by_unit[first]]
+            return cls(alone, alone, widening, shares)
+        rng = np.random.default_rng(0)
+        chosen = [by_unit[some_of(a, b)] for a, b in zip(first.tolist(), last.tolist(), strict=True)]
+        means = np.stack([rows[unit].mean(axis=0) for unit in chosen])
+        return cls(means, np.stack([rows[rng.choice(unit)] for unit in chosen]), widening, shares)
+
+
+_NONE = np.empty((0, len(STATISTICS)), np.float32)
+NOT_DESCRIBED = BandStatistics(_NONE, _NONE, np.empty(0), np.empty(0))
+
+
+def some_of(first: int, last: int) -> Array:
+    """Up to 16 of the numbers first..last, evenly spread: of a larger unit these images are looked at.
+
+    >>> some_of(0, 3), len(some_of(5, 500))
+    (array([0, 1, 2]), 16)
+    """
+    count = min(last - first, _OF_A_UNIT)
+    return first + (np.arange(count) * (last - first)) // max(count, 1)
+
+
+@lru_cache(maxsize=64)
+def _pixels_of(size: int) -> Array:
+    """The pixels at which an image of so many is looked at."""
+    if size <= _PIXELS:
+        return np.arange(size)
+    return np.sort(np.random.default_rng(size).choice(size, _PIXELS, replace=False))
+
+
+def _entries(block: Block) -> Array:
+    return (np.arange(len(block))[:, None] * block.image_size + _pixels_of(block.image_size)).reshape(-1)
+
+
+def _labels(block: Block, grouping: Grouping, entry: Array) -> Array:
+    """Groups of the lower and of the upper ends of some pixels, (2, e)."""
+    if not grouping.sided:
+        return np.broadcast_to(grouping.at(block, entry, np.zeros(len(entry), np.uint8)), (2, len(entry)))
+    sides = np.repeat(np.array([LOWER, UPPER], np.uint8), len(entry))
+    return grouping.at(block, np.concatenate([entry, entry]), sides).reshape(2, -1)
+
+
+def describe(block: Block, family: Family, grouping: Grouping, widening: Array, shares: Array) -> Array:
+    """Statistics of each image of a block: (n, 5) float32."""
+    n, groups, entry = len(block), len(widening), _entries(block)
+    lower, upper = block.clipped(entry)
+    labels = _labels(block, grouping, entry)
+    below, above = widening[labels]
+    if family is additive:
+        least, most = lower - below, upper + above
+    else:
+        few = block.band_for(family).map(lambda x: x.reshape(-1)[entry], checked=True)
+        least, most = family.widen(few, below)[0], family.widen(few, above)[1]
+    low, high = block.limits
+    values = np.empty((4, len(entry)))
+    values[0] = upper - lower
+    values[1] = np.minimum(most, high) - np.maximum(least, low)
+    values[2] = lower + upper
+    values[3] = (lower <= low).view(np.uint8) + (upper >= high).view(np.uint8)
+    counts = np.bincount((labels + np.arange(0, n * groups, groups).repeat(len(entry) // n)).reshape(-1))
+    counts.resize(n, groups)
+    rows = np.empty((n, len(STATISTICS)), np.float32)
+    rows[:, :4] = values.reshape(4, n, -1).mean(axis=2).T * (1, 1, 0.5, 0.5)
+    rows[:, 4] = np.abs(counts / (2 * len(entry) / n) - shares).sum(axis=1) / 2
+    return rows
+
+
+def _band_rows(
+    truth: Array, block: Block, family: Family, grouping: Grouping, widening: Array, shares: Array
+) -> tuple[Array, ...]:
+    return (describe(block, family, grouping, widening, shares),)
+
+
+band_rows = Statistic("band_rows", _band_rows, (ROWS,))
+
+
+def _group_shares(truth: Array, block: Block, family: Family, grouping: Grouping, groups: int) -> tuple[Array, ...]:
+    ends = _labels(block, grouping, _entries(block)).reshape(-1)
+    return (np.bincount(ends, minlength=groups).astype(np.int64),)
+
+
+_shares = Statistic("group_shares", _group_shares, (np.add,))
+
+
+def group_shares(data: CalibrationData, images: Array, path: Path) -> Array:
+    """Shares of the groups on the fitting images, (K,); all alike where none fits."""
+    groups = len(path.points)
+    if not len(images) or groups == 1:
+        return np.full(groups, 1 / groups)
+    counts = data.aggregate(_shares, grouping=path.grouping, groups=groups)[0]
+    return np.asarray(counts / counts.sum())

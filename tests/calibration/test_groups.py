@@ -274,7 +274,7 @@ def test_learned_groups_are_bins_of_the_prediction_and_within_them_of_the_room(r
     grouping = groups.fit_learned_groups(pairs, np.arange(40), np.random.default_rng(0), bins_per_side=4, room=3)
     assert grouping.count == 2 * 4 * 3
     block = pairs.read(0, 40)[1]
-    entry, side = groups.all_entries(block)
+    entry, side = all_entries(block)
     label, value = grouping.at(block, entry, side), grouping.predict(block, entry, side)
     room = np.where(side == 0, block.clipped(entry)[0], 1 - block.clipped(entry)[1])
     shares = np.bincount(label) / len(label)

@@ -51,7 +51,7 @@ def test_columns_are_those_of_the_rows(most, tmp_path, rng):
             np.testing.assert_array_equal(table.columns(0, 7), rows[: len(table)].T)  # reading does not end it
     for start, stop in ((0, 1), (3, 6), (6, 7)):
         np.testing.assert_array_equal(table.columns(start, stop), rows[:, start:stop].T)
-    assert table.on_disk == (most < rows.nbytes)
+    assert (table._file is not None) == (most < rows.nbytes)
     table.close()
     assert not list(tmp_path.iterdir())
 

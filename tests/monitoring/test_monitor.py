@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pixelbounds as pb
-from pixelbounds.evaluation.known_images import CalibrationImages
+from pixelbounds.calibration.provenance import CalibrationImages
 from pixelbounds.monitoring.monitor_file import monitor_bytes, monitor_from_bytes
 from pixelbounds.monitoring.promise_monitors import rounds_of
 

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from flat import flat_calibrate
-from garbage import BAND, BLOCK, CAL, CENTRED, GARBAGE, IMAGES, INTERVAL, LOSSES, PAIRS, SAMPLES, SMALL
+from garbage import BAND, CAL, CENTRED, GARBAGE, IMAGES, INTERVAL, LOSSES, PAIRS, SAMPLES, SMALL
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from refusals import HERE, SIZE, N, data
@@ -134,8 +134,6 @@ GOOD = {
     "Band.rows": {"self": BAND, "start": 0, "stop": 3},
     **{f"bounds.{name}": {"losses": LOSSES, "failure_prob": 0.1} for name in bounds.BOUNDS},
     "bounds.check_losses": {"losses": LOSSES},
-    "bounds.binomial_tail": {"k": 2, "n": 5, "p": 0.3},
-    "bounds.relative_entropy": {"a": 0.2, "b": 0.3},
     "bounds.bound_named": {"bound": "betting"},
     "bounds.sees_mean_only": {"bound": bounds.betting},
     "bounds.least_images": {"risk_level": 0.1, "failure_prob": 0.1, "bound": "bentkus"},
@@ -146,7 +144,6 @@ GOOD = {
     "conformal_p_values": {"calibration": CAL, "band": BAND, "threads": False},
     "losses.l01": {"truth": SMALL[0], "interval": INTERVAL},
     "losses.l_gamma": {"truth": SMALL[0], "interval": INTERVAL, "gamma": 0.5},
-    "groups.all_entries": {"block": BLOCK},
     "groups.by_loss": {"pairs": PAIRS, "images": IMAGES, "k": 4, "loss": "l01"},
     "groups.by_otsu": {"pairs": PAIRS, "images": IMAGES, "k": 4, "loss": "squared"},
     "groups.fit_band_groups": {"pairs": PAIRS, "images": IMAGES, "width": 4, "room": 2, "level": 2, "side": True},

@@ -196,8 +196,6 @@ class KeptLabels:
 
 def all_entries(block: Block) -> tuple[Array, Array]:
     """Every end of a block: all lower ends, then all upper ends; flat index (2e,), end (2e,)."""
-    if not isinstance(block, Block):
-        raise TypeError(f"block is a {type(block).__name__}; give a pixelbounds.calibration.data.Block")
     size = len(block) * block.image_size
     entry = np.arange(size)
     side = np.repeat(np.array([LOWER, UPPER], np.uint8), size)

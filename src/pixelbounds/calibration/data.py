@@ -217,14 +217,6 @@ class LocalData(CalibrationData):
         return None if self.band.axes is None else [str(name) for name in self.band.axes.names[1:]]
 
     @property
-    def image_size(self) -> int:
-        """Pixels per image, where all have as many."""
-        sizes = self.sizes
-        if (sizes != sizes[0]).any():
-            raise ValueError(f"images differ in size, from {sizes.min()} to {sizes.max()} pixels")
-        return int(sizes[0])
-
-    @property
     def reads(self) -> list[Any]:
         """The arrays that a block is read from."""
         more = (self.features, self.labels, *(values for _, values in self.regions))

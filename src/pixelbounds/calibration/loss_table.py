@@ -134,11 +134,6 @@ class Table:
     def __len__(self) -> int:
         return self._rows
 
-    @property
-    def on_disk(self) -> bool:
-        """Whether it was too large for memory."""
-        return self._file is not None
-
     def append(self, rows: Array) -> None:
         """Add rows (r, columns)."""
         if rows.dtype == np.float64:

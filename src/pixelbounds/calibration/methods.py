@@ -238,22 +238,19 @@ def _numbers(values: Any) -> Array:
 
 
 def grouping_of(
-    groups: Any, data: CalibrationData, images: Array, rng: np.random.Generator, k: int | None = None
+    groups: Any, data: Any, images: Array, rng: np.random.Generator, k: int | None = None, quantile: float = 0.75
 ) -> Grouping:
     """The grouping that a name, an array, a function or a Grouping stands for, fitted on some images, within labels."""
-    return _within_labels(data, images, _named_or_given(groups, data, images, rng, k))
-
-
-def _within_labels(data: Any, images: Array, grouping: Grouping) -> Grouping:
-    """Groups, or their runs within labels where there are labels."""
+    if isinstance(groups, str):
+        grouping = _named(check_choice(groups, NAMED_GROUPS, "groups"), data, images, rng, k, quantile)
+    else:
+        grouping = _given(groups, data, images, k)
     if data.labels is None or isinstance(grouping, groupings.LabelledGroups):
         return grouping
     return groupings.fit_labelled_groups(data, images, grouping)
 
 
-def _named_or_given(groups: Any, data: Any, images: Array, rng: np.random.Generator, k: int | None) -> Grouping:
-    if isinstance(groups, str):
-        return _named(check_choice(groups, NAMED_GROUPS, "groups"), data, images, rng, k)
+def _given(groups: Any, data: Any, images: Array, k: int | None) -> Grouping:
     if k is not None:
         raise ValueError("k sets the number of groups of a named grouping; leave it out where you give the groups")
     if callable(groups):
@@ -278,9 +275,10 @@ def _named_or_given(groups: Any, data: Any, images: Array, rng: np.random.Genera
     return groupings.partition(to_numpy(groups), data.pixels)
 
 
-def _named(name: str, data: Any, images: Array, rng: np.random.Generator, k: int | None) -> Grouping:
+def _named(name: str, data: Any, images: Array, rng: np.random.Generator, k: int | None, quantile: float) -> Grouping:
     if name == "learned":
-        return groupings.fit_learned_groups(data, images, rng, bins_per_side=16 if k is None else check_count(k, "k"))
+        bins = 16 if k is None else check_count(k, "k")
+        return groupings.fit_learned_groups(data, images, rng, bins_per_side=bins, quantile=quantile)
     if name == "band":
         return groupings.fit_band_groups(data, images, width=12 if k is None else check_count(k, "k", most=4096))
     if name == "otsu":
@@ -300,15 +298,6 @@ def few_groups(units: int, values: float) -> Any:
     return _by_width(4) if units < 4 * FEW else None
 
 
-def _learned_to(quantile: float) -> FitGroups:
-    """Learned groups of one quantile of the score."""
-
-    def fit(data: LocalData, images: Array, rng: np.random.Generator) -> Grouping:
-        return _within_labels(data, images, groupings.fit_learned_groups(data, images, rng, quantile=quantile))
-
-    return fit
-
-
 def _shortest_groups(
     fitting: FittingImages, level: float, objective: PathObjective | None, certified: float, rng: np.random.Generator
 ) -> Grouping:
@@ -317,7 +306,7 @@ def _shortest_groups(
     few = data.features is None and fitting.units < _MANY
     tried: list[FitGroups] = [partial(grouping_of, "band"), partial(grouping_of, "learned")]
     if data.features is not None:  # with much to learn from, the score's tail can be told apart too
-        tried = [_learned_to(q) for q in (0.75, 0.9)]
+        tried = [partial(grouping_of, "learned", quantile=q) for q in (0.75, 0.9)]
     if objective is not None and data.labels is not None and data.features is None:
         tried.pop()  # labels say more of a region than what could be learned
     if few or objective is not None:  # few images, and a rare region, tell many groups apart badly
@@ -327,14 +316,7 @@ def _shortest_groups(
         seed = int(rng.integers(2**63))  # all candidates see the same halves and the same randomness
         halves = list(_halves(fitting, np.random.default_rng(seed)))[: 2 if few else 1]
         level = certified if few and certified else level
-
-        def length(fit: FitGroups) -> float:
-            def seeded(data: Any, images: Array) -> Grouping:
-                return fit(data, images, np.random.default_rng(seed))
-
-            return sum(_length_of(fitting, *half, seeded, level, objective) for half in halves)
-
-        lengths = [length(fit) for fit in tried]
+        lengths = [sum(_length_of(fitting, *half, fit, seed, level, objective) for half in halves) for fit in tried]
         best = next(fit for fit, length in zip(tried, lengths, strict=True) if length <= min(lengths) * _ABOUT)
     return best(data, fitting.images, rng)
 
@@ -345,9 +327,7 @@ def _shortest_groups(
 def shortest_band(
     offered: Mapping[str, FittingImages], target: Target, method: Method, rng: np.random.Generator
 ) -> tuple[str, dict[str, float]]:
-    """Of several bands of the same images the name of the one with the shortest intervals on the fitting images, and
-    the length of each; of equal ones the first.
-    """
+    """The name of the band with the shortest intervals on the fitting images (of equal ones the first), and lengths."""
     first = next(iter(offered.values()))
     if not len(first.images):
         raise ValueError(f"{len(offered)} bands are offered, and no image fits, by which to choose: give n_fit")
@@ -356,15 +336,11 @@ def shortest_band(
         halves = list(_halves(first, rng))
     seed = int(rng.integers(2**63))
     objective = None if target.of_all_pixels else objective_of(first, target)
-    lengths = {}
-    for name, fitting in offered.items():
-
-        def groups(data: Any, images: Array) -> Grouping:
-            if isinstance(method, RCPS):
-                return groupings.Single()
-            return grouping_of("band", data, images, np.random.default_rng(seed))
-
-        lengths[name] = float(np.mean([_length_of(fitting, *half, groups, target.level, objective) for half in halves]))
+    fit: FitGroups = partial(grouping_of, groupings.Single() if isinstance(method, RCPS) else "band")
+    lengths = {
+        name: float(np.mean([_length_of(fitting, *half, fit, seed, target.level, objective) for half in halves]))
+        for name, fitting in offered.items()
+    }
     return min(lengths, key=lengths.__getitem__), lengths
 
 
@@ -379,13 +355,14 @@ def _length_of(
     fitting: FittingImages,
     taught: Array,
     others: Array,
-    groups: Callable[[Any, Array], Grouping],
+    fit: FitGroups,
+    seed: int,
     level: float,
     objective: PathObjective | None,
 ) -> float:
     """Mean length on some images where these just keep what is asked, along the path that others shaped."""
     data: Any = fitting.data
-    grouping = groups(data, taught)
+    grouping = fit(data, taught, np.random.default_rng(seed))
     if isinstance(grouping, groupings.Single):
         path = scalar_path(data, grouping)
     else:

@@ -64,7 +64,7 @@ class Promise:
         if (self.kind == "loss") != callable(self.function):
             raise ValueError("a loss of your own is a function, which no file keeps; give it again: pb.loss")
         if self.kind == "loss" and self.weighting == "pixels":
-            raise ValueError("a loss is one number for each image, so pixels cannot be counted; leave counting out")
+            raise ValueError("a loss is one number for each image, so pixels cannot be counted; leave weighting out")
 
 
 def share(
@@ -81,7 +81,7 @@ def share(
                 in size; (n,) of bool for a subgroup of whole images; None for all pixels
     cap         an image counts for at most this share; with few patients that allows much shorter intervals
     name        of the region, for the sentence
-    counting    "units": each unit counts the same, averaged over its images with the region; "images": each image does;
+    weighting   "units": each unit counts the same, averaged over its images with the region; "images": each image does;
                 "pixels": the region's pixels of all images are pooled; by default as `calibrate` counts
 
     >>> share(0.1, within=np.ones((3, 8, 8), bool), name="heart").at_most
@@ -117,7 +117,7 @@ def loss(
                 at few places along the path. With `counts` it is (missed, size) -> (n,): what an image misses of its
                 region, and the region's size; such a loss is as fast as `share`
     within      as in `share` with `counts`; else (n,) of bool, a subgroup of whole images
-    cap, counting    as in `share`, but that pixels are not pooled
+    cap, weighting    as in `share`, but that pixels are not pooled
     name        of the loss, for the sentence; by default that of the function
 
     >>> from pixelbounds.calibration.losses import any_channel
@@ -294,7 +294,7 @@ def risk_target_of(
 class CertifiedPromise:
     """A promise that was certified, jointly with the others of its calibration.
 
-    kind, at_most, above, cap, counting    as asked; `above` 0 for a share, `cap` 1 where there is none
+    kind, at_most, above, cap, weighting    as asked; `above` 0 for a share, `cap` 1 where there is none
     name, place    of what: "all" pixels, a "region" of them or "weights", or a "subgroup" of whole images
     most           where images or pixels are counted in units: for how many a unit counts at most; else 0
     risk           what was seen on the images that certified

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,7 @@ STATISTICS = ("width", "length", "level", "limits", "groups")
 MOST_UNITS = 512  # that are kept: the first in the random order
 _OF_A_UNIT = 16  # images of a unit that are looked at
 _PIXELS = 128
+_NAMED = 8  # images in a message
 
 
 def _fingerprints(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
@@ -139,7 +141,7 @@ def count_duplicates(image_hashes: Array, unit_of: Array) -> int:
     return len(kept) - len(np.unique(kept))
 
 
-def warn_duplicates(image_hashes: Array, unit_of: Array) -> None:
+def warn_duplicates(image_hashes: Array, unit_of: Array, harm: str = " and the promise does not hold") -> None:
     """Warn where images of different units have one truth, as several noisy views of one image do, or a patient who
     has two names: these units are not independent.
     """
@@ -147,10 +149,40 @@ def warn_duplicates(image_hashes: Array, unit_of: Array) -> None:
     if doubles:
         warnings.warn(
             f"{doubles} of {len(image_hashes)} images have the truth of another one (of another unit), so they are not "
-            "independent and the promise does not hold: leave them out, or give units= the same name for images of one "
-            f"truth ({VALIDITY_DOC})",
+            f"independent{harm}: leave them out, or give units= the same name for images of one truth ({VALIDITY_DOC})",
             stacklevel=4,
         )
+
+
+class CalibrationImages(ValueError):
+    """Some of the images calibrated: their numbers, of how many, and their names where they have some."""
+
+    def __init__(self, images: Sequence[int], total: int, names: Sequence[str] = ()) -> None:
+        few = ", ".join(str(names[i]) if names else str(i) for i in images[:_NAMED])
+        more = f" and {len(images) - _NAMED} more" if len(images) > _NAMED else ""
+        super().__init__(
+            f"{len(images)} of {total} images calibrated ({few}{more}); they cannot judge intervals that were fitted "
+            f"to them: leave them out, or give images that had no part in the calibration; see {VALIDITY_DOC}"
+        )
+        self.images = tuple(images)
+        self.total = total
+
+
+def refuse_calibrated(truth: Any, calibration: Any, runner: Runner, unit_of: Array | None = None) -> str | None:
+    """Refuse images that calibrated; the digest of the calibration images, or None where it cannot be told.
+
+    With the unit of each image, (n,), images of different units that have one truth are reported.
+    """
+    known: Array = calibration.record.image_hashes
+    if not known.any():
+        return None
+    hashes = hash_images(truth, runner)
+    again = np.flatnonzero(is_known_image(hashes, known))
+    if len(again):
+        raise CalibrationImages(again.tolist(), len(truth))
+    if unit_of is not None:
+        warn_duplicates(hashes, unit_of, ", and the confidence intervals of this evaluation are too narrow")
+    return str(calibration.record.digest)
 
 
 def digest_of(total: Array) -> str:

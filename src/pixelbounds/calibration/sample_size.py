@@ -10,7 +10,7 @@ cap makes losses shares of the cap.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import numpy as np
 from scipy.stats import gamma
 
 from ..bands import least_samples
-from ..images.checks import check_choice, check_count, check_number, check_open_unit
+from ..images.checks import check_choice, check_count, check_generator, check_number, check_open_unit
 from ..images.library import Array
 from .bounds import BOUNDS, ConfidenceBound, greatest_loss, least_images, rejects
 from .methods import METHODS
@@ -123,7 +123,7 @@ def plan(
             f"prevalence is a {type(prevalence).__name__}; give the share of images by name: {{'heart': 0.1}}"
         )
     wanted = _wanted(risk_level, promises, prevalence or {})
-    forecast = _Forecast(failure_prob, method, groups, numbers, spread, check_count(seed, "seed", least=0))
+    forecast = _Forecast(failure_prob, method, groups, numbers, spread, check_generator(seed))
     rows = []
     for name in sorted(BOUNDS, key=lambda name: (name == "conformal", name != "betting")):
         hardest = max(wanted, key=lambda one: forecast.in_all(one, BOUNDS[name]))
@@ -178,19 +178,17 @@ def _wanted(risk_level: float | None, promises: Any, prevalence: Mapping[str, fl
     return found
 
 
+@dataclass
 class _Forecast:
     """What `calibrate` will do with so many images, if losses are as assumed."""
 
-    def __init__(
-        self, failure_prob: float, method: str, groups: bool, numbers: tuple[int, ...], spread: float, seed: int
-    ) -> None:
-        self.failure_prob = failure_prob
-        self.method = method
-        self.groups = groups
-        self.numbers = numbers
-        self._spread = spread
-        self._order = np.random.default_rng(seed)
-        self._shapes: dict[int, Array] = {}  # one order of losses for all bounds with as many images
+    failure_prob: float
+    method: str
+    groups: bool
+    numbers: tuple[int, ...]
+    spread: float
+    order: np.random.Generator
+    shapes: dict[int, Array] = field(default_factory=dict)  # one order of losses for all bounds with as many images
 
     def least(self, one: _Wanted, bound: ConfidenceBound) -> int:
         """Fewest images with the region that certify."""
@@ -238,7 +236,9 @@ class _Forecast:
         """The greatest risk that n images certify."""
         if one.kind == "tail":
             return self._bad_images(bound, n, one.level) / n
-        shape = self._losses(n)
+        if n not in self.shapes:
+            self.shapes[n] = _unit_losses(n, self.spread, self.order)
+        shape = self.shapes[n]
         low, high = 0.0, one.level
         while high - low > 1e-4 * one.level:
             middle = (low + high) / 2
@@ -254,11 +254,6 @@ class _Forecast:
             passes = rejects(bound, (rank < middle).astype(np.float64), self.failure_prob, level)
             low, high = (middle, high) if passes else (low, middle)
         return low
-
-    def _losses(self, n: int) -> Array:
-        if n not in self._shapes:
-            self._shapes[n] = _unit_losses(n, self._spread, self._order)
-        return self._shapes[n]
 
 
 def certifying(images: int, method: str, least: int, groups: bool = False) -> int:

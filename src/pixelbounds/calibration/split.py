@@ -168,6 +168,3 @@ def with_data(parts: Split, data: CalibrationData, target: Target) -> Split:
     data, risks = data.with_promises(target)
     fitting_units = np.unique(parts.certifying.data.unit_of[~parts.certifying.images])
     return split_at(data, risks, fitting_units, parts.certifying.order)
-
-
-__all__ = ["CertifyingImages", "FittingImages", "Split", "split", "split_at"]

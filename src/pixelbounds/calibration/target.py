@@ -139,11 +139,15 @@ class UnitLosses:
 
 
 def losses_by_unit(
-    unit_of: Array, counts: Array, order: Array, max_images: float = 0.0, image_weights: Array | None = None
+    unit_of: Array,
+    counts: Array,
+    order: Array,
+    max_images: float = 0.0,
+    image_weights: Array | None = None,
+    shares: Array | None = None,
 ) -> UnitLosses:
     """`UnitLosses` of those units of `order` that have an image which counts."""
-    order = order[np.isin(order, unit_of[counts])]
-    return UnitLosses(unit_of, counts, order, max_images, image_weights)
+    return UnitLosses(unit_of, counts, order[np.isin(order, unit_of[counts])], max_images, image_weights, shares)
 
 
 def largest_unit(unit_of: Array, counts: Array, weight: Array) -> float:
@@ -266,16 +270,13 @@ def risk_test_of(
     """
     counts = risk.counts(sizes)
     weights = sizes[:, risk.region] if risk.weighting == "pixels" else None
-    units = losses_by_unit(unit_of, certifying & counts, order, 0.0, weights)
-    if not len(units.order):
+    if not (certifying & counts).any():
         raise NoGuarantee(
             f"{risk.words} cannot be certified: none of the certifying images has the region; leave the promise out, "
             "or give images that have it"
         )
-    most = 0.0
-    if risk.weighting != "units":
-        most = most_of_a_unit(risk, sizes, ~certifying & counts, unit_of)
-    units = UnitLosses(unit_of, units.counts, units.order, most, weights, shares)
+    most = 0.0 if risk.weighting == "units" else most_of_a_unit(risk, sizes, ~certifying & counts, unit_of)
+    units = losses_by_unit(unit_of, certifying & counts, order, most, weights, shares)
     return RiskTest(risk, units, bound, failure_prob)
 
 

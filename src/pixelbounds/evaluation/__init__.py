@@ -1,7 +1,6 @@
 """What intervals are worth on images whose truth is known.
 
 held_out.py     `evaluate`: truth and intervals -> Evaluation
-known_images.py whether images calibrated
 kept_promises.py what promises come to on images, with intervals
 strata.py       two passes over blocks of images: what cuts the strata, then sums per image and stratum
 unit_means.py   means over units, with confidence intervals that are valid

@@ -18,6 +18,7 @@ import numpy as np
 from ..calibration.calibration import Calibration
 from ..calibration.data import true_images
 from ..calibration.promises import Promise
+from ..calibration.provenance import refuse_calibrated
 from ..calibration.target import UnitLosses, Units
 from ..calibration.words import plural
 from ..images.checks import (
@@ -45,7 +46,6 @@ from ..images.library import (
 )
 from .evaluation import Evaluation, SampleCoverage, Strata
 from .kept_promises import EvaluationUnits, promises_seen
-from .known_images import refuse_calibrated
 from .strata import Cuts, Rows, cuts_of, median_length, merge_surveys, survey_rows, tally
 from .unit_means import UnitEnds
 

@@ -17,7 +17,6 @@ from .checks import check_line
 
 UNKNOWN = "unknown"
 NAMELESS_VALUES = "values, "  # how the kind begins where values are those of a function without a name
-_OLD_LEVEL = ", miscoverage "  # how a file of format 1 ends the kind and begins the miscoverage
 _SHARE = re.compile(r"\d{1,60}/\d{1,60}|\d{0,18}\.?\d{1,40}(e-?\d{1,3})?")
 _NAMES = {"sigma_0": "noise level", "network": "network with digest"}
 
@@ -91,14 +90,7 @@ class Source:
 
     @classmethod
     def from_state(cls, state: Any) -> Source:
-        """The source that a file holds; files of format 1 held one line of text.
-
-        >>> Source.from_state("calibrated quantiles, miscoverage 1/10")
-        calibrated quantiles, miscoverage 1/10
-        """
-        if isinstance(state, str):
-            kind, _, level = state.partition(_OLD_LEVEL)
-            return cls(kind or UNKNOWN, miscoverage=_level(level) if level else None)
+        """The source that a file holds."""
         names = {field.name for field in fields(cls)}
         if not isinstance(state, dict) or not state.keys() <= names:
             raise ValueError(f"a source is {state!r}; it must hold some of {', '.join(sorted(names))}")

@@ -24,9 +24,8 @@ import numpy as np
 from ..calibration.calibration import Calibration
 from ..calibration.data import truth_and_band
 from ..calibration.losses import Loss
-from ..calibration.provenance import hash_images, some_of
+from ..calibration.provenance import CalibrationImages, hash_images, some_of
 from ..evaluation.kept_promises import region_tallies
-from ..evaluation.known_images import CalibrationImages
 from ..images.checks import check_number, check_open_unit, check_units
 from ..images.ends import Band, one_band
 from ..images.library import Array, current_runner

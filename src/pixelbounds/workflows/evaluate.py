@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ..calibration.calibration import Calibration, load_calibration
+from ..calibration.provenance import CalibrationImages
 from ..evaluation.evaluation import Evaluation
 from ..evaluation.guarantee_check import GuaranteeCheck, StoredGuarantee, judge, stored_guarantee_of
 from ..evaluation.held_out import evaluate
-from ..evaluation.known_images import CalibrationImages
 from ..evaluation.structures import structures_of
 from ..execution.blocks import pick, readable
 from ..execution.progress import Progress, silent

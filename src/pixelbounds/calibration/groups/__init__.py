@@ -13,7 +13,6 @@ learned.py      bins of a predicted quantile of the score, and of the room to th
 forest.py       decision trees as checked arrays, taken over from LightGBM
 """
 
-from ..block import all_entries
 from .band_bins import BandGroups, fit_band_groups
 from .contract import Grouping, Single, load_grouping
 from .labelled import LabelledGroups, fit_labelled_groups
@@ -27,7 +26,6 @@ __all__ = [
     "LearnedGroups",
     "Partition",
     "Single",
-    "all_entries",
     "by_loss",
     "by_otsu",
     "fit_band_groups",

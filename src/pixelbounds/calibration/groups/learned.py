@@ -236,7 +236,7 @@ def _filled(edges: Array) -> Array:
     return np.ascontiguousarray(np.pad(edges, ((0, 0), (0, wanted - edges.shape[1])), constant_values=np.inf))
 
 
-def end_shortfalls(family: Family, truth: Array, block: Block) -> Array:
+def end_scores(family: Family, truth: Array, block: Block) -> Array:
     """Score of every end, lower ends first, negative inside where the family tells: (2 * n * pixels,)."""
     band = block.band_for(family)
     x = np.asarray(truth, np.float64)
@@ -280,7 +280,7 @@ def fit_learned_groups(
         entry, side = all_entries(block)
         keep = np.random.default_rng(seed).random(len(entry)) < share
         keep[0] = True
-        return feature_rows(block, entry[keep], side[keep]), end_shortfalls(pairs.family, truth, block)[keep]
+        return feature_rows(block, entry[keep], side[keep]), end_scores(pairs.family, truth, block)[keep]
 
     parts = [sample(*pairs.gather(images[i : i + 1]), int(seed)) for i, seed in enumerate(seeds)]
     rows, target = (np.concatenate(part) for part in zip(*parts, strict=True))

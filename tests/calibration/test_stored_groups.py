@@ -210,13 +210,13 @@ def test_wrong_labels_of_a_users_grouping_reach_no_compiled_loop():
     with pytest.raises(IndexError, match="without a widening; there are 3"):
         block.widen(additive, Wild(), np.zeros(3))
     with pytest.raises(IndexError, match="from 7 to 7, but the path has 3"):
-        Path(np.zeros((3, 4))).arrivals(np.array([7]), np.array([0.1]))
+        Path(np.zeros((3, 4)), Wild()).entry_scores(np.array([7]), np.array([0.1]))
     with pytest.raises(IndexError, match="from 7 to 7, but there are 3"):
         spend.count(truth, block, additive, grouping=Wild(), edges=np.arange(5.0), units=np.ones(2))
 
 
 @pytest.mark.parametrize(
-    "knots",
+    "points",
     [
         np.zeros(3),
         np.zeros((0, 3)),
@@ -227,6 +227,6 @@ def test_wrong_labels_of_a_users_grouping_reach_no_compiled_loop():
     ],
     ids=["one axis", "no group", "no point", "NaN", "infinite", "whole"],
 )
-def test_paths_of_odd_knots_are_refused(knots):
-    with pytest.raises(ValueError, match="knots of a path"):
-        Path(knots)
+def test_paths_of_odd_points_are_refused(points):
+    with pytest.raises(ValueError, match="points of a path"):
+        Path(points, Wild())

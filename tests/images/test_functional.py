@@ -134,7 +134,7 @@ def test_the_share_of_images_is_controlled():
 def test_few_values_are_not_cut_into_groups_that_cost_more_than_they_save():
     """Learned groups of so few are much longer than one group; the default must not be."""
     lengths = {"default": [], "one group": [], "learned": []}
-    ways = {"default": {}, "one group": {"method": "rcps"}, "learned": {"groups": "learned"}}
+    ways = {"default": {}, "one group": {"method": "rcps"}, "learned": {"method": pb.Frontier(groups="learned")}}
     for count, values in ((110, 1), (300, 1), (110, 4), (240, 16)):
         rng = generator("few values", seed=count + values)
         middle = rng.uniform(size=(count + 200, values))

@@ -95,9 +95,13 @@ def tabulated(data: CalibrationData, statistic: Statistic, **given: Any) -> tupl
     """The first column of a statistic of all images as a `Table`, and the others."""
     table = Table(data.runner.table_bytes, data.runner.scratch)
     others = []
-    for rows, *more in data.parts(statistic, **given):
-        table.append(rows)
-        others.append(tuple(more))
+    try:
+        for rows, *more in data.parts(statistic, **given):
+            table.append(rows)
+            others.append(tuple(more))
+    except BaseException:  # nothing is left of it
+        table.close()
+        raise
     return table, Statistic(statistic.name, statistic.count, statistic.joins[1:]).merge(others)
 
 

@@ -13,7 +13,6 @@ short as the shortest wins and is fitted again on all of them. Among several ban
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -30,12 +29,11 @@ from .block import Block
 from .bounds import greatest_loss
 from .data import NO_GRID, CalibrationData, LocalData
 from .groups.contract import Grouping
-from .loss_table import misses
 from .paths.frontier import frontier_of
 from .paths.line import GAMMAS, line_path, solve_program, stratified_pixels
-from .paths.path import Path, scalar_path
+from .paths.path import Path, misses, scalar_path
 from .paths.weighted_frontier import PathObjective, joint_frontier, joint_point, objective_of
-from .split import FittingImages
+from .split import FittingImages, Method
 from .target import Target, split_by_unit
 
 FitGroups = Callable[[Any, Array, np.random.Generator], Grouping]  # data, fitting images, generator
@@ -45,34 +43,6 @@ FEW = 4  # fitting units: what fewer teach is not true of others
 FEW_VALUES = 256  # of all fitting units together: groups of fewer cost more than they save
 _MANY = 48  # fitting units: fewer may tell only few groups apart (docs/research)
 _ABOUT = 1.005  # lengths that differ less are equal: half of the fitting images cannot tell them apart
-
-
-class Method(ABC):
-    """How the fitting images make a path. `n_fit` units fit; by default the method decides."""
-
-    name: ClassVar[str] = "custom"
-    n_fit: int | None = None
-
-    def units_to_fit(self, units: int, least: int, values: float = inf, *, labelled: bool = False) -> int:
-        """How many of the units fit: a quarter but at most 128, and at most a quarter of what is beyond the `least`
-        that certify at all. Units have so many `values` each.
-        """
-        return self._asked(units, max(1, min(128, -(-units // 4), (units - least) // 4)))
-
-    def _asked(self, units: int, default: int) -> int:
-        if self.n_fit is None:
-            return default
-        count = check_count(self.n_fit, "n_fit", least=0 if self.name == "rcps" else 1)
-        if count >= units:
-            raise ValueError(
-                f"n_fit is {count}, but there are only {units} images (units); some must be left to certify: lower "
-                "n_fit or give more images"
-            )
-        return count
-
-    @abstractmethod
-    def fit(self, fitting: FittingImages, target: Target, seed: Any = 0) -> Path:
-        """The path, with its groups."""
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,21 @@ certification would certify everything else on a mixture with too many of them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from math import inf
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..images.checks import NoGuarantee, check_generator
+from ..images.checks import NoGuarantee, check_count, check_generator
 from ..images.library import Array
 from .bounds import BOUNDS, ConfidenceBound, least_images
 from .data import CalibrationData
+from .paths.path import Path
 from .promises import RiskTarget
 from .target import Target
-
-if TYPE_CHECKING:
-    from .methods import Method
 
 _SPARE = 1.5  # times the least that must certify a promise are left for it, as far as fitting units can tell
 
@@ -77,6 +77,34 @@ class Split(NamedTuple):
 
     fitting: FittingImages
     certifying: CertifyingImages
+
+
+class Method(ABC):
+    """How the fitting images make a path. `n_fit` units fit; by default the method decides."""
+
+    name: ClassVar[str] = "custom"
+    n_fit: int | None = None
+
+    def units_to_fit(self, units: int, least: int, values: float = inf, *, labelled: bool = False) -> int:
+        """How many of the units fit: a quarter but at most 128, and at most a quarter of what is beyond the `least`
+        that certify at all. Units have so many `values` each.
+        """
+        return self._asked(units, max(1, min(128, -(-units // 4), (units - least) // 4)))
+
+    def _asked(self, units: int, default: int) -> int:
+        if self.n_fit is None:
+            return default
+        count = check_count(self.n_fit, "n_fit", least=0 if self.name == "rcps" else 1)
+        if count >= units:
+            raise ValueError(
+                f"n_fit is {count}, but there are only {units} images (units); some must be left to certify: lower "
+                "n_fit or give more images"
+            )
+        return count
+
+    @abstractmethod
+    def fit(self, fitting: FittingImages, target: Target, seed: Any = 0) -> Path:
+        """The path, with its groups."""
 
 
 def split(data: CalibrationData, target: Target, method: Method, seed: Any = 0) -> Split:

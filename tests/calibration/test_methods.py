@@ -133,7 +133,7 @@ def test_few_images_are_not_given_many_groups(rng):
 def test_few_images_choose_at_the_risk_that_they_can_certify(n, few, rng, monkeypatch):
     seen = []
     length_of = methods._length_of
-    monkeypatch.setattr(methods, "_length_of", lambda *how: seen.append(how[4]) or length_of(*how))
+    monkeypatch.setattr(methods, "_length_of", lambda *how: seen.append(how[5]) or length_of(*how))
     truth, band = heteroscedastic(n, rng, size=12)
     made = pb.calibrate(truth, band, risk_level=0.05)
     level = greatest_loss(n - made.record.fitting, 0.05) if few else 0.05

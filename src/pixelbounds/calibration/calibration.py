@@ -45,7 +45,7 @@ from .provenance import NOT_DESCRIBED, STATISTICS, BandStatistics, digest_of
 from .target import WEIGHTINGS, Target
 from .text import ANYTIME, description_of
 
-FORMAT = 3
+_FORMAT = 3
 NO_HASHES = np.empty(0, np.uint64)
 
 
@@ -300,7 +300,7 @@ class Calibration:
         if len(self.reference):
             tensors |= {f"reference.{name}": x for name, x in vars(self.reference).items()}
         text = {
-            "format": FORMAT, "package": "pixelbounds", "guarantee": self.guarantee,
+            "format": _FORMAT, "package": "pixelbounds", "guarantee": self.guarantee,
             "method": self.method, "bound": self.bound, "family": self.family.name,
             "failure_prob": self.failure_prob, "limits": [x if isfinite(x) else None for x in self.limits],
             "measure": None if self.measure is None else self.measure.state(), "chosen": self.chosen,
@@ -349,8 +349,8 @@ def calibration_from_bytes(data: bytes, name: str = "file", family: Family | Non
     """The calibration that the content of a file holds."""
     remedy = "write it again with Calibration.save"
     text, tensors = unseal(data, name, what="calibration file", remedy=remedy, again="calibrate again")
-    if text["format"] != FORMAT:
-        raise ValueError(f"{name!r} has format {text['format']!r}, this version reads {FORMAT}; calibrate again")
+    if text["format"] != _FORMAT:
+        raise ValueError(f"{name!r} has format {text['format']!r}, this version reads {_FORMAT}; calibrate again")
     try:
         return _calibration_of(text, tensors, name, family)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError) as error:

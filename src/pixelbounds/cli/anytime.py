@@ -9,7 +9,7 @@ import typer
 
 from .command import Outcome, certified, command, images_in_words, in_short, progress, written
 from .options import (
-    ANYTIME,
+    ANYTIME_OPTIONS,
     WHERE,
     BandPath,
     Batch,
@@ -38,7 +38,7 @@ def start_command(
     bands: BandPath,
     read: ReadOptions,
     large: Annotated[LargeOptions, WHERE],
-    request: Annotated[RequestOptions, ANYTIME],
+    request: Annotated[RequestOptions, ANYTIME_OPTIONS],
     force: Force = False,
 ) -> Outcome:
     """Begin an anytime calibration: these images fit groups and path; those that are added later certify.

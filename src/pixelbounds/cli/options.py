@@ -134,7 +134,7 @@ class RequestOptions:
 
 
 _REQUEST = tuple(field.name for field in fields(RequestOptions))
-ANYTIME = tuple(name for name in _REQUEST if name not in ("bound", "n_fit"))
+ANYTIME_OPTIONS = tuple(name for name in _REQUEST if name not in ("bound", "n_fit"))
 FEDERATED = tuple(name for name in _REQUEST if name not in ("family", "features", "labels"))
 
 

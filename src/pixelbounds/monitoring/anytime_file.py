@@ -15,7 +15,7 @@ from ..images.library import Array
 from ..kernels.bets import HORIZONS, PathEProcess
 from .counted_batches import Batches
 from .evidence import Evidence
-from .state_file import ANYTIME, flags, read_state, state_bytes, tensor
+from .state_file import ANYTIME_STATE, flags, read_state, state_bytes, tensor
 
 _AT_POINTS = ("total", "squares", "max_wealth")
 State = tuple[Calibration, Path, Array, Evidence, bool]
@@ -35,7 +35,7 @@ def anytime_bytes(start: Calibration, path: Path, shares: Array, evidence: Evide
     text = {
         "by_unit": [by_unit], "usual": path.usual, "fitting": evidence.fitting, "certifying": evidence.certifying,
     }  # fmt: skip
-    return state_bytes(ANYTIME, text, tensors)
+    return state_bytes(ANYTIME_STATE, text, tensors)
 
 
 def anytime_from_bytes(data: bytes, name: str = "file", family: Family | None = None) -> State:
@@ -50,7 +50,7 @@ def anytime_from_bytes(data: bytes, name: str = "file", family: Family | None = 
         evidence = _evidence_of(text, tensors, start, points.shape[1])
         return start, Path(points, start.grouping, usual), shares, evidence, flags(text["by_unit"], 1)[0]
 
-    return read_state(data, name, ANYTIME, build)
+    return read_state(data, name, ANYTIME_STATE, build)
 
 
 def _evidence_of(text: dict[str, Any], tensors: dict[str, Array], start: Calibration, points: int) -> Evidence:

@@ -15,8 +15,11 @@ from ..images.library import Array
 from ..storage.files import seal, unseal
 
 _FORMAT = 1
-ANYTIME, MONITOR = "anytime calibration", "monitor"
-_AGAIN = {ANYTIME: "begin again, with the images that fitted", MONITOR: "begin a new one with the calibration file"}
+ANYTIME_STATE, MONITOR = "anytime calibration", "monitor"
+_AGAIN = {
+    ANYTIME_STATE: "begin again, with the images that fitted",
+    MONITOR: "begin a new one with the calibration file",
+}
 _ERRORS = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
 
 State = TypeVar("State")

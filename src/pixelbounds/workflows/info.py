@@ -21,7 +21,7 @@ from ..formats.opener import kind_of_file, open_images
 from ..images.library import differ_in_size
 from ..monitoring.anytime import AnytimeCalibration
 from ..monitoring.monitor_file import monitor_from_bytes
-from ..monitoring.state_file import ANYTIME
+from ..monitoring.state_file import ANYTIME_STATE
 from ..samplers.runs import open_run
 from .roles import role_of, sealed_kind
 
@@ -49,7 +49,7 @@ def about_file(path: str | os.PathLike[str]) -> About:
     name = str(place)
     kind = sealed_kind(data, name)
     readers = {"calibration": _about_calibration, "message": _about_message}
-    readers |= {"monitor": _about_monitor, ANYTIME: _about_anytime}
+    readers |= {"monitor": _about_monitor, ANYTIME_STATE: _about_anytime}
     about = readers[kind](data, name) if kind in readers else _about_network(place, kind)
     return replace(about, facts={**about.facts, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()})
 
@@ -79,11 +79,11 @@ def _about_anytime(data: bytes, name: str) -> About:
         "measure": None if anytime.start.measure is None else str(anytime.start.measure),
     }
     if anytime.certified is None:
-        return About(ANYTIME, repr(anytime), facts)
+        return About(ANYTIME_STATE, repr(anytime), facts)
     words = description_of(anytime.certified)
     names = ("method", "groups", "family", "image_shape", "bands", "seed", "made_by")
     facts |= {"promises": _promises(anytime.certified), **{name: words.facts[name] for name in names}}
-    return About(ANYTIME, repr(anytime), facts, anytime.certified)
+    return About(ANYTIME_STATE, repr(anytime), facts, anytime.certified)
 
 
 def _about_monitor(data: bytes, name: str) -> About:

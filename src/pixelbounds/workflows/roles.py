@@ -12,12 +12,12 @@ from typing import Any
 
 from ..formats.arrays import ARRAY_SUFFIXES, Arrays, is_store, told
 from ..formats.maps import measure_of_maps
-from ..monitoring.state_file import ANYTIME, MONITOR
+from ..monitoring.state_file import ANYTIME_STATE, MONITOR
 from ..storage.files import sealed_parts, strict_json
 
 _WORDS = {  # what a path holds, in words
     "calibration": "a calibration",
-    ANYTIME: "an anytime calibration",
+    ANYTIME_STATE: "an anytime calibration",
     MONITOR: "the state of a monitor",
     "message": "a message between sites",
     "network": "a network",
@@ -106,6 +106,6 @@ def sealed_kind(data: bytes, name: str) -> str:
         ) from error
     if "what" in text:
         return str(text["what"])
-    if text.get("kind") in (ANYTIME, MONITOR):
+    if text.get("kind") in (ANYTIME_STATE, MONITOR):
         return str(text["kind"])
     return "message" if "kind" in text else "calibration"

@@ -28,8 +28,8 @@ from pixelbounds.bands import calibrated_ranks
 from pixelbounds.diffusion import VESDE, Reduction, compiled, configuration, network_of, sample
 from pixelbounds.diffusion.batches import AUGMENTATIONS
 from pixelbounds.diffusion.posterior import in_bfloat16
-from reproduce.splits import split_images
 from pixelbounds.diffusion.trainer import Settings, train, weighted_matching
+from reproduce.splits import split_images
 
 from .speed import kernels, peak, timed
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, prod
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -87,7 +87,7 @@ class Method(ABC):
 
     def units_to_fit(self, units: int, least: int, values: float = inf, *, labelled: bool = False) -> int:
         """How many of the units fit: a quarter but at most 128, and at most a quarter of what is beyond the `least`
-        that certify at all. Units have so many `values` each.
+        that certify at all. Units have at least so many `values` each, by the shape of one image.
         """
         return self._asked(units, max(1, min(128, -(-units // 4), (units - least) // 4)))
 
@@ -123,7 +123,10 @@ def split(data: CalibrationData, target: Target, method: Method, seed: Any = 0) 
     unit_of = data.unit_of
     units = int(unit_of.max()) + 1
     labelled = data.labels is not None or data.features is not None
-    count = method.units_to_fit(units, least, float(data.sizes.sum()) / units, labelled=labelled)
+    values = (
+        float(prod(data.pixels)) if data.pixels else inf
+    )  # never the sizes of units: those that certify would steer
+    count = method.units_to_fit(units, least, values, labelled=labelled)
     shuffled = rng.permutation(units)
     if count >= units:
         raise NoGuarantee(f"{units} image (unit) cannot both fit and certify; give more images")

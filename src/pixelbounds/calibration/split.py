@@ -1,8 +1,8 @@
 """S_opt and S_rcps: which images fit groups and path and which certify, never within a unit (Section 3.2).
 
 The split is random. It may look at fitting units one after the other and stop early where these show that what a
-promise is about is rare; the others are then as good as new. Keeping all units that have a rare region for
-certification would certify everything else on a mixture with too many of them.
+promise is about is rare; the others are then as good as new. It never looks at sizes of units that certify. Keeping all
+units that have a rare region for certification would certify everything else on a mixture with too many of them.
 """
 
 from __future__ import annotations
@@ -123,10 +123,7 @@ def split(data: CalibrationData, target: Target, method: Method, seed: Any = 0) 
     unit_of = data.unit_of
     units = int(unit_of.max()) + 1
     labelled = data.labels is not None or data.features is not None
-    values = (
-        float(prod(data.pixels)) if data.pixels else inf
-    )  # never the sizes of units: those that certify would steer
-    count = method.units_to_fit(units, least, values, labelled=labelled)
+    count = method.units_to_fit(units, least, prod(data.pixels) if data.pixels else inf, labelled=labelled)
     shuffled = rng.permutation(units)
     if count >= units:
         raise NoGuarantee(f"{units} image (unit) cannot both fit and certify; give more images")

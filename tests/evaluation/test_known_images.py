@@ -33,7 +33,7 @@ def test_one_truth_in_several_units_is_told(rng, recwarn):
     truth, band, cal = calibrated(rng)
     twice = np.concatenate([truth[40:], truth[45:48]])
     interval = cal.apply(band[: len(twice)])
-    with pytest.warns(UserWarning, match=r"3 of 23 images have the truth of another one.*too narrow: leave them out"):
+    with pytest.warns(UserWarning, match=r"3 of 23 images have the truth of another one.*narrow: give them one unit"):
         evaluate(twice, interval, calibration=cal)
     recwarn.clear()
     evaluate(twice, interval, calibration=cal, units=[*range(20), 5, 6, 7])

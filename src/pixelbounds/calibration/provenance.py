@@ -111,7 +111,7 @@ def hash_images(truth: Any, runner: Runner = HERE) -> Array:
 
 
 def is_known_image(image_hashes: Array, known: Array) -> Array:
-    """Which images, (n,) bool, are among those of some other prints."""
+    """Which images, (n,) bool, are among some other hashes."""
     return np.isin(image_hashes, known) & (image_hashes != 0)
 
 
@@ -144,8 +144,8 @@ def warn_duplicates(image_hashes: Array, unit_of: Array, harm: str = " and the p
     doubles = count_duplicates(image_hashes, unit_of)
     if doubles:
         warnings.warn(
-            f"{doubles} of {len(image_hashes)} images have the truth of another one (of another unit), so they are not "
-            f"independent{harm}: leave them out, or give units= the same name for images of one truth ({VALIDITY_DOC})",
+            f"{doubles} of {len(image_hashes)} images have the truth of another one, of another unit. Views of one "
+            f"image are not independent{harm}: give them one unit (units=). Other repeats stay in ({VALIDITY_DOC})",
             stacklevel=4,
         )
 

@@ -79,7 +79,7 @@ class Chunks:
 class Pixels:
     """Images (n, h, w) or (n, c, h, w), kept on a GPU where they fit, else where they are; `take` gives float32.
 
-    `rows` are the numbers of those that count; all of them unless told. uint8 images span the limits from 0 to 255.
+    `rows` are the numbers of those that count; all of them by default. uint8 images span the limits from 0 to 255.
     Images of other dtypes must already lie within the limits.
     """
 

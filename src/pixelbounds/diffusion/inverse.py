@@ -55,7 +55,7 @@ from .posterior import (
 )
 from .sde import VESDE
 
-GUIDANCES = {  # and the samplers of each, the first unless told
+GUIDANCES = {  # and the samplers of each, the first by default
     "mmps": ("heun", "reverse_sde"),
     "pigdm": ("ancestral",),
     "dps": ("ancestral",),
@@ -84,7 +84,7 @@ class Linear(Protocol):
 class Guidance:
     """How y bears on the SDE: the method, steps of the SDE, of the solver of `mmps`, sweeps, and what methods need.
 
-    `sampler` is heun (unless told) or reverse_sde for `mmps`; the others go by steps of their own, `ancestral`. `prior`
+    `sampler` is heun (by default) or reverse_sde for `mmps`; the others go by steps of their own, `ancestral`. `prior`
     is a guess of the deviation of pixels: the variance of `pigdm`, a first direction for `mmps`. `step` is that of
     `dps`. Both are in the units of the image.
     """

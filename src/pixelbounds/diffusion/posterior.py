@@ -141,7 +141,7 @@ def _trapezoid(ratio: float) -> float:
     return (ratio * log - ratio + 1) / ((ratio - 1) * log)
 
 
-SAMPLERS: dict[str, tuple[Sampler, int]] = {  # and the number of steps unless told
+SAMPLERS: dict[str, tuple[Sampler, int]] = {  # and the number of steps by default
     "euler_maruyama": (euler_maruyama, 300),
     "reverse_sde": (reverse_sde, 150),
     "predictor_corrector": (predictor_corrector, 75),

@@ -61,7 +61,7 @@ class Reading:
 
     @property
     def mapping(self) -> Window | None:
-        """The window through which NIfTI and DICOM values are seen, the usual one unless told; None where they stay."""
+        """The window through which NIfTI and DICOM values are seen, the usual one by default; None where they stay."""
         return None if self.raw else self.window or ABDOMEN
 
     @property

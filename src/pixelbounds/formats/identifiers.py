@@ -1,4 +1,4 @@
-"""What of the people behind images goes along into outputs: nothing, unless told.
+"""What of the people behind images goes along into outputs: nothing, by default.
 
 Dropped are names and numbers of patients, their dates, sex and age, physicians, institutions, descriptions and other
 free text, names of files and folders, and what units are called. What stays is what a map needs to lie on its scan:

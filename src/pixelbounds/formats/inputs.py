@@ -60,7 +60,7 @@ INDEPENDENT = (
     "where they are"
 )
 KEPT = "kept"  # kind of the band of the samples that a run kept
-_MISCOVERAGE = 0.1  # of bands made of samples, unless told
+_MISCOVERAGE = 0.1  # of bands made of samples, by default
 _IN_MEMORY = 2**30  # bytes of bands or intervals; more are kept in a temporary store
 
 

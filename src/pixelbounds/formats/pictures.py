@@ -96,7 +96,7 @@ def pages(
 ) -> Iterator[tuple[int | None, Array]]:
     """Page number (None where there is one) and pixels of a picture, upright, perhaps cropped and resized.
 
-    `unpack` makes numbers of an upright picture; unless told, grey values or three channels.
+    `unpack` makes numbers of an upright picture; by default, grey values or three channels.
     """
     try:
         with Image.open(source, formats=_FORMATS) as picture:
@@ -145,7 +145,7 @@ def _sized(pixels: Array, name: str, size: int | None, crop: int | None) -> Arra
 
 
 def square(height: int, width: int, crop: int | None = None) -> tuple[int, int, int]:
-    """Top, left and side of the central square of a crop, the largest unless told."""
+    """Top, left and side of the central square of a crop, the largest by default."""
     side = min(height, width) if crop is None else crop
     if side > min(height, width):
         raise ValueError(f"an image of {height} x {width} has no square of {side}; crop less")
@@ -153,7 +153,7 @@ def square(height: int, width: int, crop: int | None = None) -> tuple[int, int, 
 
 
 def central(pixels: Array, size: int, crop: int | None = None) -> Array:
-    """The central square (of side `crop`, the largest unless told) as size x size: (..., h, w) -> (..., size, size).
+    """The central square (of side `crop`, the largest by default) as size x size: (..., h, w) -> (..., size, size).
 
     Shrinking averages over areas (bilinear with antialiasing); the same size is a plain crop.
     """

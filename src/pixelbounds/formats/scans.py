@@ -62,7 +62,7 @@ class Scan:
 class Geometry:
     """What a writer needs to put an array of the same shape back: scans, and the window that made values [0, 1].
 
-    `unit` is what the files measure in, where they say it; values of a window are Hounsfield units unless told.
+    `unit` is what the files measure in, where they say it; values of a window are Hounsfield units by default.
     """
 
     scans: tuple[Scan, ...]

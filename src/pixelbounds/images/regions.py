@@ -36,7 +36,7 @@ _MOST_WEIGHT = 1e100  # of a pixel, so that sums of many stay finite
 def body(images: Any, threshold: float | None = None) -> Any:
     """The body in each image: the largest connected part above a threshold, its holes filled: (n, *pixels) -> bool.
 
-    Parts are connected along the spatial axes, not over corners. The threshold is Otsu's of each image unless told, in
+    Parts are connected along the spatial axes, not over corners. The threshold is Otsu's of each image by default, in
     the images' own values; an image of one value has no body.
 
     >>> image = np.zeros((1, 6, 6))

@@ -43,7 +43,7 @@ class Problem:
         return f"{self.name}, {noise}"
 
     def __call__(self, images: Any, rng: int | np.random.Generator, *, ids: Any = None) -> Any:
-        """Observations of images (n, *pixels); ids (n,) are the numbers of the images, 0..n-1 unless told.
+        """Observations of images (n, *pixels); ids (n,) are the numbers of the images, 0..n-1 by default.
 
         A Generator gives one seed, so a second call with it gives other noise.
         """

@@ -156,15 +156,6 @@ def test_links_of_the_repository_become_links_of_the_site():
     assert hooks.linked("[a](../../SECURITY.md#x)", "guides/files.md") == "[a](../security.md#x)"
 
 
-def test_links_that_are_called_by_a_file_get_the_name_of_its_page():
-    known = hooks.titles([{"Theory": [{"Is the promise still kept?": "monitoring.md"}, "index.md"]}])
-    assert known == {"monitoring.md": "Is the promise still kept?"}
-    text = "[monitoring.md](../monitoring.md#with-truth) [docs/other.md](../other.md) [so](../monitoring.md)"
-    assert hooks.titled(text, "guides/files.md", known) == (
-        "[Is the promise still kept?](../monitoring.md#with-truth) [docs/other.md](../other.md) [so](../monitoring.md)"
-    )
-
-
 def test_what_a_page_needs_is_folded_and_what_only_tests_need_is_gone():
     page = "Text.\n<!-- before:\nx = 1\ny = 2\n-->\n<!-- unseen: z = 3 -->\n```python\nx\n```\n<!-- before: y = 4 -->\n"
     shown = hooks.folded(page)
@@ -173,19 +164,6 @@ def test_what_a_page_needs_is_folded_and_what_only_tests_need_is_gone():
     assert shown.index("stand-ins for your data") < shown.index("To run what follows")
     assert "z = 3" not in shown
     assert "<!--" not in shown
-
-
-def test_a_caption_stands_below_its_picture_alone(tmp_path):
-    code = "import matplotlib.pyplot as plt\n# figure: A line,\n#   and its name.\nplt.plot([0, 1])"
-    page = stories.as_page(stories.run(a_story(tmp_path, code)))
-    assert "# figure" not in page
-    assert page.count("A line, and its name.") == 2  # what is read aloud, and below
-
-
-def test_a_list_after_text_begins_a_block_but_not_in_code():
-    assert hooks.with_blocks("text\n- a\n- b") == "text\n\n- a\n- b"
-    assert hooks.with_blocks("```\ntext\n- a\n```") == "```\ntext\n- a\n```"
-    assert hooks.with_blocks("- a\n  more\n- b") == "- a\n  more\n- b"
 
 
 # ---------------------------------------------------------------- stories

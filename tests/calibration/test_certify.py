@@ -205,15 +205,6 @@ def test_the_path_for_several_promises_is_shorter_and_groups_without_a_miss_wide
     assert tight.apply(band).length.max() < 0.999
 
 
-def test_the_joint_path_of_learned_and_chosen_groups_and_few_units():
-    truth, band, mask, weights, subgroup = data(160, 12)
-    promises = promises_of(mask, weights, subgroup)
-    cal = pb.calibrate(truth, band, promises=promises[:3])
-    assert cal.grouping.count > 1
-    few = pb.calibrate(truth, band, promises=promises[:2], units=pb.Units(np.arange(160) // 4, name="scan"))
-    assert few.record.units
-
-
 # ---------------------------------------------------------------- file and sentence
 
 
@@ -232,33 +223,6 @@ def test_a_file_keeps_its_promises_and_refuses_strange_ones():
     ):  # fmt: skip
         refuses(lambda change=change: CertifiedPromise.from_state({**good, **change}), error=(ValueError, TypeError))
     refuses(lambda: replace(cal, promises=()), "promises")
-
-
-def test_the_sentence_says_each_promise():
-    truth, band, mask, weights, subgroup = data()
-    said = pb.calibrate(truth, band, promises=promises_of(mask, weights, subgroup), method=pb.RCPS(n_fit=9)).guarantee
-    assert said.startswith(
-        "With probability at least 90% over the draw of 81 images for certification, all of these hold"
-    )
-    for words in (
-        "jointly: (1) on average at most 25% of the pixels of a future image lie outside their intervals;",
-        '(2) on average at most 30% of the pixels of "mask" of a future image that has "mask" lie outside',
-        'of the weights of "weights"',
-        'of the pixels of a future image in "subgroup" lie outside',
-        "(an image that misses more than 50% counts as one that misses 50%)",
-        "(6) at most 30% of future images miss more than 20% of their pixels;",
-        '(7) at most 30% of future images that have "region 7" miss more than 30% of the pixels of "region 7"',
-        '(8) at most 30% of the pixels of "pooled" of all future images, pooled, lie outside',
-        "; provided images are independent of each other, future images come from the same source",
-    ):
-        assert words in said
-    one = pb.calibrate(truth, band, promises=[pb.tail(0.3, above=0.2)], units=pb.Units(np.arange(N), name="patient"))
-    assert "jointly" not in one.guarantee
-    assert (
-        "on average at most 30% of the images of a future patient miss more than 20% of their pixels" in one.guarantee
-    )
-    expected = pb.calibrate(truth, band, promises=[pb.share(0.3), pb.tail(0.3, 0.2)], bound="conformal")
-    assert "in expectation only" in expected.guarantee
 
 
 # ---------------------------------------------------------------- at the door
@@ -300,16 +264,6 @@ def test_what_cannot_be_promised_is_refused_at_the_door():
     )  # fmt: skip
 
 
-def test_pairs_read_regions_with_their_images():
-    truth, band, mask, weights, _ = data()
-    pairs = pb.CalibrationData(truth, band).with_regions((("m", mask), ("w", weights)))
-    some = np.array([1, 4, 5, 80])
-    taken = pairs.take(some)
-    np.testing.assert_array_equal(taken.regions[0][1], mask[some])
-    _, block = pairs.gather(some)
-    np.testing.assert_array_equal(block.regions[1], weights[some])
-
-
 # ---------------------------------------------------------------- rare regions
 
 
@@ -342,16 +296,3 @@ def test_who_certifies_is_drawn_from_all_also_where_something_is_rare():
     assert abs(np.mean(more)) < 4 * np.std(more) / np.sqrt(len(more))
     spared = [(having.sum() - 0.3 * 40) for having in (rng.random(80) < 0.3 for _ in range(100))]  # none of them fits
     assert np.mean(spared) > 20 * np.std(more) / np.sqrt(len(more))
-
-
-def test_too_few_images_with_a_region_are_told_before_anything_is_fitted():
-    truth, band, *_ = data()
-    rare = np.zeros(truth.shape, bool)
-    rare[:12, :3] = True
-    promises = [pb.share(0.3), pb.tail(0.1, above=0.5, within=rare, name="rare")]
-
-    def never(pairs, images):
-        raise AssertionError("groups were fitted")
-
-    with pytest.raises(pb.NoGuarantee, match=r"tail 0\.1 above 0\.5 of 'rare'.*12 of 90 .* at least 23 that have it"):
-        pb.calibrate(truth, band, promises=promises, method=pb.Frontier(groups=never))

@@ -96,13 +96,3 @@ def test_certifying_images_have_no_say():
     other = truth.copy()
     other[fitted] = np.roll(truth[fitted], 1, axis=0)
     assert flat_calibrate(other, bands, **how).record.settings != first.record.settings
-
-
-def test_what_cannot_be_chosen_is_refused():
-    truth, bands = world(0)
-    with pytest.raises(ValueError, match="no image fits"):
-        pb.calibrate(truth, bands, risk_level=RISK, method="rcps")
-    with pytest.raises(ValueError, match="0 candidates"):
-        pb.calibrate(truth, {}, risk_level=RISK)
-    with pytest.raises(ValueError, match="shape"):
-        pb.calibrate(truth, {**bands, "x": pb.Band(truth[1:], truth[1:])}, risk_level=RISK)

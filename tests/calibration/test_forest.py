@@ -153,11 +153,6 @@ def forest():
     )  # fmt: skip
 
 
-def test_a_small_forest_by_hand():
-    rows = np.array([[0.5, 0.25, 0], [0.5, 0.26, 0], [0.6, 0, 1]], np.float32)
-    np.testing.assert_array_equal(predicted(forest(), rows), [11.0, 12.0, 23.0])
-
-
 ODD_ARRAYS = {
     "no column": ({"columns": 0}, "columns"),
     "too many columns": ({"columns": 10**9}, "columns"),

@@ -1,6 +1,5 @@
 """Every grouping keeps one contract: it labels every end, from what is known at test time, and survives a file."""
 
-import builtins
 import json
 import subprocess
 import sys
@@ -18,7 +17,6 @@ from pixelbounds import groups
 from pixelbounds.calibration.block import all_entries
 from pixelbounds.calibration.data import LocalData
 from pixelbounds.calibration.groups.contract import load_grouping
-from pixelbounds.calibration.groups.forest import PARTS
 
 PARTITION = np.arange(SIZE * SIZE).reshape(SIZE, SIZE) % 7 * 11
 
@@ -173,11 +171,6 @@ def test_images_without_limits(rng, fit):
     assert labels_of(grouping, pairs).max() < grouping.count
 
 
-def test_an_unknown_kind_is_refused():
-    with pytest.raises(ValueError, match=r"'colour' are unknown.*partition"):
-        load_grouping("colour", {}, {})
-
-
 # ---------------------------------------------------------------- band features
 
 
@@ -223,31 +216,7 @@ def test_a_combination_never_seen_joins_the_nearest_of_its_side():
         assert new[side][2] == seen[side][0]  # narrow and a little higher than low: the narrow low one
 
 
-def test_room_needs_limits(rng):
-    pairs = world(rng)
-    grouping = groups.fit_band_groups(pairs, FITTING)
-    _, block = world(rng, limits=(-np.inf, np.inf)).read(0, 2)
-    with pytest.raises(ValueError, match="limits="):
-        grouping.check(block)
-
-
-@pytest.mark.parametrize("name", ["width", "room", "level"])
-@pytest.mark.parametrize("value", [0, -3])
-def test_bin_counts_are_checked(rng, name, value):
-    with pytest.raises(ValueError, match=f"{name} is {value}"):
-        groups.fit_band_groups(world(rng), FITTING, **{name: value})
-
-
 # ---------------------------------------------------------------- learned groups
-
-
-def test_learned_groups_store_checked_arrays(rng):
-    pairs = world(rng)
-    grouping = KINDS["learned"](pairs, FITTING)
-    meta, arrays = grouping.state()
-    assert meta == {"features": 1, "columns": 17}
-    assert {f"trees.{name}" for name in PARTS} < arrays.keys()
-    assert all(x.dtype.kind in "if" for x in arrays.values())  # no text, no bytes
 
 
 def test_applying_learned_groups_never_loads_lightgbm(rng, tmp_path):
@@ -317,32 +286,6 @@ def test_learned_groups_use_the_features():
         without.apply(band, features=scale)
     as_list = flat_calibrate(truth, band, features=[scale], **kwargs)
     np.testing.assert_array_equal(as_list.widening, with_features.widening)
-
-
-def test_learned_groups_are_deterministic_given_the_seed(rng):
-    truth, band = heteroscedastic(80, rng, size=12)
-    cals = [pb.calibrate(truth, band, risk_level=0.15, seed=seed, method=pb.Frontier(k=8)) for seed in (3, 3, 4)]
-    assert cals[0].to_bytes() == cals[1].to_bytes() != cals[2].to_bytes()
-
-
-@pytest.mark.parametrize("error", [ImportError("No module named 'lightgbm'"), OSError("libgomp.so.1: cannot open")])
-def test_a_missing_lightgbm_names_the_way_out(rng, monkeypatch, error):
-    load = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name == "lightgbm":
-            raise error
-        return load(name, *args, **kwargs)
-
-    truth, band = heteroscedastic(60, rng, size=8)
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(RuntimeError) as caught:
-        pb.calibrate(truth, band, risk_level=0.2, method=pb.Frontier(groups="learned"))
-    for words in ("LightGBM", str(error), "libgomp1", "groups='band'"):
-        assert words in str(caught.value)
-    assert (
-        pb.calibrate(truth, band, risk_level=0.2, method=pb.Frontier(groups="band")).risk < 0.2
-    )  # and that way is open
 
 
 def test_a_function_that_fits_groups_and_squared_losses_are_accepted(rng):

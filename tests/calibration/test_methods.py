@@ -9,9 +9,6 @@ import pixelbounds as pb
 from pixelbounds.calibration import methods
 from pixelbounds.calibration.bounds import greatest_loss
 from pixelbounds.calibration.calibration import calibration_from_bytes
-from pixelbounds.calibration.groups.band_bins import fit_band_groups
-from pixelbounds.calibration.groups.contract import Single
-from pixelbounds.calibration.groups.learned import fit_learned_groups
 from pixelbounds.calibration.split import FittingImages
 from pixelbounds.demo.synthetic import synthetic_pairs
 
@@ -46,54 +43,6 @@ def fitting_images(data, **changes):
     return FittingImages(data, np.arange(len(data)), risks, changes.get("certifying", 1000))
 
 
-def shortest(fits, fitting, monkeypatch):
-    """Which of some candidates is chosen."""
-    chosen = []
-
-    def noted(fit):
-        def fitted(data, images, rng):
-            chosen.append(fit)
-            return fit(data, images, rng)
-
-        return fitted
-
-    first, *others = [noted(fit) for fit in fits]
-    candidates = iter([*others])
-    monkeypatch.setattr(methods, "_MANY", 0)  # no third candidate
-    monkeypatch.setattr(methods, "partial", lambda *how: first if how[1] == "band" else next(candidates))
-    methods._shortest_groups(fitting, 0.1, None, 0.1, np.random.default_rng(5))
-    return chosen[-1]
-
-
-def test_with_features_the_shorter_of_two_quantiles_is_learned(rng):
-    truth, band = heteroscedastic(80, rng, size=12)
-    data = pb.CalibrationData(truth, band, features=truth + 0.02 * rng.normal(size=(80, 12, 12)))
-    found = pb.Frontier().fit(fitting_images(data), TARGET, 5).grouping
-    mirror = np.random.default_rng(5)
-    mirror.integers(2**63)  # the seed that the choice draws
-    state = mirror.bit_generator.state
-    leaves = []
-    for quantile in (0.75, 0.9):
-        mirror.bit_generator.state = state
-        leaves.append(fit_learned_groups(data, np.arange(80), mirror, quantile=quantile).forest.leaf)
-    assert sum(np.array_equal(found.forest.leaf, x) for x in leaves) == 1
-
-
-def test_of_about_equal_candidates_the_first_is_taken(rng, monkeypatch):
-    truth, band = heteroscedastic(80, rng, size=24)
-    fitting = fitting_images(pb.CalibrationData(truth, band))
-    fine = [lambda p, i, r, w=w: fit_band_groups(p, i, width=w, room=1) for w in (8, 9)]
-    for fits in (fine, fine[::-1]):
-        assert shortest(fits, fitting, monkeypatch) is fits[0]
-    assert shortest([lambda p, i, r: Single(), fine[0]], fitting, monkeypatch) is fine[0]
-
-
-def test_with_few_images_the_first_candidate_is_taken(rng, monkeypatch):
-    truth, band = heteroscedastic(3, rng, size=8)
-    fits = [lambda p, i, r: Single(), lambda p, i, r: 1 / 0]
-    assert shortest(fits, fitting_images(pb.CalibrationData(truth, band)), monkeypatch) is fits[0]
-
-
 @pytest.mark.parametrize("units", [50, 60, 70])
 def test_units_hardly_enough_to_certify_all_certify(rng, units):
     """Below 1.5 times the least (47 at 5%), frontier is rcps: a scan certifies more than it teaches."""
@@ -103,14 +52,6 @@ def test_units_hardly_enough_to_certify_all_certify(rng, units):
     )
     assert ours.record.fitting == 0
     np.testing.assert_array_equal(ours.widening, plain.widening)
-
-
-def test_units_that_suffice_fit_and_so_do_groups_that_are_asked_for(rng):
-    truth, band = heteroscedastic(71, rng, size=8)
-    assert pb.calibrate(truth, band, risk_level=0.05).record.fitting == 4
-    for n, how, fitting in ((70, {}, 0), (60, {"groups": "band"}, 3)):
-        some = band.map(lambda x, n=n: x[:n])
-        assert flat_calibrate(truth[:n], some, risk_level=0.05, **how).record.fitting == fitting
 
 
 def test_few_images_are_not_given_many_groups(rng):

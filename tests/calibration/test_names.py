@@ -38,10 +38,7 @@ PAIRS = {
         lambda a, b: [pb.share(0.3, a, name="x"), pb.share(0.3, np.arange(N) < 50, name="x")],
         "region and subgroup",
     ),
-    "subgroups": (
-        lambda a, b: [pb.share(0.3, np.arange(N) < k, name="women") for k in (50, 51)],
-        "see image 50",
-    ),
+    "subgroups": (lambda a, b: [pb.share(0.3, np.arange(N) < k, name="women") for k in (50, 51)], "see image 50"),
     "weights and a mask": (lambda a, b: [pb.share(0.3, a, name="x"), pb.share(0.3, a * 0.5, name="x")], "weights"),
     "a name like ours": (lambda a, b: [pb.share(0.3, a, name="region 2"), pb.share(0.3, b)], "'region 2'"),
     "two losses": (

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import zarr
 from commands import SIZE, N, call, done, flat, leftovers, spawn, world
-from PIL import Image
 from stores import write_run
 
 import pixelbounds as pb
@@ -113,23 +112,6 @@ def test_learned_groups_with_features(files, tmp_path):
     np.testing.assert_array_equal(np.load(applied)["upper"], wanted.apply(band, features=mean).upper)
 
 
-def test_8_bit_truth_spans_the_limits(files, tmp_path):
-    truth = np.rint(255 * np.load(files / "truth.npy")).astype(np.uint8)
-    np.save(tmp_path / "truth.npy", truth)
-    (tmp_path / "pictures").mkdir()
-    for i, x in enumerate(truth):
-        Image.fromarray(x).save(tmp_path / "pictures" / f"{i:03}.png")
-    with np.load(files / "band.npz") as file:
-        band = pb.Band(file["lower"], file["upper"])
-    wanted = pb.calibrate(
-        truth / np.float32(255), band, risk_level=0.1, failure_prob=0.2, method=pb.Frontier(groups="band")
-    ).to_bytes()
-    for name in ("truth.npy", "pictures"):
-        out = tmp_path / f"{name}.safetensors"
-        done("calibrate", tmp_path / name, files / "band.npz", *RISK, *BAND, "--out", out, "--units", "each")
-        assert out.read_bytes() == wanted, name
-
-
 def test_labels_are_given_again_when_they_are_applied(files, tmp_path):
     np.save(tmp_path / "labels.npy", (np.load(files / "truth.npy") > 0.5).astype(np.uint8))
     new = np.load(files / "new_truth.npy") > 0.5
@@ -218,26 +200,6 @@ def test_evaluation_of_intervals_and_of_bands_agree(files, tmp_path, monkeypatch
     assert not bands["contradicted"]
 
 
-def test_fresh_samples_of_a_run_are_counted(files, tmp_path):
-    cal, truth, run = tmp_path / "cal.safetensors", files / "run_truth.npy", files / "run.zarr"
-    done("calibrate", truth, run, *RISK, *BAND, "--out", cal)
-    truth, run = files / "new_run_truth.npy", files / "new_run.zarr"
-    held = done("evaluate", truth, run, "--calibration", cal)["evaluation"]["coverage"]
-    assert len(held["inside"]) == 3
-    assert held["share"] > 0.9
-    assert "samples held" in call("evaluate", truth, run, "--calibration", cal).stdout
-
-
-def test_images_of_another_source_contradict_the_calibration(files, tmp_path):
-    other = np.clip(np.load(files / "new_truth.npy") + 0.1, 0, 1)
-    np.save(tmp_path / "other.npy", other)
-    result = call(
-        "evaluate", tmp_path / "other.npy", files / "new_band.zarr", "--calibration", files / "cal.safetensors"
-    )
-    assert result.exit_code == 1
-    assert "They contradict it" in flat(result.stdout)
-
-
 # ---------------------------------------------------------------- report
 
 
@@ -261,14 +223,6 @@ def test_a_report_of_samples_with_figures(files, tmp_path):
     assert call(*words, "--images", "first", "--force").exit_code == 2
     assert call(*words, "--images", N, "--force").exit_code == 2
     assert call(*words).exit_code == 2  # it is there
-
-
-def test_a_report_of_a_run(files, tmp_path):
-    cal, truth, run = tmp_path / "cal.safetensors", files / "run_truth.npy", files / "run.zarr"
-    done("calibrate", truth, run, *RISK, *BAND, "--out", cal)
-    truth, run = files / "new_run_truth.npy", files / "new_run.zarr"
-    said = done("report", truth, run, "--calibration", cal, "--out", tmp_path / "report.html", "--examples", 2)
-    assert said["evaluation"]["coverage"]["share"] > 0.9
 
 
 def test_examples_go_from_the_best_covered_to_the_worst():
@@ -315,15 +269,6 @@ def test_standard_output_holds_one_json_object_and_nothing_else(files, tmp_path)
     assert json.loads(result.stdout) == {"error": said, "exit_code": 2}
 
 
-@pytest.mark.parametrize("command", ["calibrate", "apply", "evaluate", "report", "plan", "demo", "train", "sample"])
-def test_help_shows_an_example(command):
-    result = call(command, "--help")
-    assert result.exit_code == 0
-    assert f"Example: pixelbounds {command}" in flat(result.output)
-    assert "--json" in result.output
-    assert "--debug" in result.output
-
-
 # ---------------------------------------------------------------- plan
 
 
@@ -343,19 +288,6 @@ def test_a_plan_says_what_is_needed():
     assert 0.03 < few["limit"][1] < 0.04
 
 
-def test_what_a_plan_promises_can_be_calibrated(tmp_path):
-    least = next(x for x in done("plan", "--risk-level", 0.2)["bounds"] if x["bound"] == "betting")["images"]
-    truth = np.full((least, 4, 4), 0.5, np.float32)
-    for n in (least, least - 1):
-        np.save(tmp_path / "truth.npy", truth[:n])
-        np.savez(tmp_path / "band.npz", lower=truth[:n] - 0.1, upper=truth[:n] + 0.1)
-        words = tmp_path / "truth.npy", tmp_path / "band.npz", "--risk-level", 0.2
-        result = call("calibrate", *words, "--out", tmp_path / f"{n}.safetensors")
-        assert result.exit_code == (0 if n == least else 1), result.output
-    assert "cannot be certified" in flat(result.stderr)
-    assert not (tmp_path / f"{least - 1}.safetensors").exists()
-
-
 def test_slack_holds_what_it_says():
     """Losses that a plan calls certifiable are, and a little more risk is not."""
     from pixelbounds.calibration.bounds import BOUNDS, rejects
@@ -368,20 +300,3 @@ def test_slack_holds_what_it_says():
         mean, bound = 0.1 - row.slack[0], BOUNDS[row.bound]
         assert rejects(bound, mean * losses, 0.1, 0.1), row
         assert not rejects(bound, (mean + 0.0005) * losses, 0.1, 0.1), row
-
-
-@pytest.mark.parametrize(
-    "words, code, said",
-    [
-        (("--images", 20, "--risk-level", 0.05), 1, "20 images are too few"),
-        (("--samples", 10, "--miscoverage", 0.1), 1, "10 samples per image are too few: 19"),
-        (("--risk-level", 0), 2, "strictly between 0 and 1"),
-        (("--bound", "beting"), 2, "did you mean 'betting'"),
-        (("--method", "best"), 2, "one of frontier"),
-        (("--spread", -1), 2, "at least 0"),
-    ],
-)
-def test_a_plan_that_cannot_be(words, code, said):
-    result = call("plan", *words)
-    assert result.exit_code == code
-    assert said in flat(result.output)

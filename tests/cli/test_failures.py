@@ -228,14 +228,6 @@ def test_a_full_disk_leaves_nothing_behind(files, small_disk, name):
     assert set(small_disk.rglob("*")) == before
 
 
-def test_a_full_disk_keeps_what_was_there(files, small_disk):
-    old = small_disk / "cal.safetensors"
-    old.write_bytes(b"old")
-    words = files / "truth.npy", files / "samples.npy", *RISK[:4], "--groups", "learned", "--out", old, "--force"
-    assert call("calibrate", *words).exit_code == 3
-    assert old.read_bytes() == b"old"
-
-
 # ---------------------------------------------------------------- interrupts
 
 

@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -53,23 +52,6 @@ def test_shells_complete_commands_and_options(shell):
     assert "_PIXELBOUNDS_COMPLETE" in script
     if shutil.which(shell):
         assert subprocess.run([shell, "-n"], input=script, text=True).returncode == 0
-
-
-def test_bash_asks_the_program_itself(tmp_path):
-    """The script in a shell of its own, with the program on its path."""
-    program = tmp_path / "pixelbounds"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m pixelbounds.cli "$@"\n')
-    program.chmod(0o755)
-    (tmp_path / "script").write_text(asked("source_bash"))
-    lines = f"export PATH={tmp_path}:$PATH; . {tmp_path}/script; COMP_WORDS=(pixelbounds eva); COMP_CWORD=1; "
-    lines += "_pixelbounds_completion pixelbounds; echo ${COMPREPLY[@]}"
-    found = subprocess.run(["bash", "-c", lines], capture_output=True, text=True)
-    assert found.stdout.split() == ["evaluate"], found.stderr
-
-
-def test_choices_are_completed():
-    assert "hoeffding_bentkus" in complete("bash", "pixelbounds calibrate --bound hoeffding_")
-    assert complete("bash", "pixelbounds apply --identifiers k").strip() == "keep"
 
 
 # ---------------------------------------------------------------- files in the wrong place
@@ -158,30 +140,6 @@ def test_every_map_is_listed(files, tmp_path):
     assert len(list((tmp_path / "maps" / "parametric").iterdir())) == 5
 
 
-def test_maps_are_named_as_they_were_asked_for(files, tmp_path, monkeypatch):
-    pytest.importorskip("nibabel")
-    from medical import write_nifti
-
-    np.savez(tmp_path / "few.npz", **{name: x[:3] for name, x in np.load(files / "new.npz").items()})
-    write_nifti(tmp_path / "ct.nii.gz", np.zeros((3, 12, 12), np.int16))
-    monkeypatch.chdir(tmp_path)
-    words = "apply", files / "cal.safetensors", "few.npz", "--window", 400, 40, "--like", "ct.nii.gz"
-    assert "map_lower.nii.gz" in done(*words, "--out", "map.nii.gz")["files"]
-
-
-def test_units_of_a_map_are_those_of_a_scanner_that_does_not_say_them(files, tmp_path):
-    pydicom = pytest.importorskip("pydicom")
-    from medical import edit, write_dicom
-
-    for file in write_dicom(tmp_path / "ct", np.zeros((3, 12, 12), np.int16)):
-        edit(file, RescaleType=None)
-    np.savez(tmp_path / "few.npz", **{name: x[:3] for name, x in np.load(files / "new.npz").items()})
-    words = "apply", files / "cal.safetensors", tmp_path / "few.npz", "--window", 400, 40, "--like", tmp_path / "ct"
-    done(*words, "--out", tmp_path / "maps")
-    said = {part: pydicom.dcmread(tmp_path / "maps" / part / "00001.dcm").RescaleType for part in ("lower", "open")}
-    assert said == {"lower": "HU", "open": "US"}
-
-
 # ---------------------------------------------------------------- what surprises, and is explained
 
 
@@ -214,15 +172,6 @@ def test_a_calibration_by_patients_is_not_judged_by_images_in_silence(recwarn):
     assert not recwarn.list
     with pytest.warns(UserWarning, match="counts patients, .* give units=, the patient of each image"):
         pb.evaluate(truth[120:], interval, calibration=cal)
-
-
-def test_samples_along_another_axis_are_told():
-    truth = np.zeros((30, 12, 12))
-    band = pb.calibrated_quantiles(np.zeros((30, 12, 12, 20)), 0.2, axis=1)
-    with pytest.raises(ValueError, match="axis= says which axis of theirs counts them"):
-        pb.calibrate(truth, band, risk_level=0.2)
-    with pytest.raises(ValueError, match=r"one entry per image and pixel$"):
-        pb.calibrate(truth[:20], pb.Band(truth, truth), risk_level=0.2)
 
 
 def test_a_sampler_named_by_its_file_and_one_without_a_seed_are_told(files, tmp_path, monkeypatch):

@@ -46,15 +46,6 @@ def test_images_that_calibrated_do_not_judge(files, tmp_path, command):
     assert not (tmp_path / "page.html").exists()
 
 
-def test_a_few_of_them_are_named(files, tmp_path):
-    new = np.load(files / "new_truth.npy")
-    new[[3, 50]] = np.load(files / "truth.npy")[[8, 9]]
-    np.save(tmp_path / "mixed.npy", new)
-    result = call(*judged(files, "evaluate", tmp_path, "images", truth=tmp_path / "mixed.npy"))
-    assert result.exit_code == 2
-    assert "2 of 120 images calibrated (3, 50)" in flat(result.stderr)
-
-
 def test_others_are_said_not_to_have_calibrated_and_nobody_says_held_out(files, tmp_path):
     result = call(*judged(files, "evaluate", tmp_path, "images", "--units", "each"))
     assert result.exit_code == 0
@@ -82,22 +73,6 @@ def test_units_on_one_side_only_are_flagged(files, tmp_path, command, calibratio
     assert words in flat(result.stdout)
     if command == "report":
         assert words in (tmp_path / "page.html").read_text()
-
-
-def test_both_means_are_told_and_the_promised_one_is_judged(files, tmp_path):
-    """Units of six images are missed often, those of two never, so images say more than units."""
-    truth = np.load(files / "new_truth.npy")
-    large = np.repeat(np.arange(N // 4) % 2 == 0, [6, 2] * 15)
-    upper = np.where(large[:, None, None], 0.6, np.ones_like(truth))
-    np.savez(tmp_path / "i.npz", lower=np.zeros_like(truth), upper=upper)
-    said = done("evaluate", files / "new_truth.npy", tmp_path / "i.npz", "--units", files / "units.txt")
-    missed = (truth > 0.6).mean(axis=(1, 2)) * large
-    assert said["image_risk"] == pytest.approx(missed.mean())
-    assert said["risk"] == pytest.approx(missed[large].mean() / 2, rel=0.1)
-    assert said["image_risk"] > 1.3 * said["risk"]
-    text = flat(call("evaluate", files / "new_truth.npy", tmp_path / "i.npz", "--units", files / "units.txt").stdout)
-    assert "each unit counting the same" in text
-    assert "each image counting the same, in units of at most 6 images" in text
 
 
 def shifted(files, tmp_path, count, by=0.3):

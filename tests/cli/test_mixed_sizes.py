@@ -1,19 +1,13 @@
 """Images of different sizes through the commands: the same as from Python, in threads and on a cluster."""
 
-import os
-import shutil
-
 import numpy as np
 import pytest
 import zarr
-from commands import call, done, flat, leftovers, spawn
+from commands import call, done, flat, leftovers
 
 import pixelbounds as pb
-from pixelbounds import execution
-from pixelbounds.calibration.data import LocalData
 from pixelbounds.images.ends import one_band
 from pixelbounds.images.ragged import read_ragged, write_ragged
-from pixelbounds.storage.store import resumable
 
 pytest_plugins = ["clusters"]
 
@@ -136,27 +130,6 @@ def test_report_and_rounds_between_sites(files, tmp_path, wanted):
     assert (study / "calibration.safetensors").read_bytes() == cal.without_hashes().to_bytes()
 
 
-def test_units_default_groups_and_kept_bands(files, tmp_path):
-    units = np.arange(N) // 2
-    (tmp_path / "units.txt").write_text("\n".join(f"patient {x}" for x in units))
-    words = "calibrate", files / "truth.zarr", files / "samples.zarr", "--risk-level", 0.2, "--units"
-    bands = tmp_path / "bands.zarr"
-    done(*words, tmp_path / "units.txt", "--out", tmp_path / "a.safetensors", "--bands-out", bands)
-    truth, samples = mixed(0)
-    cal = pb.calibrate(truth, band_of(samples), risk_level=0.2, units=units)
-    assert (tmp_path / "a.safetensors").read_bytes() == cal.to_bytes()
-    for more in ((files / "samples.zarr", "--bands-out", bands), (bands,)):  # as they were kept, and as they lie
-        words = "calibrate", files / "truth.zarr", *more, "--risk-level", 0.2, "--units", tmp_path / "units.txt"
-        done(*words, "--out", tmp_path / "b.safetensors", "--force")
-        assert (tmp_path / "b.safetensors").read_bytes() == cal.to_bytes()
-    other = call(
-        "calibrate", files / "new_truth.zarr", files / "new_samples.zarr", *RISK, "--bands-out", bands, "--out",
-        tmp_path / "c.safetensors",
-    )  # fmt: skip
-    assert other.exit_code == 2
-    assert "holds the bands of other samples" in flat(other.output)
-
-
 def test_little_memory_and_a_cluster_change_no_bit(files, tmp_path, wanted, cluster):
     for name, more in {"here": ("--memory", "2M"), "there": ("--scheduler", cluster.scheduler_address)}.items():
         more = *more, "--scratch", tmp_path
@@ -170,81 +143,7 @@ def test_little_memory_and_a_cluster_change_no_bit(files, tmp_path, wanted, clus
     assert not leftovers(tmp_path)
 
 
-def test_workers_read_the_images_themselves(files, client):
-    sets = read_ragged(files / "set.zarr")
-    truth, band = sets["truth"], pb.Band(sets["lower"], sets["upper"])
-    how = {"risk_level": 0.1, "failure_prob": 0.2}
-    with execution.running(client, memory="100K"):  # blocks of few images
-        pairs = LocalData(truth, band)
-        pids = set(pairs.over_blocks(lambda truth, block: os.getpid()))
-        assert pids == set(client.run(os.getpid).values())
-        some = list(pairs.over_blocks(lambda truth, block: truth[0], np.array([3, 70, 159])))
-        cal = pb.calibrate(truth, band, **how)
-    np.testing.assert_array_equal(some[1], truth[70])
-    assert cal.to_bytes() == pb.calibrate(truth, band, **how).to_bytes()
-
-
 def refused(*words):
     result = call(*words)
     assert result.exit_code == 2, result.output
     return flat(result.output)
-
-
-def test_what_does_not_fit_is_refused(files, tmp_path):
-    out = "--out", tmp_path / "cal.safetensors"
-    truth, _ = mixed(0)
-    np.save(tmp_path / "one.npy", np.zeros((N, 8, 8), np.float32))
-    write_ragged(tmp_path / "turned.zarr", {"truth": [*truth[:-1], truth[-1].T]})
-    write_ragged(tmp_path / "few.zarr", {"truth": truth[:-1]})
-    write_ragged(tmp_path / "two.zarr", {"a": truth, "b": truth})
-    bands = files / "set.zarr"
-    assert "may differ in size" in refused("calibrate", tmp_path / "one.npy", bands, *RISK, *out)
-    assert "band of image 159 has shape (3, 20), but its truth has (20, 3)" in refused(
-        "calibrate", tmp_path / "turned.zarr", bands, *RISK, *out
-    )
-    assert "(160,), but the truth has shape (159,)" in refused("calibrate", tmp_path / "few.zarr", bands, *RISK, *out)
-    assert "holds the arrays a, b" in refused("calibrate", tmp_path / "two.zarr", bands, *RISK, *out)
-    assert "no 'other'" in refused("calibrate", files / "truth.zarr", bands, *RISK, *out, "--truth-key", "other")
-    assert "leave --skip-bad out" in refused("calibrate", files / "truth.zarr", bands, *RISK, *out, "--skip-bad")
-    assert "differ in size" in refused(
-        "calibrate", files / "truth.zarr", bands, "--risk-level", 0.1, "--method", "krcps", *out
-    )
-    done("calibrate", files / "truth.zarr", bands, *RISK, *out)
-    assert "end --out so" in refused("apply", tmp_path / "cal.safetensors", bands, "--out", tmp_path / "x.npz")
-    assert not leftovers(tmp_path)
-
-
-def test_a_damaged_chunk_is_named(files, tmp_path):
-    truth, _ = mixed(0)
-    write_ragged(tmp_path / "truth.zarr", {"truth": truth})
-    chunk = tmp_path / "truth.zarr/truth/values/c/0"
-    data = bytearray(chunk.read_bytes())
-    data[len(data) // 2] ^= 255
-    chunk.write_bytes(data)
-    said = refused(
-        "calibrate", tmp_path / "truth.zarr", files / "samples.zarr", *RISK, "--out", tmp_path / "c.safetensors"
-    )
-    assert "values/c/0 is damaged" in said
-    chunk.unlink()
-    said = refused(
-        "calibrate", tmp_path / "truth.zarr", files / "samples.zarr", *RISK, "--out", tmp_path / "c.safetensors"
-    )
-    assert "1 of 1 chunks of values are not there" in said
-
-
-def test_a_store_that_was_not_finished_is_begun_anew(files, tmp_path, wanted):
-    cal, intervals = tmp_path / "cal.safetensors", tmp_path / "intervals.zarr"
-    wanted[0].save(cal)
-    arrays = {"lower": (np.array([[2, 2]]), "float32")}
-    with pytest.raises(RuntimeError), resumable(intervals, arrays, request={}):
-        raise RuntimeError
-    assert not leftovers(tmp_path)
-    with resumable(intervals, arrays, request={}):
-        said = call("apply", cal, files / "new_samples.zarr", "--out", intervals)
-        assert "is being written by another process" in flat(said.output)
-    shutil.rmtree(intervals)
-    (tmp_path / "intervals.zarr.part" / ".new").mkdir(parents=True)  # of a process that was killed
-    process = spawn("apply", cal, files / "new_samples.zarr", "--out", intervals)
-    assert process.wait(60) == 0, process.stderr.read()
-    assert same(intervals, wanted[1])
-    assert not leftovers(tmp_path)

@@ -131,17 +131,6 @@ def test_one_name_for_two_regions_is_refused_with_what_to_write(files, tmp_path)
             assert "(name=)" in flat(result.stderr)
 
 
-def test_one_share_of_all_pixels_is_the_risk_level(files, tmp_path):
-    pair = files / "truth.npy", files / "band.npz"
-    for name, words in (("a", ("--risk-level", 0.15)), ("b", ("--promise", "share:0.15"))):
-        done("calibrate", *pair, *words, *WORDS, "--out", tmp_path / f"{name}.safetensors")
-    assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
-    for words in ((), ("--risk-level", 0.15, "--promise", "share:0.15")):
-        result = call("calibrate", *pair, *words, *WORDS, "--out", tmp_path / "x.safetensors")
-        assert result.exit_code == 2
-        assert "give --risk-level" in flat(result.stderr)
-
-
 def test_promises_are_judged_by_the_same_ones_on_new_images(files, calibrated, tmp_path):
     new = files / "new_truth.npy", files / "new_band.npz"
     judge = "--calibration", files / "c.safetensors", "--units", "each"

@@ -4,7 +4,7 @@ import csv
 
 import numpy as np
 import pytest
-from commands import call, done, flat, world
+from commands import done, world
 
 import pixelbounds as pb
 
@@ -64,17 +64,6 @@ def test_each_row_is_what_its_pixels_say(files, tmp_path, made):
     assert (rows["heart"]["certified"], rows["heart"]["level"], rows["heart"]["promise"]) == ("yes", "0.4", "share")
     assert float(rows["heart"]["seen"]) == pytest.approx(float(rows["heart"]["missed_mean_of_images"]), rel=1e-5)
     assert (rows["label 2"]["promise"], rows["label 2"]["certified"], rows["label 2"]["level"]) == ("none", "no", "")
-
-
-def test_without_a_calibration_nothing_is_certified(files, tmp_path):
-    words = "evaluate", files / "new.npy", files / "i.zarr", "--units", "each", "--table", tmp_path / "t.csv"
-    done(*words)
-    assert rows_of(tmp_path / "t.csv")["all pixels"]["certified"] == "no"
-    assert "t.csv exists" in flat(call(*words).stderr)
-    done(*words, "--force")
-    result = call(*words[:-2], "--structures", files / "new_labels.npy")
-    assert result.exit_code == 2
-    assert "such as --table structures.csv" in flat(result.stderr)
 
 
 def test_lengths_are_in_hounsfield_units_and_segments_have_names(tmp_path):

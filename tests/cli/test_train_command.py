@@ -2,7 +2,6 @@
 
 import errno
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,17 +39,6 @@ def test_a_run_in_a_wrong_folder_names_it_and_promises_nothing(tmp_path, folder,
     assert "saved" not in result.stderr
 
 
-def test_a_store_that_cannot_be_made_is_named_and_nothing_is_promised(noisy):
-    out = Path("/proc/z.zarr")  # nobody can make a folder there
-    if not out.parent.is_dir():
-        pytest.skip("no /proc on this machine")
-    result = call("sample", network_file(), noisy, "--out", out, "--samples", "19", "--batch", "1")
-    assert result.exit_code in (2, 3), result.output
-    assert "/proc/z.zarr" in result.stderr
-    assert "check the path" in result.stderr
-    assert "are kept" not in result.stderr
-
-
 @pytest.mark.parametrize(
     "number, code, remedy",
     [
@@ -69,11 +57,6 @@ def test_a_path_that_is_wrong_is_named_with_the_remedy_and_nothing_is_promised(n
     assert said.startswith(f"{os.strerror(number)} (a/b); ")
     assert remedy in said
     assert "saved" not in said
-
-
-def test_a_full_disk_still_tells_what_is_kept():
-    error = OSError(28, "No space left on device")
-    assert "the state is saved. Free some space" in error_message(error, code_of(error), "the state is saved")
 
 
 def test_the_packaged_network_refuses_noise_beyond_its_training(noisy):

@@ -101,11 +101,3 @@ def test_from_python_maps_get_the_window_of_the_calibration_or_none(world, tmp_p
     again = open_interval(tmp_path / out)  # and what lies in files still knows it
     with pytest.raises(ValueError, match="wrong values"):
         write_interval(tmp_path / "other", again, like=open_images(world / "new", window=(2000, 0)))
-
-
-def test_intervals_are_not_calibrated_twice(world, tmp_path):
-    words = "apply", world / "knows.safetensors", world / "usual.zarr", "--like", world / "new"
-    for name in ("maps", "array.npz", "array.zarr"):
-        done(*words, "--out", tmp_path / name)
-        again = "apply", world / "knows.safetensors", tmp_path / name, "--like", world / "new"
-        assert "holds intervals, which are calibrated already" in said_no(*again, "--out", tmp_path / "x.nii.gz")

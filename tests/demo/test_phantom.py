@@ -46,16 +46,6 @@ def gray_correlation(a, b):
     return np.corrcoef(a.ravel(), b.ravel())[0, 1]
 
 
-def test_shapes_and_types(many):
-    assert many.hounsfield.shape == many.organs.shape == many.images.shape == (200, 64, 64)
-    assert (many.hounsfield.dtype, many.organs.dtype, many.units.dtype) == (np.float32, np.uint8, np.int64)
-    assert len(many) == 200
-    assert np.array_equal(many.units, np.arange(200))
-    assert ORGANS[0] == "air"
-    assert many.organs.max() < len(ORGANS)
-    assert np.array_equal(many.hounsfield, np.rint(many.hounsfield))
-
-
 @pytest.mark.parametrize("per_patient", [1, 4])
 def test_a_slice_depends_on_seed_and_number_alone(per_patient):
     whole = phantoms(15, 48, 5, slices_per_patient=per_patient)
@@ -76,21 +66,6 @@ def test_every_organ_occurs_and_has_its_density(many):
     for name, (low, high) in MEDIAN_RANGE.items():
         median = np.median(many.hounsfield[many.organs == LABEL[name]])
         assert low <= median <= high, (name, median)
-
-
-def test_inside_of_organs_keeps_to_its_density():
-    one = phantoms(8, 256, seed=3)
-    for name, (low, high) in {
-        "fat": (-160, 60),
-        "liver": (-10, 260),
-        "gas": (-1050, -600),
-        "air": (-1050, -850),
-    }.items():
-        inside = one.organs == LABEL[name]
-        for axis in (1, 2):  # two pixels away from any other organ
-            inside = inside & np.logical_and.reduce([np.roll(inside, k, axis) for k in (-2, -1, 1, 2)])
-        values = one.hounsfield[inside]
-        assert np.mean((values > low) & (values < high)) > 0.99, name
 
 
 def test_the_body_is_inside_the_frame_and_organs_inside_the_body(many):
@@ -118,37 +93,6 @@ def test_organs_are_on_their_sides(many):
     assert kidneys[31:33].mean() < 0.1 * min(kidneys[16:24].mean(), kidneys[40:48].mean())  # one on each side
 
 
-def test_levels_run_from_the_liver_to_the_bowel():
-    series = phantoms(64, 64, seed=2, slices_per_patient=8)
-    share = {
-        name: (series.organs == LABEL[name]).mean((1, 2)).reshape(8, 8).mean(0) for name in ("liver", "kidney", "lung")
-    }
-    assert share["liver"][0] > 3 * share["liver"][-1]
-    assert share["lung"][0] > 0
-    assert share["lung"][3:].max() == 0
-    assert 3 <= share["kidney"].argmax() <= 6
-
-
-def test_slices_of_a_patient_are_alike():
-    series = phantoms(48, 64, seed=4, slices_per_patient=6)
-    assert np.array_equal(series.units, np.repeat(np.arange(8), 6))
-    images = series.images
-    within = [gray_correlation(images[i], images[i + 1]) for i in range(47) if (i + 1) % 6]
-    across = [gray_correlation(images[i], images[i + 6]) for i in range(42)]  # another patient at much the same level
-    assert np.mean(within) > np.mean(across) + 0.1
-    assert max(within) < 0.999
-    widths = (series.organs == LABEL["skin"]).any(1).sum(1).reshape(8, 6)
-    assert np.ptp(widths, 1).mean() < 0.5 * np.ptp(widths[:, 0])
-
-
-def test_patients_differ(many):
-    body = (many.organs != LABEL["air"]).sum((1, 2))
-    assert body.std() / body.mean() > 0.05
-    aorta = np.array([np.median(h[o == LABEL["aorta"]]) for h, o in zip(many.hounsfield, many.organs, strict=True)])
-    assert np.percentile(aorta, 10) < 70 < 200 < np.percentile(aorta, 90)  # with and without contrast
-    assert many.images.std(0).max() > 0.2
-
-
 def test_a_patient_looks_the_same_at_every_size():
     small, large = phantoms(6, 64, seed=9), phantoms(6, 256, seed=9)
     shrunk = large.images.reshape(6, 64, 4, 64, 4).mean((2, 4))
@@ -172,22 +116,3 @@ def test_images_are_windowed():
     assert (one.images.min(), one.images.max()) == (0, 1)
     at = np.abs(one.hounsfield - 40) < 150
     np.testing.assert_allclose(one.images[at], (one.hounsfield[at] + 160) / 400, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "words"),
-    [
-        ({"count": 0}, ValueError, "count is 0"),
-        ({"count": 2.0}, TypeError, "count is 2.0"),
-        ({"count": True}, TypeError, "count is True"),
-        ({"count": 1, "size": 7}, ValueError, "size is 7"),
-        ({"count": 1, "size": (64, 64, 64)}, ValueError, "height, width"),
-        ({"count": 1, "size": "64"}, TypeError, "size is '64'"),
-        ({"count": 1, "seed": -1}, ValueError, "seed is -1"),
-        ({"count": 1, "first": -1}, ValueError, "first is -1"),
-        ({"count": 1, "slices_per_patient": 0}, ValueError, "slices_per_patient is 0"),
-    ],
-)
-def test_bad_input_is_named(arguments, error, words):
-    with pytest.raises(error, match=words):
-        phantoms(**arguments)

@@ -5,11 +5,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import gaussian_world as world  # noqa: E402
-from small_training import LITTLE, SDE  # noqa: E402
+from small_training import SDE  # noqa: E402
 
 from pixelbounds.diffusion import batches  # noqa: E402
-from pixelbounds.diffusion.trainer import Settings, train  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -55,36 +53,6 @@ def test_zarr_arrays_and_chosen_rows_give_the_pixels_of_the_array(pixels, rng):
         batches.Pixels(x, rows=rows)
     with pytest.raises(ValueError, match="rows name none of 7 images"):
         batches.Pixels(x, rows=rows[:0])
-
-
-def test_a_three_dimensional_zarr_array_trains_like_the_array(tmp_path):
-    zarr = pytest.importorskip("zarr")
-    x = np.clip(world.draw(20, 0), *world.LIMITS)
-    results = [
-        train(world.network(base=8), source, sde=SDE, limits=world.LIMITS, settings=Settings(steps=3, **LITTLE))
-        for source in (x, zarr.array(x, chunks=(4, 8, 8)), batches.Pixels(x, limits=world.LIMITS))
-    ]
-    for other in results[1:]:
-        for here, there in zip(results[0].network.parameters(), other.network.parameters(), strict=True):
-            assert torch.equal(here, there)
-
-
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_images_that_a_gpu_has_no_room_for_stay_as_they_are(monkeypatch, dtype, rng):
-    """They were rounded to float16, and a run could not go on once the GPU was fuller: their digest had changed."""
-    x = rng.random((5, 8, 8)).astype(dtype)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2 * 4 * x.size - 2, 2**40))
-    full = batches.Pixels(x, device="cuda")
-    assert not full.on_device
-    assert full.digest() == batches.Pixels(x).digest()
-
-
-def test_the_digest_stays_as_it_is():
-    """It is kept in states: another one would refuse to go on with every run there is."""
-    x = np.arange(70 * 4 * 4, dtype=np.float32).reshape(70, 4, 4) % 97 / 97
-    assert batches.Pixels(x).digest() == [70, 1, 4, 4, "float32 3a79880dc7b9795f"]
-    bits = (np.arange(70 * 2 * 4 * 4) % 251).astype(np.uint8).reshape(70, 2, 4, 4)
-    assert batches.Pixels(bits, limits=(-1, 1)).digest() == [70, 2, 4, 4, "uint8 1094123c1ee7ac13"]
 
 
 @pytest.mark.parametrize("name", batches.AUGMENTATIONS)

@@ -1,6 +1,5 @@
 """Files of networks: what is saved comes back, and what is not one is refused by name."""
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -117,18 +116,6 @@ def altered(path, change):
     path.write_bytes(seal(meta, {name: x.numpy() for name, x in tensors.items()}))
 
 
-def test_a_mismatching_configuration_is_refused(saved):
-    altered(saved, lambda meta: meta["config"].update(blocks=2))
-    with pytest.raises(ValueError, match=r"does not fit the network: .* in the file and .* in the network"):
-        load_network(saved)
-    altered(saved, lambda meta: meta["config"].update(wings=2))
-    with pytest.raises(ValueError, match="configuration that this version cannot build"):
-        load_network(saved)
-    altered(saved, lambda meta: meta.update(format=99))
-    with pytest.raises(ValueError, match="format 99"):
-        load_network(saved)
-
-
 HOSTILE = {  # edited and sealed again
     "wide": lambda meta: meta["config"].update(base=2**20),
     "deep": lambda meta: meta["config"].update(blocks=10**9),
@@ -168,37 +155,3 @@ def test_weights_are_finite_numbers(saved, value):
     saved.write_bytes(seal(meta, {name: x.numpy() for name, x in tensors.items()}))
     with pytest.raises(ValueError, match="NaN or infinite"):
         load_network(saved)
-
-
-def test_what_cannot_be_kept_is_refused_and_the_old_file_stays(saved):
-    before = saved.read_bytes()
-    network = world.network()
-    with torch.no_grad():
-        next(network.parameters()).fill_(1e6)
-    with pytest.raises(ValueError, match="does not fit into"):
-        save_network(saved, network, SDE, "score", dtype=torch.float16)
-    with torch.no_grad():
-        next(network.parameters()).fill_(float("nan"))
-    with pytest.raises(ValueError, match="diverged"):
-        save_network(saved, network, SDE, "score")
-    with pytest.raises(ValueError, match="kind is 'picture'"):
-        save_network(saved, network, SDE, "picture")
-    with pytest.raises(ValueError, match="NCSNpp is no regressor network"):
-        save_network(saved, network, SDE, "regressor")
-    with pytest.raises(TypeError):  # not JSON
-        save_network(saved, world.network(), SDE, "score", {"x": np.zeros(3)})
-    assert saved.read_bytes() == before
-    assert [path.name for path in saved.parent.iterdir()] == [saved.name]
-
-
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(saved, monkeypatch):
-    before = saved.read_bytes()
-
-    def full(*_):
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(checkpoint.os, "fsync", full)
-    with pytest.raises(OSError, match="no space"):
-        save_network(saved, world.network(), SDE, "score")
-    assert saved.read_bytes() == before
-    assert [path.name for path in saved.parent.iterdir()] == [saved.name]

@@ -77,15 +77,3 @@ def test_coverage_before_rounding_lies_between_the_two_counts(rng):
     least, most = measures.surely_covered(draws, *ends), measures.covered(draws, *ends)
     assert ((least <= exact) & (exact <= most)).all()
     assert least.mean() < exact.mean() < most.mean()
-
-
-def test_material_of_a_call_that_was_cut_short_is_refused(tmp_path, monkeypatch, rng):
-    monkeypatch.setitem(bench.KNOWN, "ct64", replace(bench.KNOWN["ct64"], size=4))
-    scan = np.repeat(np.arange(180), 27)
-    np.savez(tmp_path / "ct64.npz", ct=np.zeros((len(scan), 4, 4), np.uint8), scan=scan)
-    (tmp_path / "figures.json").write_text(json.dumps({"images": {"measured": 3}, "way": "ours"}))
-    bench.write_arrays(tmp_path, {"lower": np.zeros((2, 4, 4))})
-    words = ["material", "--data", tmp_path / "ct64.npz", "--out", tmp_path, "--folder", tmp_path / "made"]
-    monkeypatch.setattr(sys, "argv", ["end_to_end", "ct64", *map(str, words)])
-    with pytest.raises(SystemExit, match="lower is of 2 images, not 3"):
-        end_to_end.main()

@@ -14,11 +14,9 @@ from gaussian_prior import PRIOR, SDE, SIGMA, collect, gaussian_score  # noqa: E
 from scipy import stats  # noqa: E402
 from torch import nn  # noqa: E402
 
-from pixelbounds.diffusion import NCSNpp  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network, read, save_network  # noqa: E402
 from pixelbounds.diffusion.members import SYMMETRIES, Ensemble, compiled  # noqa: E402
 from pixelbounds.diffusion.posterior import SAMPLERS, sample  # noqa: E402
-from pixelbounds.diffusion.sde import VESDE  # noqa: E402
 from pixelbounds.samplers import loop  # noqa: E402
 from pixelbounds.storage.files import seal  # noqa: E402
 from pixelbounds.workflows import SampleOptions, combine_networks, sample_to  # noqa: E402
@@ -120,25 +118,6 @@ def test_an_ensemble_is_one_file(tmp_path, images, dtype):
     assert float((here - there).abs().max() / here.abs().max()) < (1e-6 if dtype == torch.float32 else 5e-3)
 
 
-def test_unlike_members_are_refused(images):
-    other = NCSNpp(world.config(dropout=0.5)).eval()
-    with pytest.raises(ValueError, match=r"member 1 is NetworkConfig.*one configuration"):
-        Ensemble([awake(0), other])
-    with pytest.raises(ValueError, match="of no networks"):
-        Ensemble([])
-    with pytest.raises(ValueError, match="symmetries is 'all'; known are none, mirror, flips, turns"):
-        Ensemble([awake(0)], "all")
-    with pytest.raises(ValueError, match="cannot turn by 90 degrees; use flips"):
-        Ensemble([Exact()], "turns")(torch.zeros(1, *PRIOR.shape), torch.ones(1))
-    with pytest.raises(ValueError, match="Ensemble is no score network"):
-        save_network("never.safetensors", Ensemble([Exact()]), SDE, "score")
-
-
-def test_a_network_in_training_is_refused_in_an_ensemble_too(images):
-    with pytest.raises(ValueError, match="in training mode"):
-        next(sample(Ensemble([awake(0).train()]), images[0], 0.4, SDE, samples=2, steps=2))
-
-
 @pytest.fixture
 def two(tmp_path):
     for seed in (0, 1):
@@ -200,26 +179,6 @@ def _once(function):
         function(*words)
 
     return first
-
-
-def test_networks_that_cannot_be_joined_are_named(two, tmp_path):
-    out = tmp_path / "both.safetensors"
-    with pytest.raises(ValueError, match="are the same network"):
-        combine_networks([two[0], two[0]], out)
-    with pytest.raises(ValueError, match="no network is given"):
-        combine_networks([], out)
-    other = tmp_path / "other.safetensors"
-    save_network(other, awake(2), VESDE(0.01, 2.0), "score", {"sigma_0": 0.4, "limits": [0, 1]})
-    with pytest.raises(ValueError, match="join networks of one kind"):
-        combine_networks([*two, other], out)
-    save_network(other, awake(2), SDE, "score", {"sigma_0": 0.3, "limits": [0, 1]})
-    with pytest.raises(ValueError, match=r"sigma_0 0\.3"):
-        combine_networks([*two, other], out)
-    combine_networks(two, out)
-    with pytest.raises(FileExistsError, match="--force"):
-        combine_networks(two, out)
-    with pytest.raises(ValueError, match="is an ensemble already"):
-        combine_networks([out], tmp_path / "more.safetensors")
 
 
 @pytest.mark.parametrize("members", [0, -1, 3, 2**40, "two", True])

@@ -109,16 +109,6 @@ def test_relatives_step_as_published(method):
         torch.testing.assert_close(drawn, x[0])
 
 
-def test_sweeps_make_up_for_a_low_start():
-    y, mean, variance = world(PROBLEMS["inpaint"])
-    low = Guidance(steps=8, solver_steps=8, sweeps=5)  # a network that knows levels below 1 alone
-    draws = next(sample_linear(score, y, PROBLEMS["inpaint"], SDE, low, samples=M, sigma_top=1.0)).flatten(1).numpy()
-    assert np.abs((draws.mean(0) - mean) / np.sqrt(variance / M)).max() < 6
-    once = Guidance(steps=8, solver_steps=8)
-    few = next(sample_linear(score, y, PROBLEMS["inpaint"], SDE, once, samples=M, sigma_top=1.0)).flatten(1).numpy()
-    assert (few.var(0) / variance).min() < (draws.var(0) / variance).min()  # one sweep is narrower than the posterior
-
-
 # ---------------------------------------------------------------- a mixture
 
 
@@ -169,20 +159,3 @@ def test_counts_of_photons_are_weighed_by_their_own_variance():
     draws = next(sample_linear(score, y, problem, SDE, EXACT, samples=60))
     spread = draws.std(0)[0]
     assert spread[:2].mean() > 1.2 * spread[2:].mean()  # bright pixels are noisier
-
-
-@pytest.mark.parametrize(
-    "call, said",
-    [
-        (lambda: Guidance(method="dsp"), "known are mmps"),
-        (lambda: Guidance(sampler="euler_maruyama"), "for mmps known are heun, reverse_sde"),
-        (lambda: Guidance(method="dps", sampler="heun"), "for dps known are ancestral"),
-        (lambda: Guidance(steps=0), "steps is 0"),
-        (lambda: Guidance(step=-1.0), "must be positive"),
-        (lambda: next(sample_linear(score, torch.zeros(1, 1, 4, 4), denoise(0.0), SDE, samples=2)), "has no noise"),
-        (lambda: sample_linear(score, torch.zeros(1, 4, 4), denoise(0.1), SDE), "images of shape"),
-    ],
-)
-def test_bad_input_is_refused(call, said):
-    with pytest.raises(ValueError, match=said):
-        call()

@@ -11,7 +11,7 @@ torch.set_num_threads(1)
 
 from gaussian_prior import PRIOR, SDE, SIGMA, collect, gaussian_score, posterior  # noqa: E402
 
-from pixelbounds.diffusion.posterior import SAMPLERS, _trapezoid, posterior_mean, sample  # noqa: E402
+from pixelbounds.diffusion.posterior import SAMPLERS, posterior_mean, sample  # noqa: E402
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
 
 POSTERIOR = ("reverse_sde", "predictor_corrector", "heun")
@@ -69,10 +69,6 @@ def test_the_usual_steps_come_near_the_limit_of_the_sampler(name, tolerance):
     assert error(name, SAMPLERS[name][1])[0] < tolerance
 
 
-def test_twice_the_usual_steps_of_heun_come_four_times_nearer():
-    assert error("heun", 24)[0] < 0.006
-
-
 @pytest.mark.parametrize("name, steps", [("reverse_sde", 1500), ("predictor_corrector", 1500), ("heun", 60)])
 def test_detail_coarser_than_sigma_min_has_the_law_of_the_posterior(name, steps):
     slope, variance, _ = law(name, steps)
@@ -98,11 +94,6 @@ def test_noise_hardly_above_sigma_min_is_taken(name, sigma_min):
         assert (draws - end).abs().max() < 0.1 * sigma_min
 
 
-def test_the_weight_of_the_far_end_is_smooth_where_its_quotient_cancels():
-    weights = [_trapezoid(math.exp(x)) for x in (0.0, 1e-9, 0.99e-4, 1.01e-4, 1e-3)]
-    np.testing.assert_allclose(weights, [0.5 + x / 12 for x in (0.0, 1e-9, 0.99e-4, 1.01e-4, 1e-3)], atol=1e-7)
-
-
 def test_the_image_itself_is_sampled_where_sigma_min_is_small():
     slope, variance, _ = law("heun", 60, VESDE(1e-4, 1.0))
     true_slope, true_variance = posterior()
@@ -117,14 +108,6 @@ def test_errors_fall_with_the_order_of_the_scheme(name, order, steps):
     errors = [error(name, steps * 2**k)[0] for k in range(4)]
     orders = np.log2(np.divide(errors[:-1], errors[1:]))
     assert np.all(orders > order - 0.25)
-
-
-@pytest.mark.parametrize("steps", [48, 100, 200])
-def test_heun_needs_less_than_a_third_of_the_evaluations(steps):
-    plain, evaluations = error("reverse_sde", steps)
-    reached, spent = error("heun", evaluations // 3 - 1)
-    assert 3 * spent <= evaluations
-    assert reached < plain / 4  # well within
 
 
 # ---------------------------------------------------------------- Algorithm 3
@@ -183,17 +166,6 @@ def test_draws_follow_the_exact_law(name):
     slope, variance = target(name)
     z = ((draws - (slope * y)[:, None]) / variance.sqrt()).numpy().ravel()
     assert stats.kstest(z, "norm").pvalue > 1e-3
-
-
-def test_more_steps_take_the_mean_of_algorithm_3_further_from_the_truth():
-    def error_of_mean(steps):
-        slope = law("euler_maruyama", steps)[0]
-        return ((slope - 1) ** 2 * PRIOR + slope**2 * SIGMA**2).mean()
-
-    errors = [error_of_mean(steps) for steps in (32, 64, 128, 256)]
-    assert errors == sorted(errors)
-    slope, _ = posterior()
-    assert ((slope - 1) ** 2 * PRIOR + slope**2 * SIGMA**2).mean() < errors[0]
 
 
 def test_algorithm_3_is_caught_by_the_same_test():

@@ -13,7 +13,7 @@ from gaussian_prior import PRIOR, SDE, SIGMA, collect, gaussian_score, posterior
 import pixelbounds as pb  # noqa: E402
 from pixelbounds.bands import calibrated_ranks  # noqa: E402
 from pixelbounds.diffusion import NCSNpp, compiled, configuration, network_of  # noqa: E402
-from pixelbounds.diffusion.posterior import SAMPLERS, Reduction, automatic_batch, posterior_mean, sample  # noqa: E402
+from pixelbounds.diffusion.posterior import SAMPLERS, Reduction, posterior_mean, sample  # noqa: E402
 from pixelbounds.diffusion.trainer import Settings, train  # noqa: E402
 
 
@@ -76,13 +76,6 @@ def test_training_and_sampling_compile_one_program_each(design, channels, progra
     assert programs == [[4], [8]]
 
 
-def test_no_number_of_programs_ends_compiling(programs):
-    fast = compiled(torch.nn.Conv2d(1, 1, 1))
-    for batch in range(1, 13):
-        fast(torch.zeros(batch, 1, 8, 8))
-    assert [sizes[-1] for sizes in programs] == list(range(1, 13))
-
-
 def test_no_pass_is_larger_than_the_batch_and_all_have_one_shape():
     sizes, done = [], []
 
@@ -97,11 +90,6 @@ def test_no_pass_is_larger_than_the_batch_and_all_have_one_shape():
     assert len(list(results)) == 2
     assert set(sizes) == {6}
     assert done[-1] == (21, 21)
-
-
-def test_the_automatic_batch_shrinks_with_the_image():
-    assert automatic_batch(gaussian_score, torch.zeros(1, 1, 64, 64), 0.1) == 32
-    assert automatic_batch(gaussian_score, torch.zeros(1, 1, 512, 512), 0.1) == 1
 
 
 # ---------------------------------------------------------------- reduction
@@ -124,12 +112,6 @@ def test_reduction_gives_the_bands_of_the_core():
         torch.testing.assert_close(result.deviation, draws[i, :39].std(0))
         assert torch.equal(result.held_out, draws[i, 39:])
         assert torch.equal(result.samples, draws[i, :39].half())
-
-
-def test_a_reduction_keeps_no_more_than_asked_for():
-    result = next(sample(gaussian_score, torch.zeros(1, *PRIOR.shape), SIGMA, SDE, samples=4, reduce=Reduction()))
-    assert result.mean.shape == PRIOR.shape
-    assert all(getattr(result, name) is None for name in ("lower", "naive_upper", "held_out", "samples"))
 
 
 def test_held_out_draws_fall_into_calibrated_bands_as_often_as_promised():
@@ -188,24 +170,6 @@ def test_mistakes_are_named_at_the_door(changes, message):
         sample(**arguments | changes)
 
 
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"sigma_0": 0.0}, "sigma_0 is 0.0; give the noise level"),
-        ({"sigma_0": -1}, "sigma_0 is -1"),
-        ({"sigma_0": math.nan}, "sigma_0 is nan"),
-        ({"sigma_0": math.inf}, "sigma_0 is inf"),
-        ({"score": torch.nn.Dropout()}, "training mode"),
-        ({"y": torch.zeros(1, *PRIOR.shape, dtype=torch.int64)}, "observation is torch.int64"),
-        ({"y": torch.full((1, *PRIOR.shape), math.nan)}, "observation 0 holds NaN"),
-        ({"y": torch.zeros(4, 8)}, r"shape \(n, c, h, w\)"),
-    ],
-)
-def test_mistakes_in_denoising_are_named(changes, message):
-    with pytest.raises(ValueError, match=message):
-        posterior_mean(**{"score": gaussian_score, "y": torch.zeros(1, *PRIOR.shape), "sigma_0": SIGMA} | changes)
-
-
 def test_a_score_that_diverges_names_the_image():
     def score(x, sigma):
         return torch.where(x.mean((1, 2, 3), keepdim=True) > 5, math.inf, 0.0) * torch.ones_like(x)
@@ -215,8 +179,3 @@ def test_a_score_that_diverges_names_the_image():
     next(results)  # the finished image is not lost
     with pytest.raises(ValueError, match="image 11 are not finite"):
         next(results)
-
-
-def test_too_few_steps_for_algorithm_3_are_refused():
-    with pytest.raises(ValueError, match="take at least"):
-        list(sample(gaussian_score, torch.zeros(1, *PRIOR.shape), 0.011, SDE, sampler="euler_maruyama", steps=10))

@@ -18,8 +18,8 @@ from small_training import SDE, child  # noqa: E402
 
 from pixelbounds.diffusion import batches  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network, load_state  # noqa: E402
-from pixelbounds.diffusion.session import Group, read_log  # noqa: E402
-from pixelbounds.diffusion.trainer import Settings, _check, score_matching, train  # noqa: E402
+from pixelbounds.diffusion.session import read_log  # noqa: E402
+from pixelbounds.diffusion.trainer import Settings, score_matching, train  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -142,12 +142,6 @@ def test_a_step_of_two_processes_is_that_of_one_with_the_whole_batch_and_folders
         if name.startswith("optimizer/exp_avg/"):  # a tenth of the gradient; a step of Adam hides its scale
             assert torch.allclose(shared[name], tensor, rtol=0, atol=1e-5 * largest), name
     assert all("stand at steps 0 to 1: they do not see the same folder" in words[-1] for words in said), said
-
-
-def test_a_batch_that_cannot_be_shared_is_refused():
-    images = batches.Pixels(world.draw(4, 0), limits=world.LIMITS)
-    with pytest.raises(ValueError, match="batch of 9 cannot be shared by 2"):
-        _check(world.network(), images, None, SDE, Settings(steps=1, batch=9), Group(0, 2, torch.device("cpu")))
 
 
 # ---------------------------------------------------------------- torchrun

@@ -13,7 +13,6 @@ from pixelbounds import bands  # noqa: E402
 from pixelbounds.diffusion import batches  # noqa: E402
 from pixelbounds.diffusion.network import Dropout  # noqa: E402
 from pixelbounds.diffusion.regression import (  # noqa: E402
-    QuantileNetwork,
     _mask_keys,
     dropout_passes,
     n_conffusion,
@@ -191,14 +190,6 @@ def test_masks_by_counting_are_those_of_dropout(p):
     assert layer.eval()(x) is x
 
 
-def test_dropout_depends_on_the_seed_and_not_on_the_company(dropping):
-    _, y = observed(3, 0.5)
-    whole = dropout_passes(dropping, y, 0.5, passes=8, seed=1)
-    assert np.array_equal(whole[0][:1], dropout_passes(dropping, y[:1], 0.5, passes=8, seed=1)[0])
-    assert np.array_equal(whole[1], dropout_passes(dropping, y, 0.5, passes=8, seed=1)[1])
-    assert not np.array_equal(whole[1], dropout_passes(dropping, y, 0.5, passes=8, seed=2)[1])
-
-
 def test_only_dropout_layers_are_switched_and_modes_return(dropping):
     seen = {}
     handles = [
@@ -212,39 +203,3 @@ def test_only_dropout_layers_are_switched_and_modes_return(dropping):
     assert layers
     assert {name for name, training in seen.items() if training} == layers & set(seen)
     assert not any(module.training for module in dropping.modules())
-
-
-def test_what_cannot_be_asked_is_refused(dropping):
-    y = world.draw(2, 0)
-    with pytest.raises(ValueError, match="no dropout"):
-        dropout_passes(regressor(world.config(base=8)), y, 0.5)
-    with pytest.raises(ValueError, match="passes is 1"):
-        dropout_passes(dropping, y, 0.5, passes=1)
-    with pytest.raises(ValueError, match="2 heads and no estimate"):
-        dropout_passes(n_conffusion(world.network(base=8, dropout=0.1)), y, 0.5)
-    with pytest.raises(ValueError, match="takes \\(n, 1, h, w\\)"):
-        predict(dropping, np.zeros((2, 3, 8, 8), "f4"), 0.5)
-    with pytest.raises(ValueError, match="observation 1 holds NaN"):
-        predict(dropping, np.stack([y[0], np.nan * y[1]]), 0.5)
-    with pytest.raises(ValueError, match="sigma is 0"):
-        predict(dropping, y, 0.0)
-    for asked in (predict, dropout_passes):
-        for sigma in (float("inf"), float("nan"), -1.0):
-            with pytest.raises(ValueError, match=f"sigma is {sigma}"):
-                asked(dropping, y, sigma)
-        for batch in (-1, 0, 2.0):
-            with pytest.raises(ValueError, match=f"batch is {batch}; it must be"):
-                asked(dropping, y, 0.5, batch=batch)
-        with pytest.raises(ValueError, match=r"shape \(0, 8, 8\)"):
-            asked(dropping, y[:0], 0.5)
-        for whole in (np.zeros((2, 8, 8), np.uint8), torch.zeros(2, 8, 8, dtype=torch.int64)):
-            with pytest.raises(ValueError, match=r"int.*; convert them to float32"):
-                asked(dropping, whole, 0.5)
-    with pytest.raises(ValueError, match="score network, and this network is none"):
-        n_conffusion(dropping.backbone)
-    with pytest.raises(ValueError, match="need a backbone of 2 output"):
-        QuantileNetwork(world.network(base=8), 2)
-    with pytest.raises(ValueError, match="miscoverage is 1"):
-        quantile_loss(1.0)
-    with pytest.raises(ValueError, match="data_deviation is 0"):
-        regressor(world.config(base=8), data_deviation=0.0)

@@ -1,7 +1,6 @@
 """Validation: the best average is kept, patience ends a run, all of it resumes, and nothing learned is an error."""
 
 import itertools
-import json
 import os
 import signal
 from types import SimpleNamespace
@@ -16,10 +15,9 @@ from small_training import SDE, assert_same_state, explode, state  # noqa: E402
 
 from pixelbounds.diffusion import batches, validation  # noqa: E402
 from pixelbounds.diffusion import trainer as training  # noqa: E402
-from pixelbounds.diffusion.checkpoint import load_state, save_state  # noqa: E402
-from pixelbounds.diffusion.regression import quantile_loss, regressor  # noqa: E402
+from pixelbounds.diffusion.checkpoint import load_state  # noqa: E402
 from pixelbounds.diffusion.schedule import Settings  # noqa: E402
-from pixelbounds.diffusion.session import Log, read_log  # noqa: E402
+from pixelbounds.diffusion.session import read_log  # noqa: E402
 from pixelbounds.diffusion.trainer import score_matching, train  # noqa: E402
 
 torch.set_num_threads(1)
@@ -78,12 +76,6 @@ def test_the_average_with_the_least_validation_loss_is_returned_and_patience_end
     assert measured == pytest.approx(done.loss, rel=1e-6)
 
 
-def test_without_patience_a_run_goes_on_to_its_end_and_still_returns_its_best():
-    done = by_heart(patience=None, steps=160)
-    assert (done.step, done.ended) == (160, "steps")
-    assert done.best < 160
-
-
 def test_a_run_that_ended_by_patience_is_finished_until_its_patience_grows(tmp_path):
     first = by_heart(tmp_path, patience=5)
     content = (tmp_path / "log.jsonl").read_bytes()
@@ -93,13 +85,6 @@ def test_a_run_that_ended_by_patience_is_finished_until_its_patience_grows(tmp_p
     for a, b in zip(first.network.parameters(), again.network.parameters(), strict=True):
         assert torch.equal(a, b)
     assert by_heart(tmp_path, patience=8).step > first.step
-
-
-def test_no_validation_images_no_best():
-    done = train(
-        world.network(base=8), clipped(20, 0), sde=SDE, limits=world.LIMITS, settings=Settings(steps=6, **QUICK)
-    )
-    assert (done.best, done.ended) == (6, "steps")
 
 
 # ---------------------------------------------------------------- resuming
@@ -136,45 +121,6 @@ def test_a_run_that_was_stopped_resumes_with_its_best_network_bit_for_bit(tmp_pa
         assert torch.equal(a, b)
 
 
-def test_a_killed_run_looks_at_its_images_as_the_uninterrupted_one_did(tmp_path, uninterrupted):
-    def die(line):
-        if line["step"] == 14:
-            raise MemoryError
-
-    with pytest.raises(MemoryError):  # the state is that of step 12
-        run(tmp_path, settings={"log_every": 1}, progress=die)
-    assert load_state(tmp_path)[1]["step"] == 12
-    run(tmp_path)
-    assert_same_state(state(tmp_path), state(uninterrupted[0]))
-    log, whole = read_log(tmp_path), read_log(uninterrupted[0])
-    looks = {step: x for step, x in zip(log["step"], log["validation"], strict=True) if np.isfinite(x)}
-    assert looks == {s: x for s, x in zip(whole["step"], whole["validation"], strict=True) if np.isfinite(x)}
-
-
-def test_other_validation_images_are_refused(tmp_path):
-    run(tmp_path, steps=3)
-    with pytest.raises(ValueError, match="has validation = "):
-        train(
-            world.network(base=8, dropout=0.1), clipped(20, 0), sde=SDE, limits=world.LIMITS, folder=tmp_path,
-            validation=clipped(30, 6), settings=Settings(steps=6, **QUICK),
-        )  # fmt: skip
-
-
-def test_a_state_from_before_there_was_validation_goes_on(tmp_path):
-    def part(steps):
-        return train(
-            world.network(base=8), clipped(20, 0), sde=SDE, limits=world.LIMITS, folder=tmp_path,
-            settings=Settings(steps=steps, **QUICK),
-        )  # fmt: skip
-
-    part(3)
-    tensors, meta = load_state(tmp_path)
-    assert meta.pop("best")["looked"] == 0
-    assert meta["about"].keys().isdisjoint({"look_every", "validation", "patience"})
-    save_state(tmp_path, tensors, meta)
-    assert part(6).step == 6
-
-
 # ---------------------------------------------------------------- the yardstick
 
 
@@ -187,15 +133,6 @@ def test_the_trivial_denoiser_is_the_better_of_identity_and_mean_at_each_level(r
     sigma = np.exp(np.linspace(np.log(SDE.sigma_min), 0, 10_000))
     assert found == pytest.approx(np.minimum(1, 0.2**2 / sigma**2).mean(), rel=0.03)
     assert found < 0.95 * min(1, np.mean(0.2**2 / sigma**2))  # teeth: neither of the two alone, at all levels
-
-
-def test_a_regressor_has_a_yardstick_too():
-    images, settings = batches.Pixels(clipped(40, 1), limits=world.LIMITS), Settings(steps=1, batch=32)
-    heads = regressor(world.config(base=8), data_deviation=1.0)
-    found = validation.trivial_loss(heads, images, quantile_loss(0.1), sde=SDE, settings=settings)
-    variance = float(clipped(40, 1).var())
-    assert 0 < found < 2 * variance
-    assert np.isfinite(validation.mean_loss(heads, images, quantile_loss(0.1), sde=SDE, settings=settings))
 
 
 def test_a_network_that_learned_nothing_is_refused_with_a_remedy():
@@ -223,24 +160,6 @@ def test_a_short_run_does_not_end_inside_its_warmup(length):
     assert long.rate(249, 249 / 100_000) == 0.5  # as told, where the run is long
 
 
-def test_looks_are_frequent_at_first_and_in_proportion_later():
-    settings = Settings(steps=10**6)
-    looks = np.array([step for step in range(1, 20_000) if settings.looks(step)])
-    assert list(looks[:4]) == [20, 40, 60, 80]
-    gaps = np.diff(looks) / looks[1:]
-    assert gaps[looks[1:] > 800].max() <= 0.05
-    assert gaps[looks[1:] > 800].min() >= 0.024
-    fixed = Settings(steps=100, look_every=7)
-    assert [step for step in range(30) if fixed.looks(step)] == [7, 14, 21, 28]
-
-
-@pytest.mark.parametrize("wrong", [{"patience": 0}, {"patience": 1.5}, {"look_every": 0}, {"look_every": True}])
-def test_wrong_looks_are_refused(wrong):
-    name = next(iter(wrong))
-    with pytest.raises(ValueError, match=f"{name} is "):
-        Settings(steps=1, **wrong)
-
-
 # ---------------------------------------------------------------- what a run tells
 
 
@@ -257,24 +176,6 @@ def test_progress_is_told_at_least_about_every_second(monkeypatch):
     assert between[0]["done"] == 0.5
     assert between[0]["remaining"] == pytest.approx(between[0]["seconds"])
     assert [line["step"] for line in told if line["step"] == 20] == [20]
-
-
-def test_the_log_holds_lines_and_no_more(tmp_path):
-    told = []
-    log = Log(tmp_path, 0, 8, told.append)
-    log.write(4, 1.0, 0.25, loss=0.5, validation=0.7)
-    log.tell(5, 2.0, 0.5, 0.4)
-    log.tell(6, 2.5, 0.75, None)
-    log.write(8, 4.0, 1.0, loss=0.3, validation=0.6)
-    assert [json.loads(line)["step"] for line in (tmp_path / "log.jsonl").read_text().splitlines()] == [4, 8]
-    assert [(line.get("loss"), line["validation"], line["least"]) for line in told] == [
-        (0.5, 0.7, 0.7), (0.4, 0.7, 0.7), (None, 0.7, 0.7), (0.3, 0.6, 0.6),
-    ]  # fmt: skip
-    assert told[1]["remaining"] == 2.0
-    resumed = []
-    log = Log(tmp_path, 4, 8, resumed.append)
-    log.tell(5, 2.0, 0.5, 0.4)
-    assert resumed[0]["validation"] == 0.7  # known from the lines that were kept
 
 
 def test_a_diverged_network_is_not_the_best(tmp_path):

@@ -54,11 +54,6 @@ def test_two_images_by_hand():
     assert len(ev.by_edge) == 1  # four values are channels: no edges between them
 
 
-def test_ends_that_the_truth_meets_are_inside():
-    truth = np.array([[0.0, 1.0]])
-    assert evaluate(truth, pb.Interval(np.zeros((1, 2)), np.ones((1, 2)))).risk == 0
-
-
 def test_losses_are_those_of_l01_and_the_median_is_exact(rng):
     truth, interval, _ = example(rng, n=7)
     ev = evaluate(truth, interval)
@@ -129,29 +124,6 @@ def test_groups_of_ends_count_ends(rng):
         assert by.pooled[i] == pytest.approx(missed / ends)
         assert by.share[i] == pytest.approx(ends / labels.size)
     assert 2 * by.share @ by.pooled == pytest.approx(np.mean(~interval.contains(truth)))
-
-
-def test_equal_lengths_and_flat_images_are_one_stratum():
-    flat = np.full((3, 8, 8), 0.5)
-    ev = evaluate(flat, pb.Interval(flat - 0.25, flat + 0.25))
-    assert len(ev.size_stratified) == len(ev.by_edge) == 1
-    assert ev.size_stratified.share.tolist() == [1.0]
-    assert ev.median_length == 0.5
-
-
-def test_misses_at_edges_show(rng):
-    truth = np.zeros((20, 40, 40))
-    truth[:, :, 20:] = 1.0
-    truth += rng.uniform(-0.01, 0.01, truth.shape)
-    half = np.full_like(truth, 0.1)
-    centre = truth.copy()
-    centre[:, :, 19:21] = 0.5  # a blurred step: only its two columns, 5% of the pixels, are missed
-    ev = evaluate(truth, pb.Interval(centre - half, centre + half))
-    assert ev.risk == pytest.approx(0.05)
-    assert ev.by_edge.risk[-1] > 0.99
-    assert ev.by_edge.share[-1] == pytest.approx(0.05, abs=0.005)
-    assert ev.by_edge.risk[:-1].max() < 0.01
-    assert "edge strength" in str(ev)
 
 
 def test_colours_have_no_edges_between_them():
@@ -244,18 +216,6 @@ def test_the_same_seed_gives_the_same_bits_and_a_higher_level_wider_intervals(rn
     assert text(first) == text(evaluate(truth, interval, **more, seed=np.random.default_rng(1)))
     wide = evaluate(truth, interval, **more, seed=1, confidence_level=0.99)
     assert wide.risk_interval[0] < first.risk_interval[0] < first.risk < first.risk_interval[1] < wide.risk_interval[1]
-
-
-def test_one_unit_says_little_about_how_units_vary(rng):
-    truth, interval, _ = example(rng)
-    labels = np.zeros(truth.shape, int)
-    labels[3] = 1  # a group that one image alone has
-    ev = evaluate(truth, interval, units=["one"] * len(truth))
-    assert ev.risk_interval[0] < ev.risk / 40
-    assert ev.risk_interval[1] == 1
-    rare = evaluate(truth, interval, groups=labels).by_group
-    assert rare.units.tolist() == [23, 1]
-    assert rare.high[0] < rare.high[1] == 1
 
 
 # ---------------------------------------------------------------- samples

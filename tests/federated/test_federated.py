@@ -68,20 +68,6 @@ def test_the_order_of_the_sites_decides_the_split_and_nothing_else():
     assert second.to_bytes() == in_one_place(truth[turned], band[turned], risk_level=0.2, method=BY_BAND).to_bytes()
 
 
-def test_units_are_split_whole_and_averaged_as_in_one_place():
-    truth, band = data()
-    local = np.concatenate([np.arange(count) // 2 for count in COUNTS])
-    sites = parts_of(truth, band, local.astype(str))
-    own = [local[a:b].astype(str) for a, b in pairwise(CUTS)]
-    named = [f"{i} {unit}" for i, units in enumerate(own) for unit in units]
-    pooled = in_one_place(truth, band, risk_level=0.3, method=BY_BAND, units=named)
-    found, plans = rounds(sites, federated.begin(announced(sites), method=BY_BAND, risk_level=0.3))
-    assert found.to_bytes() == pooled.to_bytes()
-    assert pooled.record.units == 25 + 4 + 32 - 8  # of 61 units, an eighth fits
-    assert "units" in found.guarantee
-    assert sum(plans[0].tables[f"fitting.{i}"].sum() for i in range(3)) == 8
-
-
 def test_sites_whose_images_differ_in_size_equal_a_ragged_set():
     rng = np.random.default_rng(0)
     made = {name: heteroscedastic(count, rng, size=s) for name, count, s in zip(NAMES, COUNTS, (8, 6, 11), strict=True)}
@@ -149,38 +135,6 @@ def test_what_numbers_stand_for_is_the_same_at_all_sites_and_kept():
     refuses(lambda: federated.begin([announced(sites)[0], raw], risk_level=0.2), "measure", "None at 'east'")
 
 
-def test_a_site_without_fitting_images_takes_part():
-    truth, band = data()
-    sites = parts_of(truth, band)
-    study = federated.begin(announced(sites), method=pb.Frontier("band", n_fit=2), risk_level=0.2, seed=1)
-    alone = [int(study.plan.tables[f"fitting.{i}"].sum()) for i in range(3)]
-    assert 0 in alone
-    found, _ = rounds(sites, study)
-    assert (
-        found.to_bytes()
-        == in_one_place(truth, band, method=pb.Frontier("band", n_fit=2), risk_level=0.2, seed=1).to_bytes()
-    )
-
-
-def test_a_study_survives_its_file(tmp_path):
-    truth, band = data()
-    sites = parts_of(truth, band)
-    files = []
-    for name, (t, b, how) in sites.items():
-        files.append(tmp_path / f"{name}.safetensors")
-        federated.announce(t, b, **how).save(files[-1])
-    study = federated.begin(files, risk_level=0.2, bound="hoeffding_bentkus")
-    while isinstance(study, federated.Study):
-        study.save(tmp_path / "study.safetensors")
-        study.plan.save(tmp_path / "plan.safetensors")
-        for (t, b, how), file in zip(sites.values(), files, strict=True):
-            federated.answer(tmp_path / "plan.safetensors", t, b, **how).save(file)
-        assert federated.load_study(tmp_path / "study.safetensors").plan.digest == study.plan.digest
-        study = federated.merge(tmp_path / "study.safetensors", files)
-    pooled = in_one_place(truth, band, risk_level=0.2, bound="hoeffding_bentkus")
-    assert study.to_bytes() == pooled.to_bytes()
-
-
 # ---------------------------------------------------------------- what travels
 
 
@@ -233,12 +187,3 @@ def test_a_fitting_image_and_a_certifying_image_tell_different_things():
     before, after = (federated.answer(plans[2], x, b, **how) for x in (t, spoilt))
     assert before.to_bytes() == after.to_bytes()
     assert federated.answer(plans[2], 1 - t, b, **how).to_bytes() != before.to_bytes()
-
-
-def test_a_site_that_changes_its_images_is_recognised():
-    sites = parts_of(*data())
-    study = federated.begin(announced(sites), method=BY_BAND, risk_level=0.2)
-    t, b, how = sites["east"]
-    other = t.copy()
-    other[0, 0, 0] = np.nextafter(other[0, 0, 0], np.float32(0.5))
-    refuses(lambda: rounds({**sites, "east": (other, b, how)}, study), "site 'east' has image_hashes that differs")

@@ -4,13 +4,12 @@ import dataclasses
 import os
 import stat
 
-import numpy as np
 import pytest
 from hospitals import announced, answers_of, data, edited, parts_of, refuses, rounds, said, table
 
 import pixelbounds as pb
 from pixelbounds import federated
-from pixelbounds.federated.keys import key_of, name_hashes
+from pixelbounds.federated.keys import key_of
 from pixelbounds.federated.messages import message_of
 
 KEY, OTHER = bytes(range(32)), bytes(32)
@@ -98,10 +97,3 @@ def test_a_key_file_is_new_private_and_read_again(tmp_path):
     refuses(lambda: federated.read_key(tmp_path / "none"), "no key file", error=FileNotFoundError)
     for wrong in (b"short", 7, KEY + b"1"):
         refuses(lambda given=wrong: key_of(given), "32 bytes")
-
-
-def test_names_are_told_apart_by_hashes_that_need_the_key():
-    mine, again = name_hashes(KEY, ["a", "b"]), name_hashes(KEY, ["b", " a "])
-    np.testing.assert_array_equal(mine, again[::-1])
-    assert not np.array_equal(mine, name_hashes(OTHER, ["a", "b"]))
-    assert len(np.unique(name_hashes(KEY, map(str, range(1000))), axis=0)) == 1000

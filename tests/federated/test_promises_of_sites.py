@@ -20,7 +20,6 @@ from hospitals import (
     studies_of,
     with_regions,
 )
-from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds import federated
@@ -84,20 +83,6 @@ def test_units_pixels_and_images_of_regions_count_as_in_one_place(tmp_path):
     study.save(tmp_path / "study.safetensors")
     found, _ = rounds(sites, federated.load_study(tmp_path / "study.safetensors"))
     pooled = in_one_place(truth, band, promises=promises(regions), units=named, **how)
-    assert found.to_bytes() == pooled.to_bytes()
-
-
-def test_images_of_different_sizes_keep_their_regions():
-    rng = np.random.default_rng(0)
-    made = {name: heteroscedastic(count, rng, size=s) for name, count, s in zip(NAMES, COUNTS, (8, 6, 11), strict=True)}
-    sites = {name: (t, b, {"site": name, "regions": {"edges": t > 0.5}}) for name, (t, b) in made.items()}
-    truth = [image for t, _ in made.values() for image in t]
-    edges = [image > 0.5 for image in truth]
-    found, _ = rounds(
-        sites, federated.begin(announced(sites), method=pb.Frontier("band", 3), promises=[pb.share(0.3, name="edges")])
-    )
-    promises = [pb.share(0.3, within=edges, name="edges")]
-    pooled = in_one_place(truth, [b for _, b in made.values()], promises=promises, method=pb.Frontier("band", 3))
     assert found.to_bytes() == pooled.to_bytes()
 
 

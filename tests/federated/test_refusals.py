@@ -7,17 +7,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hospitals import (
-    NAMES,
-    announced,
-    answers_of,
-    data,
-    edited,
-    parts_of,
-    refuses,
-    said,
-    table,
-)
+from hospitals import NAMES, announced, answers_of, data, edited, parts_of, refuses, said, table
 
 import pixelbounds as pb
 from pixelbounds import federated

@@ -72,19 +72,6 @@ def test_a_wrong_announcement_is_refused_by_field_and_value(keyed, change, word)
     assert federated.begin(keyed, method=BY_BAND, risk_level=0.2, key=KEY).plan.tables
 
 
-def test_sizes_of_a_ragged_site_are_checked(rng):
-    images = [rng.uniform(0.4, 0.6, (4, n)).astype(np.float32) for n in (3, 4, 5)]
-    bands = [pb.Band(x[None] - 0.1, x[None] + 0.1) for x in images]
-    mixed = federated.announce(images, bands, site="west")
-    for change, word in (
-        (tables(sizes=np.zeros(3, int)), "sizes with the value 0"),
-        (tables(sizes=np.ones(2, int)), "sizes of shape (2,)"),
-        (without("sizes"), "image_hashes, sizes"),
-    ):
-        wrong = edited(mixed, change)
-        refuses(lambda given=wrong: federated.begin([given], risk_level=0.2), "'west'", word)
-
-
 def test_sites_that_do_not_fit_together_are_refused_by_name_and_none_is_accused():
     sites = parts_of(*data())
     t, b, _ = sites["east"]
@@ -126,22 +113,6 @@ SETTINGS = {  # arguments of begin, words of the refusal
 @pytest.mark.parametrize("how, words", SETTINGS.values(), ids=SETTINGS)
 def test_settings_of_a_study_are_refused_by_name(worlds, how, words):
     refuses(lambda: federated.begin(announced(worlds["regions"][0]), **{"risk_level": 0.2, **how}), *words)
-
-
-def test_regions_are_refused_by_name(worlds):
-    refuses(lambda: federated.begin([], risk_level=0.2), "no announcements")
-    sites = worlds["regions"][0]
-    t, b, how = sites["east"]
-    weights = federated.announce(t, b, site="east", regions={**how["regions"], "rare": np.ones(t.shape)})
-    mixed = [federated.announce(*sites["north"][:2], **sites["north"][2]), weights]
-    refuses(lambda: federated.begin(mixed, promises=[pb.share(0.3, name="rare")]), "'rare' is a region at site 'north'",
-            "weights at 'east'")  # fmt: skip
-    for regions, words, error in (
-        ({"all pixels": t > 0}, ["another name"], ValueError),
-        ([t > 0], ["by the name"], TypeError),
-        ({"edges": t[1:] > 0}, ["region 'edges'", "shape"], ValueError),
-    ):
-        refuses(lambda given=regions: federated.announce(t, b, site="east", regions=given), *words, error=error)
 
 
 def test_a_study_file_is_checked_when_it_is_read_again(worlds, tmp_path):

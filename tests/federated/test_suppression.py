@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from hospitals import BY_BAND, NAMES, announced, answers_of, data, edited, parts_of, refuses, rounds, said, studies_of
+from hospitals import NAMES, announced, answers_of, data, edited, parts_of, refuses, rounds, said, studies_of
 
 import pixelbounds as pb
 from pixelbounds import federated
-from pixelbounds.federated.suppression import rounded_up
 
 LEAST = 5
 
@@ -67,15 +66,6 @@ def test_what_is_certified_only_becomes_wider(world, bound):
     assert ((truth < interval.lower) | (truth > interval.upper)).mean() <= told.risk
 
 
-def test_single_values_are_not_reported(world):
-    for kind, how in (("plain", {"limits": None}), ("centred", {})):
-        sites = parts_of(*data(kind), least_count=LEAST, **how)
-        begun = federated.begin(announced(sites), method=BY_BAND, risk_level=0.2)
-        refuses(lambda given=sites, study=begun: rounds(given, study), "single pixels", "least_count", "rcps")
-        rcps = federated.begin(announced(sites), risk_level=0.2, method="rcps")
-        assert isinstance(rounds(sites, rcps)[0], pb.Calibration)
-
-
 def test_the_least_count_is_fixed_when_a_site_announces(world):
     _, coarse, studies = world
     plan = studies["misses"].plan
@@ -86,8 +76,3 @@ def test_the_least_count_is_fixed_when_a_site_announces(world):
     curious = edited(plan, lambda text, tables: text["sites"][0].update(least_count=1))
     refuses(lambda: federated.answer(curious, t, b, **how), "least_count 1", "has 5")
     refuses(lambda: federated.answer(edited(plan, said(sites=[])), t, b, **how), "sites")
-
-
-def test_rounded_up_never_exceeds_an_image():
-    counts = np.array([[9, 8, 1, 0], [4, 4, 4, 0]])
-    np.testing.assert_array_equal(rounded_up(counts, np.array([9, 100]), 5), [[9, 9, 5, 0], [5, 5, 5, 0]])

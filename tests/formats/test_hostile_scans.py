@@ -38,15 +38,6 @@ def test_odd_dicom_is_refused(tmp_path, kind):
         open_images(tmp_path / "ct")
 
 
-def test_deflated_dicom_is_refused(tmp_path):
-    (file,) = write_dicom(tmp_path / "ct", VALUES[:1])
-    data = pydicom.dcmread(file)
-    data.file_meta.TransferSyntaxUID = pydicom.uid.DeflatedExplicitVRLittleEndian
-    data.save_as(file, enforce_file_format=True)
-    with pytest.raises(ValueError, match="deflated"):
-        open_images(tmp_path / "ct")
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_edited_dicom_raises_nothing_else(tmp_path):
     (file,) = write_dicom(tmp_path / "ct", VALUES[:1])

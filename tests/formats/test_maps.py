@@ -1,12 +1,11 @@
 """Intervals into files: what was covered stays covered, maps lie where the images lie, and failures leave nothing."""
 
-import os
 import resource
 
 import numpy as np
 import pytest
 import zarr
-from medical import hounsfield, nibabel, pydicom, to_unit, write_dicom, write_nifti
+from medical import hounsfield, nibabel, pydicom, write_dicom, write_nifti
 
 import pixelbounds as pb
 from pixelbounds.formats.maps import is_ours, write_interval
@@ -105,16 +104,6 @@ def test_nifti_maps_lie_on_the_file_and_hold_its_values(tmp_path, axes, suffix):
     np.testing.assert_allclose(back[0], around(images).lower, atol=1e-6)
     assert (back[0] <= around(images).lower).all()
     assert (back[1] >= around(images).upper).all()
-
-
-def test_several_scans_become_several_maps(tmp_path):
-    write_nifti(tmp_path / "in" / "a.nii.gz", VALUES, "RAS")
-    write_nifti(tmp_path / "in" / "deep" / "b.nii.gz", VALUES[:3], "LPS")
-    images = open_images(tmp_path / "in")
-    (tmp_path / "out").mkdir()
-    write_interval(tmp_path / "out" / "x.nii.gz", around(images), like=images, identifiers="keep")
-    assert left_behind(tmp_path / "out") == sorted(f"x_{s}_{p}.nii.gz" for s in ("a", "deep_b") for p in PARTS)
-    assert nibabel.load(tmp_path / "out" / "x_deep_b_length.nii.gz").shape == (6, 7, 3)
 
 
 def test_values_without_a_window_and_resized_slices(tmp_path):
@@ -229,35 +218,6 @@ def test_maps_of_several_series_come_back_in_the_order_of_the_scans(tmp_path, id
         np.testing.assert_allclose(back, getattr(interval, part), atol=1.001 / 400)  # steps of 1 HU, rounded outward
 
 
-def test_one_slice_becomes_four_files(tmp_path):
-    (file,) = write_dicom(tmp_path / "in", VALUES[:1])
-    images = open_images(file)
-    (tmp_path / "out").mkdir()
-    assert write_interval(tmp_path / "out" / "x.dcm", around(images), like=images).name == "x_lower.dcm"
-    assert left_behind(tmp_path / "out") == ["x_length.dcm", "x_lower.dcm", "x_open.dcm", "x_upper.dcm"]
-    write_dicom(tmp_path / "more", VALUES)
-    images = open_images(tmp_path / "more")
-    with pytest.raises(ValueError, match="name a folder for the series"):
-        write_interval(tmp_path / "x.dcm", around(images), like=images)
-
-
-def test_from_one_format_to_the_other(tmp_path):
-    write_nifti(tmp_path / "scan.nii.gz", VALUES, "PIR")
-    write_dicom(tmp_path / "ct", VALUES, **REACH)
-    nifti, dicom = open_images(tmp_path / "scan.nii.gz"), open_images(tmp_path / "ct")
-    write_interval(tmp_path / "maps", around(nifti), like=nifti, identifiers="keep")
-    write_interval(tmp_path / "maps.nii.gz", around(dicom), like=dicom)
-    crossed = open_images(tmp_path / "maps" / "lower"), open_images(tmp_path / "maps_lower.nii.gz")
-    for back in crossed:
-        np.testing.assert_allclose(back.geometry.scans[0].affine, dicom.geometry.scans[0].affine, atol=1e-4)
-        np.testing.assert_allclose(back.pixels, around(dicom).lower, atol=2 / 400)  # a step of 16-bit scans is 1 HU
-    assert set(crossed[0].units) == {"scan"}
-    small = open_images(tmp_path / "ct", size=3)
-    write_interval(tmp_path / "small", around(small), like=small)
-    back = open_images(tmp_path / "small" / "upper")
-    np.testing.assert_allclose(back.geometry.scans[0].affine, small.geometry.scans[0].affine, atol=1e-6)
-
-
 # ---------------------------------------------------------------- failures
 
 
@@ -285,16 +245,6 @@ def test_a_full_disk_leaves_no_broken_output(tmp_path, name, earlier):
     assert not list(out.glob(".*"))
 
 
-def test_an_interrupt_leaves_nothing(tmp_path, plain, monkeypatch):
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "replace", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        write_interval(tmp_path / "x.npz", around(plain))
-    assert left_behind(tmp_path) == []
-
-
 def test_what_cannot_be_written_is_said_first(tmp_path, plain):
     interval = around(plain)
     with pytest.raises(ValueError, match="give them as like"):
@@ -318,14 +268,6 @@ def test_what_cannot_be_written_is_said_first(tmp_path, plain):
         write_interval(tmp_path / "mine.zarr", interval)
     assert left_behind(tmp_path) == ["mine.zarr"]
     assert (tmp_path / "mine.zarr" / "thesis.txt").read_text() == "all my work"
-
-
-def test_a_folder_of_other_things_is_not_replaced_by_dicom(tmp_path):
-    write_dicom(tmp_path / "ct", VALUES)
-    images = open_images(tmp_path / "ct")
-    with pytest.raises(FileExistsError, match="holds something else"):
-        write_interval(tmp_path / "ct", around(images), like=images)
-    np.testing.assert_array_equal(open_images(tmp_path / "ct").pixels, to_unit(VALUES).astype(np.float32))
 
 
 def test_only_what_we_wrote_of_a_kind_is_replaced(tmp_path):

@@ -145,19 +145,6 @@ def test_names_of_people_stay_behind(tmp_path):
     assert first == {x.name: x.read_bytes() for x in (tmp_path / "drop" / "parametric").iterdir()}
 
 
-def test_a_scan_with_a_hole_has_no_maps(tmp_path):
-    write_dicom(tmp_path / "scan", hounsfield(6, 7, 6))[2].unlink()
-    with pytest.raises(ValueError, match="slices are missing between"):
-        open_images(tmp_path / "scan")
-
-
-def test_parametric_maps_need_a_folder(tmp_path):
-    write_dicom(tmp_path / "scan", VALUES[:1])
-    images = open_images(tmp_path / "scan")
-    with pytest.raises(ValueError, match="Parametric Maps lie in a folder"):
-        write_interval(tmp_path / "map.nii.gz", intervals(images), like=images, parametric=True)
-
-
 @pytest.mark.skipif(shutil.which("dciodvfy") is None, reason="dciodvfy is missing: apt-get install dicom3tools")
 @pytest.mark.parametrize("identifiers", ["drop", "keep"])
 @pytest.mark.parametrize("kind", ["plain", "oblique and dark", "one slice", "NIfTI"])

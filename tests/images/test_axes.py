@@ -66,13 +66,6 @@ def test_samples_leave_their_axis_behind():
     assert set(found.coords) == {"patient"}
 
 
-def test_lazy_arrays_stay_lazy():
-    import dask.array as da
-
-    lazy = pb.Band(named(da.from_array(TRUTH)), named(da.from_array(TRUTH + 0.1)))
-    assert isinstance(lazy.to_xarray().lower.data, da.Array)
-
-
 @pytest.mark.parametrize(
     "enter",
     [
@@ -106,14 +99,3 @@ def test_a_calibration_remembers_the_order_of_its_axes(tmp_path):
         cal.apply(pb.Band(turned.lower, turned.upper, source="mine"))
     plain = cal.apply(pb.Band(square - 0.1, square + 0.05, source="mine"))  # without names nobody can tell
     assert np.array_equal(plain.lower, cal.apply(band).lower)
-
-
-def test_what_is_no_band():
-    with pytest.raises(ValueError, match="dataset holds low, and no lower or upper; rename"):
-        pb.Band.from_xarray(xarray.Dataset({"low": named(TRUTH)}))
-    with pytest.raises(TypeError, match="dataset is a DataArray; give an xarray Dataset"):
-        pb.Interval.from_xarray(named(TRUTH))
-    with pytest.raises(TypeError, match="truth is a Dataset of xarray; give one of its variables"):
-        pb.calibrate(BAND.to_xarray(), BAND, **HERE)
-    with pytest.raises(ValueError, match="images differ in size"):
-        pb.Band([np.zeros((2, 2)), np.zeros((3, 3))], [np.ones((2, 2)), np.ones((3, 3))]).to_xarray()

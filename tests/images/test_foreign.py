@@ -35,12 +35,6 @@ def test_other_arrays_give_the_same_bytes(kind):
     assert pb.calibrate(flat, other, risk_level=0.5, **HERE).to_bytes() == expected
 
 
-def test_a_file_that_is_mapped_stays_mapped(tmp_path):
-    np.save(tmp_path / "x.npy", TRUTH)
-    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-    assert isinstance(pb.Band(mapped, mapped).lower, np.memmap)
-
-
 def test_big_endian_labels_masks_and_units():
     expected = pb.calibrate(
         TRUTH,

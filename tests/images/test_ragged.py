@@ -102,18 +102,6 @@ def test_every_image_counts_the_same_whatever_its_size():
     assert cal.risk == pytest.approx(0.1)
 
 
-def test_the_order_of_images_decides_only_the_split():
-    truth, lower, upper = images()
-    turn = np.random.default_rng(5).permutation(N)
-    turned = [[x[i] for i in turn] for x in (truth, lower, upper)]
-    how = {"risk_level": 0.2, "method": "rcps", "bound": "hoeffding_bentkus"}  # neither splits nor bets
-    one = pb.calibrate(truth, pb.Band(lower, upper), **how)
-    other = pb.calibrate(turned[0], pb.Band(*turned[1:]), **how)
-    np.testing.assert_array_equal(one.widening, other.widening)
-    assert one.risk == pytest.approx(other.risk, rel=1e-14)  # a sum of shares of different sizes
-    assert one.record.digest == other.record.digest
-
-
 @pytest.mark.parametrize("rows", [1, 7, N])
 def test_how_a_set_is_cut_does_not_matter(rows, monkeypatch):
     truth, lower, upper = images()
@@ -160,21 +148,6 @@ def test_a_store_is_read_image_by_image(tmp_path):
     for a, b in zip(interval.upper, stored.upper, strict=True):
         np.testing.assert_array_equal(a, b)
     assert pb.evaluate(found["truth"], stored).to_dict() == pb.evaluate(truth, interval).to_dict()
-
-
-def test_a_store_that_lacks_something_is_refused_by_name(tmp_path):
-    truth, *_ = images(8)
-    write_ragged(tmp_path / "set.zarr", {"truth": truth})
-    with pytest.raises(FileExistsError, match=r"set\.zarr"):
-        write_ragged(tmp_path / "set.zarr", {"truth": truth})
-    next(x for x in (tmp_path / "set.zarr/truth/values/c").rglob("*") if x.is_file()).unlink()
-    with pytest.raises(ValueError, match=r"truth: 1 of 1 chunks of values are not there"):
-        read_ragged(tmp_path / "set.zarr")
-    zarr.open_group(tmp_path / "other.zarr", mode="w")
-    with pytest.raises(ValueError, match="holds no images of different sizes"):
-        read_ragged(tmp_path / "other.zarr")
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        read_ragged(tmp_path / "nowhere")
 
 
 def refuses(call, *words, error=ValueError):

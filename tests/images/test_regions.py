@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from refusals import refuses
 
 import pixelbounds as pb
 from pixelbounds.images.ragged import Ragged
@@ -78,16 +77,3 @@ def test_images_of_many_sizes_and_of_any_library_give_the_same(tmp_path):
         np.testing.assert_array_equal(found[0], body[0])
     masks = pb.regions.label([x.astype(int) for x in (labels[0], labels[1][:12])], 3)
     np.testing.assert_array_equal(pb.regions.dilate(masks, 1)[0], pb.regions.dilate(labels[:1] == 3, 1)[0])
-
-
-def test_what_is_no_region_is_refused():
-    image = np.zeros((1, 5, 5))
-    refuses(lambda: pb.regions.edges(image, top=1.5), "top", "1.5")
-    refuses(lambda: pb.regions.body(image, threshold="high"), "threshold", error=TypeError)
-    refuses(lambda: pb.regions.label(image, 1), "whole numbers", error=TypeError)
-    refuses(lambda: pb.regions.label(image.astype(int), 1.5), "1.5", "whole numbers")
-    refuses(lambda: pb.regions.dilate(image, 1), "bool", error=TypeError)
-    refuses(lambda: pb.regions.dilate(image > 1, -1), "pixels", "-1")
-    refuses(lambda: pb.regions.dilate("mask", 1), "str", error=TypeError)
-    image[0, 2, 2] = np.nan
-    refuses(lambda: pb.regions.body(image), "image 0", "NaN")

@@ -138,14 +138,6 @@ def test_a_file_declares_a_problem(tmp_path, rng):
             read_problem(path)
 
 
-def test_signals_and_single_axes(rng):
-    x = rng.normal(size=(4, 10))
-    np.testing.assert_allclose(super_resolve(5, dims=1).forward(x), x.reshape(4, 2, 5).mean(-1))
-    assert deblur(1.0, dims=1)(x, 0).shape == (4, 10)
-    with pytest.raises(ValueError, match="with 2 axes of pixels"):
-        deblur(1.0)(x, 0)
-
-
 @each
 def test_noise_depends_on_seed_and_number_alone(make, rng):
     problem, x = make(0.4, 2), rng.random((6, 12, 8)).astype(np.float32)
@@ -184,11 +176,6 @@ def test_blur_keeps_the_mean_and_constants(rng):
     x = rng.random((2, 12, 8))
     np.testing.assert_allclose(deblur(2.0).forward(np.ones((1, 9, 9))), 1)
     np.testing.assert_allclose(deblur(2.0).forward(x).mean(), x.mean())
-
-
-def test_super_resolution_averages_blocks():
-    x = np.arange(16.0).reshape(1, 4, 4)
-    np.testing.assert_array_equal(super_resolve(2).forward(x)[0], [[2.5, 4.5], [10.5, 12.5]])
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,7 @@ from typer.testing import CliRunner
 
 import pixelbounds as pb
 from pixelbounds import execution, samplers
-from pixelbounds.calibration.families import FAMILIES
 from pixelbounds.cli import app
-from pixelbounds.execution import transport
 from pixelbounds.images.library import Runner, current_runner
 
 pytest_plugins = ["clusters"]
@@ -157,14 +155,6 @@ def test_arrays_in_memory_stay_here_and_large_ones_are_refused(tmp_path, arrays,
             pb.calibrate(truth, band, risk_level=0.1, method="rcps")
 
 
-def test_a_mapped_file_is_opened_by_its_path(tmp_path):
-    np.save(tmp_path / "x.npy", np.arange(60.0).reshape(10, 6))
-    part = np.load(tmp_path / "x.npy", mmap_mode="r")[3:7]
-    packed = transport.pack(lambda: part)
-    assert len(packed) < 2000
-    np.testing.assert_array_equal(transport.unpack(packed)(), part)
-
-
 @pytest.mark.parametrize("kind", ["mapped", "part of a mapped", "plain", "compressed", "memory"])
 def test_rows_wherever_they_lie(tmp_path, arrays, kind):
     samples = arrays[1]
@@ -181,27 +171,3 @@ def test_rows_wherever_they_lie(tmp_path, arrays, kind):
         for reuse in (False, True):
             found = execution.rows_at(x, start + shift, stop + shift, reuse=reuse)
             np.testing.assert_array_equal(found, samples[start:stop])
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_a_family_of_ours_stays_itself(name):
-    family = FAMILIES[name]
-    assert transport.unpack(transport.pack(lambda: family))() is family
-
-
-def test_too_little_memory_is_told(tmp_path, arrays):
-    samples = store(tmp_path, "s.zarr", arrays[1], (1,))
-    with execution.running(memory="20K"), pytest.raises(ValueError, match="allow more with --memory"):
-        samplers.bands_to(samples, tmp_path / "b.zarr")
-    assert not (tmp_path / "b.zarr.part").exists()
-
-
-@pytest.mark.parametrize("size", ["much", "-3G", "0M", "4 X"])
-def test_a_size_that_is_none(size):
-    with pytest.raises(ValueError, match="such as 512M"):
-        execution.parse_memory(size)
-
-
-def test_no_scheduler_there():
-    with pytest.raises(ValueError, match="tcp://host:8786"), execution.running("nowhere"):
-        pass

@@ -1,7 +1,6 @@
 """Killed workers and drivers, damaged and missing chunks, full disks: nothing finished is lost, no bit changes."""
 
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -12,7 +11,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
-from stores import CHOICES, M, N, store, world
+from stores import CHOICES, N, store, world
 from typer.testing import CliRunner
 from waiting import wait_until, whole_files
 
@@ -20,7 +19,6 @@ import pixelbounds as pb
 from pixelbounds import execution, samplers
 from pixelbounds.cli import app
 from pixelbounds.storage.chunks import BadChunk
-from pixelbounds.storage.files import exclusive
 
 pytest_plugins = ["clusters"]
 RISK = "--risk-level", "0.1", "--failure-prob", "0.2"
@@ -115,36 +113,6 @@ def test_applying_killed_and_started_again(tmp_path, wanted):
     killed_and_started_again(out, "apply", cal, tmp_path / "samples.zarr", "--out", out, "--memory", "300K")
     interval = wanted[0].apply(pb.calibrated_quantiles(samples, 0.1))
     assert ends(out) == {x: getattr(interval, x).tobytes() for x in ("lower", "upper")}
-
-
-def test_a_store_begun_for_something_else_is_not_gone_on_with(tmp_path, arrays):
-    samples = store(tmp_path, "s.zarr", arrays[1], (1,))
-    with pytest.raises(KeyboardInterrupt), execution.running(memory="300K", threads=1, progress=interrupt):
-        samplers.bands_to(samples, tmp_path / "b.zarr", 0.1)
-    with pytest.raises(ValueError, match=r"b\.zarr\.part was begun with other inputs"):
-        samplers.bands_to(samples, tmp_path / "b.zarr", 0.2)
-    samplers.bands_to(samples, tmp_path / "b.zarr", 0.1)
-    with pytest.raises(FileExistsError, match="holds something else"):
-        samplers.bands_to(samples, tmp_path / "b.zarr", 0.2)
-
-
-def test_two_processes_do_not_write_one_store(tmp_path, arrays):
-    samples, out = store(tmp_path, "s.zarr", arrays[1], (1,)), tmp_path / "b.zarr"
-    with pytest.raises(KeyboardInterrupt), execution.running(memory="300K", threads=1, progress=interrupt):
-        samplers.bands_to(samples, out, 0.1)
-    with exclusive(tmp_path / "b.zarr.part"), pytest.raises(BlockingIOError, match="another process"):
-        samplers.bands_to(samples, out, 0.1)
-    samplers.bands_to(samples, out, 0.1)
-
-
-def test_a_worker_does_not_mistake_a_new_store_for_an_old_one(tmp_path, arrays, wanted, client):
-    samples, out = store(tmp_path, "s.zarr", arrays[1], (1,)), tmp_path / "b.zarr"
-    with execution.running(client):
-        for half in (True, False):
-            band, _ = samplers.bands_to(samples, out, 0.1, half=half)
-            assert band.lower.dtype == ("float16" if half else "float32")
-            shutil.rmtree(out) if half else None
-    np.testing.assert_array_equal(band.lower[:], wanted[1].lower)
 
 
 def interrupt(done, total):
@@ -250,32 +218,6 @@ def test_applying_and_evaluating_without_the_damaged_images(damaged, arrays, wan
         assert f'"risk": {few.risk}' in found.stdout
 
 
-@pytest.mark.parametrize("count", [3, N])
-def test_many_damaged_images(tmp_path, arrays, wanted, count):
-    store(tmp_path, "samples.zarr", arrays[1], (1,))
-    for image in range(count):
-        chunk(tmp_path, "samples", image, "zstd").unlink()
-    wanted[0].save(tmp_path / "cal.safetensors")
-    words = "apply", tmp_path / "cal.safetensors", tmp_path / "samples.zarr", "--skip-bad", "--memory", "300K", "--out"
-    result = CliRunner().invoke(app, [*map(str, words), str(tmp_path / "i.npz")])
-    assert result.exit_code == 2
-    said = "none of the 120 images can be read" if count == N else "3 images cannot be read, and only a .zarr"
-    assert said in result.stderr
-    if count < N:
-        result = CliRunner().invoke(app, [*map(str, words), str(tmp_path / "i.zarr")])
-        assert result.exit_code == 0, result.stderr
-        upper = zarr.open_group(tmp_path / "i.zarr", mode="r")["upper"][:]
-        np.testing.assert_array_equal(upper[3:], wanted[0].apply(wanted[1]).upper[3:])
-        assert np.isnan(upper[:3]).all()
-
-
-def test_images_with_nan_are_not_skipped(tmp_path, arrays):
-    samples = arrays[1].copy()
-    samples[77, 3, 2, 1] = np.nan
-    with pytest.raises(ValueError, match="samples of image 77 hold NaN"):
-        samplers.bands_to(store(tmp_path, "s.zarr", samples, (10,)), tmp_path / "b.zarr", skip_bad=True)
-
-
 # ---------------------------------------------------------------- a full disk
 
 
@@ -310,17 +252,3 @@ def test_the_disk_is_full_while_bands_are_written(tmp_path, small_disk, arrays, 
         found = pb.calibrate(arrays[0], band.map(lambda x: x[:]), **CHOICES)
     assert marks_of(out).items() > done.items()
     assert found.to_bytes() == wanted[0].to_bytes()
-
-
-def test_files_that_may_not_grow(tmp_path, arrays, wanted):
-    samples, out = store(tmp_path, "s.zarr", arrays[1], (M,)), tmp_path / "b.zarr"
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limit[1]))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            samplers.bands_to(samples, out, 0.1)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    assert not list(tmp_path.glob("b.zarr*"))
-    band, _ = samplers.bands_to(samples, out, 0.1)
-    np.testing.assert_array_equal(band.upper[:], wanted[1].upper)

@@ -110,20 +110,6 @@ def test_values_as_stored_stay_so(tmp_path):
     assert not list(tmp_path.glob("maps_*open*"))  # no window, no open ends
 
 
-def test_a_calibration_that_does_not_know_its_window_is_told_it(wide, tmp_path):
-    """Arrays do not say what they measure; a map in Hounsfield units must not guess."""
-    with np.load(wide / "old.npz") as band:
-        truth = np.clip((np.concatenate([scan(i) for i in range(SCANS)]) + 1000) / 2000, 0, 1).astype(np.float32)
-        cal = pb.calibrate(truth, pb.Band(band["lower"], band["upper"]), risk_level=0.2, method="rcps")
-    cal.save(tmp_path / "cal.safetensors")
-    words = "apply", tmp_path / "cal.safetensors", wide / "new.npz", "--like", wide / "new"
-    result = call(*words, "--out", tmp_path / "m.nii.gz")
-    assert result.exit_code == 2
-    assert "give one, such as --window 400 40, or --raw" in flat(result.stderr)
-    done(*words, *WIDE, "--out", tmp_path / "m.nii.gz")
-    assert float(nibabel.load(next(tmp_path.glob("m_*_lower.nii.gz"))).header["cal_max"]) == 1000
-
-
 def test_a_run_knows_the_window_of_its_observations(wide, tmp_path):
     about = {"kind": "conffusion", "limits": [0, 1], "sigma_0": 0.1, "network": 64 * "a", "passes": None}
     about["measure"] = pb.Measure.of_window((2000, 0)).state()

@@ -9,7 +9,7 @@ from stores import store, world
 
 import pixelbounds as pb
 from pixelbounds import execution, samplers
-from pixelbounds.images.ragged import read_ragged, write_ragged
+from pixelbounds.images.ragged import write_ragged
 from pixelbounds.workflows.apply import apply_files
 from pixelbounds.workflows.calibrate import calibrate_files
 from pixelbounds.workflows.request import Request
@@ -167,28 +167,3 @@ def test_kept_bands_of_other_samples_are_refused_or_made_anew(tmp_path, kind):
     found = calibrated("b.safetensors", "bands.zarr", replace=True)
     assert found != first
     assert found == calibrated("c.safetensors", "fresh.zarr")
-
-
-def test_samples_of_different_sizes_resume_too(tmp_path, monkeypatch):
-    monkeypatch.setattr("pixelbounds.storage.store._PIXELS", 600)  # blocks of few images
-    samples = [x[:, : 8 + i % 5] for i, x in enumerate(world(N, seed=1)[1])]
-    write_ragged(tmp_path / "samples.zarr", {"samples": samples})
-    half_made(read_ragged(tmp_path / "samples.zarr")["samples"], tmp_path / "b.zarr")
-    samples[0] = samples[0] + 1  # the first of them was finished
-    shutil.rmtree(tmp_path / "samples.zarr")
-    write_ragged(tmp_path / "samples.zarr", {"samples": samples})
-    with execution.running(**SMALL):
-        band, there = samplers.bands_to(read_ragged(tmp_path / "samples.zarr")["samples"], tmp_path / "b.zarr")
-    assert there.all()
-    for image, drawn in enumerate(samples):
-        wanted = pb.calibrated_quantiles(drawn[None], 0.1)
-        np.testing.assert_array_equal(band.lower[image], wanted.lower[0])
-        np.testing.assert_array_equal(band.upper[image], wanted.upper[0])
-
-
-def test_force_replaces_no_bands_that_are_not_ours(tmp_path):
-    drawn(tmp_path, 1)
-    store(tmp_path, "precious.zarr", np.ones((4, 4)), (4,))
-    with pytest.raises(FileExistsError, match=r"holds something else; choose another name$"):
-        samplers.bands_to(opened(tmp_path / "samples.zarr"), tmp_path / "precious.zarr", replace=True)
-    assert (opened(tmp_path / "precious.zarr")[:] == 1).all()

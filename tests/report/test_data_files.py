@@ -2,9 +2,7 @@
 
 import json
 import re
-from dataclasses import replace
 
-import numpy as np
 import pytest
 from report_world import HOSTILE, pictures_of, world
 
@@ -61,20 +59,3 @@ def test_an_earlier_page_leaves_nothing_behind_and_what_is_not_ours_stays(write)
     write("a.html")
     write("a.html", most=10**8)
     assert not folder.exists()
-
-
-def test_a_file_in_the_place_of_the_folder_is_refused(write, tmp_path):
-    (tmp_path / "a_files").write_text("mine")
-    with pytest.raises(ValueError, match=r"a_files' is a file, and the page needs a folder of that name"):
-        write("a.html")
-    assert not (tmp_path / "a.html").exists()
-
-
-def test_an_image_beside_the_page_keeps_as_many_samples_as_fit(write):
-    drawn = np.random.default_rng(0).uniform(size=(40, 128, 128)).astype(np.float32)
-    page = write("a.html", examples=[replace(pictures_of((128, 128)), samples=drawn)], comparison=[])
-    (file,) = page.with_name("a_files").iterdir()
-    (example,) = json.loads(re.search(r'id="data">(.*?)</script>', page.read_text(), re.S)[1])["examples"]
-    assert example["samples"] >= 8
-    assert example["file"] == file.stem
-    assert file.stat().st_size < 520_000

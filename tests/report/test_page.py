@@ -9,13 +9,10 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgba
 from report_world import HOSTILE, pictures_of, world
 
 import pixelbounds as pb
-from pixelbounds.report.charts import draw_units
 from pixelbounds.report.example import Example, examples_of
-from pixelbounds.report.style import BLUE, RED, house_style, new_figure
 
 
 class Elements(HTMLParser):
@@ -95,11 +92,6 @@ def test_text_of_a_user_never_becomes_markup(tmp_path):
         assert "".join(hostile.words).count(text) >= 12
 
 
-def test_names_that_are_no_text_are_written(tmp_path):
-    odd = replace(world().examples[0], name="caf\udce9 \u2028 \x00.png")
-    assert data_of(world().write(tmp_path / "a.html", examples=[odd]))["examples"][0]["name"] == odd.name
-
-
 @pytest.mark.parametrize("scale", [1.0, 4000.0, 1e-5, 1e7])
 @pytest.mark.parametrize("pixels", [(7, 9), (3, 6, 5), (20, 4, 6), (1, 5, 5)])
 def test_data_are_the_arrays_to_the_digits_shown(tmp_path, pixels, scale):
@@ -145,20 +137,6 @@ def test_without_held_out_images_the_page_says_that_nothing_is_checked(tmp_path)
     assert "Where intervals miss" not in page
 
 
-def test_one_unit_a_custom_loss_and_many_groups_are_reported(tmp_path):
-    this = world()
-    rng = np.random.default_rng(0)
-    truth = rng.uniform(size=(3, 16, 16))
-    interval = pb.Interval(truth - 0.1, truth + rng.uniform(-0.05, 0.1, truth.shape))
-    alone = pb.evaluate(truth, interval, units=["a"] * 3, groups=np.arange(256).reshape(16, 16) // 8)
-    promises = (replace(this.calibration.promises[0], kind="loss", name="my loss"),)
-    custom = replace(this.calibration, promises=promises, curve=np.empty((0, 3)), chosen=0, bound="conformal")
-    page = this.write(tmp_path / "a.html", evaluation=alone, calibration=custom, comparison=[], examples=[]).read_text()
-    assert "my loss" in page
-    assert "32 groups, riskiest first" in page
-    assert not re.search(r"\bnan\b", page)
-
-
 def words_of(path):
     return " ".join(" ".join(Elements(path.read_text()).words).split())
 
@@ -200,26 +178,6 @@ def test_the_page_shows_both_means_where_units_differ_in_size(tmp_path):
         assert words in page
 
 
-def test_bad_parts_are_refused_with_their_name(tmp_path):
-    ends = np.zeros((4, 4)), np.ones((4, 4))
-    with pytest.raises(ValueError, match=r"'x' has shape \(4,\)"):
-        Example("x", np.zeros(4), np.ones(4))
-    with pytest.raises(ValueError, match=r"truth of 'x' has shape \(5, 4\)"):
-        Example("x", *ends, truth=np.zeros((5, 4)))
-    with pytest.raises(ValueError, match="lower above upper"):
-        Example("x", *ends[::-1])
-    with pytest.raises(ValueError, match="NaN"):
-        Example("x", *ends, estimate=np.full((4, 4), np.nan))
-    with pytest.raises(ValueError, match=r"samples of 'x'"):
-        Example("x", *ends, samples=np.zeros((4, 4)))
-    with pytest.raises(ValueError, match=r"band of 'x' has shape \(2, 4, 4\)"):
-        Example("x", *ends, band=pb.Band(np.zeros((2, 4, 4)), np.ones((2, 4, 4))))
-    with pytest.raises(ValueError, match="make it first"):
-        world().write(tmp_path / "no" / "a.html")
-    with pytest.raises(ValueError, match="is a folder"):
-        world().write(tmp_path)
-
-
 def charts_of(page):
     return re.findall(r'<svg class="chart".*?</svg>', page, re.S)
 
@@ -246,18 +204,3 @@ def test_charts_have_no_styles_of_their_own_and_colours_that_follow_the_page(tmp
     ids = re.findall(r' id="([^"]+)"', page)
     assert len(ids) == len(set(ids))
     assert "risk level 10%" in charts[0]  # text is text
-
-
-def test_ticks_are_round_and_bars_beyond_the_level_are_marked():
-    this = world()
-    with house_style():
-        figure, axes = new_figure(4, 3)
-        draw_units(axes, this.evaluation, 0.1)
-        figure.draw_without_rendering()
-    shares = [label.get_text() for label in axes.get_xticklabels()]
-    assert {"0%", "10%"} <= set(shares)
-    assert all(float(text.rstrip("%")).is_integer() for text in shares)
-    assert all(float(label.get_text()).is_integer() for label in axes.get_yticklabels())
-    over = {bar.get_x() >= 0.1 - 1e-9: bar.get_facecolor() for bar in axes.patches}
-    assert over == {False: to_rgba(BLUE), True: to_rgba(RED)}
-    assert sum(bar.get_height() for bar in axes.patches) == len(this.evaluation.by_unit)

@@ -40,24 +40,6 @@ def test_misses_are_drawn_where_they_are_in_the_colour_of_their_side(world):
     assert axes.get_title() == f"{(above | below).mean():.2%} outside"
 
 
-def test_length_is_shown_on_axes_that_were_given(world):
-    _, truth, interval, _ = world
-    own = pyplot.subplots(1, 4)[1]
-    shown = pb.plot.intervals(interval, 1, truth=truth, axes=own)
-    assert list(shown) == list(own)
-    assert np.array_equal(shown[-1].images[0].get_array(), interval.length[1])
-    with pytest.raises(ValueError, match="axes are 4, but there are 3 panels"):
-        pb.plot.intervals(interval, 1, axes=own)
-
-
-def test_lengths_have_the_unit_that_the_calibration_knows():
-    unit = np.linspace(0.2, 0.4, 16).reshape(1, 4, 4)
-    interval = pb.Interval(unit, unit + 0.1, measure=pb.Measure.of_window((400, 40)))
-    shown = pb.plot.intervals(interval)[-1]
-    assert np.allclose(shown.images[0].get_array(), 40)
-    assert shown.images[0].colorbar.ax.get_ylabel() == "HU"
-
-
 def test_promises_show_level_and_what_was_seen(world):
     cal, _, _, ev = world
     for result in (cal, ev):

@@ -60,13 +60,6 @@ def test_a_verdict_is_what_the_interval_bears():
     assert {row["verdict"] for row in rows_of(expected, this.evaluation)} == {"not compared, as said above"}
 
 
-def test_promises_that_nothing_checks_are_called_so(tmp_path):
-    this = promised_world()
-    page = words_of(this.write(tmp_path / "a.html", evaluation=replace(this.evaluation, promises=()), examples=[]))
-    assert "Nothing on this page checks these promises" in page
-    assert "evaluate(promises=...), or --promise, compares each of them" in page
-
-
 def test_what_was_asked_and_not_promised_is_not_called_a_promise(tmp_path):
     this = world()
     truth = np.stack([example.truth for example in this.examples])

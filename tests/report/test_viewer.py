@@ -4,18 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from page_browser import (
-    MISSES,
-    drawn,
-    ends,
-    needs_chromium,
-    pin_aside,
-    place,
-    reading,
-    settle,
-    show_picture,
-    sync_api,
-)
+from page_browser import MISSES, drawn, ends, needs_chromium, pin_aside, place, reading, settle, show_picture, sync_api
 from report_world import HOSTILE, SIZE, pictures_of, promised_world, world
 
 import pixelbounds as pb
@@ -182,24 +171,6 @@ def test_a_phone_shows_it_all_and_a_tap_reads_a_pixel(open_page, path, scheme):
         for _ in range(2):
             page.touchscreen.tap(*spot)
     sync_api.expect(page.locator("#picture")).to_have_attribute("data-zoom", "3.00")
-
-
-def test_two_fingers_zoom(open_page, path):
-    page = open_page(path, 390, has_touch=True)
-    x, y = place(page, 10, 10)
-    touch = page.context.new_cdp_session(page)
-
-    def fingers(kind, apart):
-        points = [{"x": x - apart, "y": y, "id": 0}, {"x": x + apart, "y": y, "id": 1}] if apart else []
-        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
-
-    fingers("touchStart", 20)
-    for apart in (30, 40, 50, 60):
-        fingers("touchMove", apart)
-    fingers("touchEnd", 0)
-    sync_api.expect(page.locator("#picture")).to_have_attribute("data-zoom", "3.00")
-    page.touchscreen.tap(x, y)
-    sync_api.expect(page.locator("#where")).to_have_text("row 10, column 10")
 
 
 def test_colour_and_planes_are_read_too(open_page, tmp_path):

@@ -69,23 +69,6 @@ def test_a_cut_is_at_the_level_on_the_very_images(data):
     assert 0.099 < measure(data, path.grouping, cut(data, path, 0.1))["risk"] <= 0.1
 
 
-def test_what_cannot_be_certified_is_everything(data):
-    fitted = fit(data, pb.RCPS(), pb.Target([pb.share(0.01)], DELTA), 5)
-    widening = certified(fitted, "hoeffding").widening
-    assert widening is None
-    everything = measure(data, fitted.path.grouping, widening, data.truth)
-    assert everything == {"length": 1.0, "risk": 0.0, "fresh": 1.0}
-
-
-def test_units_weigh_the_same_when_measured(data):
-    grouping, widening = fit(data, pb.RCPS(), TARGET, 5).path.grouping, np.array([0.01])
-    unit = np.r_[0, np.ones(len(data) - 1, int)]
-    alone, rest = (
-        measure(data.take(images), grouping, widening)["risk"] for images in (np.r_[0], np.flatnonzero(unit))
-    )
-    assert measure(data, grouping, widening, unit_of=unit)["risk"] == pytest.approx((alone + rest) / 2)
-
-
 # ---------------------------------------------------------------- draws
 
 
@@ -127,20 +110,6 @@ def test_rows_without_their_arrays_are_left_out(plan, material):
     assert compute(plan, few, 0, "featured") == []
 
 
-@pytest.mark.parametrize("change, message", [
-    ({"upper": None}, "lacks upper"),
-    ({"mean": np.zeros((3, 16, 16))}, "mean of material has shape"),
-    ({"unit": np.zeros(3)}, "unit of material has shape"),
-    ({"truth": np.full((48, 16, 16), 2.0)}, "outside the limits"),
-    ({"lower": np.zeros((48, 16, 16), np.uint8)}, "must be floating"),
-    ({"fresh": np.full((48, 16, 16), np.nan)}, "NaN"),
-], ids=["missing", "shape", "unit", "range", "dtype", "nan"])  # fmt: skip
-def test_wrong_material_is_refused(material, change, message):
-    arrays = {**material.arrays, "unit": material.unit, **change}
-    with pytest.raises(ValueError, match=message):
-        load_material({name: x for name, x in arrays.items() if x is not None})
-
-
 def test_material_reads_the_same_from_every_kind_of_file(material, tmp_path):
     import zarr
 
@@ -178,12 +147,3 @@ def test_scans_are_what_calibrate_makes_of_them_and_a_cap_is_what_is_measured(ma
     assert record["certified"]
     assert record["risk"] == pytest.approx(risk, abs=1e-12)
     assert record["certifying"] == found.promises[0].certifying
-
-
-def test_rows_whose_arrays_are_missing_are_left_out(material):
-    plan = miniature(load_experiment("chest128")).changed(frontier={"features": ["mean", "observation"]})
-    few = ("truth", "observation", "lower", "upper", "mean")
-    slim = load_material({**{name: material[name] for name in few}, "unit": material.unit})
-    groups = {group for _, group in schedule(plan, slim)}
-    assert groups == {"calibrated", "frontier", "featured", "scans", "by_calibration", "by_groups"}
-    assert [record["row"] for record in compute(plan, slim, 0, "featured")] == ["calibrated/featured/betting"]

@@ -70,10 +70,3 @@ def test_arrays_and_network_are_packaged(work, tmp_path):
     assert np.array_equal(small["fresh"], given["fresh"][4:])
     assert about == {"samples": 19, "steps": 16, "miscoverage": 0.2, "sigma_0": 0.2}
     assert (tmp_path / "embedded" / "score.safetensors").read_bytes() == b"network"
-
-
-def test_other_phantoms_are_refused(work, tmp_path):
-    np.save(work / "material" / "truth.npy", packaged.some_phantoms(6, first=9).images)
-    with pytest.raises(SystemExit, match="other phantoms"):
-        package.main()
-    assert not (tmp_path / "embedded").exists()

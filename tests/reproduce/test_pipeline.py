@@ -3,7 +3,6 @@
 import io
 import json
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from reproduce.rows import all_rows
 from reproduce.summaries import summaries
 
 torch = pytest.importorskip("torch")
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -141,9 +139,3 @@ def test_scans_are_found_as_folders_of_a_zip_or_as_an_array_and_stay_whole(tmp_p
     assert len(set.union(*scans.values())) == sum(map(len, scans.values()))  # no scan is in two parts
     images, tuned = parts["tune"]
     assert set(np.flatnonzero(np.isin(images.units, sorted(scans["tune"])))) == set(tuned)
-
-
-def test_slices_of_unknown_scans_are_refused(tmp_path):
-    flat = zip_of_scans(tmp_path / "flat", "ct/{i:05d}.png")
-    with pytest.raises(ValueError, match="one folder per scan"):
-        _parts(miniature(load_experiment("ct64")), flat, tmp_path)

@@ -67,21 +67,6 @@ def test_nothing_that_is_held_out_was_seen_before(units, seed):
     assert units is None or len(held) >= 0.3 * len(np.unique(of))  # spread over many scans
 
 
-def test_development_is_the_same_whatever_the_seed():
-    first, second = (split_images(900, held_out=100, tune=50, seed=seed) for seed in (1, 2))
-    assert np.array_equal(first["development"], second["development"])
-    assert not np.array_equal(first["held_out"], second["held_out"])
-
-
-def test_too_few_images_are_refused():
-    with pytest.raises(ValueError, match="too few to hold out 90"):
-        split_images(100, held_out=90, tune=5)
-    with pytest.raises(ValueError, match="3 units are too few"):
-        split_images(30, held_out=5, tune=15, units=np.repeat(np.arange(3), 10))
-    with pytest.raises(ValueError, match="each of the 30 images"):
-        split_images(30, held_out=5, tune=5, units=np.arange(29))
-
-
 @pytest.mark.parametrize("name", ["faces64", "ct64"])
 def test_the_gpu_script_and_the_command_hold_out_the_same_images(name, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[2]), *sys.path])

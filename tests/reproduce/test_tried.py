@@ -30,34 +30,6 @@ def test_every_try_runs_and_is_compared_on_the_same_images(tried, material, monk
     assert len({row["mean length"] for row in rows}) > len(rows) / 2  # they really differ
 
 
-def test_rcps_with_fewer_images_lies_between(material, tried, monkeypatch):
-    certifying = import_module("benchmarks.certifying")
-    plan = miniature(load_experiment("ct64")).changed(task={"risk_level": 0.15, "failure_prob": 0.3})
-    monkeypatch.setattr(certifying, "load_experiment", lambda name: plan)
-    monkeypatch.setattr(certifying, "FITTING", 8)
-    rows = certifying.rows_of("ct64", material, draws=2)
-    assert [row["what"] for row in rows[::2]] == list(certifying.WHAT)
-    by = {(row["what"], row["bound"]): row for row in rows}
-    first, second, third = ([by[what, bound] for bound in certifying.BOUNDS] for what in certifying.WHAT)
-    for whole, part, grouped in zip(first, second, third, strict=True):
-        assert part["certifying"] == grouped["certifying"] == whole["certifying"] - 8
-        assert 0 < whole["mean length"] <= part["mean length"] < 1  # fewer images, a wider bound
-        assert grouped["mean length"] != part["mean length"]
-
-
-def test_few_images_are_told_beside_rcps(material, tried, monkeypatch):
-    few = import_module("benchmarks.few_images")
-    plan = miniature(load_experiment("ct64")).changed(task={"risk_level": 0.3, "failure_prob": 0.3})
-    monkeypatch.setattr(few, "load_experiment", lambda name: plan)
-    monkeypatch.setattr(few, "JUDGING", 10)
-    rows = few.rows_of("ct64", material, splits=2)
-    assert [row["images"] for row in rows] == [round(times * rows[0]["least"]) for times in few.TIMES[: len(rows)]]
-    for row in rows:
-        assert 0 < row["rcps"] < 1
-        assert row["difference"] == pytest.approx(row["frontier"] / row["rcps"] - 1, abs=0.02)
-    assert rows[0]["rcps"] > rows[-1]["rcps"]  # more images certify shorter intervals
-
-
 def test_the_residual_is_smoothed_within_images_alone(tried, material):
     made = material
     found = tried.image_of(made, "residual") - (made["lower"] + made["upper"]) / 2

@@ -103,23 +103,6 @@ def test_a_run_of_a_function_calibrates_and_holds_what_it_was_asked(tmp_path):
     assert ((plain.lower[:] >= band.lower[:].min()) & np.isfinite(plain.lower[:])).all()
 
 
-def test_observations_of_another_shape_and_complex_ones(tmp_path):
-    y = (Y + 1j * Y)[:, None, :3]
-
-    def magnitude(observation, samples, seed):
-        assert observation.shape == (1, 3, 4)
-        return noisy(np.abs(observation[0]), samples, seed)
-
-    band = bands_from(magnitude, y, samples=M, out=tmp_path / "run.zarr")
-    run = open_run(tmp_path / "run.zarr")
-    assert band.shape == (N, 3, 4)
-    assert run.observation.dtype == np.complex64
-    np.testing.assert_array_equal(run.observation[:], y)
-    for chunk in (tmp_path / "run.zarr" / "observation").glob("c.2.*"):
-        chunk.unlink()
-    assert [found[:2] for found in run.damaged()] == [(2, "observation")]
-
-
 class Broken:
     """Raises at its fourth image, until it is mended."""
 

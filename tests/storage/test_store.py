@@ -8,7 +8,6 @@ import pytest
 import zarr
 
 from pixelbounds.images.ragged import read_ragged
-from pixelbounds.storage.files import exclusive
 from pixelbounds.storage.store import DONE, part_of, resumable
 
 ARRAYS = {"lower": ((8, 4, 4), "f4"), "upper": ((8, 4, 4), "f4")}
@@ -104,14 +103,6 @@ def test_a_name_that_is_taken_is_replaced_only_where_asked(tmp_path):
     assert names(tmp_path) == ["x.zarr"]
 
 
-def test_a_store_that_another_process_reads_and_writes_is_not_replaced(tmp_path):
-    grow(tmp_path / "x.zarr")
-    with exclusive(tmp_path / "x.zarr"), pytest.raises(BlockingIOError, match="another process"):
-        grow(tmp_path / "x.zarr", "b", replace=True)
-    grow(tmp_path / "x.zarr", "b", replace=True)
-    assert names(tmp_path) == ["x.zarr"]
-
-
 # ---------------------------------------------------------------- images of different sizes
 
 SIZES = np.array([(100 + 7 * i, 90) for i in range(30)])
@@ -152,13 +143,3 @@ def test_images_of_different_sizes_resume_to_the_same_bits(tmp_path, harm):
     found = read_ragged(tmp_path / "x.zarr")
     assert found["lower"].shapes == [tuple(x) for x in SIZES.tolist()]
     assert all((x == i).all() for i, x in enumerate(found["lower"]))
-
-
-def test_sets_of_unequal_numbers_are_refused(tmp_path):
-    arrays = {"lower": (SIZES, "f4"), "upper": (SIZES[:-1], "f4")}
-    with (
-        pytest.raises(ValueError, match="30, 29 images; they must agree"),
-        resumable(tmp_path / "x", arrays, request={}),
-    ):
-        pass
-    assert not list(tmp_path.iterdir())

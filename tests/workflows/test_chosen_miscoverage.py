@@ -67,20 +67,3 @@ def test_a_run_that_kept_its_samples_is_calibrated_and_applied_by_them(files):
     assert "kind" in refused("apply", tmp_path / "cal.safetensors", tmp_path / "samples.npy", *words)
     shutil.rmtree(tmp_path / "run.zarr" / "samples")
     assert "kept no samples" in refused("apply", tmp_path / "cal.safetensors", tmp_path / "run.zarr", *words)
-
-
-def test_what_cannot_be_chosen_is_refused(files):
-    tmp_path, truth, _ = files
-    np.savez(tmp_path / "bands.npz", lower=truth - 0.1, upper=truth + 0.1)
-    for name, words, why in (
-        ("samples.npy", ["0.1,0.1"], "once"),
-        ("samples.npy", ["0.1,x"], "'0.1,x'"),
-        ("samples.npy", ["0.1,2"], "2.0"),
-        ("samples.npy", ["0.01,0.1"], "samples"),
-        ("samples.npy", ["0.1,0.2", "--bands-out", tmp_path / "b.zarr"], "--bands-out"),
-        ("bands.npz", ["0.1,0.2"], "made already"),
-    ):
-        given = ("--out", tmp_path / "x.safetensors", "--miscoverage", *words, *HOW)
-        assert why in refused("calibrate", tmp_path / "truth.npy", tmp_path / name, *given)
-    site = ("--site", "north", "--miscoverage", "0.1,0.2", "--out", tmp_path / "n.safetensors")
-    assert "give one" in refused("federated", "announce", tmp_path / "truth.npy", tmp_path / "samples.npy", *site)

@@ -13,13 +13,12 @@ from sampling_world import OPTIONS, M, N, call, harm, images, kill_when, same, s
 from waiting import whole_files  # noqa: E402
 
 import pixelbounds as pb  # noqa: E402
-from pixelbounds.formats.arrays import Reading  # noqa: E402
 from pixelbounds.images.library import library_of  # noqa: E402
 from pixelbounds.samplers import loop as jobs  # noqa: E402
 from pixelbounds.samplers import runs as store  # noqa: E402
 from pixelbounds.samplers.network_backend import NetworkBackend  # noqa: E402
 from pixelbounds.samplers.runs import open_run  # noqa: E402
-from pixelbounds.workflows import HeldOutFiles, SampleOptions, evaluate_files, sample_to  # noqa: E402
+from pixelbounds.workflows import SampleOptions, sample_to  # noqa: E402
 
 torch.set_num_threads(1)
 LOOSE = {"risk_level": 0.5, "failure_prob": 0.5, "method": pb.Frontier(groups="band")}
@@ -191,36 +190,6 @@ def test_scans_are_mapped_and_not_clipped(world, score, tmp_path, kind):
     assert "further beyond the limits (0, 1)" in " ".join(result.output.split())
 
 
-def test_a_range_of_a_store_is_read_where_it_lies(world, score, whole, tmp_path, monkeypatch):
-    import pixelbounds.workflows
-
-    seen = []
-
-    class Watched:
-        """Tells which images are read."""
-
-        def __init__(self, x):
-            self.x, self.shape = x, x.shape
-
-        def __getitem__(self, rows):
-            seen.append(rows)
-            return self.x[rows]
-
-    zarr.create_array(tmp_path / "y.zarr", data=np.load(world / "y.npy"), chunks=(1, 8, 8))
-    monkeypatch.setattr(
-        pixelbounds.workflows,
-        "sample_to",
-        lambda network, y, *rest, **more: sample_to(network, Watched(y), *rest, **more),
-    )
-    words = ("--samples", M, "--steps", 4, "--held-out", 1, "--keep-samples", "--batch", 40, "--images", "2:4")
-    result = call("sample", score, tmp_path / "y.zarr", "--out", tmp_path / "part.zarr", *words)
-    assert result.exit_code == 0, result.output
-    assert open_run(tmp_path / "part.zarr").ids.tolist() == [2, 3]
-    np.testing.assert_array_equal(open_run(tmp_path / "part.zarr")["samples"][:], whole["samples"][2:4])
-    assert min(rows.start for rows in seen) == 2  # the command itself read nothing
-    assert max(rows.stop for rows in seen) == 4
-
-
 # ---------------------------------------------------------------- damaged images
 
 
@@ -276,22 +245,3 @@ def test_damaged_images_are_skipped_whatever_their_band(runs, tmp_path, monkeypa
     told = facts("evaluate", tmp_path / "x.npy", run, "--calibration", cal)
     assert told["skipped"] == [1, 3]
     assert told["risk"] == pb.evaluate(truth[good], wanted).risk
-
-
-def test_a_damaged_fresh_draw_is_skipped(whole, tmp_path):
-    truth, good, run = images(N, 1), np.array([0, 2, 4, 5]), tmp_path / "run.zarr"
-    np.save(tmp_path / "x.npy", truth)
-    cal = pb.calibrate(truth, whole.band(), **LOOSE).without_hashes()
-    cal.save(tmp_path / "cal.safetensors")
-    shutil.copytree(whole.path, run)
-    harm(run / "held_out" / "c.1.0.0.0", "remove")
-    harm(run / "held_out" / "c.3.0.0.0", "flip")
-    words = ("evaluate", tmp_path / "x.npy", run, "--calibration", tmp_path / "cal.safetensors", "--json")
-    assert call(*words).exit_code == 2
-    result = call(*words, "--skip-bad")
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["skipped"] == [1, 3]
-    found = evaluate_files(HeldOutFiles(*words[1:3], words[4]), reading=Reading(skip_bad=True)).evaluation
-    interval = cal.apply(whole.band().map(lambda x: x[:])[good])
-    wanted = pb.evaluate(truth[good], interval, samples=whole["held_out"][:][good])
-    assert (found.risk, found.coverage.share) == (wanted.risk, wanted.coverage.share)

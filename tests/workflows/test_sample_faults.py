@@ -5,13 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import zarr
 
 torch = pytest.importorskip("torch")
 
 from sampling_world import OPTIONS, M, N, call, harm, same  # noqa: E402
 
-from pixelbounds.diffusion import checkpoint  # noqa: E402
 from pixelbounds.samplers.runs import open_run  # noqa: E402
 from pixelbounds.storage.files import exclusive  # noqa: E402
 from pixelbounds.workflows import SampleOptions, sample_to  # noqa: E402
@@ -89,24 +87,6 @@ def test_wrong_input_is_a_message_and_leaves_no_store(world, score, tmp_path, ch
     assert not (tmp_path / "run.zarr").exists()
 
 
-@pytest.mark.parametrize("ids, words", [([0, -1], "from -1 to 0"), ([0, 2**32], "2\\^32"), ([3, 3], "different")])
-def test_numbers_that_seed_nothing_leave_no_store(world, score, tmp_path, ids, words):
-    with pytest.raises(ValueError, match=words):
-        sample_to(score, np.load(world / "y.npy")[:2], tmp_path / "run.zarr", OPTIONS, ids=ids)
-    assert not list(tmp_path.iterdir())
-
-
-def test_observations_just_within_reach_and_whole_numbers(world, score, tmp_path):
-    y = np.load(world / "y.npy")[:2]
-    y[0, 0, 0], y[1, 0, 0] = -2.4, 3.4
-    assert sample_to(score, y, tmp_path / "run.zarr", OPTIONS).done.all()
-    with pytest.raises(ValueError, match="observations are int16; convert"):
-        sample_to(score, np.rint(y).astype(np.int16), tmp_path / "other.zarr", OPTIONS)
-    with pytest.raises(ValueError, match=r"range\(1, 3\); choose a range within the 2"):
-        sample_to(score, y, tmp_path / "other.zarr", OPTIONS, images=range(1, 3))
-    assert not (tmp_path / "other.zarr").exists()
-
-
 @pytest.mark.filterwarnings("ignore:.*quantiles")
 @pytest.mark.parametrize(
     "given",
@@ -129,12 +109,6 @@ def test_options_of_the_sampler_are_refused_where_none_samples(world, tmp_path, 
         sample_to(path, y, tmp_path / "run.zarr", SampleOptions(batch=40, **given))
     assert all(f"--{name.replace('_', '-')}" in str(refused.value) for name in given)
     assert not list(tmp_path.iterdir())
-
-
-def test_what_is_not_told_is_usual(world, score, tmp_path):
-    usual = {"samples": 79, "miscoverage": 0.1, "sampler": "heun", "steps": 12, "held_out": 0, "keep_samples": False}
-    run = sample_to(score, np.load(world / "y.npy")[:1], tmp_path / "run.zarr")
-    assert {name: run.about[name] for name in usual} == usual
 
 
 # ---------------------------------------------------------------- limits
@@ -163,28 +137,6 @@ def test_other_limits_than_the_networks_are_refused(world, score, whole, tmp_pat
         sample_to(score, np.load(world / "y.npy"), tmp_path / "run.zarr", replace(OPTIONS, limits=(-1.0, 1.0)))
     again = sample_to(score, np.load(world / "y.npy"), tmp_path / "run.zarr", replace(OPTIONS, limits=(0, 1)))
     same(again, whole)  # to say the same is no error
-
-
-def test_a_network_that_tells_no_limits_takes_them(world, score, tmp_path):
-    network, sde, meta = checkpoint.load_network(score)
-    path = tmp_path / "bare.safetensors"
-    checkpoint.save_network(path, network, sde, "score", {"sigma_0": meta["extra"]["sigma_0"]})
-    words = ("sample", path, in_hounsfield(tmp_path, world), "--out", tmp_path / "run.zarr", "--samples", M)
-    result = call(*words)
-    assert result.exit_code == 2
-    assert "rescale the observations, or give their limits (--limits), and give" in " ".join(result.output.split())
-    result = call(*words, "--steps", 2, "--limits", -1000, 1000)
-    assert result.exit_code == 0, result.output
-    assert open_run(tmp_path / "run.zarr").about["limits"] == [-1000, 1000]
-
-
-def test_the_network_is_read_once(world, score, tmp_path, monkeypatch):
-    seen, read = [], checkpoint.read
-    monkeypatch.setattr(checkpoint, "read", lambda *words: seen.append(words) or read(*words))
-    words = ("sample", score, world / "y.npy", "--out", tmp_path / "run.zarr", "--samples", M, "--steps", 2)
-    result = call(*words, "--held-out", 1)
-    assert result.exit_code == 0, result.output
-    assert len(seen) == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"\1\1\1"])
@@ -216,29 +168,5 @@ def test_a_damaged_image_is_named_and_can_be_drawn_again(world, score, whole, tm
 
 def test_a_run_is_written_by_one_process_at_a_time(world, score, tmp_path):
     (tmp_path / "run.zarr.part").mkdir()
-    with (
-        exclusive(tmp_path / "run.zarr.part"),
-        pytest.raises(BlockingIOError, match="another process"),
-    ):
+    with exclusive(tmp_path / "run.zarr.part"), pytest.raises(BlockingIOError, match="another process"):
         sample_to(score, np.load(world / "y.npy"), tmp_path / "run.zarr", OPTIONS)
-
-
-def test_what_is_no_run_is_refused(tmp_path):
-    zarr.create_group(tmp_path / "other.zarr")
-    with pytest.raises(ValueError, match="no run of pixelbounds"):
-        open_run(tmp_path / "other.zarr")
-    with pytest.raises(FileNotFoundError, match="does not exist"):
-        open_run(tmp_path / "none.zarr")
-
-
-def test_debug_shows_the_traceback(tmp_path):
-    words = ("sample", tmp_path / "a.safetensors", tmp_path / "y.npy", "--out", tmp_path / "r.zarr")
-    assert isinstance(call(*words, "--debug").exception, FileNotFoundError)
-    assert isinstance(call(*words).exception, SystemExit)
-
-
-@pytest.mark.parametrize("command", ["train", "sample"])
-def test_help_shows_an_example(command):
-    result = call(command, "--help")
-    assert result.exit_code == 0
-    assert f"Example: pixelbounds {command}" in " ".join(result.output.split())

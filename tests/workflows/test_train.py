@@ -13,12 +13,10 @@ torch = pytest.importorskip("torch")
 
 from sampling_world import SETTINGS, SIGMA, TUNING, call, images, kill_when, start, write  # noqa: E402
 
-from pixelbounds.diffusion import batches  # noqa: E402
-from pixelbounds.diffusion.batches import Chunks, Pixels  # noqa: E402
+from pixelbounds.diffusion.batches import Chunks  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network  # noqa: E402
 from pixelbounds.samplers.runs import open_run  # noqa: E402
-from pixelbounds.storage.files import exclusive  # noqa: E402
-from pixelbounds.storage.toml import line_of, read_toml  # noqa: E402
+from pixelbounds.storage.toml import read_toml  # noqa: E402
 from pixelbounds.workflows import train as jobs  # noqa: E402
 from pixelbounds.workflows.settings import TrainSettings  # noqa: E402
 from pixelbounds.workflows.train import training_parts  # noqa: E402
@@ -192,67 +190,9 @@ def test_training_does_not_go_on_with_other_images(tmp_path, how):
     assert call("train", path, "--quiet").exit_code == 0
 
 
-@pytest.mark.parametrize("kind", ["u1", "f4"])
-def test_the_digest_tells_images_and_their_order(tmp_path, monkeypatch, rng, kind):
-    x = rng.integers(0, 2, (200, 8, 8)).astype(kind)
-    stored, wanted = zarr.create_array(tmp_path / "x.zarr", data=x, chunks=(3, 8, 8)), Pixels(x).digest()
-    assert Pixels(stored).digest() == wanted
-    for image in range(0, 200, 7):
-        other = x.copy()
-        other[image, 3, 3] = 1 - other[image, 3, 3]
-        assert Pixels(other).digest() != wanted  # all images of a small set
-    monkeypatch.setattr(batches, "_CHECK_BYTES", x.nbytes - 1)
-    read, take = set(), Pixels._read
-    monkeypatch.setattr(Pixels, "_check_range", lambda self: None)
-    monkeypatch.setattr(Pixels, "_read", lambda self, index: read.update(index.tolist()) or take(self, index))
-    wanted = Pixels(x).digest()
-    assert len(read) == 64  # of a large set
-    assert {0, 199} < read
-    assert np.diff(sorted(read)).max() <= 4
-    assert Pixels(stored).digest() == wanted
-    found = [Pixels(y).digest() for y in (x[::-1], x[..., ::-1], np.roll(x, 1, 0), x.astype("f8"))]
-    assert wanted not in found
-    assert len({digest[-1] for digest in found}) == 4
-
-
-def test_the_numbers_of_held_out_images_are_there_from_the_start(world, tmp_path, monkeypatch):
-    """A run that was stopped has them too, and another split cannot replace them."""
-    from pixelbounds.diffusion import learner
-
-    text = SETTINGS.replace("x.npy", str(world / "x.npy"))
-    monkeypatch.setattr(learner.Learner, "update", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-    assert call("train", write(tmp_path, text), "--quiet").exit_code == 130
-    held_out = np.load(tmp_path / "run" / "held_out.npy")
-    assert np.array_equal(held_out, training_parts(np.arange(32), 0.25, 0)["held_out"])
-    monkeypatch.undo()
-    assert call("train", tmp_path / "score.toml", "--quiet").exit_code == 0
-    other = write(tmp_path, text.replace("held_out = 0.25", "held_out = 0.25\nseed = 1"), "other.toml")
-    result = call("train", other, "--quiet")
-    assert result.exit_code == 2
-    assert "other.toml, line 4: the run in" in " ".join(result.output.split())
-    assert np.array_equal(np.load(tmp_path / "run" / "held_out.npy"), held_out)
-
-
-def test_a_folder_is_trained_in_by_one_process_at_a_time(world, tmp_path):
-    pytest.importorskip("fcntl")
-    text = SETTINGS.replace("x.npy", str(world / "x.npy"))
-    (tmp_path / "run").mkdir()
-    with exclusive(tmp_path / "run"):
-        result = call("train", write(tmp_path, text), "--quiet")
-    assert result.exit_code == 2
-    assert "is being written by another process" in " ".join(result.output.split())
-    assert not list((tmp_path / "run").iterdir())
-
-
 @pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "examples").glob("*.toml")), ids=lambda x: x.name)
 def test_the_examples_are_valid(path):
     assert read_toml(path, TrainSettings).content.training.kind == path.stem
-
-
-def test_lines_of_keys_in_other_notations():
-    text = "data.path = 1\nnetwork = { base = 2 }\n['training']\n\"steps\" = 3\n"
-    keys = ("data", "path"), ("network", "base"), ("training", "steps"), ("training", "batch"), ("output", "folder")
-    assert [line_of(text, key) for key in keys] == [1, 2, 4, 3, None]
 
 
 def test_a_unit_is_never_cut():
@@ -303,11 +243,3 @@ def test_chunks_give_the_pixels_of_the_array_within_their_memory(tmp_path, monke
         assert sum(part.nbytes for part in chunks._kept.values()) <= memory
     if memory > x.nbytes:
         assert sum(map(len, seen)) == len(set.union(*seen)) == 30  # every image once
-
-
-def test_a_damaged_chunk_of_training_images_is_named(tmp_path, rng):
-    zarr.create_array(tmp_path / "x.zarr", data=rng.integers(0, 256, (32, 8, 8), dtype=np.uint8), chunks=(4, 8, 8))
-    (tmp_path / "x.zarr" / "c" / "3" / "0" / "0").write_bytes(b"no")
-    result = call("train", write(tmp_path, SETTINGS.replace("x.npy", "x.zarr")), "--quiet")
-    assert result.exit_code == 2, result.output
-    assert "some of images 12 to 15" in " ".join(result.output.split())

@@ -14,8 +14,6 @@ from sampling_world import SETTINGS, call, images, write  # noqa: E402
 from pixelbounds.cli.bars import in_words, training_bar  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network, load_state  # noqa: E402
 from pixelbounds.diffusion.session import read_log  # noqa: E402
-from pixelbounds.execution.threads import let_threads_sleep  # noqa: E402
-from pixelbounds.workflows.curves import draw_curves  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -91,19 +89,6 @@ def test_a_run_that_learned_nothing_is_an_error_and_a_longer_one_goes_on(world, 
     assert "going on from step 1" in result.output
 
 
-def test_both_curves_are_drawn(world, tmp_path):
-    text = settings(world, steps="steps = 30\nlook_every = 5")
-    assert call("train", write(tmp_path, text), "--quiet").exit_code == 0
-    picture = tmp_path / "run" / "curves.png"
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    before = picture.read_bytes()
-    lines = (tmp_path / "run" / "log.jsonl").read_text()
-    (tmp_path / "run" / "log.jsonl").write_text(lines.replace('"validation"', '"nothing"'))
-    assert draw_curves(tmp_path / "run") == picture
-    assert picture.read_bytes() != before  # the second curve is gone
-    assert draw_curves(tmp_path) is None
-
-
 def test_a_run_tells_how_it_goes_where_no_bar_can_be_drawn(world, tmp_path, capsys):
     result = call("train", write(tmp_path, settings(world)))
     assert result.exit_code == 0
@@ -116,15 +101,6 @@ def test_a_run_tells_how_it_goes_where_no_bar_can_be_drawn(world, tmp_path, caps
     said = capsys.readouterr().err.splitlines()
     assert [int(line.split()[1].strip(",")) for line in said] == [*range(0, 100, 10), 99]
     assert "left" not in in_words({"step": 1, "images_per_second": 8.0})
-
-
-def test_threads_sleep_unless_told_otherwise(monkeypatch):
-    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    let_threads_sleep()
-    assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
-    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
-    let_threads_sleep()
-    assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
 
 
 def test_commands_tell_threads_to_sleep_before_torch_is_there():

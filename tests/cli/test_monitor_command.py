@@ -12,7 +12,7 @@ from commands import flat
 from trials import WORLDS
 
 import pixelbounds as pb
-from pixelbounds.monitoring.monitor_file import monitor_bytes
+from pixelbounds.monitoring.state_file import monitor_bytes
 from pixelbounds.workflows.monitor import check_drift_state, update_state
 
 DAYS, OF_A_DAY = 6, 6

@@ -5,8 +5,8 @@ import pytest
 
 import pixelbounds as pb
 from pixelbounds.calibration.provenance import CalibrationImages
-from pixelbounds.monitoring.monitor_file import monitor_bytes, monitor_from_bytes
 from pixelbounds.monitoring.promise_monitors import rounds_of
+from pixelbounds.monitoring.state_file import monitor_bytes, monitor_from_bytes
 
 N = 300
 
@@ -83,13 +83,13 @@ def test_units_count_as_they_did_at_calibration(rng, weighting):
     promise = pb.calibration.promises.CertifiedPromise(
         "share", "x", "region", 0.2, 0.0, 1.0, weighting, most, 0.1, 8
     )  # fmt: skip
-    rounds = rounds_of(promise, losses, sizes, counts, unit_of, 8)
-    assert rounds.present.tolist() == [bool((counts & (unit_of == unit)).any()) for unit in range(8)]
-    for unit in np.flatnonzero(rounds.present):
+    present, loss, weight = rounds_of(promise, losses, sizes, counts, unit_of, 8)
+    assert present.tolist() == [bool((counts & (unit_of == unit)).any()) for unit in range(8)]
+    for unit in np.flatnonzero(present):
         here = counts & (unit_of == unit)
         weights = sizes[here] if weighting == "pixels" else np.ones(here.sum())
-        assert rounds.loss[unit] == pytest.approx(np.average(losses[here], weights=weights))
-        assert rounds.weight[unit] == (1 if weighting == "units" else min(weights.sum(), most) / most)
+        assert loss[unit] == pytest.approx(np.average(losses[here], weights=weights))
+        assert weight[unit] == (1 if weighting == "units" else min(weights.sum(), most) / most)
 
 
 def test_units_that_return_do_not_count(rng):

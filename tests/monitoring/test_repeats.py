@@ -9,7 +9,7 @@ import pytest
 from refusals import refuses
 
 import pixelbounds as pb
-from pixelbounds.monitoring.monitor_file import monitor_bytes
+from pixelbounds.monitoring.state_file import monitor_bytes
 
 AIR = 0.4
 

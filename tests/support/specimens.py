@@ -19,7 +19,7 @@ import pixelbounds as pb
 from pixelbounds.calibration.calibration import calibration_from_bytes
 from pixelbounds.federated.messages import message_of
 from pixelbounds.images.checks import own_limits
-from pixelbounds.monitoring.monitor_file import monitor_bytes, monitor_from_bytes
+from pixelbounds.monitoring.state_file import monitor_bytes, monitor_from_bytes
 
 SIZE, N, FEW = 6, 40, 3
 KEY = bytes(range(32))

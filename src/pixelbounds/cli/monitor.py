@@ -150,19 +150,16 @@ def pool_command(
     Example: pixelbounds monitor pool north.json south.json
     """
     from ..monitoring.pooled import pooled
-    from ..monitoring.sentences import together_in_words
     from ..storage.files import strict_json
 
     result = pooled({path.stem: strict_json(path.read_bytes()) for path in summaries}, false_alarm)
-    e_value = f"e-value {result.e_value:.3g}, where {1 / false_alarm:.3g} raises an alarm"
-    start = "ALARM: together the sites show that a promise is broken" if result.alarm else "No alarm of all together"
-    text = f"{start} ({e_value}). {together_in_words(false_alarm)}"
     rows = {
         name: f"{images} images with truth, e-value {value:.3g}{', an alarm of its own' if alarm else ''}"
         for name, images, value, alarm in result.sites
     }
     sites = [dict(zip(("name", "images", "e_value", "alarm"), site, strict=True)) for site in result.sites]
-    return Outcome({**vars(result), "sites": sites}, (sentence(text), numbers(rows)), ALARM if result.alarm else OK)
+    shown = sentence(result.sentence), numbers(rows)
+    return Outcome({**vars(result), "sites": sites}, shown, ALARM if result.alarm else OK)
 
 
 def monitor_commands() -> typer.Typer:

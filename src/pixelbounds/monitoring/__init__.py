@@ -1,27 +1,23 @@
 """After deployment: is the promise still kept, and can a new one be certified?
 
+arrivals.py          which images of a call count
 promise_monitors.py  images with their truth: e-processes against every promise
+reference.py         statistics of new bands and their conformal p-values
 drift.py             bands without truth: conformal ranks and test martingales for exchangeability
-counted_batches.py   which calls were counted
-history.py           the history in few rows
-sentences.py         reports in words
-status.py            the state of a monitor
+status.py            the state of a monitor, in words
 monitor.py           `Monitor`: all of it
 pooled.py            several sites together
-reference.py         statistics of new bands and their conformal p-values
 evidence.py          what an anytime calibration has seen
+state_file.py        the file of a monitor or of an anytime calibration
 anytime.py           `AnytimeCalibration`: certified at any time
-state_file.py        the format of state files
-monitor_file.py      a monitor as such a file
-anytime_file.py      an anytime calibration as such a file
 recalibrate.py       `recalibrate`: images of one source weighed as draws of another
 """
 
 from .anytime import AnytimeCalibration
 from .monitor import Monitor
-from .monitor_file import load_monitor, save_monitor
 from .recalibrate import recalibrate
 from .reference import conformal_p_values
+from .state_file import load_monitor, save_monitor
 from .status import Status
 
 __all__ = [

@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,10 +37,10 @@ from ..images.measure import Measure
 from ..kernels.bets import PathEProcess, min_losses
 from ..storage.files import check_new_file, replace_file
 from ..storage.version import VERSION
-from .anytime_file import anytime_bytes, anytime_from_bytes
-from .counted_batches import all_known, prefix_digests, unit_digests
+from .arrivals import NewImages, all_known, unit_digests
 from .evidence import Check, Evidence
 from .promise_monitors import regions_by_name
+from .state_file import anytime_bytes, anytime_from_bytes
 
 _AT_ONCE = 256  # images whose losses are tabulated at a time
 _EXPECTED = 7  # times as many units as the first ones, by default
@@ -118,14 +117,13 @@ class AnytimeCalibration:
         e_processes = tuple(
             PathEProcess.new(risk.level, target.failure_prob, len(path), binary=risk.kind == "tail") for risk in risks
         )
-        names = check_units(data.units.ids, len(data)) if data.units else None
         none = np.empty(0, np.uint64)
         if fits:
-            units_here = none if names is None else np.unique(unit_digests(names))
+            units_here = none if data.units is None else np.unique(unit_digests(check_units(data.units.ids, len(data))))
             self._evidence = Evidence.new(e_processes, hashes, units_here, digest)
         else:
             self._evidence = Evidence.new(e_processes, none, none, digest * 0)
-            self._count(data, risks, names, hashes, None)
+            self._count(data, risks, hashes, None)
 
     # ------------------------------------------------------------ images arrive
 
@@ -168,36 +166,23 @@ class AnytimeCalibration:
         promises = [promise.asked(regions.get(promise.name)) for promise in start.promises]
         data, risks = data.with_promises(Target(promises, start.failure_prob))
         check_same_places(start.promises, risks)
-        names = check_units(data.units.ids, len(data)) if data.units else None
-        return self._count(data, risks, names, data.aggregate(image_hashes)[1], batch)
+        return self._count(data, risks, data.aggregate(image_hashes)[1], batch)
 
-    def _count(
-        self, data: LocalData, risks: Sequence[RiskTarget], names: Array | None, hashes: Array, batch: str | None
-    ) -> int:
+    def _count(self, data: LocalData, risks: Sequence[RiskTarget], hashes: Array, batch: str | None) -> int:
         """Let images that are new certify, a few units at a time."""
-        evidence, batches = self._evidence, self._evidence.batches
-        if names is None or batch is not None:
-            prefixes = prefix_digests(data.truth, *data.band.arrays, runner=data.runner)
-            if batches.find(batch, prefixes):
-                return 0
-            batches = batches.add(batch, prefixes)
-        if names is None:
-            images = np.arange(len(hashes))
-            fitted = evidence.image_hashes[: evidence.fitting]
+        evidence = self._evidence
+        names = data.units.ids if data.units else None
+        arrivals = evidence.counted.arrivals(names, batch, data.truth, *data.band.arrays, runner=data.runner)
+        if names is None and len(arrivals.images):
+            fitted = evidence.image_hashes[: len(evidence.image_hashes) - evidence.counted.images]
             _check_not_fitted(hashes, np.append(fitted, self.start.grouping.fitted_on))
-        else:
-            images = np.flatnonzero(~np.isin(unit_digests(names), evidence.units))
-        if not len(images):
+        if not len(arrivals.images):
             return 0
-        for some, unit_of in _whole_units(images, names):
+        for some, unit_of in _whole_units(arrivals):
             here = tuple(risk.take(some) for risk in risks)
             evidence = evidence.update(data.take(some), here, self.start.promises, self._path, self._shares, unit_of)
-        if names is not None:
-            names = names[images]
-            order = np.sort(np.unique(names, return_index=True)[1])
-            evidence = replace(evidence, units=np.append(evidence.units, unit_digests(names[order])))
-        self._evidence = evidence.checked(batches)
-        return len(images)
+        self._evidence = evidence.checked(arrivals)
+        return len(arrivals.images)
 
     # ------------------------------------------------------------ results
 
@@ -214,7 +199,7 @@ class AnytimeCalibration:
     @property
     def images(self) -> int:
         """Images that certify so far; those that fitted do not."""
-        return len(self._evidence.image_hashes) - self._evidence.fitting
+        return self._evidence.counted.images
 
     @property
     def image_hashes(self) -> Array:
@@ -288,18 +273,13 @@ def _check_not_fitted(hashes: Array, fitted: Array) -> None:
         )
 
 
-def _whole_units(images: Array, names: Array | None) -> Iterator[tuple[Array, Array]]:
+def _whole_units(arrivals: NewImages) -> Iterator[tuple[Array, Array]]:
     """Some images (ascending) at a time, whole units in the order of arrival, and the number of each image's unit."""
-    label = images if names is None else names[images]
-    values, first, number = np.unique(label, return_index=True, return_inverse=True)
-    arrival = np.empty(len(values), np.int64)
-    arrival[np.argsort(first)] = np.arange(len(values))
-    arrival = arrival[number]
-    ends = np.cumsum(np.bincount(arrival))
-    start = 0
+    unit_of, start = arrivals.unit_of, 0
+    ends = np.cumsum(np.bincount(unit_of))
     while start < len(ends):
         before = int(ends[start - 1]) if start else 0
         stop = max(start + 1, int(np.searchsorted(ends, before + _AT_ONCE, side="right")))
-        here = (arrival >= start) & (arrival < stop)
-        yield images[here], arrival[here] - start
+        here = (unit_of >= start) & (unit_of < stop)
+        yield arrivals.images[here], unit_of[here] - start
         start = stop

@@ -21,7 +21,7 @@ from ..calibration.provenance import MOST_UNITS, STATISTICS, BandStatistics, dig
 from ..calibration.target import RiskTest, losses_by_unit
 from ..images.library import Array
 from ..kernels.bets import PathEProcess
-from .counted_batches import NO_BATCHES, Batches
+from .arrivals import Counted, NewImages
 
 _CURVE = 64  # points of the path kept for the report
 
@@ -41,38 +41,35 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What was seen, after so many images that fitted and units that certify.
+    """What was seen.
 
     e_processes    one for each promise
     weights        how much its units count for in all, (promises,)
+    counted        images that certify, all units, those that fitted among them, and calls
+    certifying     units that certify
     image_hashes   of all images, those that fitted first, (n,)
-    units          digests of the names of all units
     digest         the sum of the digests of all images, (8,)
     checks         a `Check` for every call, (calls, 3)
     of_units, of_images    what bands of the first units are like (`BandStatistics`)
-    batches        the calls that were counted
     """
 
     e_processes: tuple[PathEProcess, ...]
     weights: Array
-    fitting: int
+    counted: Counted
     certifying: int
     image_hashes: Array
-    units: Array
     digest: Array
     checks: Array
     of_units: Array
     of_images: Array
-    batches: Batches = NO_BATCHES
 
     @classmethod
     def new(cls, e_processes: tuple[PathEProcess, ...], image_hashes: Array, units: Array, digest: Array) -> Evidence:
         """Before any image that certifies."""
         rows = np.empty((0, len(STATISTICS)), np.float32)
-        return cls(
-            e_processes, np.zeros(len(e_processes)), len(image_hashes), 0, image_hashes, units, digest,
-            np.empty((0, 3), np.int64), rows, rows,
-        )  # fmt: skip
+        counted = replace(Counted.nothing(), units=units)
+        weights, checks = np.zeros(len(e_processes)), np.empty((0, 3), np.int64)
+        return cls(e_processes, weights, counted, 0, image_hashes, digest, checks, rows, rows)
 
     def update(
         self,
@@ -116,10 +113,11 @@ class Evidence:
             single.append(rows[one : one + 1])
         return np.concatenate(means), np.concatenate(single)
 
-    def checked(self, batches: Batches) -> Evidence:
+    def checked(self, arrivals: NewImages) -> Evidence:
         """The evidence at the end of a call."""
-        row = np.array([[len(self.image_hashes) - self.fitting, self.certifying, self.point]], np.int64)
-        return replace(self, checks=np.concatenate([self.checks, row]), batches=batches)
+        counted = self.counted.add(arrivals)
+        row = np.array([[counted.images, self.certifying, self.point]], np.int64)
+        return replace(self, checks=np.concatenate([self.checks, row]), counted=counted)
 
     @property
     def point(self) -> int:

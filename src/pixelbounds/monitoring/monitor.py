@@ -9,14 +9,13 @@ whether images are exchangeable with those of the calibration, not the risk.
 Half of the probability of a false alarm goes to each (all of it to the first where the calibration has no reference),
 and that of the second is shared evenly by its statistics: by Ville and a union bound an alarm is ever false with
 probability at most `false_alarm`. The state does not grow with time but for digests of unit names, up to 2^17, and of
-calls (`counted_batches`), up to 2^12, and a history of at most 512 rows; the cost of a call does not depend on it.
+calls (`arrivals`), up to 2^12, and a history of at most 512 rows, of which a full one loses every other.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,52 +25,18 @@ from ..calibration.data import truth_and_band
 from ..calibration.losses import Loss
 from ..calibration.provenance import CalibrationImages, hash_images, some_of
 from ..evaluation.kept_promises import region_tallies
-from ..images.checks import check_number, check_open_unit, check_units
+from ..images.checks import check_number, check_open_unit
 from ..images.ends import Band, one_band
 from ..images.library import Array, current_runner
 from ..kernels.bets import mean_log_e_value
-from .counted_batches import NO_BATCHES, Batches, all_known, digest_of_unit, prefix_digests
+from .arrivals import Counted, NewImages, all_known
 from .drift import DriftMartingale, drift_martingales, update_drift
-from .history import LEVEL, add_row, history_row
 from .promise_monitors import PromiseMonitor, rounds_of, targets_of, update_promises
 from .reference import statistics_of
-from .sentences import late_in_words
-from .status import PromiseStatus, Status
+from .status import Status
 
 MAX_UNITS = 2**17
-
-
-@dataclass(eq=False)
-class Counted:
-    """What was counted, with truth or without: images, units (digests of their names, the latest) and calls."""
-
-    images: int = 0
-    units: dict[int, None] = field(default_factory=dict)
-    batches: Batches = NO_BATCHES
-
-    def add(self, images: int, units: Iterable[int], batches: Batches) -> None:
-        """Further images, units and calls."""
-        self.images += images
-        self.units |= dict.fromkeys(units)
-        self.batches = batches
-        for oldest in [name for name, _ in zip(self.units, range(len(self.units) - MAX_UNITS), strict=False)]:
-            del self.units[oldest]
-
-
-@dataclass(frozen=True)
-class _Arrivals:
-    """New images of a call: which count, (n,) bool, the unit of each that does, in order of arrival, and unit names."""
-
-    new: Array
-    unit_of: Array
-    units: tuple[int, ...]
-    repeated: int
-    batches: Batches
-
-    @property
-    def late(self) -> int:
-        """Images that do not count, since their unit was counted before."""
-        return int((~self.new).sum()) - self.repeated
+_MAX_ROWS = 512  # of the history
 
 
 class Monitor:
@@ -117,9 +82,9 @@ class Monitor:
         self._seed = int(self._digest[:16], 16)  # of what breaks ties
         self.drift: tuple[DriftMartingale, ...] = drift_martingales(calibration.reference, self._seed)
         self.broken = False
-        self.with_truth = Counted()
-        self.without_truth = Counted()
-        self.history = np.empty((0, len(self._row(0.0))))
+        self.with_truth = Counted.nothing()
+        self.without_truth = Counted.nothing()
+        self.history = np.empty((0, len(self._row(0.0))))  # one row for each call
 
     def __repr__(self) -> str:
         seen = f"{self.with_truth.images} images with truth, {self.without_truth.images} without"
@@ -163,7 +128,7 @@ class Monitor:
         truth, band = truth_and_band(truth, band, calibration.limits)
         runner = current_runner()
         arrivals = self._arrivals(self.with_truth, units, batch, truth, *band.arrays)
-        if not arrivals.new.any():
+        if not len(arrivals.images):
             return self.status(arrivals.repeated, arrivals.late)
         if all_known(hash_images(truth, runner), calibration.record.image_hashes):
             raise CalibrationImages(range(len(truth)), len(truth))
@@ -172,7 +137,7 @@ class Monitor:
         interval = calibration.apply(band, features=features, labels=labels)
         seeing = [target for target in targets if target is not None and not target.counts_only]
         missed, sizes, seen = region_tallies(truth, interval, regions, runner, limits=calibration.limits, seeing=seeing)
-        new = arrivals.new
+        new, unit_of = arrivals.images, arrivals.unit_of
         rounds = []
         for promise, target in zip(promises, targets, strict=True):
             size = sizes[:, 0 if target is None else target.region]
@@ -181,17 +146,16 @@ class Monitor:
                 counts = target.counts(sizes)
                 counted = target.counts_only
                 losses = target.losses(missed[:, target.region], size) if counted else seen[:, seeing.index(target)]
-            units_here = arrivals.unit_of, len(arrivals.units)
-            rounds.append(rounds_of(promise, losses[new], size[new], counts[new], *units_here))
+            rounds.append(rounds_of(promise, losses[new], size[new], counts[new], unit_of, int(unit_of.max()) + 1))
         self.promises, reached = update_promises(self.promises, rounds, self.shares[0])
         self.broken = self.broken or reached
-        self._count(self.with_truth, arrivals, when)
+        self.with_truth = _counted(self.with_truth, arrivals)
+        self._record(when)
         return self.status(arrivals.repeated, arrivals.late)
 
-    def _arrivals(self, counted: Counted, units: Any, batch: str | None, *images: Any) -> _Arrivals:
+    def _arrivals(self, counted: Counted, units: Any, batch: str | None, *images: Any) -> NewImages:
         """Which images of a call count."""
         record = self.calibration.record
-        n = len(images[0])
         if (units is None) == bool(record.units):
             raise ValueError(
                 f"the promise is about a {record.unit_name}: give the {record.unit_name} of each image, units=..."
@@ -199,24 +163,7 @@ class Monitor:
                 else "the calibration took images as independent, so they have no units: leave units= out, or "
                 "calibrate again with units"
             )
-        batches = counted.batches
-        if units is None or batch is not None:
-            prefixes = prefix_digests(*images, runner=current_runner())
-            if batches.find(batch, prefixes):
-                return _Arrivals(np.zeros(n, bool), np.empty(0, np.int64), (), n, batches)
-            batches = batches.add(batch, prefixes)
-        if units is None:
-            return _Arrivals(np.ones(n, bool), np.arange(n), tuple(range(n)), 0, batches)
-        names = [digest_of_unit(str(name)) for name in check_units(units, n)]
-        new = np.array([name not in counted.units for name in names])
-        number: dict[int, int] = {}
-        unit_of = [number.setdefault(name, len(number)) for name, one in zip(names, new, strict=True) if one]
-        return _Arrivals(new, np.array(unit_of, np.int64), tuple(number), 0, batches)
-
-    def _count(self, counted: Counted, arrivals: _Arrivals, when: float) -> None:
-        units = arrivals.units if self.calibration.record.units else ()
-        counted.add(int(arrivals.new.sum()), units, arrivals.batches)
-        self.history = add_row(self.history, self._row(when))
+        return counted.arrivals(units, batch, *images, runner=current_runner())
 
     # ------------------------------------------------------------ without truth
 
@@ -238,24 +185,50 @@ class Monitor:
         when = check_number(when, "when")
         band = one_band(band)
         arrivals = self._arrivals(self.without_truth, units, batch, *band.arrays)
-        rows = statistics_of(self.calibration, band, features=features, labels=labels)[arrivals.new]
+        rows = statistics_of(self.calibration, band, features=features, labels=labels)[arrivals.images]
         if self.calibration.record.units and len(rows):
             parts = [np.flatnonzero(arrivals.unit_of == unit) for unit in range(len(arrivals.units))]
             rows = np.stack([rows[part[some_of(0, len(part))]].mean(axis=0) for part in parts])
         if len(rows):
             self.drift = update_drift(self.drift, rows, self._seed, self.shares[1])
-            self._count(self.without_truth, arrivals, when)
+            self.without_truth = _counted(self.without_truth, arrivals)
+            self._record(when)
         return self.status(arrivals.repeated, arrivals.late)
 
     # ------------------------------------------------------------ reports
 
     def _row(self, when: float) -> Array:
-        return history_row(self.promises, self.drift, when, self.with_truth.images, self.without_truth.images)
+        """The state now: time, images with truth, images without; then the columns that follow are read by."""
+        row = [when, self.with_truth.images, self.without_truth.images]
+        for one in self.promises:
+            low, high = one.ends
+            row += [one.promise.cap * one.risk.top.total, one.risk.bottom.total, low, high, one.e_process.log_e_value]
+        for martingale in self.drift:
+            row += [martingale.e_process.rounds, martingale.total, martingale.e_process.log_e_value]
+        return np.array(row, np.float64)
+
+    def _record(self, when: float) -> None:
+        """Add the state now to the history."""
+        kept = self.history[1::2] if len(self.history) >= _MAX_ROWS else self.history
+        self.history = np.concatenate([kept, self._row(when)[None]])
+
+    def promise_history(self, number: int) -> Array:
+        """Sum of losses times weights, sum of weights, low and high end, log e-value of a promise: (5, rows)."""
+        first = 3 + 5 * number
+        return self.history[:, first : first + 5].T
+
+    def drift_history(self, number: int) -> Array:
+        """Images (units), sum of values and log e-value of a statistic of bands: (3, rows)."""
+        first = 3 + 5 * len(self.promises) + 3 * number
+        return self.history[:, first : first + 3].T
 
     def status(self, repeated: int = 0, late: int = 0) -> Status:
         """The state now; `repeated` and `late` images of the last call did not count."""
         record = self.calibration.record
-        notes = [late_in_words(late, record.unit_name)] if late else []
+        notes, noun = [], record.unit_name
+        if late:
+            which = "1 image was left out," if late == 1 else f"{late} images were left out, each"
+            notes.append(f"{which} of a {noun} that was counted before: give all images of a {noun} in one call.")
         if self.calibration.bound == "conformal":
             notes.append(
                 "The calibration promises its level on average over calibration sets only, so a risk above it does not "
@@ -266,17 +239,13 @@ class Monitor:
         log_e_value = mean_log_e_value(np.array([x.e_process.log_e_value for x in self.promises]))
         return Status(
             self.false_alarm, self.broken, any(x.changed for x in self.drift), self.with_truth.images,
-            self.without_truth.images, repeated, record.unit_name if record.units else None,
-            tuple(map(_promise_status, self.promises)), tuple(x.status for x in self.drift), tuple(notes),
+            self.without_truth.images, repeated, noun if record.units else None,
+            tuple(x.status for x in self.promises), tuple(x.status for x in self.drift), tuple(notes),
             log_e_value, self._digest, late,
         )  # fmt: skip
 
 
-def _promise_status(monitor: PromiseMonitor) -> PromiseStatus:
-    promise, ratio = monitor.promise, monitor.risk
-    low, high = ratio.ends(LEVEL)
-    return PromiseStatus(
-        promise.name, promise.kind, promise.above, promise.at_most,
-        promise.cap * ratio.value if ratio.bottom.total else None, (promise.cap * low, promise.cap * high),
-        monitor.e_process.rounds, monitor.e_process.e_value, monitor.broken,
-    )  # fmt: skip
+def _counted(counted: Counted, arrivals: NewImages) -> Counted:
+    """With the images of another call; of units the latest are remembered."""
+    counted = counted.add(arrivals)
+    return replace(counted, units=counted.units[-MAX_UNITS:])

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..calibration.words import level_in_words
 from ..images.checks import check_count, check_number, check_open_unit
 from ..kernels.bets import e_value_of, mean_log_e_value
 
@@ -30,6 +31,17 @@ class Pooled:
     false_alarm: float
     images: int
     sites: tuple[tuple[str, int, float, bool], ...]  # name, images with truth, e-value, alarm of its own
+
+    @property
+    def sentence(self) -> str:
+        """What it says, and what that is worth."""
+        start = "ALARM: together the sites show that a promise is broken" if self.alarm else "No alarm of all together"
+        return (
+            f"{start} (e-value {self.e_value:.3g}, where {1 / self.false_alarm:.3g} raises an alarm). While every "
+            "promise is kept everywhere and sites see different patients, this view ever raises an alarm with "
+            f"probability at most {level_in_words(self.false_alarm)}, whenever sites report and however often it is "
+            "checked."
+        )
 
 
 def pooled(summaries: Mapping[str, Any], false_alarm: float = 0.01) -> Pooled:
@@ -54,11 +66,10 @@ def pooled(summaries: Mapping[str, Any], false_alarm: float = 0.01) -> Pooled:
 
 
 def _check_summary(name: str, summary: Any) -> None:
-    if not isinstance(summary, dict) or not {"calibration", "images", "log_e_value", "alarm"} <= summary.keys():
+    kinds = {"calibration": str, "images": int, "log_e_value": float | int, "alarm": bool}
+    if not isinstance(summary, dict) or not all(isinstance(summary.get(key), kind) for key, kind in kinds.items()):
         raise ValueError(
             f"{name!r} is not the summary of a monitor; give what `pixelbounds monitor status --json` prints"
         )
-    if not isinstance(summary["calibration"], str) or not isinstance(summary["alarm"], bool):
-        raise ValueError(f"{name!r} says {summary['calibration']!r} and {summary['alarm']!r}; it is not a summary")
     check_count(summary["images"], f"images of {name!r}", least=0, most=2**53)
     check_number(summary["log_e_value"], f"log_e_value of {name!r}")

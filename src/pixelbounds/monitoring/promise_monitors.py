@@ -30,6 +30,9 @@ from ..kernels.bets import (
     mean_log_e_value,
     rejected_jointly,
 )
+from .status import PromiseStatus
+
+LEVEL = 0.95  # of intervals
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,14 +55,24 @@ class PromiseMonitor:
         e_process = self.e_process.update(log_factors(weight * (loss - level), level))
         return replace(self, e_process=e_process, risk=self.risk.update(weight * loss, weight))
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Both ends for its mean loss, at all times."""
+        low, high = self.risk.ends(LEVEL)
+        return self.promise.cap * low, self.promise.cap * high
 
-@dataclass(frozen=True)
-class Rounds:
-    """What units in order of arrival bring to a promise: whether they have its region, loss and weight, (units,)."""
+    @property
+    def status(self) -> PromiseStatus:
+        """What was seen of it."""
+        promise, risk = self.promise, self.risk
+        return PromiseStatus(
+            promise.name, promise.kind, promise.above, promise.at_most,
+            promise.cap * risk.value if risk.bottom.total else None, self.ends,
+            self.e_process.rounds, self.e_process.e_value, self.broken,
+        )  # fmt: skip
 
-    present: Array
-    loss: Array
-    weight: Array
+
+Rounds = tuple[Array, Array, Array]  # of units in order of arrival: whether they have the region, loss, weight
 
 
 def update_promises(
@@ -68,10 +81,10 @@ def update_promises(
     """The monitors after all rounds, and whether their mean e-value ever reached 1 / failure_prob on the way."""
     now = list(monitors)
     reached = False
-    for unit in range(len(rounds[0].present)):
-        for j, each in enumerate(rounds):
-            if each.present[unit]:
-                now[j] = now[j].update(float(each.loss[unit]), float(each.weight[unit]))
+    for unit in range(len(rounds[0][0])):
+        for j, (present, loss, weight) in enumerate(rounds):
+            if present[unit]:
+                now[j] = now[j].update(float(loss[unit]), float(weight[unit]))
         log_e_values = np.array([monitor.e_process.log_e_value for monitor in now])
         if mean_log_e_value(log_e_values) >= np.log(1 / failure_prob):
             reached = True
@@ -119,4 +132,4 @@ def rounds_of(
     order = np.arange(units)
     by_unit = UnitLosses(unit_of, counts, order, promise.most, sizes if promise.weighting == "pixels" else None)
     loss = np.clip(by_unit.means(np.where(counts, losses, 0.0)), 0, 1)
-    return Rounds(np.isin(order, unit_of[counts]), loss, by_unit.weights)
+    return np.isin(order, unit_of[counts]), loss, by_unit.weights

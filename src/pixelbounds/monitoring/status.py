@@ -6,11 +6,24 @@ from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
 
-from ..calibration.words import level_in_words, plural
+from ..calibration.words import level_in_words, plural, share_in_words
 from ..evaluation.evaluation import share_ends
-from .sentences import broken_in_words, changed_in_words, false_alarms_in_words, quiet_in_words, recently_in_words
 
 _RECENT = 0.05  # p-value below which recent bands are described
+_RARE = 1e-4  # smaller p-values are not distinguished
+_QUIET = (
+    "No alarm: {} images with truth and {} without give no sufficient evidence that a promise is broken or that the "
+    "source has changed. That all is well is not shown by this."
+)
+_BROKEN = "ALARM, promises broken: {}. The source has changed, or the calibration was among the unlucky ones."
+_CHANGED = (
+    "ALARM, source changed: {}. New images are not exchangeable with those of the calibration, so nothing is promised "
+    "for them; only truth can show whether intervals miss more than before."
+)
+_FALSE_ALARMS = (
+    "While images (units) are independent, come from the calibration's source and every promise is kept, this monitor "
+    "ever raises an alarm with probability at most {}, however long it runs and however often it is checked."
+)
 _WORDS = {  # what a statistic is like where it lies up, and where it lies down
     "width": ("bands {are} wider", "bands {are} narrower"),
     "length": ("intervals {are} longer", "intervals {are} shorter"),
@@ -65,8 +78,16 @@ class StatisticStatus:
     changed: bool
 
     def words(self, noun: str) -> str:
-        """In a few words."""
-        return recently_in_words(_WORDS[self.name][0 if self.up else 1], self.recent, noun, self.p_value)
+        """In a few words: how often the last few new images would look so by chance.
+
+        >>> StatisticStatus("width", 1.0, 40, 0.0199, True, False).words("image")
+        'bands of the last 40 images are wider than at calibration, as on 1.99% of days when nothing has changed'
+        """
+        some = f"of the last {self.recent} {plural(noun)}" if self.recent > 1 else f"of the last {noun}"
+        words = _WORDS[self.name][0 if self.up else 1].format(are=f"{some} are", fall=f"{some} fall")
+        rare = self.p_value < _RARE
+        share = f"fewer than {share_in_words(_RARE)}" if rare else share_in_words(self.p_value, up=True)
+        return f"{words} than at calibration, as on {share} of days when nothing has changed"
 
 
 @dataclass(frozen=True)
@@ -116,20 +137,17 @@ class Status:
     @property
     def sentence(self) -> str:
         """The alarm, or that there is none, in strict words."""
-        said = []
+        said, noun = [], self.unit_name or "image"
         if self.broken:
-            one_of = (
-                "" if any(x.broken for x in self.promises) or len(self.promises) == 1 else "one of these at least: "
-            )
-            said.append(broken_in_words(one_of + "; ".join(x.words for x in self.named)))
+            sure = any(x.broken for x in self.promises) or len(self.promises) == 1
+            words = "; ".join(x.words for x in self.named)
+            said.append(_BROKEN.format(words if sure else f"one of these at least: {words}"))
         if self.changed:
-            noun = self.unit_name or "image"
             changes = "; ".join(x.words(noun) if x.recent else x.name for x in self.statistics if x.changed)
-            said.append(changed_in_words(changes))
+            said.append(_CHANGED.format(changes))
         if not said:
-            seen = f"{self.images} images with truth and {self.drift_images} without"
-            said.append(quiet_in_words(seen))
-        return " ".join([*said, false_alarms_in_words(self.false_alarm)])
+            said.append(_QUIET.format(self.images, self.drift_images))
+        return " ".join([*said, _FALSE_ALARMS.format(level_in_words(self.false_alarm))])
 
     def __str__(self) -> str:
         lines = [self.sentence, *(x.words for x in self.promises)]

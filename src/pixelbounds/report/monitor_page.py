@@ -12,7 +12,6 @@ from markupsafe import Markup
 
 from ..calibration.words import level_in_words
 from ..images.library import Array
-from ..monitoring.history import promise_columns, statistic_columns
 from ..monitoring.monitor import Monitor
 from .charts import name_axes
 from .render import check_page, render_page
@@ -54,7 +53,7 @@ def _promise_charts(monitor: Monitor) -> list[Markup]:
         return []
     threshold = np.log10(1 / monitor.shares[0])
     for i, one in enumerate(monitor.promises):
-        columns, name = promise_columns(monitor.history, i), one.promise.name
+        columns, name = monitor.promise_history(i), one.promise.name
         label = f"evidence that {name} is broken"
         charts.append(inline_chart(f"evidence-{i}", label, _draw_evidence, at, columns[4], threshold, name))
         charts.append(inline_chart(f"risk-{i}", f"risk of {name}", _draw_risk, at, columns, one.promise))
@@ -66,7 +65,7 @@ def _statistic_charts(monitor: Monitor) -> list[Markup]:
     if not at.any():
         return []
     for i, martingale in enumerate(monitor.drift):
-        columns = statistic_columns(monitor.history, len(monitor.promises), i)
+        columns = monitor.drift_history(i)
         name = _NAMES[martingale.name]
         usual = float(martingale.ranks.values.mean())
         charts.append(inline_chart(f"mean-{i}", name, _draw_mean, at, columns, usual, name))

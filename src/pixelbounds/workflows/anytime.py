@@ -23,7 +23,7 @@ from ..formats.opener import check_target
 from ..images.ends import Band
 from ..images.library import Array
 from ..monitoring.anytime import AnytimeCalibration
-from ..monitoring.counted_batches import RepeatedBatch
+from ..monitoring.arrivals import RepeatedBatch
 from ..storage.files import exclusive
 from .monitor import open_arrivals
 from .request import Request

@@ -20,8 +20,7 @@ from ..formats.maps import MAP_PARTS
 from ..formats.opener import kind_of_file, open_images
 from ..images.library import differ_in_size
 from ..monitoring.anytime import AnytimeCalibration
-from ..monitoring.monitor_file import monitor_from_bytes
-from ..monitoring.state_file import ANYTIME_STATE
+from ..monitoring.state_file import ANYTIME_STATE, monitor_from_bytes
 from ..samplers.runs import open_run
 from .roles import role_of, sealed_kind
 

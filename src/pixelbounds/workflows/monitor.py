@@ -26,7 +26,7 @@ from ..formats.scans import Images
 from ..images.checks import check_limits
 from ..images.library import Array
 from ..monitoring import Monitor, Status, load_monitor, save_monitor
-from ..monitoring.counted_batches import RepeatedBatch
+from ..monitoring.arrivals import RepeatedBatch
 from ..storage.files import exclusive, lock
 from .agreement import check_images, reading_for
 from .apply import bands_for, known_of

@@ -67,6 +67,28 @@ def pytest_runtest_call(item):
     return result
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Write what statistical tests say of their power (`trials.check_failures`) to the file that is asked for."""
+    rows = {}  # all parameters of a test together
+    for report in terminalreporter.getreports("passed"):
+        for failures, trials, promised, name, rate, likely in [
+            x for key, x in report.user_properties if key == "power"
+        ]:
+            row = rows.setdefault((report.nodeid.split("[")[0].removeprefix("tests/"), promised, name), [0, 0, 0, 1, 1])
+            row[:] = row[0] + 1, row[1] + failures, row[2] + trials, min(row[3], rate), min(row[4], likely)
+    if "PIXELBOUNDS_POWER" in os.environ and rows:
+        path = ROOT / os.environ["PIXELBOUNDS_POWER"]
+        table = [
+            f"| {test} | {checks} | {failures} of {trials} | {promised:g} | {name} | {rate:.2f} | {likely:.1%} |"
+            for (test, promised, name), (checks, failures, trials, rate, likely) in sorted(rows.items())
+        ]
+        head = path.read_text().split("| test |")[0]
+        columns = (
+            "| test | checks | failures | allowed | a wrong procedure | fails in | is refused with |\n|" + 7 * "---|"
+        )
+        path.write_text("\n".join([f"{head}{columns}", *table]) + "\n")
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)

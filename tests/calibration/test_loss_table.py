@@ -113,19 +113,6 @@ def test_more_ends_between_two_knots_than_memory_holds(seed, monkeypatch):
     assert 1 - inside.mean() <= found.risk + 1e-12  # nothing that was counted is lost to rounding
 
 
-def test_ends_that_arrive_together(monkeypatch):
-    """Of ten values, so that no path is fine enough: the knot is taken, which is no closer and holds as well."""
-    rng = np.random.default_rng(0)
-    truth = rng.integers(0, 11, (N, 12, 12)) / 10
-    band = pb.Band(np.full_like(truth, 0.45), np.full_like(truth, 0.55))
-    how = {"risk_level": 0.3, "method": "rcps", "bound": "hoeffding_bentkus"}
-    wanted = flat_calibrate(truth, band, **how)
-    monkeypatch.setattr(certify, "_MOST_ENDS", 10)
-    found = flat_calibrate(truth, band, **how)
-    assert found.risk == wanted.risk
-    assert wanted.widening <= found.widening <= wanted.widening * 1.001
-
-
 def test_nothing_is_left_after_an_error(tmp_path, small_room):
     truth, band = heteroscedastic(N, np.random.default_rng(1), size=20)
     truth[N - 2, 0, 0] = np.nan  # found in the last block of the pass, not among the images that tell scales

@@ -18,7 +18,6 @@ from pixelbounds.calibration.loss_table import Table
 from pixelbounds.calibration.paths import frontier as paths
 from pixelbounds.calibration.paths import path as along
 from pixelbounds.calibration.paths.path import Path
-from pixelbounds.kernels.convex import lower_hull
 
 # ---------------------------------------------------------------- arrivals
 
@@ -173,14 +172,6 @@ def convex_trades(rng, edges=40):
     return paths.Trades(w, missed, size[:, None] * w, int(1e8))
 
 
-def ragged_trades(rng, edges=25):
-    """Three groups whose misses fall by steps of any size, and not at all in places."""
-    w = np.r_[0.0, np.sort(rng.uniform(0.01, 1, edges - 1))]
-    drops = rng.integers(0, 60, (3, edges - 1)) * (rng.random((3, edges - 1)) < 0.6)
-    missed = np.concatenate([drops.sum(axis=1, keepdims=True), drops.sum(axis=1, keepdims=True) - drops.cumsum(1)], 1)
-    return paths.Trades(w, missed, np.array([10.0, 30.0, 4.0])[:, None] * w, 20_000)
-
-
 def test_where_trades_are_convex_every_knot_is_on_the_hull(rng):
     found = convex_trades(rng)
     path = paths.frontier_path(found, Single(), 0.05, 1.0)
@@ -190,24 +181,6 @@ def test_where_trades_are_convex_every_knot_is_on_the_hull(rng):
     assert (np.diff(path.points, axis=1) >= 0).all()
     assert (path.points[:, 0] == 0).all()
     assert (path.points[:, -1] == found.edges[-1]).all()
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_on_ragged_trades_every_knot_is_within_one_segment_of_the_hull(seed):
-    found = ragged_trades(np.random.default_rng(seed))
-    path = paths.frontier_path(found, Single(), 0.02, 1.0)
-    length, missed = knot_sums(path, found)
-    excess = length - hull_length(found.length, found.missed, missed)
-    assert (np.diff(path.points, axis=1) >= 0).all()
-    assert excess.min() > -1e-9  # nothing is below the hull: the brute force is right
-    segments = []
-    for cost, misses in zip(found.length, found.missed, strict=True):
-        hull = lower_hull(cost, misses)
-        segments.append(np.diff(cost[hull]).max())
-    assert excess.max() <= max(segments) + 1e-9
-    assert (excess < 1e-9).sum() >= 5  # vertices are met
-    scalar = found.length.sum(axis=0) - hull_length(found.length, found.missed, found.missed.sum(axis=0))
-    assert excess.mean() < 0.5 * scalar[:-1].mean()  # and one widening for all groups is much further off
 
 
 def test_trades_are_clipped_lengths_and_misses(rng):

@@ -11,7 +11,6 @@ from stores import write_run
 
 import pixelbounds as pb
 from pixelbounds.samplers.runs import open_run
-from pixelbounds.workflows.report import shown
 
 RISK = ("--risk-level", 0.1, "--failure-prob", 0.2)
 BAND = ("--groups", "band")
@@ -112,29 +111,6 @@ def test_learned_groups_with_features(files, tmp_path):
     np.testing.assert_array_equal(np.load(applied)["upper"], wanted.apply(band, features=mean).upper)
 
 
-def test_labels_are_given_again_when_they_are_applied(files, tmp_path):
-    np.save(tmp_path / "labels.npy", (np.load(files / "truth.npy") > 0.5).astype(np.uint8))
-    new = np.load(files / "new_truth.npy") > 0.5
-    zarr.create_array(tmp_path / "new.zarr", data=new.astype(np.uint8), chunks=(3, *new.shape[1:]))
-    out = tmp_path / "cal.safetensors"
-    words = *RISK, *BAND, "--labels", tmp_path / "labels.npy"
-    said = done("calibrate", files / "truth.npy", files / "band.zarr", *words, "--out", out)
-    assert said["groups"]["kind"] == "labels"
-    result = call("apply", out, files / "new_band.zarr", "--out", tmp_path / "i.npz")
-    assert result.exit_code == 2
-    assert "--labels" in flat(result.stderr)
-    assert not (tmp_path / "i.npz").exists()
-    with np.load(files / "new_band.npz") as file:
-        wanted = pb.load_calibration(out).apply(pb.Band(file["lower"], file["upper"]), labels=new.astype(int))
-    done("apply", out, files / "new_band.zarr", "--labels", tmp_path / "new.zarr", "--out", tmp_path / "i.npz")
-    with np.load(tmp_path / "i.npz") as found:
-        np.testing.assert_array_equal(found["lower"], wanted.lower)
-    words = "--calibration", out, "--labels", tmp_path / "new.zarr", "--groups", tmp_path / "new.zarr"
-    said = done("evaluate", files / "new_truth.npy", files / "new_band.zarr", *words)
-    assert said["evaluation"]["by_group"]["label"] == [0, 1]
-    assert said["mean_length"] == pytest.approx(float(wanted.length.mean()), rel=1e-6)
-
-
 @pytest.mark.parametrize("kind", ["calibrated", "naive", "mean"])
 def test_bands_of_a_run(files, tmp_path, kind):
     out, run = tmp_path / "cal.safetensors", files / "run.zarr"
@@ -225,33 +201,7 @@ def test_a_report_of_samples_with_figures(files, tmp_path):
     assert call(*words).exit_code == 2  # it is there
 
 
-def test_examples_go_from_the_best_covered_to_the_worst():
-    truth = np.zeros((9, 4, 4))
-    upper = np.zeros_like(truth)
-    for i, missed in enumerate([3, 0, 5, 1, 8, 2, 7, 4, 6]):
-        truth[i].reshape(-1)[:missed] = 1
-    evaluation = pb.evaluate(truth, pb.Interval(upper, upper))
-    assert shown(evaluation, 3) == [1, 7, 4]
-    assert shown(evaluation, 1) == [1]
-    assert shown(evaluation, 6) == [1, 5, 7, 8, 6, 4]  # a third are the worst
-    assert sorted(shown(evaluation, 50)) == list(range(9))
-    assert shown(evaluation, [4, 2]) == [4, 2]
-
-
 # ---------------------------------------------------------------- what is said
-
-
-def test_a_person_reads_the_promise_and_a_few_numbers(files, tmp_path):
-    out = tmp_path / "cal.safetensors"
-    result = call("calibrate", files / "truth.npy", files / "band.zarr", *RISK, *BAND, "--out", out)
-    assert result.exit_code == 0
-    assert result.stdout.startswith(pb.load_calibration(out).guarantee)
-    assert len(result.stdout.splitlines()) <= 8
-    result = call("apply", out, files / "new_band.zarr", "--out", tmp_path / "i.zarr")
-    assert f"{N} of {SIZE} x {SIZE} pixels" in result.stdout
-    result = call("evaluate", files / "new_truth.npy", tmp_path / "i.zarr")
-    assert "lie outside their intervals" in flat(result.stdout)
-    assert "edge strength" in result.stdout
 
 
 def test_standard_output_holds_one_json_object_and_nothing_else(files, tmp_path):

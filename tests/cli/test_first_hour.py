@@ -120,26 +120,6 @@ def test_calibrate_ends_with_lengths_cost_and_the_next_command(files, tmp_path):
     assert done(*words, "--force")["seconds"] > 0
 
 
-def test_every_map_is_listed(files, tmp_path):
-    pytest.importorskip("nibabel")
-    pytest.importorskip("pydicom")
-    from medical import write_dicom, write_nifti
-
-    values = np.random.default_rng(0).integers(-100, 200, (3, 12, 12)).astype(np.int16)
-    np.savez(tmp_path / "few.npz", **{name: x[:3] for name, x in np.load(files / "new.npz").items()})
-    write_nifti(tmp_path / "ct.nii.gz", values)
-    write_dicom(tmp_path / "ct", values)
-    words = "apply", files / "cal.safetensors", tmp_path / "few.npz", "--window", 400, 40, "--tolerance", 30
-    said = done(*words, "--like", tmp_path / "ct.nii.gz", "--out", tmp_path / "m.nii.gz")
-    assert sorted(said["files"]) == sorted(str(x) for x in tmp_path.glob("m_*.nii.gz"))
-    assert len(said["files"]) == 5
-    result = call(*words, "--like", tmp_path / "ct", "--out", tmp_path / "maps", "--parametric")
-    for part in ("lower", "upper", "length", "open", "trusted", "parametric"):
-        assert f"{tmp_path / 'maps' / part} (" in result.stdout
-    assert "(3 files," in result.stdout
-    assert len(list((tmp_path / "maps" / "parametric").iterdir())) == 5
-
-
 # ---------------------------------------------------------------- what surprises, and is explained
 
 
@@ -172,13 +152,3 @@ def test_a_calibration_by_patients_is_not_judged_by_images_in_silence(recwarn):
     assert not recwarn.list
     with pytest.warns(UserWarning, match="counts patients, .* give units=, the patient of each image"):
         pb.evaluate(truth[120:], interval, calibration=cal)
-
-
-def test_a_sampler_named_by_its_file_and_one_without_a_seed_are_told(files, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "hourly.py").write_text("def draw(observation, samples):\n    return observation\n")
-    words = "--samples", 9, "--miscoverage", 0.2, "--out", "run.zarr"
-    said = flat(call("sample", "hourly.py:draw", files / "new.npy", *words).stderr)
-    assert "name its module, hourly:draw" in said
-    said = flat(call("sample", "hourly:draw", files / "new.npy", *words).stderr)
-    assert "called as sampler(observation, samples, seed)" in said

@@ -189,18 +189,3 @@ def test_bands_of_other_patients_are_refused(two_folders):
     result = call("apply", "cal.safetensors", "run.zarr", "--like", "full", "--out", "maps")
     assert result.exit_code == 2
     assert "full and the bands are not of the same patients" in flat(result.stderr)
-
-
-def test_intervals_of_other_patients_are_refused(two_folders):
-    done(
-        "calibrate", "full", "run.zarr", "--risk-level", 0.3, "--failure-prob", 0.2, "--method", "rcps",
-        "--out", "cal.safetensors",
-    )  # fmt: skip
-    for name in ("new.zarr", "new.npz"):
-        done("apply", "cal.safetensors", "run.zarr", "--out", name)
-        assert call("evaluate", "full", name).exit_code == 0
-    write_dicom(two_folders / "full" / "P05", anatomy(5), series="1.2.15", patient="Q05")
-    for name in ("new.zarr", "new.npz"):
-        result = call("evaluate", "full", name)
-        assert result.exit_code == 2
-        assert "the truth and the intervals are not of the same patients" in flat(result.stderr)

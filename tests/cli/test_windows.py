@@ -67,27 +67,6 @@ def test_a_run_through_another_window_is_refused_whatever_is_written(world, tmp_
     assert not list(tmp_path.iterdir())
 
 
-def test_a_calibration_that_knows_no_window_leaves_it_to_the_run(world, tmp_path):
-    """The run says what its numbers are: maps get its window unasked, and another one is refused."""
-    words = "apply", world / "plain.safetensors", world / "usual.zarr", "--like", world / "new"
-    assert "the run of these bands has --window 400 40" in said_no(*words, "--out", tmp_path / "m.nii.gz", *WIDE)
-    said = done(*words, "--out", tmp_path / "m.nii.gz")
-    assert said["file"].endswith("m_lower.nii.gz")
-    ends = [open_images(tmp_path / f"m_{part}.nii.gz", window=None).pixels for part in ("lower", "upper")]
-    values = open_images(world / "new.nii.gz", window=None).pixels
-    assert ((ends[0] <= values) & (values <= ends[1])).mean() > 0.6
-    judged = world / "new", world / "usual.zarr", "--calibration", world / "plain.safetensors"
-    assert "the run of these bands has --window 400 40" in said_no("evaluate", *judged, *WIDE)
-    assert done("evaluate", *judged)["risk"] < 0.4
-    done(*words, "--out", tmp_path / "array.npz")
-    assert "array.npz has --window 400 40" in said_no("evaluate", world / "new", tmp_path / "array.npz", *WIDE)
-
-
-def test_arrays_without_a_window_need_to_be_told(world, tmp_path):
-    words = "apply", world / "plain.safetensors", world / "one.npz", "--like", world / "new", "--out", tmp_path / "maps"
-    assert "the calibration does not know its window" in said_no(*words)
-
-
 @pytest.mark.parametrize("out", ["map.nii.gz", "maps"])
 def test_from_python_maps_get_the_window_of_the_calibration_or_none(world, tmp_path, out):
     calibration = pb.load_calibration(world / "knows.safetensors")

@@ -1,7 +1,6 @@
 """Several networks as one: exact where its members are, one file, compiled once, and of like members alone."""
 
 import hashlib
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -142,31 +141,6 @@ def test_joined_networks_are_sampled_stopped_and_gone_on_with_like_one(two, tmp_
     assert about.facts["networks"] == [hashlib.sha256(path.read_bytes()).hexdigest() for path in two]
     assert whole.source("calibrated").network == hashlib.sha256(joint.read_bytes()).hexdigest()
     assert "An ensemble of 2 score networks" in about.sentence
-
-
-def test_a_compiled_run_draws_the_same_with_one_program_a_shape(two, tmp_path, monkeypatch):
-    joint = combine_networks(two, tmp_path / "both.safetensors")
-    y = world.draw(3, 1).clip(-1, 2)
-    options = SampleOptions(samples=19, steps=2, batch=40)  # two images and one
-    plain = sample_to(joint, y, tmp_path / "plain.zarr", options)
-    real, graphs, told = torch.compile, [], []
-
-    def backend(graph, inputs):
-        graphs.append([value for value in inputs if not isinstance(value, torch.Tensor)])
-        return graph.forward
-
-    def quick(network, **how):
-        told.append(how)
-        return real(network, backend=backend, **how)
-
-    monkeypatch.setattr(torch, "compile", quick)  # without a compiler of C++
-    torch._dynamo.reset()
-    fast = sample_to(joint, y, tmp_path / "fast.zarr", replace(options, compile=True))
-    torch._dynamo.reset()
-    assert told == [{"dynamic": False}] * 2
-    assert graphs == [[]]  # both members, all images and steps: one program of one shape
-    for name in ("lower", "upper", "mean"):
-        np.testing.assert_allclose(fast[name][:], plain[name][:], atol=1e-4)
 
 
 def _once(function):

@@ -113,17 +113,6 @@ def test_colour_heads_keep_their_channels():
         assert np.allclose(head, denoised, atol=1e-4)
 
 
-def test_an_untrained_head_starts_from_the_shrunk_input():
-    network = regressor(world.config(), data_deviation=0.5)
-    with torch.no_grad():
-        for weight in network.backbone.parameters():
-            weight.zero_()
-    y = world.draw(2, 0)
-    for sigma, kept in ((0.01, 1 / 1.0004), (0.5, 0.5), (90.0, 1 / 32401)):
-        for head in predict(network, y, sigma):
-            assert np.allclose(head, kept * y, atol=1e-5)
-
-
 # ---------------------------------------------------------------- dropout
 
 
@@ -188,18 +177,3 @@ def test_masks_by_counting_are_those_of_dropout(p):
     one, other = (mask - p for mask in masks)
     assert abs(float((one * other).mean())) / (p * (1 - p)) * n**0.5 < 5
     assert layer.eval()(x) is x
-
-
-def test_only_dropout_layers_are_switched_and_modes_return(dropping):
-    seen = {}
-    handles = [
-        module.register_forward_pre_hook(lambda m, _, name=name: seen.__setitem__(name, m.training))
-        for name, module in dropping.named_modules()
-    ]
-    dropout_passes(dropping, world.draw(1, 0), 0.5, passes=2)
-    for handle in handles:
-        handle.remove()
-    layers = {name for name, m in dropping.named_modules() if isinstance(m, torch.nn.Dropout)}
-    assert layers
-    assert {name for name, training in seen.items() if training} == layers & set(seen)
-    assert not any(module.training for module in dropping.modules())

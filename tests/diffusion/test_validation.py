@@ -1,9 +1,7 @@
 """Validation: the best average is kept, patience ends a run, all of it resumes, and nothing learned is an error."""
 
-import itertools
 import os
 import signal
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -161,21 +159,6 @@ def test_a_short_run_does_not_end_inside_its_warmup(length):
 
 
 # ---------------------------------------------------------------- what a run tells
-
-
-def test_progress_is_told_at_least_about_every_second(monkeypatch):
-    """With a line of the log every 1,000 steps, and a step every half second."""
-    ticks = itertools.count()
-    monkeypatch.setattr(training, "time", SimpleNamespace(monotonic=lambda: next(ticks) / 2))
-    told = []
-    run(steps=20, progress=told.append, settings={"log_every": 1000, "checkpoint_every": 1000, "look_every": 8})
-    seconds = [0.0, *(line["seconds"] for line in told)]
-    assert max(np.diff(seconds)) <= 1.5
-    between = [line for line in told if line["step"] == 10]
-    assert between[0].keys() >= {"loss", "images_per_second", "validation", "least", "remaining", "done"}
-    assert between[0]["done"] == 0.5
-    assert between[0]["remaining"] == pytest.approx(between[0]["seconds"])
-    assert [line["step"] for line in told if line["step"] == 20] == [20]
 
 
 def test_a_diverged_network_is_not_the_best(tmp_path):

@@ -162,18 +162,6 @@ def test_all_libraries_agree_bit_for_bit(rng, tmp_path):
         assert text(evaluate(kind(truth), pb.Interval(kind(interval.lower), kind(interval.upper)), **parts)) == whole
 
 
-def test_samples_on_any_axis_and_labels_of_any_width(rng):
-    truth, interval, more = example(rng)
-    whole = evaluate(truth, interval, **more)
-    for axis in (0, 2, -1):
-        moved = more | {"samples": np.moveaxis(more["samples"], 1, axis), "sample_axis": axis}
-        assert text(evaluate(truth, interval, **moved)) == text(whole)
-    small = more | {"groups": more["groups"].astype(np.int16)}
-    assert text(evaluate(truth, interval, **small)) == text(whole)
-    again = evaluate(truth, interval, **more | {"groups": np.broadcast_to(more["groups"][0, 0], truth.shape)})
-    assert text(evaluate(truth, interval, **more | {"groups": more["groups"][0, 0]})) == text(again)
-
-
 @pytest.mark.parametrize("pixels", [(), (7,), (3, 6, 6), (5, 6, 7)])
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
 def test_any_pixel_shape_and_dtype(rng, pixels, dtype):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from refusals import refuses
 from scipy.stats import binom
-from trials import WORLDS, consistent, generator
+from trials import LARGE, WORLDS, check_failures, generator
 from worlds import heteroscedastic
 
 import pixelbounds as pb
@@ -94,6 +94,7 @@ def test_a_calibration_of_promises_is_judged_by_the_same_ones():
 
 
 @pytest.mark.guarantees
+@pytest.mark.skipif(not LARGE, reason="needs many worlds: make guarantees")
 def test_the_intervals_of_promises_hold(record_property):
     """Regions in some units only, of sizes that go with how hard they are: both ends err as rarely as they say."""
     worlds = 2 * WORLDS
@@ -116,6 +117,5 @@ def test_the_intervals_of_promises_hold(record_property):
         true = [0.25, (0.5 * 2 * 0.4 + 0.5 * 8 * 0.1) / 5, (binom.sf(3, 10, 0.4) + binom.sf(3, 10, 0.1)) / 2]
         for i, (one, value) in enumerate(zip(found, true, strict=True)):
             errors[i] += [one.interval[0] > value, one.interval[1] < value]
-    record_property("errors", f"{errors.tolist()} of {worlds}")
-    for count in errors.reshape(-1):
-        assert consistent(count, worlds, 0.1)
+    for count in errors.reshape(-1).tolist():
+        check_failures(count, worlds, 0.1, ("both ends err with the whole probability", 0.2), record_property)

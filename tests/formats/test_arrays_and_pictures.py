@@ -158,16 +158,6 @@ def test_celeba_parts_and_crop(faces):
     assert small.mean() == pytest.approx(whole[:, 39:179, 19:159].mean(), abs=1)
 
 
-def test_celeba_through_a_cache(faces, tmp_path):
-    plain, stored = celeba(faces), celeba(faces, cache=tmp_path / "faces.zarr")
-    assert isinstance(stored.pixels, zarr.Array)
-    np.testing.assert_array_equal(stored.pixels[:], plain.pixels)
-    again = open_images(tmp_path / "faces.zarr")
-    assert again.names == plain.names
-    with pytest.raises(ValueError, match=r"made of other images or settings \(part, names\)"):
-        celeba(faces, "test", cache=tmp_path / "faces.zarr")
-
-
 # ---------------------------------------------------------------- the cache
 
 

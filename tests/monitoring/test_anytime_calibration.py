@@ -106,13 +106,6 @@ def test_intervals_only_shorten_and_bets_know_no_number(images):
     assert lengths[-1] < lengths[0]
 
 
-def test_no_other_bound_may_call_itself_anytime(images):
-    def anytime(losses, failure_prob):
-        return pb.bounds.hoeffding(losses, failure_prob)
-
-    assert pb.calibrate(*images[:2], risk_level=0.5, method="rcps", bound=anytime).bound == "custom"
-
-
 # ---------------------------------------------------------------- files, cuts, kills
 
 

@@ -7,7 +7,7 @@ PIXELBOUNDS_WORLDS worlds.
 
 import numpy as np
 import pytest
-from trials import FALSE_ALARM, WORLDS, consistent
+from trials import WORLDS, check_failures
 from worlds import BoundedWorld
 
 import pixelbounds as pb
@@ -29,12 +29,9 @@ def one_thread(monkeypatch):
     monkeypatch.setattr(library, "_THREADS", 1)
 
 
-def holds(risks, alarm=FALSE_ALARM):
-    """Whether the worlds whose true risk exceeds the level are as few as promised; `alarm` is the chance of a false no.
-
-    Wrong variants are few worlds, once drawn for good, so that a larger chance does for them.
-    """
-    return consistent(int((np.array(risks) > RISK).sum()), len(risks), DELTA, alarm)
+def broken(risk_of, count, **how):
+    """In how many worlds the true risk exceeds the level."""
+    return sum(risk_of(seed, **how) > RISK for seed in range(count))
 
 
 def calibrated(sites, limits, *, key=None, **settings):
@@ -57,15 +54,13 @@ def risk_where_small_counts_are_not_told(seed, method, bound):
     return SMALL.risk(calibrated(sites, SMALL.limits, method=method, bound=bound, seed=seed))
 
 
-@pytest.mark.parametrize("method, bound", [(pb.Frontier("band"), "betting"), ("rcps", "hoeffding_bentkus")])
-def test_risk_is_controlled_where_small_counts_are_not_told(method, bound):
-    assert holds([risk_where_small_counts_are_not_told(seed, method, bound) for seed in range(WORLDS)])
-
-
-def test_misses_rounded_down_are_caught(monkeypatch):
+def test_risk_is_controlled_where_small_counts_are_not_told(monkeypatch, record_property):
     """What is suppressed must not be told as 0: then the risk that is certified is not the true one."""
+    ways = {"method": pb.Frontier("band"), "bound": "betting"}, {"method": "rcps", "bound": "hoeffding_bentkus"}
+    count = sum(broken(risk_where_small_counts_are_not_told, WORLDS, **how) for how in ways)
     monkeypatch.setattr(questions, "rounded_up", lambda counts, sizes, least: counts // least * least)
-    assert not holds([risk_where_small_counts_are_not_told(seed, "rcps", "betting") for seed in range(15)])
+    wrong = broken(risk_where_small_counts_are_not_told, 15, method="rcps", bound="betting") / 15
+    check_failures(count, 2 * WORLDS, DELTA, ("misses rounded down", wrong), record_property)
 
 
 def risk_of_a_region(seed):
@@ -86,18 +81,16 @@ def risk_of_a_region(seed):
     return 0.5 * max(0.0, 0.8 - 2 * float(found.widening[0]))
 
 
-def test_risk_in_a_region_is_controlled_where_small_counts_are_not_told():
-    assert holds([risk_of_a_region(seed) for seed in range(WORLDS)])
-
-
-def test_small_regions_told_as_none_are_caught(monkeypatch):
+def test_risk_in_a_region_is_controlled_where_small_counts_are_not_told(monkeypatch, record_property):
     """An image whose region is small must count: leaving it out certifies the easy ones alone."""
+    count = broken(risk_of_a_region, WORLDS)
     rounded = suppression.reported_sizes
     for room in (suppression, site_regions):
         monkeypatch.setattr(
             room, "reported_sizes", lambda sizes, least: np.where(sizes < least, 0, rounded(sizes, least))
         )
-    assert not holds([risk_of_a_region(seed) for seed in range(6)], alarm=1e-3)
+    wrong = broken(risk_of_a_region, 12) / 12
+    check_failures(count, WORLDS, DELTA, ("small regions told as none", wrong), record_property)
 
 
 def risk_with_patients_at_ten_sites(seed, *, key):
@@ -113,10 +106,9 @@ def risk_with_patients_at_ten_sites(seed, *, key):
     return BAD if found.widening[0] < 0.3 else 0.0
 
 
-def test_risk_is_controlled_where_patients_at_several_sites_are_joined():
-    assert holds([risk_with_patients_at_ten_sites(seed, key=KEY) for seed in range(WORLDS)])
-
-
-def test_patients_that_count_ten_times_are_caught():
+def test_risk_is_controlled_where_patients_at_several_sites_are_joined(record_property):
     """Without a key nothing compares units, which is why it is said: twenty patients are certified as 200."""
-    assert not holds([risk_with_patients_at_ten_sites(seed, key=None) for seed in range(30)], alarm=1e-3)
+    worlds = max(45, WORLDS)
+    wrong = broken(risk_with_patients_at_ten_sites, 30, key=None) / 30
+    count = broken(risk_with_patients_at_ten_sites, worlds, key=KEY)
+    check_failures(count, worlds, DELTA, ("patients that count ten times", wrong), record_property)

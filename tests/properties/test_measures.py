@@ -130,31 +130,6 @@ def test_a_run_knows_the_window_of_its_observations(wide, tmp_path):
     assert "has window of -160 to 240 HU, but the calibration is about window of -1000" in flat(result.stderr)
 
 
-# ---------------------------------------------------------------- item 7: beyond the window
-
-
-def test_maps_hold_what_lies_beyond_the_window(tmp_path):
-    """Air, bone and tissue through the usual window: nearly every voxel of the scan lies in its written interval."""
-    folder, bands = write_scans(tmp_path / "old", range(SCANS), wide=False)
-    cal = tmp_path / "cal.safetensors"
-    done("calibrate", folder, bands, *RISK, "--out", cal)
-    new, bands = write_scans(tmp_path / "new", range(100, 101), wide=False)
-    said = done("apply", cal, bands, "--like", new / "100.nii.gz", "--out", tmp_path / "m.nii.gz")
-    truth = nibabel.load(new / "100.nii.gz").get_fdata()
-    parts = ("lower", "upper", "length", "open")
-    lower, upper, length, ends = (nibabel.load(tmp_path / f"m_{part}.nii.gz").get_fdata() for part in parts)
-    assert ((lower <= truth) & (truth <= upper)).mean() > 0.8  # 40% were, when ends stopped at the window
-    bone, air = truth > 400, truth < -400
-    assert (length[ends > 0] > 10 * length[ends == 0].max()).all()  # not the most certain of all
-    assert np.isin(ends[bone], (2, 3)).mean() > 0.9
-    assert np.isin(ends[air], (1, 3)).mean() > 0.9
-    assert said["open_share"] == pytest.approx((ends > 0).mean())
-    assert said["closed_length"] * 400 == pytest.approx(length[ends == 0].mean(), rel=1e-3)
-    told = flat(call("apply", cal, bands, "--out", tmp_path / "i.npz").stdout)
-    assert "of the intervals within the window" in told
-    assert "of the pixels have an end at the edge of the window, -160 or 240 HU" in told
-
-
 # ---------------------------------------------------------------- item 8: what is independent
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from report_world import HOSTILE, promised_world, world
+from report_world import promised_world
 from test_page import data_of, decode, words_of
 
 import pixelbounds as pb
@@ -58,18 +58,6 @@ def test_a_verdict_is_what_the_interval_bears():
     assert rows[2]["verdict"] == "undecided: no such image here"
     expected = replace(this, calibration=replace(this.calibration, bound="conformal"))
     assert {row["verdict"] for row in rows_of(expected, this.evaluation)} == {"not compared, as said above"}
-
-
-def test_what_was_asked_and_not_promised_is_not_called_a_promise(tmp_path):
-    this = world()
-    truth = np.stack([example.truth for example in this.examples])
-    interval = pb.Interval(*(np.stack([getattr(x, end) for x in this.examples]) for end in ("lower", "upper")))
-    asked = [pb.share(0.05, within=truth > 0.5, name=HOSTILE)]
-    evaluation = pb.evaluate(truth, interval, promises=asked)
-    page = this.write(tmp_path / "a.html", evaluation=evaluation, comparison=[])
-    assert "Rows that are not promised were only asked about" in words_of(page)
-    assert "not promised; the interval reaches beyond the level" in words_of(page)
-    assert HOSTILE not in page.read_text()
 
 
 def test_regions_are_stored_by_the_bit_and_read_back(tmp_path):

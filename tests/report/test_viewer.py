@@ -103,34 +103,6 @@ def test_keys_move_zoom_and_change_the_image(open_page, path):
     assert outline == "solid"
 
 
-def test_a_zoomed_picture_still_names_the_pixel_under_the_pointer(open_page, path):
-    page, example = open_page(path), world().examples[0]
-    x, y = place(page, 5, 7)
-    page.mouse.move(x, y)
-    before = page.evaluate("window.scrollY")
-    page.mouse.wheel(0, -200)
-    page.wait_for_function("before => window.scrollY < before", arg=before)  # until the picture is clicked
-    settle(page)
-    assert page.get_attribute("#picture", "data-zoom") == "1.00"
-    page.locator("#picture").focus()
-    show_picture(page)
-    settle(page)
-    x, y = place(page, 5, 7)
-    page.mouse.move(x, y)
-    page.mouse.wheel(0, -400)
-    sync_api.expect(page.locator("#picture")).to_have_attribute("data-zoom", "2.41")
-    page.mouse.move(x + 1, y + 1)
-    sync_api.expect(page.locator("#where")).to_have_text("row 5, column 7")  # zooming keeps the place under the pointer
-    assert reading(page) == pytest.approx([example.lower[5, 7], example.upper[5, 7]], abs=0.51e-4)
-    page.mouse.down()
-    page.mouse.move(x - 60, y, steps=4)
-    page.mouse.up()
-    page.mouse.move(x - 60, y + 1)
-    sync_api.expect(page.locator("#where")).to_have_text("row 5, column 7")  # a dragged picture goes with the pointer
-    page.get_by_role("button", name="Fit").click()
-    sync_api.expect(page.locator("#picture")).to_have_attribute("data-zoom", "1.00")
-
-
 def test_a_pinned_pixel_stays_until_it_is_let_go(open_page, path):
     page = open_page(path)
     page.mouse.click(*place(page, 3, 4))

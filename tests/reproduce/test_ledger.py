@@ -89,20 +89,6 @@ def test_another_configuration_or_material_is_told_apart(plan, small, material, 
     assert len(list(tmp_path.glob("draws-*"))) == 3
 
 
-def test_a_damaged_part_is_computed_again_and_fresh_computes_all(plan, small, computed, tmp_path):
-    calls, _ = computed
-    one = plan.changed(draws={"count": 1})
-    first = plain(run_experiment(one, small, tmp_path))
-    part = next(tmp_path.glob("draws-*/000-qr.json"))
-    part.write_text(part.read_text()[:50])
-    calls.clear()
-    assert plain(run_experiment(one, small, tmp_path)) == first
-    assert calls == [(0, "qr")]
-    calls.clear()
-    run_experiment(one, small, tmp_path, fresh=True)
-    assert calls == schedule(one, small)
-
-
 def test_the_digest_is_of_every_module_that_a_draw_needs():
     asked = "import sys, reproduce.draws; print(*(getattr(m, '__file__', 0) for m in sys.modules.values()))"
     said = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout

@@ -13,7 +13,6 @@ from sampling_world import OPTIONS, M, N, call, harm, images, kill_when, same, s
 from waiting import whole_files  # noqa: E402
 
 import pixelbounds as pb  # noqa: E402
-from pixelbounds.images.library import library_of  # noqa: E402
 from pixelbounds.samplers import loop as jobs  # noqa: E402
 from pixelbounds.samplers import runs as store  # noqa: E402
 from pixelbounds.samplers.network_backend import NetworkBackend  # noqa: E402
@@ -128,38 +127,6 @@ def test_other_networks_give_their_bands(world, tmp_path, kind):
     if kind == "regressor":
         assert (run.deviation[:] > 0).any()
         np.testing.assert_allclose(bands[1].centre, run.mean[:])
-
-
-def in_memory(run, kind):
-    """The band of a kind, made of NumPy arrays."""
-    parts = {name: run[name][:].astype(np.float32) for name in ("lower", "estimate", "upper") if name in run.group}
-    if kind == "conffusion":
-        return pb.conffusion(**parts)
-    if kind == "regressor":
-        return pb.quantile_regression(**parts)
-    mean, deviation = run.mean[:], np.maximum(run.deviation[:], np.float32(0.01))
-    return pb.Band(mean - deviation, mean + deviation, mean)
-
-
-@pytest.mark.filterwarnings("ignore:.*quantiles")
-@pytest.mark.parametrize("kind", ["score", "regressor", "conffusion"])
-def test_large_bands_are_read_where_they_are_used(world, score, tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(store, "_SMALL_BYTES", 0)
-    monkeypatch.setattr(store, "_BLOCK_BYTES", 2 * 4 * 64)  # two images
-    network = score if kind == "score" else world / kind / f"{kind}.safetensors"
-    options = SampleOptions(samples=None if kind == "conffusion" else M, batch=40)
-    run = sample_to(network, np.load(world / "y.npy"), tmp_path / "run.zarr", options)
-    for name in run.kinds:
-        band = run.band(name)
-        ends = [x for x in (band.lower, band.upper, band.centre) if x is not None]
-        assert {library_of(x) for x in ends} <= {"zarr", "dask"}, name
-        if name not in ("calibrated", "naive"):
-            wanted = in_memory(run, name).rows(1, 5)
-            found = band.rows(1, 5)
-            for part in ("lower", "upper", "centre"):
-                np.testing.assert_array_equal(getattr(found, part), getattr(wanted, part))
-        cal = pb.calibrate(images(N, 1), band, **LOOSE)
-        assert cal.apply(band).lower.shape == (N, 8, 8)
 
 
 @pytest.mark.parametrize("kind", ["nifti", "dicom", "negative"])

@@ -122,17 +122,6 @@ def test_any_rank_of_any_size_with_ties_and_signed_zeros(m, p, seed, data):
         np.testing.assert_array_equal(high, ranked[:, m - rank])
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("m, rank", [(19, 1), (64, 7), (300, 120), (5, 5)])
-def test_the_device_route_equals_the_numpy_route(rng, m, rank, dtype):
-    samples = torch.from_numpy(samples_of(rng, 2, m, (3, 4))).to(dtype)
-    low, high = bands._order_statistics_torch(samples, rank)
-    assert low.dtype == high.dtype == dtype
-    expected = bands.order_statistics(samples.double().numpy(), rank)
-    np.testing.assert_array_equal(low.double().numpy(), expected[0])
-    np.testing.assert_array_equal(high.double().numpy(), expected[1])
-
-
 def test_the_whole_device_route_equals_numpy(rng, monkeypatch):
     samples = samples_of(rng, 2, 30, (3, 4))
     expected = {name: make(samples, 1) for name, make in MAKERS.items()}
@@ -211,15 +200,6 @@ def test_zarr_is_read_in_blocks_with_the_same_result(rng, make, monkeypatch):
     monkeypatch.setattr(bands, "_BLOCK_BYTES", 2 * samples[0].nbytes)
     for ours, theirs in zip(parts(make(zarr.array(samples), 1)), parts(make(samples, 1)), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-
-
-def test_dask_stays_lazy():
-    def never(block):
-        raise AssertionError("computed before it was asked for")
-
-    samples = da.zeros((4, 24, 6), chunks=(1, 24, 6)).map_blocks(never, dtype=np.float64, meta=np.empty((0, 0, 0)))
-    for make in MAKERS.values():
-        assert isinstance(make(samples, 1).lower, da.Array)
 
 
 @every_shape

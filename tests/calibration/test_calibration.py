@@ -151,16 +151,6 @@ def test_the_metadata_say_how_the_calibration_was_reached(tmp_path):
     assert text["guarantee"] == cal.guarantee
 
 
-def test_group_edges_lie_in_the_file_as_arrays(tmp_path, cal):
-    from safetensors.numpy import load_file
-
-    cal.save(tmp_path / "cal.safetensors")
-    tensors = load_file(tmp_path / "cal.safetensors")
-    np.testing.assert_array_equal(tensors["widening"], cal.widening)
-    for name, x in cal.grouping.state()[1].items():
-        np.testing.assert_array_equal(tensors[f"groups.{name}"], x)
-
-
 def test_no_code_is_stored(tmp_path):
     """Neither a pickle nor anything that starts one: the file is numbers and text."""
     for kind, how, _ in CASES.values():

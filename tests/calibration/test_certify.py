@@ -157,22 +157,6 @@ def test_regions_may_lie_anywhere_and_blocks_be_cut_anyhow(tmp_path, monkeypatch
     assert flat_calibrate(truth, band, promises=promises_of(mask, weights, subgroup), **how).to_bytes() == whole
 
 
-def test_images_of_many_sizes_have_regions_too():
-    truth, band, mask, *_ = data()
-    rows = np.where(np.arange(N) % 2, 8, 6)
-
-    def cut(x):
-        return [image[:k] for image, k in zip(x, rows, strict=True)]
-
-    promises = [pb.share(0.3), pb.share(0.35, within=cut(mask), name="mask")]
-    cal = pb.calibrate(cut(truth), pb.Band(cut(band.lower), cut(band.upper)), promises=promises, method="rcps")
-    has = np.array([x.any() for x in cut(mask)])
-    assert cal.promises[1].certifying == has.sum()
-    inside = cal.apply(pb.Band(cut(band.lower), cut(band.upper))).contains(cut(truth))
-    shares = [(m & ~x).sum() / m.sum() for m, x in zip(cut(mask), inside, strict=True) if m.any()]
-    assert cal.promises[1].risk == pytest.approx(np.mean(shares), abs=1e-12)
-
-
 # ---------------------------------------------------------------- the path for several promises
 
 

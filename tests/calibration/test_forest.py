@@ -155,32 +155,20 @@ def forest():
 
 ODD_ARRAYS = {
     "no column": ({"columns": 0}, "columns"),
-    "too many columns": ({"columns": 10**9}, "columns"),
     "a feature beyond": ({"feature": np.array([0, 3, 2])}, "feature"),
     "a negative feature": ({"feature": np.array([0, -1, 2])}, "feature"),
-    "features in halves": ({"feature": np.array([0.0, 1.0, 2.0])}, "feature"),
     "a threshold that is NaN": ({"threshold": np.array([0.5, np.nan, 0])}, "threshold"),
-    "an infinite threshold": ({"threshold": np.array([0.5, np.inf, 0])}, "threshold"),
-    "whole thresholds": ({"threshold": np.array([1, 2, 3])}, "threshold"),
-    "complex thresholds": ({"threshold": np.array([1j, 2, 3])}, "threshold"),
     "too few thresholds": ({"threshold": np.zeros(2)}, "threshold"),
-    "an axis too many": ({"threshold": np.zeros((3, 1))}, "threshold"),
     "a child that is itself": ({"left": np.array([0, -1, -1])}, "left"),
     "a child that is its parent": ({"left": np.array([1, 0, -1])}, "left"),
     "a child beyond the tree": ({"left": np.array([2, -1, -1])}, "left"),
-    "a child beyond all": ({"left": np.array([60, -1, -1])}, "left"),
     "a leaf beyond the tree": ({"right": np.array([-3, -2, -3])}, "right"),
     "a leaf of two": ({"right": np.array([-3, -1, -2])}, "once"),
     "a split of nobody": ({"left": np.array([-1, -1, -1])}, "once"),
-    "too few children": ({"left": np.array([1, -1])}, "left"),
-    "roots that do not begin": ({"root": np.array([1, 2, 3])}, "root"),
     "roots that do not end": ({"root": np.array([0, 2, 2])}, "root"),
     "roots that fall": ({"root": np.array([0, 5, 3])}, "root"),
-    "no tree": ({"root": np.array([0])}, "root"),
-    "no root": ({"root": np.empty(0, np.int32)}, "root"),
     "a huge root": ({"root": np.array([0, 2**62, 3])}, "root"),
     "a leaf that is NaN": ({"leaf": np.array([1, np.nan, 3, 10, 20])}, "leaf"),
-    "too few leaves": ({"leaf": np.zeros(4)}, "leaf"),
 }
 
 

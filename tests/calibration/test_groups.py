@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -235,37 +234,6 @@ print(float(cal.apply(pb.Band(given["lower"], given["upper"], source=cal.record.
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) > 0
-
-
-def test_learned_groups_are_bins_of_the_prediction_and_within_them_of_the_room(rng):
-    truth, band = heteroscedastic(40, rng, size=32)
-    pairs = LocalData(truth, band)
-    grouping = groups.fit_learned_groups(pairs, np.arange(40), np.random.default_rng(0), bins_per_side=4, room=3)
-    assert grouping.count == 2 * 4 * 3
-    block = pairs.read(0, 40)[1]
-    entry, side = all_entries(block)
-    label, value = grouping.at(block, entry, side), grouping.predict(block, entry, side)
-    room = np.where(side == 0, block.clipped(entry)[0], 1 - block.clipped(entry)[1])
-    shares = np.bincount(label) / len(label)
-    assert len(shares) == 24
-    assert 1 / 24 / 3 < shares.min() <= shares.max() < 3 / 24  # trees make ties
-    for of_side, first in ((0, 0), (1, 12)):
-        for bin_of in range(4):
-            here = [label == first + 3 * bin_of + third for third in range(3)]
-            assert all((side[h] == of_side).all() for h in here)
-            for less, more in pairwise(here):
-                assert room[less].max() <= room[more].min()
-        bins = [value[(label - first) // 3 == bin_of] for bin_of in range(4)]
-        assert all(less.max() <= more.min() for less, more in pairwise(bins))
-
-
-def test_without_limits_learned_groups_know_no_room(rng):
-    truth, band = heteroscedastic(40, rng, size=16)
-    pairs = LocalData(truth, band, limits=None)
-    grouping = groups.fit_learned_groups(pairs, np.arange(40), np.random.default_rng(0), bins_per_side=4)
-    assert grouping.room_edges.shape == (8, 0)
-    assert grouping.count == 8
-    assert set(np.unique(labels_of(grouping, pairs))) == set(range(8))
 
 
 def test_learned_groups_use_the_features():

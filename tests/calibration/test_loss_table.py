@@ -85,16 +85,6 @@ def test_a_table_on_disk_changes_no_bit(how, ragged, tmp_path, small_room):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("size", [1, 5, 10**6])
-def test_how_many_columns_are_read_at_a_time_does_not_matter(size, monkeypatch):
-    truth, band = heteroscedastic(N, np.random.default_rng(1), size=8)
-    for how in ({"groups": "band"}, {"groups": "band", "units": np.arange(N) // 2}):
-        wanted = flat_calibrate(truth, band, risk_level=0.3, **how).to_bytes()
-        monkeypatch.setattr(certify, "_ENTRIES", size * N)
-        assert flat_calibrate(truth, band, risk_level=0.3, **how).to_bytes() == wanted
-        monkeypatch.undo()
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_more_ends_between_two_knots_than_memory_holds(seed, monkeypatch):
     """A finer path between the two knots leads to the same place."""

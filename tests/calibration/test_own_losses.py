@@ -103,15 +103,6 @@ def test_losses_of_counts_cost_no_pass_and_equal_those_that_see_images():
     assert seen.promises[1].risk == pytest.approx(Rows()(truth, ours.apply(band)).mean())
 
 
-def test_by_units_and_with_nothing_fitted():
-    truth, band = data()
-    units = np.repeat(np.arange(40), 3) + 100
-    cal = pb.calibrate(truth, band, promises=[pb.loss(0.6, Rows())], method="rcps", units=pb.Units(units, name="scan"))
-    assert cal.promises[0].certifying == 40
-    assert "of a future scan, averaged over its images, is on average at most 0.6 (each scan counts" in cal.guarantee
-    assert not len(cal.curve)
-
-
 def test_what_cannot_be_a_loss_is_refused():
     truth, band = data(60)
 

@@ -70,16 +70,3 @@ def test_two_commands_do_not_write_one_state_and_a_second_start_is_told(days):
     refuses(lambda: add_files("none.safetensors", "truth1.npy", "band1.npz"), "pixelbounds anytime start")
     forced = call(*start, "--groups", "band", "--force")
     assert "second lottery" in forced.output
-
-
-def test_promises_in_words_and_their_regions_by_name(days, tmp_path):
-    for day in range(4):
-        np.save(f"bright{day}.npy", np.load(f"truth{day}.npy") > 0.5)
-    asked = ("--promise", "share:0.3", "--promise", "share:0.4,within=bright0.npy,name=bright", "--units", "each")
-    done("anytime", "start", "p.safetensors", "truth0.npy", "band0.npz", *asked, "--groups", "band")
-    for day in (1, 2, 3):
-        words = days(day)[3:]
-        said = done("anytime", "add", "p.safetensors", *words, "--region", f"bright{day}.npy,name=bright")
-    assert said["certified"]
-    assert '"bright"' in said["guarantee"]
-    assert "needs its region" in call("anytime", "add", "p.safetensors", *days(1)[3:]).output

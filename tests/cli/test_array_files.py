@@ -10,7 +10,6 @@ from commands import SIZE, N, call, done, flat, leftovers, spawn, world
 from stores import write_run
 
 import pixelbounds as pb
-from pixelbounds.samplers.runs import open_run
 
 RISK = ("--risk-level", 0.1, "--failure-prob", 0.2)
 BAND = ("--groups", "band")
@@ -87,44 +86,6 @@ def test_every_choice_reaches_python(files, tmp_path):
     )  # fmt: skip
     assert wanted.record.units > 0
     assert out.read_bytes() == wanted.to_bytes()
-
-
-def test_learned_groups_with_features(files, tmp_path):
-    out = tmp_path / "cal.safetensors"
-    mean = np.load(files / "samples.npy").mean(axis=1)
-    np.save(tmp_path / "mean.npy", mean)
-    words = "--groups", "learned", "--k", 4, "--features", tmp_path / "mean.npy"
-    done("calibrate", files / "truth.npy", files / "band.npz", *RISK, *words, "--out", out)
-    with np.load(files / "band.npz") as file:
-        band = pb.Band(file["lower"], file["upper"])
-    wanted = pb.calibrate(
-        np.load(files / "truth.npy"),
-        band,
-        risk_level=0.1,
-        failure_prob=0.2,
-        features=mean,
-        method=pb.Frontier(groups="learned", k=4),
-    )
-    assert out.read_bytes() == wanted.to_bytes()
-    applied = tmp_path / "i.npz"
-    done("apply", out, files / "band.npz", "--features", tmp_path / "mean.npy", "--out", applied)
-    np.testing.assert_array_equal(np.load(applied)["upper"], wanted.apply(band, features=mean).upper)
-
-
-@pytest.mark.parametrize("kind", ["calibrated", "naive", "mean"])
-def test_bands_of_a_run(files, tmp_path, kind):
-    out, run = tmp_path / "cal.safetensors", files / "run.zarr"
-    done("calibrate", files / "run_truth.npy", run, "--kind", kind, *RISK, *BAND, "--out", out)
-    band = open_run(run).band(kind)
-    wanted = pb.calibrate(
-        np.load(files / "run_truth.npy"), band, risk_level=0.1, failure_prob=0.2, method=pb.Frontier(groups="band")
-    )
-    assert out.read_bytes() == wanted.to_bytes()
-    assert done("apply", out, run, "--kind", kind, "--out", tmp_path / "i.zarr")["shape"] == [RUN, SIZE, SIZE]
-    if kind != "calibrated":  # which is what a run gives unless told
-        result = call("apply", out, run, "--out", tmp_path / "j.zarr")
-        assert result.exit_code == 2
-        assert not (tmp_path / "j.zarr").exists()
 
 
 # ---------------------------------------------------------------- apply, evaluate

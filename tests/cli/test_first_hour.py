@@ -94,21 +94,6 @@ def test_what_is_swapped_is_told(files, monkeypatch, line):
 # ---------------------------------------------------------------- what was written, and what it comes to
 
 
-def test_apply_and_evaluate_agree_on_the_mean_length(files, tmp_path):
-    said = done("apply", files / "cal.safetensors", files / "new.npz", "--out", tmp_path / "i.zarr")
-    assert said["files"] == [str(tmp_path / "i.zarr")]
-    for words in ((tmp_path / "i.zarr",), (files / "new.npz", "--calibration", files / "cal.safetensors")):
-        judged = done("evaluate", files / "new.npy", *words, "--units", "each")
-        assert judged["mean_length"] == pytest.approx(said["mean_length"], rel=1e-6)
-    (tmp_path / "units.txt").write_text("\n".join("a" * 40 + "b" * 20))
-    words = "evaluate", files / "new.npy", tmp_path / "i.zarr", "--units", tmp_path / "units.txt"
-    judged = done(*words)
-    assert judged["mean_length"] != judged["mean_length_of_images"]
-    assert judged["mean_length_of_images"] == pytest.approx(said["mean_length"], rel=1e-6)
-    shown = flat(call(*words).stdout)
-    assert f"{said['mean_length']:.4f}, each image, as `apply` counts" in shown
-
-
 def test_calibrate_ends_with_lengths_cost_and_the_next_command(files, tmp_path):
     out = tmp_path / "cal.safetensors"
     words = "calibrate", files / "truth.npy", files / "bands.npz", *RISK, "--groups", "band", "--out", out

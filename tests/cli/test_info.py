@@ -81,18 +81,6 @@ def test_intervals_bands_and_images_say_what_they_hold(world, tmp_path):
         assert set(told["arrays"]) >= {"lower", "upper"}
 
 
-def test_folders_of_images_say_whose_they_are(tmp_path):
-    pytest.importorskip("pydicom")
-    from medical import hounsfield, write_dicom
-
-    for patient in ("P1", "P2"):
-        write_dicom(tmp_path / patient, hounsfield(), series=f"1.2.{patient[1:]}", patient=patient)
-    told = done("info", tmp_path)
-    assert told["kind"] == "images"
-    assert told["units"] == "2, each a patient"
-    assert "HU" in told["measure"]
-
-
 def test_other_files_and_edited_ones_are_told(world, tmp_path):
     (tmp_path / "text.txt").write_text("no file of ours, but some text")
     assert "is no file of pixelbounds" in flat(call("info", tmp_path / "text.txt").stderr)

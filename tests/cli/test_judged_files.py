@@ -1,13 +1,9 @@
 """`evaluate` and `report` on files: who may judge, which mean is judged, and what is said where it cannot be."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import zarr
 from commands import call, done, flat
-
-import pixelbounds as pb
 
 N, SIZE = 120, 8
 
@@ -90,20 +86,6 @@ def test_exit_code_1_needs_a_low_end_above_the_level(files, tmp_path):
     many = call(*judged(files, "evaluate", tmp_path, "images", "--units", "each", truth=shifted(files, tmp_path, 60)))
     assert many.exit_code == 1
     assert "They contradict it" in flat(many.stdout)
-
-
-def test_a_promise_of_something_else_is_not_seen_broken(files, tmp_path):
-    cal = pb.load_calibration(files / "images.safetensors")
-    mine = (replace(cal.promises[0], kind="loss", name="mine"),)
-    for name, other in {"loss": replace(cal, promises=mine), "mean": replace(cal, bound="conformal")}.items():
-        other.save(files / f"{name}.safetensors")
-        words = judged(
-            files, "report", tmp_path, name, "--units", "each", "--force", truth=shifted(files, tmp_path, 60)
-        )
-        said = done(*words)
-        assert said["verdict"] == "not compared with the level"
-        assert any("compare" in note for note in said["cautions"])
-        assert "not compared with the level" in (tmp_path / "page.html").read_text()
 
 
 def test_intervals_carry_what_was_claimed_and_old_ones_are_not_judged(files, tmp_path):

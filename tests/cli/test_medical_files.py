@@ -129,22 +129,6 @@ def test_dicom_maps_lie_on_the_series(files, tmp_path):
     assert result.exit_code == 0, result.output
 
 
-def test_several_scans_go_into_several_maps_and_back(files, tmp_path):
-    done(
-        "apply",
-        files / "cal.safetensors",
-        files / "bands.npz",
-        "--like",
-        files / "nifti",
-        "--out",
-        tmp_path / "m.nii.gz",
-    )
-    assert len(list(tmp_path.glob("m_*_lower.nii.gz"))) == SCANS
-    said = done("evaluate", files / "nifti", tmp_path / "m.nii.gz")
-    assert len(said["evaluation"]["units"]) == SCANS
-    assert said["risk"] < 0.2
-
-
 SAMPLER = """
 import numpy as np
 

@@ -110,11 +110,3 @@ def test_a_state_is_held_and_belongs_to_its_calibration(hospital, tmp_path):
         assert "another process" in flat(held.output)
     assert run("monitor", "drift", state, hospital / "all.npz", "--false-alarm", "0.5").exit_code == 2
     assert state.read_bytes() == before
-
-
-def test_apply_flags_images_like_none_of_the_calibration(hospital, tmp_path):
-    cal = hospital / "cal.safetensors"
-    usual = json.loads(run("apply", cal, hospital / "all.npz", "--out", tmp_path / "a.npz", "--json").stdout)
-    wide = json.loads(run("apply", cal, hospital / "wide.npz", "--out", tmp_path / "b.zarr", "--json").stdout)
-    assert len(usual["conformal_p_values"]) < 6
-    assert wide["conformal_p_values"] == list(range(DAYS * OF_A_DAY))

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from dataclasses import fields
-from typing import Annotated
 
 import pytest
 import typer
@@ -12,7 +11,7 @@ from typer.testing import CliRunner
 
 from pixelbounds.cli import app
 from pixelbounds.cli.command import Outcome, command
-from pixelbounds.cli.options import WHERE, HeldOutOptions, LargeOptions, ReadOptions, RequestOptions
+from pixelbounds.cli.options import HeldOutOptions, LargeOptions, ReadOptions, RequestOptions
 from pixelbounds.formats.arrays import Reading
 from pixelbounds.workflows.evaluate import HeldOutFiles
 from pixelbounds.workflows.request import Request
@@ -36,18 +35,6 @@ def test_a_dataclass_is_spread_into_options_and_made_again():
     assert called(function, *ours, *words).exit_code == 0
     read = ReadOptions(kind="naive", window=(80.0, 40.0), limits=(-1.0, 1.0))
     assert seen == [(read, LargeOptions(skip_bad=True, memory="1G"), 4)]
-
-
-def test_a_command_may_have_some_of_the_options_alone():
-    def function(read: Annotated[ReadOptions, ("window", "raw")], large: Annotated[LargeOptions, WHERE]) -> Outcome:
-        assert read == ReadOptions(raw=True)
-        return Outcome({}, ())
-
-    assert called(function, "--raw").exit_code == 0
-    for missing in ("--kind naive", "--skip-bad"):
-        result = called(function, *missing.split())
-        assert result.exit_code == 2
-        assert "No such option" in result.output
 
 
 def test_every_option_of_reading_reaches_the_reader():

@@ -28,16 +28,6 @@ def test_levels_follow_the_law_of_the_process():
     assert np.abs(np.sort(t.numpy()) - np.linspace(0, 1, len(t))).max() < 0.02
 
 
-def test_uint8_spans_the_limits_and_memory_maps_are_read_in_place(tmp_path, rng):
-    pixels = rng.integers(0, 256, (5, 8, 8), dtype=np.uint8)
-    np.save(tmp_path / "x.npy", pixels)
-    index = np.array([3, 0])
-    expected = pixels[index, None] / 255 * 2 - 1
-    for source in (pixels, torch.from_numpy(pixels), np.load(tmp_path / "x.npy", mmap_mode="r")):
-        images = batches.Pixels(source, limits=(-1, 1))
-        assert np.allclose(images.take(index).numpy(), expected, atol=1e-6)
-
-
 @pytest.mark.parametrize("pixels", [(8, 8), (2, 8, 8)])
 def test_zarr_arrays_and_chosen_rows_give_the_pixels_of_the_array(pixels, rng):
     zarr = pytest.importorskip("zarr")

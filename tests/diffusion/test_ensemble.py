@@ -14,8 +14,8 @@ from scipy import stats  # noqa: E402
 from torch import nn  # noqa: E402
 
 from pixelbounds.diffusion.checkpoint import load_network, read, save_network  # noqa: E402
-from pixelbounds.diffusion.members import SYMMETRIES, Ensemble, compiled  # noqa: E402
-from pixelbounds.diffusion.posterior import SAMPLERS, sample  # noqa: E402
+from pixelbounds.diffusion.members import SYMMETRIES, Ensemble  # noqa: E402
+from pixelbounds.diffusion.posterior import SAMPLERS  # noqa: E402
 from pixelbounds.samplers import loop  # noqa: E402
 from pixelbounds.storage.files import seal  # noqa: E402
 from pixelbounds.workflows import SampleOptions, combine_networks, sample_to  # noqa: E402
@@ -83,26 +83,6 @@ def test_scores_turn_with_the_image(images, symmetries, motions):
         for name, move in moves.items():
             same = torch.allclose(ensemble(move(x), sigma), move(plain), rtol=1e-4, atol=1e-4)
             assert same == (len(SYMMETRIES[name]) <= motions)
-
-
-def test_members_share_what_is_compiled(images):
-    graphs = []
-
-    def backend(graph, inputs):
-        graphs.append(graph)
-        return graph.forward
-
-    x, sigma = images
-    ensemble = Ensemble([awake(0), awake(1), awake(2)], "mirror").eval()
-    torch._dynamo.reset()
-    fast = compiled(ensemble, backend=backend)
-    with torch.no_grad():
-        torch.testing.assert_close(fast(x, sigma), ensemble(x, sigma))
-    assert len(graphs) == 1
-    assert sum(weight.numel() for weight in fast.parameters()) == 3 * sum(w.numel() for w in awake(0).parameters())
-    draws = [torch.stack(list(sample(f, x, 0.4, SDE, samples=2, steps=2))) for f in (ensemble, fast)]
-    torch.testing.assert_close(*draws)
-    torch._dynamo.reset()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])

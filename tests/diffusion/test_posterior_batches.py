@@ -8,12 +8,12 @@ import pytest
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from gaussian_prior import PRIOR, SDE, SIGMA, collect, gaussian_score, posterior  # noqa: E402
+from gaussian_prior import PRIOR, SDE, SIGMA, collect, gaussian_score  # noqa: E402
 
 import pixelbounds as pb  # noqa: E402
 from pixelbounds.bands import calibrated_ranks  # noqa: E402
 from pixelbounds.diffusion import NCSNpp, compiled, configuration, network_of  # noqa: E402
-from pixelbounds.diffusion.posterior import SAMPLERS, Reduction, posterior_mean, sample  # noqa: E402
+from pixelbounds.diffusion.posterior import SAMPLERS, Reduction, sample  # noqa: E402
 from pixelbounds.diffusion.trainer import Settings, train  # noqa: E402
 
 
@@ -112,28 +112,6 @@ def test_reduction_gives_the_bands_of_the_core():
         torch.testing.assert_close(result.deviation, draws[i, :39].std(0))
         assert torch.equal(result.held_out, draws[i, 39:])
         assert torch.equal(result.samples, draws[i, :39].half())
-
-
-def test_held_out_draws_fall_into_calibrated_bands_as_often_as_promised():
-    y = torch.zeros(60, *PRIOR.shape)
-    reduction = Reduction(calibrated_ranks(19, 0.1), held_out=1)
-    results = list(sample(gaussian_score, y, SIGMA, SDE, samples=19, steps=8, reduce=reduction))
-    inside = [((r.held_out[0] >= r.lower) & (r.held_out[0] <= r.upper)).double().mean() for r in results]
-    assert abs(float(np.mean(inside)) - 0.9) < 4 * math.sqrt(0.09 / (60 * 32))
-
-
-def test_denoise_is_the_posterior_mean():
-    y = torch.randn(2, *PRIOR.shape, dtype=torch.float64)
-    torch.testing.assert_close(posterior_mean(gaussian_score, y, SIGMA), posterior()[0] * y)
-
-
-def test_observations_take_the_precision_of_the_network():
-    y, net = torch.randn(1, 1, 16, 16, dtype=torch.float64), network()
-    for dtype in (torch.float32, torch.float64):
-        (draws,) = sample(net.to(dtype), y, SIGMA, SDE, samples=2, steps=2)
-        assert draws.dtype == posterior_mean(net, y, SIGMA).dtype == dtype
-    (draws,) = sample(gaussian_score, torch.zeros(1, *PRIOR.shape, dtype=torch.float64), SIGMA, SDE, samples=2)
-    assert draws.dtype == torch.float64  # a plain function takes what comes
 
 
 # ---------------------------------------------------------------- errors

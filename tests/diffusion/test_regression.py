@@ -101,18 +101,6 @@ def test_conffusion_starts_at_the_denoised_image_and_learns_the_quantiles():
         assert bands.conffusion(lower, upper).shape == y.shape
 
 
-def test_colour_heads_keep_their_channels():
-    from pixelbounds.diffusion import NCSNpp, configuration
-
-    small = {"base": 8, "multipliers": (1,), "blocks": 1, "attention": (), "dropout": 0.0}
-    score = awake(NCSNpp(configuration("tiny", channels=3, size=8, **small)))
-    y = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    with torch.inference_mode():
-        denoised = (y + 0.25 * score(y, torch.full((2,), 0.5))).numpy()
-    for head in predict(n_conffusion(score), y, 0.5):
-        assert np.allclose(head, denoised, atol=1e-4)
-
-
 # ---------------------------------------------------------------- dropout
 
 

@@ -1,10 +1,8 @@
 """A run of training in its folder: killed, stopped or damaged it goes on bit for bit, and it has the folder alone."""
 
-import itertools
 import os
 import signal
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from small_training import assert_same_state, child, explode, small_run, state  
 from waiting import wait_until  # noqa: E402
 
 from pixelbounds.diffusion import batches  # noqa: E402
-from pixelbounds.diffusion import trainer as training  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_state, state_files  # noqa: E402
 from pixelbounds.diffusion.session import read_log  # noqa: E402
 from pixelbounds.storage.files import exclusive  # noqa: E402
@@ -93,27 +90,6 @@ def test_a_truncated_state_falls_back_on_the_one_before(tmp_path, uninterrupted)
         path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(ValueError, match="no state can be read"):
         small_run(tmp_path, steps=12, settings={"cosine": False})
-
-
-def test_a_finished_run_is_returned_at_once_and_can_be_extended(tmp_path):
-    first = small_run(tmp_path, steps=8)
-    again = small_run(tmp_path, steps=8)
-    assert (again.step, again.last) == (8, first.last)
-    for a, b in zip(first.network.parameters(), again.network.parameters(), strict=True):
-        assert torch.equal(a, b)
-    assert small_run(tmp_path, steps=10).step == 10
-
-
-def test_a_run_stops_when_its_seconds_are_over(tmp_path, monkeypatch):
-    ticks = itertools.count()
-    clock = SimpleNamespace(monotonic=lambda: next(ticks) / 8)  # a second in eight looks
-    monkeypatch.setattr(training, "time", clock)
-    result = small_run(tmp_path, steps=None, settings={"seconds": 2.0})
-    assert result.seconds == 2
-    assert result.step == 15  # the clock is looked at before every step and once before the first
-    rates = read_log(tmp_path)["learning_rate"]
-    assert rates[-1] == 0
-    assert rates.max() > 0
 
 
 @pytest.mark.parametrize(

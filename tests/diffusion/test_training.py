@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gaussian_world as world  # noqa: E402
-from small_training import LITTLE, SDE, small_run, state  # noqa: E402
+from small_training import SDE, small_run, state  # noqa: E402
 
 from pixelbounds.diffusion import batches  # noqa: E402
 from pixelbounds.diffusion.network import Resample, _Halve, double, halve  # noqa: E402
@@ -90,14 +90,6 @@ def test_a_network_that_loses_its_gradient_half_way_is_stopped(monkeypatch, tmp_
         small_run(tmp_path)
     assert "compile" not in str(raised.value)
     assert state(tmp_path)[0] < 16
-
-
-def test_weights_that_are_frozen_on_purpose_may_stay_as_they_are():
-    network = world.network(base=8)
-    frozen = next(network.parameters()).requires_grad_(False)
-    before = frozen.clone()
-    train(network, world.draw(20, 0), sde=SDE, limits=world.LIMITS, settings=Settings(steps=16, **LITTLE), device="cpu")
-    assert torch.equal(frozen, before)
 
 
 # ---------------------------------------------------------------- at the door

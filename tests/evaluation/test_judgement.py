@@ -69,12 +69,6 @@ def test_what_was_promised_of_something_else_cannot_be_seen_broken(changes, word
     assert any(words in note for note in found.notes)
 
 
-def test_larger_units_than_the_calibration_counts_are_not_compared_unless_it_was_there():
-    large = stored(unit_name="unit", weighting="images", max_images=20)
-    assert judge(half_missed(sizes=[20, 20, 20]), large).risk is not None
-    assert judge(half_missed(sizes=[30, 20, 10]), large).risk is None
-
-
 def test_whether_images_calibrated_is_said_where_it_is_not_known():
     assert any("was not checked" in note for note in judge(half_missed(), stored()).notes)
     assert not judge(half_missed(), stored()).apart

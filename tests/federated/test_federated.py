@@ -83,20 +83,6 @@ def test_sites_whose_images_differ_in_size_equal_a_ragged_set():
     assert again.to_bytes() == pooled.to_bytes()
 
 
-def test_groups_made_elsewhere_can_be_used():
-    truth, band = data()
-    sites = parts_of(truth, band)
-    fresh, its_band = heteroscedastic(20, np.random.default_rng(9), size=8)
-    pairs = LocalData(fresh, its_band)
-    grouping = fit_band_groups(pairs, np.arange(20), width=4, level=2)
-    found, plans = rounds(sites, federated.begin(announced(sites), risk_level=0.2, method=pb.Frontier(grouping)))
-    assert (
-        found.without_hashes().to_bytes()
-        == in_one_place(truth, band, risk_level=0.2, method=pb.Frontier(grouping)).to_bytes()
-    )
-    assert [plan.text["statistic"] for plan in plans] == ["spend", "misses"]
-
-
 def test_groups_that_saw_the_certifying_images_of_a_site_are_refused_there():
     truth, band = data()
     sites = parts_of(truth, band)

@@ -64,17 +64,6 @@ def test_a_folder_is_a_unit(tmp_path, grey):
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
-def test_colour_and_deep_pictures(tmp_path, rng):
-    colour = rng.integers(0, 256, (8, 4, 3)).astype(np.uint8)
-    for folder, x in {"colour": colour, "deep": np.array([[0, 65535]], np.uint16)}.items():
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "a.png").write_bytes(png(x))
-    np.testing.assert_array_equal(open_images(tmp_path / "colour").pixels[0], np.moveaxis(colour, -1, 0))
-    deep = open_images(tmp_path / "deep").pixels
-    assert deep.dtype == np.float32
-    np.testing.assert_array_equal(deep, [[[0, 1]]])
-
-
 def test_pages_of_a_tiff_and_turned_photographs(tmp_path, grey):
     first, *rest = (Image.fromarray(x) for x in grey)
     first.save(tmp_path / "stack.tif", save_all=True, append_images=rest)
@@ -259,13 +248,3 @@ def test_a_target_is_never_what_is_read(tmp_path):
     asked(tmp_path / "scans" / "cal.safetensors", tmp_path / "scans")  # is no image
     asked(tmp_path / "scans" / "new.nii.gz", tmp_path / "scans")
     asked(tmp_path / "in.zarr", tmp_path / "scans")
-
-
-def test_names_beside_images_may_be_words(tmp_path):
-    group = zarr.create_group(tmp_path / "x.zarr")
-    group.create_array("images", data=np.zeros((3, 4, 4), np.float32))
-    group.create_array("names", data=np.array(["a", "bb", "ccc"]))
-    group.create_array("units", shape=(2**40,), chunks=(2**20,), dtype="int64")  # of no images of ours
-    images = open_images(tmp_path / "x.zarr", key="images")
-    assert images.names == ("a", "bb", "ccc")
-    assert images.units is None

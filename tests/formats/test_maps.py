@@ -55,16 +55,6 @@ def test_arrays_come_back_bit_for_bit(tmp_path, plain, name, dtype):
     assert left_behind(tmp_path) == [name]
 
 
-def test_lazy_intervals_are_written_in_blocks(tmp_path, plain):
-    import dask.array as da
-    import torch
-
-    interval = around(plain)
-    for number, wrap in enumerate([da.from_array, torch.from_numpy]):
-        out = write_interval(tmp_path / f"{number}.zarr", pb.Interval(wrap(interval.lower), wrap(interval.upper)))
-        np.testing.assert_array_equal(zarr.open_group(out, mode="r")["upper"][:], interval.upper)
-
-
 # ---------------------------------------------------------------- NIfTI
 
 
@@ -104,23 +94,6 @@ def test_nifti_maps_lie_on_the_file_and_hold_its_values(tmp_path, axes, suffix):
     np.testing.assert_allclose(back[0], around(images).lower, atol=1e-6)
     assert (back[0] <= around(images).lower).all()
     assert (back[1] >= around(images).upper).all()
-
-
-def test_values_without_a_window_and_resized_slices(tmp_path):
-    write_nifti(tmp_path / "in.nii", hounsfield(2, 12, 8), "RAS")
-    raw = open_images(tmp_path / "in.nii", window=None)
-    write_interval(tmp_path / "raw.nii", pb.Interval(raw.pixels - 0.25, raw.pixels + 3), like=raw)
-    np.testing.assert_array_equal(open_images(tmp_path / "raw_lower.nii", window=None).pixels, raw.pixels - 0.25)
-    exact = pb.Interval(raw.pixels.astype(float) - 0.1, raw.pixels.astype(float) + 0.3)  # float32 holds neither
-    write_interval(tmp_path / "exact.nii", exact, like=raw)
-    assert (open_images(tmp_path / "exact_lower.nii", window=None).pixels <= exact.lower).all()
-    assert (open_images(tmp_path / "exact_upper.nii", window=None).pixels >= exact.upper).all()
-    small = open_images(tmp_path / "in.nii", size=4)
-    write_interval(tmp_path / "small.nii", around(small), like=small)
-    back = open_images(tmp_path / "small_upper.nii")
-    assert back.pixels.shape == (2, 4, 4)
-    np.testing.assert_allclose(back.geometry.scans[0].affine, small.geometry.scans[0].affine, atol=1e-4)
-    assert nibabel.aff2axcodes(nibabel.load(tmp_path / "small_upper.nii").affine) == ("R", "A", "S")
 
 
 # ---------------------------------------------------------------- DICOM

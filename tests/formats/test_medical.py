@@ -81,14 +81,6 @@ def test_folders_of_volumes_and_their_units(tmp_path):
     assert open_images(tmp_path, size=4).pixels.shape == (16, 4, 4)
 
 
-def test_a_resized_slice_keeps_its_place(tmp_path):
-    write_nifti(tmp_path / "x.nii", hounsfield(2, 12, 8), "RAS")
-    scan = open_images(tmp_path / "x.nii", size=4).geometry.scans[0]
-    corner = LPS @ [0, 2, 0, 1]  # the central square begins at row 2; a new pixel is 2 x 2 old ones
-    np.testing.assert_allclose(scan.affine @ [0, 0, 0, 1], corner + LPS @ [0.5, 0.5, 0, 0], atol=1e-5)
-    np.testing.assert_allclose(scan.affine[:3, 1:3], 2 * LPS[:3, [1, 0]], atol=1e-5)
-
-
 def test_volumes_that_cannot_be_read(tmp_path):
     file = tmp_path / "x.nii"
     nibabel.save(nibabel.Nifti1Image(np.zeros((3, 3, 3, 2), np.float32), np.eye(4)), file)

@@ -66,16 +66,6 @@ def test_the_sentence_says_where_the_function_has_no_name():
         cal.apply(other)
 
 
-def test_images_of_many_sizes_have_numbers_too():
-    rng = generator("functional", seed=1)
-    truth = [rng.uniform(size=(3, size)) for size in (4, 6, 5)]
-    samples = [x + rng.normal(0, 0.1, (9, *x.shape)) for x in truth]
-    band = pb.functional_band(samples, np.mean, 0.2)
-    assert band.shape == pb.functional_values(truth, np.mean).shape == (3, 1)
-    alone = pb.functional_band(samples[1][None], np.mean, 0.2)
-    assert (band.lower[1], band.upper[1]) == (alone.lower[0], alone.upper[0])
-
-
 def test_what_is_no_number_is_refused():
     _, samples, masks = world(3, generator("functional", seed=2))
     with pytest.raises(ValueError, match="image 1"):

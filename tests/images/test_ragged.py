@@ -157,25 +157,6 @@ def refuses(call, *words, error=ValueError):
         assert word in str(caught.value)
 
 
-def test_what_needs_one_grid_is_refused():
-    truth, lower, upper = images(40)
-    band = pb.Band(lower, upper)
-    grid = np.zeros(SHAPES[0], int)
-    methods = [pb.Frontier(groups=x) for x in (grid, "loss", [grid] * 40, "otsu", np.zeros(40, int))]
-    for how in (*methods, "krcps"):
-        refuses(
-            lambda how=how: pb.calibrate(truth, band, risk_level=0.3, method=how), "differ in size", "groups='band'"
-        )
-    refuses(lambda: pb.calibrate(truth, band, risk_level=0.3, features=truth), "features are for images of one size")
-    cal = pb.calibrate(truth, band, risk_level=0.3, method="rcps")
-    interval = cal.apply(band)
-    refuses(lambda: pb.evaluate(truth, interval, groups=grid), "images of one size")
-    flat = pb.calibrate(
-        *heteroscedastic(40, np.random.default_rng(0), size=6), risk_level=0.3, method=pb.Frontier(groups="loss")
-    )
-    refuses(lambda: flat.apply(band), "images of shape (6, 9)", "groups='band'")
-
-
 def test_bad_images_are_refused_by_number():
     truth, lower, upper = images(40)
     band = pb.Band(lower, upper)

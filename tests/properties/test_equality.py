@@ -153,21 +153,3 @@ def test_arrays_in_memory_stay_here_and_large_ones_are_refused(tmp_path, arrays,
         band = pb.Band(np.zeros(truth.shape, np.float32), np.ones(truth.shape, np.float32))
         with pytest.raises(ValueError, match=r"shape \(300, 128, 128\), float32, lies in memory"):
             pb.calibrate(truth, band, risk_level=0.1, method="rcps")
-
-
-@pytest.mark.parametrize("kind", ["mapped", "part of a mapped", "plain", "compressed", "memory"])
-def test_rows_wherever_they_lie(tmp_path, arrays, kind):
-    samples = arrays[1]
-    np.save(tmp_path / "x.npy", np.concatenate([samples[:5], samples]))
-    x = {
-        "mapped": lambda: np.load(tmp_path / "x.npy", mmap_mode="r"),
-        "part of a mapped": lambda: np.load(tmp_path / "x.npy", mmap_mode="r")[2:][3:],
-        "plain": lambda: store(tmp_path, "x.zarr", samples, (7,), compressors=None),
-        "compressed": lambda: store(tmp_path, "x.zarr", samples, (7,)),
-        "memory": lambda: samples,
-    }[kind]()
-    shift = 5 if kind == "mapped" else 0
-    for start, stop in ((0, 1), (5, 16), (N - 3, N)):
-        for reuse in (False, True):
-            found = execution.rows_at(x, start + shift, stop + shift, reuse=reuse)
-            np.testing.assert_array_equal(found, samples[start:stop])

@@ -157,27 +157,6 @@ def test_the_page_claims_no_more_than_is_known(tmp_path):
     assert "was not checked" in another  # against another calibration, that is
 
 
-def test_the_page_shows_both_means_where_units_differ_in_size(tmp_path):
-    this = world()
-    rng = np.random.default_rng(0)
-    truth = rng.uniform(size=(60, 16, 16))
-    upper = np.where((np.arange(60) < 50)[:, None, None], 0.8, np.ones_like(truth))
-    ev = pb.evaluate(
-        truth, pb.Interval(np.zeros_like(truth), upper), units=np.r_[np.arange(50) // 10, 10:20], unit_name="patient"
-    )
-    page = words_of(this.write(tmp_path / "a.html", evaluation=ev, comparison=[], examples=[]))
-    assert ev.image_risk > 1.5 * ev.risk
-    for words in (
-        "each patient counting the same",
-        "each image counting the same",
-        f"{ev.risk:.2%}",
-        f"{ev.image_risk:.2%}",
-        "no patient has more than 10 images",
-        "Mean length has none",
-    ):
-        assert words in page
-
-
 def charts_of(page):
     return re.findall(r'<svg class="chart".*?</svg>', page, re.S)
 

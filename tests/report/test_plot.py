@@ -61,19 +61,6 @@ def test_curve_strata_and_samples_have_names(world):
         pb.plot.promises(pb.evaluate(truth, interval))
 
 
-def test_colour_and_volumes_and_what_cannot_be_shown(world):
-    rng = np.random.default_rng(1)
-    colour = rng.uniform(size=(2, 3, 8, 8))
-    volume = rng.uniform(size=(2, 5, 8, 8))
-    assert pb.plot.misses(colour, pb.Interval(colour - 0.1, colour + 0.1)).images[0].get_array().shape == (8, 8, 3)
-    interval = pb.Interval(volume - 0.1, volume + 0.1)
-    assert np.array_equal(pb.plot.misses(volume, interval, plane=4).images[0].get_array(), volume[0, 4])
-    with pytest.raises(ValueError, match="image is 2"):
-        pb.plot.misses(volume, interval, 2)
-    with pytest.raises(ValueError, match="only pictures"):
-        pb.plot.misses(volume[..., 0, 0], pb.Interval(volume[..., 0, 0], volume[..., 0, 0]))
-
-
 def test_a_notebook_shows_what_things_are(world):
     cal, truth, interval, ev = world
     for thing, words in {

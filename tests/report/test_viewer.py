@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from page_browser import MISSES, drawn, ends, needs_chromium, pin_aside, place, reading, settle, show_picture, sync_api
-from report_world import HOSTILE, SIZE, pictures_of, promised_world, world
+from page_browser import MISSES, drawn, needs_chromium, pin_aside, place, reading, settle, sync_api
+from report_world import HOSTILE, SIZE, promised_world, world
 
 import pixelbounds as pb
 from pixelbounds.report.example import Example
@@ -103,17 +103,6 @@ def test_keys_move_zoom_and_change_the_image(open_page, path):
     assert outline == "solid"
 
 
-def test_a_pinned_pixel_stays_until_it_is_let_go(open_page, path):
-    page = open_page(path)
-    page.mouse.click(*place(page, 3, 4))
-    page.mouse.move(*place(page, 20, 20))
-    sync_api.expect(page.locator("#where")).to_have_text("row 3, column 4")
-    assert page.locator("#pinned").is_visible()
-    page.keyboard.press("Escape")
-    page.mouse.move(*place(page, 20, 21))
-    sync_api.expect(page.locator("#where")).to_have_text("row 20, column 21")
-
-
 def test_an_image_is_chosen_and_a_hostile_name_is_text(open_page, path):
     page, example = open_page(path), world().examples[1]
     assert page.title() == HOSTILE
@@ -143,22 +132,6 @@ def test_a_phone_shows_it_all_and_a_tap_reads_a_pixel(open_page, path, scheme):
         for _ in range(2):
             page.touchscreen.tap(*spot)
     sync_api.expect(page.locator("#picture")).to_have_attribute("data-zoom", "3.00")
-
-
-def test_colour_and_planes_are_read_too(open_page, tmp_path):
-    colour, volume = pictures_of((3, 12, 10)), pictures_of((5, 12, 10))
-    page = open_page(world().write(tmp_path / "a.html", examples=[colour, volume]))
-    page.mouse.move(*place(page, 2, 3, 12, 10))
-    sync_api.expect(page.locator("#where")).to_have_text("row 2, column 3")
-    told = [ends(text.split(" ", 1)[1]) for text in page.locator("#interval small").all_text_contents()]
-    assert np.allclose(told, np.stack([colour.lower[:, 2, 3], colour.upper[:, 2, 3]], axis=1), atol=0.51e-4)
-    page.locator("#next").click()
-    page.wait_for_selector('#picture[data-image="1"]')
-    page.locator("#plane").fill("4")
-    show_picture(page)
-    page.mouse.move(*place(page, 7, 8, 12, 10))
-    sync_api.expect(page.locator("#where")).to_have_text("plane 4, row 7, column 8")
-    assert reading(page) == pytest.approx([volume.lower[4, 7, 8], volume.upper[4, 7, 8]], abs=0.51e-4)
 
 
 def test_the_region_of_a_promise_is_outlined(open_page, tmp_path):

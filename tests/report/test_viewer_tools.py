@@ -158,36 +158,6 @@ def test_a_rectangle_tells_what_is_in_it_and_that_nothing_is_promised_about_it(o
     assert page.locator("#region").is_hidden()
 
 
-def test_a_region_by_keys_and_one_by_free_hand(open_page, path, example):
-    page = open_page(path)
-    page.locator("#picture").focus()
-    row, col = SIZE // 2, SIZE // 2
-    for key in ("r", "ArrowRight", "ArrowRight", "ArrowDown"):
-        page.keyboard.press(key)
-    expect(page.locator("#picture")).to_have_attribute("data-region", "6")
-    page.keyboard.press("r")
-    page.keyboard.press("ArrowDown")  # no longer stretches it
-    expect(page.locator("#picture")).to_have_attribute("data-region", "6")
-    mask = np.zeros((SIZE, SIZE), bool)
-    mask[row : row + 2, col : col + 3] = True
-    check_region(page, example, mask)
-    page.keyboard.press("Delete")
-    expect(page.locator("#picture")).to_have_attribute("data-region", "")
-    page.get_by_label("Freehand", exact=True).check()
-    show_picture(page)
-    page.mouse.move(*place(page, 4, 4))
-    page.mouse.down()
-    for corner in ((4, 24), (24, 24), (4, 4)):  # a triangle
-        page.mouse.move(*place(page, *corner), steps=6)
-    page.mouse.up()
-    expect(page.locator("#picture")).not_to_have_attribute("data-region", "")
-    rows, columns = np.indices((SIZE, SIZE))
-    triangle = (rows >= 4) & (columns <= 24) & (columns >= rows)
-    within = int(page.get_attribute("#picture", "data-region"))
-    assert abs(within - triangle.sum()) <= 45  # pixels on the line itself may be in or out
-    assert page.get_attribute("#picture", "data-zoom") == "1.00"
-
-
 # ---------------------------------------------------------------- the worst images
 
 

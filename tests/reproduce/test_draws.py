@@ -8,7 +8,6 @@ from pixelbounds.calibration.bounds import greatest_loss
 from reproduce.draws import Draw, compute, schedule
 from reproduce.experiment import KRCPSSection, load_experiment, miniature
 from reproduce.fits import cells_of, certified, choose_cell, cut, fit, fit_on_all, krcps_of, measure
-from reproduce.material import load_material
 from reproduce.rows import ALL_BOUNDS, PAPER_BOUNDS, all_rows
 
 LEVEL, DELTA = 0.3, 0.1
@@ -101,31 +100,6 @@ def test_every_row_of_the_table_is_computed(plan, material):
     assert oracle["oracle_bound"]["risk"] <= greatest_loss(certifying, plan.task.risk_level, plan.task.failure_prob)
     few = {r["row"]: r for r in records if r.get("row", "").endswith("/scan 0.2")}  # too few scans to fit on any
     assert few["calibrated/frontier/betting/scan 0.2"]["length"] == few["calibrated/rcps/betting/scan 0.2"]["length"]
-
-
-def test_rows_without_their_arrays_are_left_out(plan, material):
-    few = load_material({name: material[name] for name in ("truth", "lower", "upper")})
-    groups = {group for _, group in schedule(plan, few)}
-    assert groups == {"calibrated", "frontier", "featured", "by_calibration", "by_groups"}
-    assert compute(plan, few, 0, "featured") == []
-
-
-def test_material_reads_the_same_from_every_kind_of_file(material, tmp_path):
-    import zarr
-
-    arrays = {**material.arrays, "unit": material.unit}
-    np.savez(tmp_path / "all.npz", **arrays)
-    (tmp_path / "folder").mkdir()
-    group = zarr.open_group(tmp_path / "all.zarr", mode="w")
-    for name, x in arrays.items():
-        np.save(tmp_path / "folder" / f"{name}.npy", x)
-        group.create_array(name, data=x)
-    (tmp_path / "folder" / "figures.json").write_text('{"score": {"steps": 7}}')
-    found = [load_material(tmp_path / name) for name in ("all.npz", "folder", "all.zarr")]
-    assert {m.digest for m in found} == {load_material(arrays).digest}
-    assert found[1].figures == {"score": {"steps": 7}}
-    arrays["lower"] = arrays["lower"] - np.float32(1e-3)
-    assert load_material(arrays).digest != found[0].digest
 
 
 @pytest.mark.parametrize("cap", [None, 0.8])

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from scipy import stats
 from typer.testing import CliRunner
 
 from reproduce.__main__ import app
@@ -18,7 +17,6 @@ from reproduce.summaries import (
     gain_markdown,
     gains,
     latex,
-    length_differences,
     markdown,
     summaries,
 )
@@ -72,23 +70,6 @@ def test_the_best_cell_is_the_one_with_the_least_mean_length(made):
 def test_draws_above_counts_risks_beyond_the_level_only(made):
     assert by_key(made)["calibrated/frontier/betting"].above == 0.1  # 0.06 is above 0.05, 0.05 is not
     assert by_key(made)["calibrated/frontier/hoeffding"].uncertified == 3
-
-
-def test_paired_differences_are_relative_to_the_papers_row(made):
-    found = {d.row.key: d for d in length_differences(made)}
-    ours = found["calibrated/frontier/betting"]
-    assert ours.value == pytest.approx(-0.2)
-    assert ours.low == pytest.approx(-0.2)  # the same in every draw
-    assert ours.high == pytest.approx(-0.2)
-    assert (ours.shorter, ours.draws) == (10, 10)
-    chosen = found["calibrated/krcps_chosen/hoeffding_bentkus"]
-    base = 0.2 + 0.001 * np.arange(10)
-    spread = np.std(0.01 - chosen.value * base, ddof=1) / base.mean()
-    half = stats.t.ppf(0.975, 9) * spread * np.sqrt(1 / 10 + 128 / 512)  # draws overlap
-    np.testing.assert_allclose([chosen.low, chosen.high], chosen.value + half * np.array([-1, 1]))
-    assert chosen.value == pytest.approx(0.01 / base.mean())
-    assert "calibrated/krcps_best/hoeffding_bentkus" not in found
-    assert "| not certified in 3 of 10 draws | | |" in difference_markdown(made)  # its length stands for no interval
 
 
 def test_the_gain_is_shown_against_every_procedure_and_among_scans(made):

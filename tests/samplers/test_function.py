@@ -1,6 +1,5 @@
 """Any function that draws samples makes bands: in memory, in a run, on a cluster; and what is wrong with it is said."""
 
-import warnings
 from fractions import Fraction
 from pathlib import Path
 
@@ -195,18 +194,6 @@ def test_bad_input_is_refused_at_the_door(change, said):
     words = {"sampler": noisy, "observations": Y, "samples": M} | change
     with pytest.raises((ValueError, TypeError), match=said):
         bands_from(words.pop("sampler"), words.pop("observations"), **words)
-
-
-def test_copies_are_a_warning_and_fresh_samples_none():
-    def copied(observation, samples, seed):
-        return np.repeat(noisy(observation, 1, seed), samples, axis=0)
-
-    with pytest.warns(UserWarning, match="18 of the 19 samples of image 0 are copies.*no randomness") as told:
-        bands_from(copied, Y, samples=M)
-    assert len(told) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        bands_from(noisy, Y, samples=M)
 
 
 # ---------------------------------------------------------------- the command, a cluster

@@ -62,12 +62,6 @@ def test_a_calibration_with_one_network_is_refused_for_another():
         cal.apply(b[100:])
 
 
-def test_adapters_of_what_has_no_weights_ask_for_a_name():
-    with pytest.raises(ValueError, match=r"cannot be told from other samplers.*Pipeline; say name="):
-        from_pipeline(Pipeline(0.05), arguments)
-    assert sampler_name(from_pipeline(Pipeline(0.05), arguments, name="mine, 0.05")) == "mine, 0.05"
-
-
 def made_of(adapter, net):
     if adapter == "azula":
         return from_azula(lambda y: net, (1, 8, 8))

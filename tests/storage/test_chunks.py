@@ -26,16 +26,6 @@ def test_what_zarr_wrote_is_read_from_anywhere(tmp_path, dtype, kind):
         np.testing.assert_array_equal(rows_at(x, start, stop), data[start:stop])
 
 
-def test_packed_arrays_are_not_plain(tmp_path):
-    for i, how in enumerate(({}, {"zarr_format": 2}, {"shards": (14, 3, 5), "compressors": None})):
-        x = zarr.create_array(tmp_path / f"{i}.zarr", shape=(17, 3, 5), chunks=(7, 3, 5), dtype="float32", **how)
-        assert not plain.has_plain_chunks(x)
-    halves = zarr.create_array(tmp_path / "h.zarr", shape=(4, 4), chunks=(2, 2), dtype="float32", compressors=None)
-    assert not plain.has_plain_chunks(halves)
-    big = zarr.create_array(tmp_path / "b.zarr", shape=(4, 4), chunks=(2, 4), dtype=">f4", compressors=None)
-    assert not plain.has_plain_chunks(big)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_wrong_with_a_chunk_is_told(tmp_path, kind):
     data = np.ones((17, 3, 5), np.float32)

@@ -36,8 +36,3 @@ def test_order_counts_where_digests_are_joined():
     a, b = row_digests(np.arange(4.0)), row_digests(np.arange(4.0) + 9)
     assert (joined_digests(a, b) != joined_digests(b, a)).all()
     assert (joined_digests(a) != joined_digests(a, b)).all()
-
-
-def test_no_two_of_many_are_the_same():
-    rng = np.random.default_rng(0)
-    assert len(np.unique(row_digests(rng.random((20_000, 4, 4))))) == 20_000

@@ -8,7 +8,7 @@ import pytest
 from commands import call, done
 from stores import write_run
 
-from pixelbounds.workflows.pilot import affordable, draw_pilot, pilot_runs
+from pixelbounds.workflows.pilot import affordable, pilot_runs
 
 N, M, SIDE = 24, 39, 12
 ENDS = "lower", "upper", "naive_lower", "naive_upper", "mean", "deviation"
@@ -67,14 +67,6 @@ def test_what_is_recommended_is_the_cheapest_that_is_hardly_longer(pilots):
     # ends are the second least and greatest of 39 samples of centre + 0.05 z, 1.73 deviations out on average: they
     # miss 10% of the truths, a little more or less, and are widened where it is more
     assert 2 * 1.73 * 0.05 * 0.98 < whole.length < 2 * 1.73 * 0.05 * 1.08
-
-
-def test_a_run_that_does_not_know_its_pace_is_compared_by_evaluations(tmp_path):
-    np.save(tmp_path / "truth.npy", a_run(tmp_path / "old.zarr", steps=4))
-    found = pilot_runs([tmp_path / "old.zarr"], tmp_path / "truth.npy", risk_level=0.1)
-    assert all(choice.seconds is None for choice in found.choices)
-    assert [choice.evaluations for choice in found.choices] == sorted(choice.evaluations for choice in found.choices)
-    assert draw_pilot(found, tmp_path / "pilot.png").stat().st_size > 1000
 
 
 REFUSED = {

@@ -11,7 +11,6 @@ torch = pytest.importorskip("torch")
 from sampling_world import OPTIONS, M, N, call, harm, same  # noqa: E402
 
 from pixelbounds.samplers.runs import open_run  # noqa: E402
-from pixelbounds.storage.files import exclusive  # noqa: E402
 from pixelbounds.workflows import SampleOptions, sample_to  # noqa: E402
 
 torch.set_num_threads(1)
@@ -164,9 +163,3 @@ def test_a_damaged_image_is_named_and_can_be_drawn_again(world, score, whole, tm
         sample_to(score, y, tmp_path / "run.zarr", OPTIONS)
     repair = SampleOptions(**{**vars(OPTIONS), "repair": True})
     same(sample_to(score, y, tmp_path / "run.zarr", repair), whole)
-
-
-def test_a_run_is_written_by_one_process_at_a_time(world, score, tmp_path):
-    (tmp_path / "run.zarr.part").mkdir()
-    with exclusive(tmp_path / "run.zarr.part"), pytest.raises(BlockingIOError, match="another process"):
-        sample_to(score, np.load(world / "y.npy"), tmp_path / "run.zarr", OPTIONS)

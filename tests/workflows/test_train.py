@@ -15,7 +15,6 @@ from sampling_world import SETTINGS, SIGMA, TUNING, call, kill_when, start, writ
 
 from pixelbounds.diffusion.batches import Chunks  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network  # noqa: E402
-from pixelbounds.samplers.runs import open_run  # noqa: E402
 from pixelbounds.storage.toml import read_toml  # noqa: E402
 from pixelbounds.workflows import train as jobs  # noqa: E402
 from pixelbounds.workflows.settings import TrainSettings  # noqa: E402
@@ -32,27 +31,6 @@ def test_train_saves_what_it_says(world, score):
     before = score.read_bytes()
     assert call("train", world / "score.toml", "--quiet").exit_code == 0  # finished already: nothing changes
     assert score.read_bytes() == before
-
-
-def test_edms_weights_and_squares_of_pixels_come_from_the_file_and_stay(world, tmp_path):
-    text = SETTINGS.replace('weighting = "paper"', 'weighting = "edm"').replace("x.npy", str(world / "x.npy"))
-    usual = text.replace("base = 4", "base = 4\npatch = 2").replace('weighting = "edm"\n', "")
-    path = write(tmp_path, usual)
-    said = call("train", path, "--quiet")
-    assert said.exit_code == 0, said.output
-    network, _, meta = load_network(tmp_path / "run" / "score.safetensors", kind="score")
-    assert network.config.patch == 2
-    assert meta["extra"]["loss"] < meta["extra"]["trivial_loss"]
-    write(tmp_path, text.replace("base = 4", "base = 4\npatch = 2").replace('"edm"', '"paper"'))
-    other = call("train", path, "--quiet")
-    assert other.exit_code == 2
-    assert "loss = weighted_matching(" in " ".join(other.output.split())
-    write(tmp_path, text.replace('kind = "score"', 'kind = "regressor"'))
-    assert "weighting is for score networks" in " ".join(call("train", path, "--quiet").output.split())
-    run = call("sample", tmp_path / "run" / "score.safetensors", world / "y.npy", "--out", tmp_path / "run.zarr",
-               "--samples", 19, "--steps", 2, "--images", "0:4", "--batch", 38)  # fmt: skip
-    assert run.exit_code == 0, run.output
-    assert open_run(tmp_path / "run.zarr").about["pace"] > 0
 
 
 def test_training_killed_by_the_system_resumes_to_the_same_bits(world, tmp_path):

@@ -9,9 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from sampling_world import SETTINGS, call, images, write  # noqa: E402
+from sampling_world import SETTINGS, call, write  # noqa: E402
 
-from pixelbounds.cli.bars import in_words, training_bar  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network, load_state  # noqa: E402
 from pixelbounds.diffusion.session import read_log  # noqa: E402
 
@@ -47,18 +46,6 @@ def test_units_of_validation_are_whole(world, tmp_path):
     assert not set(validation) & set(held_out)
 
 
-def test_validation_images_may_be_a_file_of_their_own(world, tmp_path):
-    np.save(tmp_path / "v.npy", images(6, 3))
-    text = settings(world, data=f'validation = "{tmp_path}/v.npy"', steps="steps = 40")
-    assert call("train", write(tmp_path, text), "--quiet").exit_code == 0
-    about = load_state(tmp_path / "run")[1]["about"]
-    assert (about["images"][0], about["validation"][0]) == (32, 6)
-    np.save(tmp_path / "v.npy", np.zeros((4, 16, 16), np.float32))
-    result = call("train", write(tmp_path, text.replace('"run"', '"other"')), "--quiet")
-    assert result.exit_code == 2
-    assert "line 4: images have 1 channels of 16 x 16 pixels" in " ".join(result.output.split())
-
-
 @pytest.mark.parametrize(
     "data, words",
     [
@@ -87,20 +74,6 @@ def test_a_run_that_learned_nothing_is_an_error_and_a_longer_one_goes_on(world, 
     result = call("train", write(tmp_path, more), "--quiet")
     assert result.exit_code == 0, result.output
     assert "going on from step 1" in result.output
-
-
-def test_a_run_tells_how_it_goes_where_no_bar_can_be_drawn(world, tmp_path, capsys):
-    result = call("train", write(tmp_path, settings(world)))
-    assert result.exit_code == 0
-    assert "images/s, loss " in result.output
-    assert ", validation " in result.output
-    capsys.readouterr()
-    with training_bar() as show:
-        for second in range(100):
-            show({"step": second, "seconds": second, "images_per_second": 8.0, "done": (second + 1) / 100})
-    said = capsys.readouterr().err.splitlines()
-    assert [int(line.split()[1].strip(",")) for line in said] == [*range(0, 100, 10), 99]
-    assert "left" not in in_words({"step": 1, "images_per_second": 8.0})
 
 
 def test_commands_tell_threads_to_sleep_before_torch_is_there():

@@ -9,7 +9,6 @@ from medical import hounsfield, nibabel, pydicom, to_unit, write_dicom, write_ni
 import pixelbounds as pb
 from pixelbounds.calibration.text import trust_in_words
 from pixelbounds.formats.arrays import Arrays
-from pixelbounds.images.ragged import read_ragged, write_ragged
 from pixelbounds.images.tolerance import Tolerance
 from pixelbounds.workflows.apply import apply_files
 
@@ -73,22 +72,6 @@ def test_the_mask_is_the_same_in_every_file(given, tmp_path, name):
         found = np.asarray(nibabel.load(tmp_path / "a_trusted.nii.gz").dataobj).transpose(2, 1, 0)
     assert np.array_equal(found.astype(bool), mask)
     assert done.trusted_share == pytest.approx(mask.mean())
-
-
-def test_images_of_many_sizes_and_empty_masks(given, tmp_path):
-    folder, interval, mask = given
-    rows = [slice(0, 7), slice(0, 4), slice(1, 6)]
-    bands = np.load(folder / "bands.npz")
-    parts = {name: [bands[name][i, cut] for i, cut in enumerate(rows)] for name in ("lower", "upper")}
-    write_ragged(tmp_path / "bands.zarr", parts)
-    for tolerance, wanted in ((LIMIT, mask), (0.0, np.zeros_like(mask))):
-        target = tmp_path / f"{tolerance}.zarr"
-        apply_files(folder / "cal.safetensors", tmp_path / "bands.zarr", target, tolerance=tolerance)
-        found = read_ragged(target)["trusted"]
-        assert [x.tolist() for x in found] == [wanted[i, cut].tolist() for i, cut in enumerate(rows)]
-    apply_files(folder / "cal.safetensors", folder / "bands.npz", tmp_path / "none.zarr", tolerance=0.0)
-    assert not np.asarray(Arrays(tmp_path / "none.zarr")["trusted"][:]).any()
-    assert len(interval) == 5
 
 
 def test_the_sentence_claims_no_more_than_follows(given):

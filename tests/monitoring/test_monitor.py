@@ -5,7 +5,7 @@ import pytest
 
 import pixelbounds as pb
 from pixelbounds.calibration.provenance import CalibrationImages
-from pixelbounds.monitoring.promise_monitors import rounds_of
+from pixelbounds.monitoring.promise_monitors import PromiseMonitor, rounds_of, update_promises
 from pixelbounds.monitoring.state_file import monitor_bytes, monitor_from_bytes
 
 N = 300
@@ -90,6 +90,20 @@ def test_units_count_as_they_did_at_calibration(rng, weighting):
         weights = sizes[here] if weighting == "pixels" else np.ones(here.sum())
         assert loss[unit] == pytest.approx(np.average(losses[here], weights=weights))
         assert weight[unit] == (1 if weighting == "units" else min(weights.sum(), most) / most)
+
+
+def test_the_alarm_is_raised_by_the_mean_e_value_and_by_none_alone(world):
+    """Of two promises one is broken: its e-value must be twice as great as if it were alone."""
+    monitors = tuple(PromiseMonitor.of(promise) for promise in world[0].promises[:2])
+    bad, good = ((np.ones(1, bool), np.array([loss]), np.ones(1)) for loss in (0.4, 0.1))
+    greatest, mean = [], []
+    for _ in range(200):
+        monitors, reached = update_promises(monitors, [bad, good], 0.1)
+        logs = np.array([monitor.e_process.log_e_value for monitor in monitors])
+        greatest.append(logs.max() >= np.log(10))
+        mean.append(np.exp(logs).mean() >= 10)
+        assert reached == mean[-1]
+    assert greatest.index(True) < mean.index(True)
 
 
 def test_units_that_return_do_not_count(rng):

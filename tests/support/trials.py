@@ -44,6 +44,6 @@ def check_failures(failures, trials, probability, wrong, record=None):
     name, rate = wrong
     likely = power(trials, probability, rate)
     if record:
-        record("power", [failures, trials, probability, name, rate, likely])
+        record("power", [int(failures), int(trials), probability, name, float(rate), likely])
     assert likely >= (0.95 if LARGE else 0.5), f"{trials} worlds see {name} ({rate:.2f}) with probability {likely:.2f}"
     assert consistent(failures, trials, probability), f"{failures} failures in {trials} worlds"

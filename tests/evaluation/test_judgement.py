@@ -5,15 +5,16 @@ import pytest
 
 import pixelbounds as pb
 from pixelbounds.calibration.promises import CertifiedPromise
-from pixelbounds.evaluation.guarantee_check import StoredGuarantee, judge, stored_guarantee_of
+from pixelbounds.evaluation.guarantee_check import StoredGuarantee, judge
 
 
-def half_missed(n=60, missed=0.3, sizes=None):
+def half_missed(n=60, missed=0.3, sizes=None, most=None):
     """Truth, interval and units, of which each misses a share of its 20 pixels."""
     truth = np.zeros((n, 20))
     truth[:, : round(20 * missed)] = 2.0
     truth += np.random.default_rng(0).uniform(0, 0.1, truth.shape)
     units = None if sizes is None else np.repeat(np.arange(len(sizes)), sizes)
+    units = units if most is None else pb.Units(units, "unit", "images", most)
     return pb.evaluate(truth, pb.Interval(np.zeros_like(truth), np.ones_like(truth)), units=units)
 
 
@@ -69,6 +70,13 @@ def test_what_was_promised_of_something_else_cannot_be_seen_broken(changes, word
     assert any(words in note for note in found.notes)
 
 
+def test_images_are_compared_where_a_unit_counts_for_as_many_as_at_calibration():
+    large = stored(unit_name="unit", weighting="images", max_images=20)
+    assert judge(half_missed(sizes=[30, 20, 10], most=20), large).risk is not None
+    assert judge(half_missed(sizes=[30, 20, 10]), large).risk is None
+    assert judge(half_missed(sizes=[10, 10, 10]), large).risk is None  # larger ones may not be among these
+
+
 def test_whether_images_calibrated_is_said_where_it_is_not_known():
     assert any("was not checked" in note for note in judge(half_missed(), stored()).notes)
     assert not judge(half_missed(), stored()).apart
@@ -80,8 +88,8 @@ def test_claims_of_a_calibration_travel_with_its_intervals():
     band = pb.Band(np.full_like(truth, 0.1), np.full_like(truth, 0.9))
     units = np.arange(60) // 2
     cal = pb.calibrate(truth, band, risk_level=0.3, units=pb.Units(units, name="eye"))
-    made = stored_guarantee_of(cal)
-    assert (made.first.at_most, made.unit_name, made.of_units, made.image_hashes) == (0.3, "eye", True, True)
+    made = StoredGuarantee.of(cal)
+    assert (made.first.at_most, made.unit_name, made.image_hashes) == (0.3, "eye", True)
     assert StoredGuarantee.from_state(made.state()) == made
     assert StoredGuarantee.from_state(None) is None
     assert StoredGuarantee.from_state({"promises": []}) is None

@@ -44,13 +44,13 @@ def test_a_verdict_is_what_the_interval_bears():
     seen = this.evaluation.promises
     ends = {"kept": (0.0, 0.1), "undecided": (0.05, 0.11), "broken": (0.11, 0.2)}
     for verdict, interval in ends.items():
-        changed = replace(seen[0], interval=interval, risk=interval[1], least=interval[0])
+        changed = replace(seen[0], interval=interval, risk=interval[1], jointly=interval)
         evaluation = replace(this.evaluation, promises=(changed, *seen[1:]))
         assert changed.verdict == verdict
         assert rows_of(this, evaluation)[0]["verdict"].startswith(f"{verdict}: ")
         judged = judge(evaluation, this.calibration)
         assert (judged.broken, judged.verdict == "above the level of all pixels") == ((verdict == "broken"),) * 2
-    alone = replace(seen[0], interval=(0.11, 0.2), risk=0.15, least=0.09)  # not so for all promises at once
+    alone = replace(seen[0], interval=(0.11, 0.2), risk=0.15, jointly=(0.09, 0.21))  # not so for all promises at once
     rows = rows_of(this, replace(this.evaluation, promises=(alone, *seen[1:])))
     assert rows[0]["verdict"].startswith("undecided: above the level, which chance")
     none = replace(seen[2], units=0, risk=np.nan)

@@ -77,7 +77,7 @@ def evaluated(
     if check.level is not None:
         mean = " in the mean over images" if ev.two_means and check.risk != ev.risk else ""
         said += f" At most {level_in_words(check.level)}{mean} was promised."
-    if check.promises:
+    elif check.promises:
         said += f" What was seen is {check.verdict}."
     if check.broken:
         said += " They contradict it: they come from another source, or the calibration was unlucky."

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..calibration.names import promise_key
 from ..calibration.words import in_channels, plural, share_in_words
 from ..images.checks import check_choice, check_count
 from ..images.library import Array
@@ -144,8 +145,9 @@ class SampleCoverage(_Record):
 class SeenPromise(_Record):
     """What a promise comes to on images: its risk with an interval, over the units (or images) that have its region.
 
-    The interval holds the risk with probability `confidence_level` of the evaluation, by itself, not jointly. `least`
-    lies below it as surely as the low end of one interval, for all promises at once.
+    The interval holds the risk with probability `confidence_level` of the evaluation, by itself; `jointly` is one that
+    does for all promises at once. Where images or pixels count, both need `most`, the number for which a unit counts at
+    most, from the calibration or the user: without it (0) they are all that is possible.
     """
 
     kind: str
@@ -158,21 +160,27 @@ class SeenPromise(_Record):
     risk: float
     interval: tuple[float, float]
     units: int
-    least: float
+    jointly: tuple[float, float]
+    most: float
+
+    @classmethod
+    def of(cls, promise: Any, *seen: Any) -> SeenPromise:
+        """What was seen of a promise, certified or as it is counted."""
+        return cls(*promise_key(promise), *seen)
 
     @property
     def broken(self) -> bool:
         """Whether it is seen broken: even the low end that holds for all promises at once lies above the level."""
-        return self.least > self.at_most
+        return self.jointly[0] > self.at_most
 
     @property
     def verdict(self) -> str:
-        """What the images tell by its interval: "kept", "broken", "undecided"; "not seen" where none has the region."""
+        """What is seen of all promises at once: "kept", "broken", "undecided"; "not seen" where none has the region."""
         if self.units == 0:
             return "not seen"
         if self.broken:
             return "broken"
-        return "kept" if self.interval[1] <= self.at_most else "undecided"
+        return "kept" if self.jointly[1] <= self.at_most else "undecided"
 
     def line(self) -> str:
         """As text for a terminal."""

@@ -1,8 +1,8 @@
 """Whether images agree with what a calibration claims, and where the two cannot be compared.
 
-A claim is about one mean: over units, each counting the same, or over images. It is compared with the same mean of the
-evaluation, by an interval that is valid for it, and seen broken only where the low end lies above the level. A claim of
-several promises is compared with what each of them comes to, where the evaluation was asked about the same ones.
+Each promise is compared with what the same promise comes to: the same loss, region, level, and way to count. One share
+of all pixels is compared with the mean over units, each counting the same, or over images, that every evaluation has. A
+promise is seen broken only where the low end of an interval that is valid for it lies above its level.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ..calibration.calibration import Calibration
+from ..calibration.names import promise_key
 from ..calibration.promises import CertifiedPromise
 from ..calibration.words import plural
 from ..images.checks import check_count, check_unit_name
@@ -32,6 +33,15 @@ class StoredGuarantee:
     expected: bool
     digest: str
     image_hashes: bool
+
+    @classmethod
+    def of(cls, calibration: Calibration) -> StoredGuarantee:
+        """What a calibration certified."""
+        record = calibration.record
+        return cls(
+            calibration.promises, record.unit_name if record.units else None, record.max_images,
+            calibration.bound == "conformal", record.digest, bool(record.image_hashes.any()),
+        )  # fmt: skip
 
     def state(self) -> dict[str, Any]:
         """Plain values, for the file of intervals."""
@@ -62,63 +72,48 @@ class StoredGuarantee:
         first = self.first
         return len(self.promises) == 1 and (first.kind, first.place, first.cap) == ("share", "all", 1)
 
-    @property
-    def of_units(self) -> bool:
-        """Whether it is about the mean over units, each counting the same."""
-        return self.unit_name is not None and self.first.weighting == "units"
-
-
-def stored_guarantee_of(calibration: Calibration) -> StoredGuarantee:
-    """What a calibration certified."""
-    record = calibration.record
-    return StoredGuarantee(
-        promises=calibration.promises,
-        unit_name=record.unit_name if record.units else None,
-        max_images=record.max_images,
-        expected=calibration.bound == "conformal",
-        digest=record.digest,
-        image_hashes=bool(record.image_hashes.any()),
-    )
-
 
 @dataclass(frozen=True)
 class GuaranteeCheck:
-    """The mean that a claim is about, with its interval and the level; all None where they cannot be compared.
+    """What the promises of a claim come to, each with its interval and level; none where they cannot be compared.
 
-    `of_units` says which mean it is, of units or of images; `apart` whether none of the images calibrated, as far as
-    digests tell; `notes` what cannot be compared or was not checked, and what to do about it. Where `promises` were
-    made, each is compared with its own level.
+    `apart` says whether none of the images calibrated, as far as digests tell; `notes` what cannot be compared or was
+    not checked, and what to do about it; `one_mean` whether the claim is one share of all pixels, and `of_units`
+    whether that was compared in the mean over units.
     """
 
-    risk: float | None
-    interval: tuple[float, float] | None
-    level: float | None
+    promises: tuple[SeenPromise, ...]
     apart: bool
     notes: tuple[str, ...]
+    one_mean: bool = False
     of_units: bool = False
-    promises: tuple[SeenPromise, ...] = ()  # that were compared, where the claim is of promises
+
+    @property
+    def level(self) -> float | None:
+        """The level of one share of all pixels, where that was compared."""
+        return self.promises[0].at_most if self.promises and self.one_mean else None
+
+    @property
+    def risk(self) -> float | None:
+        """What that share comes to."""
+        return None if self.level is None else self.promises[0].risk
 
     @property
     def broken(self) -> bool:
-        """Whether the claim is seen broken: even the low end of the interval lies above the level, or a promise's."""
-        if self.promises:
-            return any(promise.broken for promise in self.promises)
-        return self.level is not None and self.interval is not None and self.interval[0] > self.level
+        """Whether a promise is seen broken: even the low end that holds for all of them lies above its level."""
+        return any(promise.broken for promise in self.promises)
 
     @property
     def verdict(self) -> str:
         """In a few words."""
-        if self.promises:
-            above = [promise for promise in self.promises if promise.risk > promise.at_most]
-            if not above:
-                return "within the level of every promise"
-            named = ", ".join(promise.name for promise in (x for x in above if x.broken or not self.broken))
-            return f"above the level of {named}" + ("" if self.broken else ", which chance may explain")
-        if self.risk is None or self.level is None:
+        if not self.promises:
             return "not compared with the level"
-        if self.risk <= self.level:
-            return "within the level"
-        return "above the level" if self.broken else "above the level, which chance may explain"
+        above = [promise for promise in self.promises if promise.risk > promise.at_most]
+        chance = "" if self.broken else ", which chance may explain"
+        if self.one_mean:
+            return f"above the level{chance}" if above else "within the level"
+        named = ", ".join(promise.name for promise in above if promise.broken or not self.broken)
+        return f"above the level of {named}{chance}" if above else "within the level of every promise"
 
 
 def judge(evaluation: Evaluation, against: Calibration | StoredGuarantee) -> GuaranteeCheck:
@@ -131,72 +126,64 @@ def judge(evaluation: Evaluation, against: Calibration | StoredGuarantee) -> Gua
     >>> judge(pb.evaluate(truth[100:], cal.apply(band[100:]), calibration=cal), cal).verdict
     'within the level'
     """
-    stored = stored_guarantee_of(against) if isinstance(against, Calibration) else against
+    stored = StoredGuarantee.of(against) if isinstance(against, Calibration) else against
     reasons = _incomparable(evaluation, stored)
-    notes = (*reasons, *_cautions(evaluation, stored))
-    apart = _apart(evaluation, stored)
+    apart = evaluation.apart_from is not None and evaluation.apart_from == stored.digest
+    notes = (*reasons, *_cautions(evaluation, stored, apart=apart))
     if reasons:
-        return GuaranteeCheck(None, None, None, apart, notes)
+        return GuaranteeCheck((), apart, notes)
     if not stored.of_all_pixels:
-        return GuaranteeCheck(None, None, None, apart, notes, promises=evaluation.promises)
-    level = stored.first.at_most
-    if stored.of_units:
-        return GuaranteeCheck(evaluation.risk, evaluation.risk_interval, level, apart, notes, of_units=True)
-    return GuaranteeCheck(evaluation.image_risk, evaluation.image_risk_interval, level, apart, notes)
-
-
-def _apart(evaluation: Evaluation, stored: StoredGuarantee) -> bool:
-    return evaluation.apart_from is not None and evaluation.apart_from == stored.digest
+        return GuaranteeCheck(evaluation.promises, apart, notes)
+    of_units = stored.unit_name is not None and stored.first.weighting == "units"
+    risk, ends = evaluation.risk, evaluation.risk_interval
+    if not of_units:
+        risk, ends = evaluation.image_risk, evaluation.image_risk_interval
+        if evaluation.unit_name is not None and evaluation.max_images != stored.max_images:
+            ends = (0.0, 1.0)  # how large units may be is not known
+    seen = SeenPromise.of(stored.first, risk, ends, len(evaluation.by_unit), ends, stored.first.most)
+    return GuaranteeCheck((seen,), apart, notes, one_mean=True, of_units=of_units)
 
 
 def _incomparable(evaluation: Evaluation, stored: StoredGuarantee) -> list[str]:
     """Why the claim is about something else than what was evaluated."""
-    reasons = [] if stored.of_all_pixels else _other_promises(evaluation, stored)
+    reasons, noun, here = [], stored.unit_name, evaluation.unit_name
+    if not stored.of_all_pixels and not evaluation.promises:
+        reasons.append(
+            "The guarantee is of several promises, or of one about less than all pixels, and here the share of all "
+            f"{evaluation.entries} outside is counted: evaluate(promises=...), or --promise, compares each of them."
+        )
+    elif not stored.of_all_pixels and [*map(promise_key, evaluation.promises)] != [*map(promise_key, stored.promises)]:
+        names = ", ".join(repr(promise.name) for promise in stored.promises)
+        reasons.append(
+            f"Certified was {names}, and those compared here are others: evaluate with the calibration, and the same "
+            "promises in the same order, alike in name, place, level and what counts."
+        )
+    elif not stored.of_all_pixels and [x.most for x in evaluation.promises] != [x.most for x in stored.promises]:
+        reasons.append("How much a unit counts for at most is known to the calibration alone: evaluate with it.")
     if stored.expected:
         reasons.append(
             "The guarantee holds on average over calibration sets, so one set cannot be seen to break it: the share "
             "outside was not compared with the level."
         )
-    if stored.unit_name is not None and evaluation.unit_name is None:
+    if noun is not None and here is None:
         reasons.append(
-            f"The calibration is by {plural(stored.unit_name)}, and here each image counts for itself, as if images "
-            f"were independent: the two were not compared. Give the {stored.unit_name} of each image (--units)."
+            f"The calibration is by {plural(noun)}, and here each image counts for itself, as if images were "
+            f"independent: the two were not compared. Give the {noun} of each image (--units)."
         )
-    names = {stored.unit_name, evaluation.unit_name} - {None, "unit"}
-    if len(names) > 1:
+    elif len({noun, here} - {None, "unit"}) > 1:
         reasons.append(
-            f"The calibration is by {plural(str(stored.unit_name))}, and here {plural(str(evaluation.unit_name))} are "
-            f"counted: the two were not compared. Give the {stored.unit_name} of each image (--units, --unit-name)."
+            f"The calibration is by {plural(str(noun))}, and here {plural(str(here))} are counted: the two were not "
+            f"compared. Give the {noun} of each image (--units, --unit-name)."
         )
-    sizes = evaluation.unit_sizes.max()
-    if stored.max_images and stored.max_images != evaluation.max_images and sizes > stored.max_images:
+    if stored.max_images and stored.max_images != evaluation.max_images:
         reasons.append(
-            f"In the calibration a {stored.unit_name} of more than {stored.max_images} images counts as one of "
+            f"In the calibration a {noun} of more than {stored.max_images} images counts as one of "
             f"{stored.max_images}, and here not: evaluate with the calibration to compare them."
         )
     return reasons
 
 
-def _other_promises(evaluation: Evaluation, stored: StoredGuarantee) -> list[str]:
-    """Why promises that were certified are not those that were evaluated."""
-    if not evaluation.promises:
-        return [
-            "The guarantee is of several promises, or of one about less than all pixels, and here the share of all "
-            f"{evaluation.entries} outside is counted: evaluate(promises=...), or --promise, compares each of them."
-        ]
-    asked = [(promise.kind, promise.at_most, promise.above, promise.cap) for promise in evaluation.promises]
-    if asked != [(promise.kind, promise.at_most, promise.above, promise.cap) for promise in stored.promises]:
-        said = f"certified {len(stored.promises)} promises" if stored.promises else "is not known here"
-        return [
-            f"The calibration {said}, and those compared here are others: evaluate with the calibration, and the same "
-            "promises in the same order."
-        ]
-    if evaluation.apart_from is None and any(promise.most for promise in stored.promises):
-        return ["How much a unit counts for at most is known to the calibration alone: evaluate with it to compare."]
-    return []
-
-
-def _cautions(evaluation: Evaluation, stored: StoredGuarantee) -> list[str]:
+def _cautions(evaluation: Evaluation, stored: StoredGuarantee, *, apart: bool) -> list[str]:
     """What else a reader must know."""
     notes = []
     if stored.unit_name is None and evaluation.unit_name is not None:
@@ -206,11 +193,11 @@ def _cautions(evaluation: Evaluation, stored: StoredGuarantee) -> list[str]:
             f"{evaluation.unit_name} are alike, the guarantee does not hold: calibrate with units. Its level is "
             "compared with the mean over images."
         )
-    if not _apart(evaluation, stored):
+    if not apart:
         why = (
             "evaluate the bands with the calibration (--calibration), which knows its images"
             if stored.image_hashes
-            else ("the calibration keeps no digests of its images, see to it that none did")
+            else "the calibration keeps no digests of its images, see to it that none did"
         )
         notes.append(f"Whether some of these images calibrated was not checked: {why}.")
     return notes

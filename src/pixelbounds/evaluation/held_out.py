@@ -19,7 +19,7 @@ from ..calibration.calibration import Calibration
 from ..calibration.data import true_images
 from ..calibration.promises import Promise
 from ..calibration.provenance import refuse_calibrated
-from ..calibration.target import UnitLosses, Units
+from ..calibration.target import Units
 from ..calibration.words import plural
 from ..images.checks import (
     check_count,
@@ -45,9 +45,9 @@ from ..images.library import (
     to_numpy,
 )
 from .evaluation import Evaluation, SampleCoverage, Strata
-from .kept_promises import EvaluationUnits, promises_seen
+from .kept_promises import promises_seen
 from .strata import Cuts, Rows, cuts_of, median_length, merge_surveys, survey_rows, tally
-from .unit_means import UnitEnds
+from .unit_means import EvaluationUnits
 
 _ENTRIES = 2**23  # sample pixels read at a time
 
@@ -102,9 +102,7 @@ def evaluate(
     level = check_open_unit(confidence_level, "confidence_level")
     rng = check_generator(seed)
     n, *pixels = (int(x) for x in truth.shape)
-    span = min((high - low for low, high in bounded), default=inf)
     name = _unit_name(units, unit_name, calibration)
-    units = _units(units, n)
     if differ_in_size(truth) and not (groups is None and samples is None):
         raise ValueError("groups and samples are for images of one size, and these differ: leave them out")
     read_labels = _label_reader(groups, (n, *pixels))
@@ -117,7 +115,9 @@ def evaluate(
         return Rows(start, rows_of(truth, start, stop), *ends(start, stop), read_labels(start, stop))
 
     runner = current_runner()
-    apart = None if calibration is None else refuse_calibrated(truth, calibration, runner, units[1])
+    how = units if isinstance(units, Units) else Units(units)
+    names, unit_of = _numbered(how.ids, n)
+    apart = None if calibration is None else refuse_calibrated(truth, calibration, runner, unit_of)
     reads = [x for x in (truth, interval.lower, interval.upper, groups) if library_of(x) or differ_in_size(x)]
     cuts = cuts_of(reduce(merge_surveys, over_images(lambda a, b: survey_rows(read(a, b)), truth, runner, reads)))
     sums = []
@@ -135,26 +135,27 @@ def evaluate(
     sums.clear()  # of many images it takes its share of memory
     if (sizes != sizes[0]).any():
         rows *= (sizes.mean() / sizes)[:, None, None]  # images weigh the same
-    most = 0 if calibration is None else calibration.record.max_images
-    order = rng.permutation(len(units[0]))
+    weighting, most = how.weighting, how.max_images or 0
+    if calibration is not None:
+        weighting, most = calibration.record.weighting, calibration.record.max_images
+    span = min((high - low for low, high in bounded), default=inf)
+    every = EvaluationUnits(names, unit_of, rng.permutation(len(names)), level, span, most)
     seen = () if promises is None else promises_seen(
-        promises, truth, interval, EvaluationUnits(units[1], order, level),
-        weighting="units" if calibration is None else calibration.record.weighting, units=name is not None,
-        certified=() if calibration is None or calibration.of_all_pixels else calibration.promises, runner=runner,
+        promises, truth, interval, every, weighting=weighting, by_unit=name is not None, runner=runner,
+        certified=() if calibration is None or calibration.of_all_pixels else calibration.promises,
     )  # fmt: skip
     return summarise(
-        rows, cuts, inside, units, UnitEnds(level, order, span, most), unit_name=name,
-        median_length=median_length(cuts, endings), pixels=tuple(pixels), apart_from=apart, promises=seen,
+        rows, cuts, inside, every, unit_name=name, median_length=median_length(cuts, endings), pixels=tuple(pixels),
+        apart_from=apart, promises=seen,
     )  # fmt: skip
 
 
 # ---------------------------------------------------------------- what is given
 
 
-def _units(units: Any, n: int) -> tuple[Array, Array]:
+def _numbered(ids: Any, n: int) -> tuple[Array, Array]:
     """Names of the units in order of appearance, and the unit of each image, (n,)."""
-    units = units.ids if isinstance(units, Units) else units
-    names, first, unit_of = np.unique(check_units(units, n).astype(str), return_index=True, return_inverse=True)
+    names, first, unit_of = np.unique(check_units(ids, n).astype(str), return_index=True, return_inverse=True)
     order = np.argsort(first)
     return names[order], np.argsort(order)[unit_of]
 
@@ -163,20 +164,17 @@ def _unit_name(units: Any, given: str | None, calibration: Calibration | None) -
     """What a unit is called; None where each image is one."""
     if given is not None:
         check_unit_name(given)
-    elif isinstance(units, Units):
-        given = units.name
-    if units is None and calibration is not None and calibration.record.units:
-        what = calibration.record.unit_name
+    certified = calibration.record.unit_name if calibration is not None and calibration.record.units else None
+    if units is None and certified is not None:
         warnings.warn(
-            f"the calibration counts {plural(what)}, and here each image counts as independent, so that confidence "
-            f"intervals are too short where images of a {what} are alike: give units=, the {what} of each image",
+            f"the calibration counts {plural(certified)}, and here each image counts as independent, so that "
+            f"confidence intervals are too short where images of a {certified} are alike: give units=, the "
+            f"{certified} of each image",
             stacklevel=3,
         )
     if units is None:
         return None
-    if given is None and calibration is not None and calibration.record.units:
-        return calibration.record.unit_name
-    return given or "unit"
+    return given or (units.name if isinstance(units, Units) else certified) or "unit"
 
 
 def _label_reader(groups: Any, shape: tuple[int, ...]) -> Callable[[int, int], Array | None]:
@@ -231,52 +229,39 @@ def count_inside(start: int, lower: Array, upper: Array, read_samples: Callable[
     return np.bincount(key.reshape(-1), minlength=n * (m + 1)).reshape(n, m + 1)
 
 
-def summarise(
-    sums: Array, cuts: Cuts, inside: Array | None, units: tuple[Array, Array], ends: UnitEnds, **known: Any
-) -> Evaluation:
-    """The evaluation that the sums of all images amount to, given names and numbers of the units."""
-    names, unit_of = units
-    count, missed, length = np.moveaxis(_per_unit(sums, unit_of), -1, 0)
+def summarise(sums: Array, cuts: Cuts, inside: Array | None, units: EvaluationUnits, **known: Any) -> Evaluation:
+    """The evaluation from sums of images, (n, columns, 3), and numbers of pixels by samples inside, (n, m + 1)."""
+    count, missed, length = np.moveaxis(units.means(sums), -1, 0)
     with np.errstate(invalid="ignore"):
         shares = missed / count  # NaN where a unit has nothing of a stratum
     total = count.sum(axis=0)
     having = (count > 0).sum(axis=0)
     lengths = length[:, 0] / count[:, 0]
-    image_risk, image_ends, most = ends.of_images(shares[:, 0], np.bincount(unit_of))
+    image_risk, image_ends, most = units.of_images(shares[:, 0])
 
     def strata(of: str, first: int, label: Array, edges: Array | None = None) -> Strata:
         at = slice(first, first + len(label))
         columns = shares[:, at].T
-        low, high = np.array([ends.of(column) for column in columns]).T
+        low, high = np.array([units.ends(column) for column in columns]).T
         return Strata(
             of, label, edges, total[at] / total[at].sum(), np.nanmean(columns, axis=1), low, high, having[at],
             missed[:, at].sum(axis=0) / total[at], length[:, at].sum(axis=0) / total[at],
         )  # fmt: skip
 
+    coverage = None
+    if inside is not None:
+        held, m = units.means(inside), inside.shape[1] - 1
+        of_units, pooled = held @ np.arange(m + 1) / (m * held.sum(axis=1)), held.sum(axis=0)
+        coverage = SampleCoverage(float(of_units.mean()), units.ends(of_units), pooled / pooled.sum())
     a, b = (len(edges) - 1 for edges in cuts.edges)
     return Evaluation(
-        risk=float(shares[:, 0].mean()), risk_interval=ends.of(shares[:, 0]),
+        risk=float(shares[:, 0].mean()), risk_interval=units.ends(shares[:, 0]),
         image_risk=image_risk, image_risk_interval=image_ends, max_images=most,
-        mean_length=float(lengths.mean()), mean_length_interval=ends.of_length(lengths),
+        mean_length=float(lengths.mean()), mean_length_interval=units.length_ends(lengths),
         by_image=sums[:, 0, 1] / sums[:, 0, 0], length_by_image=sums[:, 0, 2] / sums[:, 0, 0],
-        by_unit=shares[:, 0], units=names, unit_of=unit_of,
+        by_unit=shares[:, 0], units=units.names, unit_of=units.unit_of,
         size_stratified=strata("interval length", 1, np.arange(a), cuts.edges[0]),
         by_edge=strata("edge strength of truth", 1 + a, np.arange(b), cuts.edges[1]),
         by_group=strata("group", 1 + a + b, cuts.labels) if len(cuts.labels) else None,
-        coverage=None if inside is None else _coverage(inside, unit_of, ends), confidence_level=ends.level, **known,
+        coverage=coverage, confidence_level=units.level, **known,
     )  # fmt: skip
-
-
-def _coverage(inside: Array, unit_of: Array, ends: UnitEnds) -> SampleCoverage:
-    """How many samples lie inside, from pixels that hold 0..m of them: (n, m + 1)."""
-    m = inside.shape[1] - 1
-    held = _per_unit(inside, unit_of)
-    shares = held @ np.arange(m + 1) / (m * held.sum(axis=1))
-    total = held.sum(axis=0)
-    return SampleCoverage(float(shares.mean()), ends.of(shares), total / total.sum())
-
-
-def _per_unit(x: Array, unit_of: Array) -> Array:
-    """Mean over the images of each unit: (n, ...) -> (units, ...)."""
-    means = UnitLosses(unit_of, np.ones(len(x), bool), np.arange(int(unit_of.max()) + 1)).means(np.moveaxis(x, 0, -1))
-    return np.moveaxis(means, -1, 0).astype(np.float64)

@@ -1,19 +1,19 @@
 """Promises on images that had no part in the calibration: what each comes to, with an interval that is valid.
 
 Each is a mean over the units that have its region, or, where images or pixels count, a ratio of means: both are held by
-bets (`unit_means`), each by itself, at any number of units. A promise is seen broken only where a low end that holds
-for all of them at once lies above its level, so that several promises are no more often falsely accused than one.
+bets (`unit_means`), at any number of units. A promise is called kept or broken by an interval that holds for all of
+them at once, so that several are no more often falsely cleared or accused than one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf, nan
 from typing import Any
 
 import numpy as np
 
+from ..calibration.names import promise_key
 from ..calibration.promises import CertifiedPromise, Regions, RiskTarget, check_promises, risk_targets_of
 from ..calibration.target import largest_unit, losses_by_unit
 from ..images.checks import Limits, check_values
@@ -21,26 +21,17 @@ from ..images.ends import Interval
 from ..images.library import Array, Runner, differ_in_size, library_of, over_images, rows_of
 from ..images.regions import region_rows
 from .evaluation import SeenPromise
-from .unit_means import ratio_interval
-
-
-@dataclass(frozen=True, eq=False)
-class EvaluationUnits:
-    """Who judges: the unit of each image (n,), units in random order, and the level of intervals."""
-
-    unit_of: Array
-    order: Array
-    confidence_level: float
+from .unit_means import EvaluationUnits, ratio_interval
 
 
 def promises_seen(
     promises: Any,
     truth: Any,
     interval: Interval,
-    judges: EvaluationUnits,
+    units: EvaluationUnits,
     *,
     weighting: str,
-    units: bool,
+    by_unit: bool,
     certified: Sequence[CertifiedPromise],
     runner: Runner,
 ) -> tuple[SeenPromise, ...]:
@@ -49,25 +40,24 @@ def promises_seen(
     `weighting` is that of promises which say none; a unit counts for at most as much as when it was `certified`.
     """
     asked = check_promises(promises)
-    targets, regions = risk_targets_of(asked, truth, weighting, units)
-    if certified and [(p.kind, p.at_most) for p in certified] != [(p.kind, p.at_most) for p in asked]:
+    targets, regions = risk_targets_of(asked, truth, weighting, by_unit, units.most)
+    if certified and [promise_key(x)[:-1] for x in certified] != [promise_key(x)[:-1] for x in targets]:
+        names = ", ".join(repr(promise.name) for promise in certified)
         raise ValueError(
-            f"the calibration certified {len(certified)} promises, and these are others; give the same promises in the "
-            "same order, with the regions of these images"
+            f"the calibration certified {len(certified)} promises ({names}), and these are others; give the same "
+            "promises in the same order, by the same names, with the regions of these images"
         )
     seeing = [target for target in targets if not target.counts_only]
     missed, sizes, own = region_tallies(truth, interval, regions, runner, seeing=seeing)
-    most = [promise.most for promise in certified] or [0.0] * len(targets)
-    by_image = [
-        own[:, seeing.index(target)]
-        if not target.counts_only
-        else target.losses(missed[:, target.region], sizes[:, target.region])
-        for target in targets
-    ]
-    at_once = 1 - (1 - judges.confidence_level) / len(targets)
-    return tuple(
-        _seen(target, x, sizes, judges, b, at_once) for target, x, b in zip(targets, by_image, most, strict=True)
-    )
+    at_once = 1 - (1 - units.level) / len(targets)
+    seen = []
+    for j, target in enumerate(targets):
+        size = sizes[:, target.region]
+        counted = target.counts_only
+        losses = target.losses(missed[:, target.region], size) if counted else own[:, seeing.index(target)]
+        most = certified[j].most if certified else float(target.max_images if target.weighting == "images" else 0)
+        seen.append(_seen(target, losses, sizes, units, most, at_once))
+    return tuple(seen)
 
 
 def region_tallies(
@@ -102,20 +92,26 @@ def region_tallies(
 
 
 def _seen(
-    target: RiskTarget, by_image: Array, sizes: Array, judges: EvaluationUnits, most: float, at_once: float
+    target: RiskTarget, losses: Array, sizes: Array, units: EvaluationUnits, most: float, at_once: float
 ) -> SeenPromise:
-    """One promise; its `least` is the low end of an interval of the level `at_once`."""
-    counts = target.counts(sizes)
+    """One promise, from losses of images (n,); all promises hold at the level `at_once` together."""
+    counts, cap = target.counts(sizes), target.cap
     weight = sizes[:, target.region] if target.weighting == "pixels" else np.ones(len(sizes))
-    asked = (target.kind, target.name, target.place, target.at_most, target.above, target.cap, target.weighting)
+    every = (0.0, cap)
     if not counts.any():
-        return SeenPromise(*asked, nan, (0.0, target.cap), 0, 0.0)
-    largest = 0.0 if target.weighting == "units" else most or largest_unit(judges.unit_of, counts, weight)
-    units = losses_by_unit(judges.unit_of, counts, judges.order, largest, weight)
-    shares, counted = np.clip(units.means(by_image), 0, 1), units.weights
-    low, high = ratio_interval(shares * counted, counted, judges.confidence_level)
-    least = low if at_once == judges.confidence_level else ratio_interval(shares * counted, counted, at_once)[0]
-    risk = float((shares * counted).sum() / counted.sum())
-    return SeenPromise(
-        *asked, target.cap * risk, (target.cap * low, target.cap * high), len(shares), target.cap * least
-    )
+        return SeenPromise.of(target, nan, every, 0, every, most)
+    by_units = target.weighting == "units"
+    largest = 0.0 if by_units else most or largest_unit(units.unit_of, counts, weight)
+    held = losses_by_unit(units.unit_of, counts, units.order, largest, weight)
+    shares, counted = np.clip(held.means(losses), 0, 1), held.weights
+    risk = cap * float((shares * counted).sum() / counted.sum())
+
+    def ends(level: float) -> tuple[float, float]:
+        if not (by_units or most):  # the largest unit may not be among these
+            return every
+        low, high = ratio_interval(shares * counted, counted, level)
+        return cap * low, cap * high
+
+    alone = ends(units.level)
+    jointly = alone if at_once == units.level else ends(at_once)
+    return SeenPromise.of(target, risk, alone, len(shares), jointly, most)

@@ -13,11 +13,12 @@ Bets are set from the units before, so the ends depend on the order, which must 
 
 from __future__ import annotations
 
-from math import isfinite, nan
-from typing import NamedTuple
+from dataclasses import dataclass
+from math import inf, isfinite, nan
 
 import numpy as np
 
+from ..calibration.target import UnitLosses
 from ..images.checks import check_open_unit
 from ..images.library import Array
 from ..kernels.bets import bisect, rejects_ratio
@@ -62,20 +63,31 @@ def _least_beaten(top: Array, bottom: Array, failure_prob: float, steady: Array)
     return bisect(lambda ratio: rejects_ratio(top, bottom, ratio, failure_prob, steady), 0.0, 1.0, width=_FINE)
 
 
-class UnitEnds(NamedTuple):
-    """How confidence intervals are found: their level, the order of units, the longest interval, the largest unit."""
+@dataclass(frozen=True, eq=False)
+class EvaluationUnits:
+    """What is independent: names of units, the unit of each image (n,), units in random order, the level of intervals.
 
-    level: float
+    `span` is the longest that an interval may be. A unit counts for at most `most` images, 0 where that is not known.
+    """
+
+    names: Array
+    unit_of: Array
     order: Array
-    span: float
-    most: int
+    level: float
+    span: float = inf
+    most: int = 0
 
-    def of(self, shares: Array) -> tuple[float, float]:
+    def means(self, x: Array) -> Array:
+        """Mean over the images of each unit: (n, ...) -> (units, ...)."""
+        every = UnitLosses(self.unit_of, np.ones(len(x), bool), np.arange(len(self.names)))
+        return np.moveaxis(every.means(np.moveaxis(x, 0, -1)), -1, 0).astype(np.float64)
+
+    def ends(self, shares: Array) -> tuple[float, float]:
         """Both ends for the mean of shares in [0, 1] of some units, NaN for those that do not count: (units,)."""
         shares = shares[self.order]
         return mean_interval(np.clip(shares[~np.isnan(shares)], 0, 1), self.level)
 
-    def of_length(self, lengths: Array) -> tuple[float, float]:
+    def length_ends(self, lengths: Array) -> tuple[float, float]:
         """Both ends for a mean length, (units,); unknown where lengths have no bound."""
         if not isfinite(self.span) or not self.span:
             return nan, nan
@@ -84,11 +96,12 @@ class UnitEnds(NamedTuple):
                 f"the intervals of a unit have a mean length of {lengths.max():g}, but limits are {self.span:g} apart; "
                 "give the limits between which all ends lie, or none"
             )
-        low, high = self.of(lengths / self.span)
+        low, high = self.ends(lengths / self.span)
         return self.span * low, self.span * high
 
-    def of_images(self, shares: Array, sizes: Array) -> tuple[float, tuple[float, float], int]:
+    def of_images(self, shares: Array) -> tuple[float, tuple[float, float], int]:
         """Mean share where each image counts the same, its ends, and the most images for which a unit counts."""
+        sizes = np.bincount(self.unit_of)
         most = self.most or int(sizes.max())
         weight = np.minimum(sizes, most) / most
         top = np.clip(shares, 0, 1) * weight

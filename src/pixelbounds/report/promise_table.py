@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..calibration.calibration import Calibration
-from ..calibration.names import PROMISE_KEY, promise_key
+from ..calibration.names import promise_key
 from ..calibration.text import counted_in_short, description_of
 from ..calibration.words import plural
 from ..evaluation.evaluation import Evaluation, SeenPromise
@@ -16,12 +16,12 @@ from .example import Example
 from .svg import whisker
 
 _VERDICTS = {
-    "kept": "kept: the whole interval is within the level",
+    "kept": "kept: within the level, for all rows at once",
     "broken": "broken: above the level, for all rows at once",
     "undecided": "undecided: the interval reaches beyond the level",
     "not seen": "undecided: no such image here",
 }
-_ALONE = "undecided: above the level, which chance may do to one of these rows"
+_ALONE = "undecided: {} the level, which chance may do to one of these rows"
 
 
 def promise_rows(
@@ -59,27 +59,18 @@ def _row(
 
 def seen_of(promise: Any, evaluation: Evaluation | None, check: GuaranteeCheck | None) -> SeenPromise | None:
     """What a promise came to on other images: what the evaluation was asked, or the one mean that was compared."""
-    if evaluation is None:
-        return None
-    for seen in evaluation.promises:
-        if promise_key(seen) == promise_key(promise):
-            return seen
-    if check is None or check.risk is None or check.interval is None:
-        return None
-    if promise.most not in (0, evaluation.max_images):  # the interval holds for another bound on units
-        return None
-    key = dict(zip(PROMISE_KEY, promise_key(promise), strict=True))
-    units = len(evaluation.by_unit)
-    return SeenPromise(**key, risk=check.risk, interval=check.interval, units=units, least=check.interval[0])
+    seen = [] if evaluation is None else [*evaluation.promises, *(check.promises if check else ())]
+    return next((x for x in seen if promise_key(x) == promise_key(promise)), None)
 
 
 def _of_images(
     row: dict[str, Any], seen: SeenPromise, evaluation: Evaluation, most: float, check: GuaranteeCheck | None
 ) -> dict[str, Any]:
     """The cells of a row that are about other images."""
-    compared = check is not None and (bool(check.promises) or check.level is not None)
-    alone = seen.verdict == "undecided" and seen.interval[0] > seen.at_most
-    verdict = _ALONE if alone else _VERDICTS[seen.verdict]
+    compared = check is not None and bool(check.promises)
+    verdict, (low, high) = _VERDICTS[seen.verdict], seen.interval
+    if seen.verdict == "undecided" and (low > seen.at_most or high <= seen.at_most):
+        verdict = _ALONE.format("above" if low > seen.at_most else "within")
     if row["certified"] is None:
         verdict = f"not promised; {_VERDICTS[seen.verdict].partition(': ')[2]}" if seen.units else row["verdict"]
     elif not compared:

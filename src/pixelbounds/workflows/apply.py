@@ -19,7 +19,7 @@ import numpy as np
 import zarr
 
 from ..calibration.calibration import Calibration, load_calibration
-from ..evaluation.guarantee_check import stored_guarantee_of
+from ..evaluation.guarantee_check import StoredGuarantee
 from ..execution.blocks import InputHash, Maker, block_rows, fill, gather
 from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
@@ -157,7 +157,7 @@ def _about(
     about = {
         "guarantee": calibration.guarantee,
         "risk_level": calibration.risk_level,
-        "claim": stored_guarantee_of(calibration).state(),
+        "claim": StoredGuarantee.of(calibration).state(),
         "limits": calibration.limits if all(isfinite(x) for x in calibration.limits) else None,
         "measure": None if measure is None else measure.state(),
         "calibration": digest,

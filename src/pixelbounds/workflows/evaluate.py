@@ -13,8 +13,9 @@ import numpy as np
 
 from ..calibration.calibration import Calibration, load_calibration
 from ..calibration.provenance import CalibrationImages
+from ..calibration.target import Units
 from ..evaluation.evaluation import Evaluation
-from ..evaluation.guarantee_check import GuaranteeCheck, StoredGuarantee, judge, stored_guarantee_of
+from ..evaluation.guarantee_check import GuaranteeCheck, StoredGuarantee, judge
 from ..evaluation.held_out import evaluate
 from ..evaluation.structures import structures_of
 from ..execution.blocks import pick, readable
@@ -57,7 +58,7 @@ class Evaluated:
         """Whether the images agree with what was claimed."""
         if self.stored is not None:
             return judge(self.evaluation, self.stored)
-        return GuaranteeCheck(None, None, None, False, () if self.guarantee is None else (_NO_CLAIM,))
+        return GuaranteeCheck((), False, () if self.guarantee is None else (_NO_CLAIM,))
 
     @property
     def risk_level(self) -> float | None:
@@ -196,14 +197,13 @@ def held_out(
             widening = Widening(calibration, bands, known, reading.skip_bad)
             interval, good = stack.enter_context(widening.intervals(execution))
             fresh = bands.known.get("held_out")
-            stored, guarantee = stored_guarantee_of(calibration), calibration.guarantee
+            stored, guarantee = StoredGuarantee.of(calibration), calibration.guarantee
         if reading.skip_bad:
             reads = [images.pixels, interval.lower, interval.upper, fresh, *regions.stores]
             good = good & readable(execution, *(x for x in reads if x is not None))
         try:
             evaluation = _evaluated(
-                execution, images.pixels, interval, good, by, fresh, units, regions, calibration=calibration,
-                unit_name=None if units is None or stored is None else stored.unit_name,
+                execution, images.pixels, interval, good, by, fresh, units, regions, stored, calibration=calibration,
                 limits=about.get("limits") or given.limits,
             )  # fmt: skip
         except CalibrationImages as error:
@@ -216,17 +216,20 @@ def held_out(
 
 def _evaluated(
     execution: Execution, truth: Any, interval: Interval, good: Array, groups: Any, samples: Any, units: Any,
-    regions: PromiseRegions, **more: Any,
+    regions: PromiseRegions, stored: StoredGuarantee | None, **more: Any,
 ) -> Evaluation:  # fmt: skip
-    """The evaluation of the images that can be read."""
+    """The evaluation of the images that can be read, in units that count as those of a stored guarantee."""
 
     def take(x: Any) -> Any:
         return pick(execution, x, good)
 
     if groups is not None and tuple(groups.shape) == tuple(truth.shape):
         groups = take(groups)
-    true = take(truth)
+    true, units = take(truth), take(units)
+    if stored is not None and units is not None:
+        most = stored.max_images or None
+        units = Units(units, stored.unit_name or "unit", "images" if most else "units", most)
     return evaluate(
         true, interval if good.all() else Interval(take(interval.lower), take(interval.upper)), groups=groups,
-        samples=take(samples), units=take(units), promises=regions.promises(true, take) or None, **more,
+        samples=take(samples), units=units, promises=regions.promises(true, take) or None, **more,
     )  # fmt: skip

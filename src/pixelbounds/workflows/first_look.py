@@ -15,7 +15,7 @@ import numpy as np
 
 from ..calibration.calibrate import calibrate
 from ..calibration.target import Units, split_by_unit, units_of
-from ..evaluation.guarantee_check import stored_guarantee_of
+from ..evaluation.guarantee_check import StoredGuarantee
 from ..evaluation.held_out import evaluate
 from ..execution.blocks import pick
 from ..execution.progress import Progress, silent
@@ -93,7 +93,7 @@ def first_look_files(
     said = NOTE.format(here=first, all=count, units="images" if units is None else "units")
     about: dict[str, Any] = {"calibration": calibration, "evaluation": evaluation, "examples": pictures}
     drawn = [] if figures is None else save_figures(figures, **about)
-    result = Evaluated(evaluation, stored_guarantee_of(calibration), calibration.guarantee)
+    result = Evaluated(evaluation, StoredGuarantee.of(calibration), calibration.guarantee)
     return result, [write_report(target, title=title, notes=[said, *notes], **about), *drawn]
 
 

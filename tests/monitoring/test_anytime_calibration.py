@@ -58,7 +58,7 @@ def test_the_certified_point_is_where_the_literal_bets_have_won(images, method):
         anytime.add(truth[day], band[day])
     cal = anytime.certified
     first = 0 if method == "rcps" else 20
-    points = anytime._path.points
+    points = anytime._evidence.path.points
     at = int(np.flatnonzero((points == cal.widening[:, None]).all(axis=0))[0])
     assert at == anytime.checks[-1].point > 0
     for point, passes in ((at, True), (at - 1, False)):

@@ -103,7 +103,7 @@ class Strata(_Record):
         return "\n".join(lines)
 
     def to_frame(self) -> Any:
-        """A pandas DataFrame, one row for each stratum: where it lies, its share, risk with interval, mean length."""
+        """A pandas DataFrame, one row for each stratum."""
         columns = ("share", "risk", "low", "high", "units", "pooled", "mean_length")
         where = {} if self.edges is None else {"least": self.edges[:-1], "most": self.edges[1:]}
         index = _pandas().Index(self.label, name=self.of)
@@ -230,8 +230,7 @@ class Evaluation(_Record):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not known is None, and promises are there where they were asked about."""
-        found = super().to_dict()
-        return found if self.promises else {name: x for name, x in found.items() if name != "promises"}
+        return {name: x for name, x in super().to_dict().items() if x or name != "promises"}
 
     @property
     def each(self) -> str:
@@ -257,24 +256,22 @@ class Evaluation(_Record):
     @property
     def strata(self) -> dict[str, Strata]:
         """All that the risk is broken down by: "length", "edge", and "group" where groups were given."""
-        found = {"length": self.size_stratified, "edge": self.by_edge}
-        return found if self.by_group is None else {**found, "group": self.by_group}
+        by_group = {} if self.by_group is None else {"group": self.by_group}
+        return {"length": self.size_stratified, "edge": self.by_edge, **by_group}
 
     def to_frame(self, of: str = "image") -> Any:
         """A pandas DataFrame: a row for each "image", "unit" or "promise", or each row of "length", "edge" or "group".
 
-        The first two have the share missed and the mean length, promises and strata all that is known of them. pandas
-        must be installed.
+        The first two have the share missed and the mean length. pandas must be installed.
         """
         pandas = _pandas()
         check_choice(of, ("image", "unit", "promise", *self.strata), "of")
         if of == "promise":
             if not self.promises:
                 raise ValueError("this evaluation looked at no promises; evaluate(truth, interval, promises=[...])")
-            rows = [
-                {**vars(p), "low": p.interval[0], "high": p.interval[1], "verdict": p.verdict} for p in self.promises
-            ]
-            return pandas.DataFrame(rows).drop(columns="interval").set_index("name")
+            ends = [{"low": p.interval[0], "high": p.interval[1], "verdict": p.verdict} for p in self.promises]
+            frame = pandas.DataFrame([{**vars(p), **more} for p, more in zip(self.promises, ends, strict=True)])
+            return frame.drop(columns=["interval", "jointly"]).set_index("name")
         if of in self.strata:
             return self.strata[of].to_frame()
         own = self.unit_name or "unit"

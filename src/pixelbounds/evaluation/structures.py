@@ -48,12 +48,10 @@ def structures_of(
     names: Mapping[int, str] | None = None,
     windowed: bool = False,
 ) -> list[Structure]:
-    """Every structure: all pixels, each of some `regions` by name, each label of `labels` but 0.
+    """Every structure: all pixels, each of some `regions` by name, each label of `labels` but 0, by its name.
 
-    regions     masks or weights (n, *pixels), of which a pixel with a weight counts, or (n,) for whole images
-    labels      whole numbers (n, *pixels)
-    names       of labels; others are called "label 2"
-    windowed    whether values were seen through a window, so that an end at 0 or 1 is open
+    A region is a mask or weights (n, *pixels), of which a pixel with a weight counts, or (n,) for whole images. Where
+    values were seen through a window (`windowed`), an end at 0 or 1 is open.
 
     >>> truth = np.array([[0.1, 0.5, 0.9, 0.9]])
     >>> held = Interval(truth * 0 + 0.2, truth * 0 + 0.6)
@@ -65,16 +63,18 @@ def structures_of(
     check_same_shape(interval=interval.lower, truth=truth)
     labels = check_labels(labels, trusted_band(interval.lower, interval.upper))
     named = {name: place_of(x, interval.lower, f"region {name!r}", name) for name, x in (regions or {}).items()}
-    runner = current_runner()
 
     def work(start: int, stop: int) -> dict[str | int, Array]:
-        x = rows_of(truth, start, stop)
+        x, lower, upper = (rows_of(part, start, stop) for part in (truth, interval.lower, interval.upper))
         check_values("truth", x, start)
-        columns = _columns(x, rows_of(interval.lower, start, stop), rows_of(interval.upper, start, stop))
+        length, opened = upper.astype(np.float64) - lower, open_ends(lower, upper) > 0
+        parts = (np.ones(x.shape), x > upper, x < lower, length, opened, length * ~opened)
+        columns = np.stack([np.asarray(part, np.float64).reshape(len(x), -1) for part in parts])
         found: dict[str | int, Array] = {ALL_PIXELS: columns.sum(axis=-1)}
         for name, (place, values) in named.items():
-            inside = values[start:stop, None] if place == "subgroup" else _inside(values, name, start, stop)
-            found[name] = (columns * inside).sum(axis=-1)
+            whole = place == "subgroup"
+            inside = values[start:stop, None] if whole else region_rows(values, f"region {name!r}", start, stop) > 0
+            found[name] = (columns * inside.reshape(len(x), -1)).sum(axis=-1)
         if labels is not None:
             numbers = rows_of(labels, start, stop).reshape(len(x), -1)
             for label in np.unique(numbers[numbers != 0]).tolist():
@@ -84,7 +84,7 @@ def structures_of(
     arrays = (truth, interval.lower, interval.upper, labels, *(values for _, values in named.values()))
     reads = [x for x in arrays if library_of(x) or differ_in_size(x)]
     sums: dict[str | int, list[Array]] = {}
-    for part in over_images(work, truth, runner, reads):
+    for part in over_images(work, truth, current_runner(), reads):
         for name, rows in part.items():
             sums.setdefault(name, []).append(rows)
     numbered = sorted(key for key in sums if isinstance(key, int))
@@ -93,28 +93,12 @@ def structures_of(
     return [_row(called.get(key, str(key)), np.concatenate(sums[key], axis=1), windowed) for key in keys]
 
 
-def _inside(values: Any, name: str, start: int, stop: int) -> Array:
-    rows = region_rows(values, f"region {name!r}", start, stop)
-    return (rows > 0).reshape(len(rows), -1)
-
-
-def _columns(x: Array, lower: Array, upper: Array) -> Array:
-    """One, above, below, length, open and closed length of each pixel: (6, n, pixels)."""
-    length = upper.astype(np.float64) - lower
-    opened = open_ends(lower, upper) > 0
-    parts = (np.ones(x.shape), x > upper, x < lower, length, opened, length * ~opened)
-    return np.stack([np.asarray(part, np.float64).reshape(len(x), -1) for part in parts])
-
-
 def _row(name: str, sums: Array, windowed: bool) -> Structure:
-    """Sums (6, n) of the images as a row."""
-    count, above, below, length, opened, closed = sums.sum(axis=1)
-    having = sums[0] > 0
-    total = max(float(count), 1.0)
+    """Sums (6, n) of the images, of one, above, below, length, open and closed length, as a row."""
+    count, above, below, length, opened, closed = sums.sum(axis=1).tolist()
+    having, total = sums[0] > 0, max(count, 1.0)
     shares = (sums[1] + sums[2])[having] / sums[0][having]
     missed = float(shares.mean()) if having.any() else 0.0
-    row = (name, int(having.sum()), int(count), float(above / total), float(below / total), missed)
-    if not windowed:
-        return Structure(*row, float(length / total))
+    row = (name, int(having.sum()), int(count), above / total, below / total, missed, length / total)
     held = count - opened
-    return Structure(*row, float(length / total), float(opened / total), float(closed / held) if held else None)
+    return Structure(*row, opened / total, closed / held if held else None) if windowed else Structure(*row)

@@ -34,13 +34,13 @@ from ..images.checks import VALIDITY_DOC, check_count, check_generator, check_un
 from ..images.ends import Band
 from ..images.library import Array, singly
 from ..images.measure import Measure
-from ..kernels.bets import PathEProcess, min_losses
+from ..kernels.bets import min_losses
 from ..storage.files import check_new_file, replace_file
 from ..storage.version import VERSION
 from .arrivals import NewImages, all_known, unit_digests
 from .evidence import Check, Evidence
 from .promise_monitors import regions_by_name
-from .state_file import anytime_bytes, anytime_from_bytes
+from .state_file import anytime_bytes, evidence_from_bytes
 
 _AT_ONCE = 256  # images whose losses are tabulated at a time
 _EXPECTED = 7  # times as many units as the first ones, by default
@@ -107,22 +107,15 @@ class AnytimeCalibration:
             unit_name=data.units.name if data.units else "unit",
             weighting=data.units.weighting if data.units and most else "units",
         )  # fmt: skip
-        self.by_unit = data.units is not None
-        self._path = path
-        self._shares = group_shares(data, fitting, path)
-        self.start = Calibration(  # nothing is certified
+        start = Calibration(  # nothing is certified
             method.name, ANYTIME, data.family, target.failure_prob, data.limits, path.grouping, path.at(-1),
             asked, np.empty((0, 3)), 0, record, data.measure,
         )  # fmt: skip
-        e_processes = tuple(
-            PathEProcess.new(risk.level, target.failure_prob, len(path), binary=risk.kind == "tail") for risk in risks
-        )
-        none = np.empty(0, np.uint64)
-        if fits:
-            units_here = none if data.units is None else np.unique(unit_digests(check_units(data.units.ids, len(data))))
-            self._evidence = Evidence.new(e_processes, hashes, units_here, digest)
-        else:
-            self._evidence = Evidence.new(e_processes, none, none, digest * 0)
+        names = None if data.units is None else check_units(data.units.ids, len(data))[: len(fitting)]
+        units_here = None if names is None else np.unique(unit_digests(names))
+        shares, fitted = group_shares(data, fitting, path), len(fitting)
+        self._evidence = Evidence.new(start, path, shares, hashes[:fitted], units_here, digest if fits else digest * 0)
+        if not fits:
             self._count(data, risks, hashes, None)
 
     # ------------------------------------------------------------ images arrive
@@ -180,16 +173,26 @@ class AnytimeCalibration:
             return 0
         for some, unit_of in _whole_units(arrivals):
             here = tuple(risk.take(some) for risk in risks)
-            evidence = evidence.update(data.take(some), here, self.start.promises, self._path, self._shares, unit_of)
+            evidence = evidence.update(data.take(some), here, unit_of)
         self._evidence = evidence.checked(arrivals)
         return len(arrivals.images)
 
     # ------------------------------------------------------------ results
 
     @property
+    def start(self) -> Calibration:
+        """What is promised and on what kind of images, before anything is certified."""
+        return self._evidence.start
+
+    @property
+    def by_unit(self) -> bool:
+        """Whether images come in units."""
+        return self._evidence.by_unit
+
+    @property
     def certified(self) -> Calibration | None:
         """The calibration as it can be certified now, None where it cannot; asking costs nothing."""
-        return self._evidence.calibration(self.start, self._path, self._shares, by_unit=self.by_unit)
+        return self._evidence.calibration
 
     @property
     def checks(self) -> tuple[Check, ...]:
@@ -223,7 +226,7 @@ class AnytimeCalibration:
 
     def to_bytes(self) -> bytes:
         """The content of the state's file: the same images, in the same calls, give the same bytes."""
-        return anytime_bytes(self.start, self._path, self._shares, self._evidence, by_unit=self.by_unit)
+        return anytime_bytes(self._evidence)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state, aside first and then in place: whatever happens, the file holds the old state or the new."""
@@ -234,7 +237,7 @@ class AnytimeCalibration:
     def from_bytes(cls, data: bytes, name: str = "file", family: Family | None = None) -> AnytimeCalibration:
         """The anytime calibration that the content of a file holds."""
         made = cls.__new__(cls)
-        made.start, made._path, made._shares, made._evidence, made.by_unit = anytime_from_bytes(data, name, family)
+        made._evidence = evidence_from_bytes(data, name, family)
         return made
 
     @classmethod

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -36,19 +37,16 @@ NO_PAUSES = np.ones(BETS, np.int64)
 _RESERVE = 0.1  # of a bet's wealth stays out of every round
 
 
-@dataclass(frozen=True)
-class Rank:
-    """Where a new value falls: its cell, and the ranks that the cell spans, as shares of all; `uniform` is random."""
+class Rank(NamedTuple):
+    """Where a new value falls: its cell, and the ranks that the cell spans, as shares of all.
+
+    The smoothed conformal p-value is uniform on (0, 1), independent of those before, while nothing changes.
+    """
 
     cell: int
     low: float
     high: float
-    uniform: float
-
-    @property
-    def p_value(self) -> float:
-        """The smoothed conformal p-value: uniform on (0, 1), independent of those before, while nothing changes."""
-        return min(max(self.low + self.uniform * (self.high - self.low), 1e-12), 1 - 1e-12)
+    p_value: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,13 +71,12 @@ class ConformalRanks:
         cell = first + int(np.searchsorted(self.ties[first:last], uniforms[0]))
         gaps = len(self.counts) + int(self.counts.sum())
         before = cell + int(self.counts[:cell].sum())
-        return Rank(cell, before / gaps, (before + 1 + int(self.counts[cell])) / gaps, float(uniforms[1]))
+        low, high = before / gaps, (before + 1 + int(self.counts[cell])) / gaps
+        return Rank(cell, low, high, min(max(low + float(uniforms[1]) * (high - low), 1e-12), 1 - 1e-12))
 
     def update(self, cell: int) -> ConformalRanks:
         """After a new value fell into a cell."""
-        counts = self.counts.copy()
-        counts[cell] += 1
-        return replace(self, counts=counts)
+        return replace(self, counts=self.counts + (np.arange(len(self.counts)) == cell))
 
 
 def log_rank_factors(low: Array | float, high: Array | float) -> Array:

@@ -41,8 +41,11 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What was seen.
+    """What an anytime calibration is made of, and what it has seen.
 
+    start          what is promised, with groups and with nothing certified
+    path, shares   what the first images fitted, and the shares of its groups among them
+    by_unit        whether images come in units
     e_processes    one for each promise
     weights        how much its units count for in all, (promises,)
     counted        images that certify, all units, those that fitted among them, and calls
@@ -53,6 +56,10 @@ class Evidence:
     of_units, of_images    what bands of the first units are like (`BandStatistics`)
     """
 
+    start: Calibration
+    path: Path
+    shares: Array
+    by_unit: bool
     e_processes: tuple[PathEProcess, ...]
     weights: Array
     counted: Counted
@@ -64,27 +71,27 @@ class Evidence:
     of_images: Array
 
     @classmethod
-    def new(cls, e_processes: tuple[PathEProcess, ...], image_hashes: Array, units: Array, digest: Array) -> Evidence:
-        """Before any image that certifies."""
-        rows = np.empty((0, len(STATISTICS)), np.float32)
-        counted = replace(Counted.nothing(), units=units)
-        weights, checks = np.zeros(len(e_processes)), np.empty((0, 3), np.int64)
-        return cls(e_processes, weights, counted, 0, image_hashes, digest, checks, rows, rows)
-
-    def update(
-        self,
-        data: LocalData,
-        risks: Sequence[RiskTarget],
-        promises: Sequence[CertifiedPromise],
-        path: Path,
-        shares: Array,
-        unit_of: Array,
+    def new(
+        cls, start: Calibration, path: Path, shares: Array, image_hashes: Array, units: Array | None, digest: Array
     ) -> Evidence:
+        """Before any image that certifies; hashes, digests of names of units and the digest are those that fitted."""
+        e_processes = tuple(
+            PathEProcess.new(x.level, start.failure_prob, len(path), binary=x.kind == "tail") for x in start.promises
+        )
+        nothing, rows = Counted.nothing(), np.empty((0, len(STATISTICS)), np.float32)
+        return cls(
+            start, path, shares, units is not None, e_processes, np.zeros(len(e_processes)),
+            nothing if units is None else replace(nothing, units=units), 0, image_hashes, digest,
+            np.empty((0, 3), np.int64), rows, rows,
+        )  # fmt: skip
+
+    def update(self, data: LocalData, risks: Sequence[RiskTarget], unit_of: Array) -> Evidence:
         """The evidence after some whole units, numbered in the order of arrival."""
-        table, sizes, digest, _, hashes, rows = data.aggregate(recorded_misses, path=path, shares=shares)
+        path = self.path
+        table, sizes, digest, _, hashes, rows = data.aggregate(recorded_misses, path=path, shares=self.shares)
         order = np.arange(int(unit_of.max()) + 1)
         e_processes, weights = list(self.e_processes), self.weights.copy()
-        for j, (risk, promise) in enumerate(zip(risks, promises, strict=True)):
+        for j, (risk, promise) in enumerate(zip(risks, self.start.promises, strict=True)):
             counts = risk.counts(sizes)
             if not counts.any():
                 continue
@@ -127,9 +134,10 @@ class Evidence:
         narrowest = int(failed[-1]) + 1 if len(failed) else 0
         return narrowest if narrowest < len(certified) else -1
 
-    def calibration(self, start: Calibration, path: Path, shares: Array, *, by_unit: bool) -> Calibration | None:
-        """The calibration of the certified point, from that at the start; None where nothing is certified."""
-        point = self.point
+    @property
+    def calibration(self) -> Calibration | None:
+        """The calibration of the certified point; None where nothing is certified."""
+        start, path, point = self.start, self.path, self.point
         if point < 0:
             return None
         promises = tuple(
@@ -139,12 +147,12 @@ class Evidence:
         curve, chosen = _curve(path, promises[0], self.e_processes[0], point)
         record = replace(
             start.record, images=len(self.image_hashes), certifying=self.certifying,
-            units=self.certifying if by_unit else 0, digest=digest_of(self.digest), image_hashes=self.image_hashes,
+            units=self.certifying if self.by_unit else 0, digest=digest_of(self.digest), image_hashes=self.image_hashes,
         )  # fmt: skip
-        of_images = self.of_images if by_unit else self.of_units
+        of_images = self.of_images if self.by_unit else self.of_units
         return replace(
             start, widening=path.at(point), promises=promises, curve=curve, chosen=chosen, record=record,
-            reference=BandStatistics(self.of_units, of_images, path.at(path.usual), shares),
+            reference=BandStatistics(self.of_units, of_images, path.at(path.usual), self.shares),
         )  # fmt: skip
 
 

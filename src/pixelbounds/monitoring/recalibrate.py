@@ -28,7 +28,7 @@ from ..calibration.methods import Method, method_of
 from ..calibration.promises import Promise
 from ..calibration.provenance import BandStatistics
 from ..calibration.split import FittingImages, split
-from ..calibration.target import Target, target_of
+from ..calibration.target import target_of
 from ..calibration.text import SHIFT
 from ..images.checks import NoGuarantee, check_generator, check_number
 from ..images.ends import Band
@@ -75,12 +75,17 @@ def recalibrate(
     """
     target, method, rng = target_of(risk_level, promises, failure_prob, bound), method_of(method), check_generator(seed)
     data = LocalData(truth, band, units, labels, features, limits, measure)
-    ratios, most = _check_weights(weights, max_weight, len(data))
-    by_unit = _per_unit(ratios, data.unit_of)
-    _check_mean(by_unit, most)
+    ratios, by_unit, most = _check_weights(weights, max_weight, data.unit_of)
     fitting, certifying = split(data, target, method, rng)
     effective = float(by_unit[certifying.order].sum()) / most
-    _check_enough(effective, target)
+    level = min(promise.at_most / (promise.cap or 1) for promise in target.promises)
+    needed = least_images(level, target.failure_prob, bound=target.bound)
+    if effective < needed:
+        raise NoGuarantee(
+            f"the weights leave an effective number of {effective:.1f} images (units), and {needed} are the fewest "
+            f"that certify a level of {level:g}: give more images, or begin an AnytimeCalibration on images of the new "
+            "source"
+        )
     fitting.data.check_bands(fitting.images if len(fitting.images) else np.arange(len(fitting.data)))
     drawn = _draws(fitting, ratios[~certifying.images] / most, int(effective), rng) if len(fitting.images) else fitting
     path = method.fit(drawn, target, rng)
@@ -112,9 +117,9 @@ def _draws_described(described: BandStatistics, chance: Array, digest: Array) ->
     return replace(described, of_units=of_units, of_images=of_images)
 
 
-def _check_weights(weights: Any, max_weight: float, n: int) -> tuple[Array, float]:
-    """Finite weights of n images, of at least 0 and at most their bound."""
-    most = check_number(max_weight, "max_weight")
+def _check_weights(weights: Any, max_weight: float, unit_of: Array) -> tuple[Array, Array, float]:
+    """Weights of images, (n,), and of units, which may be likelihood ratios, and their bound."""
+    n, most = len(unit_of), check_number(max_weight, "max_weight")
     if most < 1:
         raise ValueError(f"max_weight is {max_weight!r}; likelihood ratios have mean 1, so their bound is at least 1")
     weights = as_plain_array(weights, "weights")
@@ -131,35 +136,14 @@ def _check_weights(weights: Any, max_weight: float, n: int) -> tuple[Array, floa
             f"a weight is {ratios.max():g}, above max_weight {most:g}: give a bound that holds for every image of the "
             "source, known beforehand"
         )
-    return ratios, most
-
-
-def _per_unit(ratios: Array, unit_of: Array) -> Array:
-    """The weight of each unit, which all of its images share: (n,), (n,) -> (units,)."""
     by_unit = np.zeros(int(unit_of.max()) + 1)
     by_unit[unit_of] = ratios
     if (by_unit[unit_of] != ratios).any():
         raise ValueError("images of one unit have different weights; give each the likelihood ratio of the whole unit")
-    return by_unit
-
-
-def _check_mean(ratios: Array, most: float) -> None:
-    """Likelihood ratios have mean 1; what lies too far from it is something else."""
-    slack = most * sqrt(log(2 / _FALSE_REFUSAL) / (2 * len(ratios)))
-    if abs(ratios.mean() - 1) > slack:
+    slack = most * sqrt(log(2 / _FALSE_REFUSAL) / (2 * len(by_unit)))
+    if abs(by_unit.mean() - 1) > slack:
         raise ValueError(
-            f"the mean weight is {ratios.mean():.4g}, but likelihood ratios have mean 1 on the source of the images: "
+            f"the mean weight is {by_unit.mean():.4g}, but likelihood ratios have mean 1 on the source of the images: "
             "give p_new / p_old itself, not a score or a share"
         )
-
-
-def _check_enough(effective: float, target: Target) -> None:
-    """Refuse where the weights leave fewer images than certify anything."""
-    level = min(promise.at_most / (promise.cap or 1) for promise in target.promises)
-    needed = least_images(level, target.failure_prob, bound=target.bound)
-    if effective < needed:
-        raise NoGuarantee(
-            f"the weights leave an effective number of {effective:.1f} images (units), and {needed} are the fewest "
-            f"that certify a level of {level:g}: give more images, or begin an AnytimeCalibration on images of the new "
-            "source"
-        )
+    return ratios, by_unit, most

@@ -36,6 +36,8 @@ _AGAIN = {
 _ERRORS = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
 _LARGEST = 2**53
 _AT_POINTS = ("total", "squares", "max_wealth")
+_OF_BANDS = ("of_units", "of_images")
+_AS_THEY_ARE = ("shares", "weights", "image_hashes", "digest", "checks", *_OF_BANDS)
 _GROW = {"history": 0, "recent": 1, "units": 0, "batches": 0}  # the axis of which the length is free
 
 State = TypeVar("State")
@@ -170,57 +172,49 @@ def _restore(monitor: Monitor, arrays: Arrays) -> None:
 
 # ---------------------------------------------------------------- anytime calibrations
 
-AnytimeState = tuple[Calibration, Path, Array, Evidence, bool]
 
-
-def anytime_bytes(start: Calibration, path: Path, shares: Array, evidence: Evidence, *, by_unit: bool) -> bytes:
-    """A state as a file; equal ones give equal bytes."""
-    e_processes, counted = evidence.e_processes, evidence.counted
+def anytime_bytes(evidence: Evidence) -> bytes:
+    """The evidence of an anytime calibration as a file; equal ones give equal bytes."""
+    e_processes, counted, path = evidence.e_processes, evidence.counted, evidence.path
     tensors = {name: np.stack([getattr(x, name) for x in e_processes]) for name in ("wealth", *_AT_POINTS)}
+    tensors |= {name: getattr(evidence, name) for name in _AS_THEY_ARE}
     tensors |= {
-        "calibration": _sealed_calibration(start), "points": path.points, "shares": shares,
-        "counts": np.array([x.count for x in e_processes], np.int64), "weights": evidence.weights,
-        "image_hashes": evidence.image_hashes, "digest": evidence.digest, "checks": evidence.checks,
-        "of_units": evidence.of_units, "of_images": evidence.of_images,
-        "units": counted.units, "batches": counted.batches, "by_unit": np.array(by_unit),
+        "calibration": _sealed_calibration(evidence.start), "points": path.points,
+        "counts": np.array([x.count for x in e_processes], np.int64),
+        "units": counted.units, "batches": counted.batches, "by_unit": np.array(evidence.by_unit),
     }  # fmt: skip
     numbers = {"usual": path.usual, "certifying": evidence.certifying, "images": counted.images}
     return seal({"format": _FORMAT, "kind": ANYTIME_STATE, **numbers}, tensors)
 
 
-def anytime_from_bytes(data: bytes, name: str = "file", family: Family | None = None) -> AnytimeState:
-    """The state that a file holds."""
+def evidence_from_bytes(data: bytes, name: str = "file", family: Family | None = None) -> Evidence:
+    """The evidence that a file holds."""
 
-    def build(text: dict[str, Any], tensors: Arrays) -> AnytimeState:
+    def build(text: dict[str, Any], tensors: Arrays) -> Evidence:
         start = _calibration(tensors, name, family)
-        groups = start.grouping.count
+        groups, count = start.grouping.count, len(start.promises)
         points = _tensor(tensors, "points", np.float64, groups, None)
-        usual = check_count(text["usual"], "usual", least=0, most=points.shape[1] - 1)
-        shares = _tensor(tensors, "shares", np.float64, groups)
-        evidence = _evidence_of(text, tensors, start, points.shape[1])
-        return start, Path(points, start.grouping, usual), shares, evidence, bool(_tensor(tensors, "by_unit", bool))
+        steps = points.shape[1]
+        usual = check_count(text["usual"], "usual", least=0, most=steps - 1)
+        wealth = _tensor(tensors, "wealth", np.float64, count, HORIZONS, steps)
+        total, squares, greatest = (_tensor(tensors, key, np.float64, count, steps) for key in _AT_POINTS)
+        counts = _tensor(tensors, "counts", np.int64, count).tolist()
+        e_processes = tuple(
+            PathEProcess(
+                promise.level, start.failure_prob, counts[j], wealth[j], total[j], squares[j], greatest[j],
+                promise.kind == "tail",
+            )
+            for j, promise in enumerate(start.promises)
+        )  # fmt: skip
+        hashes = _tensor(tensors, "image_hashes", np.uint64, None)
+        images, certifying = (check_count(text[x], x, least=0, most=len(hashes)) for x in ("images", "certifying"))
+        units, batches = _tensor(tensors, "units", np.uint64, None), _tensor(tensors, "batches", np.uint64, None, 2)
+        of_units, of_images = (_tensor(tensors, x, np.float32, None, len(STATISTICS)) for x in _OF_BANDS)
+        return Evidence(
+            start, Path(points, start.grouping, usual), _tensor(tensors, "shares", np.float64, groups),
+            bool(_tensor(tensors, "by_unit", bool)), e_processes, _tensor(tensors, "weights", np.float64, count),
+            Counted(images, units, batches), certifying, hashes, _tensor(tensors, "digest", np.int64, 8),
+            _tensor(tensors, "checks", np.int64, None, 3), of_units, of_images,
+        )  # fmt: skip
 
     return _read_state(data, name, ANYTIME_STATE, build)
-
-
-def _evidence_of(text: dict[str, Any], tensors: Arrays, start: Calibration, points: int) -> Evidence:
-    count = len(start.promises)
-    wealth = _tensor(tensors, "wealth", np.float64, count, HORIZONS, points)
-    total, squares, greatest = (_tensor(tensors, name, np.float64, count, points) for name in _AT_POINTS)
-    counts = _tensor(tensors, "counts", np.int64, count).tolist()
-    e_processes = tuple(
-        PathEProcess(
-            promise.level, start.failure_prob, counts[j], wealth[j], total[j], squares[j], greatest[j],
-            promise.kind == "tail",
-        )
-        for j, promise in enumerate(start.promises)
-    )  # fmt: skip
-    hashes = _tensor(tensors, "image_hashes", np.uint64, None)
-    of_units, of_images = (_tensor(tensors, x, np.float32, None, len(STATISTICS)) for x in ("of_units", "of_images"))
-    images, certifying = (check_count(text[x], x, least=0, most=len(hashes)) for x in ("images", "certifying"))
-    units, batches = _tensor(tensors, "units", np.uint64, None), _tensor(tensors, "batches", np.uint64, None, 2)
-    return Evidence(
-        e_processes, _tensor(tensors, "weights", np.float64, count), Counted(images, units, batches), certifying,
-        hashes, _tensor(tensors, "digest", np.int64, 8), _tensor(tensors, "checks", np.int64, None, 3),
-        of_units, of_images,
-    )  # fmt: skip

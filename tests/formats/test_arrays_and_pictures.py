@@ -11,7 +11,6 @@ from PIL import Image
 from pixelbounds.formats.arrays import Arrays
 from pixelbounds.formats.opener import check_target, open_images
 from pixelbounds.formats.pictures import central
-from pixelbounds.formats.scans import split_units
 from reproduce.cache import cached
 from reproduce.celeba import celeba
 
@@ -173,24 +172,6 @@ def test_a_cache_goes_on_where_it_was_cut_off(tmp_path, rng):
     assert asked == [0, 1, 1, 2]
     with pytest.raises(ValueError, match=r"other images or settings \(of\)"):
         make({"of": 2})
-
-
-# ---------------------------------------------------------------- splits
-
-
-def test_splits_keep_units_whole_and_are_reproducible(rng):
-    units = rng.integers(0, 50, 400)
-    parts = split_units(units, (0.6, 0.2, 0.2), seed=3)
-    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(400))
-    sets = [set(units[part]) for part in parts]
-    assert [len(x) for x in sets] == [30, 10, 10]
-    assert not sets[0] & sets[1]
-    assert not (sets[0] | sets[1]) & sets[2]
-    for one, two in zip(parts, split_units(units, (0.6, 0.2, 0.2), seed=3), strict=True):
-        np.testing.assert_array_equal(one, two)
-    assert set(units[split_units(units, (0.6,), seed=4)[0]]) != sets[0]
-    order = rng.permutation(400)  # the order of the images does not matter
-    assert set(units[order][split_units(units[order], (0.6,), seed=3)[0]]) == sets[0]
 
 
 def test_the_one_opener_reads_what_is_asked_for_and_never_unpickles(tmp_path, rng):

@@ -16,7 +16,7 @@ label_maps.py  label maps and masks beside the images
 from ..execution.progress import Progress
 from .maps import write_interval
 from .opener import open_images
-from .scans import ABDOMEN, Geometry, Images, Scan, Window, split_units
+from .scans import ABDOMEN, Geometry, Images, Scan, Window
 
 __all__ = [
     "ABDOMEN",
@@ -26,6 +26,5 @@ __all__ = [
     "Scan",
     "Window",
     "open_images",
-    "split_units",
     "write_interval",
 ]

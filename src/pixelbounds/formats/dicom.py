@@ -21,24 +21,12 @@ import numpy as np
 
 from ..execution.progress import Progress, silent
 from ..images.library import Array
-from .nifti import resized_affine
-from .pictures import central
-from .scans import (
-    FormatError,
-    Geometry,
-    Images,
-    Scan,
-    Window,
-    check_allowed,
-    check_planes,
-    needed,
-    slice_name,
-    windowed,
-)
+from .nifti import names_and_units, resized_affine, windowed_slices
+from .scans import FormatError, Geometry, Images, Scan, Window, check_allowed, needed
 
 _FLAT = 1e-9  # cubic millimetres of a voxel that has none
 _GAP = 1.5  # distances between slices beyond this many spacings mean that slices are missing
-_TO_RAS = np.diag([-1.0, -1.0, 1.0])  # DICOM counts towards left, posterior, superior
+TO_RAS = np.diag([-1.0, -1.0, 1.0])  # DICOM counts towards left, posterior, superior
 
 
 def is_dicom(path: Path) -> bool:
@@ -57,7 +45,9 @@ def dicom_files(path: Path) -> list[Path]:
     return sorted(x for x in path.rglob("*") if x.is_file() and not x.name.startswith(".") and is_dicom(x))
 
 
-def read_dicom(path: Path, *, window: Window | None, size: int | None = None, progress: Progress = silent) -> Images:
+def read_dicom(
+    path: Path, *, window: Window | None, clip: bool = True, size: int | None = None, progress: Progress = silent
+) -> Images:
     """Slices (n, h, w) of all series at a path; the patient is the unit, or the series where no patient is named."""
     files = dicom_files(path)
     series: dict[str, list[tuple[Path, Any]]] = {}
@@ -77,22 +67,12 @@ def read_dicom(path: Path, *, window: Window | None, size: int | None = None, pr
             raise FormatError(f"{slices[0][0]}: its series does not say how its slices lie in space; mend its header")
         inverted = window is not None and headers[0].PhotometricInterpretation == "MONOCHROME1"
         scans.append(Scan(uid, start, len(ordered), affine, "dicom", headers, plane, inverted, _reach(headers)))
-    check_planes(scans, size)
-    shape = (len(ordered), *(scans[0].plane if size is None else (size, size)))
-    check_allowed(4 * prod(shape), f"the slices of {path} add up")
-    pixels = np.empty(shape, np.float32)
-    for scan in scans:
-        for number in range(scan.start, scan.stop):
-            x = windowed(_values(ordered[number]), window, scan.inverted)
-            pixels[number] = x if size is None else central(x, size)
-            progress(number + 1, len(ordered))
-    names = tuple(slice_name(scan.name, k) for scan in scans for k in range(scan.stop - scan.start))
+    pixels = windowed_slices(path, scans, enumerate(map(_values, ordered)), window, clip, size, progress)
     patients = [str(scan.header[0].get("PatientID", "") or "") for scan in scans]
     owners = [patient or scan.name for patient, scan in zip(patients, scans, strict=True)]
-    units = np.repeat(owners, [len(scan.header) for scan in scans])
     unit_name = "patient" if all(patients) else "unit" if any(patients) else "scan"
     geometry = Geometry(tuple(scans), window, _unit(scans))
-    return Images(pixels, names, units, geometry, unit_name)
+    return Images(pixels, *names_and_units(scans, owners), geometry, unit_name)
 
 
 def _unit(scans: list[Scan]) -> str:
@@ -249,5 +229,5 @@ def _affine(headers: tuple[Any, ...]) -> Array:
     step = (end - start) / (len(headers) - 1) if len(headers) > 1 else np.cross(row, column) * thickness
     affine = np.eye(4)
     # ImageOrientationPatient's first vector is the direction in which columns are counted
-    affine[:3] = _TO_RAS @ np.column_stack([step, column * down, row * across, start])
+    affine[:3] = TO_RAS @ np.column_stack([step, column * down, row * across, start])
     return affine

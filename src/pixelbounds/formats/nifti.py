@@ -10,7 +10,8 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -54,22 +55,47 @@ def nifti_files(path: Path) -> list[Path]:
     return sorted(x for x in path.rglob("*") if x.name.endswith(NIFTI_SUFFIXES) and not x.name.startswith("."))
 
 
-def read_nifti(path: Path, *, window: Window | None, size: int | None = None, progress: Progress = silent) -> Images:
+def read_nifti(
+    path: Path, *, window: Window | None, clip: bool = True, size: int | None = None, progress: Progress = silent
+) -> Images:
     """Axial slices (n, h, w) of a volume, or of all volumes in a folder; a volume, or its sub-folder, is a unit."""
     files = nifti_files(path)
     shown = [x.relative_to(path).as_posix() if path.is_dir() else x.name for x in files]
     scans = find_scans(files, [stem(x) for x in shown], size)
-    count, plane = scans[-1].stop, scans[0].plane if size is None else (size, size)
-    check_allowed(4 * count * prod(plane), f"the scans of {path} unpack")
-    pixels = np.empty((count, *plane), np.float32)
-    for number, (file, scan) in enumerate(zip(files, scans, strict=True)):
-        _read(file, window, size, pixels[scan.start : scan.stop])
-        progress(number + 1, len(files))
     owners = [stem(x) for x in first_folders(shown)]
-    units = np.repeat(owners, [scan.stop - scan.start for scan in scans])
-    names = tuple(slice_name(scan.name, k) for scan in scans for k in range(scan.stop - scan.start))
     unit_name = "scan" if len(set(owners)) == len(owners) else "folder"
-    return Images(pixels, names, units, Geometry(scans, window), unit_name)
+    planes = chain.from_iterable(_planes(file, scan) for file, scan in zip(files, scans, strict=True))
+    pixels = windowed_slices(path, scans, planes, window, clip, size, progress)
+    return Images(pixels, *names_and_units(scans, owners), Geometry(scans, window), unit_name)
+
+
+def names_and_units(scans: Sequence[Scan], owners: Sequence[str]) -> tuple[tuple[str, ...], Array]:
+    """The name and the unit of each slice of some scans: whom each scan belongs to is given."""
+    counts = [scan.stop - scan.start for scan in scans]
+    names = (slice_name(scan.name, k) for scan, count in zip(scans, counts, strict=True) for k in range(count))
+    return tuple(names), np.repeat(owners, counts)
+
+
+def windowed_slices(
+    path: Path,
+    scans: Sequence[Scan],
+    planes: Iterable[tuple[int, Array]],
+    window: Window | None,
+    clip: bool,
+    size: int | None,
+    progress: Progress,
+) -> Array:
+    """Slices (n, h, w) of some scans, float32, whose numbers and values come as `planes`: windowed, then cropped."""
+    check_planes(scans, size)
+    shape = (scans[-1].stop, *(scans[0].plane if size is None else (size, size)))
+    check_allowed(4 * prod(shape), f"the slices of {path} add up")
+    inverted = np.repeat([scan.inverted for scan in scans], [scan.stop - scan.start for scan in scans])
+    pixels = np.empty(shape, np.float32)
+    for finished, (number, values) in enumerate(planes, 1):
+        x = windowed(values, window, bool(inverted[number]), clip=clip)
+        pixels[number] = x if size is None else central(x, size)
+        progress(finished, len(pixels))
+    return pixels
 
 
 def find_scans(files: Sequence[Path], names: Sequence[str], size: int | None) -> tuple[Scan, ...]:
@@ -86,22 +112,11 @@ def find_scans(files: Sequence[Path], names: Sequence[str], size: int | None) ->
         plane = height, width
         header = image.header.copy()
         scans.append(Scan(name, start, start + depth, affine, "nifti", header, plane, reach=_reach(image)))
-    check_planes(scans, size)
     return tuple(scans)
 
 
-def _read(file: Path, window: Window | None, size: int | None, out: Array) -> None:
-    """Read a volume into `out` (n, h, w), some slices at a time: slope and intercept applied, then the window."""
-    for start, planes in _slabs(file):
-        for number, plane in enumerate(planes, start):
-            if not np.isfinite(plane).all():
-                raise FormatError(f"{file}: slice {number} holds NaN or infinite values; mend or drop the scan")
-            x = windowed(plane, window)
-            out[number] = x if size is None else central(x, size)
-
-
-def _slabs(file: Path) -> Iterator[tuple[int, Array]]:
-    """(number of the first slice, some slices (n, h, w)) of a volume; the whole where slices are not stored as such."""
+def _planes(file: Path, scan: Scan) -> Iterator[tuple[int, Array]]:
+    """Number and values of the slices of a volume, read some at a time; all at once where they are not stored so."""
     image = _loaded(file, keep_file_open=True)
     axis, direction = _to_lps(image.affine)[-1]
     count, plane = image.shape[-1], 4 * prod(image.shape[:-1])
@@ -115,7 +130,11 @@ def _slabs(file: Path) -> Iterator[tuple[int, Array]]:
             raise FormatError(f"{file} is cut off or damaged ({error}); use another copy") from error
         volume = values.reshape((*values.shape, 1)[:3])
         turned = needed("nibabel").orientations.apply_orientation(volume, _to_lps(image.affine))
-        yield (at if direction > 0 else count - end), turned.transpose(2, 1, 0)
+        first = scan.start + (at if direction > 0 else count - end)
+        for number, plane in enumerate(turned.transpose(2, 1, 0), first):
+            if not np.isfinite(plane).all():
+                raise FormatError(f"{file}: slice {number - scan.start} holds NaN or infinite values; mend or drop it")
+            yield number, plane
 
 
 def _reach(image: Any) -> tuple[float, float] | None:

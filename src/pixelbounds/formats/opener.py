@@ -15,7 +15,7 @@ from .dicom import is_dicom, read_dicom
 from .maps import MAP_SUFFIXES, is_ours, maps_of
 from .nifti import NIFTI_SUFFIXES, read_nifti
 from .pictures import PICTURE_SUFFIXES, read_pictures
-from .scans import ABDOMEN, FormatError, Images, Window, check_window, unclipped
+from .scans import ABDOMEN, FormatError, Images, Window, check_window
 
 _NO_IMAGES = (".safetensors", ".html")  # are never among the images of a folder
 _KINDS = "an .npy, .npz or .zarr file, a folder or zip of pictures, NIfTI (.nii, .nii.gz) or DICOM"
@@ -52,9 +52,7 @@ def open_images(
         if kind == "pictures":
             return read_pictures(path, size=size, progress=progress, labels=labels)
         read: Callable[..., Images] = read_nifti if kind == "NIfTI" else read_dicom
-        if clip:
-            return read(path, window=window, size=size, progress=progress)
-        return unclipped(read(path, window=None, size=size, progress=progress), window)
+        return read(path, window=window, clip=clip, size=size, progress=progress)
     except (FormatError, MemoryError, ImportError):
         raise
     except Exception as error:  # readers of other people's formats raise what they like

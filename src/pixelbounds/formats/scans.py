@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from itertools import pairwise
 from pathlib import PurePosixPath
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..execution.runner import current
-from ..images.checks import check_count, check_number
+from ..images.checks import check_number
 from ..images.library import Array
 from ..images.measure import Measure
 from ..storage.chunks import check_array
@@ -228,42 +228,6 @@ def windowed(values: Array, window: Window | None, inverted: bool = False, *, cl
     x = (np.asarray(values, np.float64) - (level - width / 2)) / width
     x = (np.clip(x, 0, 1) if clip else x).astype(np.float32)
     return 1 - x if inverted else x
-
-
-def unclipped(images: Images, window: Window | None) -> Images:
-    """Slices that were read as they are, mapped by the window, in place; what lies beyond it stays beyond [0, 1]."""
-    if images.geometry is None or window is None:
-        return images
-    scans = []
-    for scan in images.geometry.scans:
-        inverted = scan.kind == "dicom" and scan.header[0].PhotometricInterpretation == "MONOCHROME1"
-        for i in range(scan.start, scan.stop):
-            images.pixels[i] = windowed(images.pixels[i], window, inverted, clip=False)
-        scans.append(replace(scan, inverted=inverted))
-    return replace(images, geometry=replace(images.geometry, scans=tuple(scans), window=window))
-
-
-def split_units(units: Any, shares: Sequence[float], seed: int) -> list[Array]:
-    """Numbers of the images of each part, ascending: units (n,) stay whole, and parts have about these shares of units.
-
-    Shares add up to at most 1; what is left over belongs to no part. The order of the images does not matter.
-
-    >>> [x.tolist() for x in split_units(["a", "a", "b", "c"], (0.5, 0.5), seed=1)]
-    [[0, 1, 2], [3]]
-    """
-    units = np.asarray(units)
-    if units.ndim != 1 or not len(units):
-        raise ValueError(f"units have shape {units.shape}; give one name or number per image")
-    parts = [check_number(share, "share") for share in shares]
-    if not parts or min(parts) < 0 or sum(parts) > 1 + 1e-9:
-        raise ValueError(f"shares are {tuple(shares)}; give shares of at least 0 that add up to at most 1")
-    count = len(np.unique(units))
-    cuts = [round(share * count) for share in np.cumsum([0.0, *parts])]
-    counts = np.diff(cuts).tolist()
-    for share, part in zip(parts, counts, strict=True):
-        if share > 0 and not part:
-            raise ValueError(f"a share of {share:g} of {count} units is none; give more units, or a larger share")
-    return cut_units(units, counts, check_count(seed, "seed", least=0))
 
 
 def cut_units(units: Array, counts: Sequence[int], seed: int) -> list[Array]:

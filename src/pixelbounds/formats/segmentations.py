@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from ..images.library import Array
-from .dicom import dicom_files, is_dicom
+from .dicom import TO_RAS, dicom_files, is_dicom
 from .nifti import NIFTI_SUFFIXES
 from .scans import FormatError, Images, Scan, check_allowed, needed
 
 _KINDS = ("1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7")  # segmentations, and label maps
 _LABEL_MAP = _KINDS[1]
 _OFF = 0.05  # of a voxel by which a frame may lie beside those of a scan
-_TO_RAS = np.diag([-1.0, -1.0, 1.0])
 
 
 def is_segmentation(path: Path) -> bool:
@@ -111,7 +110,7 @@ def _lay(file: Path, data: Any, scan: Scan, labels: Array) -> None:
         shared = data.SharedFunctionalGroupsSequence[0] if "SharedFunctionalGroupsSequence" in data else {}
         groups = data.PerFrameFunctionalGroupsSequence
         frames = np.asarray(frames).reshape(len(groups), int(data.Rows), int(data.Columns))
-        placed = [(_number(data, group, shared), _affine(group, shared)) for group in groups]
+        placed = [_placed(data, group, shared) for group in groups]
     except (ImportError, MemoryError, FormatError):
         raise
     except Exception as error:
@@ -145,45 +144,32 @@ def _whole(file: Path, data: Any, frames: Array) -> Array:
     return (frames == most).astype(np.int32)
 
 
-def _number(data: Any, group: Any, shared: Any) -> int | None:
-    """The segment of a frame; None where its values are the segments."""
-    if str(data.SOPClassUID) == _LABEL_MAP or str(data.get("SegmentationType", "")) == "LABELMAP":
-        return None
-    own = group.get("SegmentIdentificationSequence") or shared.get("SegmentIdentificationSequence")
-    return int(own[0].ReferencedSegmentNumber)
+def _placed(data: Any, group: Any, shared: Any) -> tuple[int | None, Array]:
+    """The segment of a frame, None where its values are segments; and (row, column, 1) -> millimetres R, A, S."""
 
-
-def _affine(group: Any, shared: Any) -> Array:
-    """(row, column, 1) of a frame -> millimetres R, A, S."""
-
-    def said(sequence: str) -> Any:
+    def item(sequence: str) -> Any:
         return (group.get(sequence) or shared.get(sequence))[0]
 
-    row, column = np.array(said("PlaneOrientationSequence").ImageOrientationPatient, float).reshape(2, 3)
-    down, across = map(float, said("PixelMeasuresSequence").PixelSpacing)
-    start = np.array(said("PlanePositionSequence").ImagePositionPatient, float)
-    return _TO_RAS @ np.column_stack([column * down, row * across, start])
+    labels = str(data.SOPClassUID) == _LABEL_MAP or str(data.get("SegmentationType", "")) == "LABELMAP"
+    segment = None if labels else int(item("SegmentIdentificationSequence").ReferencedSegmentNumber)
+    row, column = np.array(item("PlaneOrientationSequence").ImageOrientationPatient, float).reshape(2, 3)
+    down, across = map(float, item("PixelMeasuresSequence").PixelSpacing)
+    start = np.array(item("PlanePositionSequence").ImagePositionPatient, float)
+    return segment, TO_RAS @ np.column_stack([column * down, row * across, start])
 
 
 def _where(file: Path, k: int, affine: Array, scan: Scan, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
     """The voxels of a scan on which those of a frame lie: slice, row and column of each, (h, w) each."""
-    back = np.linalg.inv(scan.affine)
-    height, width = shape
-    corners = np.array([[0, 0, 1], [height - 1, 0, 1], [0, width - 1, 1]], float)
-    places = np.array([back @ [*(affine @ corner), 1] for corner in corners])[:, :3]
-    whole = np.rint(places)
-    first = whole[0]
-    down = (whole[1] - first) / max(1, height - 1)
-    across = (whole[2] - first) / max(1, width - 1)
-    steps = np.abs(np.stack([down, across]))
-    on_grid = np.abs(places - whole).max() <= _OFF and np.isin(steps, (0, 1)).all()
-    if not on_grid or steps[:, 0].any() or (steps.sum(axis=0)[1:] > 1).any():
+    exact = np.linalg.solve(scan.affine, np.vstack([affine, [0, 0, 1]]))[:3]  # (row, column, 1) -> slice, row, column
+    whole = np.rint(exact).astype(int)
+    apart = np.abs(exact - whole) @ [shape[0] - 1, shape[1] - 1, 1]
+    if apart.max() > _OFF or (np.abs(whole[:, :2]).sum(axis=0) != 1).any() or whole[0, :2].any():
         raise FormatError(
             f"{file}: frame {k} does not lie on the voxels of the scan {scan.name}: a segmentation is never resampled; "
             "draw or export it on the grid of these images"
         )
-    rows, columns = np.mgrid[:height, :width]
-    at = [(first[axis] + rows * down[axis] + columns * across[axis]).astype(int) for axis in range(3)]
+    rows, columns = np.mgrid[: shape[0], : shape[1]]
+    at = [down * rows + across * columns + start for down, across, start in whole]
     size = (scan.stop - scan.start, *scan.plane)
     if any(x.min() < 0 or x.max() >= most for x, most in zip(at, size, strict=True)):
         raise FormatError(f"{file}: frame {k} lies beyond the scan {scan.name}; is it the segmentation of this scan?")

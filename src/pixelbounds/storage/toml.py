@@ -137,69 +137,51 @@ def explained(model: Any, error: ValidationError, source: str, text: str = "") -
 
 
 def _explain(model: Any, source: str, text: str, error: Any) -> str:
+    """One error: `table` is the model of the innermost table that pydantic names, `key` the key in it, "" for all."""
+    keys: list[str | int] = []
+    table, key = model, ""
     missing = error["type"] == "missing"
-    keys, table, key = _walk(model, error["loc"][:-1] if missing else error["loc"])
-    if missing:
-        key = error["loc"][-1]
-        keys = (*keys, key)
-    place = _place(source, text, keys)
+    for part in error["loc"]:
+        keys.append(part)
+        if isinstance(part, int):
+            continue
+        field = _fields(table).get(part)
+        inner = field and _table_in(field.annotation)
+        if inner is None or (missing and len(keys) == len(error["loc"])):
+            key = part
+            break
+        table = inner
+    fields = _fields(table)
+    place = _place(source, text, tuple(keys))
     tables = ".".join(x for x in keys if isinstance(x, str) and x != key)
     name = " ".join([f"[{tables}]"] * bool(tables) + [key] * bool(key))
+    wanted = (key in fields and fields[key].description) or "another value"
     if error["type"] == "extra_forbidden":
-        near = get_close_matches(str(keys[-1]), _names(table), 1, cutoff=0.5)
+        near = get_close_matches(key, fields, 1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        return f"{place}: {name} is not known; {hint}known are {', '.join(_names(table))}"
+        return f"{place}: {name} is not known; {hint}known are {', '.join(fields)}"
+    if missing and (inner := _table_in(fields[key].annotation)):
+        needed = [x for x, field in _fields(inner).items() if field.is_required()]
+        return f"{source}: the section [{key}] is missing; add it{', with ' * bool(needed)}{', '.join(needed)}"
     if missing:
-        inner = _table_in(_field(table, key).annotation)
-        if inner is not None:
-            needed = [field.alias or x for x, field in inner.model_fields.items() if field.is_required()]
-            return f"{source}: the section [{key}] is missing; add it{', with ' * bool(needed)}{', '.join(needed)}"
-        return f"{place}: {name} is missing; give {_described(table, key)}"
-    if error["type"] != "value_error":
-        message = error["msg"].replace("Input should be", "it should be")
-        return f"{place}: {name} is {error['input']!r}: {message}; give {_described(table, key)}"
-    message = str(error["ctx"]["error"])
-    if key:
-        return f"{place}: {name} is {error['input']!r}: {message}; give {_described(table, key)}"
+        return f"{place}: {name} is missing; give {wanted}"
+    checked = error["type"] == "value_error"
+    message = str(error["ctx"]["error"]) if checked else error["msg"].replace("Input should be", "it should be")
+    if key or not checked:
+        return f"{place}: {name} is {error['input']!r}: {message}; give {wanted}"
     word = message.split(" ", 1)[0]  # of a check of a whole table: the key that is wrong
-    if word not in _names(table):
-        inside = (x for x in _names(table) if word in _names(_table_in(_field(table, x).annotation)))
-        keys = (*keys, *([owner] if (owner := next(inside, "")) else []))
+    if word not in fields:
+        keys += [x for x, field in fields.items() if word in _fields(_table_in(field.annotation))][:1]
     where = ".".join(x for x in keys if isinstance(x, str))
     return f"{_place(source, text, (*keys, word))}: {f'[{where}] ' if where else ''}{message}"
 
 
-def _walk(model: Any, loc: tuple[Any, ...]) -> tuple[tuple[str | int, ...], Any, str]:
-    """The keys of a place that pydantic names, the model of the table there, and the key in it, "" for the table."""
-    keys: list[str | int] = []
-    table, key = model, ""
-    for part in loc:
-        keys.append(part)
-        if isinstance(part, int):
-            continue
-        field = _field(table, part)
-        inner = None if field is None else _table_in(field.annotation)
-        if inner is None:
-            return tuple(keys), table, part
-        table = inner
-    return tuple(keys), table, key
-
-
-def _field(table: Any, name: str) -> Any:
-    fields = () if table is None else table.model_fields.items()
-    return next((field for key, field in fields if name in (key, field.alias)), None)
+def _fields(table: Any) -> dict[str, Any]:
+    """The fields of a table by the names that a file gives them."""
+    return {} if table is None else {field.alias or name: field for name, field in table.model_fields.items()}
 
 
 def _table_in(annotation: Any) -> Any:
     """The model of a field that is a table or an array of tables; None for a value."""
     kinds = (annotation, *get_args(annotation))
     return next((x for x in kinds if isinstance(x, type) and issubclass(x, BaseModel)), None)
-
-
-def _names(table: Any) -> list[str]:
-    return [] if table is None else [field.alias or name for name, field in table.model_fields.items()]
-
-
-def _described(table: Any, key: str) -> str:
-    field = _field(table, key)
-    return (field and field.description) or "another value"

@@ -5,10 +5,9 @@ import pytest
 from commands import call, done, flat
 
 import pixelbounds as pb
-from pixelbounds.formats.inputs import open_bands
+from pixelbounds.formats.inputs import open_bands, open_interval
 from pixelbounds.formats.maps import write_interval
 from pixelbounds.formats.opener import open_images
-from pixelbounds.formats.stored_intervals import open_interval
 from pixelbounds.samplers import sample_function_to
 
 pytest.importorskip("nibabel")

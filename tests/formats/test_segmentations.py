@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from commands import call, done, flat
 
-from pixelbounds.formats.inputs import open_labels
-from pixelbounds.formats.label_maps import open_label_map
+from pixelbounds.formats.label_maps import open_label_map, open_labels
 from pixelbounds.formats.maps import write_interval
 from pixelbounds.formats.opener import open_images
 from pixelbounds.images.ends import Interval

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from pixelbounds.storage import files
-from pixelbounds.storage.files import checksum, exclusive, replace_file, seal, sweep, unseal
-from pixelbounds.storage.folders import aside
+from pixelbounds.storage.files import aside, checksum, exclusive, replace_file, seal, sweep, unseal
 
 HOW = {"what": "thing", "remedy": "make one", "again": "make it again"}
 

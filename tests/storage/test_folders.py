@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from pixelbounds.storage.folders import aside, swap_folder
+from pixelbounds.storage.files import aside, swap_folder
 
 
 def folder(path, text):

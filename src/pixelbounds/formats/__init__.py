@@ -2,7 +2,7 @@
 
 opener.py      whatever lies at a path -> Images; which names may be written
 arrays.py      .npy, .npz, .zarr: arrays by name, and how files are read
-inputs.py      truth, bands, units and labels in files; stored_intervals.py: intervals
+inputs.py      truth, bands, intervals and units in files
 maps.py        intervals into files: .zarr, .npz, and maps in the space of the images
 scans.py       what every reader returns and every writer takes: images, units, windows, the space they lie in
 pictures.py    folders and zips of pictures

@@ -1,4 +1,4 @@
-"""Files to truth, bands, intervals, units and labels.
+"""Files to truth, bands, intervals and units.
 
 A band comes as a run of `pixelbounds sample`, as `lower` and `upper` (and perhaps `centre`) in a zarr group, an .npz
 file or a folder of one file each, or as samples (n, m, *pixels), whose calibrated quantiles are taken. Images of
@@ -22,7 +22,7 @@ from ..bands import calibrated_ranks
 from ..execution.blocks import readable
 from ..execution.runner import Execution, current
 from ..images.checks import Limits, check_limits
-from ..images.ends import Band, trusted_band
+from ..images.ends import Band, Interval, trusted_band
 from ..images.library import Array, differ_in_size, rescale_uint8
 from ..images.measure import Measure
 from ..images.source import Source
@@ -30,13 +30,12 @@ from ..samplers.runs import Run, open_run
 from ..samplers.sample_bands import band_and_digests, bands_in_memory, bands_to, open_stored, sample_digests
 from ..storage.chunks import guarded, rows_at
 from ..storage.digests import row_digests
+from ..storage.store import BAD, MARKS
 from .arrays import (
-    ARRAY_SUFFIXES,
     SHAPES,
     Arrays,
     FilePath,
     Reading,
-    arrays_at,
     check_not_half,
     checked,
     existing,
@@ -49,10 +48,10 @@ from .arrays import (
     store_at,
     told,
 )
-from .maps import measure_of_maps
+from .maps import maps_of, measure_of_maps
+from .nifti import NIFTI_SUFFIXES
 from .opener import open_images
 from .scans import Images, check_patients, patients_digest
-from .segmentations import is_segmentation, read_segmentation
 
 EACH = "each"  # units: every image is its own
 INDEPENDENT = (
@@ -98,28 +97,6 @@ def open_units(images: Images, reading: Reading) -> Array | None:
     if units.shape != (len(images),):
         raise ValueError(f"{path} holds {len(units)} units for {len(images)} images; give one per image")
     return units
-
-
-def open_labels(path: FilePath, images: Images | None = None) -> Any:
-    """Whole numbers of an array file or a NIfTI file, (*pixels) or (n, *pixels); of images of different sizes too.
-
-    A DICOM segmentation is laid on the `images`, which must know where they lie.
-    """
-    path = existing(path, "the name of a grouping (learned, band, loss, squared, otsu) or a file of labels")
-    if is_ragged(path):
-        return only(sets_at(path, Reading()), path, ("labels", "groups", "segmentation"))
-    if path.suffix in ARRAY_SUFFIXES:
-        labels = only(arrays_at(path), path, ("labels", "groups", "segmentation"))
-    elif is_segmentation(path):
-        return read_segmentation(path, images)
-    else:
-        labels = open_images(path, window=None).pixels
-    if labels.dtype.kind not in "iub":
-        whole = np.rint(labels[...])
-        if not np.array_equal(whole, labels[...]) or np.abs(whole).max(initial=0) >= 2**31:
-            raise ValueError(f"{path} holds {labels.dtype} values that are not whole, or too large, to be labels")
-        return whole.astype(np.int32)
-    return labels
 
 
 # ---------------------------------------------------------------- bands
@@ -373,3 +350,40 @@ def folder_parts(path: Path, reading: Reading) -> dict[str, Images]:
     if not {"lower", "upper"} <= parts.keys():
         raise ValueError(f"{path} is no folder of bands; it needs lower and upper, such as lower.npy and upper.npy")
     return parts
+
+
+# ---------------------------------------------------------------- intervals
+
+
+def open_interval(path: FilePath, reading: Reading = Reading()) -> Interval:  # noqa: B008
+    """The intervals that `pixelbounds apply` wrote, or anything else with `lower` and `upper`."""
+    path = Path(path)
+    if path.name.endswith(NIFTI_SUFFIXES) and not path.exists():  # written as NAME_lower.nii.gz and so on
+        files = {part: maps_of(path, part) for part in ("lower", "upper")}
+        if files["lower"] and len(files["lower"]) == len(files["upper"]):
+            ends = {part: _together(found, reading) for part, found in files.items()}
+            return Interval(ends["lower"], ends["upper"], measure=measure_of_maps(path))
+    path = existing(path, "intervals: a file or folder with lower and upper of shape (n, *pixels)")
+    if path.is_dir() and not is_store(path):
+        parts = folder_parts(path, reading)
+        return Interval(parts["lower"].pixels, parts["upper"].pixels, measure=parts["lower"].measure)
+    arrays = parts_at(path, reading)
+    if not {"lower", "upper"} <= arrays.keys():
+        held = ", ".join(name or "one array" for name in arrays)
+        raise ValueError(
+            f"{path} holds {held}, not lower and upper; give intervals, or bands and the calibration (--calibration)"
+        )
+    measure = told(path).get("measure")
+    known = None if measure is None else Measure.from_state(measure)
+    return Interval(arrays["lower"], arrays["upper"], measure=known)
+
+
+def open_marks(path: FilePath, n: int) -> Array:
+    """Which images a store of intervals has, (n,) bool: all but those that were skipped."""
+    node = store_at(Path(path)) if told(path) else {}
+    return np.asarray(node[MARKS][:]) != BAD if MARKS in node else np.ones(n, bool)
+
+
+def _together(files: list[Path], reading: Reading) -> Array:
+    """The slices of several scans."""
+    return np.concatenate([open_images(file, window=reading.mapping).pixels for file in files])

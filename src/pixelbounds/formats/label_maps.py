@@ -17,13 +17,13 @@ import numpy as np
 
 from ..images.library import Array, differ_in_size
 from ..images.regions import region_as_read
-from .arrays import ARRAY_SUFFIXES, FilePath, Reading, arrays_at, existing, is_ragged, is_store, only, sets_at
+from .arrays import ARRAY_SUFFIXES, FilePath, Reading, existing, is_ragged, is_store, only, parts_at
 from .opener import open_images
 from .pictures import PICTURE_SUFFIXES
 from .scans import Images
 from .segmentations import is_segmentation, read_segmentation
 
-_NAMES = ("labels", "label", "mask", "region", "segmentation")  # of the map among several arrays
+_NAMES = ("labels", "label", "groups", "mask", "region", "segmentation")  # of the map among several arrays
 _IN_A_MASK = (0, 1, 255)  # 255 in pictures
 _APART = 0.01  # millimetres by which the places of one voxel may differ between two files
 
@@ -33,24 +33,39 @@ def open_label_map(path: FilePath, images: Images, reading: Reading = Reading())
     path = Path(path)
     array, name = _member_of(path)
     existing(array, "a label map or a mask: .npy, .npz, .zarr, NIfTI, DICOM or a folder of pictures")
-    if is_ragged(array):
-        values = only(sets_at(array, reading, name), array, _NAMES)
-    elif array.suffix in ARRAY_SUFFIXES or is_store(array):
-        arrays = arrays_at(array, reading)
-        if name is not None and name not in arrays:
-            raise ValueError(f"{array} holds the arrays {', '.join(arrays)}, and no {name!r}; name one of them")
-        if name is None and len(arrays) > 1 and not set(_NAMES) & arrays.keys():
-            held = ", ".join(arrays)
-            raise ValueError(f"{array} holds the arrays {held}; say which, such as {array}/{next(iter(arrays))}")
-        values = arrays[name] if name is not None else only(arrays, array, _NAMES)
-    elif is_segmentation(array):
-        values = read_segmentation(array, images)
-    else:
-        found = open_images(array, window=None, labels=True)
-        _check_files(array, found, images)
-        values = found.pixels
+    arrays = parts_at(array, reading) if _of_arrays(array) else {}
+    if name is not None and name not in arrays:
+        raise ValueError(f"{array} holds the arrays {', '.join(arrays)}, and no {name!r}; name one of them")
+    if name is None and len(arrays) > 1 and not set(_NAMES) & arrays.keys():
+        held = ", ".join(arrays)
+        raise ValueError(f"{array} holds the arrays {held}; say which, such as {array}/{next(iter(arrays))}")
+    values = _numbers(array, arrays if name is None else {"": arrays[name]}, images)
     _check_shape(path, values, images.pixels)
     return values
+
+
+def open_labels(path: FilePath, images: Images | None = None) -> Any:
+    """Whole numbers of an array file or a NIfTI file, (*pixels) or (n, *pixels); of images of different sizes too."""
+    path = existing(path, "the name of a grouping (learned, band, loss, squared, otsu) or a file of labels")
+    labels = _numbers(path, parts_at(path, Reading()) if _of_arrays(path) else {}, images)
+    if differ_in_size(labels) or labels.dtype.kind in "iub":
+        return labels
+    whole = np.rint(labels[...])
+    if not np.array_equal(whole, labels[...]) or np.abs(whole).max(initial=0) >= 2**31:
+        raise ValueError(f"{path} holds {labels.dtype} values that are not whole, or too large, to be labels")
+    return whole.astype(np.int32)
+
+
+def _numbers(path: Path, arrays: dict[str, Any], images: Images | None) -> Any:
+    """The map among some arrays, or what another file holds; a DICOM segmentation is laid on the images."""
+    if arrays:
+        return only(arrays, path, _NAMES)
+    if is_segmentation(path):
+        return read_segmentation(path, images)
+    found = open_images(path, window=None, labels=True)
+    if images is not None:
+        _check_files(path, found, images)
+    return found.pixels
 
 
 def _member_of(path: Path) -> tuple[Path, str | None]:
@@ -119,7 +134,7 @@ def region_of_map(path: FilePath, values: Any, labels: Sequence[int]) -> Any:
 
     A map (n,) is a subgroup of whole images.
     """
-    if not labels and values.dtype.kind == "f" and _of_arrays(Path(path)):
+    if not labels and values.dtype.kind == "f" and any(map(_of_arrays, (Path(path), Path(path).parent))):
         return values  # weights
     inside = partial(_inside, str(path), tuple(labels))
     if len(values.shape) == 1 and not differ_in_size(values):
@@ -128,7 +143,7 @@ def region_of_map(path: FilePath, values: Any, labels: Sequence[int]) -> Any:
 
 
 def _of_arrays(path: Path) -> bool:
-    return any(x.suffix in ARRAY_SUFFIXES or is_store(x) for x in (path, path.parent))
+    return path.suffix in ARRAY_SUFFIXES or is_store(path)
 
 
 def _inside(path: str, labels: tuple[int, ...], numbers: Array) -> Array:

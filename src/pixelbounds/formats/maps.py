@@ -26,7 +26,7 @@ from ..images.ends import Interval, outward
 from ..images.library import Array, rows_of, to_numpy
 from ..images.measure import Measure
 from ..images.tolerance import OPEN_ABOVE, OPEN_BELOW, SLACK, Tolerance, open_ends
-from ..storage.folders import aside, swap_folder
+from ..storage.files import aside, swap_folder
 from .arrays import ABOUT, Arrays, FilePath, about_of
 from .captures import captured_measure, map_name, write_captures
 from .dicom import dicom_files

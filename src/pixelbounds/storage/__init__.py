@@ -1,7 +1,6 @@
 """Files and stores that are whole or not there: nothing here knows what an image is.
 
-files.py    write aside and rename, hold what one process writes, seal text and arrays under a checksum
-folders.py  write a folder aside and swap it for the one of its name
+files.py    write files and folders aside and rename them, hold what one process writes, seal text and arrays
 chunks.py   chunks of arrays in files: read whole or refused by name; which codecs are allowed
 digests.py  of what was read
 store.py    the one resumable store: blocks, marks, request, input hashes, images of different sizes, too

@@ -28,8 +28,7 @@ import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from .chunks import damaged
-from .files import exclusive, lock, sweep
-from .folders import swap_folder
+from .files import exclusive, lock, swap_folder, sweep
 
 Array = np.ndarray
 # an array by its name: its shape (n, ...), or the shapes (n, axes) of images that differ in size; and its dtype

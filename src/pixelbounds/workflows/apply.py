@@ -25,11 +25,11 @@ from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading
 from ..formats.identifiers import keeps
-from ..formats.inputs import KEPT, Bands, open_bands, open_labels
+from ..formats.inputs import KEPT, Bands, open_bands, open_interval
+from ..formats.label_maps import open_labels
 from ..formats.maps import INTERVAL_SUFFIXES, MAP_SUFFIXES, maps_of, write_interval
 from ..formats.opener import check_target, open_images
 from ..formats.scans import Images, check_patients
-from ..formats.stored_intervals import open_interval
 from ..images.checks import numbered
 from ..images.ends import Interval
 from ..images.library import Array, rows_of

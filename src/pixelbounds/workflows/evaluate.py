@@ -23,12 +23,11 @@ from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading, told
 from ..formats.identifiers import numbered_units
-from ..formats.inputs import Bands, check_pair, open_labels, open_truth, open_units
-from ..formats.label_maps import open_label_map
+from ..formats.inputs import Bands, check_pair, open_interval, open_marks, open_truth, open_units
+from ..formats.label_maps import open_label_map, open_labels
 from ..formats.opener import check_target
 from ..formats.scans import Images, check_patients
 from ..formats.segmentations import is_segmentation, segment_names
-from ..formats.stored_intervals import open_interval, open_marks
 from ..images.checks import check_limits
 from ..images.ends import Interval
 from ..images.library import Array

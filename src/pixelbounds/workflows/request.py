@@ -10,7 +10,8 @@ from typing import Any
 from ..calibration.methods import NAMED_GROUPS, method_of
 from ..calibration.target import Units
 from ..formats.arrays import FilePath, Reading
-from ..formats.inputs import open_labels, open_units
+from ..formats.inputs import open_units
+from ..formats.label_maps import open_labels
 from ..formats.opener import open_images
 from ..formats.scans import Images
 from ..storage.chunks import guarded

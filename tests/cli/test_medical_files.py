@@ -8,7 +8,7 @@ from pixelbounds.formats.opener import open_images
 
 nibabel = pytest.importorskip("nibabel")
 pydicom = pytest.importorskip("pydicom")
-from medical import to_unit, write_dicom, write_nifti  # noqa: E402
+from medical import scan_of, to_unit, write_dicom, write_nifti  # noqa: E402
 
 SCANS, DEPTH, HEIGHT, WIDTH = 24, 3, 10, 8
 PLACE = ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "FrameOfReferenceUID", "StudyInstanceUID")
@@ -103,7 +103,7 @@ def test_dicom_maps_lie_on_the_series(files, tmp_path):
     truth = np.stack([scan[z].pixel_array * 1.0 - 1024 for z in sorted(scan)])
     maps = {}
     for part in ("lower", "upper", "length"):
-        series = [pydicom.dcmread(file) for file in (tmp_path / "maps" / part).iterdir()]
+        series = [pydicom.dcmread(file) for file in (scan_of(tmp_path / "maps") / part).iterdir()]
         found = {file.ImagePositionPatient[2]: file for file in series}
         assert found.keys() == scan.keys()
         for z, file in found.items():
@@ -121,7 +121,7 @@ def test_dicom_maps_lie_on_the_series(files, tmp_path):
     arrays, unit = np.load(tmp_path / "array.npz"), to_unit(truth)
     held = (arrays["lower"] <= unit) & (unit <= arrays["upper"])
     assert (covered | ~held).all()
-    assert set(np.unique(open_images(tmp_path / "maps" / "open", window=None).pixels)) == {0, 1, 2}
+    assert set(np.unique(open_images(tmp_path / "maps", part="open", window=None).pixels)) == {0, 1, 2}
     np.testing.assert_allclose(maps["upper"] - maps["lower"], maps["length"], atol=1e-6)
     risk = done("evaluate", files / "new", tmp_path / "maps")["risk"]
     assert risk == pytest.approx(done("evaluate", files / "new", tmp_path / "array.npz")["risk"], abs=0.01)

@@ -13,7 +13,7 @@ from pixelbounds.formats.opener import open_images
 
 nibabel = pytest.importorskip("nibabel")
 pydicom = pytest.importorskip("pydicom")
-from medical import hounsfield, write_dicom, write_nifti  # noqa: E402
+from medical import hounsfield, scan_of, write_dicom, write_nifti  # noqa: E402
 
 VALUES = hounsfield(3)
 SECRETS = {
@@ -69,20 +69,21 @@ def test_outputs_tell_of_nobody_unless_asked(tmp_path, name, source):
         for patient in "ab":
             nifti_with_secrets(tmp_path / "in" / f"secret_{patient}.nii.gz")
     images = open_images(tmp_path / "in")
-    for identifiers in ("drop", "keep"):
+    for identifiers in ("drop", "pseudonym", "keep"):
         (tmp_path / identifiers).mkdir()
         write_interval(tmp_path / identifiers / name, around(images), like=images, identifiers=identifiers)
     assert not tells(tmp_path / "drop")
+    assert not tells(tmp_path / "pseudonym")
     assert tells(tmp_path / "keep") or (source, name) == ("dicom", "maps.nii.gz")  # its header has no place for them
-    with pytest.raises(ValueError, match="identifiers is 'some'; it must be one of drop, keep"):
+    with pytest.raises(ValueError, match="identifiers is 'some'; it must be one of pseudonym, keep, drop"):
         write_interval(tmp_path / "x.npz", around(images), like=images, identifiers="some")
 
 
 def test_what_stays_places_a_map_on_its_scan(tmp_path):
     files = write_dicom(tmp_path / "in", VALUES, **SECRETS)
     images = open_images(tmp_path / "in")
-    write_interval(tmp_path / "maps", around(images), like=images)
-    for file, source in zip(sorted((tmp_path / "maps" / "lower").iterdir()), files, strict=True):
+    write_interval(tmp_path / "maps", around(images), like=images, identifiers="drop")
+    for file, source in zip(sorted((scan_of(tmp_path / "maps") / "lower").iterdir()), files, strict=True):
         data, original = pydicom.dcmread(file), pydicom.dcmread(source)
         for name in ("StudyInstanceUID", "FrameOfReferenceUID", "ImagePositionPatient", "PixelSpacing"):
             assert data[name].value == original[name].value
@@ -91,10 +92,42 @@ def test_what_stays_places_a_map_on_its_scan(tmp_path):
         assert not data.PatientID
         assert not data.PatientName
     write_interval(tmp_path / "asked", around(images), like=images, identifiers="keep")
-    data = pydicom.dcmread(next((tmp_path / "asked" / "lower").iterdir()))
+    data = pydicom.dcmread(next((scan_of(tmp_path / "asked") / "lower").iterdir()))
     assert {name: str(data[name].value) for name in ASKED} == {name: SECRETS[name] for name in ASKED}
     assert "PatientIdentityRemoved" not in data
     assert "InstitutionName" not in data  # a map needs it in no case
+
+
+def test_patients_stay_apart_in_an_archive_and_variants_share_no_uid(tmp_path):
+    """Three patients, one with two series; a pseudonym for each patient, and other identifiers for whatever differs."""
+    for number, patient in enumerate("ABAC"):
+        where = {"series": f"1.2.3.{number}", "patient": f"SECRET-{patient}", "StudyInstanceUID": f"1.2.{ord(patient)}"}
+        write_dicom(tmp_path / "in" / str(number), VALUES + number, **where)
+    images = open_images(tmp_path / "in")
+    variants = {
+        "pseudonym": {},
+        "again": {},
+        "drop": {"identifiers": "drop"},
+        "keep": {"identifiers": "keep"},
+        "other": {"about": {"guarantee": "another promise"}},
+    }
+    uids, patients = {}, {}
+    for name, rest in variants.items():
+        write_interval(tmp_path / name, around(images), like=images, **rest)
+        data = [pydicom.dcmread(file) for file in sorted((tmp_path / name).rglob("*.dcm"))]
+        patients[name] = {str(x.StudyInstanceUID): str(x.PatientID) for x in data}
+        assert len({x.SOPInstanceUID for x in data}) == len(data)
+        for x in data:
+            uids.setdefault(str(x.SOPInstanceUID), set()).add(name)
+    assert set(map(frozenset, uids.values())) == {
+        frozenset(("pseudonym", "again")),
+        *map(frozenset, (["drop"], ["keep"], ["other"])),
+    }
+    assert len(set(patients["pseudonym"].values())) == 3
+    assert all(x.startswith("PB-") for x in patients["pseudonym"].values())
+    assert set(patients["drop"].values()) == {""}
+    assert set(patients["keep"].values()) == {"SECRET-A", "SECRET-B", "SECRET-C"}
+    assert sorted(x.name[:9] for x in (tmp_path / "pseudonym").iterdir()) == [f"scan_{i}_PB" for i in range(1, 5)]
 
 
 def test_units_stay_apart_without_their_names(tmp_path):
@@ -107,7 +140,7 @@ def test_units_stay_apart_without_their_names(tmp_path):
     assert found["units"].tolist() == [0, 0, 0, 1, 1, 1]
     write_interval(tmp_path / "m.nii.gz", around(images), like=images)
     assert sorted(x.name for x in tmp_path.glob("m_*")) == sorted(
-        f"m_{number}_{part}.nii.gz" for number in (0, 1) for part in ("lower", "upper", "length", "open")
+        f"m_scan_{number}_{part}.nii.gz" for number in (1, 2) for part in ("lower", "upper", "length", "open")
     )
 
 

@@ -5,7 +5,7 @@ import resource
 import numpy as np
 import pytest
 import zarr
-from medical import hounsfield, nibabel, pydicom, write_dicom, write_nifti
+from medical import hounsfield, nibabel, pydicom, scan_of, write_dicom, write_nifti
 
 import pixelbounds as pb
 from pixelbounds.formats.maps import is_ours, write_interval
@@ -109,7 +109,7 @@ def test_dicom_maps_keep_patient_study_and_place(tmp_path):
     assert content == [x.read_bytes() for x in sorted((tmp_path / "again").rglob("*.dcm"))]
     seen = {}
     for part in PARTS:
-        written = sorted((tmp_path / "out" / part).iterdir())
+        written = sorted((scan_of(tmp_path / "out") / part).iterdir())
         for file, source in zip(written, files, strict=True):
             data, original = pydicom.dcmread(file), pydicom.dcmread(source)
             assert data.SOPClassUID == pydicom.uid.SecondaryCaptureImageStorage
@@ -129,7 +129,7 @@ def test_dicom_ends_are_rounded_outward(tmp_path, photometric, window):
     write_dicom(tmp_path / "ct", VALUES, photometric=photometric, **REACH)
     images = open_images(tmp_path / "ct", window=window)
     write_interval(tmp_path / "out", around(images), like=images)
-    lower, upper, length, ends = (open_images(tmp_path / "out" / part, window=None).pixels for part in PARTS)
+    lower, upper, length, ends = (open_images(tmp_path / "out", part=part, window=None).pixels for part in PARTS)
     assert (lower <= VALUES).all()
     assert (upper >= VALUES).all()
     np.testing.assert_allclose(length, upper - lower, atol=1e-3)
@@ -142,7 +142,7 @@ def test_dicom_ends_are_rounded_outward(tmp_path, photometric, window):
     assert (length >= span - 1e-3)[closed].all()
     np.testing.assert_array_equal(np.isin(ends, (1, 3)), np.isclose(lower, least, atol=step))
     np.testing.assert_array_equal(np.isin(ends, (2, 3)), upper == 3071)
-    back = {part: open_images(tmp_path / "out" / part, window=window).pixels for part in PARTS[:2]}
+    back = {part: open_images(tmp_path / "out", part=part, window=window).pixels for part in PARTS[:2]}
     ends = (back["upper"], back["lower"]) if photometric == "MONOCHROME1" else (back["lower"], back["upper"])
     assert (ends[0] <= expected.lower).all()
     assert (ends[1] >= expected.upper).all()
@@ -159,7 +159,7 @@ def test_what_lies_beyond_the_window_does_not_look_certain(tmp_path):
         images = open_images(scan)
         seen = images.pixels
         write_interval(out, pb.Interval(np.clip(seen - 0.01, 0, 1), np.clip(seen + 0.01, 0, 1)), like=images)
-        where = [out / part if out.is_dir() else out.with_name(f"map_{part}.nii.gz") for part in PARTS]
+        where = [scan_of(out) / part if out.is_dir() else out.with_name(f"map_{part}.nii.gz") for part in PARTS]
         lower, upper, length, ends = (open_images(x, window=None).pixels[0] for x in where)
         assert ((lower <= values[0]) & (values[0] <= upper)).all()
         np.testing.assert_array_equal(ends, np.repeat([[2], [1], [0], [0]], 4, axis=1))
@@ -167,12 +167,12 @@ def test_what_lies_beyond_the_window_does_not_look_certain(tmp_path):
         assert (upper[1] <= -155.9).all()
         assert (length[2:] < 8.2).all()
         assert (length[:2] > 800).all()
-    said = pydicom.dcmread(next((tmp_path / "maps" / "upper").iterdir()))
+    said = pydicom.dcmread(next((scan_of(tmp_path / "maps") / "upper").iterdir()))
     assert said.ImageComments.startswith("3071 stands for an open end: the value may lie anywhere above 240 HU")
     assert (float(said.WindowWidth), float(said.WindowCenter)) == (400, 40)
-    shown = pydicom.dcmread(next((tmp_path / "maps" / "length").iterdir()))
+    shown = pydicom.dcmread(next((scan_of(tmp_path / "maps") / "length").iterdir()))
     assert float(shown.WindowWidth) < 10  # lengths of closed intervals from black to white
-    codes = pydicom.dcmread(next((tmp_path / "maps" / "open").iterdir()))
+    codes = pydicom.dcmread(next((scan_of(tmp_path / "maps") / "open").iterdir()))
     assert "1: open below -160 HU; 2: open above 240 HU" in codes.ImageComments
     assert codes.RescaleType == "US"
 
@@ -187,8 +187,25 @@ def test_maps_of_several_series_come_back_in_the_order_of_the_scans(tmp_path, id
     interval = around(images)
     write_interval(tmp_path / "out", interval, like=images, identifiers=identifiers)
     for part in PARTS[:2]:
-        back = open_images(tmp_path / "out" / part).pixels
+        back = open_images(tmp_path / "out", part=part).pixels
         np.testing.assert_allclose(back, getattr(interval, part), atol=1.001 / 400)  # steps of 1 HU, rounded outward
+
+
+def test_from_one_format_to_the_other(tmp_path):
+    write_nifti(tmp_path / "scan.nii.gz", VALUES, "PIR")
+    write_dicom(tmp_path / "ct", VALUES, **REACH)
+    nifti, dicom = open_images(tmp_path / "scan.nii.gz"), open_images(tmp_path / "ct")
+    write_interval(tmp_path / "maps", around(nifti), like=nifti, identifiers="keep")
+    write_interval(tmp_path / "maps.nii.gz", around(dicom), like=dicom)
+    crossed = open_images(tmp_path / "maps", part="lower"), open_images(tmp_path / "maps_lower.nii.gz")
+    for back in crossed:
+        np.testing.assert_allclose(back.geometry.scans[0].affine, dicom.geometry.scans[0].affine, atol=1e-4)
+        np.testing.assert_allclose(back.pixels, around(dicom).lower, atol=2 / 400)  # a step of 16-bit scans is 1 HU
+    assert set(crossed[0].units) == {"scan"}
+    small = open_images(tmp_path / "ct", size=3)
+    write_interval(tmp_path / "small", around(small), like=small)
+    back = open_images(tmp_path / "small", part="upper")
+    np.testing.assert_allclose(back.geometry.scans[0].affine, small.geometry.scans[0].affine, atol=1e-6)
 
 
 # ---------------------------------------------------------------- failures
@@ -248,7 +265,10 @@ def test_only_what_we_wrote_of_a_kind_is_replaced(tmp_path):
         zarr.create_group(tmp_path / kind, attributes={"pixelbounds": {"kind": kind}})
     zarr.create_group(tmp_path / "foreign")
     (tmp_path / "empty").mkdir()
-    (tmp_path / "maps" / "lower").mkdir(parents=True)
+    (tmp_path / "maps" / "scan_1" / "lower").mkdir(parents=True)
+    (tmp_path / "scans" / "scan_1" / "mri").mkdir(parents=True)
+    (tmp_path / "more" / "scan_1" / "lower").mkdir(parents=True)
+    (tmp_path / "more" / "scan_1" / "thesis.txt").touch()
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures" / "a.png").touch()
     ours = {x.name for x in tmp_path.iterdir() if is_ours(x, "interval", "bands", "maps")}

@@ -12,7 +12,7 @@ from pixelbounds.images.tolerance import Tolerance
 
 pydicom = pytest.importorskip("pydicom")
 pytest.importorskip("highdicom")
-from medical import LABELS, LPS, draw_segmentation, edit, hounsfield, write_dicom, write_nifti  # noqa: E402
+from medical import LABELS, LPS, draw_segmentation, edit, hounsfield, scan_of, write_dicom, write_nifti  # noqa: E402
 
 VALUES = hounsfield(4, 7, 6)
 
@@ -85,7 +85,7 @@ def test_a_trust_mask_comes_back_as_a_region(folder, tmp_path):
     )
     rule = Tolerance(40, images.measure)
     write_interval(tmp_path / "maps", interval, like=images, tolerance=rule, parametric=True)
-    mask = open_label_map(tmp_path / "maps" / "parametric" / "00001_trusted.dcm", images)
+    mask = open_label_map(scan_of(tmp_path / "maps") / "parametric" / "trusted.dcm", images)
     assert np.array_equal(mask, rule.holds(interval.lower, interval.upper))
     assert mask.any()
 

@@ -114,3 +114,9 @@ def draw_segmentation(file, folder, pixels, kind="BINARY", numbers=(1, 2)):
         )  # fmt: skip
         made.save_as(file)
     return file
+
+
+def scan_of(maps):
+    """The folder of the only scan of a folder of DICOM maps."""
+    (folder,) = maps.iterdir()
+    return folder

@@ -35,7 +35,7 @@ def apply_command(
     parametric: Annotated[
         bool, typer.Option("--parametric", help="DICOM: also Parametric Maps (float, HU), and the mask as SEG.")
     ] = False,
-    identifiers: Identifiers = "drop",
+    identifiers: Identifiers = "pseudonym",
     force: Force = False,
     features: Features = None,
     labels: TestLabels = None,

@@ -55,9 +55,9 @@ BandPath = Annotated[
 Identifiers = Annotated[
     str,
     typer.Option(
-        metavar="drop|keep",
+        metavar="pseudonym|keep|drop",
         help="Names of patients and files in what is written.",
-        autocompletion=one_of("drop", "keep"),
+        autocompletion=one_of("pseudonym", "keep", "drop"),
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]

@@ -7,8 +7,8 @@ maps.py        intervals into files: .zarr, .npz, and maps in the space of the i
 scans.py       what every reader returns and every writer takes: images, units, windows, the space they lie in
 pictures.py    folders and zips of pictures
 nifti.py       volumes as slices, and back
-dicom.py       series as slices; captures.py: maps as secondary captures
-multiframe.py  maps as Parametric Maps; segmentations.py: DICOM segmentations as labels
+dicom.py       series as slices; segmentations.py: DICOM segmentations as labels
+dicom_maps.py  maps as secondary captures, Parametric Maps and segmentations
 identifiers.py what of the people behind images goes along into outputs
 label_maps.py  label maps and masks beside the images
 """

@@ -38,18 +38,25 @@ def is_dicom(path: Path) -> bool:
         return False
 
 
-def dicom_files(path: Path) -> list[Path]:
-    """DICOM files at a path, by name: the file itself, or all those in a folder."""
+def dicom_files(path: Path, part: str | None = None) -> list[Path]:
+    """DICOM files at a path, by name: the file itself, or all those in a folder, or of a `part` of maps."""
     if path.is_file():
         return [path]
-    return sorted(x for x in path.rglob("*") if x.is_file() and not x.name.startswith(".") and is_dicom(x))
+    files = path.rglob("*" if part is None else f"{part}/*")
+    return sorted(x for x in files if x.is_file() and not x.name.startswith(".") and is_dicom(x))
 
 
 def read_dicom(
-    path: Path, *, window: Window | None, clip: bool = True, size: int | None = None, progress: Progress = silent
+    path: Path,
+    *,
+    window: Window | None,
+    clip: bool = True,
+    size: int | None = None,
+    part: str | None = None,
+    progress: Progress = silent,
 ) -> Images:
     """Slices (n, h, w) of all series at a path; the patient is the unit, or the series where no patient is named."""
-    files = dicom_files(path)
+    files = dicom_files(path, part)
     series: dict[str, list[tuple[Path, Any]]] = {}
     for file in files:
         header = _header(file)

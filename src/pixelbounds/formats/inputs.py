@@ -48,7 +48,7 @@ from .arrays import (
     store_at,
     told,
 )
-from .maps import maps_of, measure_of_maps
+from .maps import maps_of, measure_of_maps, written_scans
 from .nifti import NIFTI_SUFFIXES
 from .opener import open_images
 from .scans import Images, check_patients, patients_digest
@@ -340,6 +340,8 @@ def folder_parts(path: Path, reading: Reading) -> dict[str, Images]:
     """A folder that holds `lower` and `upper`, perhaps `centre`, each as whatever `open_images` reads."""
     parts = {}
     limits = check_limits(reading.limits or (0.0, 1.0))
+    if written_scans(path, "lower"):
+        return {name: open_images(path, window=reading.mapping, part=name) for name in ("lower", "upper")}
     for name in ("lower", "upper", "centre"):
         found = [x for x in sorted(path.iterdir()) if x.name.split(".")[0] == name]
         if len(found) > 1:

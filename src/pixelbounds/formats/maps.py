@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,17 +28,17 @@ from ..images.library import Array, rows_of, to_numpy
 from ..images.measure import Measure
 from ..images.tolerance import OPEN_ABOVE, OPEN_BELOW, SLACK, Tolerance, open_ends
 from ..storage.files import aside, swap_folder
+from ..storage.version import VERSION
 from .arrays import ABOUT, Arrays, FilePath, about_of
-from .captures import captured_measure, map_name, write_captures
 from .dicom import dicom_files
-from .identifiers import keeps, numbered_units
-from .multiframe import FOLDER, write_multiframe
+from .dicom_maps import PARAMETRIC, MapsOfScan, Part, captured_measure, write_captures, write_parametric
+from .identifiers import keeps, numbered_units, patients_of, scan_key
 from .nifti import NIFTI_SUFFIXES, stem, write_volume, written_measure
 from .scans import Geometry, Images, Scan, Window
 
-INTERVAL_SUFFIXES = (".zarr", ".npz", ".nii.gz", ".nii", ".dcm")
-MAP_PARTS = ("lower", "upper", "length", "open", "trusted")  # and, of DICOM, the folder of Parametric Maps
-MAP_SUFFIXES = (*NIFTI_SUFFIXES, ".dcm")  # become NAME_lower, NAME_upper, NAME_length, NAME_open and NAME_trusted
+INTERVAL_SUFFIXES = (".zarr", ".npz", *NIFTI_SUFFIXES)
+MAP_PARTS = ("lower", "upper", "length", "open", "trusted")  # NIfTI becomes NAME_lower, NAME_upper and so on
+_SCAN = "scan_"  # begins the name of the folder of a scan
 _BLOCK_BYTES = 2**26
 
 
@@ -46,7 +47,7 @@ def write_interval(
     interval: Interval,
     *,
     like: Images | None = None,
-    identifiers: str = "drop",
+    identifiers: str = "pseudonym",
     about: Mapping[str, Any] | None = None,
     tolerance: Tolerance | None = None,
     parametric: bool = False,
@@ -54,12 +55,11 @@ def write_interval(
     """Write an interval under a name whose suffix says the kind: .zarr, .npz, .nii, .nii.gz, or a folder for DICOM.
 
     NIfTI and DICOM need `like`, the images that the interval is about: its maps lie where they lie, in their measure.
-    With identifiers="keep" what the images' files say of people and names goes along, see `identifiers.py`. An .npz
-    keeps what the interval is `about` (plain values by name, such as its guarantee). With a `tolerance` the mask of the
-    pixels whose interval is within it is written as well (`Interval.trust_mask`), as `trusted`. With `parametric` a
-    folder of DICOM gets Parametric Maps beside the secondary captures, and the mask as a segmentation (`multiframe`).
-    Returns what was written; for .nii.gz and .dcm, which become NAME_lower, NAME_upper, NAME_length and, where values
-    were seen through a window, NAME_open (with a tolerance NAME_trusted), the first.
+    What the images' files say of people is left out, unless `identifiers` are kept, see `identifiers.py`. What the
+    interval is `about` (plain values by name, such as its guarantee) goes along. With a `tolerance` the mask of the
+    pixels whose interval is within it is written as well (`Interval.trust_mask`), as `trusted`. A folder of DICOM has a
+    folder for each scan, and in it one for each part; with `parametric` another of Parametric Maps, and the mask as a
+    segmentation. Returns what was written; for NIfTI, of several files, the first.
     """
     path = Path(path)
     who = keeps(identifiers)
@@ -75,14 +75,16 @@ def write_interval(
             f"{path} is one file, and Parametric Maps lie in a folder of DICOM; name a folder without ending"
         )
     if path.suffix == ".zarr":
-        return _write_zarr(path, interval, _labels(like, who), tolerance)
+        return _write_zarr(path, interval, _labels(like, who), about, tolerance)
     if path.suffix == ".npz":
         return _write_npz(path, interval, _labels(like, who), about, tolerance)
     if path.name.endswith(NIFTI_SUFFIXES):
-        return _write_nifti(path, interval, _space(path, like), who, tolerance)
-    if path.suffix == ".dcm" or path.is_dir() or not path.suffix:
-        return _write_dicom(path, interval, _space(path, like), who, tolerance, parametric)
-    raise ValueError(f"{path} is of no known kind; end it in .zarr, .npz, .nii.gz or .dcm, or name a folder for DICOM")
+        return _write_nifti(path, interval, _space(path, like), who, about, tolerance)
+    if path.suffix and not path.is_dir():
+        raise ValueError(
+            f"{path} is of no known kind; end it in {', '.join(INTERVAL_SUFFIXES)}, or name a folder for DICOM"
+        )
+    return _write_dicom(path, interval, _space(path, like), identifiers, about, tolerance, parametric)
 
 
 def _check_measure(path: Path, interval: Interval, like: Images) -> None:
@@ -94,13 +96,13 @@ def _check_measure(path: Path, interval: Interval, like: Images) -> None:
         )
 
 
-def _space(path: Path, like: Images | None) -> Geometry:
+def _space(path: Path, like: Images | None) -> Images:
     if like is None or like.geometry is None:
         raise ValueError(
             f"{path} needs to know where the images lie; read them from NIfTI or DICOM and give them as like, "
             "or write .zarr or .npz"
         )
-    return like.geometry
+    return like
 
 
 def _labels(like: Images | None, who: bool) -> dict[str, Array]:
@@ -116,7 +118,7 @@ def _labels(like: Images | None, who: bool) -> dict[str, Array]:
 
 def maps_of(path: Path, part: str | None = None) -> list[Path]:
     """The files of a part of an interval (or of all) that was written under one name, scan by scan."""
-    suffix = next(x for x in MAP_SUFFIXES if path.name.endswith(x))
+    suffix = next(x for x in NIFTI_SUFFIXES if path.name.endswith(x))
     name = path.name.removesuffix(suffix)
     parts = MAP_PARTS if part is None else (part,)
     return sorted(x for part in parts for x in path.parent.glob(f"{name}*_{part}{suffix}"))
@@ -127,8 +129,9 @@ def is_ours(folder: Path, *kinds: str) -> bool:
     names = {x.name for x in folder.iterdir()}
     if not names:
         return True
-    if names <= {*MAP_PARTS, FOLDER}:
-        return "maps" in kinds
+    if all(name.startswith(_SCAN) and (folder / name / "lower").is_dir() for name in names):
+        parts = {x.name for name in names for x in (folder / name).iterdir()}
+        return "maps" in kinds and parts <= {*MAP_PARTS, PARAMETRIC}
     try:
         return about_of(Arrays(folder)).get("kind") in kinds
     except Exception:  # no store; zarr raises what it likes
@@ -150,11 +153,17 @@ def _replace(new: Path, path: Path) -> None:
 # ---------------------------------------------------------------- arrays
 
 
-def _write_zarr(path: Path, interval: Interval, labels: dict[str, Array], tolerance: Tolerance | None) -> Path:
+def _write_zarr(
+    path: Path,
+    interval: Interval,
+    labels: dict[str, Array],
+    about: Mapping[str, Any] | None,
+    tolerance: Tolerance | None,
+) -> Path:
     _check_free(path, "interval")
-    about: dict[str, Any] = {"kind": "interval", **{name: x.tolist() for name, x in labels.items()}}
+    stated = {"kind": "interval", **(about or {}), **{name: x.tolist() for name, x in labels.items()}}
     with aside(path) as folder:
-        group = zarr.create_group(folder / "new", attributes={"pixelbounds": about})
+        group = zarr.create_group(folder / "new", attributes={"pixelbounds": stated})
         step = max(1, _BLOCK_BYTES // rows_of(interval.lower, 0, 1).nbytes)
         for name in ("lower", "upper", *(() if tolerance is None else ("trusted",))):
             first = _rows(interval, name, 0, 1, tolerance)
@@ -207,15 +216,18 @@ def _write_npz(
 # ---------------------------------------------------------------- maps in the space of the images
 
 
+def written_scans(path: Path, part: str) -> list[Path]:
+    """The folders of a part in a folder of DICOM maps that we wrote, scan by scan."""
+    return sorted(path.glob(f"{_SCAN}*/{part}")) if path.is_dir() else []
+
+
 def measure_of_maps(path: Path) -> Measure | None:
     """What the values of maps stood for between 0 and 1 when we wrote them; None for anything else."""
     if path.name.endswith(NIFTI_SUFFIXES) and not path.exists():
-        found = [written_measure(file) for file in maps_of(path, "lower")]
-    elif path.is_dir() and (path / "lower").is_dir():
-        found = [captured_measure(file) for file in dicom_files(path / "lower")]
+        measures = [written_measure(file) for file in maps_of(path, "lower")]
     else:
-        return None
-    return found[0] if found and None not in found and len(set(found)) == 1 else None
+        measures = [captured_measure(x) for folder in written_scans(path, "lower") for x in dicom_files(folder)]
+    return measures[0] if measures and None not in measures and len(set(measures)) == 1 else None
 
 
 def measured(lower: Array, upper: Array, window: Window | None, inverted: bool = False) -> tuple[Array, Array]:
@@ -231,48 +243,83 @@ def measured(lower: Array, upper: Array, window: Window | None, inverted: bool =
     return least + width * np.clip(lower - SLACK, 0, 1), least + width * np.clip(upper + SLACK, 0, 1)
 
 
-def _maps(interval: Interval, scan: Scan, window: Window | None, tolerance: Tolerance | None) -> dict[str, Array]:
-    """Lower and upper ends of a scan in its measure, float64; where there is a window, which of them are open; with a
-    tolerance, which intervals are within it.
+def _parts(interval: Interval, scan: Scan, geometry: Geometry, tolerance: Tolerance | None) -> list[Part]:
+    """The parts of an interval of a scan, in its measure: ends and lengths in single precision, rounded outward; where
+    there is a window, which ends are open; with a tolerance, which intervals are within it.
     """
     lower = rows_of(interval.lower, scan.start, scan.stop)
     upper = rows_of(interval.upper, scan.start, scan.stop)
     check_values("interval.lower", lower, scan.start)
     check_values("interval.upper", upper, scan.start)
+    window, measure = geometry.window, geometry.measure
     low, high = measured(lower, upper, window, scan.inverted)
-    mask = {} if tolerance is None else {"trusted": tolerance.holds(lower, upper).astype(np.uint8)}
-    if window is None:
-        return {"lower": low, "upper": high, **mask}
-    ends = open_ends(1 - upper, 1 - lower) if scan.inverted else open_ends(lower, upper)
-    least, most = scan.beyond(window)
-    low[(ends & OPEN_BELOW) > 0] = least
-    high[(ends & OPEN_ABOVE) > 0] = most
-    return {"lower": low, "upper": high, "open": ends, **mask}
+    ends = np.zeros(low.shape, np.uint8)
+    least = most = 0.0
+    if window is not None:
+        ends = open_ends(1 - upper, 1 - lower) if scan.inverted else open_ends(lower, upper)
+        least, most = scan.beyond(window)
+        low[(ends & OPEN_BELOW) > 0] = least
+        high[(ends & OPEN_ABOVE) > 0] = most
+    low, high = outward(low, high, np.float32)
+    exact = high.astype(np.float64) - low
+    length = outward(exact, exact, np.float32)[1]
+    comments = {"lower": "", "upper": "", "length": "", "open": ""}
+    if window is not None:
+        below = f"below {measure.low:g} {measure.unit}".rstrip()
+        above = f"above {measure.high:g} {measure.unit}".rstrip()
+        stands = "stands for an open end: the value may lie anywhere"
+        comments = {
+            "lower": f"{least:g} {stands} {below}, beyond the window",
+            "upper": f"{most:g} {stands} {above}, beyond the window",
+            "length": "of intervals whose ends both lie within the window; where one is open, far longer",
+            "open": f"0: both ends within the window; 1: open {below}; 2: open {above}; 3: both, nothing is known",
+        }
+    shown = None if measure.low is None or measure.high is None else (measure.low, measure.high)
+    longest = float(length[ends == 0].max(initial=0)) or 1.0
+    parts = [
+        Part("lower", low, measure.unit, shown, comments["lower"], (ends & OPEN_BELOW) > 0),
+        Part("upper", high, measure.unit, shown, comments["upper"], (ends & OPEN_ABOVE) > 0),
+        Part("length", length, measure.unit, (0.0, longest), comments["length"], ends > 0),
+    ]
+    if window is not None:
+        parts.append(Part("open", ends, "", (0.0, 3.0), comments["open"]))
+    if tolerance is not None:
+        said = f"1: the interval is {tolerance}. It is short, which does not say that it holds the truth"
+        parts.append(Part("trusted", tolerance.holds(lower, upper).astype(np.uint8), "", (0.0, 1.0), said))
+    return parts
 
 
-def _write_nifti(path: Path, interval: Interval, geometry: Geometry, who: bool, tolerance: Tolerance | None) -> Path:
-    """One file each for lower, upper, length, open and trusted: NAME_lower.nii.gz, or NAME_SCAN_lower.nii.gz for
-    several scans, which have numbers in their order where names are left out.
+def _provenance(about: Mapping[str, Any] | None) -> str:
+    """What maps were made by, in words that every format can hold."""
+    stated = {"written by": f"pixelbounds {VERSION}", **(about or {})}
+    words = {"calibration": "calibration SHA-256", "source": "bands", "guarantee": "guarantee"}
+    said = [f"{words.get(name, name)}: {stated[name]}" for name in ("written by", *words) if stated.get(name)]
+    return "; ".join(said).encode("ascii", "replace").decode()
+
+
+def _write_nifti(
+    path: Path,
+    interval: Interval,
+    like: Images,
+    who: bool,
+    about: Mapping[str, Any] | None,
+    tolerance: Tolerance | None,
+) -> Path:
+    """One file each for lower, upper, length, open and trusted: NAME_lower.nii.gz; for several scans
+    NAME_SCAN_lower.nii.gz, where scans are called by their numbers, scan_1, unless names are kept.
     """
+    assert like.geometry is not None
     suffix = path.name.removeprefix(stem(path.name))
+    scans = like.geometry.scans
     finished: dict[str, list[str]] = {part: [] for part in MAP_PARTS}
     with aside(path) as folder:
-        for number, scan in enumerate(geometry.scans):
-            maps = _maps(interval, scan, geometry.window, tolerance)
-            maps["lower"], maps["upper"] = outward(maps["lower"], maps["upper"], np.float32)
-            length = maps["upper"].astype(np.float64) - maps["lower"]
-            maps["length"] = outward(length, length, np.float32)[1]
-            closed = maps["length"][maps["open"] == 0] if "open" in maps else maps["length"]
-            shown = {"length": (0.0, float(closed.max(initial=0)))}
-            if geometry.window is not None:
-                width, level = geometry.window
-                shown |= dict.fromkeys(("lower", "upper"), (level - width / 2, level + width / 2))
-            called = scan.name.replace("/", "_") if who else f"{number:0{len(str(len(geometry.scans)))}}"
-            own = f"_{called}" if len(geometry.scans) > 1 else ""
-            for part, x in maps.items():
-                name = f"{stem(path.name)}{own}_{part}{suffix}"
-                write_volume(folder / name, x, scan, part, shown.get(part, (0.0, 0.0)), who=who)
-                finished[part].append(name)
+        for number, scan in enumerate(scans, 1):
+            called = scan.name.replace("/", "_") if who else f"{_SCAN}{number:0{len(str(len(scans)))}}"
+            own = f"_{called}" if len(scans) > 1 else ""
+            for part in _parts(interval, scan, like.geometry, tolerance):
+                name = f"{stem(path.name)}{own}_{part.name}{suffix}"
+                write_volume(folder / name, part, scan, _provenance(about), who=who)
+                finished[part.name].append(name)
         names = [name for part in MAP_PARTS for name in finished[part]]
         for name in names:
             _replace(folder / name, path.with_name(name))
@@ -280,32 +327,26 @@ def _write_nifti(path: Path, interval: Interval, geometry: Geometry, who: bool, 
 
 
 def _write_dicom(
-    path: Path, interval: Interval, geometry: Geometry, who: bool, tolerance: Tolerance | None, parametric: bool
+    path: Path,
+    interval: Interval,
+    like: Images,
+    identifiers: str,
+    about: Mapping[str, Any] | None,
+    tolerance: Tolerance | None,
+    parametric: bool,
 ) -> Path:
-    """A folder with a folder each for lower, upper, length, open and trusted; of a single image as many .dcm files."""
-    single = path.suffix == ".dcm"
-    if single and len(interval) > 1:
-        raise ValueError(f"{path} is one file, but there are {len(interval)} images; name a folder for the series")
-    if not single:
-        _check_free(path, "maps")
-    without = {"open": geometry.window is None, "trusted": tolerance is None}
-    parts = [part for part in MAP_PARTS if not without.get(part)]
+    """A folder for each scan, scan_1 or, with what stands for its patient, scan_1_PATIENT; in it one for each part."""
+    assert like.geometry is not None
+    _check_free(path, "maps")
+    patients = patients_of(like, identifiers)
     with aside(path) as folder:
-        for part in parts:
-            (folder / "new" / part).mkdir(parents=True)
-        if parametric:
-            (folder / "new" / FOLDER).mkdir()
-        for number, scan in enumerate(geometry.scans):
-            maps = _maps(interval, scan, geometry.window, tolerance)
-            name = map_name(scan, maps["lower"], maps["upper"], who=who)
-            write_captures(folder / "new", maps, scan, geometry, name, who=who)
+        for number, (scan, patient) in enumerate(zip(like.geometry.scans, patients, strict=True), 1):
+            parts = _parts(interval, scan, like.geometry, tolerance)
+            maps = MapsOfScan(scan, parts, scan_key(like, scan), patient, _provenance(about))
+            called = re.sub(r"[^A-Za-z0-9.-]+", "_", str(maps.sources[0].PatientID))
+            place = folder / "new" / f"{_SCAN}{number:0{len(str(len(patients)))}}{f'_{called}' * bool(called)}"
+            write_captures(place, maps)
             if parametric:
-                there = folder / "new" / FOLDER
-                write_multiframe(there, maps, scan, geometry, name, number=number, tolerance=tolerance, who=who)
-        if not single:
-            swap_folder(folder / "new", path)
-            return path
-        for part in parts:
-            (file,) = (folder / "new" / part).iterdir()
-            _replace(file, path.with_name(f"{path.stem}_{part}.dcm"))
-    return path.with_name(f"{path.stem}_lower.dcm")
+                write_parametric(place / PARAMETRIC, maps)
+        swap_folder(folder / "new", path)
+    return path

@@ -21,6 +21,7 @@ import numpy as np
 from ..execution.progress import Progress, silent
 from ..images.library import Array
 from ..images.measure import Measure
+from .dicom_maps import Part
 from .pictures import central, square
 from .scans import (
     FormatError,
@@ -200,17 +201,14 @@ def resized_affine(affine: Array, height: int, width: int, size: int | None) -> 
 # ---------------------------------------------------------------- back
 
 
-def write_volume(
-    file: Path, slices: Array, scan: Scan, part: str, shown: tuple[float, float], *, who: bool = False
-) -> None:
-    """Write slices (n, h, w) as a volume of their dtype in the axes, and with the header, that the scan's file had.
+def write_volume(file: Path, part: Part, scan: Scan, about: str, *, who: bool) -> None:
+    """Write a part of an interval as a volume in the axes, and with the header, that the scan's file had.
 
-    The header says which `part` of an interval it is. A viewer shows the values `shown` from black to white, of ends
-    those of the window; whole numbers are labels.
-
-    who            whether the header's free text and extensions go along
+    A viewer shows from black to white what the part says; what maps are `about` is a comment in an extension. With
+    `who` the header's free text and extensions go along.
     """
     nibabel = needed("nibabel")
+    slices = part.values
     volume = slices.transpose(2, 1, 0)  # axes L, P, S
     affine = scan.affine[:, [2, 1, 0, 3]]
     header = None
@@ -232,14 +230,15 @@ def write_volume(
         header.set_data_dtype(slices.dtype)
     kind = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
     image = kind(np.ascontiguousarray(volume), affine, header)
-    image.header["cal_min"], image.header["cal_max"] = shown
+    image.header["cal_min"], image.header["cal_max"] = part.shown or (0, 0)
     if slices.dtype.kind == "u":
         image.header.set_intent("label")
-    image.header["intent_name"] = f"{_OURS}{part}".encode()
+    image.header["intent_name"] = f"{_OURS}{part.name}".encode()
     if header is None or slices.shape[1:] != scan.plane:
         image.set_sform(affine, code="scanner")
         image.set_qform(affine, code="scanner")
         image.header.set_xyzt_units("mm")
+    image.header.extensions.append(nibabel.nifti1.Nifti1Extension("comment", about.encode()))
     nibabel.save(image, file)
 
 

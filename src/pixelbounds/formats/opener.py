@@ -6,13 +6,14 @@ DICOM series. Every reader returns `Images`. `check_target` is asked before any 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ..execution.progress import Progress, silent
 from .arrays import ARRAY_SUFFIXES, FilePath, is_store, near, open_arrays
 from .dicom import is_dicom, read_dicom
-from .maps import MAP_SUFFIXES, is_ours, maps_of
+from .maps import is_ours, maps_of
 from .nifti import NIFTI_SUFFIXES, read_nifti
 from .pictures import PICTURE_SUFFIXES, read_pictures
 from .scans import ABDOMEN, FormatError, Images, Window, check_window
@@ -30,6 +31,7 @@ def open_images(
     size: int | None = None,
     labels: bool = False,
     spectra: bool = False,
+    part: str | None = None,
     progress: Progress = silent,
 ) -> Images:
     """Images (n, h, w) or (n, c, h, w) of whatever lies at a path.
@@ -37,7 +39,8 @@ def open_images(
     `key` names an array inside an .npz or .zarr file. `window` (width, level) maps the values of NIfTI and DICOM files
     to [0, 1]; None leaves them. Without `clip` what lies beyond the window lies beyond [0, 1], as it must in noisy
     observations. `size` crops each picture or slice to its central square and resizes it. `labels` are whole numbers:
-    pictures give them as they are stored. Arrays of complex numbers are taken only where `spectra` are asked for.
+    pictures give them as they are stored. Arrays of complex numbers are taken only where `spectra` are asked for. Of a
+    folder of DICOM maps that `apply` wrote, a `part` is read, such as lower.
     """
     path = Path(path)
     window = check_window(window)
@@ -51,8 +54,8 @@ def open_images(
             return open_arrays(path, key, spectra=spectra)
         if kind == "pictures":
             return read_pictures(path, size=size, progress=progress, labels=labels)
-        read: Callable[..., Images] = read_nifti if kind == "NIfTI" else read_dicom
-        return read(path, window=window, clip=clip, size=size, progress=progress)
+        how: dict[str, Any] = {"window": window, "clip": clip, "size": size, "progress": progress}
+        return read_nifti(path, **how) if kind == "NIfTI" else read_dicom(path, part=part, **how)
     except (FormatError, MemoryError, ImportError):
         raise
     except Exception as error:  # readers of other people's formats raise what they like
@@ -107,7 +110,7 @@ def check_target(
         raise ValueError(f"the name {path} says no kind of file; end it in {', '.join(kinds)}{also}")
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.absolute().parent} to write {path.name} in; make it first")
-    taken = [x for x in (maps_of(path) if path.name.endswith(MAP_SUFFIXES) else [path]) if x.exists()]
+    taken = [x for x in (maps_of(path) if path.name.endswith(NIFTI_SUFFIXES) else [path]) if x.exists()]
     if taken and not replace:
         raise FileExistsError(f"{taken[0]} exists; choose another name, or replace it with --force")
     if path.is_dir() and not is_ours(path, "interval", "bands", "maps"):

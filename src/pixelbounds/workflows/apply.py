@@ -27,7 +27,8 @@ from ..formats.arrays import FilePath, Reading
 from ..formats.identifiers import keeps
 from ..formats.inputs import KEPT, Bands, open_bands, open_interval
 from ..formats.label_maps import open_labels
-from ..formats.maps import INTERVAL_SUFFIXES, MAP_SUFFIXES, maps_of, write_interval
+from ..formats.maps import INTERVAL_SUFFIXES, maps_of, write_interval
+from ..formats.nifti import NIFTI_SUFFIXES
 from ..formats.opener import check_target, open_images
 from ..formats.scans import Images, check_patients
 from ..images.checks import numbered
@@ -87,7 +88,7 @@ def apply_files(
     labels: FilePath | None = None,
     tolerance: float | None = None,
     parametric: bool = False,
-    identifiers: str = "drop",
+    identifiers: str = "pseudonym",
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
     progress: Progress = silent,
@@ -99,7 +100,8 @@ def apply_files(
     tolerance      write the mask of pixels whose interval is at most so long, as `trusted`, in the unit of the values
                    (HU where they were seen through a window; then intervals with an open end are not in the mask)
     parametric     in a folder of DICOM also Parametric Maps, and the mask as a segmentation (SEG)
-    identifiers    `keep` what the files say of patients, and their names, or `drop` it
+    identifiers    `keep` what the files say of patients, and their names, or `drop` it; a `pseudonym` keeps patients
+                   apart in an archive of DICOM
     """
     keeps(identifiers)
     reads = (calibration, bands, like, features, labels)
@@ -161,6 +163,7 @@ def _about(
         "limits": calibration.limits if all(isfinite(x) for x in calibration.limits) else None,
         "measure": None if measure is None else measure.state(),
         "calibration": digest,
+        "source": str(calibration.record.source),
         "version": VERSION,
     }
     about |= {} if within is None else {"tolerance": within.state()}
@@ -169,7 +172,7 @@ def _about(
 
 def _files(out: Path, written: Path) -> tuple[Path, ...]:
     """What was written: a file or store, all maps of NIfTI, all series of a folder of DICOM."""
-    if out.name.endswith(MAP_SUFFIXES):
+    if out.name.endswith(NIFTI_SUFFIXES):
         return tuple(maps_of(out))
     return tuple(sorted(written.iterdir())) if written.is_dir() and written.suffix != ".zarr" else (written,)
 

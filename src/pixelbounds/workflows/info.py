@@ -16,7 +16,7 @@ from typing import Any
 from ..calibration.calibration import Calibration, calibration_from_bytes
 from ..calibration.text import description_of
 from ..formats.arrays import ABOUT, ARRAY_SUFFIXES, SOURCE, Reading, is_store, parts_at, told
-from ..formats.maps import MAP_PARTS
+from ..formats.maps import MAP_PARTS, written_scans
 from ..formats.opener import kind_of_file, open_images
 from ..images.library import differ_in_size
 from ..monitoring.anytime import AnytimeCalibration
@@ -177,8 +177,8 @@ def _shape(x: Any) -> str:
 
 def _about_images(path: Path) -> dict[str, Any]:
     """What a file or folder of images holds, part by part where it holds lower and upper."""
-    parts = sorted(x for x in path.iterdir() if x.name in MAP_PARTS) if path.is_dir() else []
-    images = {x.name: open_images(x, window=None) for x in parts} or {"images": open_images(path, window=None)}
+    parts = [part for part in MAP_PARTS if written_scans(path, part)]
+    images = {part or "images": open_images(path, window=None, part=part) for part in parts or (None,)}
     first = next(iter(images.values()))
     units = None if first.units is None else f"{len(set(map(str, first.units)))}, each a {first.unit_name or 'unit'}"
     measure = None if first.measure is None else str(first.measure)

@@ -76,8 +76,10 @@ def role_of(path: Path) -> str | None:
             return "page"
         if path.suffix in ARRAY_SUFFIXES or is_store(path):
             return _of_arrays(path)
+        if measure_of_maps(path) is not None:
+            return "intervals"
         if path.is_dir() and {"lower", "upper"} <= {x.name.split(".")[0] for x in path.iterdir()}:
-            return "bands" if measure_of_maps(path) is None else "intervals"
+            return "bands"
     except Exception:  # a file that cannot be read holds nothing that has a name
         return None
     return "images"

@@ -13,7 +13,7 @@ from pixelbounds.images.tolerance import Tolerance
 
 pydicom = pytest.importorskip("pydicom")
 highdicom = pytest.importorskip("highdicom")
-from medical import edit, hounsfield, write_dicom, write_nifti  # noqa: E402
+from medical import edit, hounsfield, nibabel, scan_of, write_dicom, write_nifti  # noqa: E402
 
 VALUES = hounsfield(4, 7, 6)
 
@@ -100,7 +100,7 @@ def test_no_voxel_is_uncovered_and_each_lies_where_it_lay(tmp_path, kind, window
     found = {}
     names = ("lower", "upper", "length") + (("open",) if window else ())
     for name in names:
-        file = tmp_path / "maps" / "parametric" / f"00001_{name}.dcm"
+        file = scan_of(tmp_path / "maps") / "parametric" / f"{name}.dcm"
         data = pydicom.dcmread(file)
         assert data.SOPClassUID == pydicom.uid.ParametricMapStorage
         (shared,) = data.SharedFunctionalGroupsSequence
@@ -123,7 +123,7 @@ def test_no_voxel_is_uncovered_and_each_lies_where_it_lay(tmp_path, kind, window
     covered = (found["lower"] <= values) & (values <= found["upper"])
     assert (covered | ~held).all()
     assert (found["length"] >= found["upper"] - found["lower"]).all()
-    mask = highdicom.seg.segread(tmp_path / "maps" / "parametric" / "00001_trusted.dcm")
+    mask = highdicom.seg.segread(scan_of(tmp_path / "maps") / "parametric" / "trusted.dcm")
     assert np.array_equal(in_slices(mask, scan, values.shape)[0], tolerance.holds(interval.lower, interval.upper))
     assert list(mask.segment_numbers) == [1]
 
@@ -135,25 +135,61 @@ def test_names_of_people_stay_behind(tmp_path):
         out = tmp_path / identifiers
         rest = {"like": images, "parametric": True, "tolerance": Tolerance(9, images.measure)}
         write_interval(out, intervals(images), identifiers=identifiers, **rest)
-        for file in sorted((out / "parametric").iterdir()):
+        for file in sorted((scan_of(out) / "parametric").iterdir()):
             data = pydicom.dcmread(file)
             there = "Doe" in str(data) or "P1" in str(data.PatientID) or "19700101" in str(data)
             assert there == (identifiers == "keep"), file
             assert data.StudyInstanceUID == "1.2"
-    first = {x.name: x.read_bytes() for x in (tmp_path / "drop" / "parametric").iterdir()}
-    write_interval(tmp_path / "drop", intervals(images), **rest)
-    assert first == {x.name: x.read_bytes() for x in (tmp_path / "drop" / "parametric").iterdir()}
+    first = {x.name: x.read_bytes() for x in (scan_of(tmp_path / "drop") / "parametric").iterdir()}
+    write_interval(tmp_path / "drop", intervals(images), identifiers="drop", **rest)
+    assert first == {x.name: x.read_bytes() for x in (scan_of(tmp_path / "drop") / "parametric").iterdir()}
+
+
+def test_every_object_says_what_it_was_made_by(tmp_path):
+    about = {"guarantee": "at most 10% of the pixels", "calibration": "c0ffee", "source": "network with digest beef"}
+    SERIES["plain"](tmp_path / "scan")
+    SERIES["NIfTI"](tmp_path / "other")
+    for scan, out in (("scan", "maps"), ("other", "map.nii.gz")):
+        images = open_images(tmp_path / scan)
+        rest = {"like": images, "about": about, "parametric": out == "maps", "tolerance": Tolerance(20, images.measure)}
+        write_interval(tmp_path / out, intervals(images), **rest)
+    said = [pydicom.dcmread(file).ContributingEquipmentSequence for file in (tmp_path / "maps").rglob("*.dcm")]
+    texts = [" ".join(item.get("ContributionDescription", "") for item in items) for items in said]
+    for file in tmp_path.glob("map_*.nii.gz"):
+        texts += [str(x.get_content()) for x in nibabel.load(file).header.extensions]
+    assert len(texts) == 5 * 4 + 5 + 5
+    for text in texts:
+        assert all(word in text for word in ("pixelbounds 0.", *about.values())), text
+
+
+def test_open_ends_are_padding_that_viewers_leave_out(tmp_path):
+    """Air at the open lower end is no silhouette, and not the brightest of the lengths."""
+    values = np.full((1, 4, 4), 40, np.int16)
+    values[0, 0] = -900
+    write_dicom(tmp_path / "scan", values)
+    images = open_images(tmp_path / "scan")
+    held = pb.Interval(np.clip(images.pixels - 0.01, 0, 1), np.clip(images.pixels + 0.01, 0, 1))
+    write_interval(tmp_path / "maps", held, like=images, parametric=True)
+    for part, prefix in (("lower", ""), ("length", ""), ("lower", "Float"), ("length", "Float")):
+        file = "parametric/{}.dcm" if prefix else "{0}/{0}_001.dcm"
+        data = pydicom.dcmread(scan_of(tmp_path / "maps") / file.format(part))
+        first, last = (data[f"{prefix}PixelPadding{x}"].value for x in ("Value", "RangeLimit"))
+        padded = (data.pixel_array >= first) & (data.pixel_array <= last)
+        assert np.array_equal(padded.reshape(4, 4), values[0] < -160), part
+    assert "PixelPaddingValue" not in pydicom.dcmread(scan_of(tmp_path / "maps") / "upper" / "upper_001.dcm")
 
 
 @pytest.mark.skipif(shutil.which("dciodvfy") is None, reason="dciodvfy is missing: apt-get install dicom3tools")
-@pytest.mark.parametrize("identifiers", ["drop", "keep"])
+@pytest.mark.parametrize("identifiers", ["drop", "keep", "pseudonym"])
 @pytest.mark.parametrize("kind", ["plain", "oblique and dark", "one slice", "NIfTI"])
 def test_every_object_passes_dciodvfy(tmp_path, kind, identifiers):
     SERIES[kind](tmp_path / "scan")
     images = open_images(tmp_path / "scan")
     rest = {"like": images, "parametric": True, "tolerance": Tolerance(20, images.measure), "identifiers": identifiers}
     write_interval(tmp_path / "maps", intervals(images), **rest)
-    for file in sorted((tmp_path / "maps").rglob("00001*.dcm")):
+    for file in sorted((tmp_path / "maps").rglob("*.dcm")):
+        if "_00" in file.name and not file.name.endswith("_001.dcm"):
+            continue
         verdict = subprocess.run(["dciodvfy", "-new", file], capture_output=True, text=True)
         errors = [line for line in (verdict.stdout + verdict.stderr).splitlines() if line.startswith("Error")]
         assert not errors, f"{file.relative_to(tmp_path)}: {errors}"

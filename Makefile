@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ADAPTERS := .venv-adapters
 TEST_EXTRAS := medical,cvx,cluster,test
-EXTRAS := diffusion,docs,dev,$(TEST_EXTRAS)
+EXTRAS := diffusion,federated,docs,dev,$(TEST_EXTRAS)
 TEST_STAMP := $(VENV)/.installed-test
 STAMP := $(VENV)/.installed
 

@@ -1,4 +1,4 @@
-"""`pixelbounds federated`: the same rounds on files, with a key and without."""
+"""`pixelbounds federated`: the same rounds on files."""
 
 import json
 from pathlib import Path
@@ -121,27 +121,22 @@ def files_of(folder, truth, band, units):
 def test_the_commands_of_a_study_with_a_key_small_counts_and_shared_patients(tmp_path):
     units = np.array([f"patient {unit // 2 % 30:02d}" for unit in range(sum(COUNTS))])
     sites = dict(files_of(tmp_path, *data(), units))
-    key = ("--study-key", tmp_path / "study.key")
+    key = ("--unit-key", tmp_path / "units.key")
     assert "Give every site a copy" in run("key", "--out", key[1])
     assert "exists" in run("key", "--out", key[1], code=2)
     sent = [tmp_path / name / "0.safetensors" for name in sites]
     for out, words in zip(sent, sites.values(), strict=True):
-        assert "authenticated under" in run("announce", *words, "--out", out, *key)
+        assert run("announce", *words, "--out", out, *key, "--json")["unit_key"]
     begin = ("begin", *sent, "--risk-level", "0.3", "--method", "rcps", "--unit-name", "patient")
-    assert "no key was given" in run(*begin, "--out", tmp_path / "no", code=2)
-    refused = run(*begin, "--out", tmp_path / "no", *key, code=2)
-    assert "25 units are at more than one site" in refused
+    assert "25 units are at more than one site" in run(*begin, "--out", tmp_path / "no", code=2)
     assert not (tmp_path / "no").exists()
-    told = run(*begin, "--out", tmp_path / "study", "--shared-units", "join", *key, "--json")
-    assert told["authenticated"]
+    plan = run(*begin, "--out", tmp_path / "study", "--shared-units", "join", "--json")["file"]
     for name, words in sites.items():
-        answer = ("answer", told["file"], *words, "--out", tmp_path / name / "1.safetensors")
-        assert "no key was given" in run(*answer, code=2)
-        assert "misses rounded up to multiples of 2" in run(*answer, *key)
-        assert "limits" in run(*answer, "--limits", "0", "2", *key, "--force", code=2)
+        answer = ("answer", plan, *words, "--out", tmp_path / name / "1.safetensors")
+        assert "misses rounded up to multiples of 2" in run(*answer)
+        assert "limits" in run(*answer, "--limits", "0", "2", "--force", code=2)
     merge = ("merge", tmp_path / "study", *(tmp_path / name / "1.safetensors" for name in sites))
-    assert "no key was given" in run(*merge, code=2)
-    said = run(*merge, *key)
+    said = run(*merge)
     for words in ("of a future patient, averaged over its images", "at most 30%;", "that certified"):
         assert words in " ".join(said.split())
-    assert run(*merge, *key, "--json")["record"]["settings"] == {"least_count": {"north": 2, "south": 2}}
+    assert run(*merge, "--json")["record"]["settings"] == {"least_count": {"north": 2, "south": 2}}

@@ -105,15 +105,15 @@ def test_shares_of_regions_are_never_reported_too_small_and_no_image_by_itself(c
     for name, (truth, band, how) in sites.items():
         reported = seen["misses"][name].tables
         certifying = ~studies["cells"].plan.tables[f"fitting.{NAMES.index(name)}"]
-        sizes = Site(federated.announce(truth, band, **how)).region_sizes(("edges", "rare"))[certifying]
-        rows = reported["missed"]
+        sizes = Site(federated.announce(truth, band, **how)).answering(("edges", "rare"), certifying).sizes
+        rows = reported["missed"][certifying]
         assert (sizes[:, 1:] % LEAST == 0).all()
         exact = np.stack([how["regions"][x].reshape(len(truth), -1).sum(axis=1) for x in ("edges", "rare")], axis=1)
         assert ((sizes[:, 1:] > 0) == (exact[certifying] > 0)).all()
         told = rows.reshape(*sizes.shape, -1)[:, 1:] / np.maximum(sizes[:, 1:, None], 1)
         plan = edited(studies["misses"].plan, lambda text, _: [s.update(least_count=1) for s in text["sites"]])
         honest = federated.answer(plan, truth, band, **{**how, "least_count": 1})
-        true = honest.tables["missed"].reshape(*sizes.shape, -1)[:, 1:]
+        true = honest.tables["missed"][certifying].reshape(*sizes.shape, -1)[:, 1:]
         true = true / np.maximum(exact[certifying][:, :, None], 1)
         assert (told >= true).all()
         assert (told > true).any()

@@ -116,13 +116,13 @@ def test_a_damaged_or_foreign_file_is_refused_by_name(worlds, tmp_path):
 # ---------------------------------------------------------------- plans, at a site
 
 
-def given(name, **about):
-    return lambda text, tables: text["given"].update({name: about})
+def given(name, value):
+    return lambda text, tables: text["given"].update({name: value})
 
 
 PLANS = {  # world, question, change, words of the refusal
     "labels below 0": ("plain", "spend", table(GROUPS, lambda x: x * 0 - 10**6), ["table"]),
-    "no table": ("plain", "occupied", lambda text, tables: tables.pop(GROUPS), ["grouping.table"]),
+    "no table": ("plain", "occupied", lambda text, tables: tables.pop(GROUPS), ["lack table"]),
     "combinations that are groups": ("plain", "occupied", table(GROUPS, lambda x: x * 0), ["combinations"]),
     "edges that fall": ("plain", "spend", table("given.edges", lambda x: x[::-1].copy()), ["edges", "falls"]),
     "edges that are NaN": ("plain", "spend", table("given.edges", lambda x: x * np.nan), ["edges", "NaN"]),
@@ -132,15 +132,15 @@ PLANS = {  # world, question, change, words of the refusal
     "a path that falls": ("plain", "misses", table("given.path.points", lambda x: x[:, ::-1].copy()), ["falls"]),
     "a path of too many points": ("plain", "misses", table(
         "given.path.points", lambda x: np.tile(np.linspace(0, 1, 20_000), (len(x), 1))), ["20000 points"]),
-    "a point beyond the path": ("plain", "arriving", given("point", **{"is": "number", "value": 10**9}), ["point 1"]),
+    "a point beyond the path": ("plain", "arriving", given("point", 10**9), ["point 1"]),
     "spans that are NaN": ("plain", "cells", table("given.spans", lambda x: x * np.nan), ["spans", "NaN"]),
-    "an edge below the start": ("unlimited", "longest", given("edge", **{"is": "number", "value": -9.0}), ["edge"]),
+    "an edge below the start": ("unlimited", "longest", given("edge", -9.0), ["edge"]),
     "too few units that fit": ("plain", "cells", table("fitting.0", lambda x: x[:5]), ["(5,)", "50"]),
     "nothing about who fits": ("plain", "cells", lambda text, tables: tables.pop("fitting.1"), ["fitting.1"]),
     "a question that is none": ("plain", "misses", said(statistic="__import__"), ["'__import__'", "alone"]),
     "another question's arguments": ("plain", "misses", said(statistic="spend"), ["spend"]),
-    "an argument that is an object": ("plain", "cells", given("spans", **{"is": "object"}), ["given.spans.is"]),
-    "an argument of another kind": ("plain", "cells", given("spans", **{"is": "number", "value": 1}), ["array"]),
+    "an argument that is an object": ("plain", "cells", given("spans", {"is": "object"}), ["given.spans"]),
+    "an argument of another kind": ("plain", "cells", given("spans", 1), ["spans", "excess"]),
     "groups of another kind": (
         "plain", "occupied", lambda text, tables: text["given"]["grouping"].update(kind="partition"), ["partition"]),
     "other limits than announced": ("plain", "cells", said(limits=[0.0, 2.0]), ["limits [0.0, 2.0]", "[0.0, 1.0]"]),

@@ -6,6 +6,7 @@ from hospitals import BY_BAND, announced, data, edited, parts_of, refuses, regio
 
 import pixelbounds as pb
 from pixelbounds import federated
+from pixelbounds.federated.messages import message_of
 
 KEY = bytes(32)
 
@@ -45,16 +46,16 @@ ANNOUNCEMENTS = {  # change, words of the refusal
 @pytest.fixture(scope="module")
 def keyed():
     truth, band = data()
-    sites = with_regions(parts_of(truth, band, key=KEY), regions_of(truth))
+    sites = with_regions(parts_of(truth, band), regions_of(truth))
     units = {"north": np.arange(50) // 2, "east": np.arange(7) + 100, "south": np.arange(63) + 200}
-    return [federated.announce(t, b, units=units[name], **how) for name, (t, b, how) in sites.items()]
+    return [federated.announce(t, b, units=units[name], unit_key=KEY, **how) for name, (t, b, how) in sites.items()]
 
 
 @pytest.mark.parametrize("change, word", ANNOUNCEMENTS.values(), ids=ANNOUNCEMENTS)
 def test_a_wrong_announcement_is_refused_by_field_and_value(keyed, change, word):
-    wrong = edited(keyed[0], change, KEY)
-    refuses(lambda: federated.begin([wrong, *keyed[1:]], risk_level=0.2, key=KEY), word)
-    assert federated.begin(keyed, method=BY_BAND, risk_level=0.2, key=KEY).plan.tables
+    wrong = edited(keyed[0], change)
+    refuses(lambda: federated.begin([wrong, *keyed[1:]], risk_level=0.2), word)
+    assert federated.begin(keyed, method=BY_BAND, risk_level=0.2).plan.tables
 
 
 def test_sites_that_do_not_fit_together_are_refused_by_name_and_none_is_accused():
@@ -105,18 +106,21 @@ def test_a_study_file_is_checked_when_it_is_read_again(worlds, tmp_path):
     path = tmp_path / "study.safetensors"
     federated.merge(study, list(answers.values())).save(path)
     kept = federated.load(path)
-    last = max(name for name in kept.tables if name.startswith("round.") and name.endswith(".0"))
+    last = f"site.1.{kept.text['rounds']}"
+    first = worlds["plain"][1]["cells"][1]["east"].to_bytes()
+    wrong = edited(message_of(kept.tables[last].astype(np.uint8).tobytes()), table("missed", lambda x: x + 70))
     for change, word in (
-        (table(last, lambda x: x[:, ::-1].copy()), "where intervals widen"),
-        (table(last, lambda x: x[:, :3]), "shape"),
+        (table(last, lambda x: np.frombuffer(wrong.to_bytes(), np.uint8)), "than it has"),
+        (table(last, lambda x: np.frombuffer(first, np.uint8)), "answers another plan"),
+        (table(last, lambda x: x[:100]), "cut short"),
         (lambda text, tables: tables.pop(last), "incomplete"),
         (lambda text, tables: text["settings"].update(failure_prob=2.0), "failure_prob is 2.0"),
         (lambda text, tables: text["settings"].update(more=2.0), "'more'"),
         (lambda text, tables: text["settings"].update(promises=[3]), "unknown settings"),
         (lambda text, tables: text["settings"].update(bound="none"), "bound is 'none'"),
-        (table("site.0", lambda x: x[:100]), "cut short"),
+        (table("site.0.0", lambda x: x[:100]), "cut short"),
         (said(sites=9), "site.3"),
-        (lambda text, tables: text["rounds"].insert(0, "0" * 64), "other questions"),
+        (said(rounds=99), "rounds 99"),
     ):
         edited(kept, change).save(path)
         refuses(lambda: federated.load_study(path).plan, word)

@@ -36,9 +36,9 @@ def broken(risk_of, count, **how):
 
 def calibrated(sites, limits, *, key=None, **settings):
     """A study of sites (truth, band, what each says), run to its end."""
-    said = {"limits": limits, "key": key}
-    told = [federated.announce(t, b, site=name, **how, **said) for name, (t, b, how) in sites.items()]
-    study = federated.begin(told, **{"risk_level": RISK, "failure_prob": DELTA, "key": key, **settings})
+    said = {"limits": limits}
+    told = [federated.announce(t, b, site=name, unit_key=key, **how, **said) for name, (t, b, how) in sites.items()]
+    study = federated.begin(told, **{"risk_level": RISK, "failure_prob": DELTA, **settings})
     while isinstance(study, federated.Study):
         plan = study.plan
         answers = [federated.answer(plan, t, b, site=name, **how, **said) for name, (t, b, how) in sites.items()]

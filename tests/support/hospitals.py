@@ -55,9 +55,9 @@ def in_one_place(*images, **how):
     return pb.calibrate(*images, **how).without_hashes()
 
 
-def announced(sites):
+def announced(sites, unit_key=None):
     """What each site announces."""
-    return [federated.announce(t, b, **how) for t, b, how in sites.values()]
+    return [federated.announce(t, b, **how, unit_key=unit_key) for t, b, how in sites.values()]
 
 
 def answers_of(sites, plan):
@@ -84,12 +84,12 @@ def studies_of(sites, begun):
     return out
 
 
-def edited(message, change=lambda text, tables: None, key=None):
-    """A message that someone changed and sealed again, as a file would bring it; with the HMAC of a key."""
+def edited(message, change=lambda text, tables: None):
+    """A message that someone changed and sealed again, as a file would bring it."""
     text = copy.deepcopy(dict(message.text))
     tables = {name: x.copy() for name, x in message.tables.items()}
     change(text, tables)
-    return message_of(dataclasses.replace(message, text=text, tables=tables, mac="").signed(key).to_bytes())
+    return message_of(dataclasses.replace(message, text=text, tables=tables).to_bytes())
 
 
 def table(name, change):

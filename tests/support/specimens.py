@@ -112,11 +112,6 @@ class Trial:
     units: bool = False
     regions: bool = False
 
-    @property
-    def key(self):
-        """The key that sites and coordinator share."""
-        return {"key": KEY} if self.units else {}
-
     def site(self, where):
         """Truth and band of a site, and what else it gives to `announce` and `answer`."""
         units = {"units": UNITS[SITES[where]]} if self.units else {}
@@ -125,16 +120,16 @@ class Trial:
         if "least_count" not in self.said:
             regions["weights"] = np.abs(truth - 0.5)
         known = {"regions": regions} if self.regions else {}
-        return (truth, BAND[SITES[where]]), {"site": where, **self.said, **units, **known, **self.key}
+        return (truth, BAND[SITES[where]]), {"site": where, **self.said, **units, **known}
+
+    def announced(self, where):
+        """What a site announces, its units as hashes under a key."""
+        images, given = self.site(where)
+        return pb.federated.announce(*images, **given, **({"unit_key": KEY} if self.units else {}))
 
     def begin(self, told):
         """Open the study."""
-        return pb.federated.begin(told, **{"risk_level": 0.3, **self.asked, **self.key})
-
-    def read(self, data, name):
-        """A message, signed again where messages are signed: someone who has the key has edited it."""
-        message = message_of(data, name)
-        return message.signed(KEY) if self.units else message
+        return pb.federated.begin(told, **{"risk_level": 0.3, **self.asked})
 
 
 @cache
@@ -161,8 +156,7 @@ def make_messages(folder):
     for name, trial in trials().items():
         told = []
         for where in SITES:
-            images, given = trial.site(where)
-            told.append(pb.federated.announce(*images, **given))
+            told.append(trial.announced(where))
             told[-1].save(folder / "announcement" / f"{name} {where}.safetensors")
         study = trial.begin(told)
         at = 0
@@ -174,7 +168,7 @@ def make_messages(folder):
                 images, given = trial.site(where)
                 answers.append(pb.federated.answer(study.plan, *images, **given))
                 answers[-1].save(folder / "answer" / f"{name} {at} {where}.safetensors")
-            study = pb.federated.merge(study, answers, **trial.key)
+            study = pb.federated.merge(study, answers)
             at += 1
 
 
@@ -283,7 +277,7 @@ def use_plan(data, name, rng, world):
     """Answer it at a site."""
     trial = trials()[name.rsplit(" ", 1)[0]]
     images, given = trial.site(str(rng.choice(sorted(SITES))))
-    answer = pb.federated.answer(trial.read(data, "case"), *images, **given)
+    answer = pb.federated.answer(message_of(data, "case"), *images, **given)
     message_of(answer.to_bytes(), "answer")
 
 
@@ -292,9 +286,9 @@ def use_answer(data, name, rng, world):
     study, at, where = name.rsplit(" ", 2)
     trial = trials()[study]
     other = next(site for site in SITES if site != where)
-    answers = [trial.read(data, "case"), trial.read(world.read("answer", f"{study} {at} {other}"), "honest")]
+    answers = [message_of(data, "case"), message_of(world.read("answer", f"{study} {at} {other}"), "honest")]
     file = world.folder / "study" / f"{study} {at}.safetensors"
-    go_on(pb.federated.merge(file, answers, **trial.key), trial, world)
+    go_on(pb.federated.merge(file, answers), trial, world)
 
 
 def go_on(study, trial, world):
@@ -312,8 +306,8 @@ def use_announcement(data, name, rng, world):
     """Begin a study with it and the honest announcement of the other site."""
     study, where = name.rsplit(" ", 1)
     trial = trials()[study]
-    told = [trial.read(world.read("announcement", f"{study} {site}"), site) for site in SITES if site != where]
-    told.insert(int(rng.integers(2)), trial.read(data, "case"))
+    told = [message_of(world.read("announcement", f"{study} {site}"), site) for site in SITES if site != where]
+    told.insert(int(rng.integers(2)), message_of(data, "case"))
     go_on(trial.begin(told), trial, world)
 
 
@@ -322,9 +316,9 @@ def use_study(data, name, rng, world):
     study, at = name.rsplit(" ", 1)
     trial = trials()[study]
     file = world.scratch / "study.safetensors"
-    file.write_bytes(trial.read(data, "case").to_bytes())
-    answers = [trial.read(world.read("answer", f"{study} {at} {site}"), site) for site in SITES]
-    go_on(pb.federated.merge(file, answers, **trial.key), trial, world)
+    file.write_bytes(message_of(data, "case").to_bytes())
+    answers = [message_of(world.read("answer", f"{study} {at} {site}"), site) for site in SITES]
+    go_on(pb.federated.merge(file, answers), trial, world)
 
 
 USES = {

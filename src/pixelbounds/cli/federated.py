@@ -1,4 +1,4 @@
-"""`pixelbounds federated key | announce | begin | answer | merge`: sites keep their images and send counts."""
+"""`pixelbounds federated key | announce | begin | answer | merge | job`: sites keep their images and send counts."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from .options import (
 
 _Site = Annotated[str, typer.Option(help="Name by which the others know this site.")]
 _Sent = Annotated[Path, typer.Option(help="The file to send, .safetensors.")]
-_KEY = "The key that all sites share, of `federated key`: messages are authenticated under it."
-_Key = Annotated[Path | None, typer.Option(help=_KEY)]
+_KEY = "The key that all sites share, of `federated key`: a unit (patient) that is at two sites is recognised."
 _LeastCount = Annotated[int, typer.Option(help="Counts of fewer pixels are not reported; see docs/federated.md.")]
 _SHARED = "A unit (patient) at two sites: refuse, or join its images into one."
 _BANDS_OUT = "A .zarr for the bands of samples, to be given in later rounds."
@@ -32,14 +31,14 @@ _BANDS_OUT = "A .zarr for the bands of samples, to be given in later rounds."
 
 @command("key")
 def key_command(out: Annotated[Path, typer.Option(help="A new file, which its owner alone can read.")]) -> Outcome:
-    """Make the key that the sites of a study share; it never travels with the messages.
+    """Make the key by which sites recognise a unit (patient) that two of them have; the coordinator does not need it.
 
-    Example: pixelbounds federated key --out study.key
+    Example: pixelbounds federated key --out units.key
     """
     from ..federated import make_key, write_key
 
     write_key(out, make_key())
-    text = f"Give every site a copy of {out} in a safe way, and the option --study-key {out} to every command."
+    text = f"Give every site a copy of {out} in a safe way, and the option --unit-key {out} to `federated announce`."
     return in_short({"file": str(out)}, text, {"written": written(out)})
 
 
@@ -54,7 +53,7 @@ def announce_command(
     bands_out: Annotated[Path | None, typer.Option(help=_BANDS_OUT)] = None,
     region: Regions = None,
     least_count: _LeastCount = 1,
-    study_key: _Key = None,
+    unit_key: Annotated[Path | None, typer.Option(help=_KEY)] = None,
     force: Force = False,
 ) -> Outcome:
     """Say how many images this site has; every value is read and checked, none is sent.
@@ -67,15 +66,15 @@ def announce_command(
     target = check_target(out, (".safetensors",), replace=force)
     with progress("counting") as advance:
         files = SiteFiles(truth, bands, region or (), read.reading(), large.resources(), advance)
-        message = announce_files(files, site, target, bands_out=bands_out, least_count=least_count, key=study_key)
+        message = announce_files(files, site, target, bands_out=bands_out, least_count=least_count, unit_key=unit_key)
     count, units, regions = (message.text[name] for name in ("images", "units", "regions"))
     facts = {"site": site, "images": count, "units": units, "least_count": least_count, "regions": regions}
-    facts |= {"authenticated": study_key is not None, "file": str(out)}
+    facts |= {"unit_key": unit_key is not None, "file": str(out)}
     rows = {"images": str(count), "units": str(units or "every image is its own")}
     rows |= {"regions": ", ".join(f"{x['name']} ({x['place']})" for x in regions)} if region else {}
     rows |= {} if bands_out is None else {"bands": f"{bands_out}; give them to `federated answer`"}
     text = f"Site {site} has {images_in_words(count)}; send {out} to the coordinator."
-    return in_short(facts, text, {**rows, **_messages(study_key, least_count), "written": written(out)})
+    return in_short(facts, text, {**rows, **_small_counts(least_count), "written": written(out)})
 
 
 @command("answer")
@@ -89,7 +88,6 @@ def answer_command(
     large: Annotated[LargeOptions, WHERE],
     region: Regions = None,
     least_count: _LeastCount = 1,
-    study_key: _Key = None,
     force: Force = False,
 ) -> Outcome:
     """Count what a plan asks for on this site's images, and write the tables; options as they were announced.
@@ -102,14 +100,14 @@ def answer_command(
     target = check_target(out, (".safetensors",), replace=force)
     with progress("counting") as advance:
         files = SiteFiles(truth, bands, region or (), read.reading(), large.resources(), advance)
-        request, message = answer_files(files, plan, site, target, least_count=least_count, key=study_key)
+        request, message = answer_files(files, plan, site, target, least_count=least_count)
     number = request.text["round"]
     tables = [{"name": name, "shape": x.shape, "dtype": str(x.dtype)} for name, x in message.tables.items()]
     facts = {"site": site, "round": number, "statistic": request.text["statistic"], "tables": tables}
-    facts |= {"least_count": least_count, "authenticated": study_key is not None, "file": str(out)}
+    facts |= {"least_count": least_count, "file": str(out)}
     shapes = "; ".join(f"{x['name']} {' x '.join(map(str, x['shape']))} {x['dtype']}" for x in tables)
     rows = {"reports": question_in_words(request), "tables": shapes or "none"}
-    rows |= {**_messages(study_key, least_count), "written": written(out)}
+    rows |= {**_small_counts(least_count), "written": written(out)}
     return in_short(facts, f"Site {site} answers round {number}; send {out} to the coordinator.", rows)
 
 
@@ -119,7 +117,6 @@ def begin_command(
     out: Annotated[Path, typer.Option(help="A new folder for the study: plans to send, and what sites answered.")],
     request: Annotated[RequestOptions, FEDERATED],
     shared_units: Annotated[str, method_option(help=_SHARED)] = "refuse",
-    study_key: _Key = None,
 ) -> Outcome:
     """Open a study of all sites and write the first plan, which every site must answer.
 
@@ -134,15 +131,13 @@ def begin_command(
     from ..workflows.federated import begin_folder
     from ..workflows.request import Request
 
-    study = begin_folder(announcements, out, Request(**vars(request)), shared_units=shared_units, key=study_key)
-    return _next_round(study, out, study_key)
+    return _next_round(begin_folder(announcements, out, Request(**vars(request)), shared_units), out)
 
 
 @command("merge")
 def merge_command(
     study: Annotated[Path, typer.Argument(metavar="STUDY", help="The folder that `federated begin` made.")],
     answers: Annotated[list[Path], typer.Argument(metavar="ANSWERS...", help="One of each site, to the last plan.")],
-    study_key: _Key = None,
 ) -> Outcome:
     """Add the answers of all sites: the next plan, or in the end the calibration file.
 
@@ -151,46 +146,61 @@ def merge_command(
     from ..calibration.calibration import Calibration
     from ..workflows.federated import merge_folder
 
-    merged = merge_folder(study, answers, key=study_key)
+    merged = merge_folder(study, answers)
     if not isinstance(merged, Calibration):
-        return _next_round(merged, study, study_key)
+        return _next_round(merged, study)
     target = study / "calibration.safetensors"
     promises = [promise.state() for promise in merged.promises]
     facts = {
         "guarantee": merged.guarantee, "promises": promises, "record": merged.record.state(),
-        "authenticated": study_key is not None, "file": str(target),
+        "file": str(target),
     }  # fmt: skip
-    return certified(facts, merged, {**_messages(study_key), "written": written(target)})
+    return certified(facts, merged, {"written": written(target)})
 
 
-def _next_round(study: Any, folder: Path, key: Path | None) -> Outcome:
+@command("job")
+def job_command(
+    site: Annotated[list[str], typer.Option(help="A site, as NVFlare's client is called; in the order of the study.")],
+    out: Annotated[Path, typer.Option(help="A new folder for the job.")],
+    request: Annotated[RequestOptions, FEDERATED],
+    shared_units: Annotated[str, method_option(help=_SHARED)] = "refuse",
+) -> Outcome:
+    """Write a job for NVFlare that runs all rounds; each site says in local/pixelbounds-SITE.toml where its images are.
+
+    Example: pixelbounds federated job --site north --site south --risk-level 0.1 --out study
+    """
+    from ..workflows.federated import write_job
+    from ..workflows.request import Request
+
+    write_job(site, out, Request(**vars(request)), shared_units)
+    text = f"Submit it to NVFlare: nvflare job submit -j {out}. Its run will hold calibration.safetensors."
+    return in_short({"sites": site, "folder": str(out)}, text, {"sites": ", ".join(site), "written": written(out)})
+
+
+def _next_round(study: Any, folder: Path) -> Outcome:
     from ..workflows.federated import plan_file, question_in_words
 
     plan, target = study.plan, plan_file(study, folder)
     names = [site.name for site in study.sites]
-    facts = {"round": plan.text["round"], "statistic": plan.text["statistic"], "sites": names}
-    facts |= {"authenticated": key is not None, "file": str(target)}
+    facts = {"round": plan.text["round"], "statistic": plan.text["statistic"], "sites": names, "file": str(target)}
     units = "compared by keyed hashes of their names; those at two sites are joined or refused"
     if study.sites[0].text["units"] is None:
         units = "every image is its own; a patient at two sites is not found"
-    elif key is None:
-        units = "not compared between sites: a patient at two sites counts twice (--study-key)"
-    rows = {"asks for": question_in_words(plan), **_messages(key), "units": units, "written": written(target)}
+    elif study.sites[0].text["unit_key"] is None:
+        units = "not compared between sites: a patient at two sites counts twice (--unit-key)"
+    rows = {"asks for": question_in_words(plan), "units": units, "written": written(target)}
     return in_short(facts, f"Round {plan.text['round']}: send {target} to {', '.join(names)}.", rows)
 
 
-def _messages(key: Path | None, least_count: int = 1) -> dict[str, str]:
-    """The rows that say which counts are suppressed, where some are, and whether messages are authenticated."""
-    rows = {
-        "small counts": f"below {least_count} pixels reported as 0, misses rounded up to multiples of {least_count}"
-    }
-    unsigned = "not authenticated: whoever handles them can change them (--study-key)"
-    return (rows if least_count > 1 else {}) | {"messages": f"authenticated under {key}" if key else unsigned}
+def _small_counts(least_count: int) -> dict[str, str]:
+    """The row that says which counts are suppressed, where some are."""
+    words = f"below {least_count} pixels reported as 0, misses rounded up to multiples of {least_count}"
+    return {"small counts": words} if least_count > 1 else {}
 
 
 def federated_commands() -> typer.Typer:
     """The commands of sites and coordinator."""
     group = typer.Typer(no_args_is_help=True, help="Calibrate across sites that keep their images.")
-    for function in (key_command, announce_command, begin_command, answer_command, merge_command):
+    for function in (key_command, announce_command, begin_command, answer_command, merge_command, job_command):
         group.command()(function)
     return group

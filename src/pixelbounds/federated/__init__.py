@@ -24,14 +24,14 @@ since groups cannot be learned from sums. docs/federated.md says what tables rev
 True
 
 questions.py      what may be asked, one class each; arguments.py what they are given, suppression.py small counts
-messages.py       bytes in, bytes out; fields.py and tables.py check them, keys.py authenticates them
+messages.py       bytes in, bytes out; fields.py and tables.py check them; engine.py carries them over NVFlare
 site.py           announce, answer; site_regions.py, shared_units.py, announcements.py what sites say of their images
 site_data.py      sites in place of images; coordinator.py begin, merge
 """
 
 from .coordinator import Study, begin, load_study, merge
-from .keys import make_key, read_key, write_key
 from .messages import Message, load
+from .shared_units import make_key, write_key
 from .site import announce, answer
 
 __all__ = [
@@ -44,6 +44,5 @@ __all__ = [
     "load_study",
     "make_key",
     "merge",
-    "read_key",
     "write_key",
 ]

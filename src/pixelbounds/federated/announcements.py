@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,14 @@ from ..images.measure import Measure
 from ..images.source import UNKNOWN, Source
 from .fields import SUBGROUP
 from .messages import Message
+
+
+class AnsweringImages(NamedTuple):
+    """What a site announced of the images that an answer is about: sizes (n, 1 + regions); digests are of all."""
+
+    sizes: Array
+    image_hashes: Array
+    region_digests: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,33 +42,27 @@ class Site:
         return str(self.text["site"])
 
     @property
-    def images(self) -> int:
-        """How many it has."""
-        return int(self.text["images"])
-
-    @property
     def made(self) -> dict[str, Any]:
-        """How its images were made, as all sites must say it."""
+        """How its images and units were made, as all sites must say it."""
         units = self.text["units"] is not None
-        return {name: self.text[name] for name in ("limits", "family", "measure", "source")} | {"given units": units}
+        names = ("limits", "family", "measure", "source", "unit_key")
+        return {name: self.text[name] for name in names} | {"given units": units}
 
     @property
     def sizes(self) -> Array:
         """Pixels of each image, (n,)."""
-        tables = self.announcement.tables
-        return tables["sizes"] if "sizes" in tables else np.full(self.images, int(np.prod(self.text["pixels"])))
+        same = np.full(self.text["images"], int(np.prod(self.text["pixels"])))
+        return self.announcement.tables.get("sizes", same)
 
     @property
     def unit_of(self) -> Array:
         """Unit of each image, numbered there, (n,)."""
-        tables = self.announcement.tables
-        return tables["unit_of"] if "unit_of" in tables else np.arange(self.images)
+        return self.announcement.tables.get("unit_of", np.arange(self.text["images"]))
 
     @property
-    def name_hashes(self) -> list[bytes] | None:
-        """Keyed hash of the name of each unit, where there is a key."""
-        names = self.announcement.tables.get("names")
-        return None if names is None else [row.tobytes() for row in names.astype(np.uint8)]
+    def name_hashes(self) -> list[bytes]:
+        """Keyed hash of the name of each unit; none without a key."""
+        return [row.tobytes() for row in self.announcement.tables.get("names", np.empty((0, 0))).astype(np.uint8)]
 
     @property
     def span(self) -> Limits:
@@ -72,24 +74,19 @@ class Site:
         """Whether a region is a mask, weights or a subgroup; None where there is none of this name."""
         return next((str(about["place"]) for about in self.text["regions"] if about["name"] == region), None)
 
-    def region_sizes(self, regions: Sequence[str]) -> Array:
-        """Pixels of each image, and sizes of some regions: (n, 1 + regions)."""
-        columns = [self.announcement.tables["region_sizes"][:, i] for i in self._places(regions)]
-        return np.stack([self.sizes, *columns], axis=1).astype(np.float64)
-
-    def region_digests(self, regions: Sequence[str]) -> Array:
-        """Digests of some regions, (regions, 8)."""
-        rows = [self.announcement.tables["region_digests"][i] for i in self._places(regions)]
-        return np.array(rows, np.int64).reshape(-1, 8)
-
     def subgroup(self, region: str) -> Array:
         """Which images belong to a subgroup, bool (n,)."""
         names = [about["name"] for about in self.text["regions"] if about["place"] == SUBGROUP]
         return self.announcement.tables["subgroups"][:, names.index(region)]
 
-    def _places(self, regions: Sequence[str]) -> list[int]:
+    def answering(self, regions: Sequence[str] = (), images: Array | slice = slice(None)) -> AnsweringImages:
+        """What it announced of some images, and of some regions."""
         names = [about["name"] for about in self.text["regions"] if about["place"] != SUBGROUP]
-        return [names.index(region) for region in regions]
+        at, tables = [names.index(region) for region in regions], self.announcement.tables
+        sizes, digests = self.sizes[:, None], np.zeros((0, 8), np.int64)
+        if at:
+            sizes, digests = np.hstack([sizes, tables["region_sizes"][:, at]]), tables["region_digests"][at]
+        return AnsweringImages(sizes[images].astype(np.float64), tables["image_hashes"], digests)
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:

@@ -1,13 +1,12 @@
 """What a question is given by a plan: numbers, arrays, a grouping, a path; as JSON and arrays, and checked.
 
 A plan drives compiled loops at a site. So each argument is checked for type, shape, range and order before, and for
-how much memory it would take.
+how much memory it would take. A check is given what `decode` made of the argument, and the arguments before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Any
 
@@ -27,21 +26,16 @@ _MAX_CELLS = 2**26  # groups x edges
 _MAX_KEYS = 2**28  # groups x leading bits of widenings, the index by which entry scores are found
 _KEYS_PER_OCTAVE = 128
 _LEAST_UNIT = 1e-300
-_HASHES = "fitted_on"  # of the images that shaped a grouping, which must not certify
-_POINTS = "points"  # of a path
+_HASHES = Form(WHOLE, (None,), least=-(2**63), most=2**63)  # of the images that shaped a grouping
 _REMEDY = "ask the coordinator for another plan"
 
-
-@dataclass(frozen=True)
-class Argument:
-    """An argument of a question: its kind, and its check, given the arguments before it."""
-
-    kind: str  # number, array, grouping or path
-    check: Callable[[Any, Mapping[str, Any], Family], Any]
+Check = Callable[[Any, Mapping[str, Any], Family], Any]
 
 
-def check_groups(grouping: Grouping) -> Grouping:
+def check_groups(grouping: Any) -> Grouping:
     """Refuse groups that follow the pixel grid: counts by group would be counts by position."""
+    if not isinstance(grouping, Grouping):
+        raise ValueError(f"the plan has {grouping!r} where groups should be; {_REMEDY}")
     if grouping.kind not in WITHOUT_POSITIONS:
         raise ValueError(
             f"groups of kind {grouping.kind!r} follow the pixel grid or labels, so that counts would show where pixels "
@@ -52,48 +46,59 @@ def check_groups(grouping: Grouping) -> Grouping:
     return grouping
 
 
-def _combinations(grouping: Grouping, before: Mapping[str, Any], family: Family) -> Grouping:
+def given_groups(x: Any, before: Mapping[str, Any], family: Family) -> Grouping:
+    """Groups that follow no grid."""
+    return check_groups(x)
+
+
+def given_combinations(x: Any, before: Mapping[str, Any], family: Family) -> Grouping:
     """Combinations of bins, numbered before groups are made of them."""
-    if not isinstance(grouping, BandGroups) or not np.array_equal(grouping.table, np.arange(len(grouping.table))):
+    if not isinstance(x, BandGroups) or not np.array_equal(x.table, np.arange(len(x.table))):
         raise ValueError(f"the plan asks which combinations occur of groups that are no combinations; {_REMEDY}")
-    return check_groups(grouping)
+    return check_groups(x)
 
 
-def _spans(x: Any, before: Mapping[str, Any], family: Family) -> Array:
-    spans = Form(REAL, (3, 2), least=-inf, rises=True).check(x, "the plan has spans", _REMEDY)
-    width = spans[:, 1] - spans[:, 0]
+def given_spans(x: Any, before: Mapping[str, Any], family: Family) -> Array:
+    """Least and greatest value of three features of a band."""
+    checked = Form(REAL, (3, 2), least=-inf, rises=True).check(x, "the plan has spans", _REMEDY)
+    width = checked[:, 1] - checked[:, 0]
     if ((width > 0) & (width < _LEAST_UNIT)).any() or not np.isfinite(width).all():
-        raise ValueError(f"the plan has spans {spans.tolist()}, too narrow or too wide; {_REMEDY}")
-    return spans
+        raise ValueError(f"the plan has spans {checked.tolist()}, too narrow or too wide; {_REMEDY}")
+    return checked
 
 
-def _edges(x: Any, before: Mapping[str, Any], family: Family) -> Array:
-    edges = Form(REAL, (None,), least=family.start, rises=True).check(x, "the plan has edges", _REMEDY)
-    if not 2 <= len(edges) <= _MAX_POINTS or edges[0] != family.start:
+def given_edges(x: Any, before: Mapping[str, Any], family: Family) -> Array:
+    """Widenings at which misses are counted."""
+    checked = Form(REAL, (None,), least=family.start, rises=True).check(x, "the plan has edges", _REMEDY)
+    if not 2 <= len(checked) <= _MAX_POINTS or checked[0] != family.start:
         raise ValueError(
-            f"the plan has {len(edges)} edges from {edges[:1]} on; there must be 2 to {_MAX_POINTS} from "
+            f"the plan has {len(checked)} edges from {checked[:1]} on; there must be 2 to {_MAX_POINTS} from "
             f"{family.start:g} on, where the family starts: {_REMEDY}"
         )
-    if before["grouping"].count * len(edges) > _MAX_CELLS:
-        raise ValueError(f"the plan has {before['grouping'].count} groups x {len(edges)} edges, too many; {_REMEDY}")
-    return edges
+    if before["grouping"].count * len(checked) > _MAX_CELLS:
+        raise ValueError(f"the plan has {before['grouping'].count} groups x {len(checked)} edges, too many; {_REMEDY}")
+    return checked
 
 
-def _units(x: Any, before: Mapping[str, Any], family: Family) -> Array:
+def given_units(x: Any, before: Mapping[str, Any], family: Family) -> Array:
+    """Lengths that are counted as one."""
     return Form(REAL, (2,), least=_LEAST_UNIT).check(x, "the plan has units of length", _REMEDY)
 
 
-def _edge(x: Any, before: Mapping[str, Any], family: Family) -> float:
-    if isinstance(x, bool) or not isinstance(x, int | float) or not isfinite(x) or x < family.start:
+def given_edge(x: Any, before: Mapping[str, Any], family: Family) -> float:
+    """A widening."""
+    if not isinstance(x, int | float) or not isfinite(x) or x < family.start:
         raise ValueError(f"the plan has edge {x!r}; it must be a number of at least {family.start:g}")
     return x
 
 
-def _path(path: tuple[Grouping, Any], before: Mapping[str, Any], family: Family) -> Path:
+def given_path(x: Any, before: Mapping[str, Any], family: Family) -> Path:
     """A path of a grouping: one row of widenings for each group, nondecreasing from where the family starts."""
-    grouping, x = check_groups(path[0]), path[1]
+    if not isinstance(x, tuple):
+        raise ValueError(f"the plan has {x!r} where a path should be; {_REMEDY}")
+    grouping, points = check_groups(x[0]), x[1]
     form = Form(REAL, (grouping.count, None), least=family.start, rises=True)
-    points = form.check(x, "the plan has a path", _REMEDY)
+    form.check(points, "the plan has a path", _REMEDY)
     if not 1 <= points.shape[1] <= _MAX_POINTS:
         raise ValueError(f"the plan has a path of {points.shape[1]} points, where 1 to {_MAX_POINTS} are possible")
     positive = points[points > 0]
@@ -103,69 +108,49 @@ def _path(path: tuple[Grouping, Any], before: Mapping[str, Any], family: Family)
     return Path(np.ascontiguousarray(points), grouping)
 
 
-def _point(x: Any, before: Mapping[str, Any], family: Family) -> int:
-    if isinstance(x, bool) or not isinstance(x, int) or not 1 <= x < len(before["path"]):
+def given_point(x: Any, before: Mapping[str, Any], family: Family) -> int:
+    """A point of the path but its first."""
+    if not isinstance(x, int) or not 1 <= x < len(before["path"]):
         raise ValueError(f"the plan has point {x!r} of a path of {len(before['path'])} points; {_REMEDY}")
     return x
-
-
-GROUPING = Argument("grouping", lambda grouping, before, family: check_groups(grouping))
-COMBINATIONS = Argument("grouping", _combinations)
-SPANS = Argument("array", _spans)
-EDGES = Argument("array", _edges)
-UNITS = Argument("array", _units)
-PATH = Argument("path", _path)
-EDGE = Argument("number", _edge)
-POINT = Argument("number", _point)
 
 
 # ---------------------------------------------------------------- as JSON and arrays
 
 
 def encode(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Numbers, arrays, groupings and paths as JSON and arrays."""
+    """Numbers, arrays, groupings and paths as JSON and arrays; what is an array is None in JSON."""
     text: dict[str, Any] = {}
     tables: dict[str, Array] = {}
     for name, value in given.items():
         if isinstance(value, Grouping | Path):
             grouping: Any = value.grouping if isinstance(value, Path) else value
             meta, arrays = grouping.state()
-            arrays = arrays | ({_HASHES: grouping.fitted_on.view(np.int64)} if len(grouping.fitted_on) else {})
-            arrays = arrays | ({_POINTS: value.points} if isinstance(value, Path) else {})
-            kind = "path" if isinstance(value, Path) else "grouping"
-            text[name] = {"is": kind, "kind": grouping.kind, "meta": meta, "arrays": list(arrays)}
+            arrays = arrays | ({"fitted_on": grouping.fitted_on.view(np.int64)} if len(grouping.fitted_on) else {})
+            arrays = arrays | ({"points": value.points} if isinstance(value, Path) else {})
+            text[name] = {"kind": grouping.kind, "meta": meta}
             tables |= {f"{name}.{key}": x for key, x in arrays.items()}
         elif isinstance(value, np.ndarray):
-            text[name], tables[name] = {"is": "array"}, value
+            text[name], tables[name] = None, value
         else:
-            text[name] = {"is": "number", "value": value}
+            text[name] = value
     return text, tables
 
 
 def decode(text: Mapping[str, Any], tables: Mapping[str, Array]) -> dict[str, Any]:
-    """What `encode` was given, a path as its grouping and points; every table must have its place."""
-    arrays = {
-        name: {"": name} if about["is"] == "array" else {key: f"{name}.{key}" for key in about.get("arrays") or ()}
-        for name, about in text.items()
-    }
-    wanted = {table for names in arrays.values() for table in names.values()}
-    if wanted != tables.keys():
-        raise ValueError(f"the plan lacks or has in excess the table {min(wanted ^ tables.keys())!r}; send it again")
-    out: dict[str, Any] = {}
+    """What `encode` was given, a path as its grouping and points; no table may be left."""
+    out, left = dict(text), dict(tables)
     for name, about in text.items():
-        if about["is"] in ("grouping", "path"):
-            out[name] = _grouping(name, about, {key: tables[table] for key, table in arrays[name].items()})
-        else:
-            out[name] = about.get("value") if about["is"] == "number" else tables[name]
+        if about is None:
+            out[name] = left.pop(name, None)
+        elif isinstance(about, Mapping):
+            arrays = {key.removeprefix(f"{name}."): left.pop(key) for key in tables if key.startswith(f"{name}.")}
+            hashes, points = arrays.pop("fitted_on", None), arrays.pop("points", None)
+            grouping = load_grouping(about["kind"], dict(about["meta"]), arrays)
+            if hashes is not None:
+                hashes = _HASHES.check(hashes, "the plan has fitted_on", _REMEDY).astype(np.int64)
+                grouping = on_images(grouping, hashes.view(np.uint64))
+            out[name] = grouping if points is None else (grouping, points)
+    if left:
+        raise ValueError(f"the plan has the table {min(left)!r} in excess; {_REMEDY}")
     return out
-
-
-def _grouping(name: str, about: Mapping[str, Any], arrays: dict[str, Array]) -> Any:
-    """A grouping; of a path, its grouping and points."""
-    hashes, points = arrays.pop(_HASHES, None), arrays.pop(_POINTS, None)
-    grouping = load_grouping(str(about.get("kind")), dict(about.get("meta") or {}), arrays)
-    if hashes is not None:
-        form = Form(WHOLE, (None,), least=-(2**63), most=2**63)
-        hashes = form.check(hashes, f"the plan has {_HASHES}", _REMEDY).astype(np.int64)
-        grouping = on_images(grouping, hashes.view(np.uint64))
-    return grouping if about["is"] == "grouping" else (grouping, points)

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..calibration.bounds import BOUNDS
 from ..calibration.calibration import Calibration
 from ..calibration.certify import certify
-from ..calibration.data import ROWS
 from ..calibration.families import FAMILIES
 from ..calibration.groups.contract import Grouping
 from ..calibration.loss_table import loss_table
@@ -30,9 +30,7 @@ from ..images.library import Array, current_runner
 from ..images.measure import Measure
 from .announcements import Site, differences
 from .arguments import check_groups, decode, encode
-from .keys import key_of
 from .messages import Message, expect, message_of
-from .questions import ALL, FITTING, Question, StatisticRequest
 from .shared_units import check_shared, joint_units
 from .site_data import SiteData, Unanswered
 from .site_regions import promise_at_sites
@@ -42,42 +40,70 @@ _IN_PLAN = ("site", "images", "units", "least_count")  # what a plan says of eac
 _PROMISE = ("kind", "at_most", "above", "cap", "name", "weighting")  # what a study keeps of a promise
 
 
-@dataclass(frozen=True, eq=False)
-class Study:
-    """A calibration under way, kept by the coordinator: settings, announcements, and the sums of all answers so far.
-
-    `plan` is what every site must answer next; nothing else of a study needs to be sent. With a `key`, which is not
-    kept in the file, plans are authenticated and answers must be.
-    """
+class StudySettings(NamedTuple):
+    """What a study must achieve, and how: the arguments of `begin`, checked."""
 
     target: Target
     method: Method
-    settings: Mapping[str, Any]  # seed, and how units count
+    seed: int
+    units: Units  # how they are called and count
+    shared_units: str
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """As JSON and arrays."""
+        text, tables = encode(vars(self.method))
+        target, units = self.target, self.units
+        return {
+            "promises": [{name: getattr(promise, name) for name in _PROMISE} for promise in target.promises],
+            "failure_prob": target.failure_prob, "bound": target.bound_name,
+            "method": {**text, "name": self.method.name}, "seed": self.seed, "unit_name": units.name,
+            "weighting": units.weighting, "max_images": units.max_images, "shared_units": self.shared_units,
+        }, tables  # fmt: skip
+
+    @classmethod
+    def from_state(cls, text: Mapping[str, Any], tables: Mapping[str, Array] = MappingProxyType({})) -> StudySettings:
+        """The settings of a file or job."""
+        try:
+            promises = [Promise(within=None, **promise) for promise in text["promises"]]
+            method = {name: x for name, x in decode(text["method"], tables).items() if x is not None}
+            kind = {"frontier": Frontier, "rcps": RCPS}[method.pop("name")]
+            return study_settings(**{**text, "risk_level": None, "promises": promises, "method": kind(**method)})
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"a study is incomplete or has unknown settings: {error}; begin it again") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A calibration under way, kept by the coordinator: settings, announcements, and the answers so far.
+
+    `plan` is what every site must answer next; nothing else of a study needs to be sent.
+    """
+
+    settings: StudySettings
     sites: Sequence[Site]
-    rounds: Sequence[tuple[str, Tables]] = ()  # digest of the request, tables
-    key: bytes | None = field(default=None, repr=False)
+    rounds: Sequence[tuple[Sequence[Message], Tables]] = ()  # the answers of all sites, and their sums
 
     def __repr__(self) -> str:
         names = ", ".join(site.name for site in self.sites)
-        signed = "authenticated" if self.key else "not authenticated; units at two sites are not found"
-        return f"Study of {names}, round {len(self.rounds) + 1}, {signed}"
+        compared = "" if self.sites[0].name_hashes else "; units at two sites are not found"
+        return f"Study of {names}, round {len(self.rounds) + 1}{compared}"
 
     @cached_property
     def id(self) -> str:
         """Digest of settings and announcements: messages of another study are not taken for those of this one."""
-        text, tables = self._state()
+        text, tables = self.settings.state()
         sites = [site.announcement.digest for site in self.sites]
         return Message("study", {"settings": text, "sites": sites}, tables).digest
 
-    @property
+    @cached_property
     def plan(self) -> Message:
         """The request of this round."""
         request = self.next
-        if not isinstance(request, StatisticRequest):
+        if not isinstance(request, Unanswered):
             raise ValueError("every question was answered; there is no further plan")
         first, regions = self.sites[0].text, self.pooled.regions
         text = {
-            "study": self.id, "round": len(self.rounds) + 1, "statistic": request.statistic, "given": request.given,
+            "study": self.id, "round": len(self.rounds) + 1, "statistic": str(request), "given": request.text,
             **{name: first[name] for name in ("family", "limits", "source", "measure")},
             "sites": [{name: site.text[name] for name in _IN_PLAN} for site in self.sites],
             "regions": [about for name in regions for about in first["regions"] if about["name"] == name],
@@ -86,7 +112,7 @@ class Study:
         for i, (site, fitting) in enumerate(zip(self.sites, self.fitting, strict=True)):
             tables[f"fitting.{i}"] = fits = np.zeros(int(site.unit_of.max()) + 1, bool)
             fits[site.unit_of] = fitting
-        return Message("plan", text, tables).signed(self.key)
+        return Message("plan", text, tables)
 
     # ------------------------------------------------------------ the stages
 
@@ -96,22 +122,21 @@ class Study:
         are few, or by the band.
         """
         settings, first = self.settings, self.sites[0]
-        unit_of = joint_units(self.sites, join=settings["shared_units"] == "join")
-        how = {name: settings[name] for name in ("weighting", "max_images")}
-        units = None if first.text["units"] is None else Units(unit_of, settings["unit_name"], **how)
+        unit_of = joint_units(self.sites, join=settings.shared_units == "join")
+        units = None if first.text["units"] is None else replace(settings.units, ids=unit_of)
         measure = first.text["measure"]
         data = SiteData(
-            sites=self.sites, answers=iter(self.rounds), units=units, unit_of=unit_of, limits=first.span,
+            sites=self.sites, answers=(x for _, x in self.rounds), units=units, unit_of=unit_of, limits=first.span,
             family=FAMILIES[first.text["family"]], runner=current_runner(),
             measure=None if measure is None else Measure.from_state(measure),
         )  # fmt: skip
-        method, rng = self.method, np.random.default_rng(settings["seed"])
-        parts = split(data, self.target, method, rng)
+        method, rng = settings.method, np.random.default_rng(settings.seed)
+        parts = split(data, settings.target, method, rng)
         if isinstance(method, Frontier) and method.groups is method.k is None:
             fitting = parts.fitting
             if few_groups(fitting.units, float(fitting.data.sizes.sum())) is None:
-                method, rng = replace(method, groups="band"), np.random.default_rng(settings["seed"])
-                parts = split(data, self.target, method, rng)
+                method, rng = replace(method, groups="band"), np.random.default_rng(settings.seed)
+                parts = split(data, settings.target, method, rng)
         return method, parts, rng
 
     @property
@@ -124,69 +149,54 @@ class Study:
     @property
     def fitting(self) -> list[Array]:
         """Which images of each site fit."""
-        first = np.cumsum([site.images for site in self.sites])[:-1]
+        first = np.cumsum([site.text["images"] for site in self.sites])[:-1]
         return np.split(~self._split[1].certifying.images, first)
 
     @cached_property
-    def next(self) -> StatisticRequest | Calibration:
-        """The first request without an answer; the calibration where there is none."""
-        method, (fitting, certifying), rng = self._split
+    def next(self) -> Unanswered | Calibration:
+        """The first question without an answer; the calibration where there is none."""
+        (method, (fitting, certifying), rng), target = self._split, self.settings.target
         try:
-            path = method.fit(fitting, self.target, rng)
-            with loss_table(certifying, path, self.target) as table:
-                point = certify(table, self.target)
-        except Unanswered as stop:
-            return stop.request
+            path = method.fit(fitting, target, rng)
+            with loss_table(certifying, path, target) as table:
+                point = certify(table, target)
+        except Unanswered as request:
+            return request
         rounded = {site.name: site.text["least_count"] for site in self.sites if site.text["least_count"] > 1}
         settings = {"least_count": rounded} if rounded else {}  # the risk that was seen is that of rounded counts
-        return Calibration.of(table, point, self.target, method.name, str(self.settings["seed"]), settings)
-
-    # ------------------------------------------------------------ its file
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Arguments of `begin` as JSON and arrays."""
-        method, tables = encode({name: x for name, x in vars(self.method).items() if isinstance(x, Grouping)})
-        text = {
-            **self.settings,
-            "promises": [{name: getattr(promise, name) for name in _PROMISE} for promise in self.target.promises],
-            "failure_prob": self.target.failure_prob,
-            "bound": self.target.bound_name,
-            "method": {**vars(self.method), **method, "name": self.method.name},
-        }
-        return text, tables
+        return Calibration.of(table, point, target, method.name, str(self.settings.seed), settings)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the coordinator's file."""
-        settings, tables = self._state()
+        """Write the coordinator's file: settings, and all messages so far."""
+        settings, tables = self.settings.state()
         for i, site in enumerate(self.sites):
-            tables[f"site.{i}"] = np.frombuffer(site.announcement.to_bytes(), np.uint8)
-        for i, (_, sums) in enumerate(self.rounds):
-            tables |= {f"round.{i}.{j}": x for j, x in enumerate(sums)}
-        text = {"settings": settings, "sites": len(self.sites), "rounds": [digest for digest, _ in self.rounds]}
-        Message("study", text, tables).signed(self.key).save(path)
+            messages = [site.announcement, *(answers[i] for answers, _ in self.rounds)]
+            tables |= {f"site.{i}.{j}": np.frombuffer(x.to_bytes(), np.uint8) for j, x in enumerate(messages)}
+        text = {"settings": settings, "sites": len(self.sites), "rounds": len(self.rounds)}
+        Message("study", text, tables).save(path)
 
 
-def load_study(path: str | os.PathLike[str], *, key: Any = None) -> Study:
-    """Read a coordinator's file."""
-    key = key_of(key)
-    message = expect(path, "study", key)
+def load_study(path: str | os.PathLike[str]) -> Study:
+    """Read a coordinator's file; all that sites sent is checked again."""
+    message = expect(path, "study")
     text, tables = message.text, dict(message.tables)
-    settings = dict(text["settings"])
     try:
-        sites = [tables.pop(f"site.{i}").astype(np.uint8).tobytes() for i in range(text["sites"])]
-        rounds = []
-        for i, digest in enumerate(text["rounds"]):
-            names = [f"round.{i}.{j}" for j in range(sum(name.startswith(f"round.{i}.") for name in tables))]
-            rounds.append((digest, tuple(tables.pop(name) for name in names)))
-        settings["promises"] = [Promise(within=None, **state) for state in settings["promises"]]
-        method = dict(settings["method"])
-        if isinstance(method.get("groups"), Mapping):
-            method |= decode({"groups": method["groups"]}, tables)
-        settings["method"] = {"frontier": Frontier, "rcps": RCPS}[method.pop("name")](**method)
-        study = begin([message_of(data) for data in sites], key=key, **settings)
-    except (TypeError, KeyError) as error:
-        raise ValueError(f"{str(path)!r}, a study, is incomplete or has unknown settings: {error}") from error
-    return replace(study, rounds=rounds)
+        rounds = [
+            [
+                message_of(tables.pop(f"site.{i}.{j}").astype(np.uint8).tobytes(), str(path))
+                for i in range(text["sites"])
+            ]
+            for j in range(1 + text["rounds"])
+        ]
+    except KeyError as error:
+        raise ValueError(f"{str(path)!r}, a study, is incomplete: it lacks {error}") from error
+    study = open_study(rounds[0], StudySettings.from_state(text["settings"], tables))
+    for answers in rounds[1:]:
+        merged = merge(study, answers)
+        if isinstance(merged, Calibration):
+            raise ValueError(f"{str(path)!r} is a study that has ended; begin another")
+        study = merged
+    return study
 
 
 # ---------------------------------------------------------------- begin
@@ -205,7 +215,6 @@ def begin(
     weighting: str = "units",
     max_images: int | None = None,
     shared_units: str = "refuse",
-    key: Any = None,
 ) -> Study:
     """Open a study of some sites, in this order; `study.plan` is what each of them must answer.
 
@@ -218,26 +227,37 @@ def begin(
                    Groups of the frontier are "band" or a Grouping made elsewhere, such as that of another calibration;
                    by default "band" where at least 16 units fit, else few by width, as `pixelbounds.calibrate` has them
     unit_name, weighting, max_images    name, weighting and max_images of `pixelbounds.Units`
-    shared_units   "refuse" a unit (patient) that is at two sites, or "join" its images into one unit; both need a key,
-                   without one such a unit is not recognised and counts twice
-    key            that the sites share: announcements must be authenticated under it, and plans will be
+    shared_units   "refuse" a unit (patient) that is at two sites, or "join" its images into one unit; both need a key
+                   at the sites, without one such a unit is not recognised and counts twice
     others         as in `pixelbounds.calibrate`
     """
-    key = key_of(key)
-    sites = [Site(expect(message, "announcement", key)) for message in announcements]
+    asked = {name: value for name, value in locals().items() if name != "announcements"}
+    return open_study(announcements, study_settings(**asked))
+
+
+def study_settings(
+    *, risk_level: float | None, promises: Sequence[Promise] | None, failure_prob: float, bound: str,
+    method: str | Method, seed: int, unit_name: str, weighting: str, max_images: int | None, shared_units: str,
+) -> StudySettings:  # fmt: skip
+    """Arguments of `begin`, checked."""
+    target = target_of(risk_level, promises, failure_prob, check_choice(bound, BOUNDS, "bound"))
+    return StudySettings(
+        replace(target, promises=[promise_at_sites(promise) for promise in target.promises]),
+        _check_method(method),
+        check_count(seed, "seed", least=0, most=2**128),
+        Units((), unit_name, weighting, max_images),
+        check_choice(shared_units, ("refuse", "join"), "shared_units"),
+    )
+
+
+def open_study(announcements: Sequence[Any], settings: StudySettings) -> Study:
+    """The study of sites that fit together."""
+    sites = [Site(expect(message, "announcement")) for message in announcements]
     if not sites:
         raise ValueError("there are no announcements; give one of each site")
-    check_choice(shared_units, ("refuse", "join"), "shared_units")
     _check_alike(sites)
-    check_shared(sites, join=shared_units == "join")
-    Units((), unit_name, weighting, max_images)  # wrong ones are refused
-    target = target_of(risk_level, promises, failure_prob, check_choice(bound, BOUNDS, "bound"))
-    target = replace(target, promises=[promise_at_sites(promise) for promise in target.promises])
-    settings = {
-        "seed": check_count(seed, "seed", least=0, most=2**128), "unit_name": unit_name, "weighting": weighting,
-        "max_images": max_images, "shared_units": shared_units,
-    }  # fmt: skip
-    study = Study(target, _check_method(method), settings, sites, key=key)
+    check_shared(sites, join=settings.shared_units == "join")
+    study = Study(settings, sites)
     _ = study.plan  # what is wrong with the settings shows now
     return study
 
@@ -276,51 +296,37 @@ def _check_alike(sites: Sequence[Site]) -> None:
 # ---------------------------------------------------------------- merge
 
 
-def merge(study: Study | str | os.PathLike[str], answers: Sequence[Any], *, key: Any = None) -> Study | Calibration:
+def merge(study: Study | str | os.PathLike[str], answers: Sequence[Any]) -> Study | Calibration:
     """Add the answers of all sites (Messages, or their paths): the study of the next round, or the calibration."""
-    key = key_of(key)
     if not isinstance(study, Study):
-        study = load_study(study, key=key)
-    elif key not in (None, study.key):
-        raise ValueError("this study began with another key, or without one; give the key that it began with")
+        study = load_study(study)
     by_site = _by_site(study, answers)
     request, data = study.next, study.pooled
-    assert isinstance(request, StatisticRequest)  # else there was no plan to answer
+    assert isinstance(request, Unanswered)  # else there was no plan to answer
     question = request.question
-    given = question.arguments(request, data.family)
+    given = question.checked_arguments(request.text, request.tables, data.family)
     parts: list[Tables] = []
-    for site, fitting in zip(study.sites, study.fitting, strict=True):
-        tables, who = by_site[site.name].tables, f"the answer of site {site.name!r}"
-        if question.is_for(fitting):
-            sizes = site.region_sizes(data.regions)
-            of = question.answering([site], data.regions, sizes[fitting if question.images == FITTING else ~fitting])
-            checked = question.check(tables, given, data.family, of, who)
-            parts.append(_of_all_images(question, checked, ~fitting, sizes) if question.images == ALL else checked)
-        elif tables:
-            raise ValueError(f"{who} has {len(tables)} tables, but none of its images is asked for; ask it again")
-    done = replace(study, rounds=[*study.rounds, (request.digest, question.merged(parts))])
-    return done.next if isinstance(done.next, Calibration) else done
+    for site, answer, fitting in zip(study.sites, by_site, study.fitting, strict=True):
+        who, asked = f"the answer of site {site.name!r}", question.asked(fitting)
+        if asked.any():
+            of = site.answering(data.regions if question.regional else (), asked)
+            parts.append(question.check(answer.tables, given, data.family, of, who))
+        elif answer.tables:
+            raise ValueError(
+                f"{who} has {len(answer.tables)} tables, but none of its images is asked for; ask it again"
+            )
+    merged = replace(study, rounds=[*study.rounds, (by_site, question.merged(parts))])
+    return merged.next if isinstance(merged.next, Calibration) else merged
 
 
-def _of_all_images(question: Question, tables: Tables, certifying: Array, sizes: Array) -> Tables:
-    """Rows of certifying images among rows of zeros for fitting images, which nobody looks at; sizes were announced."""
-    out = []
-    for name, x, join in zip(question.tables, tables, question.statistic.joins, strict=True):
-        rows = np.zeros((len(certifying), *x.shape[1:]), x.dtype) if join is ROWS else x
-        if join is ROWS:
-            rows[certifying] = x
-        out.append(sizes if name == "sizes" else rows)
-    return tuple(out)
-
-
-def _by_site(study: Study, answers: Sequence[Any]) -> dict[str, Message]:
-    """One answer of every site, each to the plan of this round of this study."""
+def _by_site(study: Study, answers: Sequence[Any]) -> list[Message]:
+    """One answer of every site, in their order, each to the plan of this round of this study."""
     names = [site.name for site in study.sites]
     plan = study.plan
     wanted = {"study": plan.text["study"], "round": plan.text["round"], "plan": plan.digest}
     out: dict[str, Message] = {}
     for answer in answers:
-        message = expect(answer, "answer", study.key)
+        message = expect(answer, "answer")
         name = message.text["site"]
         if name not in names:
             raise ValueError(f"site {name!r} is not part of this study, which is of {', '.join(names)}")
@@ -336,4 +342,4 @@ def _by_site(study: Study, answers: Sequence[Any]) -> dict[str, Message]:
     missing = [name for name in names if name not in out]
     if missing:
         raise ValueError(f"the answers of {', '.join(missing)} are missing; a round needs one of every site")
-    return out
+    return [out[name] for name in names]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Mapping
 from math import prod
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -20,11 +20,11 @@ from ..images.checks import check_choice
 from ..images.library import Array
 from ..images.measure import Measure
 from ..images.source import Source
-from .keys import HASH_BYTES
 from .tables import BOOL, NUMBER, WHOLE, Form, check_tables
 
 MAX_REGIONS = 64
 SUBGROUP = PLACES[3]
+HASH_BYTES = 16  # of a unit's name: two names share it by chance once in 2**128
 _MAX_IMAGES = 10_000_000  # of a site
 _MAX_PIXELS = 2**40  # of an image
 _MAX_SITES = 1000
@@ -112,6 +112,7 @@ class _Announcement(_Fields):
     family: Annotated[str, _one_of(*FAMILIES)]
     limits: _Limits
     least_count: _LeastCount
+    unit_key: _Short | None
     regions: _Regions
 
 
@@ -124,14 +125,11 @@ class _Site(_Fields):
     least_count: _LeastCount
 
 
-class _Argument(_Fields):
-    """An argument of a question: `value` of a number; the rest of a grouping."""
+class _Groups(_Fields):
+    """Groups that a plan gives, or those of its path."""
 
-    is_: Annotated[Literal["number", "array", "path", "grouping"], Field(alias="is")]
-    value: Annotated[int, Field(ge=-(2**53), le=2**53)] | float | None = None
-    kind: _Short | None = None
-    meta: dict[str, Any] | None = None
-    arrays: Annotated[list[_Short], Field(max_length=64)] | None = None
+    kind: _Short
+    meta: dict[str, Any]
 
 
 class _Plan(_Fields):
@@ -140,7 +138,7 @@ class _Plan(_Fields):
     study: _Digest
     round: _Round
     statistic: _Short
-    given: Annotated[dict[str, _Argument], Field(max_length=8)]
+    given: Annotated[dict[str, int | float | _Groups | None], Field(max_length=8)]
     family: str
     limits: list[float | None]
     source: dict[str, Any]
@@ -159,7 +157,7 @@ class _Answer(_Fields):
 class _Study(_Fields):
     settings: dict[str, Any]  # checked by `begin`
     sites: Annotated[int, Field(ge=1, le=_MAX_SITES)]
-    rounds: Annotated[list[_Digest], Field(max_length=_MAX_ROUNDS)]  # of the requests
+    rounds: Annotated[int, Field(ge=0, le=_MAX_ROUNDS)]
 
 
 _FIELDS: dict[str, type[_Fields]] = {"announcement": _Announcement, "plan": _Plan, "answer": _Answer, "study": _Study}
@@ -190,8 +188,8 @@ def check_announced(text: Mapping[str, Any], tables: Mapping[str, Array], who: s
         forms["sizes"] = Form(WHOLE, (images,), least=1, most=_MAX_PIXELS)
     if units is not None:
         forms["unit_of"] = Form(WHOLE, (images,), most=units - 1)
-        if "names" in tables:
-            forms["names"] = Form(WHOLE, (units, HASH_BYTES), most=255)
+    if text["unit_key"] is not None:
+        forms["names"] = Form(WHOLE, (units or images, HASH_BYTES), most=255)
     if places:
         most = [_MAX_PIXELS if place == "region" else 1e300 for place in places]
         forms["region_sizes"] = Form(NUMBER, (images, len(places)), most=np.array(most))
@@ -199,7 +197,6 @@ def check_announced(text: Mapping[str, Any], tables: Mapping[str, Array], who: s
     if subgroups:
         forms["subgroups"] = Form(BOOL, (images, subgroups))
     check_tables(forms, tables, who, "announce again")
-    for name, rows in (("unit_of", 1), ("names", units)):
-        if name in forms and len(np.unique(tables[name], axis=0)) != units:
-            what = "some of its units have no image" if rows == 1 else "two of its units have one name"
+    for name, what in (("unit_of", "some of its units have no image"), ("names", "two of its units have one name")):
+        if name in forms and len(np.unique(tables[name], axis=0)) != (units or images):
             raise ValueError(f"{who} says {units} units, but {what}; announce again")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar
 
@@ -25,23 +24,13 @@ from ..calibration.paths.path import arriving, misses
 from ..calibration.paths.weighted_frontier import missed_cells
 from ..images.library import Array
 from ..kernels.entry_scores import FIXED_POINT
-from .announcements import Site
-from .arguments import COMBINATIONS, EDGE, EDGES, GROUPING, PATH, POINT, SPANS, UNITS, Argument, decode
-from .messages import Message
+from . import arguments
+from .announcements import AnsweringImages
 from .suppression import carried, image_and_region_sizes, rounded_up
 from .tables import BOOL, NUMBER, REAL, WHOLE, Form, Tables, check_tables
 
-FITTING, CERTIFYING, ALL = "fitting", "certifying", "all"  # images; of all, rows of the certifying ones are sent
+FITTING, CERTIFYING, ALL = "fitting", "certifying", "all"  # images; of all, rows of fitting images are sent as 0
 _ROUNDED = 1 + 1e-9  # sums of weights in another order
-
-
-@dataclass(frozen=True, eq=False)
-class AnsweringImages:
-    """What a site announced of the images that have rows in an answer: sizes (n, 1 + regions), and digests of all."""
-
-    sizes: Array
-    image_hashes: Array
-    region_digests: Array
 
 
 class Question(ABC):
@@ -52,7 +41,7 @@ class Question(ABC):
     tables: ClassVar[tuple[str, ...]]  # their names in an answer
     images: ClassVar[str] = FITTING
     regional: ClassVar[bool] = False  # whether it is counted in the regions of promises, too
-    given: ClassVar[Mapping[str, Argument]] = {}
+    given: ClassVar[Mapping[str, arguments.Check]] = {}
     fixed: ClassVar[Mapping[str, Any]] = {}  # further arguments of the statistic
 
     @abstractmethod
@@ -79,35 +68,26 @@ class Question(ABC):
         whole = [tuple(x.astype(np.int64) if x.dtype.kind in "iu" else x for x in part) for part in parts]
         return self.statistic.merge(whole)
 
-    def arguments(self, request: StatisticRequest, family: Family) -> dict[str, Any]:
+    def checked_arguments(self, text: Mapping[str, Any], tables: Mapping[str, Array], family: Family) -> dict[str, Any]:
         """What a plan gives, checked."""
-        kinds = {name: argument.kind for name, argument in self.given.items()}
-        if {name: about["is"] for name, about in request.given.items()} != kinds:
-            raise ValueError(f"the plan gives {self.statistic.name} {[*request.given]}; it needs {kinds or 'nothing'}")
-        values, checked = decode(request.given, request.tables), dict[str, Any]()
-        for name, argument in self.given.items():
-            checked[name] = argument.check(values[name], checked, family)
+        if text.keys() != self.given.keys():
+            needs = ", ".join(self.given) or "nothing"
+            raise ValueError(f"the plan gives {self.statistic.name} {', '.join(text) or 'nothing'}; it needs {needs}")
+        values, checked = arguments.decode(text, tables), dict[str, Any]()
+        for name, check in self.given.items():
+            checked[name] = check(values[name], checked, family)
         return checked
 
-    def answering(self, sites: Sequence[Site], regions: Sequence[str], sizes: Array) -> AnsweringImages:
-        """What sites announced, for images whose pixels and sizes of some regions are given, (n, 1 + regions)."""
-        names = regions if self.regional else ()
-        digests = np.zeros((len(names), 8), np.int64)
-        return AnsweringImages(
-            sizes[:, : 1 + len(names)],
-            sum((site.announcement.tables["image_hashes"] for site in sites), np.zeros(8, np.int64)),
-            sum((site.region_digests(names) for site in sites), digests),
-        )
-
-    def is_for(self, fitting: Array) -> bool:
-        """Whether it is asked of some image of a site, whose images fit or not, (n,) bool."""
-        return self.images == ALL or bool((fitting if self.images == FITTING else ~fitting).any())
+    def asked(self, fitting: Array) -> Array:
+        """Which images of a site it is asked of, where `fitting` of them fit, both (n,) bool."""
+        return {FITTING: fitting, CERTIFYING: ~fitting, ALL: np.ones_like(fitting)}[self.images]
 
     def answer(self, data: LocalData, fitting: Array, given: Mapping[str, Any], least: int) -> dict[str, Array]:
-        """The tables of a site whose images fit or not, (n,) bool, by name; none where no image is asked for."""
-        if not self.is_for(fitting):
+        """The tables of a site by name; none where no image is asked for."""
+        asked = self.asked(fitting)
+        if not asked.any():
             return {}
-        images = None if self.images == ALL else np.flatnonzero(fitting if self.images == FITTING else ~fitting)
+        images = None if self.images == ALL else np.flatnonzero(asked)
         if least > 1:
             tables = self.suppressed(data, images, given, least)
         else:
@@ -115,7 +95,7 @@ class Question(ABC):
         sent = {}
         for name, x, join in zip(self.tables, tables, self.statistic.joins, strict=True):
             if name != "sizes" and (name != "region_digests" or len(x)):
-                rows = x[~fitting] if join is ROWS and self.images == ALL else x
+                rows = np.where(fitting[:, None], 0, x) if join is ROWS and self.images == ALL else x
                 sent[name] = as_whole(rows) if self.regional else rows
         return sent
 
@@ -131,25 +111,11 @@ class Question(ABC):
         return checked
 
 
-@dataclass(frozen=True, eq=False)
-class StatisticRequest:
-    """A question by its name, and what it is given, as JSON and arrays."""
-
-    statistic: str
-    given: Mapping[str, Any]
-    tables: Mapping[str, Array]
-
-    @property
-    def question(self) -> Question:
-        """What is asked."""
-        if self.statistic not in QUESTIONS:
-            raise ValueError(f"the plan asks for {self.statistic!r}; sites answer {', '.join(QUESTIONS)} alone")
-        return QUESTIONS[self.statistic]
-
-    @property
-    def digest(self) -> str:
-        """By which an answer is recognised as one to this request."""
-        return Message("plan", {"statistic": self.statistic, "given": self.given}, self.tables).digest
+def question_of(statistic: str) -> Question:
+    """The question that a plan asks."""
+    if statistic not in QUESTIONS:
+        raise ValueError(f"the plan asks for {statistic!r}; sites answer {', '.join(QUESTIONS)} alone")
+    return QUESTIONS[statistic]
 
 
 def as_whole(x: Array) -> Array:
@@ -173,7 +139,7 @@ class _Extent(Question):
 
 
 class _Cells(Question):
-    statistic, tables, given = cells, ("counts",), {"spans": SPANS}
+    statistic, tables, given = cells, ("counts",), {"spans": arguments.given_spans}
     words = "histograms of width, room and level of the fitting images"
 
     def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
@@ -185,7 +151,7 @@ class _Cells(Question):
 
 
 class _Occupied(Question):
-    statistic, tables, given = occupied, ("occurs",), {"grouping": COMBINATIONS}
+    statistic, tables, given = occupied, ("occurs",), {"grouping": arguments.given_combinations}
     words = "which combinations of bins occur in the fitting images"
 
     def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
@@ -220,7 +186,7 @@ class _Farthest(Question):
 
 
 class _Longest(Question):
-    statistic, tables, given = longest, ("widths",), {"edge": EDGE}
+    statistic, tables, given = longest, ("widths",), {"edge": arguments.given_edge}
     words = "the greatest width of the fitting images"
 
     def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
@@ -229,7 +195,11 @@ class _Longest(Question):
 
 class _Spend(Question):
     statistic, tables = spend, ("missed", "lengths")
-    given: ClassVar = {"grouping": GROUPING, "edges": EDGES, "units": UNITS}
+    given: ClassVar = {
+        "grouping": arguments.given_groups,
+        "edges": arguments.given_edges,
+        "units": arguments.given_units,
+    }
     words = "misses and lengths by group of the fitting images"
 
     def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
@@ -250,7 +220,7 @@ class _Spend(Question):
 
 class _MissedCells(Question):
     statistic, tables = missed_cells, ("counts", "cells", "weights", "sizes")
-    given, regional = {"grouping": GROUPING, "edges": EDGES}, True
+    given, regional = {"grouping": arguments.given_groups, "edges": arguments.given_edges}, True
     words = "misses of each fitting image by group, in all and in each region"
 
     def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
@@ -291,7 +261,7 @@ class _MissedCells(Question):
 class _Misses(Question):
     statistic, images, regional = misses, ALL, True
     tables = ("missed", "sizes", "image_hashes", "region_digests")
-    given: ClassVar = {"path": PATH}
+    given: ClassVar = {"path": arguments.given_path}
     fixed: ClassVar = {"digests": True}
     words = "misses of each certifying image along the path, in all and in each region"
 
@@ -317,7 +287,7 @@ class _Misses(Question):
 
 class _Arriving(Question):
     statistic, tables, images = arriving, ("counts", "shares"), CERTIFYING
-    given: ClassVar = {"path": PATH, "point": POINT}
+    given: ClassVar = {"path": arguments.given_path, "point": arguments.given_point}
     words = "where between two points of the path pixels are covered"
 
     def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:

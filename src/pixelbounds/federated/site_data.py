@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,17 +19,17 @@ from ..images.measure import Measure
 from ..images.source import Source
 from .announcements import Site
 from .arguments import encode
-from .questions import QUESTIONS, StatisticRequest
+from .questions import QUESTIONS, Question
 from .site_regions import targets_of_sites
 from .tables import Tables
 
 
 class Unanswered(Exception):
-    """A request that sites did not answer yet."""
+    """A question that sites did not answer yet, and what it is given, as JSON and arrays."""
 
-    def __init__(self, request: StatisticRequest) -> None:
-        super().__init__(request.statistic)
-        self.request = request
+    def __init__(self, question: Question, text: Mapping[str, Any], tables: Mapping[str, Array]) -> None:
+        super().__init__(question.statistic.name)
+        self.question, self.text, self.tables = question, text, tables
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -37,7 +37,7 @@ class SiteData(CalibrationData):
     """The images of all sites in order, which answer from what was collected."""
 
     sites: Sequence[Site]
-    answers: Iterator[tuple[str, Tables]]  # digest of a request, tables, in the order of the requests
+    answers: Iterator[Tables]  # in the order of the questions
     units: Units | None
     unit_of: Array
     family: Family
@@ -79,19 +79,12 @@ class SiteData(CalibrationData):
     def parts(self, statistic: Statistic, images: Array | None = None, **given: Any) -> list[Tables]:
         """What all sites answered, as one part, or the request as an exception."""
         question = QUESTIONS[statistic.name]
-        request = StatisticRequest(statistic.name, *encode({name: given[name] for name in question.given}))
-        digest, tables = next(self.answers, ("", ()))
-        if not digest:
-            raise Unanswered(request)
-        if digest != request.digest:
-            raise ValueError("this machine arrives at other questions than were asked; merge where the study began")
-        sizes = self._region_sizes if images is None else self._region_sizes[images]
-        of = question.answering(self.sites, self.regions, sizes)
-        named = dict(zip(question.tables, tables, strict=False))
-        sent = {name: named[name] for name in question.forms(given, self.family, of) if name in named}
-        return [question.check(sent, given, self.family, of, "this study")]
+        tables = next(self.answers, None)
+        if tables is None:
+            raise Unanswered(question, *encode({name: given[name] for name in question.given}))
+        return [tables]
 
     @cached_property
     def _region_sizes(self) -> Array:
-        sizes = np.concatenate([site.region_sizes(self.regions) for site in self.sites])
+        sizes = np.concatenate([site.answering(self.regions).sizes for site in self.sites])
         return sizes if self.images is None else sizes[self.images]

@@ -25,7 +25,6 @@ from ..images.library import Array
 from ..images.regions import place_of
 from .announcements import Site
 from .fields import MAX_REGIONS, SUBGROUP
-from .messages import Message
 from .questions import as_whole
 from .suppression import reported_sizes
 
@@ -57,11 +56,6 @@ def check_regions(regions: Any, data: LocalData, least_count: int) -> Regions:
     return out
 
 
-def with_regions(data: LocalData, regions: Regions, names: Sequence[str]) -> LocalData:
-    """The images with some of the regions, in this order."""
-    return data.with_regions(tuple((f"region {name!r}", regions[name][1]) for name in names))
-
-
 def announced_regions(
     data: LocalData, regions: Regions, least_count: int
 ) -> tuple[list[dict[str, str]], dict[str, Array]]:
@@ -86,9 +80,9 @@ def _count_facts(truth: Array, block: Block, family: Family) -> tuple[Array, ...
 _facts = Statistic("facts", _count_facts, (np.add, ROWS, np.add))
 
 
-def planned_regions(plan: Message, regions: Regions, site: str) -> list[str]:
-    """The regions that a plan counts in, in its order; they must be those that the site gives, of the same kind."""
-    for about in plan.text["regions"]:
+def check_planned(regions: Regions, planned: Sequence[Any], site: str) -> None:
+    """Refuse a plan that counts in regions which this site lacks, or has of another kind."""
+    for about in planned:
         name, place = about["name"], about["place"]
         here = regions[name][0] if name in regions else "none"
         if here != place:
@@ -96,7 +90,11 @@ def planned_regions(plan: Message, regions: Regions, site: str) -> list[str]:
                 f"the plan counts in the region {name!r} ({place}), and this site has {here}; give regions= (--region) "
                 f"as {site!r} announced"
             )
-    return [about["name"] for about in plan.text["regions"]]
+
+
+def with_regions(data: LocalData, regions: Regions, names: Sequence[str]) -> LocalData:
+    """The images with some of the regions, in this order."""
+    return data.with_regions(tuple((f"region {name!r}", regions[name][1]) for name in names))
 
 
 # ---------------------------------------------------------------- all sites
@@ -123,7 +121,7 @@ def targets_of_sites(
 
     A promise without a name is about all pixels, one with a name about the region, or subgroup, of that name.
     """
-    images = sum(site.images for site in sites)
+    images = sum(site.text["images"] for site in sites)
     weighting, max_images = (units.weighting, units.max_images or 0) if units else ("units", 0)
     regions: list[str] = []
     targets = []

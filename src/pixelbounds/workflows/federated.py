@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from ..calibration.calibration import Calibration, load_calibration
 from ..calibration.methods import method_of
 from ..calibration.promises import Promise
-from ..execution.progress import Progress
+from ..execution.progress import Progress, silent
 from ..execution.runner import running
 from ..federated import Message, Study, announce, answer, begin, merge
-from ..federated.keys import key_of
+from ..federated.coordinator import study_settings
 from ..federated.messages import expect
 from ..federated.questions import QUESTIONS
 from ..formats.arrays import Reading
 from ..formats.inputs import open_pair, open_units
 from ..formats.opener import check_target
+from ..storage.files import replace_file
+from ..storage.toml import TomlSection, read_toml
 from .promise_regions import named_regions
 from .promise_words import PromiseText
 from .request import Request
@@ -35,7 +40,7 @@ class SiteFiles:
     regions: Sequence[str]
     reading: Reading
     resources: Resources
-    progress: Progress
+    progress: Progress = silent
 
     @contextmanager
     def opened(self, bands_out: Path | None = None) -> Iterator[tuple[tuple[Any, Any], dict[str, Any]]]:
@@ -60,45 +65,49 @@ class SiteFiles:
 
 
 def announce_files(
-    files: SiteFiles, site: str, target: Path, *, bands_out: Path | None, least_count: int, key: Any
+    files: SiteFiles, site: str, target: Path, *, bands_out: Path | None, least_count: int, unit_key: Any
 ) -> Message:
     """Announce the images of a site, into a file."""
     with files.opened(bands_out) as (images, given):
-        message = announce(*images, site=site, least_count=least_count, key=key, **given)
+        message = announce(*images, site=site, least_count=least_count, unit_key=unit_key, **given)
     message.save(target)
     return message
 
 
-def answer_files(
-    files: SiteFiles, plan: Path, site: str, target: Path, *, least_count: int, key: Any
-) -> tuple[Message, Message]:
+def answer_files(files: SiteFiles, plan: Path, site: str, target: Path, *, least_count: int) -> tuple[Message, Message]:
     """Answer a plan at a site, into a file: the plan and the answer."""
-    key = key_of(key)
-    message = expect(plan, "plan", key)
+    message = expect(plan, "plan")
     with files.opened() as (images, given):
-        reply = answer(message, *images, site=site, least_count=least_count, key=key, **given)
+        reply = answer(message, *images, site=site, least_count=least_count, **given)
     reply.save(target)
     return message, reply
 
 
-def begin_folder(
-    announcements: Sequence[Path], folder: Path, request: Request, *, shared_units: str, key: Any
-) -> Study:
-    """Open a study in a new folder; groups are a name, or a calibration file whose groups are used again."""
-    if folder.exists():
-        raise FileExistsError(f"{folder} exists; give the name of a new folder")
-    groups = request.groups
-    grouping = groups if groups is None or groups == "band" else load_calibration(groups).grouping
-    method = method_of(request.method, groups=grouping, k=request.k, n_fit=request.n_fit)
-    study = begin(
-        announcements, promises=_promises_of_sites(request.texts), method=method, risk_level=request.risk_level,
-        failure_prob=request.failure_prob, bound=request.bound, seed=request.seed,
-        unit_name=request.unit_name or "unit", weighting=request.weighting, max_images=request.max_images,
-        shared_units=shared_units, key=key,
-    )  # fmt: skip
+def begin_folder(announcements: Sequence[Path], folder: Path, request: Request, shared_units: str) -> Study:
+    """Open a study in a new folder."""
+    _check_new(folder)
+    study = begin(announcements, **_asked(request, shared_units))
     folder.mkdir()
     save_round(study, folder)
     return study
+
+
+def _check_new(folder: Path) -> None:
+    if folder.exists():
+        raise FileExistsError(f"{folder} exists; give the name of a new folder")
+
+
+def _asked(request: Request, shared_units: str) -> dict[str, Any]:
+    """Arguments of `begin`; groups are a name, or a calibration file whose groups are used again."""
+    groups = request.groups
+    grouping = groups if groups is None or groups == "band" else load_calibration(groups).grouping
+    return {
+        "risk_level": request.risk_level, "promises": _promises_of_sites(request.texts),
+        "method": method_of(request.method, groups=grouping, k=request.k, n_fit=request.n_fit),
+        "failure_prob": request.failure_prob, "bound": request.bound, "seed": request.seed,
+        "unit_name": request.unit_name or "unit", "weighting": request.weighting, "max_images": request.max_images,
+        "shared_units": shared_units,
+    }  # fmt: skip
 
 
 def _promises_of_sites(texts: Sequence[PromiseText]) -> list[Promise] | None:
@@ -112,9 +121,9 @@ def _promises_of_sites(texts: Sequence[PromiseText]) -> list[Promise] | None:
     return [text.promise() for text in texts] or None
 
 
-def merge_folder(folder: Path, answers: Sequence[Path], *, key: Any) -> Study | Calibration:
+def merge_folder(folder: Path, answers: Sequence[Path]) -> Study | Calibration:
     """Add the answers of all sites: the next plan, or the calibration, in the folder."""
-    merged = merge(folder / "study.safetensors", answers, key=key)
+    merged = merge(folder / "study.safetensors", answers)
     if isinstance(merged, Calibration):
         merged.save(folder / "calibration.safetensors")
     else:
@@ -136,3 +145,71 @@ def save_round(study: Study, folder: Path) -> None:
 def question_in_words(plan: Message) -> str:
     """What a plan asks for."""
     return QUESTIONS[plan.text["statistic"]].words
+
+
+# ---------------------------------------------------------------- over NVFlare
+
+_IMAGES = "images"  # id of the component by which `engine.SiteExecutor` opens the images of a site
+
+
+def write_job(sites: Sequence[str], folder: Path, request: Request, shared_units: str) -> None:
+    """A job for NVFlare in a new folder: its controller asks what `begin` and `merge` ask, its executors answer."""
+    _check_new(folder)
+    settings, tables = study_settings(**_asked(request, shared_units)).state()
+    if tables:
+        raise ValueError("a job holds no groups of another calibration; leave --groups out, or exchange files")
+    if len(set(sites)) < len(sites):
+        raise ValueError(f"--site names a site twice: {', '.join(sites)}; name each once")
+    engine = "pixelbounds.federated.engine"
+    controller = {"path": f"{engine}.StudyController", "args": {"sites": [*sites], "settings": settings}}
+    executor = {"tasks": ["announce", "answer"], "executor": {"path": f"{engine}.SiteExecutor", "args": {}}}
+    images = {"id": _IMAGES, "path": f"{__name__}.{SiteImages.__name__}", "args": {}}
+    files: dict[str, dict[str, Any]] = {
+        "meta.json": {
+            "name": folder.name, "resource_spec": {}, "deploy_map": {"app": ["server", *sites]},
+            "min_clients": len(sites), "mandatory_clients": [*sites],
+        },
+        "app/config/config_fed_server.json": {"format_version": 2, "workflows": [{"id": "study", **controller}]},
+        "app/config/config_fed_client.json": {"format_version": 2, "executors": [executor], "components": [images]},
+    }  # fmt: skip
+    (folder / "app" / "config").mkdir(parents=True)
+    for name, content in files.items():
+        replace_file(folder / name, (json.dumps(content, indent=2) + "\n").encode())
+
+
+_Pair = Annotated[list[float], Field(min_length=2, max_length=2)]
+
+
+class _SiteSettings(TomlSection):
+    """What a site says of its own images: options of `federated announce`."""
+
+    truth: str
+    bands: str
+    region: list[str] = Field(default_factory=list)
+    least_count: int = 1
+    unit_key: str | None = None
+    units: str | None = None
+    kind: str | None = None
+    truth_key: str | None = None
+    window: _Pair | None = None
+    raw: bool = False
+    limits: _Pair | None = None
+
+
+class SiteImages:
+    """The images of a site, as its file pixelbounds-SITE.toml says, in the folder of its settings (`local`)."""
+
+    @contextmanager
+    def opened(self, site: str, folder: Path) -> Iterator[tuple[tuple[Any, Any], dict[str, Any]]]:
+        """Truth and band, and what else is announced."""
+        file = read_toml(folder / f"pixelbounds-{site}.toml", _SiteSettings)
+        said = file.content
+        window, limits = (None if x is None else (x[0], x[-1]) for x in (said.window, said.limits))
+        units = said.units if said.units in (None, "each") else str(file.resolve(said.units))
+        reading = Reading(
+            units=units, kind=said.kind, truth_key=said.truth_key, raw=said.raw, window=window, limits=limits
+        )
+        files = SiteFiles(file.resolve(said.truth), file.resolve(said.bands), said.region, reading, Resources())
+        with files.opened() as (images, given):
+            key = None if said.unit_key is None else file.resolve(said.unit_key)
+            yield images, {**given, "least_count": said.least_count, "unit_key": key}

@@ -107,7 +107,6 @@ def _about_message(data: bytes, name: str) -> About:
     facts = {
         **_plain_values(message.text),
         "tables": {key: list(x.shape) for key, x in message.tables.items()},
-        "authenticated": bool(message.mac),
     }
     return About(message.kind, f"{message!r}", facts)
 

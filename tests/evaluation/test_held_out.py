@@ -280,3 +280,16 @@ def test_a_band_is_not_an_interval(rng):
     truth, interval, _ = example(rng)
     with pytest.raises(TypeError, match=r"Calibration\.apply"):
         evaluate(truth, pb.Band(interval.lower, interval.upper))
+
+
+def test_a_unit_with_few_pixels_of_a_stratum_says_nothing_of_it():
+    """One image has one bad pixel of group 1, the others a hundred good ones: the share missed is not 1 in 20."""
+    groups = np.ones((20, 10, 10), int)
+    groups[0] = 0
+    groups[0, 0, 0] = 1
+    truth = np.full(groups.shape, 0.4)
+    truth[0, 0, 0] = 0.9
+    by_group = evaluate(truth, pb.Interval(truth * 0 + 0.3, truth * 0 + 0.5), groups=groups).by_group
+    assert (by_group.risk[1], by_group.units[1]) == (0, 19)
+    assert by_group.pooled[1] == pytest.approx(1 / 1901)
+    assert "0.05%" in str(by_group)

@@ -68,13 +68,14 @@ def test_a_broken_promise_is_seen_and_images_without_the_region_say_nothing():
 
 
 def test_several_promises_are_judged_at_once():
-    """Each is seen broken only where it would be at a share of the error."""
+    """Each is called kept or broken only where it would be at a share of the error."""
     truth, interval, mask, _ = judged()
     promises = [pb.share(0.1), pb.share(0.1, within=mask, name="mask"), pb.tail(0.1, above=0.2)]
     seen = pb.evaluate(truth, interval, promises=promises, confidence_level=0.9).promises
     for one, promise in zip(seen, promises, strict=True):
         (alone,) = pb.evaluate(truth, interval, promises=[promise], confidence_level=1 - 0.1 / 3).promises
-        assert one.least == alone.interval[0] < one.interval[0]
+        assert one.jointly == alone.interval
+        assert one.jointly[0] < one.interval[0] < one.interval[1] <= one.jointly[1]
 
 
 def test_a_calibration_of_promises_is_judged_by_the_same_ones():

@@ -62,9 +62,12 @@ def apply_command(
         rows["trusted"] = f"{done.trusted_share:.1%} of the pixels: intervals {done.tolerance}. {words}"
     if done.conformal_p_values:
         which = f"{images_in_words(len(done.conformal_p_values))} ({first_of(done.conformal_p_values)})"
+        noun, expected = done.calibration.record.unit_name, done.expected_unusual
         rows["unusual"] = (
             f"{which} with bands farther out than those of all {len(done.calibration.reference)} certifying images "
-            f"kept; up to {done.expected_unusual:.2g} expected from the same source"
+            "kept; "
+            + (f"images of one {noun} are so together" if expected is None else f"up to {expected:.2g} expected")
+            + " from the same source"
         )
     rows |= {"written": written(*done.files), **skipped_in_words(done.skipped)}
     names = "shape", "mean_length", "open_share", "skipped", "conformal_p_values"

@@ -144,7 +144,8 @@ def _promises(ev: Evaluation) -> Table:
 def _strata(ev: Evaluation) -> Table:
     """Where intervals miss: by length, by edge strength, and in the riskiest groups."""
     caption = (
-        f"each {ev.each} that has such {ev.entries} counts the same; each interval is valid by itself, not all at once"
+        f"outside: of all such {ev.entries}; mean: each {ev.each} that has them counts the same; each interval is of "
+        "the mean and valid by itself, not all at once"
     )
     rows: list[tuple[str | Text, ...]] = []
 
@@ -155,14 +156,15 @@ def _strata(ev: Evaluation) -> Table:
             name = f"{edges[i]} to {edges[i + 1]}" if edges else str(strata.label[i])
             span = " to ".join(share_ends(strata.low[i], strata.high[i]))
             length = f"{strata.mean_length[i]:.4f}"
-            rows.append((f"  {name}", f"{strata.share[i]:.1%}", f"{strata.risk[i]:.2%}", span, length))
+            shares = [f"{strata.share[i]:.1%}", f"{strata.pooled[i]:.2%}", f"{strata.risk[i]:.2%}"]
+            rows.append((f"  {name}", *shares, span, length))
 
     add(ev.size_stratified, range(len(ev.size_stratified)))
     add(ev.by_edge, range(len(ev.by_edge)))
     if ev.by_group is not None:
         by_group = ev.by_group
         add(by_group, sorted(range(len(by_group)), key=lambda i: -by_group.risk[i])[:8])
-    headings = ("pixels by", "share", "outside", f"{share_in_words(ev.confidence_level)} interval", "length")
+    headings = ("pixels by", "share", "outside", "mean", f"{share_in_words(ev.confidence_level)} interval", "length")
     return table(headings, rows, caption=caption)
 
 

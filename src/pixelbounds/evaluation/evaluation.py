@@ -68,9 +68,10 @@ def _bracket(low: str, high: str) -> str:
 class Strata(_Record):
     """Risk in parts of the pixels, one row each: share of all pixels, risk with its interval low..high, mean length.
 
-    `risk` is the mean over the `units` that have such pixels of the share of them that is missed, each unit counting
-    the same; `pooled` is the share missed of all such pixels, and `share @ pooled` the risk of all. Each interval is
-    valid by itself, not all at once, with the strata taken as given: cuts between them are quantiles of these images.
+    `pooled` is the share missed of all such pixels, and `share @ pooled` the risk of all. `risk` is the mean over
+    `units`, each counting the same, of the share of their own such pixels that is missed; a unit with fewer than a
+    tenth of the mean number of them is left out. Each interval is of `risk`, valid by itself, not all at once, with
+    the strata taken as given: cuts between them are quantiles of these images.
     `label` (rows,) numbers the strata or holds the groups' labels; strata between `edges` (rows + 1,) are ordered.
     """
 
@@ -93,13 +94,13 @@ class Strata(_Record):
 
     def table(self, rows: Any = slice(None)) -> str:
         """Some rows, by default all, as text for a terminal."""
-        lines = [f"{self.of:<25}{'share':>9}{'outside':>9}{'interval':>20}{'length':>10}"]
+        lines = [f"{self.of:<25}{'share':>9}{'outside':>9}{'mean':>9}{'interval':>20}{'length':>10}"]
         ends = self.edge_texts(4)
         for i in np.arange(len(self))[rows]:
             name = f"{ends[i]} to {ends[i + 1]}" if ends else str(self.label[i])
             within = _bracket(*share_ends(self.low[i], self.high[i]))
-            numbers = f"{self.share[i]:>9.2%}{self.risk[i]:>9.2%}{within:>20}{self.mean_length[i]:>10.4g}"
-            lines.append(f"  {name:<23}{numbers}")
+            shares = f"{self.share[i]:>9.2%}{self.pooled[i]:>9.2%}{self.risk[i]:>9.2%}"
+            lines.append(f"  {name:<23}{shares}{within:>20}{self.mean_length[i]:>10.4g}")
         return "\n".join(lines)
 
     def to_frame(self) -> Any:

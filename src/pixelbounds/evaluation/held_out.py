@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from functools import reduce
-from math import inf, prod
+from math import inf, nan, prod
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,7 @@ from .strata import Cuts, Rows, cuts_of, median_length, merge_surveys, survey_ro
 from .unit_means import EvaluationUnits
 
 _ENTRIES = 2**23  # sample pixels read at a time
+_FEW = 0.1  # of the mean number of a stratum's pixels: a unit with fewer says nothing of it
 
 
 def evaluate(
@@ -236,16 +237,17 @@ def summarise(sums: Array, cuts: Cuts, inside: Array | None, units: EvaluationUn
         shares = missed / count  # NaN where a unit has nothing of a stratum
     total = count.sum(axis=0)
     having = (count > 0).sum(axis=0)
+    enough = count >= _FEW * total / having
     lengths = length[:, 0] / count[:, 0]
     image_risk, image_ends, most = units.of_images(shares[:, 0])
 
     def strata(of: str, first: int, label: Array, edges: Array | None = None) -> Strata:
         at = slice(first, first + len(label))
-        columns = shares[:, at].T
+        columns = np.where(enough, shares, nan)[:, at].T
         low, high = np.array([units.ends(column) for column in columns]).T
         return Strata(
-            of, label, edges, total[at] / total[at].sum(), np.nanmean(columns, axis=1), low, high, having[at],
-            missed[:, at].sum(axis=0) / total[at], length[:, at].sum(axis=0) / total[at],
+            of, label, edges, total[at] / total[at].sum(), np.nanmean(columns, axis=1), low, high,
+            enough[:, at].sum(axis=0), missed[:, at].sum(axis=0) / total[at], length[:, at].sum(axis=0) / total[at],
         )  # fmt: skip
 
     coverage = None

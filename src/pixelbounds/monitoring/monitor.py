@@ -201,7 +201,7 @@ class Monitor:
         """The state now: time, images with truth, images without; then the columns that follow are read by."""
         row = [when, self.with_truth.images, self.without_truth.images]
         for one in self.promises:
-            low, high = one.ends
+            low, high = one.ends()
             row += [one.promise.cap * one.risk.top.total, one.risk.bottom.total, low, high, one.e_process.log_e_value]
         for martingale in self.drift:
             row += [martingale.e_process.rounds, martingale.total, martingale.e_process.log_e_value]
@@ -240,8 +240,8 @@ class Monitor:
         return Status(
             self.false_alarm, self.broken, any(x.changed for x in self.drift), self.with_truth.images,
             self.without_truth.images, repeated, noun if record.units else None,
-            tuple(x.status for x in self.promises), tuple(x.status for x in self.drift), tuple(notes),
-            log_e_value, self._digest, late,
+            tuple(x.status(len(self.promises)) for x in self.promises), tuple(x.status for x in self.drift),
+            tuple(notes), log_e_value, self._digest, late,
         )  # fmt: skip
 
 

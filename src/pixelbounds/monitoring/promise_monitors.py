@@ -55,20 +55,18 @@ class PromiseMonitor:
         e_process = self.e_process.update(log_factors(weight * (loss - level), level))
         return replace(self, e_process=e_process, risk=self.risk.update(weight * loss, weight))
 
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Both ends for its mean loss, at all times."""
-        low, high = self.risk.ends(LEVEL)
+    def ends(self, count: int = 1) -> tuple[float, float]:
+        """Both ends for its mean loss that hold at all times, for so many promises at once."""
+        low, high = self.risk.ends(1 - (1 - LEVEL) / count)
         return self.promise.cap * low, self.promise.cap * high
 
-    @property
-    def status(self) -> PromiseStatus:
-        """What was seen of it."""
+    def status(self, count: int) -> PromiseStatus:
+        """What was seen of it, one of so many promises."""
         promise, risk = self.promise, self.risk
         return PromiseStatus(
             promise.name, promise.kind, promise.above, promise.at_most,
-            promise.cap * risk.value if risk.bottom.total else None, self.ends,
-            self.e_process.rounds, self.e_process.e_value, self.broken,
+            promise.cap * risk.value if risk.bottom.total else None, self.ends(),
+            self.e_process.rounds, self.e_process.e_value, self.broken, self.ends(count)[1] <= promise.at_most,
         )  # fmt: skip
 
 

@@ -38,7 +38,8 @@ class PromiseStatus:
     """What was seen of a promise: mean loss with an interval that holds at all times, units, e-value.
 
     The interval covers the mean expected loss of all units so far with probability 95%, by itself; `broken` where the
-    promise is named as broken, jointly over all promises. The risk is None before the first unit.
+    promise is named as broken, and `kept` where an interval that holds for all promises at all times lies within its
+    level. The risk is None before the first unit.
     """
 
     name: str
@@ -50,6 +51,7 @@ class PromiseStatus:
     units: int
     e_value: float
     broken: bool
+    kept: bool
 
     @property
     def words(self) -> str:
@@ -59,7 +61,8 @@ class PromiseStatus:
         if self.risk is None:
             return f'"{self.name}"{tail}: nothing seen yet, {promised}'
         low, high = share_ends(*self.interval)
-        return f'"{self.name}"{tail}: {self.risk:.2%} seen ({low} to {high}), {promised}'
+        kept = ", kept so far" if self.kept else ""
+        return f'"{self.name}"{tail}: {self.risk:.2%} seen ({low} to {high}), {promised}{kept}'
 
 
 @dataclass(frozen=True)

@@ -72,9 +72,10 @@ class Applied:
     measure: Measure | None = None
 
     @property
-    def expected_unusual(self) -> float:
-        """How many images of the calibration's own source would be so unusual, in the mean, at most."""
-        return (self.shape[0] - len(self.skipped)) / (1 + len(self.calibration.reference))
+    def expected_unusual(self) -> float | None:
+        """How many independent images of the same source would be so unusual, in the mean; None where units are not."""
+        images = self.shape[0] - len(self.skipped)
+        return None if self.calibration.record.units else images / (1 + len(self.calibration.reference))
 
 
 def apply_files(

@@ -102,7 +102,7 @@ def test_a_monitor_may_be_asked_again_until_it_says_kept(record_property):
 
 
 def test_p_values_are_of_one_image_of_a_new_unit():
-    """Units of 60 wide images are rare: no number of images far out is expected, and one image of each unit is valid."""
+    """Units of 60 wide images are rare: no number of images far out is expected, and one of each unit is valid."""
     seen = single = expected = units = 0
     for seed in range(20):
         rng = generator("unusual", seed=seed)

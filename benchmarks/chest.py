@@ -140,8 +140,8 @@ def unweighted(here: Chest, new: Chest, study: Study, settings: dict[str, Any], 
     rng = np.random.default_rng(settings["seed"])
     fitting, certifying = pb.split(data, target, method, rng)
     path = method.fit(fitting, pb.Target([pb.share(LEVELS["all"])], DELTA), rng)
-    with pb.loss_table(certifying, path, target) as table:
-        cal = pb.Calibration.of(table, pb.certify(table, target), target)
+    table = pb.loss_table(certifying, path, target)
+    cal = pb.Calibration.of(table, pb.certify(table, target), target)
     return _applied(cal, new, labels)
 
 

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from pixelbounds.calibration.block import Block
+from pixelbounds.calibration.block import Block, Grouping
 from pixelbounds.calibration.bounds import bound_named, rejects
 from pixelbounds.calibration.certify import certify
 from pixelbounds.calibration.data import LocalData
-from pixelbounds.calibration.groups.contract import Grouping
 from pixelbounds.calibration.loss_table import LossTable, loss_table
 from pixelbounds.calibration.methods import KRCPS, Method, point_at_risk
 from pixelbounds.calibration.paths.path import Path, misses

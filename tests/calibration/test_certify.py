@@ -10,9 +10,8 @@ from refusals import refuses
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds.calibration import loss_table as arrivals
+from pixelbounds.calibration.block import Single
 from pixelbounds.calibration.calibration import calibration_from_bytes
-from pixelbounds.calibration.groups.contract import Single
 from pixelbounds.calibration.paths.path import scalar_path
 from pixelbounds.calibration.promises import CertifiedPromise
 from pixelbounds.calibration.split import Need, _enough
@@ -151,7 +150,6 @@ def test_regions_may_lie_anywhere_and_blocks_be_cut_anyhow(tmp_path, monkeypatch
         stored[0], pb.Band(*stored[1:]), promises=promises_of(mask.astype(np.uint8), *lazy[1:]), **how
     )
     assert found.to_bytes() == whole
-    monkeypatch.setattr(arrivals, "_TILE", 2**12)
     monkeypatch.setattr("pixelbounds.images.library.block_of", lambda size, rows: 4)
     monkeypatch.setattr("pixelbounds.images.library.Runner.table_bytes", 2**14)  # to a file
     assert flat_calibrate(truth, band, promises=promises_of(mask, weights, subgroup), **how).to_bytes() == whole

@@ -29,7 +29,7 @@ def predicted(forest, rows):
     """Predictions of rows (e, columns), of which the last is the side: rows as maps that say the same of both ends."""
     maps = np.ascontiguousarray(rows[:, :-1].T)
     blank = np.zeros(len(rows))
-    known = maps, len(maps), blank, blank, -np.inf, np.inf, False, *forest.program
+    known = maps, len(maps), blank, blank, -np.inf, np.inf, False, 0, 2, *forest.program
     both = np.empty((2, len(rows)))
     predict_all(*known, both)
     side = rows[:, -1].astype(np.uint8)

@@ -11,10 +11,9 @@ from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds import bounds, families
+from pixelbounds.calibration.block import Single
 from pixelbounds.calibration.data import LocalData
-from pixelbounds.calibration.groups.contract import Single
 from pixelbounds.calibration.groups.positions import Partition
-from pixelbounds.calibration.loss_table import Table
 from pixelbounds.calibration.paths import frontier as paths
 from pixelbounds.calibration.paths import path as along
 from pixelbounds.calibration.paths.path import Path
@@ -57,8 +56,7 @@ def certified(truth, band, bound, risk_level, path, rows=None):
     certifying = pb.split_at(data, risks, np.arange(0), np.arange(len(truth))).certifying
     table = pb.loss_table(certifying, path)
     if rows is not None:
-        table.missed = Table()
-        table.missed.append(rows)
+        table.missed = np.ascontiguousarray(rows.T)
     return pb.certify(table, target)
 
 

@@ -8,16 +8,23 @@ from worlds import heteroscedastic
 from pixelbounds.calibration.data import LocalData
 from pixelbounds.calibration.groups.positions import Partition
 from pixelbounds.calibration.paths import line as paths
-from pixelbounds.calibration.paths.program import (
-    add_to_cells,
-    blank_cells,
-    points_of,
-    solve,
-    solve_with_cvxpy,
-    sort_points,
-)
+from pixelbounds.calibration.paths.program import Solution, add_to_cells, blank_cells, points_of, solve, sort_points
 
 GAMMAS = (0.0, 0.3, 0.7)
+
+
+def solve_with_cvxpy(points, cost, budget, gamma, *, start=0.0):
+    """The same program handed to CVXPY."""
+    import cvxpy as cp
+
+    q = gamma / (1 - gamma)
+    w = cp.Variable(len(cost))
+    span = points.half + w[points.group]
+    loss = cp.sum(cp.multiply(points.weight, cp.pos(cp.multiply((1 + q) * points.reach, cp.inv_pos(span)) - q)))
+    problem = cp.Problem(cp.Minimize(np.asarray(cost) @ w / np.sum(cost)), [loss <= budget, w >= start])
+    problem.solve(solver=cp.CLARABEL)
+    assert problem.status in ("optimal", "optimal_inaccurate")
+    return Solution(np.asarray(w.value), float(problem.value), float("nan"), gamma)
 
 
 def problem(k, seed, *, points=400, weighted=False, thin=False):

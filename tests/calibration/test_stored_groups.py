@@ -7,8 +7,9 @@ import pytest
 from labelled_world import FITTING, N, world
 
 from pixelbounds import groups
+from pixelbounds.calibration.block import Grouping
 from pixelbounds.calibration.families import additive
-from pixelbounds.calibration.groups.contract import Grouping, load_grouping
+from pixelbounds.calibration.groups.contract import load_grouping
 from pixelbounds.calibration.loss_table import Path
 from pixelbounds.calibration.paths.frontier import spend
 

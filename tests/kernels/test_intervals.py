@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import pixelbounds as pb
-from pixelbounds.calibration.block import Block
+from pixelbounds.calibration.block import Block, Single
 from pixelbounds.calibration.families import additive
-from pixelbounds.calibration.groups.contract import Single
 from pixelbounds.calibration.groups.positions import Partition
 from pixelbounds.images.ends import outward
 

@@ -16,7 +16,7 @@ import pytest
 from trials import DOUBLED, LARGE, check_failures, generator
 
 import pixelbounds as pb
-from pixelbounds.calibration.groups.contract import Single
+from pixelbounds.calibration.block import Single
 from pixelbounds.calibration.loss_table import LossTable, Table
 from pixelbounds.calibration.promises import RiskTarget
 from pixelbounds.calibration.split import CertifyingImages

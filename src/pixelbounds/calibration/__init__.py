@@ -1,6 +1,6 @@
 """From pairs of truth and band to a promise: the pipeline of the paper, in its order; imports follow it.
 
-block.py              a few images at hand: what is known of them, and how they widen
+block.py              a few images at hand: what is known of them, which ends widen together, and how they widen
 families.py           how a band widens: set and score as a dual pair
 bounds.py             upper confidence bounds on a risk
 promises.py           share, tail, loss: risks, where they are counted, and their levels
@@ -17,6 +17,5 @@ calibrate.py          `calibrate`: these stages, one after the other
 sample_size.py        how many images a promise takes, before any is collected
 provenance.py         hashes by which images are recognised, and what bands are like, for monitoring
 losses.py             what a miss costs, for literal checks and own losses
-names.py              what promises are called, and when two are the same
 text.py, words.py     a calibration in words: the one description of which sentence, tables, card and page are made
 """

@@ -1,4 +1,4 @@
-"""A few images at hand: band and all else that is known of them when the truth is not, and how they widen.
+"""A few images at hand: what is known of them when the truth is not, which ends widen together, and how they widen.
 
 A `Block` is a few consecutive images in NumPy, checked. `widen` moves each end by the widening of its group: labels and
 intervals of a few thousand pixels at a time, so that what lies between stays in the cache.
@@ -6,10 +6,11 @@ intervals of a few thousand pixels at a time, so that what lies between stays in
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import isfinite, prod
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,26 +22,10 @@ from ..kernels.intervals import widen_to_double, widen_to_single
 from ..kernels.values import survey, survey_band
 from .families import Family, additive
 
+State = tuple[dict[str, Any], dict[str, Array]]  # of a grouping: JSON part, arrays
 Entries = tuple[Array, Array, Array]  # flat index within the block, end (LOWER or UPPER), score: (e,) each
 _AT_ONCE = 2**15  # pixels that are labelled and widened at a time
 _WIDENED = {np.dtype(np.float32): widen_to_single, np.dtype(np.float64): widen_to_double}
-
-
-class Labels(Protocol):
-    """What data need to know of a grouping (`groups.Grouping`): which ends of a block widen together."""
-
-    @property
-    def sided(self) -> bool:
-        """Whether the two ends of a pixel may belong to different groups."""
-
-    def at(self, block: Block, entry: Array, side: Array) -> Array:
-        """Groups of some ends: flat index within the block (e,), end (e,) -> (e,)."""
-
-    def every(self, block: Block) -> Array:
-        """Groups of all ends: (2, n * pixels), lower ends first; (1, n * pixels) where both ends are alike."""
-
-    def check(self, block: Block) -> None:
-        """Refuse a band that cannot be labelled."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +86,7 @@ class Block:
         return entry, side, need[entry]
 
     def widen(
-        self, family: Family, grouping: Labels, widening: Array, label: Array | None = None
+        self, family: Family, grouping: Grouping, widening: Array, label: Array | None = None
     ) -> tuple[Array, Array]:
         """Both ends of every pixel at the widening of its group, clipped to the limits: float64 (n, *pixels) each."""
         out = np.empty(self.band.shape), np.empty(self.band.shape)
@@ -109,7 +94,7 @@ class Block:
         return out
 
     def widen_into(
-        self, out: tuple[Array, Array], family: Family, grouping: Labels, widening: Array, label: Array | None = None
+        self, out: tuple[Array, Array], family: Family, grouping: Grouping, widening: Array, label: Array | None = None
     ) -> None:
         """The same into two arrays (n, *pixels), rounded outward to their precision; `label` as `every` gives it."""
         if label is None:
@@ -165,13 +150,86 @@ class Block:
         return entry, side
 
 
+# ---------------------------------------------------------------- which ends widen together
+
+
+class Grouping(ABC):
+    """K groups of ends."""
+
+    kind: ClassVar[str]
+    sided: ClassVar[bool] = False
+    fitted_on: Array = np.empty(0, np.uint64)  # hashes of the images that shaped it, which must not certify
+    _kinds: ClassVar[dict[str, type[Grouping]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        Grouping._kinds[cls.kind] = cls
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """Number of groups, K."""
+
+    @property
+    def pools(self) -> Array | None:
+        """Which groups may stand for one another on the frontier, (groups,); None: each for itself."""
+        return None
+
+    @abstractmethod
+    def at(self, block: Block, entry: Array, side: Array) -> Array:
+        """Groups of some ends: flat index within the block (e,), end (e,) -> (e,) int32."""
+
+    def every(self, block: Block) -> Array:
+        """Groups of all ends: (2, n * pixels) int32, lower ends first; (1, n * pixels) where both ends are alike."""
+        if self.sided:
+            return self.at(block, *all_entries(block)).reshape(2, -1)
+        entry = np.arange(len(block) * block.image_size)
+        return self.at(block, entry, np.zeros(len(entry), np.uint8)).reshape(1, -1)
+
+    @abstractmethod
+    def state(self) -> State:
+        """What a file must hold."""
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> Grouping:
+        """The grouping that a file holds."""
+
+    def check(self, block: Block) -> None:  # noqa: B027  (most groupings fit any band)
+        """Refuse a band that the grouping cannot label."""
+
+
+@dataclass(frozen=True, eq=False)
+class Single(Grouping):
+    """All ends in one group: RCPS."""
+
+    kind: ClassVar[str] = "single"
+
+    @property
+    def count(self) -> int:
+        """One."""
+        return 1
+
+    def at(self, block: Block, entry: Array, side: Array) -> Array:
+        """Zero for every end."""
+        return np.zeros(len(entry), np.int32)
+
+    def state(self) -> State:
+        """Nothing."""
+        return {}, {}
+
+    @classmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> Single:
+        """The one grouping of its kind."""
+        return cls()
+
+
 class KeptLabels:
     """The groups of all ends of a set's blocks, found once and kept up to `most` bytes; of further blocks every time.
 
     What travels to another process is the grouping alone.
     """
 
-    def __init__(self, grouping: Labels, most: int) -> None:
+    def __init__(self, grouping: Grouping, most: int) -> None:
         self.grouping = grouping
         self._most = most
         self._kept: dict[tuple[int, int], Array] = {}
@@ -181,7 +239,7 @@ class KeptLabels:
         return {"grouping": self.grouping, "_most": 0, "_kept": {}, "_size": 0}
 
     def of(self, block: Block) -> Array:
-        """Groups of all ends, as `Labels.every` gives them, in few bytes."""
+        """Groups of all ends, as `Grouping.every` gives them, in few bytes."""
         key = block.start, len(block)
         if key in self._kept:
             return self._kept[key]

@@ -104,8 +104,8 @@ def calibrate(
         settings = {"band": name, "bands": lengths}
     fitting.data.check_bands(fitting.images if len(fitting.images) else np.arange(len(fitting.data)))
     path = method.fit(fitting, target, rng)
-    with loss_table(certifying, path, target) as table:
-        point = certify(table, target)
+    table = loss_table(certifying, path, target)
+    point = certify(table, target)
     settings |= settings_of(method, certifying.data)
     return Calibration.of(table, point, target, method.name, "generator" if seed is rng else str(seed), settings)
 

@@ -33,11 +33,11 @@ from ..images.measure import Measure
 from ..images.source import Source
 from ..storage.files import check_new_file, replace_file, seal, unseal
 from ..storage.version import VERSION
-from .block import read_block
+from .block import Grouping, read_block
 from .bounds import BOUNDS
 from .certify import CertifiedPoint
 from .families import FAMILIES, Family, check_fits
-from .groups.contract import REMEDY, Grouping, load_grouping, on_images
+from .groups.contract import REMEDY, load_grouping, on_images
 from .groups.labelled import NO_LABELS, LabelledGroups
 from .loss_table import LossTable
 from .promises import CertifiedPromise

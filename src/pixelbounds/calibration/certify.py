@@ -28,7 +28,7 @@ from ..images.library import Array
 from .block import Block, KeptLabels
 from .bounds import least_images, rejects_mean, sees_mean_only
 from .data import CalibrationData, LocalData
-from .loss_table import LossTable, Table, tabulated
+from .loss_table import LossTable, tabulated
 from .paths.path import Path, arriving, misses
 from .promises import CertifiedPromise, RiskTarget
 from .target import RiskTest, Target, risk_test_of
@@ -150,12 +150,12 @@ class _TableLosses:
     """Losses of the units at the points, (units,) each, read from the table a few points at a time."""
 
     test: RiskTest
-    table: Table
+    table: Array
     size: Array  # of the region, (n,)
     points: int
 
     def __post_init__(self) -> None:
-        self._step = max(1, _ENTRIES // len(self.table))
+        self._step = max(1, _ENTRIES // len(self.size))
         self._at = -1  # which of the steps is held
         self._held = np.empty((0, 0))
 
@@ -177,8 +177,8 @@ class _TableLosses:
 
     def _read(self, at: int) -> Array:
         first, start = self.test.risk.region * self.points, at * self._step
-        missed = self.table.columns(first + start, first + min(self.points, start + self._step))
-        return self.test.losses(self.test.risk.losses(missed, self.size))
+        missed = self.table[first + start : first + min(self.points, start + self._step)]
+        return self.test.losses(self.test.risk.losses(np.array(missed), self.size))
 
 
 def _curve_of(losses: _TableLosses, path: Path, certified: int) -> tuple[Array, int]:
@@ -196,12 +196,12 @@ def _curve_of(losses: _TableLosses, path: Path, certified: int) -> tuple[Array, 
 
 
 def _refined(
-    test: RiskTest, data: CalibrationData, path: Path, table: Table, point: int, losses: Array, *, again: bool = True
+    test: RiskTest, data: CalibrationData, path: Path, table: Array, point: int, losses: Array, *, again: bool = True
 ) -> tuple[float, Array]:
     """The exact place before a certified point, as a share of the way, and the losses there."""
     if point == 0:
         return 1.0, losses
-    before, after = table.columns(point - 1, point + 1)[:, test.units.counts]
+    before, after = np.array(table[point - 1 : point + 1])[:, test.units.counts]
     if int((before - after).sum(dtype=np.int64)) <= _MOST_ENDS:
         return _between_points(test, data, path, point, losses)
     if not again:  # so many ends arrive together that nothing is gained
@@ -211,7 +211,6 @@ def _refined(
     column = _TableLosses(test, finer, sizes[:, 0], len(fine))
     at = fixed_sequence_test(test, column, len(fine), 0, data)
     part, losses = _refined(test, data, fine, finer, at, column(at).copy(), again=False)
-    finer.close()
     return (at - 1 + part) / _STEPS, losses
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -58,6 +58,14 @@ class CalibrationData:
     """Calibration images that answer statistics.
 
     `CalibrationData(truth, band, ...)` makes a `LocalData`, as `pathlib.Path` makes a path of this system.
+
+    truth     within the limits; 8-bit images span them
+    band      a Band, or a list of Bands; its family says how it widens
+    units     unit of each image, (n,), or `Units`; default: every image is its own
+    labels    whole numbers (n, *pixels) known at test time; groups then lie within labels
+    features  further images known at test time: (n, *pixels), (n, f, *pixels), or a list
+    limits    least and greatest possible value; None for none
+    measure   what the numbers stand for
     """
 
     family: Family
@@ -73,18 +81,27 @@ class CalibrationData:
         """An instance of `LocalData` where no subclass is named."""
         return object.__new__(LocalData if cls is CalibrationData else cls)  # type: ignore[return-value]
 
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            truth: Any,
-            band: Any,
-            units: Any = None,
-            labels: Any = None,
-            features: Any = None,
-            limits: Any = (0.0, 1.0),
-            measure: Measure | None = None,
-        ) -> None: ...
+    def __init__(
+        self,
+        truth: Any,
+        band: Any,
+        units: Any = None,
+        labels: Any = None,
+        features: Any = None,
+        limits: Any = (0.0, 1.0),
+        measure: Measure | None = None,
+    ) -> None:
+        if measure is not None and not isinstance(measure, Measure):
+            raise TypeError(f"measure is {measure!r}; give a pixelbounds.Measure, or leave it out")
+        self.limits = check_limits(limits)
+        self.truth, self.band = truth_and_band(truth, band, self.limits)
+        plain = self.band.family is self.band.centre is None
+        self.family = additive if plain else family_named(self.band.family, self.band)
+        self.features = check_features(features, self.band)
+        self.labels = check_labels(labels, self.band)
+        self.units, self.unit_of = units_of(units, len(self.band))
+        self.measure = measure
+        self.runner = current_runner()
 
     @property
     def sizes(self) -> Array:
@@ -148,39 +165,9 @@ def check_fitting(pairs: Any, images: Any) -> None:
 
 
 class LocalData(CalibrationData):
-    """Truth and band of images at hand, (n, *pixels) each, or lists where images differ in size.
+    """Images at hand, (n, *pixels) each, or lists where images differ in size."""
 
-    truth     within the limits; 8-bit images span them
-    band      a Band, or a list of Bands; its family says how it widens
-    units     unit of each image, (n,), or `Units`; default: every image is its own
-    labels    whole numbers (n, *pixels) known at test time; groups then lie within labels
-    features  further images known at test time: (n, *pixels), (n, f, *pixels), or a list
-    limits    least and greatest possible value; None for none
-    measure   what the numbers stand for
-    """
-
-    def __init__(
-        self,
-        truth: Any,
-        band: Any,
-        units: Any = None,
-        labels: Any = None,
-        features: Any = None,
-        limits: Any = (0.0, 1.0),
-        measure: Measure | None = None,
-    ) -> None:
-        if measure is not None and not isinstance(measure, Measure):
-            raise TypeError(f"measure is {measure!r}; give a pixelbounds.Measure, or leave it out")
-        self.limits = check_limits(limits)
-        self.truth, self.band = truth_and_band(truth, band, self.limits)
-        plain = self.band.family is self.band.centre is None
-        self.family = additive if plain else family_named(self.band.family, self.band)
-        self.features = check_features(features, self.band)
-        self.labels = check_labels(labels, self.band)
-        self.units, self.unit_of = units_of(units, len(self.band))
-        self.measure = measure
-        self.runner = current_runner()
-        self.regions: tuple[tuple[str, Any], ...] = ()  # name and mask or weights of each
+    regions: tuple[tuple[str, Any], ...] = ()  # name and mask or weights of each
 
     def _with(self, **changes: Any) -> LocalData:
         """The same with some fields changed, which are trusted."""

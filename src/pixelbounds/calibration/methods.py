@@ -25,10 +25,9 @@ from ..images.checks import check_choice, check_count, check_generator
 from ..images.foreign import as_plain_array
 from ..images.library import Array, differ_in_size, library_of, to_numpy
 from . import groups as groupings
-from .block import Block
+from .block import Block, Grouping
 from .bounds import greatest_loss
 from .data import NO_GRID, CalibrationData, LocalData
-from .groups.contract import Grouping
 from .paths.frontier import frontier_of
 from .paths.line import GAMMAS, line_path, solve_program, stratified_pixels
 from .paths.path import Path, misses, scalar_path

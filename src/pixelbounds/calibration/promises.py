@@ -5,28 +5,29 @@ tail     the share of images that miss more than a given share of their pixels
 loss     the mean over images of a loss of your own, of their intervals, or of what they miss of a region
 cap      an image counts for at most so much: losses in [0, cap] need cap times the slack of losses in [0, 1]
 
-A region is needed on the calibration images only: it enters the loss, not the path. Images without it do not count for
-its promise. A `Promise` is what a user asks for; a `RiskTarget` is the same as it is counted on some images; a
-`CertifiedPromise` is what a calibration keeps of it. A promise is a risk with its level, and where it is counted.
+A region is needed on the calibration images only: it enters the loss, not the path. Images without it do not count.
+A `Promise` is what a user asks for; a `RiskTarget` is the same as it is counted on some images; a `CertifiedPromise` is
+what a calibration keeps of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..images.checks import check_choice, check_count, check_number, check_open_unit, is_name
 from ..images.ends import Interval
 from ..images.foreign import as_plain_array
-from ..images.library import Array
+from ..images.library import Array, rows_of
 from ..images.regions import place_of
 from .bounds import check_losses
-from .names import ALL_PIXELS, YOUR_LOSS, Called, check_free
 
 PROMISE_KINDS = ("share", "tail", "loss")
+ALL_PIXELS = "all pixels"
+YOUR_LOSS = "your loss"  # that has no name of its own
 WAYS_TO_WEIGH = ("units", "images", "pixels")
 PLACES = ("all", "region", "weights", "subgroup")  # where a promise is counted
 _MOST = 64  # promises of one calibration
@@ -129,8 +130,7 @@ def loss(
     if not callable(function):
         raise TypeError(f"function is {function!r}; give a function (truth, interval) -> losses (n,)")
     own = getattr(function, "__name__", "")
-    if name is None:
-        name = own if is_name(own) and own not in _NAMELESS else YOUR_LOSS
+    name = name or (own if is_name(own) and own not in _NAMELESS else YOUR_LOSS)
     return Promise("loss", at_most, None, within, cap, name, weighting, function, bool(counts))
 
 
@@ -149,9 +149,9 @@ def check_promises(promises: Any) -> list[Promise]:
         raise ValueError(
             f"promises is {type(promises).__name__}; give a list of 1 to {_MOST}, such as [pb.share(0.05)]"
         )
-    for i, promise in enumerate(promises):
-        if not isinstance(promise, Promise):
-            raise TypeError(f"promise {i + 1} is a {type(promise).__name__}; make it with pb.share, pb.tail or pb.loss")
+    strange = [i for i, promise in enumerate(promises, 1) if not isinstance(promise, Promise)]
+    if strange:
+        raise TypeError(f"promise {strange[0]} is not made with pb.share, pb.tail or pb.loss: make it so")
     return list(promises)
 
 
@@ -174,7 +174,7 @@ class RiskTarget:
     weighting: str
     region: int
     subgroup: Array
-    max_images: int = 0  # that a unit counts for, where that was told
+    max_images: int = 0  # for which a unit counts; 0: not given
     function: Any = None
     counts_only: bool = True  # what is missed of the region says all; else the function sees the images
 
@@ -196,10 +196,7 @@ class RiskTarget:
 
     def losses_of(self, truth: Array, interval: Interval, first: int) -> Array:
         """Loss of each image of a block from its interval, for a function that sees images: -> (n,)."""
-        value = np.asarray(as_plain_array(self.function(truth, interval), "losses"))
-        if value.shape != (len(truth),):
-            raise ValueError(f"the loss returned shape {value.shape} for {len(truth)} images; it must be one per image")
-        return self.capped(check_losses(value, first))
+        return self.capped(_own_losses(self.function, len(truth), first, truth, interval))
 
     def capped(self, losses: Array) -> Array:
         """Losses as shares of the cap."""
@@ -228,14 +225,27 @@ def _counted(function: Any, missed: Array, size: Array) -> Array:
     rows = missed.reshape(-1, missed.shape[-1])
     out = np.zeros(rows.shape)
     for row, counted in zip(out, rows, strict=True):
-        value = np.asarray(as_plain_array(function(counted[has].astype(np.float64), size[has]), "losses"))
-        if value.shape != (int(has.sum()),):
-            raise ValueError(f"the loss returned shape {value.shape} for {has.sum()} images; it must be one per image")
-        row[has] = check_losses(value)
+        row[has] = _own_losses(function, int(has.sum()), 0, counted[has].astype(np.float64), size[has])
     return out.reshape(missed.shape)
 
 
+def _own_losses(function: Any, n: int, first: int, *given: Any) -> Array:
+    value = np.asarray(as_plain_array(function(*given), "losses"))
+    if value.shape != (n,):
+        raise ValueError(f"the loss returned shape {value.shape} for {n} images; it must be one per image")
+    return check_losses(value, first)
+
+
 Regions = tuple[tuple[str, Any], ...]  # name and mask or weights (n, *pixels) of each distinct region
+
+
+class _Placed(NamedTuple):
+    """The number of a promise, the promise, where it is counted, and its mask or weights."""
+
+    number: int
+    promise: Promise
+    place: str
+    values: Any
 
 
 def risk_targets_of(
@@ -248,31 +258,59 @@ def risk_targets_of(
     n = int(band.shape[0])
     regions: list[tuple[str, Any]] = []
     seen: dict[int, int] = {}  # numbers of regions by the arrays that hold them
-    called = Called() if len(promises) > 1 else None
+    called: dict[str, _Placed] = {}  # the first promise of each name
     targets = []
     for i, promise in enumerate(promises, 1):
-        within, place, number, values = promise.within, "all", 0, None
-        subgroup = np.ones(n, bool)
+        within, place, number = promise.within, "all", 0
+        values: Any = None
         name = promise.name or (ALL_PIXELS if within is None else f"region {i}")
+        spoken = " ".join(name.split()).casefold()  # as a reader hears it: case and blanks do not tell two apart
         if within is not None:
-            check_free(name, i)
+            if spoken == ALL_PIXELS:
+                raise ValueError(
+                    f"promise {i} is about a part and called {name!r}, which is the name of everything; give another: "
+                    "name='body'"
+                )
             place, values = place_of(within, band, f"within of promise {i}", name)
-            if place == "subgroup":
-                subgroup = values
-            elif promise.function is not None and not promise.counts:
+            if place != "subgroup" and promise.function is not None and not promise.counts:
                 raise ValueError(
                     f"{name!r} is a loss that sees whole images, so within must be one bool per image, ({n},); count "
                     "what is missed of a region in the loss itself, or give pb.loss(..., counts=True)"
                 )
-        same = promise if called is None else called.check(i, replace(promise, name=name), place, values)
+        this = _Placed(i, promise, place, values)
+        same = called.setdefault(spoken, this)
+        _check_alike(same, this, name)
         if place in ("region", "weights"):
-            number = seen.get(id(same.within)) or seen.setdefault(id(within), len(regions) + 1)
+            number = seen.get(id(same.promise.within)) or seen.setdefault(id(within), len(regions) + 1)
             if number > len(regions):
                 regions.append((f"within of {name!r}", values))
-        targets.append(
-            risk_target_of(replace(promise, name=name), place, number, subgroup, weighting, units, max_images)
-        )
+        subgroup = values if place == "subgroup" else np.ones(n, bool)
+        named = replace(promise, name=name)
+        targets.append(risk_target_of(named, place, number, subgroup, weighting, units, max_images))
     return tuple(targets), tuple(regions)
+
+
+def _check_alike(one: _Placed, other: _Placed, name: str) -> None:
+    """Promises that are called alike are about the same, or the sentence would say two things of one."""
+    a, b, why = one.promise, other.promise, ""
+    image = None if one.values is other.values or one.place != other.place else _difference(one.values, other.values)
+    if a.kind == b.kind == "loss" and (a.function is not b.function or a.counts != b.counts):
+        why = "are different losses"
+    elif one.place != other.place:
+        why = f"are about different things ({one.place} and {other.place})"
+    elif image is not None:
+        why = f"are about different regions (see image {image})"
+    if why:
+        raise ValueError(
+            f"promises {one.number} and {other.number} are both called {name!r}, but {why}; give each a name of its "
+            "own (name=)"
+        )
+
+
+def _difference(one: Any, other: Any) -> int | None:
+    """The first image in which two regions of the same images differ; None where they are the same."""
+    rows = ((i, rows_of(one, i, i + 1), rows_of(other, i, i + 1)) for i in range(int(one.shape[0])))
+    return next((i for i, a, b in rows if not np.array_equal(a, b)), None)
 
 
 def risk_target_of(
@@ -281,10 +319,10 @@ def risk_target_of(
     """A promise with a name as it is counted, in a region by its number."""
     way = promise.weighting or weighting
     way = "units" if way == "images" and not units else way
-    level, above, cap = promise.at_most, promise.above or 0.0, promise.cap or 1.0
-    only = promise.function is None or promise.counts
-    told = (promise.kind, str(promise.name), place, level, above, cap, way, region, subgroup, max_images)
-    return RiskTarget(*told, promise.function, only)
+    return RiskTarget(
+        promise.kind, str(promise.name), place, promise.at_most, promise.above or 0.0, promise.cap or 1.0, way, region,
+        subgroup, max_images, promise.function, promise.function is None or promise.counts,
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------- what a calibration keeps
@@ -343,6 +381,12 @@ class CertifiedPromise:
         if not isinstance(state, dict) or state.keys() != {field.name for field in fields(cls)}:
             raise ValueError(f"{state!r} is no promise")
         return cls(**state)
+
+
+def promise_key(promise: Any) -> tuple[Any, ...]:
+    """All that a promise is, certified or seen on other images: two with the same key are the same promise."""
+    names = ("kind", "name", "place", "at_most", "above", "cap", "weighting")
+    return tuple(getattr(promise, name) for name in names)
 
 
 def check_same_places(promises: Sequence[CertifiedPromise], targets: Sequence[RiskTarget]) -> None:

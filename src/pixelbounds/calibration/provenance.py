@@ -32,7 +32,7 @@ from ..images.checks import VALIDITY_DOC
 from ..images.library import Array, Runner, over_images, rows_of
 from ..kernels.entry_scores import LOWER, UPPER
 from ..kernels.values import fingerprint
-from .block import Block, Labels
+from .block import Block, Grouping
 from .data import HERE, ROWS, CalibrationData, Statistic
 from .families import Family, additive
 
@@ -248,7 +248,7 @@ def _entries(block: Block) -> Array:
     return (np.arange(len(block))[:, None] * block.image_size + _pixels_of(block.image_size)).reshape(-1)
 
 
-def _labels(block: Block, grouping: Labels, entry: Array) -> Array:
+def _labels(block: Block, grouping: Grouping, entry: Array) -> Array:
     """Groups of the lower and of the upper ends of some pixels, (2, e)."""
     if not grouping.sided:
         return np.broadcast_to(grouping.at(block, entry, np.zeros(len(entry), np.uint8)), (2, len(entry)))
@@ -256,7 +256,7 @@ def _labels(block: Block, grouping: Labels, entry: Array) -> Array:
     return grouping.at(block, np.concatenate([entry, entry]), sides).reshape(2, -1)
 
 
-def describe(block: Block, family: Family, grouping: Labels, widening: Array, shares: Array) -> Array:
+def describe(block: Block, family: Family, grouping: Grouping, widening: Array, shares: Array) -> Array:
     """Statistics of each image of a block: (n, 5) float32."""
     n, groups, entry = len(block), len(widening), _entries(block)
     lower, upper = block.clipped(entry)
@@ -282,7 +282,7 @@ def describe(block: Block, family: Family, grouping: Labels, widening: Array, sh
 
 
 def _band_rows(
-    truth: Array, block: Block, family: Family, grouping: Labels, widening: Array, shares: Array
+    truth: Array, block: Block, family: Family, grouping: Grouping, widening: Array, shares: Array
 ) -> tuple[Array, ...]:
     return (describe(block, family, grouping, widening, shares),)
 
@@ -290,7 +290,7 @@ def _band_rows(
 band_rows = Statistic("band_rows", _band_rows, (ROWS,))
 
 
-def _group_shares(truth: Array, block: Block, family: Family, grouping: Labels, groups: int) -> tuple[Array, ...]:
+def _group_shares(truth: Array, block: Block, family: Family, grouping: Grouping, groups: int) -> tuple[Array, ...]:
     ends = _labels(block, grouping, _entries(block)).reshape(-1)
     return (np.bincount(ends, minlength=groups).astype(np.int64),)
 

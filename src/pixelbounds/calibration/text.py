@@ -16,7 +16,7 @@ import numpy as np
 from ..images.checks import VALIDITY_DOC
 from ..images.notebook import facts_html, rows_html
 from ..images.source import NAMELESS_VALUES
-from .names import YOUR_LOSS
+from .promises import YOUR_LOSS
 from .words import (
     article,
     cap_in_words,

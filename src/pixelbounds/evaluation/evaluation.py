@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.names import promise_key
+from ..calibration.promises import promise_key
 from ..calibration.words import in_channels, plural, share_in_words
 from ..images.checks import check_choice, check_count
 from ..images.library import Array

@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ..calibration.calibration import Calibration
-from ..calibration.names import promise_key
-from ..calibration.promises import CertifiedPromise
+from ..calibration.promises import CertifiedPromise, promise_key
 from ..calibration.words import plural
 from ..images.checks import check_count, check_unit_name
 from .evaluation import Evaluation, SeenPromise

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.names import promise_key
-from ..calibration.promises import CertifiedPromise, Regions, RiskTarget, check_promises, risk_targets_of
+from ..calibration.promises import CertifiedPromise, Regions, RiskTarget, check_promises, promise_key, risk_targets_of
 from ..calibration.target import largest_unit, losses_by_unit
 from ..images.checks import Limits, check_values
 from ..images.ends import Interval

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.names import ALL_PIXELS
+from ..calibration.promises import ALL_PIXELS
 from ..images.checks import check_same_shape, check_values
 from ..images.ends import Interval, check_labels, trusted_band
 from ..images.library import Array, as_array, current_runner, differ_in_size, library_of, over_images, rows_of

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ..calibration.block import Grouping
 from ..calibration.families import Family
 from ..calibration.groups.band_bins import BandGroups
-from ..calibration.groups.contract import Grouping, load_grouping, on_images
+from ..calibration.groups.contract import load_grouping, on_images
 from ..calibration.paths.path import Path
 from ..images.library import Array
 from .tables import REAL, WHOLE, Form

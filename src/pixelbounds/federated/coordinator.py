@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..calibration.block import Grouping
 from ..calibration.bounds import BOUNDS
 from ..calibration.calibration import Calibration
 from ..calibration.certify import certify
 from ..calibration.families import FAMILIES
-from ..calibration.groups.contract import Grouping
 from ..calibration.loss_table import loss_table
 from ..calibration.methods import RCPS, Frontier, Method, few_groups, method_of
 from ..calibration.promises import Promise
@@ -158,8 +158,8 @@ class Study:
         (method, (fitting, certifying), rng), target = self._split, self.settings.target
         try:
             path = method.fit(fitting, target, rng)
-            with loss_table(certifying, path, target) as table:
-                point = certify(table, target)
+            table = loss_table(certifying, path, target)
+            point = certify(table, target)
         except Unanswered as request:
             return request
         rounded = {site.name: site.text["least_count"] for site in self.sites if site.text["least_count"] > 1}

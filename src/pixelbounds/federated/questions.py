@@ -14,11 +14,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..calibration.block import Block, all_entries
+from ..calibration.block import Block, Grouping, all_entries
 from ..calibration.data import ROWS, LocalData, Statistic
 from ..calibration.families import Family, additive
 from ..calibration.groups.band_bins import cells, extent, occupied
-from ..calibration.groups.contract import Grouping
 from ..calibration.paths.frontier import farthest, longest, spend
 from ..calibration.paths.path import arriving, misses
 from ..calibration.paths.weighted_frontier import missed_cells

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ..calibration.block import Grouping
 from ..calibration.data import LocalData
-from ..calibration.groups.contract import Grouping
 from ..calibration.provenance import image_hashes, is_known_image
 from ..images.checks import VALIDITY_DOC, check_count, check_units
 from ..images.library import Array

@@ -16,9 +16,8 @@ import numpy as np
 from ..calibration.block import Block
 from ..calibration.data import ROWS, LocalData, Statistic
 from ..calibration.families import Family
-from ..calibration.names import ALL_PIXELS
 from ..calibration.paths.path import region_sizes
-from ..calibration.promises import Promise, RiskTarget, check_name, risk_target_of
+from ..calibration.promises import ALL_PIXELS, Promise, RiskTarget, check_name, risk_target_of
 from ..calibration.provenance import fingerprints, region_digests
 from ..calibration.target import Units
 from ..images.library import Array

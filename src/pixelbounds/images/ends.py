@@ -16,6 +16,7 @@ from .library import (
     Array,
     Runner,
     as_array,
+    as_images,
     current_runner,
     differ_in_size,
     in_memory,
@@ -30,7 +31,6 @@ from .library import (
 )
 from .measure import Measure
 from .notebook import facts_html, first_images_html
-from .ragged import Ragged
 from .source import NOT_KNOWN, Source, source_from
 from .tolerance import Tolerance
 
@@ -301,10 +301,7 @@ def check_labels(labels: Any, band: Band) -> Any:
     if labels is None:
         return None
     check_axes(band.axes, labels, "labels")
-    labels = as_plain_array(labels, "labels")
-    if isinstance(labels, list | tuple) and labels and all(library_of(image) for image in labels):
-        sizes = {tuple(image.shape) for image in labels}
-        labels = Ragged([to_numpy(x) for x in labels]) if len(sizes) > 1 else np.stack([to_numpy(x) for x in labels])
+    labels = as_images(labels, "labels")
     if not library_of(labels) and not differ_in_size(labels):
         raise TypeError(f"labels is a {type(labels).__name__}; give an array, one whole number per image and pixel")
     dtype = str(labels.dtype).removeprefix("torch.")

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -115,26 +116,23 @@ def rescale_uint8(images: Any, limits: tuple[float, float], name: str = "truth")
             f"8-bit images span the limits, and these are {limits[0]:g} and {limits[1]:g}; set limits, for example "
             "(0, 255), or convert the images to float32"
         )
-    least = np.float32(limits[0])
-    most = np.float32(limits[1])
+    convert = partial(_between, np.float32(limits[0]), np.float32(limits[1]))
+    if not in_file(images) and 4 * math.prod(images.shape) <= _AT_ONCE:
+        return like(convert(to_numpy(images)), images)
+    return Derived(images, convert, np.float32)
 
-    def convert(x: Array) -> Array:
-        return np.asarray(np.clip(least + (x / np.float32(255)) * (most - least), least, most), np.float32)
 
-    if library_of(images) == "torch":
-        import torch
+def _between(least: Any, most: Any, x: Array) -> Array:
+    return np.asarray(np.clip(least + (x / np.float32(255)) * (most - least), least, most), np.float32)
 
-        return torch.from_numpy(convert(images.detach().cpu().numpy())).to(images.device)
-    if library_of(images) == "dask":
-        return images.map_blocks(convert, dtype=np.float32)
-    if in_memory(images) and not isinstance(images, np.memmap) and 4 * images.size <= _AT_ONCE:
-        return convert(images)
-    import dask.array as da
 
-    from ..storage.chunks import FileRows
-
-    rows = max(1, _AT_ONCE // (4 * math.prod(int(x) for x in images.shape[1:])))
-    return da.from_array(FileRows(images), chunks=(rows, *images.shape[1:])).map_blocks(convert, dtype=np.float32)
+def as_images(x: Any, name: str) -> Any:
+    """Images of any dtype: an array as it is, a list of images as one, or a `Ragged` where they differ in size."""
+    x = as_plain_array(x, name)
+    if isinstance(x, list | tuple) and x and all(library_of(image) for image in x):
+        images = [to_numpy(image) for image in x]
+        return Ragged(images) if len({image.shape for image in images}) > 1 else np.stack(images)
+    return x
 
 
 def to_numpy(x: Any) -> Array:

@@ -14,11 +14,11 @@ import numpy as np
 from scipy import ndimage
 
 from .checks import ImageError, check_number, check_open_unit, check_same_shape, check_values
-from .foreign import as_plain_array
 from .library import (
     Array,
     Derived,
     as_array,
+    as_images,
     differ_in_size,
     in_file,
     library_of,
@@ -149,11 +149,9 @@ def otsu_threshold(image: Array) -> float:
 
 def _plain(x: Any, name: str) -> Any:
     """An array (n, *pixels) of any dtype and library, or a Ragged of a list of arrays."""
-    x = as_plain_array(x, name)
+    x = as_images(x, name)
     if differ_in_size(x) or (library_of(x) and x.ndim > 1):
         return x
-    if isinstance(x, list | tuple) and x and all(library_of(image) for image in x):
-        return Ragged(list(x)) if len({tuple(image.shape) for image in x}) > 1 else np.stack([to_numpy(i) for i in x])
     raise TypeError(f"{name} is a {type(x).__name__}; give an array (n, *pixels), or a list of arrays, one per image")
 
 
@@ -247,11 +245,8 @@ def place_of(within: Any, band: Any, what: str, name: str) -> tuple[str, Any]:
 
 def region_array(within: Any, band: Any, name: str) -> Any:
     """A region of the images of a band: bool, 0 and 1, or weights, of their shape, or (n,) for whole images."""
-    within = as_plain_array(within, name)
-    if isinstance(within, list | tuple) and within and all(library_of(image) for image in within):
-        sizes = {tuple(image.shape) for image in within}
-        within = Ragged([to_numpy(x) for x in within]) if len(sizes) > 1 else np.stack([to_numpy(x) for x in within])
-    elif not library_of(within) and not differ_in_size(within):
+    within = as_images(within, name)
+    if not library_of(within) and not differ_in_size(within):
         within = np.asarray(within)
     dtype = str(within.dtype).removeprefix("torch.").replace("bfloat16", "float32")
     if dtype == "object" or np.dtype(dtype).kind not in "biuf":

@@ -108,10 +108,10 @@ def _place(edges: np.ndarray, value: float) -> int:
 
 @njit(nogil=True, cache=True)
 def prediction_labels(
-    value: np.ndarray, lower: np.ndarray, upper: np.ndarray, least: float, most: float, rooms: bool, edges: np.ndarray,
-    start: np.ndarray, first: np.ndarray, room_edges: np.ndarray, out: np.ndarray,
+    value: np.ndarray, lower: np.ndarray, upper: np.ndarray, least: float, most: float, rooms: bool, side_from: int,
+    side_to: int, edges: np.ndarray, start: np.ndarray, first: np.ndarray, room_edges: np.ndarray, out: np.ndarray,
 ) -> None:  # fmt: skip
-    """Groups of both ends of every pixel from their predictions (2, e): bins of `edges` (2, b), and of the room.
+    """Groups of ends of every pixel, of some sides, from predictions (2, e): bins of `edges` (2, b), and of the room.
 
     The bins of a side count from start (2,); group numbers of a bin count from `first`, by bins of its room_edges.
     """
@@ -120,7 +120,7 @@ def prediction_labels(
     room = np.empty(_PIXELS)
     for begin in range(0, value.shape[1], _PIXELS):
         stop = min(begin + _PIXELS, value.shape[1])
-        for side in range(2):
+        for side in range(side_from, side_to):
             _places(value[side, begin:stop], edges[side], start[side], place)
             for j in range(stop - begin):
                 group[j] = first[place[j]]

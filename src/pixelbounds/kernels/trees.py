@@ -23,9 +23,10 @@ ALONE = 9  # kind of the only step of a tree that is one leaf
 @njit(nogil=True, cache=True)
 def predict_all(
     maps: np.ndarray, alike: int, lower: np.ndarray, upper: np.ndarray, least: float, most: float, rooms: bool,
-    cuts: np.ndarray, cut_start: np.ndarray, steps: np.ndarray, first: np.ndarray, leaf: np.ndarray, out: np.ndarray,
+    side_from: int, side_to: int, cuts: np.ndarray, cut_start: np.ndarray, steps: np.ndarray, first: np.ndarray,
+    leaf: np.ndarray, out: np.ndarray,
 ) -> None:  # fmt: skip
-    """Predictions for both ends of every pixel: maps (m, e) float32 -> out (2, e).
+    """Predictions for the ends of every pixel, of the sides side_from..side_to: maps (m, e) float32 -> out (2, e).
 
     The first `alike` maps say the same of both ends, the others point upward; then come the rooms of the end and of the
     opposite one, where there are `rooms`, and the side. Thresholds of feature f are cuts[cut_start[f]:cut_start[f+1]],
@@ -39,7 +40,7 @@ def predict_all(
         size = min(_ENDS, maps.shape[1] - start)
         for f in range(alike):
             _code(maps[f, start : start + size], cuts[cut_start[f] : cut_start[f + 1]], codes[f])
-        for side in range(2):
+        for side in range(side_from, side_to):
             for f in range(alike, len(maps)):
                 signed = maps[f, start : start + size]
                 if side == _LOWER:
@@ -49,9 +50,7 @@ def predict_all(
             at = len(maps)
             if rooms:
                 for opposite in range(2):
-                    ends = (
-                        lower if side == opposite else upper
-                    )  # own room of a lower end, or the opposite of an upper end
+                    ends = lower if side == opposite else upper  # room of a lower end, or opposite of an upper one
                     _room(ends[start : start + size], least, most, side != opposite, value)
                     _code(value[:size], cuts[cut_start[at] : cut_start[at + 1]], codes[at])
                     at += 1

@@ -89,9 +89,9 @@ def recalibrate(
     fitting.data.check_bands(fitting.images if len(fitting.images) else np.arange(len(fitting.data)))
     drawn = _draws(fitting, ratios[~certifying.images] / most, int(effective), rng) if len(fitting.images) else fitting
     path = method.fit(drawn, target, rng)
-    with loss_table(replace(certifying, shares=ratios / most), path, target) as table:
-        point = certify(table, target)
-        table.described = _draws_described(table.described, by_unit[certifying.order] / most, table.digest)
+    table = loss_table(replace(certifying, shares=ratios / most), path, target)
+    point = certify(table, target)
+    table.described = _draws_described(table.described, by_unit[certifying.order] / most, table.digest)
     settings = settings_of(method, certifying.data) | {SHIFT: {"max_weight": most, "effective": effective}}
     return Calibration.of(table, point, target, method.name, "generator" if seed is rng else str(seed), settings)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..calibration.calibration import Calibration
-from ..calibration.names import promise_key
+from ..calibration.promises import promise_key
 from ..calibration.text import counted_in_short, description_of
 from ..calibration.words import plural
 from ..evaluation.evaluation import Evaluation, SeenPromise

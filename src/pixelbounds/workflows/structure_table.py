@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..calibration.calibration import Calibration
-from ..calibration.names import ALL_PIXELS, promise_key
+from ..calibration.promises import ALL_PIXELS, promise_key
 from ..evaluation.evaluation import Evaluation, SeenPromise
 from ..evaluation.structures import Structure
 from ..images.measure import Measure

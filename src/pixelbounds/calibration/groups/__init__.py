@@ -6,15 +6,16 @@ path over its groups is a nested family and the guarantee holds whatever the gro
 belong to different groups (`sided`): a miss is at one end only, so risks add.
 
 positions.py    one label per pixel position: quantiles of the loss, multi-Otsu, a user's partition
-contract.py     what every grouping is
+contract.py     groups as they are stored, and the images that shaped them
 band_bins.py    bins of band width, level and room to the limits, in products
 labelled.py     groups of another kind within labels known at test time
 learned.py      bins of a predicted quantile of the score, and of the room to the limits
 forest.py       decision trees as checked arrays, taken over from LightGBM
 """
 
+from ..block import Grouping, Single
 from .band_bins import BandGroups, fit_band_groups
-from .contract import Grouping, Single, load_grouping
+from .contract import load_grouping
 from .labelled import LabelledGroups, fit_labelled_groups
 from .learned import LearnedGroups, fit_learned_groups
 from .positions import Partition, by_loss, by_otsu, partition

@@ -16,12 +16,10 @@ import numpy as np
 from ...images.checks import check_count
 from ...images.library import Array
 from ...kernels.bins import band_cells, band_labels
-from ..block import Block
+from ..block import Block, Grouping, State
 from ..data import CalibrationData, Statistic, check_fitting
 from ..families import Family
 from .contract import (
-    Grouping,
-    State,
     ascending,
     real_numbers,
     refuse,

@@ -1,97 +1,22 @@
-"""What every grouping is: a frozen record that labels ends and can be stored as arrays and JSON; and one group."""
+"""Groups as they are stored, arrays and JSON, checked when they are read; and the images that shaped them."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from ...images.library import Array
-from ..block import Block, all_entries
+from ..block import Grouping
 from ..data import LocalData
 from ..provenance import image_hashes
-
-State = tuple[dict[str, Any], dict[str, Array]]  # JSON part, arrays
-
 
 REMEDY = "calibrate again"
 P = ParamSpec("P")
 G = TypeVar("G", bound="Grouping")
-
-
-class Grouping(ABC):
-    """K groups of ends."""
-
-    kind: ClassVar[str]
-    sided: ClassVar[bool] = False
-    fitted_on: Array = np.empty(0, np.uint64)  # hashes of the images that shaped it, which must not certify
-    _kinds: ClassVar[dict[str, type[Grouping]]] = {}
-
-    def __init_subclass__(cls) -> None:
-        Grouping._kinds[cls.kind] = cls
-
-    @property
-    @abstractmethod
-    def count(self) -> int:
-        """Number of groups, K."""
-
-    @property
-    def pools(self) -> Array | None:
-        """Which groups may stand for one another on the frontier, (groups,); None: each for itself."""
-        return None
-
-    @abstractmethod
-    def at(self, block: Block, entry: Array, side: Array) -> Array:
-        """Groups of some ends: flat index within the block (e,), end (e,) -> (e,) int32."""
-
-    def every(self, block: Block) -> Array:
-        """Groups of all ends: (2, n * pixels) int32, lower ends first; (1, n * pixels) where both ends are alike."""
-        if self.sided:
-            return self.at(block, *all_entries(block)).reshape(2, -1)
-        entry = np.arange(len(block) * block.image_size)
-        return self.at(block, entry, np.zeros(len(entry), np.uint8)).reshape(1, -1)
-
-    @abstractmethod
-    def state(self) -> State:
-        """What a file must hold."""
-
-    @classmethod
-    @abstractmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> Grouping:
-        """The grouping that a file holds."""
-
-    def check(self, block: Block) -> None:  # noqa: B027  (most groupings fit any band)
-        """Refuse a band that the grouping cannot label."""
-
-
-@dataclass(frozen=True, eq=False)
-class Single(Grouping):
-    """All ends in one group: RCPS."""
-
-    kind: ClassVar[str] = "single"
-
-    @property
-    def count(self) -> int:
-        """One."""
-        return 1
-
-    def at(self, block: Block, entry: Array, side: Array) -> Array:
-        """Zero for every end."""
-        return np.zeros(len(entry), np.int32)
-
-    def state(self) -> State:
-        """Nothing."""
-        return {}, {}
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> Single:
-        """The one grouping of its kind."""
-        return cls()
 
 
 def load_grouping(kind: str, meta: dict[str, Any], arrays: dict[str, Array]) -> Grouping:

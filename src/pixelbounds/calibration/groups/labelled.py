@@ -21,9 +21,9 @@ import numpy as np
 
 from ...images.checks import check_count
 from ...images.library import Array
-from ..block import Block
+from ..block import Block, Grouping, State
 from ..data import LocalData, check_fitting
-from .contract import Grouping, State, ascending, load_grouping, refuse, remembered, stored, whole_numbers, without_gaps
+from .contract import ascending, load_grouping, refuse, remembered, stored, whole_numbers, without_gaps
 
 NO_LABELS = "this calibration uses labels of the images: give labels=, one whole number per image and pixel (--labels)"
 _MOST_LABELS = 1024

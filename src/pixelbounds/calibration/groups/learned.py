@@ -19,13 +19,13 @@ import numpy as np
 from ...images.checks import check_count, check_generator, check_open_unit
 from ...images.library import Array, spatial_axes
 from ...kernels.bins import prediction_labels
-from ...kernels.entry_scores import LOWER
+from ...kernels.entry_scores import LOWER, UPPER
 from ...kernels.neighbours import add_squared_slope, width_and_level, window_means
 from ...kernels.trees import predict_all
-from ..block import Block, all_entries
+from ..block import Block, Grouping, State, all_entries
 from ..data import LocalData, check_fitting
 from ..families import Family
-from .contract import Grouping, State, ascending, real_numbers, refuse, remembered, whole_number
+from .contract import ascending, real_numbers, refuse, remembered, whole_number
 from .forest import Forest, forest_of
 
 _ROWS_OF_AN_IMAGE = 750  # ends of a fitting image that teach the model: neighbouring pixels say much the same
@@ -184,37 +184,40 @@ class LearnedGroups(Grouping):
 
     def predict(self, block: Block, entry: Array, side: Array) -> Array:
         """Predicted quantile of the score of some ends: (e,)."""
-        entry, side = block.ends_within(entry, side)
-        return self._predicted(block, entry)[0][side, np.arange(len(entry))]
+        return self._of_ends(block, *block.ends_within(entry, side))[0]
 
     def at(self, block: Block, entry: Array, side: Array) -> Array:
         """Bin of the prediction, lower ends first, and within it of the room."""
-        entry, side = block.ends_within(entry, side)
-        return self._labels(block, entry)[side, np.arange(len(entry))]
+        return self._of_ends(block, *block.ends_within(entry, side))[1]
 
     def every(self, block: Block) -> Array:
         """Labels of all ends, a few images at a time."""
         step = max(1, _PIXELS // block.image_size)
-        starts = range(0, len(block), step)
-        return np.concatenate([self._labels(block.rows(start, start + step)) for start in starts], axis=1)
+        parts = (block.rows(start, start + step) for start in range(0, len(block), step))
+        return np.concatenate([self._of_sides(x, *feature_maps(x), x.flat_ends())[1] for x in parts], axis=1)
 
-    def _predicted(self, block: Block, entry: Array | None = None) -> tuple[Array, tuple[Any, ...]]:
-        """Predictions for both ends of some pixels (default: all), (2, e), and the band and limits there."""
-        self.check(block)
+    def _of_ends(self, block: Block, entry: Array, side: Array) -> tuple[Array, Array]:
+        """Prediction and label of some ends: (e,) each."""
         maps, alike = feature_maps(block)
-        ends = block.flat_ends()
-        if entry is not None:
-            maps, ends = np.take(maps, entry, axis=1), (ends[0][entry], ends[1][entry])
-        here = *ends, *block.limits, has_rooms(block)
-        value = np.empty((2, maps.shape[1]))
-        predict_all(maps, alike, *here, *self.forest.program, value)
-        return value, here
+        value, label = np.empty(len(entry)), np.empty(len(entry), np.int32)
+        for one in (LOWER, UPPER):
+            here = np.flatnonzero(side == one)
+            at = entry[here]
+            ends = block.flat_ends()
+            parts = self._of_sides(block, maps[:, at], alike, (ends[0][at], ends[1][at]), (one, one + 1))
+            value[here], label[here] = (x[one] for x in parts)
+        return value, label
 
-    def _labels(self, block: Block, entry: Array | None = None) -> Array:
-        value, here = self._predicted(block, entry)
-        out = np.empty(value.shape, np.int32)
-        prediction_labels(value, *here, *self._lookup, out)
-        return out
+    def _of_sides(
+        self, block: Block, maps: Array, alike: int, ends: tuple[Array, Array], sides: tuple[int, int] = (0, 2)
+    ) -> tuple[Array, Array]:
+        """Predictions and labels of the ends of some pixels, (2, e) each; rows of other sides stay empty."""
+        self.check(block)
+        here = *ends, *block.limits, has_rooms(block), *sides
+        value, label = np.empty((2, len(ends[0]))), np.empty((2, len(ends[0])), np.int32)
+        predict_all(maps, alike, *here, *self.forest.program, value)
+        prediction_labels(value, *here, *self._lookup, label)
+        return value, label
 
     def state(self) -> State:
         """Trees and edges."""

@@ -14,9 +14,9 @@ import numpy as np
 from ...images.checks import check_choice, check_count
 from ...images.foreign import as_plain_array
 from ...images.library import Array, library_of, to_numpy
-from ..block import Block
+from ..block import Block, Grouping, State
 from ..data import NO_GRID, LocalData, check_fitting
-from .contract import Grouping, State, consecutive, remembered, whole_numbers, without_gaps
+from .contract import consecutive, remembered, whole_numbers, without_gaps
 
 _MOST = 2**16  # groups
 _CELLS = 256  # of the histogram that multi-Otsu cuts

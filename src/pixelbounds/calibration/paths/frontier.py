@@ -19,10 +19,9 @@ import numpy as np
 from ...images.library import Array
 from ...kernels.convex import lower_hull
 from ...kernels.entry_scores import FIXED_POINT, add_lengths
-from ..block import Block
+from ..block import Block, Grouping, Single
 from ..data import CalibrationData, Statistic
 from ..families import Family, additive
-from ..groups.contract import Grouping, Single
 from .path import POINTS, Path, grid_of, index_points, widening_grid
 
 _POOLED_ENDS = 1024  # of all labels that a group within a label counts beside its own
@@ -125,13 +124,10 @@ def _spend(
     grouping.check(block)
     entry, side, need = block.missed(truth, family)
     shape = grouping.count, len(edges) + 1
-    label = grouping.at(block, entry, side)
+    label = np.broadcast_to(grouping.every(block), (2, len(block) * block.image_size))
     _check_groups(label, grouping)
-    cell = np.ravel_multi_index((label, first_edges(edges, need)), shape)
+    cell = np.ravel_multi_index((label[side, entry], first_edges(edges, need)), shape)
     counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
-    label = grouping.every(block)
-    _check_groups(label, grouping)
-    label = label if len(label) == 2 else np.concatenate([label, label])
     return counts, _length_sums(family, block, label, edges, (units[0], units[1]), grouping.count)
 
 

@@ -12,10 +12,9 @@ import numpy as np
 
 from ...images.checks import NoGuarantee
 from ...images.library import Array
-from ..block import Block
+from ..block import Block, Grouping
 from ..data import LocalData
 from ..families import Family, additive
-from ..groups.contract import Grouping
 from ..groups.positions import Partition
 from .path import POINTS, Path, grid_of
 from .program import Points, Solution, add_to_cells, blank_cells, points_of, solve, sort_points

@@ -14,10 +14,9 @@ import numpy as np
 
 from ...images.library import Array
 from ...kernels.entry_scores import KEY, entry_scores, weigh_missed
-from ..block import Block
+from ..block import Block, Grouping
 from ..data import ROWS, CalibrationData, Statistic
 from ..families import Family, additive
-from ..groups.contract import Grouping
 from ..provenance import fingerprints, region_digests
 
 POINTS = 2048

@@ -108,23 +108,6 @@ def _meet(respond: Respond, budget: float, mu: float, w: Array) -> tuple[Array, 
     return respond(high[0], kept, _TOLERANCE)[0], high[0]
 
 
-def solve_with_cvxpy(points: Points, cost: Array, budget: float, gamma: float, *, start: float = 0.0) -> Solution:
-    """The same program handed to CVXPY, as an independent check; needs the extra `cvx`."""
-    try:
-        import cvxpy as cp
-    except ImportError as error:
-        raise RuntimeError("this needs CVXPY; install pixelbounds[cvx]") from error
-    q = gamma / (1 - gamma)
-    w = cp.Variable(len(cost))
-    span = points.half + w[points.group]
-    loss = cp.sum(cp.multiply(points.weight, cp.pos(cp.multiply((1 + q) * points.reach, cp.inv_pos(span)) - q)))
-    problem = cp.Problem(cp.Minimize(np.asarray(cost) @ w / np.sum(cost)), [loss <= budget, w >= start])
-    problem.solve(solver=cp.CLARABEL)
-    if problem.status not in ("optimal", "optimal_inaccurate"):
-        raise RuntimeError(f"CVXPY ended with status {problem.status!r}")
-    return Solution(np.asarray(w.value), float(problem.value), float("nan"), gamma)
-
-
 # ---------------------------------------------------------------- many pixels as few points
 
 

@@ -21,11 +21,10 @@ import numpy as np
 from ...images.checks import NoGuarantee
 from ...images.library import Array
 from ...kernels.entry_scores import weigh_missed
-from ..block import Block
+from ..block import Block, Grouping
 from ..bounds import ConfidenceBound
 from ..data import ROWS, CalibrationData, Statistic
 from ..families import Family
-from ..groups.contract import Grouping
 from ..promises import RiskTarget
 from ..split import FittingImages
 from ..target import RiskTest, Target, risk_test_of

@@ -17,7 +17,7 @@ from trials import DOUBLED, LARGE, check_failures, generator
 
 import pixelbounds as pb
 from pixelbounds.calibration.block import Single
-from pixelbounds.calibration.loss_table import LossTable, Table
+from pixelbounds.calibration.loss_table import LossTable
 from pixelbounds.calibration.promises import RiskTarget
 from pixelbounds.calibration.split import CertifyingImages
 
@@ -111,8 +111,7 @@ class Ways:
     def broken(self, rng, choose=None):
         """Whether a promise is broken where all are certified, or where `choose` says so of the table."""
         points, risks, sizes, table = self.world(rng)
-        rows = Table()
-        rows.append(table.reshape(len(table), -1))
+        rows = np.ascontiguousarray(table.reshape(len(table), -1).T)
         unit_of = np.arange(self.n).repeat(self.per_unit)
         fitting = 15 if self.weighting != "units" else 0
         data = SimpleNamespace(unit_of=unit_of)

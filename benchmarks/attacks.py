@@ -1,7 +1,7 @@
 """Attacks on the sentences: worlds made to break a promise, counted against its failure probability.
 
 python -m benchmarks.attacks --worlds 400 --out benchmarks/results/attacks.json    (writes the counts)
-python -m benchmarks.attacks                                                       (writes docs/guarantee.md of them)
+python -m benchmarks.attacks                                                       (writes docs/research/attacks.md)
 
 In every world images are drawn, calibrated and forgotten; the true risk of every promise is a finite sum over the
 population (`populations`). A world counts as broken if any of its promises is, at any look. What is wrong on purpose
@@ -29,7 +29,7 @@ from benchmarks.readme import HERE, with_figures
 from pixelbounds import federated
 from pixelbounds.images.library import Array
 
-PAGE = "docs/guarantee.md"
+PAGE = "docs/research/attacks.md"
 BEGIN = "<!-- figures: python -m benchmarks.attacks -->"
 DELTA = 0.1
 

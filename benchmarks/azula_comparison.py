@@ -2,7 +2,7 @@
 
 python -m benchmarks.azula_comparison run    (needs azula; minutes on one core; writes
                                               benchmarks/results/azula_comparison.json)
-python -m benchmarks.azula_comparison        (writes the table of docs/samplers.md)
+python -m benchmarks.azula_comparison        (writes the table of docs/research/samplers.md)
 
 Half of the pixels of the middle of phantoms are missing. The packaged network knows noise up to 0.22, so both begin
 there, at the smooth image that fits the observation, and not at pure noise, which neither could start from. azula's
@@ -31,7 +31,7 @@ from pixelbounds.demo.packaged import NEW, network_file, some_phantoms
 from pixelbounds.images.library import Array
 from pixelbounds.problems import inpaint
 
-PAGE = "docs/samplers.md"
+PAGE = "docs/research/samplers.md"
 BEGIN = "<!-- figures: python -m benchmarks.azula_comparison -->"
 SIDE, CALIBRATE, HELD_OUT = 24, 48, 48
 FIRST = NEW + 3000  # of the phantoms: others were looked at while this was written

@@ -1,7 +1,7 @@
 """Why K-RCPS may be longer than RCPS: what the images that it fits with would have certified.
 
 python -m benchmarks.certifying faces64=local/faces64 ct64=local/ct64 chest128=local/chest128    (writes JSON)
-python -m benchmarks.certifying                                 (writes the table of docs/tried.md of it)
+python -m benchmarks.certifying                                 (writes the table of docs/research/tried.md of it)
 
 In every draw of the experiment: RCPS with all images, RCPS with those alone that K-RCPS certifies with, and K-RCPS.
 The first step is the price of fitting, the second what the groups give.
@@ -22,7 +22,7 @@ from reproduce.fits import certified, measure
 from reproduce.material import Material
 from reproduce.rows import PAPER_BOUNDS
 
-PAGE = "docs/tried.md"
+PAGE = "docs/research/tried.md"
 BEGIN = "<!-- figures: python -m benchmarks.certifying -->"
 FITTING, GROUPS = 128, 4
 WHAT = "RCPS, all images", "RCPS, the images that K-RCPS certifies with", f"K-RCPS, K = {GROUPS}"

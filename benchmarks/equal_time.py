@@ -2,7 +2,7 @@
 
     python -m benchmarks.equal_time run ct64 local/gpu/ct64_ours.npz [local/gpu/ct64_paper.npz] --draws 20
     python -m benchmarks.equal_time run faces64 FILES --name faces64_180s --calibration 640       # beside another run
-    python -m benchmarks.equal_time page        # the tables of docs/diffusion.md, and docs/equal_time.png
+    python -m benchmarks.equal_time page        # the tables of docs/research/equal_time.md, and docs/equal_time.png
 
 Files are those of `reproduce.gpu.end_to_end collect`; a band is LABEL/SAMPLES, or LABEL/SAMPLES@MISCOVERAGE where that
 is not its way's own. In every draw some images calibrate and others judge, the same for all rows. Ours: the frontier
@@ -32,7 +32,7 @@ from reproduce.gpu.bench import OURS, PAPER
 Array = np.ndarray
 Row = dict[str, Any]
 RESULTS = Path(__file__).parent / "results"
-PAGE, PICTURE = "docs/diffusion.md", "docs/equal_time.png"
+PAGE, PICTURE = "docs/research/equal_time.md", "docs/equal_time.png"
 BEGIN = "<!-- figures: python -m benchmarks.equal_time page -->"
 DELTA = 0.1
 LEVELS = {"ct64": 0.05, "faces64": 0.1, "chest128": 0.05}

@@ -1,7 +1,7 @@
 """What few images certify: the default beside RCPS, whose one group needs no image to be fitted on.
 
 python -m benchmarks.few_images faces64=local/faces64 ct64=local/ct64 chest128=local/chest128 phantom=packaged (JSON)
-python -m benchmarks.few_images                                       (writes the table of docs/tried.md of it)
+python -m benchmarks.few_images                                       (writes the table of docs/research/tried.md of it)
 
 Mean length on images that calibrate nothing, for multiples of the fewest images that can certify the experiment's risk
 level at all; both with betting, in the same splits. `few_images_before.json` is what this file measured beside the
@@ -22,7 +22,7 @@ from reproduce.draws import LIMITS
 from reproduce.experiment import TaskSection, load_experiment
 from reproduce.material import Material
 
-PAGE = "docs/tried.md"
+PAGE = "docs/research/tried.md"
 BEGIN = "<!-- figures: python -m benchmarks.few_images -->"
 TIMES = 1.6, 2.1, 3, 4, 6, 9
 SPLITS, JUDGING = 10, 300

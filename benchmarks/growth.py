@@ -1,7 +1,7 @@
 """An anytime calibration beside a calibration of a known number of images: risk certified, length, failures, kills.
 
 python -m benchmarks.growth run [FACES.zip]    (some minutes on one core; writes benchmarks/results/growth.json)
-python -m benchmarks.growth                    (writes the tables of docs/anytime.md of it)
+python -m benchmarks.growth                    (writes the tables of docs/research/after_deployment.md of it)
 
 Risks: the greatest risk certified at 5% with 90%, images losing alike or losses being 0 or 1 (median of 40 orders).
 Lengths: 32 images fit (band groups), the others arrive one by one, beside `pixelbounds.calibrate` on as many in all; on
@@ -31,7 +31,7 @@ from pixelbounds.demo.synthetic import flawed_samples, synthetic_images
 from pixelbounds.images.library import Array
 from pixelbounds.kernels.bets import PathEProcess
 
-PAGE = "docs/anytime.md"
+PAGE = "docs/research/after_deployment.md"
 BEGIN = "<!-- figures: python -m benchmarks.growth -->"
 LEVEL, DELTA = 0.05, 0.1
 FIT, CHECK = 32, 128

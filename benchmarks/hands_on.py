@@ -1,7 +1,7 @@
 """The hands-on path of docs/diffusion.md on a CPU, by its commands: pictures, training, samples, intervals.
 
 python -m benchmarks.hands_on run --folder /tmp/hands-on    (writes benchmarks/results/hands_on.json; a quiet machine)
-python -m benchmarks.hands_on                               (writes the figures of it into docs/diffusion.md)
+python -m benchmarks.hands_on                               (writes the figures of it into docs/research/gpu.md)
 
 A folder of 500 pictures of phantoms trains `tiny` for five minutes; 40 other phantoms, with noise, are sampled at the
 default settings. 30 of them calibrate, 10 get intervals. `intervals.png` in the folder shows three of these.
@@ -30,7 +30,7 @@ from pixelbounds.demo.phantom import phantoms
 from pixelbounds.images.library import Array
 from pixelbounds.samplers.runs import open_run
 
-PAGE = "docs/diffusion.md"
+PAGE = "docs/research/gpu.md"
 BEGIN = "<!-- figures: python -m benchmarks.hands_on -->"
 SIGMA, LEVEL, PICTURES, CALIBRATION, NEW = 0.2, 0.1, 500, 30, 10
 SETTINGS = """

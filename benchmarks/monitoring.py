@@ -1,7 +1,7 @@
 """Monitors: false alarms without a change, delay after one, and a hospital's year.
 
 python -m benchmarks.monitoring run    (some ten minutes on one core; writes benchmarks/results/monitoring.json)
-python -m benchmarks.monitoring        (writes the tables of docs/monitoring.md of it)
+python -m benchmarks.monitoring        (writes the tables of docs/research/after_deployment.md of it)
 
 MAPIE's `RiskMonitoring` runs in an environment of its own, PIXELBOUNDS_MAPIE=/path/to/python; else rows say so. It is
 given the level as its threshold, and the same chance of a false alarm for its bound on the stream.
@@ -30,7 +30,7 @@ from pixelbounds.images.library import Array
 from pixelbounds.kernels.bets import PAUSES, EProcess, log_factors
 from pixelbounds.monitoring.drift import BETS, log_rank_factors
 
-PAGE = "docs/monitoring.md"
+PAGE = "docs/research/after_deployment.md"
 BEGIN = "<!-- figures: python -m benchmarks.monitoring -->"
 STREAMS, IMAGES, REFERENCE = 1000, 2000, 200
 CHANCES = (0.01, 0.05, 0.1)

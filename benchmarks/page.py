@@ -1,6 +1,6 @@
 """How large the page is, and how long it takes to open: python -m benchmarks.page [run].
 
-With `run` it measures first; then docs/report.md gets the figures of benchmarks/results/page.json.
+With `run` it measures first; then docs/research/speed.md gets the figures of benchmarks/results/page.json.
 
 The same phantoms of 128 x 128 pixels become a page of this checkout and one of an earlier commit, which a git worktree
 holds; Chromium opens both in turn, and times are given as their ratio. A page counts as open when it shows the first
@@ -25,7 +25,7 @@ from typing import Any
 
 HOME = Path(__file__).parents[1]
 RESULT = HOME / "benchmarks" / "results" / "page.json"
-PAGE = "docs/report.md"
+PAGE = "docs/research/speed.md"
 BEGIN = "<!-- figures: python -m benchmarks.page -->"
 BEFORE = "7c09070"  # the page that had all of its data inside
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
@@ -157,7 +157,7 @@ def kept() -> dict[str, Any]:
 
 
 def text() -> str:
-    """The table of docs/report.md, or a line where nothing was measured."""
+    """The table of docs/research/speed.md, or a line where nothing was measured."""
     if not kept():
         return "Nothing is kept of it here yet."
     lines = [

@@ -3,7 +3,7 @@
 python -m benchmarks.problems run [FOLDER]   (an hour on one core; goes on where FOLDER stands; writes
                                               benchmarks/results/problems.json and docs/problems_samples.png)
 python -m benchmarks.problems picture        (docs/problems.png: what each operator does to a phantom)
-python -m benchmarks.problems                (writes the table of docs/problems.md)
+python -m benchmarks.problems                (writes the table of docs/research/samplers.md)
 
 Few phantoms and few samples, since this runs on a CPU. The network was trained to denoise up to 0.22 and knows no level
 above, so it sharpens what least squares finds rather than inventing what is missing; three sweeps make up for some.
@@ -28,7 +28,7 @@ from pixelbounds.images.library import Array
 from pixelbounds.problems import Problem, ct, deblur, denoise, inpaint, motion_blur, mri, poisson, super_resolve
 from pixelbounds.samplers.runs import open_run
 
-PAGE = "docs/problems.md"
+PAGE = "docs/research/samplers.md"
 BEGIN = "<!-- figures: python -m benchmarks.problems -->"
 CALIBRATE, HELD_OUT = 48, 48
 FEWER = 32  # calibrate for a second length: so few that none of them fit groups

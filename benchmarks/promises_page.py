@@ -1,4 +1,4 @@
-"""Write what promises cost into docs/promises.md, between its markers: python -m benchmarks.promises_page.
+"""Write what promises cost into docs/research/promises.md, between its markers: python -m benchmarks.promises_page.
 
 The figures are those of `benchmarks.chest`, `benchmarks.scans` and `benchmarks.promises`.
 """
@@ -11,7 +11,7 @@ from .chest import LEVELS, SHARES, STUDIES, Row, Study, summary
 from .readme import HERE, result, where, with_figures
 from .scans import summary as by_cap
 
-PAGE = "docs/promises.md"
+PAGE = "docs/research/promises.md"
 BEGIN = "<!-- figures: python -m benchmarks.promises_page -->"
 OURS = ("ours", "ours, labels")
 OTHERS = ("per promise", "per promise, labels", "unweighted", "unweighted, labels")

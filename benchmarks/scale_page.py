@@ -1,4 +1,4 @@
-"""Write the figures of benchmarks/results/scale.json into docs/scale.md, between its markers.
+"""Write the figures of benchmarks/results/scale.json into docs/research/speed.md, between its markers.
 
 python -m benchmarks.scale_page
 """
@@ -11,7 +11,7 @@ from typing import Any
 from .readme import HERE, made, result, where, with_figures
 from .scale import SAMPLES, STEPS, WORKERS
 
-PAGE = "docs/scale.md"
+PAGE = "docs/research/speed.md"
 BEGIN = "<!-- figures: python -m benchmarks.scale_page -->"
 SIZE = 512
 DRAWS = 128  # of the images to which the figures are carried over: the paper's CT experiment

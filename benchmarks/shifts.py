@@ -1,7 +1,7 @@
 """Shifts of a real network: how many images a monitor needs to notice, with truth and without, and what it does not.
 
 python -m benchmarks.shifts run [CHEST.zip]    (some ten minutes on two cores; writes benchmarks/results/shifts.json)
-python -m benchmarks.shifts                    (writes the table of docs/monitoring.md of it)
+python -m benchmarks.shifts                    (writes the table of docs/research/after_deployment.md of it)
 
 The packaged network draws samples of new phantoms; the calibration is that of the demo, at 5%. A shift is one that
 nobody tells: bands claim to be made as those of the calibration. (Those that say how they were made are refused.)
@@ -29,7 +29,7 @@ from pixelbounds.diffusion.checkpoint import load_network
 from pixelbounds.images.ends import Band
 from pixelbounds.images.library import Array
 
-PAGE = "docs/monitoring.md"
+PAGE = "docs/research/after_deployment.md"
 BEGIN = "<!-- figures: python -m benchmarks.shifts -->"
 IMAGES = 24
 MANY = 120  # where a shift is small

@@ -1,7 +1,7 @@
 """What else was tried: other groups, features and bases than the default, on the arrays of an experiment.
 
 python -m benchmarks.tried faces64=local/faces64 ct64=local/ct64    (writes benchmarks/results/tried.json)
-python -m benchmarks.tried                                          (writes docs/tried.md of it)
+python -m benchmarks.tried                                          (writes docs/research/tried.md of it)
 
 Each is fitted on as many images as the experiment's frontier (or several times as many) and cut where the risk on
 images that fitted none of them is just epsilon, which is what a perfect bound would give; all see the same splits.
@@ -30,7 +30,7 @@ from reproduce.experiment import Experiment, load_experiment
 from reproduce.fits import cut, measure
 from reproduce.material import Material
 
-PAGE = "docs/tried.md"
+PAGE = "docs/research/tried.md"
 BEGIN = "<!-- figures: python -m benchmarks.tried -->"
 SPLITS = 4
 

@@ -2,6 +2,7 @@
 
 hooks.py         pages of the repository's root, links between them, and the gallery become part of the site
 stories.py       examples/gallery/*.py -> pages with pictures, and notebooks
+trees.py         decision trees -> SVG
 docstrings.py    the house's docstrings -> Markdown, for the pages of the API
 blocks.py        code blocks of pages: found, run, and their output compared
 """

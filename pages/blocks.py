@@ -55,15 +55,15 @@ class Block:
 
 def blocks_of(text: str) -> list[Block]:
     """The blocks of code of a page, in order; blocks `text` belong to the one before."""
-    found = []
+    blocks = []
     for match in _BLOCK.finditer(text):
         line = text.count("\n", 0, match.start("text" if match["before"] is None else "before"))
         if match["before"] is not None:
-            found.append(Block(HIDDEN, match["before"].strip(), line + 1))
+            blocks.append(Block(HIDDEN, match["before"].strip(), line + 1))
         else:
             content = re.sub(rf"^{match['indent']}", "", match["text"], flags=re.MULTILINE)
-            found.append(Block(match["kind"], content, line, (match["not_run"] or "").strip(), match["printed"]))
-    return found
+            blocks.append(Block(match["kind"], content, line, (match["not_run"] or "").strip(), match["printed"]))
+    return blocks
 
 
 def printed_by(page: Path) -> dict[int, tuple[str | None, str]]:
@@ -104,11 +104,11 @@ def _run(block: Block, where: str, space: dict[str, Any], *, commands: bool) -> 
 def _doctest(block: Block, where: str, space: dict[str, Any]) -> None:
     test = doctest.DocTestParser().get_doctest(block.text + "\n", space, where, where, 0)
     test.globs = space
-    told = io.StringIO()
+    report = io.StringIO()
     runner = doctest.DocTestRunner()
-    runner.run(test, out=told.write, clear_globs=False)
+    runner.run(test, out=report.write, clear_globs=False)
     if runner.failures:
-        raise AssertionError(told.getvalue())
+        raise AssertionError(report.getvalue())
 
 
 # ---------------------------------------------------------------- commands

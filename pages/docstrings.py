@@ -30,9 +30,9 @@ def _paragraph(text: str) -> str:
     lines = text.split("\n")
     if lines[0].lstrip().startswith(">>>"):
         return f"```pycon\n{text}\n```"
-    told = _rows(lines)
-    if told:
-        return "\n".join(f"- `{name}`: {_linked(meaning)}" for name, meaning in told)
+    rows = _rows(lines)
+    if rows:
+        return "\n".join(f"- `{name}`: {_linked(meaning)}" for name, meaning in rows)
     return _linked(text)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-from pages.stories import Story, as_page, cards, stories_in, tell
+from pages.stories import GROUPS, Story, as_page, cards, load_or_run, stories_in
+from pages.trees import with_trees
 
 ROOT = Path(__file__).parents[1]
 FROM_ROOT = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
@@ -22,10 +23,13 @@ _MORE = "To run what follows"
 
 
 def on_config(config: Any) -> Any:
-    """List the stories of the gallery, in the order of their files."""
+    """List the stories of the gallery, in their groups."""
+    title = {story.name: story.title for story in stories_in(GALLERY)}
     for section in config.nav:
         if "Gallery" in section:
-            section["Gallery"] += [{story.title: f"gallery/{story.name}.md"} for story in stories_in(GALLERY)]
+            section["Gallery"] += [
+                {group: [{title[name]: f"gallery/{name}.md"} for name in names]} for group, names in GROUPS.items()
+            ]
     return config
 
 
@@ -33,19 +37,19 @@ def on_files(files: Files, config: Any) -> Files:
     """Add pages that lie outside docs/, and those of the gallery with their pictures and notebooks."""
     for source, name in FROM_ROOT.items():
         files.append(File.generated(config, name, content=(ROOT / source).read_text()))
-    told = [tell(story) for story in stories_in(GALLERY)]
-    for one in told:
-        files.append(File.generated(config, f"gallery/{one.story.name}.md", content=as_page(one)))
-        for name, content in one.files.items():
+    runs = [load_or_run(story) for story in stories_in(GALLERY)]
+    for made in runs:
+        files.append(File.generated(config, f"gallery/{made.story.name}.md", content=as_page(made)))
+        for name, content in made.files.items():
             files.append(File.generated(config, f"gallery/{name}", content=content))
-    files.append(File.generated(config, "gallery/index.md", content=cards(told)))
+    files.append(File.generated(config, "gallery/index.md", content=cards(runs)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     """Markdown as MkDocs reads it: links within the site, what blocks need folded, lists and tables as blocks."""
     uri = page.file.src_uri
-    return with_blocks(folded(titled(linked(markdown, uri), uri, titles(config.nav))))
+    return with_blocks(with_trees(folded(titled(linked(markdown, uri), uri, titles(config.nav)))))
 
 
 def folded(markdown: str) -> str:
@@ -62,11 +66,11 @@ def folded(markdown: str) -> str:
 
 def titles(nav: Any) -> dict[str, str]:
     """Titles of pages, by file."""
-    found: dict[str, str] = {}
+    by_file: dict[str, str] = {}
     for entry in nav:
         for title, what in entry.items() if isinstance(entry, dict) else ():
-            found |= {what: title} if isinstance(what, str) else titles(what)
-    return found
+            by_file |= {what: title} if isinstance(what, str) else titles(what)
+    return by_file
 
 
 def titled(markdown: str, uri: str, known: dict[str, str]) -> str:

@@ -2,7 +2,7 @@
 
 A cell begins with `# %%`, one of text with `# %% [markdown]`. The first is of text: its heading is the title, its next
 paragraph the line on the gallery's first page. A cell that draws says what is seen in a comment `# figure: ...`, which
-becomes the caption. Cells run in one namespace, in an empty folder, in the house's style of figures; what was told is
+becomes the caption. Cells run in one namespace, in an empty folder, in the house's style of figures; the output is
 kept in build/gallery until the story or the package changes.
 """
 
@@ -24,6 +24,22 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "pixelbounds"
 KEPT = ROOT / "build" / "gallery"
 DOTS = 160  # per inch of a picture
+GROUPS = {  # of the gallery's first page
+    "First steps": ("first_calibration", "quantiles", "what_voids_it"),
+    "Medical": (
+        "organs_and_edges",
+        "patients",
+        "few_patients",
+        "tails",
+        "subgroups",
+        "labels",
+        "numbers",
+        "many_sizes",
+    ),
+    "Samplers": ("own_sampler", "inverse_problem"),
+    "After deployment": ("monitor", "growing"),
+    "The paper": ("methods",),
+}
 _CAPTION = re.compile(r"^# figure: (.*(?:\n#   .*)*)\n?", re.MULTILINE)
 
 
@@ -59,7 +75,7 @@ class Story:
 
 
 @dataclass(frozen=True)
-class FormatError:
+class StoryRun:
     """A story with what each cell printed and drew: `printed` and `drawn` have one entry for each cell."""
 
     story: Story
@@ -106,27 +122,27 @@ def read_story(path: Path) -> Story:
 # ---------------------------------------------------------------- run
 
 
-def tell(story: Story) -> FormatError:
-    """What a story prints and draws: kept, or run now; nothing where PIXELBOUNDS_UNTOLD names it."""
-    if story.name in os.environ.get("PIXELBOUNDS_UNTOLD", "").split(","):
-        return FormatError(story, ("",) * len(story.cells), ((),) * len(story.cells))
+def load_or_run(story: Story) -> StoryRun:
+    """What a story prints and draws, from build/gallery or run now; nothing if PIXELBOUNDS_SKIPPED_STORIES names it."""
+    if story.name in os.environ.get("PIXELBOUNDS_SKIPPED_STORIES", "").split(","):
+        return StoryRun(story, ("",) * len(story.cells), ((),) * len(story.cells))
     kept = KEPT / f"{story.name}.json"
     digest = _digest(story)
     if kept.exists():
-        found = json.loads(kept.read_text())
-        if found["digest"] == digest:
-            drawn = tuple(tuple(base64.b64decode(one) for one in cell) for cell in found["drawn"])
-            return FormatError(story, tuple(found["printed"]), drawn)
-    told = run(story)
-    drawn_text = [[base64.b64encode(one).decode() for one in cell] for cell in told.drawn]
+        saved = json.loads(kept.read_text())
+        if saved["digest"] == digest:
+            drawn = tuple(tuple(base64.b64decode(one) for one in cell) for cell in saved["drawn"])
+            return StoryRun(story, tuple(saved["printed"]), drawn)
+    made = run(story)
+    drawn_text = [[base64.b64encode(one).decode() for one in cell] for cell in made.drawn]
     KEPT.mkdir(parents=True, exist_ok=True)
     aside = kept.with_suffix(f".{os.getpid()}")
-    aside.write_text(json.dumps({"digest": digest, "printed": told.printed, "drawn": drawn_text}))
+    aside.write_text(json.dumps({"digest": digest, "printed": made.printed, "drawn": drawn_text}))
     aside.replace(kept)
-    return told
+    return made
 
 
-def run(story: Story) -> FormatError:
+def run(story: Story) -> StoryRun:
     """Run the cells one after the other; an error names the story and the cell."""
     import matplotlib
     from matplotlib import pyplot
@@ -153,7 +169,7 @@ def run(story: Story) -> FormatError:
                     f"{story.path.name}, cell {number} draws {len(drawn[-1])} pictures and has {len(captions(cell))} "
                     "captions; give each a comment `# figure: what is seen`"
                 )
-    return FormatError(story, tuple(printed), tuple(drawn))
+    return StoryRun(story, tuple(printed), tuple(drawn))
 
 
 @contextlib.contextmanager
@@ -171,8 +187,8 @@ def in_empty_folder() -> Iterator[Path]:
 
 def captions(cell: Cell) -> list[str]:
     """What a cell says of its pictures."""
-    found = re.findall(_CAPTION, cell.text)
-    return [re.sub(r"\n#\s+", " ", one) for one in found] if cell.kind == "code" else []
+    texts = re.findall(_CAPTION, cell.text)
+    return [re.sub(r"\n#\s+", " ", text) for text in texts] if cell.kind == "code" else []
 
 
 def _pictures() -> tuple[bytes, ...]:
@@ -202,51 +218,57 @@ def _digest(story: Story) -> str:
 # ---------------------------------------------------------------- pages and notebooks
 
 
-def as_page(told: FormatError) -> str:
+def as_page(made: StoryRun) -> str:
     """A story as Markdown, with links to its notebook and to its file."""
-    name = told.story.name
+    name = made.story.name
     head = f"[Notebook]({name}.ipynb){{ download }} · [Python file]({name}.py){{ download }}"
     out = []
-    for number, cell in enumerate(told.story.cells):
+    for number, cell in enumerate(made.story.cells):
         if cell.kind == "markdown":
             out.append(cell.text)
         else:
             code = _CAPTION.sub("", cell.text).strip("\n")  # it stands below the picture
             out.append(f"```python\n{code}\n```")
-        if told.printed[number]:
-            out.append(f"```text\n{told.printed[number].rstrip()}\n```")
-        for picture, caption in zip(told.pictures(number), captions(cell), strict=False):
+        if made.printed[number]:
+            out.append(f"```text\n{made.printed[number].rstrip()}\n```")
+        for picture, caption in zip(made.pictures(number), captions(cell), strict=False):
             out.append(f"![{caption}]({picture}){{ .story }}\n\n*{caption}*")
         if number == 0:
             out.append(head)
     return "\n\n".join(out) + "\n"
 
 
-def cards(told: list[FormatError]) -> str:
-    """The gallery's first page: every story with its first picture."""
+def cards(runs: list[StoryRun]) -> str:
+    """The gallery's first page: every story with its first picture, in groups."""
+    by_name = {made.story.name: made for made in runs}
+    absent = by_name.keys() ^ {name for names in GROUPS.values() for name in names}
+    if absent:
+        raise ValueError(f"{', '.join(sorted(absent))}: GROUPS of pages/stories.py must name each story once")
     out = [
         "# Gallery",
-        "Short stories on synthetic images, each of a few seconds. They ran when this site was built; each is a "
-        "notebook, too.",
-        '<div class="cards" markdown>',
+        "Short stories on synthetic images, each of a few seconds. They ran when this site was built, and each is also "
+        "a notebook.",
     ]
-    for one in told:
-        picture = next((name for name in one.files if name.endswith("_1.png")), None)
-        shown = f"![]({picture})" if picture else ""
-        story = one.story
-        out.append(f"[{shown}**{story.title}** <span>{story.summary}</span>]({story.name}.md)")
-    return "\n\n".join([*out, "</div>"]) + "\n"
+    for group, names in GROUPS.items():
+        out += [f"## {group}", '<div class="cards" markdown>', *(_card(by_name[name]) for name in names), "</div>"]
+    return "\n\n".join(out) + "\n"
 
 
-def notebook(told: FormatError) -> bytes:
+def _card(made: StoryRun) -> str:
+    picture = next((name for name in made.files if name.endswith("_1.png")), None)
+    shown = f"![]({picture})" if picture else ""
+    return f"[{shown}**{made.story.title}** <span>{made.story.summary}</span>]({made.story.name}.md)"
+
+
+def notebook(made: StoryRun) -> bytes:
     """A story as a Jupyter notebook, with what its cells printed and drew."""
     cells = []
-    for number, cell in enumerate(told.story.cells):
-        made: dict[str, Any] = {"cell_type": cell.kind, "id": f"cell-{number}", "metadata": {}}
-        made["source"] = cell.text.splitlines(keepends=True)
+    for number, cell in enumerate(made.story.cells):
+        entry: dict[str, Any] = {"cell_type": cell.kind, "id": f"cell-{number}", "metadata": {}}
+        entry["source"] = cell.text.splitlines(keepends=True)
         if cell.kind == "code":
-            made |= {"execution_count": None, "outputs": _outputs(told, number)}
-        cells.append(made)
+            entry |= {"execution_count": None, "outputs": _outputs(made, number)}
+        cells.append(entry)
     about = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
@@ -254,11 +276,11 @@ def notebook(told: FormatError) -> bytes:
     return json.dumps({"cells": cells, "metadata": about, "nbformat": 4, "nbformat_minor": 5}, indent=1).encode()
 
 
-def _outputs(told: FormatError, cell: int) -> list[dict[str, Any]]:
+def _outputs(made: StoryRun, cell: int) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
-    if told.printed[cell]:
-        out.append({"output_type": "stream", "name": "stdout", "text": told.printed[cell].splitlines(keepends=True)})
-    for picture in told.pictures(cell).values():
+    if made.printed[cell]:
+        out.append({"output_type": "stream", "name": "stdout", "text": made.printed[cell].splitlines(keepends=True)})
+    for picture in made.pictures(cell).values():
         data = {"image/png": base64.b64encode(picture).decode()}
         out.append({"output_type": "display_data", "data": data, "metadata": {}})
     return out

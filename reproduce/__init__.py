@@ -11,7 +11,7 @@ ledger.py          finished draws on disk: never computed twice
 results.py         all draws -> one JSON with configuration, seed, commit, versions
 summaries.py       that JSON -> summaries, paired differences, Markdown and LaTeX
 result_figures.py  that JSON -> figures; image_figures.py: material -> figures that show images
-results_page.py    JSONs of several experiments -> docs/results.md
+results_page.py    JSONs of several experiments -> docs/results/
 campaign.py        all of it, from a name to tables and figures
 
 Tables and figures are made from the JSON alone, figures that show images from the material too.

@@ -61,16 +61,16 @@ def _named(name: str) -> Callable[..., Outcome]:
 @command("page")
 def page_command(
     results: Annotated[list[Path], typer.Argument(help="results.json of experiments, or their folders.")],
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/results.md"),
+    out: Annotated[Path, typer.Option(help="The folder of pages.")] = Path("docs"),
 ) -> Outcome:
-    """Write the page of results from the JSONs of several experiments.
+    """Write the pages of results from the JSONs of several experiments.
 
-    Example: python -m reproduce page out/faces64 out/ct64 out/phantom --out docs/results.md
+    Example: python -m reproduce page out/faces64 out/ct64 out/phantom --out docs
     """
-    from .results_page import write_page
+    from .results_page import write_pages
 
-    written = write_page(results, out)
-    return Outcome({"file": str(written)}, (str(written),))
+    written = [str(path) for path in write_pages(results, out)]
+    return Outcome({"files": written}, tuple(written))
 
 
 app = typer.Typer(no_args_is_help=True, help="The paper's table and figures, with ours beside them.")

@@ -116,7 +116,7 @@ def prepare(experiment: Experiment, data: str | Path | None, work: Path, tell: T
     units = np.arange(len(images)) if images.units is None else np.unique(images.units, return_inverse=True)[1]
     np.save(work / "unit.npy", units[numbers])
     sigma = experiment.process["sigma_0"]
-    rng = np.random.default_rng(NOISE_SEED)  # as of the arrays behind docs/results.md
+    rng = np.random.default_rng(NOISE_SEED)  # as of the arrays behind docs/results/
 
     def noisy(x: Array) -> Array:
         return low + x * (high - low) + np.float32(sigma) * rng.standard_normal(x.shape, np.float32)

@@ -1,4 +1,4 @@
-"""docs/results.md from the JSONs of several experiments: tables, differences, the limit, and what differs and why."""
+"""From the JSONs of experiments: docs/results says what is gained, docs/research has every row and cell."""
 
 from __future__ import annotations
 
@@ -26,22 +26,25 @@ from .summaries import (
 )
 
 
-def write_page(results: Sequence[str | Path], target: str | Path) -> Path:
-    """Write the page of some experiments, each given by its results.json or its folder."""
+def write_pages(results: Sequence[str | Path], folder: str | Path) -> list[Path]:
+    """Write two pages for each experiment, given by its results.json or its folder, and one on how to read them."""
     if not results:
         raise ValueError("no results are given; name at least one results.json or its folder")
-    found = [load_results(path) for path in results]
-    head = files(__package__).joinpath("results_head.md").read_text("utf-8")
-    target = Path(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(target, "\n".join([head, *(_section(one) for one in found)]).encode())
-    return target
+    pages = {"research/how_to_read.md": files(__package__).joinpath("results_head.md").read_text("utf-8")}
+    for path in results:
+        found = load_results(path)
+        name = found["experiment"]
+        pages |= {f"results/{name}.md": _page(found), f"research/{name}.md": _details(found)}
+    for name, text in pages.items():
+        target = Path(folder) / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(target, text.replace("docs/tried.md", "docs/research/tried.md").encode())
+    return [Path(folder) / name for name in pages]
 
 
-def _section(results: dict[str, Any]) -> str:
+def _page(results: dict[str, Any]) -> str:
     settings = results["configuration"]
     material = results["material"]
-    made = results["made"]
     task = settings["task"]
     draws = settings["draws"]
     found = summaries(results)
@@ -54,18 +57,31 @@ def _section(results: dict[str, Any]) -> str:
         f"m = {task['samples']}; {draws['count']} draws of {draws['calibration']} calibration "
         f"and {draws['validation']} validation images."
     )
+    title = settings["title"]
     parts = [
-        f"## {results['experiment']}: {settings['title']}", intro, *_verdict(results, found), markdown(results),
-        f"### {results['experiment']}: frontier with betting against each procedure",
-        "All with calibrated quantiles, in the same draws. Rows with betting show what the path gives by itself.",
-        gain_markdown(results), f"### {results['experiment']}: each row against the paper's procedure",
+        f"# {title[0].upper()}{title[1:]}", intro, "[The paper's table, every row]"
+        f"(../research/{results['experiment']}.md); [how to read the tables](../research/how_to_read.md).",
+        *_verdict(results, found),
+        "## Frontier with betting against each procedure",
+        "All with calibrated quantiles, in the same draws. Rows with betting show what the path alone brings.",
+        gain_markdown(results),
+    ]  # fmt: skip
+    return "\n\n".join(parts) + "\n"
+
+
+def _details(results: dict[str, Any]) -> str:
+    """The paper's table with all rows, what differs, the cells of the grid, and what it was computed with."""
+    made = results["made"]
+    parts = [
+        f"# {results['experiment']}: the paper's table, every row", markdown(results),
+        "## What differs from the paper, and why", *_different(results, summaries(results)),
+        "## Each row against the paper's procedure",
         "Mean length against K-RCPS with Hoeffding-Bentkus and calibrated quantiles, best of its grid on validation.",
-        difference_markdown(results), f"### {results['experiment']}: cells of the K-RCPS grid", grid_markdown(results),
-        f"### {results['experiment']}: what differs from the paper, and why", *_different(results, found),
+        difference_markdown(results), "## Cells of the K-RCPS grid", grid_markdown(results),
         f"Computed at commit {', '.join(made['commits'])} (a + marks changes since), "
         + ", ".join(f"{name} {'/'.join(v)}" for name, v in made["versions"].items())
         + f", on {results['machine']['cores']} cores of {results['machine']['cpu']}; seed {results['seed']}, material "
-        f"{material['digest'][:12]}.",
+        f"{results['material']['digest'][:12]}.",
     ]  # fmt: skip
     return "\n\n".join(parts) + "\n"
 
@@ -113,9 +129,9 @@ def _verdict(results: dict[str, Any], found: list[Summary]) -> list[str]:
             f"({cut / ours.length.mean() - 1:+.1%}), a path fitted on the validation images themselves {oracle:.4f} "
             f"({oracle / ours.length.mean() - 1:+.1%}). The paper's procedure is "
             f"{paper.length.mean() / oracle - 1:.1%} above that limit, frontier with betting "
-            f"{ours.length.mean() / oracle - 1:.1%}. No valid bound is perfect: if all {certifying} certifying images "
-            f"lost alike, none could certify them with a loss above {greatest_loss(certifying, level, delta):.4f}, and "
-            f"with that loss the path's intervals have a mean length of {lengths['oracle_bound']:.4f}."
+            f"{ours.length.mean() / oracle - 1:.1%}. No bound is perfect: if all {certifying} certifying images "
+            f"lost alike, none that does not randomise could certify them with a loss above "
+            f"{greatest_loss(certifying, level, delta):.4f}, and with that loss the path's intervals have a mean length of {lengths['oracle_bound']:.4f}."
         )
     return lines
 
@@ -142,7 +158,10 @@ def _against_target(settings: dict[str, Any], gain: Difference, controlled: floa
     ]
     if any("missed" in line for line in met) and not settings["notes"]:
         raise ValueError(f"{settings['name']} missed its target ({'; '.join(met)}); say in its notes what was tried")
-    return [f"Aimed at: {'; '.join(met)}." + (" What was tried is below the tables." if settings["notes"] else "")]
+    return [
+        f"Aimed at: {'; '.join(met)}."
+        + (" What was tried is below the table of all rows." if settings["notes"] else "")
+    ]
 
 
 def _different(results: dict[str, Any], found: list[Summary]) -> list[str]:

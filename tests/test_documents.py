@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from house import definitions
 
-from reproduce.results_page import write_page
+from reproduce.results_page import write_pages
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "pixelbounds"
-GENERATED = {"results.md"}  # what kept results say, in the words of their time
+GENERATED = {"faces64.md", "ct64.md", "chest128.md", "phantom.md"}  # what kept results say, in the words of their time
 PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md"]
 PAGES += [
     page.relative_to(ROOT).as_posix() for page in sorted((ROOT / "docs").rglob("*.md")) if page.name not in GENERATED
@@ -28,6 +28,8 @@ FIGURES = [
     "readme",
     "scale_page",
     "gpu.page",
+    "overview",
+    "speed",
     "tried",
     "certifying",
     "few_images",
@@ -54,10 +56,68 @@ def test_a_page_shows_the_measured_figures(name, monkeypatch):
     assert (ROOT / made.PAGE).read_text() == readme.with_figures(made.PAGE, made.BEGIN, made.text())
 
 
-def test_the_page_of_results_is_that_of_the_kept_results(monkeypatch, tmp_path):
+def test_the_pages_of_results_are_those_of_the_kept_results(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
-    kept = import_module("benchmarks.readme").RESULTS
-    assert write_page(kept, tmp_path / "results.md").read_text() == (ROOT / "docs/results.md").read_text()
+    for page in write_pages(import_module("benchmarks.readme").RESULTS, tmp_path):
+        assert page.read_text() == (ROOT / "docs" / page.relative_to(tmp_path)).read_text()
+
+
+# ---------------------------------------------------------------- words
+
+MOST_WORDS = 1_200  # of a page for users
+MOST_IN_ALL = 25_000  # of all pages for users, the full argument in docs/theory apart
+FEWER = {"docs/results.md": 800}
+APART = ("docs/research/", "docs/api/", "docs/architecture.md", "docs/paper_map.md")  # notes; for who reads the code
+PRIVATE = (  # what newcomers do not understand, and once stood here
+    "not told", "unless told", "what is told", "one walk", "has made of", "gone on with", "goes on where", "lottery",
+    "may be unlucky", "of the split and of all fitting", "as of few images",
+)  # fmt: skip
+
+
+def words_in(text):
+    """Words that a reader sees: with a letter, outside hidden comments."""
+    return [word for word in re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL).split() if re.search(r"[A-Za-z]", word)]
+
+
+def pages_for_users():
+    """Pages of the documentation, but notes and what is for readers of the code."""
+    pages = (page.relative_to(ROOT).as_posix() for page in sorted((ROOT / "docs").rglob("*.md")))
+    return [page for page in pages if not page.startswith(APART)]
+
+
+def test_the_readme_is_one_screen():
+    assert len((ROOT / "README.md").read_text().split()) <= 700
+
+
+@pytest.mark.parametrize("page", pages_for_users())
+def test_a_page_has_at_most_1200_words(page):
+    count = len(words_in((ROOT / page).read_text()))
+    limit = FEWER.get(page, MOST_WORDS)
+    assert count <= limit, f"{page} has {count} words of {limit}; cut, split, or move measurements to docs/research"
+
+
+def test_all_pages_for_users_have_at_most_25000_words():
+    pages = [page for page in pages_for_users() if not page.startswith("docs/theory/")]
+    counts = {page: len(words_in((ROOT / page).read_text())) for page in pages}
+    longest = sorted(counts, key=counts.__getitem__)[-5:]
+    assert sum(counts.values()) <= MOST_IN_ALL, f"{sum(counts.values())} words; the longest are {', '.join(longest)}"
+
+
+def test_pages_docstrings_and_messages_have_no_private_phrases():
+    files = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / page for page in pages_for_users())]
+    files += [
+        *sorted(SOURCE.rglob("*.py")),
+        *sorted(SOURCE.rglob("*.html")),
+        *sorted((ROOT / "examples").rglob("*.py")),
+    ]
+    wrong = []
+    for file in files:
+        text = " ".join(re.sub(r"[\s#\"]+", " ", file.read_text()).lower().split())
+        wrong += [f"{file.relative_to(ROOT)} says {phrase!r}" for phrase in PRIVATE if phrase in text]
+    assert not wrong, "write it in plain technical English (STYLE.md, habit 11):\n" + "\n".join(wrong)
+
+
+# ---------------------------------------------------------------- what is linked
 
 
 def test_the_readme_leads_to_what_is_trusted():

@@ -36,7 +36,7 @@ def borrowed(observation, samples, seed):
 
 # %% [markdown]
 # `bands_from` draws, reduces the samples to a band as they come, and gives every image a seed of its own. With
-# `out="run.zarr"` it would be a run on disk that goes on where it stopped.
+# `out="run.zarr"` it would be a run on disk that resumes where it stopped.
 
 # %%
 truth = synthetic_images(180, 32, rng)

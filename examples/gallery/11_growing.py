@@ -1,9 +1,9 @@
 # %% [markdown]
-# # A calibration that grows
+# # An anytime calibration
 #
 # Images with truth arrive day by day, and the promise may be looked at after every one of them.
 #
-# Calling `calibrate` again with every few more images is a new lottery each time. `pb.AnytimeCalibration` pays for
+# Calling `calibrate` again with every few more images is a new try each time. `pb.AnytimeCalibration` pays for
 # all looks at once, and its intervals only shorten.
 
 # %%

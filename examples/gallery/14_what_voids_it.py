@@ -55,5 +55,5 @@ legend = axes.legend()
 
 # %% [markdown]
 # What is valid instead: choosing on the fitting images (`calibrate` does that by itself), tries that were planned
-# beforehand, each at its part of the failure probability, or a [calibration that grows](../anytime.md). [All that
+# beforehand, each at its part of the failure probability, or an [anytime calibration](../anytime.md). [All that
 # voids it](../what_voids_the_promise.md)

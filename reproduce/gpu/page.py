@@ -1,4 +1,4 @@
-"""Write what was measured on the GPU into docs/diffusion.md, between its markers: python -m reproduce.gpu.page.
+"""Write what was measured on the GPU into docs/research/gpu.md, between its markers: python -m reproduce.gpu.page.
 
 Reads what the makers of the materials of `python -m reproduce` said (benchmarks/results/reproduce), speed_gpu.json
 (from `speed`), cpu_sampling.json and cpu_training.json.
@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.readme import HERE, made, result, where, with_figures
 from pixelbounds.bands import calibrated_ranks
 
-PAGE, BEGIN = "docs/diffusion.md", "<!-- figures: python -m reproduce.gpu.page -->"
+PAGE, BEGIN = "docs/research/gpu.md", "<!-- figures: python -m reproduce.gpu.page -->"
 SETS = {
     "faces64": "faces, 64 x 64, sigma_0 = 1 in [-1, 1]",
     "ct64": "abdominal CT, 64 x 64, sigma_0 = 0.4 in [0, 1]",

@@ -10,7 +10,7 @@ over the whole range of noise. Slices of the measured patients are drawn in a ra
 call's time is up; the steps of the sampler are as many as that time allows for `--images` of them. What comes back is
 float16, ends outward, in files of at most 16 MiB, written after every block. torch, numpy, numba and safetensors are
 all that `run` needs. `collect` calibrates and judges and writes benchmarks/results/projections.json; `page` makes the
-picture docs/projections.png and the table of docs/problems.md of it. None of them shows a slice.
+picture docs/projections.png and the table of docs/research/samplers.md of it. None of them shows a slice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Array = np.ndarray
 ROOT = Path(__file__).parents[2]
 RESULT = ROOT / "benchmarks/results/projections.json"
 PICTURE = ROOT / "docs/projections.png"
-PAGE = "docs/problems.md"
+PAGE = "docs/research/samplers.md"
 BEGIN = "<!-- figures: python -m reproduce.gpu.projections page -->"
 FEWER = 4
 SIGMA_0 = 0.002  # deviation of the noise of a ray; a ray through a slice of value 1 has about 1

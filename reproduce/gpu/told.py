@@ -1,4 +1,4 @@
-"""What the makers of a material say of it, in the words that docs/results.md and docs/diffusion.md read."""
+"""What the makers of a material say of it, in the words that docs/results and docs/research/gpu.md read."""
 
 from __future__ import annotations
 

@@ -69,4 +69,4 @@ def test_two_commands_do_not_write_one_state_and_a_second_start_is_told(days):
     assert "exists" in again.output
     refuses(lambda: add_files("none.safetensors", "truth1.npy", "band1.npz"), "pixelbounds anytime start")
     forced = call(*start, "--groups", "band", "--force")
-    assert "second lottery" in forced.output
+    assert "its own chance" in forced.output

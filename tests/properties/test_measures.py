@@ -149,7 +149,7 @@ def test_independence_is_not_assumed_silently(wide, tmp_path):
     assert "notes" not in done(*words, "--units", "each")
     said = done(*words, "--units", tmp_path / "patients.txt", "--unit-name", "patient")
     assert "no --units" not in " ".join(said["notes"])  # but that this is a second try on the same images
-    assert "second lottery" in said["notes"][0]
+    assert "its own chance" in said["notes"][0]
     assert "of a future patient, averaged over its images" in said["guarantee"]
     said = done(
         *words, "--units", tmp_path / "patients.txt", "--unit-name", "patient", "--weighting", "images",

@@ -154,7 +154,7 @@ def test_no_guarantee_says_what_a_second_try_costs_and_what_is_valid():
     truth, band = uncoverable(np.random.default_rng(0), 20, 0.0)
     refuses(
         lambda: pb.calibrate(truth, band, risk_level=0.1, method="rcps"),
-        "second lottery", "probability 0.2 instead of 0.1", "fresh images", "0.05 for each of two tries",
+        "its own chance", "probability 0.2 instead of 0.1", "fresh images", "0.05 for each of two tries",
         "what_voids_the_promise.md", "at least 23 must certify",
     )  # fmt: skip
 
@@ -170,8 +170,8 @@ def test_replacing_a_calibration_of_the_same_images_says_what_a_second_try_costs
         calibrate_files(*files, Request(risk_level=0.2, method="rcps", **how), replace=True)
         return " ".join(str(one.message) for one in recwarn)
 
-    assert "second lottery" not in notes()
-    assert "second lottery" not in notes()  # the very same once more
+    assert "its own chance" not in notes()
+    assert "its own chance" not in notes()  # the very same once more
     assert "another calibration of 60 of these images" in (said := notes(seed=1))
     assert "probability 0.2 instead of 0.1" in said
 

@@ -11,7 +11,7 @@ from reproduce.experiment import load_experiment
 from reproduce.image_figures import draw_pictures
 from reproduce.result_figures import draw_charts, losses
 from reproduce.results import load_results, run_experiment
-from reproduce.results_page import write_page
+from reproduce.results_page import write_pages
 from reproduce.summaries import (
     difference_markdown,
     gain_markdown,
@@ -107,7 +107,8 @@ def test_tables_hold_every_row_and_the_papers_numbers(made):
 
 def test_the_page_states_gain_control_and_limit(made, tmp_path):
     (tmp_path / "results.json").write_text(json.dumps(made))
-    text = write_page([tmp_path], tmp_path / "docs" / "results.md").read_text()
+    head, page, details = (path.read_text() for path in write_pages([tmp_path], tmp_path / "docs"))
+    text = page
     assert "**Frontier with betting is 20.0% shorter (95% interval 20.0% to 20.0%) than K-RCPS with Hoeffding" in text
     assert "the best of its grid** (n_opt 128 or 256): 0.1636 against 0.2045, shorter in 10 of 10 draws." in text
     assert "in 90% of the draws" in text
@@ -115,13 +116,14 @@ def test_the_page_states_gain_control_and_limit(made, tmp_path):
     assert "would give 0.1595 (-2.5%)" in text
     assert "33.3% above that limit" in text
     for reason in load_experiment("ct64").differences.values():
-        assert reason in text
-    assert "overlap" in text
-    ran = CliRunner().invoke(app, ["page", str(tmp_path), "--out", str(tmp_path / "again.md")])
+        assert reason in details
+    assert "overlap" in head
+    assert "| -20.0% |" in details
+    ran = CliRunner().invoke(app, ["page", str(tmp_path), "--out", str(tmp_path / "again")])
     assert ran.exit_code == 0
-    assert (tmp_path / "again.md").read_text() == text
+    assert (tmp_path / "again/results/ct64.md").read_text() == page
     with pytest.raises(ValueError, match="no results"):
-        write_page([], tmp_path / "none.md")
+        write_pages([], tmp_path / "none")
 
 
 def test_figures_are_drawn_from_results_and_material(plan, material, tmp_path):

@@ -384,8 +384,8 @@ def trust_in_words(calibration: Any, share: float) -> str:
 def second_try(failure_prob: float) -> str:
     """What another try on the same images costs, and what is valid; for messages that invite one."""
     return (
-        "A second try on the same images (another seed, method or bound, or these and a few more) is a second lottery: "
-        f"keeping whichever succeeds can fail with probability {min(1.0, 2 * failure_prob):.3g} instead of "
+        "A second try on the same images (another seed, method or bound, or these and a few more) has its own chance "
+        f"to fail: keeping whichever succeeds can fail with probability {min(1.0, 2 * failure_prob):.3g} instead of "
         f"{failure_prob:.3g}. Valid are fresh images, or a failure probability of {failure_prob / 2:.3g} for each of "
         "two tries that were planned before the first; for images that keep coming there is an anytime calibration, "
         "which may be looked at after every image (pixelbounds.AnytimeCalibration, pixelbounds anytime; "

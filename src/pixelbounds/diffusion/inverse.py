@@ -174,8 +174,8 @@ def sample_linear(
     """Posterior samples of observations (n, *observed) of images (c, h, w), image by image: an iterator of n results.
 
     `problem` maps (b, c, h, w) to (b, *observed). Each result is reduce((samples, c, h, w)), or these samples. A draw
-    depends on (seed, image id, sample number) alone; `batch` draws are worked on at a time, those of an image unless
-    told. `autocast`: the network in bfloat16 on a GPU.
+    depends on (seed, image id, sample number) alone; `batch` draws are worked on at a time, by default
+    those of an image. `autocast`: the network in bfloat16 on a GPU.
     """
     top = sde.sigma_max if sigma_top is None else sde.check_level(sigma_top, "sigma_top")
     at_least_one(samples, "samples")

@@ -10,7 +10,7 @@ the paper's weight xi(t) = sigma(t)^2 the loss of an image is the mean over pixe
 after `steps`, after `seconds`, or when its validation images have not gained for `patience` looks, at whichever comes
 first; with such images the averaged network that served them best is the one that is kept (`validation` says why,
 `schedule` when they are looked at). Its folder holds the newest state and the one before, and `log.jsonl`. Called again
-with the same folder, `train` goes on where the state is: bit for bit as if it had never stopped, on a CPU with the same
+with the same folder, `train` resumes from the state: bit for bit as if it had never stopped, on a CPU with the same
 number of threads and with `steps` (a rate that follows the clock cannot be repeated). Learning rate, warmup and clip
 may change on the way, which is said aloud: they are what saves a run that diverged.
 
@@ -115,7 +115,7 @@ def train(
     """Train a network on images (n, h, w) or (n, c, h, w), uint8 or within the limits, and return its moving average.
 
     `network` itself is trained in place and moved to the device (default: a GPU if there is one). With a `folder` the
-    run is kept there and goes on where it stopped, if network, images, process, loss, settings and what `identity` adds
+    run is kept there and resumes where it stopped, if network, images, process, loss, settings and what `identity` adds
     (values for JSON, by name) are the same; `held`: the caller holds the folder (`session.alone`). `validation` images
     choose the average that is returned, and when to stop.
     Images may be mapped, zarr, or `batches.Pixels` on the device, which were checked before and have their own limits.

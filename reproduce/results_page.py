@@ -131,7 +131,8 @@ def _verdict(results: dict[str, Any], found: list[Summary]) -> list[str]:
             f"{paper.length.mean() / oracle - 1:.1%} above that limit, frontier with betting "
             f"{ours.length.mean() / oracle - 1:.1%}. No bound is perfect: if all {certifying} certifying images "
             f"lost alike, none that does not randomise could certify them with a loss above "
-            f"{greatest_loss(certifying, level, delta):.4f}, and with that loss the path's intervals have a mean length of {lengths['oracle_bound']:.4f}."
+            f"{greatest_loss(certifying, level, delta):.4f}, and with that loss the path's intervals have a mean "
+            f"length of {lengths['oracle_bound']:.4f}."
         )
     return lines
 

@@ -28,12 +28,21 @@ if TYPE_CHECKING:
     from .calibration.data import CalibrationData, LocalData
     from .calibration.families import Family
     from .calibration.loss_table import loss_table
+    from .calibration.masks import (
+        class_masks,
+        margin_band,
+        segmentation_band,
+        segmentation_promises,
+        volume_outside,
+        volumes,
+    )
     from .calibration.methods import KRCPS, RCPS, Frontier, Method
     from .calibration.paths.path import Path
     from .calibration.promises import Promise, loss, share, tail
     from .calibration.sample_size import plan
     from .calibration.split import split, split_at
     from .calibration.target import Target, Units
+    from .calibration.trust import TrustMask, load_trust, trust
     from .evaluation import Evaluation, evaluate
     from .images import regions
     from .images.checks import NoGuarantee
@@ -66,12 +75,14 @@ _HOMES = {  # where each name is defined
     "calibration.data": "CalibrationData LocalData",
     "calibration.families": "Family",
     "calibration.loss_table": "loss_table",
+    "calibration.masks": ("class_masks margin_band segmentation_band segmentation_promises volume_outside volumes"),
     "calibration.methods": "Frontier KRCPS Method RCPS",
     "calibration.paths.path": "Path",
     "calibration.promises": "Promise loss share tail",
     "calibration.sample_size": "plan",
     "calibration.split": "split split_at",
     "calibration.target": "Target Units",
+    "calibration.trust": "TrustMask load_trust trust",
     "evaluation": "Evaluation evaluate",
     "images.checks": "NoGuarantee",
     "images.ends": "Band Interval",
@@ -123,6 +134,7 @@ __all__ = [
     "Ragged",
     "Source",
     "Target",
+    "TrustMask",
     "Units",
     "__version__",
     "bands_from",
@@ -131,6 +143,7 @@ __all__ = [
     "calibrated_quantiles",
     "calibrated_ranks",
     "certify",
+    "class_masks",
     "conffusion",
     "conformal_p_values",
     "evaluate",
@@ -144,9 +157,11 @@ __all__ = [
     "least_samples",
     "load_calibration",
     "load_monitor",
+    "load_trust",
     "loss",
     "loss_table",
     "losses",
+    "margin_band",
     "mean_and_std",
     "naive_quantiles",
     "narrow",
@@ -156,8 +171,13 @@ __all__ = [
     "recalibrate",
     "regions",
     "save_monitor",
+    "segmentation_band",
+    "segmentation_promises",
     "share",
     "split",
     "split_at",
     "tail",
+    "trust",
+    "volume_outside",
+    "volumes",
 ]

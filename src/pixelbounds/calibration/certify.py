@@ -90,12 +90,18 @@ def certify(table: LossTable, target: Target) -> CertifiedPoint:
 
 
 def fixed_sequence_test(
-    test: RiskTest, column: Column, points: int, first: int = 0, data: CalibrationData | None = None
+    test: RiskTest,
+    column: Column,
+    points: int,
+    first: int = 0,
+    data: CalibrationData | None = None,
+    *,
+    monotone: bool = True,
 ) -> int:
-    """The least point, from `first` on, such that it and all wider ones pass."""
+    """The least point, from `first` on, such that it and all wider ones pass; losses that may rise are not bisected."""
     if not test.passes(column(points - 1)):
         raise NoGuarantee(_cannot(test, column(points - 1), data))
-    if sees_mean_only(test.bound):
+    if monotone and sees_mean_only(test.bound):
         low, high = first - 1, points - 1
         while high - low > 1:
             middle = (low + high) // 2

@@ -215,6 +215,16 @@ class Interval:
         """Upper minus lower, (n, *pixels)."""
         return self.upper - self.lower
 
+    @property
+    def outer(self) -> Any:
+        """Of a segmentation: pixels that cannot be excluded, bool (n, *pixels)."""
+        return self.upper >= 1
+
+    @property
+    def inner(self) -> Any:
+        """Of a segmentation: pixels that are certain, bool (n, *pixels)."""
+        return self.lower > 0
+
     def to_xarray(self) -> Any:
         """A Dataset of xarray with lower and upper, under the names and coordinates that the band brought."""
         _check_one_size(self.lower)

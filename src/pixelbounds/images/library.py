@@ -98,7 +98,8 @@ def is_plain(x: Any) -> bool:
 
 
 def rescale_uint8(images: Any, limits: tuple[float, float], name: str = "truth") -> Any:
-    """8-bit images as float32 between the limits, 0 the least and 255 the greatest value; others as they are.
+    """8-bit images as float32 between the limits, 0 the least and 255 the greatest value, masks (bool) as 0 and 1; others
+    as they are.
 
     Many of them, or those in files, are converted as they are read.
 
@@ -109,8 +110,13 @@ def rescale_uint8(images: Any, limits: tuple[float, float], name: str = "truth")
         images = as_plain_array(images, "truth")
     if isinstance(images, list | tuple):
         return [rescale_uint8(image, limits) if library_of(image) else image for image in images]
-    if str(getattr(images, "dtype", "")).removeprefix("torch.") != "uint8" or not library_of(images):
+    dtype = str(getattr(images, "dtype", "")).removeprefix("torch.")
+    if dtype == "bool" and library_of(images) in ("numpy", "torch"):
+        return np.asarray(to_numpy(images), np.float32)
+    if dtype != "uint8" or not library_of(images):
         return images
+    if library_of(images) in ("numpy", "torch") and images.max() == 1:
+        raise ValueError(f"{name} has 8 bits and no value but 0 and 1: give a mask as bool, {name} > 0")
     if not all(math.isfinite(limit) for limit in limits):
         raise ValueError(
             f"8-bit images span the limits, and these are {limits[0]:g} and {limits[1]:g}; set limits, for example "

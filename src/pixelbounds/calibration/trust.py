@@ -38,6 +38,7 @@ from .target import Target, risk_test_of
 from .words import confidence_in_words, level_in_words, plural, share_in_words
 
 _RANKS = 200  # masks that are tested
+_PIXELS = 200  # of the fitting images, in a group, to tell how often they are wrong
 _FORMAT = 1
 
 
@@ -155,7 +156,9 @@ def trust(
     data = CalibrationData(truth, band, units, features=estimate, limits=limits)
     target = Target([share(check_open_unit(at_most, "at_most"))], failure_prob, bound_named(bound))
     fitting, certifying = split(data, target, Frontier(groups="band"), seed)
-    grouping = fit_band_groups(fitting.data, fitting.images, width=24, room=1, level=8, side=False)
+    pixels = int(fitting.data.sizes.sum())
+    bins = {"width": min(24, max(2, pixels // _PIXELS)), "level": min(8, max(1, pixels // (24 * _PIXELS)))}
+    grouping = fit_band_groups(fitting.data, fitting.images, **bins, room=1, side=False)
     rank = _ranks(fitting, grouping, tolerance)
     wrong, held = certifying.data.aggregate(trusted_pixels, grouping=grouping, rank=rank, tolerance=tolerance)
     losses = wrong / np.maximum(held, 1)
@@ -228,16 +231,17 @@ trusted_pixels = Statistic("trusted_pixels", _trusted_pixels, (ROWS, ROWS))
 def _ranks(fitting: FittingImages, grouping: BandGroups, tolerance: float | None) -> Array:
     """The rank of each group from 0, the safest: by its share of wrong pixels on the fitting images, (groups,).
 
-    All ranks up to the mask with the least loss on these images are one, so the test begins there.
+    All ranks up to the mask with the least loss on these images, with one more wrong pixel, are one: the test begins
+    there.
     """
     each = np.arange(grouping.count)
     counts = fitting.data.aggregate(trusted_pixels, fitting.images, grouping=grouping, rank=each, tolerance=tolerance)
     wrong, held = (np.diff(x, axis=1, prepend=0) for x in counts)
     order = np.argsort((wrong.sum(axis=0) + 1) / (held.sum(axis=0) + 2), kind="stable")
-    share_of = np.cumsum(held[:, order].sum(axis=0)) / held.sum()
-    losses = wrong[:, order].cumsum(axis=1) / np.maximum(held[:, order].cumsum(axis=1), 1)
-    first = int(np.argmin(losses.mean(axis=0) + 1.0 * (share_of < 1 / _RANKS)))
-    step = np.ceil(np.maximum(share_of - share_of[first], 0) * _RANKS)
+    wrong, held = (x[:, order].cumsum(axis=1) for x in (wrong, held))
+    pixels = held.sum(axis=0)
+    first = int(np.argmin((wrong / np.maximum(held, 1)).mean(axis=0) + 1 / np.maximum(pixels, 1)))
+    step = np.ceil(np.maximum(pixels - pixels[first], 0) / pixels[-1] * _RANKS)
     rank = np.empty(grouping.count, np.int64)
     rank[order] = np.unique(step, return_inverse=True)[1]
     return rank

@@ -98,8 +98,7 @@ def is_plain(x: Any) -> bool:
 
 
 def rescale_uint8(images: Any, limits: tuple[float, float], name: str = "truth") -> Any:
-    """8-bit images as float32 between the limits, 0 the least and 255 the greatest value, masks (bool) as 0 and 1; others
-    as they are.
+    """8-bit images as float32 between the limits, 0 the least and 255 the greatest value; masks (bool) as 0 and 1.
 
     Many of them, or those in files, are converted as they are read.
 

@@ -130,7 +130,7 @@ def test_of_the_trusted_pixels_few_are_wrong(tolerance, record_property):
             continue
         failures += mask.losses(fresh[0], fresh[1], fresh[2]).mean() > at_most
         trusted.append(mask.apply(fresh[2]).mean())
-    assert len(trusted) > 0.9 * worlds
+    assert len(trusted) > 0.8 * worlds
     assert 0.1 < np.mean(trusted) < 1
     check_failures(failures, worlds, DELTA, ("the plain mean", 0.45), record_property)
 

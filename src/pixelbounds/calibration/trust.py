@@ -38,7 +38,7 @@ from .target import Target, risk_test_of
 from .words import confidence_in_words, level_in_words, plural, share_in_words
 
 _RANKS = 200  # masks that are tested
-_PIXELS = 200  # of the fitting images, in a group, to tell how often they are wrong
+_PIXELS = 50  # of the fitting images, in a group, to tell how often they are wrong
 _FORMAT = 1
 
 

@@ -1,6 +1,6 @@
 """Masks with a guarantee beside others: organs of the chest, and pixels that can be trusted.
 
-    python -m benchmarks.masks DATA [--seconds 240] [--draws 5]
+    python -m benchmarks.masks DATA [--steps 600] [--draws 5]
 
 DATA holds chest_128.zip and ct_64.zip. Small networks are trained on patients that are not used afterwards; each draw
 takes patients (or slices) at random to calibrate and counts on the others. Nothing of the images is written.
@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -75,14 +74,14 @@ def read_zip(path: Path, folder: str = "") -> tuple[Array, Array]:
     return pictures, np.unique([x.split("/")[-2] for x in names], return_inverse=True)[1]
 
 
-def trained(x: Array, y: Array, loss: Any, outputs: int, seconds: float) -> Net:
+def trained(x: Array, y: Array, loss: Any, outputs: int, steps: int) -> Net:
     """A network for some images (n, h, w) and what it must give."""
     torch.manual_seed(0)
-    net, rng, start = Net(outputs), np.random.default_rng(0), time.monotonic()
+    net, rng = Net(outputs), np.random.default_rng(0)
     adam = torch.optim.Adam(net.parameters(), 3e-3)
-    while (past := time.monotonic() - start) < seconds:
+    for step in range(steps):
         for group in adam.param_groups:
-            group["lr"] = 3e-3 * (1 - past / seconds) + 1e-5
+            group["lr"] = 3e-3 * (1 - step / steps) + 1e-5
         some = rng.integers(0, len(x), 32)
         value = loss(net(torch.from_numpy(x[some])[:, None]), torch.from_numpy(y[some]))
         adam.zero_grad()
@@ -233,14 +232,14 @@ def main() -> None:
     """Train, calibrate, count; print the tables and write benchmarks/results/masks.json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--seconds", type=float, default=240)
+    parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--draws", type=int, default=5)
     asked = parser.parse_args()
     pictures, patient = read_zip(asked.data / "chest_128.zip", "/images/")
     labels, _ = read_zip(asked.data / "chest_128.zip", "/labels/")
     x = pictures.astype(np.float32) / 255
     trains = patient < patient.max() // 3
-    seg = trained(x[trains], labels[trains].astype(np.int64), nn.functional.cross_entropy, 4, asked.seconds)
+    seg = trained(x[trains], labels[trains].astype(np.int64), nn.functional.cross_entropy, 4, asked.steps)
     logits = outputs_of(seg, x[~trains])
     p = np.exp(logits - logits.max(axis=1, keepdims=True))
     p = (p / p.sum(axis=1, keepdims=True))[:, 1:]
@@ -252,10 +251,10 @@ def main() -> None:
         images = images.astype(np.float32) / 255
         noisy = images + NOISE * np.random.default_rng(0).standard_normal(images.shape, dtype=np.float32)
         fits = unit_of < unit_of.max() // 3
-        net = trained(noisy[fits], images[fits], pinball, 3, asked.seconds)
+        net = trained(noisy[fits], images[fits], pinball, 3, asked.steps)
         trusts += trust_rows(name, images[~fits], outputs_of(net, noisy[~fits]), unit_of[~fits], asked.draws)
     show("trusted pixels", trusts)
-    text = {"benchmark": "masks", "machine": machine(), "seconds": asked.seconds, "organs": organs, "trust": trusts}
+    text = {"benchmark": "masks", "machine": machine(), "steps": asked.steps, "organs": organs, "trust": trusts}
     (RESULTS / "masks.json").write_text(json.dumps(text, indent=1) + "\n")
 
 

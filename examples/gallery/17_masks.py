@@ -19,7 +19,7 @@ made = phantoms(480, 48, seed=3)
 classes = {"liver": int(Organ.LIVER), "kidneys": int(Organ.KIDNEY)}
 rng = np.random.default_rng(0)
 masks = pb.class_masks(made.organs, classes)
-noise = gaussian_filter(rng.standard_normal(masks.shape), (0, 0, 2, 2)) * 16 * rng.uniform(0.5, 1.5, (480, 1, 1, 1))
+noise = gaussian_filter(rng.standard_normal(masks.shape), (0, 0, 2, 2)) * 11 * rng.uniform(0.5, 1.5, (480, 1, 1, 1))
 p = (1 / (1 + np.exp(5 - 10 * gaussian_filter(masks, (0, 0, 1, 1)) - noise))).astype(np.float32)
 first, new = slice(0, 360), slice(360, 480)
 

@@ -5,6 +5,8 @@
 DATA holds chest_128.zip and ct_64.zip. Small networks are trained on patients that are not used afterwards; each draw
 takes patients (or slices) at random to calibrate and counts on the others. Nothing of the images is written.
 
+MAPIE is installed by hand (`pip install mapie`).
+
 Organs: lung, heart and trachea jointly, at most so much of each missed (outside the outer mask) and so much of the
 background false (inside the inner mask), with probability 90%. `undecided` is the share of the image between the masks.
   ours       `pb.segmentation_band`, one calibration for all six promises
@@ -22,6 +24,7 @@ import argparse
 import io
 import json
 import zipfile
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +114,7 @@ def halves(unit_of: Array, rng: np.random.Generator, by_unit: bool) -> tuple[Arr
 
 def mapie_masks(truth: Array, p: Array, new: Array, level: float, delta: float) -> Array:
     """Masks (n, h, w) that miss at most a share of the true ones, by MAPIE's controller."""
-    from mapie.risk_control import SemanticSegmentationController
-
-    controller = SemanticSegmentationController(
+    controller = import_module("mapie.risk_control").SemanticSegmentationController(
         predict_function=lambda x: x[:, None], risk="recall", method="rcps", rcps_bound="bernstein",
         target_level=1 - level, confidence_level=1 - delta, predict_params=np.linspace(0, 1, 101)[:-1],
     )  # fmt: skip

@@ -22,6 +22,7 @@ SLOW = {  # below the root: a folder, a file, or the start of a test's name; wha
     " tests/federated/test_engine.py",
     "release": "tests/test_release.py tests/demo/test_demo.py tests/test_house.py::test_a_budget_is_kept[files",
     "simulations": "tests/properties/test_attacks.py tests/properties/test_evaluation_intervals.py"
+    " tests/calibration/test_mask_promises.py::test_missed tests/calibration/test_mask_promises.py::test_of_the_trusted"
     " tests/properties/test_federated_guarantees.py tests/properties/test_kernel_bounds.py"
     " tests/properties/test_guarantees.py::test_what_is_wrong_is_caught_in_whole_worlds[slices"
     " tests/properties/test_guarantees.py::test_risk_is_controlled_with_learned_groups",

@@ -61,7 +61,7 @@ def said_no(*words):
 @pytest.mark.parametrize("out", ["map.nii.gz", "maps", "array.npz", "array.zarr"])
 def test_a_run_through_another_window_is_refused_whatever_is_written(world, tmp_path, like, out):
     words = "apply", world / "knows.safetensors", world / "wide.zarr", "--like", world / like, "--out", tmp_path / out
-    assert "window of -1000 to 1000 HU, but the calibration is about window of -160 to 240 HU" in said_no(*words)
+    assert "window of -1000 to 1000, but the calibration is about window of -160 to 240," in said_no(*words)
     assert "the calibration has --window 400 40" in said_no(*words, *WIDE)
     assert not list(tmp_path.iterdir())
 
@@ -71,7 +71,7 @@ def test_from_python_maps_get_the_window_of_the_calibration_or_none(world, tmp_p
     calibration = pb.load_calibration(world / "knows.safetensors")
     interval = calibration.apply(open_bands(world / "usual.zarr")[:])
     assert interval.measure == calibration.measure
-    with pytest.raises(ValueError, match=r"wrong values: the interval is about window of -160 to 240 HU, but like was"):
+    with pytest.raises(ValueError, match=r"wrong values: the interval is about window of -160 to 240, but like was"):
         write_interval(tmp_path / out, interval, like=open_images(world / "new", window=(2000, 0)))
     with pytest.raises(ValueError, match="wrong values"):
         write_interval(tmp_path / out, interval, like=open_images(world / "new", window=None))
@@ -79,3 +79,34 @@ def test_from_python_maps_get_the_window_of_the_calibration_or_none(world, tmp_p
     again = open_interval(tmp_path / out)  # and what lies in files still knows it
     with pytest.raises(ValueError, match="wrong values"):
         write_interval(tmp_path / "other", again, like=open_images(world / "new", window=(2000, 0)))
+
+
+# ---------------------------------------------------------------- what a window is for
+
+
+@pytest.mark.parametrize("kind", ["mr", "nifti"])
+def test_values_that_are_no_hounsfield_units_need_a_window_and_what_it_clips_is_said(tmp_path, kind):
+    """MR of 50 to 1850 was clipped at 240 and certified "in HU", without a note."""
+    rng = np.random.default_rng(0)
+    values = rng.integers(50, 1850, (SCANS, *SHAPE)).astype(np.int16)
+    for i, x in enumerate(values):
+        if kind == "nifti":
+            write_nifti(tmp_path / "truth" / f"{i:02}.nii.gz", x)
+        else:
+            words = {"Modality": "MR", "RescaleType": "US"}
+            write_dicom(tmp_path / "truth" / f"{i:02}", x, series=f"1.2.{i + 10}", patient=f"P{i:02}", **words)
+    centre = np.clip(np.concatenate(values) / 2000, 0, 1).astype(np.float32)
+    np.savez(tmp_path / "bands.npz", lower=centre - np.float32(0.05), upper=centre + np.float32(0.05))
+    words = "calibrate", tmp_path / "truth", tmp_path / "bands.npz", *RISK, "--out", tmp_path / "cal.safetensors"
+    assert "give their --window WIDTH LEVEL" in said_no(*words)
+    said = done(*words, "--window", 2000, 1000)
+    assert "HU" not in said["guarantee"]
+    assert any(note.startswith("0.0% of the values of") for note in said["notes"])
+    assert "of the true values" not in said["guarantee"]
+    said = done(*words, "--window", 1700, 1000, "--force")
+    share = ((values < 150) | (values > 1850)).mean()
+    assert any(f"{share:.1%} of the values of" in note and "what matters?" in note for note in said["notes"])
+    assert f"what lies beyond it ({share:.1%} of the true values) counts as its edge" in said["guarantee"]
+    assert pb.load_calibration(tmp_path / "cal.safetensors").guarantee == said["guarantee"]
+    said = done(*words, "--raw", "--limits", 0, 2000, "--force")
+    assert not any("of the values of" in note for note in said["notes"])

@@ -9,11 +9,11 @@ from commands import call, done
 
 import pixelbounds as pb
 from pixelbounds.formats.maps import write_interval
-from pixelbounds.formats.opener import open_images
 
 nibabel = pytest.importorskip("nibabel")
 pydicom = pytest.importorskip("pydicom")
 from medical import hounsfield, scan_of, write_dicom, write_nifti  # noqa: E402
+from medical import open_ct as open_images  # noqa: E402
 
 VALUES = hounsfield(3)
 SECRETS = {
@@ -157,7 +157,7 @@ def scans_and_bands(folder, count, seed):
 
 def test_commands_drop_and_keep(tmp_path):
     cal = tmp_path / "cal.safetensors"
-    words = "--risk-level", 0.2, "--failure-prob", 0.2, "--groups", "band"
+    words = "--risk-level", 0.2, "--failure-prob", 0.2, "--groups", "band", "--window", 400, 40
     done("calibrate", *scans_and_bands(tmp_path / "old", 24, 0), *words, "--out", cal)
     assert b"secret" not in cal.read_bytes()
     scans, bands = scans_and_bands(tmp_path / "new", 4, 1)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import zarr
 from medical import hounsfield, nibabel, pydicom, scan_of, write_dicom, write_nifti
+from medical import open_ct as open_images
 
 import pixelbounds as pb
 from pixelbounds.formats.maps import is_ours, write_interval
-from pixelbounds.formats.opener import open_images
 from pixelbounds.formats.scans import Images
 
 VALUES = hounsfield(5, 7, 6)

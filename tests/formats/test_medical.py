@@ -8,9 +8,9 @@ import tracemalloc
 import numpy as np
 import pytest
 from medical import LPS, edit, hounsfield, nibabel, to_unit, write_dicom, write_nifti
+from medical import open_ct as open_images
 
 from pixelbounds.formats import nifti
-from pixelbounds.formats.opener import open_images
 from reproduce.abdomen import abdomen
 
 VALUES = hounsfield()

@@ -6,13 +6,13 @@ from commands import call, done, flat
 
 from pixelbounds.formats.label_maps import open_label_map, open_labels
 from pixelbounds.formats.maps import write_interval
-from pixelbounds.formats.opener import open_images
 from pixelbounds.images.ends import Interval
 from pixelbounds.images.tolerance import Tolerance
 
 pydicom = pytest.importorskip("pydicom")
 pytest.importorskip("highdicom")
 from medical import LABELS, LPS, draw_segmentation, edit, hounsfield, scan_of, write_dicom, write_nifti  # noqa: E402
+from medical import open_ct as open_images  # noqa: E402
 
 VALUES = hounsfield(4, 7, 6)
 

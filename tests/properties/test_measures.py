@@ -55,8 +55,8 @@ def wide(tmp_path_factory):
 
 def test_a_calibration_knows_its_window(wide, tmp_path):
     cal = pb.load_calibration(wide / "cal.safetensors")
-    assert cal.measure == pb.Measure(-1000, 1000, "HU")
-    assert "within the window of -1000 to 1000 HU" in cal.guarantee
+    assert cal.measure == pb.Measure(-1000, 1000)
+    assert "within the window of -1000 to 1000" in cal.guarantee
     words = wide / "new", wide / "new.npz", "--calibration", wide / "cal.safetensors"
     said = done("evaluate", *words)  # nothing is told: the window is that of the calibration
     assert said == done("evaluate", *words, *WIDE)
@@ -120,7 +120,7 @@ def test_a_run_knows_the_window_of_its_observations(wide, tmp_path):
     write_run(run, about, range(2 * SCANS), (10, 8), {"lower": (), "upper": ()}, images)
     cal = tmp_path / "cal.safetensors"
     done("calibrate", wide / "old", run, *RISK, "--out", cal)  # the truth is seen as the observations were
-    assert pb.load_calibration(cal).measure == pb.Measure(-1000, 1000, "HU")
+    assert pb.load_calibration(cal).measure == pb.Measure(-1000, 1000)
     result = call("calibrate", wide / "old", run, *RISK, "--window", 400, 40, "--out", tmp_path / "other.safetensors")
     assert result.exit_code == 2
     assert "--window 400 40 is asked for, but" in flat(result.stderr)

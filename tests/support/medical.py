@@ -1,13 +1,17 @@
 """NIfTI and DICOM files for the tests, written with the real libraries."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 
+from pixelbounds.formats.opener import open_images
+
 nibabel = pytest.importorskip("nibabel")
 pydicom = pytest.importorskip("pydicom")
 
+open_ct = partial(open_images, window=(400.0, 40.0))
 LPS = np.diag([-0.8, -0.7, 2.5, 1.0])  # columns go left, rows posterior, slices up; in R, A, S millimetres
 LPS[:3, 3] = 100, 90, -30
 

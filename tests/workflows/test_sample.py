@@ -143,7 +143,7 @@ def test_scans_are_mapped_and_not_clipped(world, score, tmp_path, kind):
         write_dicom(tmp_path / "y", values, photometric="MONOCHROME1" if kind == "negative" else "MONOCHROME2")
     path, out = tmp_path / ("y.nii.gz" if kind == "nifti" else "y"), tmp_path / "run.zarr"
     words = ("sample", score, path, "--samples", M, "--steps", 2)
-    result = call(*words, "--out", out)
+    result = call(*words, "--out", out, *(("--window", 400, 40) if kind == "nifti" else ()))
     assert result.exit_code == 0, result.output
     wanted = (values + 160) / 400
     assert wanted.min() < 0 < 1 < wanted.max()

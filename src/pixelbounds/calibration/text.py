@@ -267,7 +267,7 @@ def _conditions(calibration: Any) -> str:
         named = "your bound" if bound in _NAMELESS else f'your bound "{bound}"'
         words += f", and {named} is a valid one, which cannot be checked here"
     if measure is not None and measure.low is not None:
-        words += f"; values are those within the {measure}, and what lies beyond it counts as its edge"
+        words += f"; values are those within the {measure}, and {measure.beyond}"
     return words
 
 

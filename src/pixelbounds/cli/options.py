@@ -183,7 +183,7 @@ class ReadOptions:
         _read(
             metavar="WIDTH LEVEL",
             help="Window of NIfTI and DICOM values, mapped to [0, 1]; by default that of the run or calibration, or "
-            "400 40.",
+            "for CT 400 40.",
         ),
     ] = None
     raw: Annotated[bool, _read("--raw", help="Leave NIfTI and DICOM values as they are.")] = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ def _state(data: LocalData, least_count: int) -> dict[str, Any]:
         "units": None if data.units is None else int(data.unit_of.max()) + 1,
         "family": data.family.name,
         "limits": [float(x) if np.isfinite(x) else None for x in data.limits],
-        "measure": None if data.measure is None else data.measure.state(),
+        "measure": None if data.measure is None else replace(data.measure, clipped=None).state(),
         "source": data.source.state(),
         "least_count": least_count,
     }

@@ -28,7 +28,7 @@ from ..images.ragged import read_ragged
 from ..images.source import Source
 from ..storage.chunks import first_missing, guarded
 from ..storage.store import MARKS, SEEN
-from .scans import ABDOMEN, FormatError, Images, Window, check_allowed, check_declared, check_window, slice_name
+from .scans import USUAL, FormatError, Images, Window, check_allowed, check_declared, check_window, slice_name
 
 FilePath = str | os.PathLike[str]
 ARRAY_SUFFIXES = (".npy", ".npz", ".zarr")
@@ -60,14 +60,14 @@ class Reading:
         check_window(self.window)
 
     @property
-    def mapping(self) -> Window | None:
+    def mapping(self) -> Window | str | None:
         """The window through which NIfTI and DICOM values are seen, the usual one by default; None where they stay."""
-        return None if self.raw else self.window or ABDOMEN
+        return None if self.raw else self.window or USUAL
 
     @property
     def measure(self) -> Measure | None:
         """What values of NIfTI and DICOM files shall stand for, where that was told."""
-        return Measure.of_window(self.mapping, "") if self.raw or self.window else None
+        return Measure.of_window(self.window, "") if self.raw or self.window else None
 
     def as_in(self, whose: str, measure: Measure | None, limits: Limits | None) -> Reading:
         """The same through the window, and within the limits, of a calibration or run, where it knows these.

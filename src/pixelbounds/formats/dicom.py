@@ -22,7 +22,7 @@ import numpy as np
 from ..execution.progress import Progress, silent
 from ..images.library import Array
 from .nifti import names_and_units, resized_affine, windowed_slices
-from .scans import FormatError, Geometry, Images, Scan, Window, check_allowed, needed
+from .scans import FormatError, Geometry, Images, Scan, Window, check_allowed, needed, usual_window
 
 _FLAT = 1e-9  # cubic millimetres of a voxel that has none
 _GAP = 1.5  # distances between slices beyond this many spacings mean that slices are missing
@@ -49,7 +49,7 @@ def dicom_files(path: Path, part: str | None = None) -> list[Path]:
 def read_dicom(
     path: Path,
     *,
-    window: Window | None,
+    window: Window | str | None,
     clip: bool = True,
     size: int | None = None,
     part: str | None = None,
@@ -63,7 +63,7 @@ def read_dicom(
         series.setdefault(str(header.get("SeriesInstanceUID", file)), []).append((file, header))
     scans: list[Scan] = []
     ordered: list[Path] = []
-    for uid in series if _is_ours(series) else sorted(series, key=lambda uid: _place(series[uid])):
+    for uid in sorted(series, key=lambda uid: _place(series[uid])):
         slices = _sorted(series[uid])
         start = len(ordered)
         ordered += [file for file, _ in slices]
@@ -74,11 +74,14 @@ def read_dicom(
             raise FormatError(f"{slices[0][0]}: its series does not say how its slices lie in space; mend its header")
         inverted = window is not None and headers[0].PhotometricInterpretation == "MONOCHROME1"
         scans.append(Scan(uid, start, len(ordered), affine, "dicom", headers, plane, inverted, _reach(headers)))
-    pixels = windowed_slices(path, scans, enumerate(map(_values, ordered)), window, clip, size, progress)
+    unit = _unit(scans)
+    modality = str(scans[0].header[0].get("Modality", "") or "without a Modality")
+    window = usual_window(path, window, unit, f"DICOM {modality}, not CT in Hounsfield units")
+    pixels, clipped = windowed_slices(path, scans, enumerate(map(_values, ordered)), window, clip, size, progress)
     patients = [str(scan.header[0].get("PatientID", "") or "") for scan in scans]
     owners = [patient or scan.name for patient, scan in zip(patients, scans, strict=True)]
     unit_name = "patient" if all(patients) else "unit" if any(patients) else "scan"
-    geometry = Geometry(tuple(scans), window, _unit(scans))
+    geometry = Geometry(tuple(scans), window, unit, clipped)
     return Images(pixels, *names_and_units(scans, owners), geometry, unit_name)
 
 
@@ -108,31 +111,26 @@ def _reach(headers: tuple[Any, ...]) -> tuple[float, float] | None:
 
 
 def _place(slices: list[tuple[Path, Any]]) -> tuple[Any, ...]:
-    """Where a series stands among others: by its patient, those of nobody last, then by the first of its files."""
+    """Where a series stands among others: by its patient as people count, P2 before P10, those of nobody last, then by
+    the first of its files; maps that were written here by their files alone, which have the order of their scans.
+    """
     file, header = slices[0]
     patient = str(header.get("PatientID", "") or "")
-    return not patient, counted(patient), patient, file
-
-
-def counted(name: str) -> tuple[tuple[int, str], ...]:
-    """What sorts names as people count: runs of digits as numbers.
-
-    >>> sorted(["P10", "P2", "P1b"], key=counted)
-    ['P1b', 'P2', 'P10']
-    """
-    parts = re.split(r"([0-9]+)", name)
-    return tuple((len(x.lstrip("0")) if i % 2 else 0, x.lstrip("0") if i % 2 else x) for i, x in enumerate(parts))
-
-
-def _is_ours(series: dict[str, list[tuple[Path, Any]]]) -> bool:
-    """Whether all series are maps that were written here: their files have the order of the scans they are of."""
-    return all(header.get("Manufacturer") == "pixelbounds" for slices in series.values() for _, header in slices)
+    counted = re.sub("[0-9]+", lambda digits: digits[0].zfill(64), patient)
+    ours = header.get("Manufacturer") == "pixelbounds"
+    return (False, "", "", file) if ours else (not patient, counted, patient, file)
 
 
 def _header(file: Path) -> Any:
     pydicom = needed("pydicom")
     try:
-        _check_deflated(file)
+        meta = pydicom.filereader.read_file_meta_info(file)
+        if (
+            meta.get("TransferSyntaxUID") == pydicom.uid.DeflatedExplicitVRLittleEndian
+        ):  # unpacked whole before all else
+            raise FormatError(
+                f"{file} is deflated, and unpacks to nobody knows what; convert it to an uncompressed one"
+            )
         header = pydicom.dcmread(file, stop_before_pixels=True)
         _check_header(file, header)
     except (FormatError, MemoryError, ImportError):
@@ -140,13 +138,6 @@ def _header(file: Path) -> Any:
     except Exception as error:  # pydicom makes values when they are asked for, and raises what it likes
         raise FormatError(f"{file} cannot be read as DICOM ({error}); remove or replace it") from error
     return header
-
-
-def _check_deflated(file: Path) -> None:
-    """A deflated file is unpacked whole before anything can be asked of it: not to more than is allowed."""
-    meta = needed("pydicom.filereader").read_file_meta_info(file)
-    if meta.get("TransferSyntaxUID") == needed("pydicom.uid").DeflatedExplicitVRLittleEndian:
-        raise FormatError(f"{file} is deflated, and unpacks to nobody knows what; convert it to an uncompressed one")
 
 
 def _check_header(file: Path, header: Any) -> None:

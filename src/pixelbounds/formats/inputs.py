@@ -60,6 +60,7 @@ INDEPENDENT = (
 )
 KEPT = "kept"  # kind of the band of the samples that a run kept
 _MISCOVERAGE = 0.1  # of bands made of samples, by default
+_CLIPPED = 0.01  # beyond this share of clipped values, the window is asked about
 _IN_MEMORY = 2**30  # bytes of bands or intervals; more are kept in a temporary store
 
 
@@ -67,11 +68,18 @@ _IN_MEMORY = 2**30  # bytes of bands or intervals; more are kept in a temporary 
 
 
 def open_truth(path: FilePath, reading: Reading = Reading(), limits: Limits = (0.0, 1.0)) -> Images:  # noqa: B008
-    """True images as floats; 8-bit ones span the limits, 0 becoming the least and 255 the greatest value."""
+    """True images as floats; 8-bit ones span the limits, 0 becoming the least and 255 the greatest value.
+
+    How many values a window clips is always said.
+    """
     if is_ragged(path):
         truth = only(sets_at(path, reading, reading.truth_key), Path(path), (reading.truth_key or "truth",))
         return Images(truth, tuple(map(str, range(len(truth)))))
     images = open_images(path, key=reading.truth_key, window=reading.mapping)
+    measure = images.measure
+    if measure is not None and measure.clipped is not None:
+        ask = ": is it the window of what matters?" if measure.clipped > _CLIPPED else ""
+        warnings.warn(f"{measure.clipped:.1%} of the values of {path} lie beyond the {measure}{ask}", stacklevel=2)
     return replace(images, pixels=rescale_uint8(checked(images.pixels, str(path), reading), limits))
 
 
@@ -360,6 +368,7 @@ def folder_parts(path: Path, reading: Reading) -> dict[str, Images]:
 def open_interval(path: FilePath, reading: Reading = Reading()) -> Interval:  # noqa: B008
     """The intervals that `pixelbounds apply` wrote, or anything else with `lower` and `upper`."""
     path = Path(path)
+    reading = reading.as_in(str(path), measure_of_maps(path), None)
     if path.name.endswith(NIFTI_SUFFIXES) and not path.exists():  # written as NAME_lower.nii.gz and so on
         files = {part: maps_of(path, part) for part in ("lower", "upper")}
         if files["lower"] and len(files["lower"]) == len(files["upper"]):

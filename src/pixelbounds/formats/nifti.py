@@ -34,6 +34,7 @@ from .scans import (
     first_folders,
     needed,
     slice_name,
+    usual_window,
     windowed,
 )
 
@@ -57,7 +58,7 @@ def nifti_files(path: Path) -> list[Path]:
 
 
 def read_nifti(
-    path: Path, *, window: Window | None, clip: bool = True, size: int | None = None, progress: Progress = silent
+    path: Path, *, window: Window | str | None, clip: bool = True, size: int | None = None, progress: Progress = silent
 ) -> Images:
     """Axial slices (n, h, w) of a volume, or of all volumes in a folder; a volume, or its sub-folder, is a unit."""
     files = nifti_files(path)
@@ -65,9 +66,10 @@ def read_nifti(
     scans = find_scans(files, [stem(x) for x in shown], size)
     owners = [stem(x) for x in first_folders(shown)]
     unit_name = "scan" if len(set(owners)) == len(owners) else "folder"
+    window = usual_window(path, window, "", "NIfTI, which names no unit")
     planes = chain.from_iterable(_planes(file, scan) for file, scan in zip(files, scans, strict=True))
-    pixels = windowed_slices(path, scans, planes, window, clip, size, progress)
-    return Images(pixels, *names_and_units(scans, owners), Geometry(scans, window), unit_name)
+    pixels, clipped = windowed_slices(path, scans, planes, window, clip, size, progress)
+    return Images(pixels, *names_and_units(scans, owners), Geometry(scans, window, "", clipped), unit_name)
 
 
 def names_and_units(scans: Sequence[Scan], owners: Sequence[str]) -> tuple[tuple[str, ...], Array]:
@@ -85,18 +87,24 @@ def windowed_slices(
     clip: bool,
     size: int | None,
     progress: Progress,
-) -> Array:
-    """Slices (n, h, w) of some scans, float32, whose numbers and values come as `planes`: windowed, then cropped."""
+) -> tuple[Array, float | None]:
+    """Slices (n, h, w) of some scans, float32, whose numbers and values come as `planes`: windowed, then cropped; and
+    the share of the values that was clipped.
+    """
     check_planes(scans, size)
     shape = (scans[-1].stop, *(scans[0].plane if size is None else (size, size)))
     check_allowed(4 * prod(shape), f"the slices of {path} add up")
     inverted = np.repeat([scan.inverted for scan in scans], [scan.stop - scan.start for scan in scans])
     pixels = np.empty(shape, np.float32)
+    clipped = total = 0
     for finished, (number, values) in enumerate(planes, 1):
+        if window is not None and clip:
+            clipped += int(np.count_nonzero(np.abs(values.astype(np.float64) - window[1]) > window[0] / 2))
+            total += values.size
         x = windowed(values, window, bool(inverted[number]), clip=clip)
         pixels[number] = x if size is None else central(x, size)
         progress(finished, len(pixels))
-    return pixels
+    return pixels, clipped / total if total else None
 
 
 def find_scans(files: Sequence[Path], names: Sequence[str], size: int | None) -> tuple[Scan, ...]:

@@ -16,7 +16,7 @@ from .dicom import is_dicom, read_dicom
 from .maps import is_ours, maps_of
 from .nifti import NIFTI_SUFFIXES, read_nifti
 from .pictures import PICTURE_SUFFIXES, read_pictures
-from .scans import ABDOMEN, FormatError, Images, Window, check_window
+from .scans import USUAL, FormatError, Images, Window, check_window
 
 _NO_IMAGES = (".safetensors", ".html")  # are never among the images of a folder
 _KINDS = "an .npy, .npz or .zarr file, a folder or zip of pictures, NIfTI (.nii, .nii.gz) or DICOM"
@@ -26,7 +26,7 @@ def open_images(
     path: FilePath,
     *,
     key: str | None = None,
-    window: Window | None = ABDOMEN,
+    window: Window | str | None = USUAL,
     clip: bool = True,
     size: int | None = None,
     labels: bool = False,
@@ -37,13 +37,14 @@ def open_images(
     """Images (n, h, w) or (n, c, h, w) of whatever lies at a path.
 
     `key` names an array inside an .npz or .zarr file. `window` (width, level) maps the values of NIfTI and DICOM files
-    to [0, 1]; None leaves them. Without `clip` what lies beyond the window lies beyond [0, 1], as it must in noisy
+    to [0, 1]; None leaves them; by default CT in Hounsfield units is seen through that of the abdomen, (400, 40), and
+    other values need a window. Without `clip` what lies beyond the window lies beyond [0, 1], as it must in noisy
     observations. `size` crops each picture or slice to its central square and resizes it. `labels` are whole numbers:
     pictures give them as they are stored. Arrays of complex numbers are taken only where `spectra` are asked for. Of a
     folder of DICOM maps that `apply` wrote, a `part` is read, such as lower.
     """
     path = Path(path)
-    window = check_window(window)
+    window = window if window == USUAL else check_window(window)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist{near(path)}; give {_KINDS}")
     kind = _kind(path)

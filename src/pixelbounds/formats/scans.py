@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import pairwise
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from ..storage.files import size_in_words
 
 Window = tuple[float, float]  # width and level (centre), in Hounsfield units or whatever the file measures
 ABDOMEN: Window = (400.0, 40.0)
+USUAL = "usual"  # the abdominal window for CT in Hounsfield units; for other values none is usual
 _USUAL_REACH = (-(2.0**15), 2.0**15 - 1)  # of files that can hold any number; hardly a scanner measures beyond
 _LEAST = 2**26  # bytes that a file may unpack to, where less memory is allowed
 
@@ -62,18 +63,18 @@ class Scan:
 class Geometry:
     """What a writer needs to put an array of the same shape back: scans, and the window that made values [0, 1].
 
-    `unit` is what the files measure in, where they say it; values of a window are Hounsfield units by default.
+    `unit` is what the files measure in, where they say it; `clipped` the share of values that the window clipped.
     """
 
     scans: tuple[Scan, ...]
     window: Window | None
-    unit: str | None = None
+    unit: str = ""
+    clipped: float | None = None
 
     @property
     def measure(self) -> Measure:
         """What the numbers stand for."""
-        usual = "" if self.window is None else "HU"
-        return Measure.of_window(self.window, usual if self.unit is None else self.unit)
+        return Measure.of_window(self.window, self.unit, self.clipped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +204,16 @@ def folder_units(names: Sequence[str]) -> Array | None:
     """
     units = np.array(first_folders(names))
     return units if 1 < len(np.unique(units)) < len(units) else None
+
+
+def usual_window(path: Path, window: Window | str | None, unit: str, kind: str) -> Window | None:
+    """A window that was given; the usual one is for Hounsfield units only."""
+    if isinstance(window, str) and unit != "HU":
+        raise FormatError(
+            f"{path} is {kind}, so nobody knows which values matter: give their --window WIDTH LEVEL (window=(width, "
+            "level)), such as 400 40 for an abdominal CT, or --raw (window=None) for values as stored"
+        )
+    return ABDOMEN if isinstance(window, str) else window
 
 
 def check_window(window: Any) -> Window | None:

@@ -6,7 +6,7 @@ one window says nothing about numbers made through another, so the measure is pa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isclose, isfinite
 from numbers import Real
 from typing import Any
@@ -16,7 +16,8 @@ from typing import Any
 class Measure:
     """The values `low` and `high` that 0 and 1 stand for, in `unit`; without them values are as their files hold them.
 
-    What lies beyond low and high was clipped, so a promise is about values within them.
+    What lies beyond low and high was clipped, so a promise is about values within them. `clipped` is the share of the
+    values of some images that lay beyond, where they were counted; it is no part of what numbers stand for.
 
     >>> Measure.of_window((400, 40))
     window of -160 to 240 HU
@@ -27,8 +28,11 @@ class Measure:
     low: float | None = None
     high: float | None = None
     unit: str = ""
+    clipped: float | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
+        if self.clipped is not None and not (isinstance(self.clipped, float) and 0 <= self.clipped <= 1):
+            raise ValueError(f"clipped is {self.clipped!r}; it must be a share between 0 and 1")
         if not isinstance(self.unit, str) or len(self.unit) > 40 or not (self.unit == "" or self.unit.isprintable()):
             raise ValueError(f"unit is {self.unit!r}; give a short name, such as 'HU'")
         if (self.low is None) != (self.high is None):
@@ -49,13 +53,19 @@ class Measure:
             return f"values as stored{unit and ', in' + unit}"
         return f"window of {self.low:g} to {self.high:g}{unit}"
 
+    @property
+    def beyond(self) -> str:
+        """What counts as the edge of the window, with the share of it where it is known and above 1%."""
+        share = "" if self.clipped is None or self.clipped <= 0.01 else f" ({self.clipped:.1%} of the true values)"
+        return f"what lies beyond it{share} counts as its edge"
+
     @classmethod
-    def of_window(cls, window: tuple[float, float] | None, unit: str = "HU") -> Measure:
+    def of_window(cls, window: tuple[float, float] | None, unit: str = "HU", clipped: float | None = None) -> Measure:
         """The measure of a window (width, level); None leaves values as they are stored."""
         if window is None:
             return cls(unit=unit)
         width, level = window
-        return cls(level - width / 2, level + width / 2, unit)
+        return cls(level - width / 2, level + width / 2, unit, clipped)
 
     @property
     def window(self) -> tuple[float, float] | None:
@@ -87,12 +97,13 @@ class Measure:
 
     def state(self) -> dict[str, Any]:
         """What a file holds."""
-        return {"low": self.low, "high": self.high, "unit": self.unit}
+        known = {} if self.clipped is None else {"clipped": self.clipped}
+        return {"low": self.low, "high": self.high, "unit": self.unit, **known}
 
     @classmethod
     def from_state(cls, state: Any) -> Measure:
         """The measure that a file holds."""
-        if not isinstance(state, dict) or state.keys() != {"low", "high", "unit"}:
+        if not isinstance(state, dict) or state.keys() - {"clipped"} != {"low", "high", "unit"}:
             raise ValueError(f"a measure is {state!r}; it must hold low, high and unit")
         return cls(**state)
 

@@ -27,6 +27,9 @@ class Data(TomlSection):
     limits: list[float] = Field(
         [0.0, 1.0], min_length=2, max_length=2, description="least and greatest pixel value, e.g. [0.0, 1.0]"
     )
+    window: list[float] | None = Field(
+        None, min_length=2, max_length=2, description="width and level of NIfTI and DICOM values, e.g. [400.0, 40.0]"
+    )
     held_out: float = Field(0.0, ge=0, lt=1, description="the share of images (or units) not trained on, e.g. 0.1")
     units: str | None = Field(
         None, description="one number per image that says its scan or patient: a key of the .npz, or an .npy file"

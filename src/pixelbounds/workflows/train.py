@@ -16,7 +16,7 @@ from ..execution.progress import Tell
 from ..execution.runner import parse_memory
 from ..formats.arrays import Arrays
 from ..formats.opener import open_images
-from ..formats.scans import Images, cut_units
+from ..formats.scans import USUAL, Images, cut_units
 from ..images.library import Array
 from ..storage.files import replace_file
 from ..storage.toml import TomlFile, read_toml
@@ -106,7 +106,8 @@ def _opened(file: TrainFile, path: str, name: str, key: str | None) -> tuple[Any
     from ..diffusion.batches import Chunks
 
     with file.errors_at("data", name):
-        source = open_images(file.resolve(path), key=key)
+        window = file.content.data.window
+        source = open_images(file.resolve(path), key=key, window=USUAL if window is None else (window[0], window[1]))
         images = source.pixels if isinstance(source.pixels, np.ndarray) else Chunks(source.pixels, _memory())
         if images.ndim not in (3, 4):
             raise ValueError(f"images have shape {images.shape}; they must be (n, h, w) or (n, c, h, w)")

@@ -8,7 +8,7 @@ EXTRAS := diffusion,federated,docs,dev,$(TEST_EXTRAS)
 TEST_STAMP := $(VENV)/.installed-test
 STAMP := $(VENV)/.installed
 
-.PHONY: adapters demo reproduce test check format docs wheel guarantees fuzz mutants bench lock clean
+.PHONY: adapters demo reproduce test check format docs wheel guarantees power fuzz mutants bench lock clean
 
 demo: $(STAMP)  ## calibrate on the embedded default and print the table of methods
 	$(BIN)/pixelbounds demo
@@ -36,11 +36,17 @@ wheel: $(STAMP)  ## dist/*.whl and dist/*.tar.gz
 guarantees: $(STAMP)  ## the statistical tests at full size: at least 1,000 worlds each
 	PIXELBOUNDS_WORLDS=1000 $(BIN)/pytest tests/properties -m guarantees -q -n 2
 
+WORLDS ?= 15
+power: $(STAMP)  ## which wrong procedures the statistical tests would refuse, and how surely (tests/support/power.md)
+	PIXELBOUNDS_WORLDS=$(WORLDS) PIXELBOUNDS_POWER=tests/support/power.md $(BIN)/pytest tests -m guarantees -q -n 2
+
 fuzz: $(STAMP)  ## 100,000 edited and resealed files of every kind, in child processes: no signal, hang or fault of ours
 	$(BIN)/python tests/support/fuzz.py --cases 100000 --seed 0 --seconds 3000
 
 mutants: $(TEST_STAMP)  ## deliberate faults, one at a time: which of the quick tests catch them (tests/support/mutants.py)
 	$(BIN)/python tests/support/mutants.py
+	$(BIN)/python tests/support/mutants.py --whole
+	$(BIN)/python tests/support/mutants.py --write
 
 adapters:  ## samplers of azula, MONAI, diffusers and deepinv, with the real libraries, in an environment of its own
 	$(PYTHON) -m venv $(ADAPTERS)

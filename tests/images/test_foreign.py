@@ -3,7 +3,7 @@
 import dask.array as da
 import numpy as np
 import pytest
-import torch
+from tensors import as_tensor
 
 import pixelbounds as pb
 
@@ -21,7 +21,7 @@ HERE = {"failure_prob": 0.3, "method": "rcps"}
         np.matrix,
         lambda x: x.astype(">f8"),
         lambda x: np.array([*x, None], object)[:-1],
-        lambda x: torch.from_numpy(x),
+        as_tensor,
         lambda x: da.from_array(x, chunks=7),
     ],
     ids=["matrix", "big-endian", "objects", "torch", "dask"],

@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-import torch
 import zarr
+from tensors import as_tensor
 from worlds import heteroscedastic
 
 import pixelbounds as pb
@@ -120,7 +120,7 @@ def test_lists_of_bands_and_other_arrays_are_taken():
     want = pb.calibrate(truth, pb.Band(lower, upper), **how)
     bands = [pb.Band(low[None], high[None]) for low, high in zip(lower, upper, strict=True)]
     assert pb.calibrate(truth, bands, **how).to_bytes() == want.to_bytes()
-    tensors = [[torch.from_numpy(np.ascontiguousarray(x)) for x in part] for part in (truth, lower, upper)]
+    tensors = [[as_tensor(np.ascontiguousarray(x)) for x in part] for part in (truth, lower, upper)]
     assert pb.calibrate(tensors[0], pb.Band(*tensors[1:]), **how).to_bytes() == want.to_bytes()
     stores = [[zarr.array(x) for x in part] for part in (truth, lower, upper)]
     assert pb.calibrate(stores[0], pb.Band(*stores[1:]), **how).to_bytes() == want.to_bytes()

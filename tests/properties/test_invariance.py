@@ -5,9 +5,9 @@ import sys
 import dask.array as da
 import numpy as np
 import pytest
-import torch
 import zarr
 from flat import flat_calibrate
+from tensors import as_tensor
 from worlds import heteroscedastic
 
 import pixelbounds as pb
@@ -68,7 +68,7 @@ def test_chunked_equals_whole_bit_for_bit(name, rows, threads, images, whole, mo
 STORES = {
     "zarr": lambda x: zarr.array(x, chunks=(3, *x.shape[1:])),
     "dask": lambda x: da.from_array(x, chunks=(4, *x.shape[1:])),
-    "torch": torch.from_numpy,
+    "torch": as_tensor,
     "numpy, strided": lambda x: np.asfortranarray(x),
 }
 

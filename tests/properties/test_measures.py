@@ -7,6 +7,7 @@ import pytest
 import zarr
 from commands import call, done, flat
 from stores import write_run
+from tensors import as_tensor
 
 import pixelbounds as pb
 
@@ -215,8 +216,6 @@ def test_calibrate_tells_lengths_before_and_after(wide, tmp_path):
 
 @pytest.mark.parametrize("limits", [(0.0, 1.0), (-1.0, 3.0)])
 def test_eight_bits_are_read_alike_everywhere(tmp_path, rng, limits):
-    import torch
-
     truth = rng.integers(0, 256, (60, 8, 8), np.uint8)
     centre = limits[0] + (truth / 255) * (limits[1] - limits[0])
     centre += 0.05 * rng.standard_normal(centre.shape)
@@ -228,7 +227,7 @@ def test_eight_bits_are_read_alike_everywhere(tmp_path, rng, limits):
     wanted = (tmp_path / "cal.safetensors").read_bytes()
     settings = {"risk_level": 0.2, "failure_prob": 0.2, "method": "rcps", "limits": limits}
     stored = zarr.create_array(tmp_path / "truth.zarr", data=truth, chunks=(7, 8, 8))
-    for given in (truth, stored, torch.from_numpy(truth), np.load(tmp_path / "truth.npy", mmap_mode="r")):
+    for given in (truth, stored, as_tensor(truth), np.load(tmp_path / "truth.npy", mmap_mode="r")):
         assert pb.calibrate(given, band, **settings).to_bytes() == wanted
     mixed = [truth[0], truth[1, :4], *truth[2:]]
     bands = [pb.Band(band.lower[i : i + 1, : len(x)], band.upper[i : i + 1, : len(x)]) for i, x in enumerate(mixed)]

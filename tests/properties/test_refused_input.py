@@ -9,10 +9,10 @@ from fractions import Fraction
 import dask.array as da
 import numpy as np
 import pytest
-import torch
 import zarr
 from flat import flat_calibrate
 from refusals import HERE, METHODS, SIZE, N, data, every_method, refuses, refuses_to_calibrate
+from tensors import as_tensor
 
 import pixelbounds as pb
 from pixelbounds import bounds, groups, losses
@@ -126,7 +126,7 @@ SETTINGS = [
     ({"features": np.zeros((3, SIZE, SIZE))}, ValueError, ("features", "(3, 6, 6)", "(n, f, *pixels)")),
     ({"features": [np.zeros(TRUTH.shape), np.zeros((3, SIZE, SIZE))]}, ValueError, ("features[1]", "must agree")),
     *[({"features": wrap(with_value(FEATURES[:, 0], (21, 0, 0), NAN))}, ValueError, ("features of image 21",))
-      for wrap in (np.asarray, torch.from_numpy, da.from_array, zarr.array)],
+      for wrap in (np.asarray, as_tensor, da.from_array, zarr.array)],
     *[({"truth": np.zeros(shape)}, ValueError, (str(shape), "at least one image of at least one pixel"))
       for shape in ((0,), (0, 4, 4), (3, 0), (3, 4, 0))],
     ({"truth": TRUTH[:1], "band": BAND[:1], "method": "rcps"}, ValueError, ("1 certifying", "must certify")),
@@ -182,7 +182,7 @@ CALLS = [
       for name in ("lower", "upper", "centre") for x in (NAN, INF, -INF)],
     (lambda: pb.Band(CROSSED, UPPER), ValueError, ("image 4", "lower above upper at 2 pixels", "swap", "conffusion")),
     *[(lambda w=w: pb.calibrate(UPPER / 2, pb.Band(w(CROSSED), w(UPPER)), risk_level=0.2, limits=(0, 2), method="rcps"),
-       ValueError, ("image 4", "lower above upper at 2")) for w in (torch.from_numpy, da.from_array, zarr.array)],
+       ValueError, ("image 4", "lower above upper at 2")) for w in (as_tensor, da.from_array, zarr.array)],
     (lambda: l01(np.array([[0.5, 0.5], [0.5, NAN]]), INTERVAL), ValueError, ("truth of image 1", "NaN")),
     (lambda: losses.l_gamma(np.array([[0.5, 0.5], [0.5, NAN]]), INTERVAL, 0.5), ValueError, ("truth of image 1",)),
     (lambda: l01(LOWER, pb.Interval(LOWER, np.full(LOWER.shape, NAN))), ValueError, ("interval", "NaN")),
@@ -257,7 +257,7 @@ def test_what_looks_odd_and_is_none_the_worse():
     padded = [name + " " * (i % 2) for i, name in enumerate(NAMES)]
     assert flat_calibrate(TRUTH, BAND, units=padded, risk_level=0.3, method="rcps").record.units == N // 2
     expected = flat_calibrate(TRUTH, BAND, features=FEATURES[:, 0], k=4, **HERE)
-    for wrap in (torch.from_numpy, da.from_array, zarr.array):
+    for wrap in (as_tensor, da.from_array, zarr.array):
         features = wrap(np.ascontiguousarray(FEATURES[:, 0]))
         cal = flat_calibrate(TRUTH, BAND, features=features, k=4, **HERE)
         np.testing.assert_array_equal(cal.widening, expected.widening)
@@ -284,7 +284,7 @@ CENTRED = pb.Band(BAND.lower, BAND.upper, (BAND.lower + BAND.upper) / 2)
 SOURCED = pb.Band(BAND.lower, BAND.upper, source=HOW)
 STRANGE = pb.Band(BAND.lower, BAND.upper, source=pb.Source("calibrated quantiles", samples=39, miscoverage=0.2))
 OTHER = pb.Band(np.zeros((3, 5, 5)), np.ones((3, 5, 5)))
-NOT_FINITE = pb.Band(torch.from_numpy(with_value(BAND.lower, (7, 0, 0), NAN)), torch.from_numpy(BAND.upper))
+NOT_FINITE = pb.Band(da.from_array(with_value(BAND.lower, (7, 0, 0), NAN)), da.from_array(BAND.upper))
 RANGE = BAND.map(lambda x: np.concatenate([x[:2], 255 * x[2:3]]))
 KNOWN = {
     "plain": lambda: flat_calibrate(TRUTH, BAND, method="rcps", **HERE),

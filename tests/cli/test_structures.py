@@ -64,27 +64,3 @@ def test_each_row_is_what_its_pixels_say(files, tmp_path, made):
     assert (rows["heart"]["certified"], rows["heart"]["level"], rows["heart"]["promise"]) == ("yes", "0.4", "share")
     assert float(rows["heart"]["seen"]) == pytest.approx(float(rows["heart"]["missed_mean_of_images"]), rel=1e-5)
     assert (rows["label 2"]["promise"], rows["label 2"]["certified"], rows["label 2"]["level"]) == ("none", "no", "")
-
-
-def test_lengths_are_in_hounsfield_units_and_segments_have_names(tmp_path):
-    pytest.importorskip("highdicom")
-    pytest.importorskip("nibabel")
-    from medical import LABELS, draw_segmentation, hounsfield, write_dicom
-
-    values = hounsfield(4, 7, 6)
-    write_dicom(tmp_path / "ct", values)
-    draw_segmentation(tmp_path / "seg.dcm", tmp_path / "ct", LABELS)
-    unit = np.clip((values + 160) / 400, 0, 1).astype(np.float32)
-    lower, upper = np.clip(unit - 0.1, 0, 1), np.clip(unit + 0.05, 0, 1)
-    np.savez(tmp_path / "i.npz", lower=lower, upper=upper)
-    words = "evaluate", tmp_path / "ct", tmp_path / "i.npz", "--window", 400, 40, "--table", tmp_path / "t.csv"
-    done(*words, "--structures", tmp_path / "seg.dcm")
-    rows = rows_of(tmp_path / "t.csv")
-    assert list(rows) == ["all pixels", "organ 1", "organ 2"]
-    inside = LABELS == 2
-    closed = inside & (lower > 0) & (upper < 1)
-    row = rows["organ 2"]
-    assert row["unit"] == "HU"
-    assert float(row["mean_length"]) == pytest.approx(400 * (upper - lower)[inside].mean(), rel=1e-4)
-    assert float(row["mean_length_closed"]) == pytest.approx(60, rel=1e-4)
-    assert float(row["open_share"]) == pytest.approx(1 - closed.sum() / inside.sum(), rel=1e-4)

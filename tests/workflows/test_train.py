@@ -2,7 +2,6 @@
 
 import hashlib
 import shutil
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from sampling_world import SETTINGS, SIGMA, TUNING, call, kill_when, start, writ
 from pixelbounds.diffusion.batches import Chunks  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network  # noqa: E402
 from pixelbounds.storage.toml import read_toml  # noqa: E402
-from pixelbounds.workflows import train as jobs  # noqa: E402
 from pixelbounds.workflows.settings import TrainSettings  # noqa: E402
 from pixelbounds.workflows.train import training_parts  # noqa: E402
 
@@ -155,25 +153,6 @@ def test_a_unit_is_never_cut():
 
 
 # ---------------------------------------------------------------- images in a store
-
-
-def test_images_beyond_memory_stay_in_their_store_and_train_to_the_same_bits(tmp_path, monkeypatch, rng):
-    x = (rng.integers(0, 200, (16_000, 1, 1)) + rng.integers(0, 56, (16_000, 32, 32))).astype(np.uint8)
-    peaks, networks = {}, {}
-    np.save(tmp_path / "x.npy", x)
-    zarr.create_array(tmp_path / "x.zarr", data=x, chunks=(128, 32, 32))
-    monkeypatch.setattr(jobs, "_memory", lambda: 2**20, raising=False)  # of 16 MB
-    for kind in ("npy", "zarr"):
-        text = SETTINGS.replace("x.npy", f"x.{kind}").replace('"run"', f'"{kind}"').replace("0.25", "0.002")
-        tracemalloc.start()
-        result = call("train", write(tmp_path, text, f"{kind}.toml"), "--quiet")
-        peaks[kind] = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert result.exit_code == 0, result.output
-        networks[kind] = load_network(tmp_path / kind / "score.safetensors")[0]
-    assert peaks["zarr"] < x.nbytes / 2, peaks  # about a quarter is the training itself
-    for here, there in zip(*(network.parameters() for network in networks.values()), strict=True):
-        assert torch.equal(here, there)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tokenize
 import tomllib
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +52,7 @@ def _code_lines(text: str) -> set[int]:
     return code - docstrings
 
 
+@cache
 def functions() -> list[tuple[str, ast.FunctionDef]]:
     """Every function of the package, with the place where it is defined."""
     made = []

@@ -88,11 +88,13 @@ def module_of(file: Path, source: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
 def modules_of(source: Path) -> dict[str, Path]:
     """Every module of the package and its file."""
     return {module_of(file, source): file for file in files_of(source)}
 
 
+@cache
 def imports_of(file: Path, source: Path) -> list[Import]:
     """What a file imports of its package, relative or by the package's name, at its top or in a function."""
     known = modules_of(source)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from pixelbounds.cli.command import Outcome, command, progress, tell
-from pixelbounds.execution.threads import let_threads_sleep
+from pixelbounds.cli.command import Outcome, bar, command, tell
+from pixelbounds.execution import let_threads_sleep
 
 from .experiment import EXPERIMENTS
 
@@ -41,7 +41,7 @@ def _named(name: str) -> Callable[..., Outcome]:
         let_threads_sleep()  # before torch is loaded
         from .campaign import reproduce
 
-        with progress(name, of="draws") as advance:
+        with bar(name, of="draws") as advance:
             folder = reproduce(
                 name if plan is None else str(plan), material=material, data=data, train=train, out=out, draws=draws,
                 toy=toy, fresh=fresh, workers=workers, figures=figures, device=device, tell=tell, progress=advance,

@@ -106,7 +106,7 @@ def test_report_and_rounds_between_sites(files, tmp_path, wanted):
     refused = call("apply", tmp_path / "cal.safetensors", files / "new_set.zarr", "--out", tmp_path / "no.zarr")
     assert "samples: 19 at calibration, unknown here" in flat(refused.stderr)
     words = "report", files / "new_set.zarr", files / "new_band.zarr", "--calibration", tmp_path / "cal.safetensors"
-    said = done(*words, "--out", tmp_path / "page.html", "--images", "0,1,2")
+    said = done(*words, "--out", tmp_path / "page.html", "--examples", 3)
     assert said["evaluation"] == wanted[2].to_dict()
     sites, study = {"north": "", "south": "new_"}, tmp_path / "study"
 

@@ -11,10 +11,9 @@ from typer.testing import CliRunner
 
 from pixelbounds.cli import app
 from pixelbounds.cli.command import Outcome, command
-from pixelbounds.cli.options import HeldOutOptions, LargeOptions, ReadOptions, RequestOptions
+from pixelbounds.cli.options import ReadOptions
 from pixelbounds.formats.arrays import Reading
-from pixelbounds.workflows.evaluate import HeldOutFiles
-from pixelbounds.workflows.request import Request
+from pixelbounds.workflows.request import Resources
 
 
 def called(function, *words):
@@ -26,36 +25,27 @@ def called(function, *words):
 def test_a_dataclass_is_spread_into_options_and_made_again():
     seen = []
 
-    def function(read: ReadOptions, large: LargeOptions, own: int = 3) -> Outcome:
+    def function(read: ReadOptions, large: Resources, own: int = 3) -> Outcome:
         seen.append((read, large, own))
         return Outcome({}, ())
 
     ours = "--own", "4", "--skip-bad", "--memory", "1G"
     words = "--kind", "naive", "--window", "80", "40", "--limits", "-1", "1"
     assert called(function, *ours, *words).exit_code == 0
-    read = ReadOptions(kind="naive", window=(80.0, 40.0), limits=(-1.0, 1.0))
-    assert seen == [(read, LargeOptions(skip_bad=True, memory="1G"), 4)]
+    read = ReadOptions(kind="naive", window=(80.0, 40.0), limits=(-1.0, 1.0), skip_bad=True)
+    assert seen == [(read, Resources(memory="1G"), 4)]
 
 
 def test_every_option_of_reading_reaches_the_reader():
     given = {"miscoverage": 0.2, "units": "each", "kind": "mean", "key": "a", "truth_key": "b", "window": (1.0, 2.0)}
-    read = ReadOptions(**given, limits=(0.0, 2.0))
-    wanted = Reading(**given, limits=(0.0, 2.0), skip_bad=True, fill_missing=True)
-    assert read.reading(LargeOptions(skip_bad=True, fill_missing=True)) == wanted
-    assert {field.name for field in fields(ReadOptions)} == {*given, "limits", "raw"}  # or the line above lacks one
+    given |= {"limits": (0.0, 2.0), "skip_bad": True, "fill_missing": True}
+    assert ReadOptions(**given).reading() == Reading(**given)
+    assert {field.name for field in fields(ReadOptions)} == {*given, "raw"}  # or the line above lacks one
     assert ReadOptions(raw=True).reading().mapping is None
     assert ReadOptions().reading().mapping == Reading().mapping == (400, 40)
     assert ReadOptions().reading().measure is None  # nothing was told: a calibration's own window is taken
     with pytest.raises(ValueError, match=r"--window 350 33\.3 maps values and --raw leaves them"):
         ReadOptions(window=(350.0, 33.3), raw=True).reading()
-    resources = LargeOptions(scheduler="tcp://x", memory="1G", scratch="here").resources()
-    assert (resources.scheduler, resources.memory, resources.scratch) == ("tcp://x", "1G", "here")
-
-
-def test_a_request_has_the_names_of_its_options():
-    assert {field.name for field in fields(RequestOptions)} == {field.name for field in fields(Request)}
-    names = {field.name for field in fields(HeldOutFiles)}
-    assert names == {"truth", "intervals", *(field.name for field in fields(HeldOutOptions))}
 
 
 # ---------------------------------------------------------------- help, and the end of a pipe

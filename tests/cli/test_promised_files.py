@@ -149,7 +149,7 @@ def test_promises_are_judged_by_the_same_ones_on_new_images(files, calibrated, t
     broken = call("evaluate", tmp_path / "shifted.npy", new[1], *judge, *words)
     assert broken.exit_code == 1
     assert "What was seen is above the level of" in flat(broken.stdout)
-    assert "heart 30%" in flat(broken.stdout)
+    assert "heart 30.00%" in flat(broken.stdout)
     done("apply", files / "c.safetensors", new[1], "--out", tmp_path / "i.zarr")
     later = call("evaluate", tmp_path / "shifted.npy", tmp_path / "i.zarr", *options(said(files, "new_")[:3]))
     assert later.exit_code == 0  # other promises than those that were certified

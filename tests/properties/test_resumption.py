@@ -12,8 +12,7 @@ from pixelbounds import execution, samplers
 from pixelbounds.images.ragged import write_ragged
 from pixelbounds.workflows.apply import apply_files
 from pixelbounds.workflows.calibrate import calibrate_files
-from pixelbounds.workflows.request import Request
-from pixelbounds.workflows.resources import Resources
+from pixelbounds.workflows.request import Request, Resources
 
 N = 60
 SMALL = {"memory": "300K", "threads": 1}  # many blocks, one after the other
@@ -119,7 +118,7 @@ def test_intervals_are_about_what_lies_there_now(tmp_path, changed):
     words = tmp_path / "cal.safetensors", tmp_path / "samples.zarr", tmp_path / "i.zarr"
     known = {"features": tmp_path / "features.npy", "resources": Resources(**SMALL)}
     with pytest.raises(Stop):
-        apply_files(*words, **known, progress=halfway)
+        apply_files(*words, **known | {"resources": Resources(**SMALL, progress=halfway)})
     if changed == "samples":
         samples = drawn(tmp_path, 2)
     elif changed == "features":

@@ -15,9 +15,8 @@ from pixelbounds.report.example import Example, examples_of
 from pixelbounds.report.pack import REGIONS
 from pixelbounds.report.promise_table import promise_rows
 from pixelbounds.workflows.calibrate import calibrate_files
-from pixelbounds.workflows.evaluate import HeldOutFiles
 from pixelbounds.workflows.report import report_files
-from pixelbounds.workflows.request import Request
+from pixelbounds.workflows.request import HeldOutFiles, Request
 
 
 def test_each_promise_has_a_row_with_all_that_is_known(tmp_path):

@@ -5,12 +5,36 @@ import shutil
 import numpy as np
 import pytest
 from commands import call, done
-from test_pilot import a_run
+from stores import write_run
 
 import pixelbounds as pb
 
 LEVELS = (0.05, 0.1, 0.5)
 HOW = ("--risk-level", "0.3", "--n-fit", "8", "--groups", "band", "--units", "each", "--force")
+N, M, SIDE = 24, 39, 12
+ENDS = "lower", "upper", "naive_lower", "naive_upper", "mean", "deviation"
+
+
+def a_run(path, *, steps, spread=0.05, pace=None, samples=M, kept=True, observations="same", seed=0):
+    """Exact posterior samples, or wider ones, as a run of `pixelbounds sample` would have kept them; and the truth."""
+    rng = np.random.default_rng(seed)
+    centre = rng.uniform(0.3, 0.7, (N, SIDE, SIDE))
+    truth = (centre + 0.05 * rng.standard_normal(centre.shape)).astype(np.float32)
+    about = {"kind": "score", "samples": samples, "held_out": 1, "keep_samples": kept, "steps": steps}
+    about |= {"sampler": "heun", "sigma_0": 0.2, "limits": [0.0, 1.0], "observations": observations}
+    about |= {"miscoverage": 0.1, "network": "a" * 64} | ({} if pace is None else {"pace": pace})
+    names = dict.fromkeys(ENDS, ()) | ({"samples": (samples,)} if kept else {})
+    images = []
+    draws = np.random.default_rng(steps)
+    for i in range(N):
+        noise = spread * draws.standard_normal((samples, SIDE, SIDE))
+        bias = (spread - 0.05) * draws.standard_normal((SIDE, SIDE))
+        drawn = (centre[i] + bias + noise).astype(np.float32)
+        low, high = drawn.min(axis=0), drawn.max(axis=0)
+        parts = dict(zip(ENDS, (low, high, low, high, drawn.mean(axis=0), drawn.std(axis=0)), strict=True))
+        images.append({"observation": truth[i], **parts} | ({"samples": drawn} if kept else {}))
+    write_run(path, about, range(N), (SIDE, SIDE), names, images)
+    return truth
 
 
 @pytest.fixture(scope="module")

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .command import Outcome, certified, command, images_in_words, in_short, progress, written
+from ..workflows.request import Request, Resources, Truth
+from .command import Outcome, certified, command, images_in_words, in_short, written
 from .options import (
     ANYTIME_OPTIONS,
-    WHERE,
+    WHOLE,
+    ArrivalOptions,
     BandPath,
-    Batch,
-    Features,
     Force,
-    LargeOptions,
     ReadOptions,
-    Regions,
-    RequestOptions,
-    TestLabels,
-    Truth,
 )
 
 if TYPE_CHECKING:
@@ -36,9 +31,9 @@ def start_command(
     state: _State,
     truth: Truth,
     bands: BandPath,
-    read: ReadOptions,
-    large: Annotated[LargeOptions, WHERE],
-    request: Annotated[RequestOptions, ANYTIME_OPTIONS],
+    read: Annotated[ReadOptions, WHOLE],
+    large: Resources,
+    request: Annotated[Request, ANYTIME_OPTIONS],
     force: Force = False,
 ) -> Outcome:
     """Begin an anytime calibration: these images fit groups and path; those that are added later certify.
@@ -46,12 +41,11 @@ def start_command(
     Example: pixelbounds anytime start state.safetensors first.npy first_bands.zarr --risk-level 0.1
     """
     from ..workflows.anytime import start_files
-    from ..workflows.request import Request
 
-    with progress("fitting") as advance:
+    with large.reporting("fitting") as resources:
         anytime = start_files(
-            state, truth, bands, Request(**vars(request)), replace=force, progress=advance, reading=read.reading(),
-            resources=large.resources(),
+            state, truth, bands, request, replace=force, reading=read.reading(),
+            resources=resources,
         )  # fmt: skip
     return _outcome(state, anytime, None)
 
@@ -61,13 +55,10 @@ def add_command(
     state: _State,
     truth: Truth,
     bands: BandPath,
-    read: ReadOptions,
-    large: Annotated[LargeOptions, WHERE],
+    read: Annotated[ReadOptions, WHOLE],
+    large: Resources,
+    new: ArrivalOptions,
     out: _Out = None,
-    region: Regions = None,
-    features: Features = None,
-    labels: TestLabels = None,
-    batch: Batch = None,
 ) -> Outcome:
     """Let images arrive, in the order of their arrival; the same files do not count twice.
 
@@ -75,16 +66,14 @@ def add_command(
     """
     from ..workflows.anytime import add_files
 
-    with progress("counting") as advance:
+    with large.reporting("counting") as resources:
         made = add_files(
-            state, truth, bands, out=out, regions=region or (), features=features, labels=labels, progress=advance,
-            reading=read.reading(), resources=large.resources(), batch=batch,
+            state, truth, bands, out=out, reading=read.reading(), resources=resources, **vars(new),
         )  # fmt: skip
-    counts = {"counted": made.counted, "repeated": made.repeated}
     rows = {"counted": images_in_words(made.counted)}
     if made.repeated:
         rows["not counted"] = f"{images_in_words(made.repeated)} that were counted before (new ones: --batch NAME)"
-    return _outcome(state, made.anytime, out, counts, rows)
+    return _outcome(state, made.anytime, out, rows, counted=made.counted, repeated=made.repeated)
 
 
 @command("status")
@@ -98,20 +87,12 @@ def anytime_status_command(state: _State, out: _Out = None) -> Outcome:
     return _outcome(state, anytime_status(state, out=out), out)
 
 
-def anytime_commands() -> typer.Typer:
-    """The commands of an anytime calibration."""
-    group = typer.Typer(no_args_is_help=True, help="A calibration of images that keep arriving, certified at any time.")
-    for function in (start_command, add_command, anytime_status_command):
-        group.command()(function)
-    return group
-
-
 def _outcome(
     state: Path,
     anytime: AnytimeCalibration,
     out: Path | None,
-    counts: dict[str, Any] | None = None,
     rows: dict[str, str] | None = None,
+    **counts: int,
 ) -> Outcome:
     """The state of an anytime calibration."""
     calibration, checks = anytime.certified, len(anytime.checks)
@@ -119,7 +100,7 @@ def _outcome(
         "certified": calibration is not None, "guarantee": None if calibration is None else calibration.guarantee,
         "risk": None if calibration is None else calibration.risk, "images": anytime.images,
         "units": anytime.checks[-1].units if checks else 0, "min_images": anytime.min_images, "checks": checks,
-        "state": str(state), "file": None if out is None or calibration is None else str(out), **(counts or {}),
+        "state": str(state), "file": None if out is None or calibration is None else str(out), **counts,
     }  # fmt: skip
     so_far = f"{images_in_words(anytime.images)} that certify, in {checks} call{'s' * (checks != 1)}"
     lines = {**(rows or {}), "so far": so_far}

@@ -9,8 +9,9 @@ import typer
 
 from ..calibration.text import trust_in_words
 from ..images.measure import length_in_words
-from .command import Outcome, command, first_of, images_in_words, in_short, progress, skipped_in_words, written
-from .options import BandPath, Features, Force, Identifiers, LargeOptions, ReadOptions, TestLabels
+from ..workflows.request import Resources
+from .command import Outcome, command, first_of, images_in_words, in_short, skipped_in_words, written
+from .options import BandPath, Features, Force, Identifiers, ReadOptions, TestLabels
 
 if TYPE_CHECKING:
     from ..workflows.apply import Applied
@@ -23,8 +24,8 @@ def apply_command(
     calibration: Annotated[Path, typer.Argument(metavar="CALIBRATION", help="What `pixelbounds calibrate` wrote.")],
     bands: BandPath,
     out: Annotated[Path, typer.Option(help="intervals.zarr, .npz, .nii.gz, or a new folder for DICOM.")],
-    read: Annotated[ReadOptions, ("miscoverage", "kind", "key", "window", "raw")],
-    large: LargeOptions,
+    read: Annotated[ReadOptions, ("miscoverage", "kind", "key", "window", "raw", "skip_bad", "fill_missing")],
+    large: Resources,
     like: Annotated[
         Path | None, typer.Option(help="A NIfTI file or DICOM folder whose geometry the intervals get.")
     ] = None,
@@ -46,11 +47,11 @@ def apply_command(
     """
     from ..workflows.apply import apply_files
 
-    with progress("widening") as advance:
+    with large.reporting("widening") as resources:
         done = apply_files(
             calibration, bands, out, like=like, features=features, labels=labels, tolerance=tolerance,
-            parametric=parametric, replace=force,
-            progress=advance, identifiers=identifiers, reading=read.reading(large), resources=large.resources(),
+            parametric=parametric, replace=force, identifiers=identifiers, reading=read.reading(),
+            resources=resources,
         )  # fmt: skip
     n, *pixels = done.shape
     rows = {

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..calibration.words import plural
-from .command import Outcome, certified, command, images_in_words, progress, skipped_in_words, written
-from .options import BandPath, Force, LargeOptions, ReadOptions, RequestOptions, Truth
+from ..workflows.request import Request, Resources, Truth
+from .command import Outcome, certified, command, images_in_words, skipped_in_words, written
+from .options import BandPath, Force, ReadOptions
 
 if TYPE_CHECKING:
     from ..calibration.calibration import Calibration
@@ -21,9 +22,9 @@ def calibrate_command(
     truth: Truth,
     bands: BandPath,
     out: Annotated[Path, typer.Option(help="The calibration file, .safetensors.")],
-    request: RequestOptions,
+    request: Request,
     read: ReadOptions,
-    large: LargeOptions,
+    large: Resources,
     force: Force = False,
     bands_out: Annotated[
         Path | None, typer.Option(help="Keep the bands of samples in this .zarr; an interrupted one resumes.")
@@ -37,16 +38,15 @@ def calibrate_command(
     --promise share:0.1,within=heart.npy,name=heart --out cal.safetensors
     """
     from ..workflows.calibrate import calibrate_files
-    from ..workflows.request import Request
 
-    with progress("calibrating") as advance:
+    with large.reporting("calibrating") as resources:
         made = calibrate_files(
-            truth, bands, out, Request(**vars(request)), reading=read.reading(large), bands_out=bands_out,
-            replace=force, resources=large.resources(), progress=advance,
+            truth, bands, out, request, reading=read.reading(), bands_out=bands_out,
+            replace=force, resources=resources,
         )  # fmt: skip
     calibration = made.calibration
     skipped = calibration.record.settings.get("skipped", ())
-    facts = {**_facts(calibration), "lengths": vars(made.lengths), "file": str(out), "skipped": skipped}
+    facts = {**_facts(calibration), "lengths": made.lengths._asdict(), "file": str(out), "skipped": skipped}
     facts["seconds"] = made.seconds
     also = " --labels NEW_LABELS" if request.labels is not None else ""
     also += " --features NEW_FEATURES" if request.features is not None else ""

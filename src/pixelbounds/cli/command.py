@@ -3,16 +3,7 @@
 A command is a function that returns an `Outcome`: what a person reads (a sentence, then a few numbers) and the same as
 plain values. `command` spreads the options that it shares with others (`options.py`) and adds `--json` and `--debug`.
 The result goes to standard output, as text or as one JSON object; notes, progress and errors go to standard error. An
-error is a message, and its kind is the exit code:
-
-  0  done
-  1  no guarantee can be given, or images contradict one
-  2  wrong usage or input: a path, a shape, a value
-  3  this machine cannot do it: disk full, no permission, out of memory, a package that is not installed
-  4  a fault of pixelbounds
-  5  a monitor has raised an alarm
-  130, 143  stopped by Ctrl-C, by SIGTERM
-  141  the reader of the output has gone, as in `pixelbounds evaluate ... | head`
+error is a message, and its kind is the exit code (`entry.EXITS`).
 """
 
 from __future__ import annotations
@@ -25,43 +16,29 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
-from functools import wraps
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from rich.console import Console, RenderableType
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    ProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
 from ..calibration.text import description_of
+from ..execution.progress import bar as bar
 from ..images.checks import NoGuarantee
 from ..storage.files import size_in_words
-from .help_text import flowing
-from .rate import Rate
 
 if TYPE_CHECKING:
     from ..calibration.calibration import Calibration
-    from ..execution.progress import Progress
 
 OK, NO_GUARANTEE, WRONG_INPUT, THIS_MACHINE, OUR_FAULT, ALARM, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 4, 5, 130, 141
 LAST_PANEL = "Output"  # of options that every command has
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
-_EXTRAS = {"torch": "diffusion", "nibabel": "medical", "pydicom": "medical"}
-_EXTRAS |= {"distributed": "cluster"}
+_EXTRAS = {"torch": "diffusion", "nibabel": "medical", "pydicom": "medical", "distributed": "cluster"}
 _WRONG_PATH = FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError
 _PATHS = {  # what to do about a path that is wrong; nothing was begun there, so nothing is said of what is kept
     errno.ENOENT: "check the path: what is read must exist, and what is written needs a folder where one can write",
@@ -124,6 +101,7 @@ def command(name: str, *, stopped: str = "nothing was written") -> Callable[[Cal
 def _spread(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], dict[str, tuple[Any, list[str]]]]:
     """The options of a function, fields of dataclasses in place of these; and the fields of each such argument."""
     hints = get_type_hints(function, include_extras=True)
+    one = partial(inspect.Parameter, kind=_KEYWORD)
     options: list[inspect.Parameter] = []
     groups: dict[str, tuple[Any, list[str]]] = {}
     for parameter in inspect.signature(function).parameters.values():
@@ -133,14 +111,22 @@ def _spread(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], dict
             options.append(parameter.replace(kind=_KEYWORD, annotation=hint))
             continue
         field_hints = get_type_hints(kind, include_extras=True)
-        taken = [field for field in fields(kind) if not chosen or field.name in chosen[0]]
+        known = [field for field in fields(kind) if get_origin(field_hints[field.name]) is Annotated]
+        taken = [field for field in known if not chosen or field.name in chosen[0]]
         groups[parameter.name] = kind, [field.name for field in taken]
-        options += [_option(field.name, field.default, field_hints[field.name]) for field in taken]
-    return [*options, *(_option(name, False, hint) for name, hint in _ADDED.items())], groups
+        empty = inspect.Parameter.empty
+        defaults = {field.name: empty if field.default is MISSING else field.default for field in taken}
+        options += [one(name, default=default, annotation=field_hints[name]) for name, default in defaults.items()]
+    return [*options, *(one(name, default=False, annotation=hint) for name, hint in _ADDED.items())], groups
 
 
-def _option(name: str, default: Any, hint: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, _KEYWORD, default=default, annotation=hint)
+def flowing(text: str) -> str:
+    r"""Paragraphs as one line each, for help as wide as the terminal.
+
+    >>> flowing("One line\nand another.\n\n    A paragraph.")
+    'One line and another.\n\nA paragraph.'
+    """
+    return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))
 
 
 # ---------------------------------------------------------------- what is printed
@@ -151,14 +137,9 @@ def stdout() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
 
 
-def stderr() -> Console:
-    """The console of notes, progress and errors."""
-    return Console(stderr=True, highlight=False)
-
-
 def table(
     headings: Sequence[str],
-    rows: Iterable[Sequence[str | Text]],
+    rows: Iterable[Sequence[str]],
     *,
     text: Sequence[str] = (),
     title: str | None = None,
@@ -173,7 +154,7 @@ def table(
     for i, heading in enumerate(headings):
         made.add_column(heading, justify="left" if i == 0 or heading in text else "right")
     for i, cells in enumerate(rows):
-        made.add_row(*(Text(x) if isinstance(x, str) else x for x in cells), style=style(i))  # names are no markup
+        made.add_row(*map(Text, cells), style=style(i))  # names are no markup
     return made
 
 
@@ -210,15 +191,10 @@ def sentence(text: str, style: str = "bold") -> Text:
 
 
 def in_short(
-    facts: Mapping[str, Any],
-    text: str,
-    rows: Mapping[str, str],
-    *between: RenderableType,
-    code: int = OK,
-    style: str = "bold",
+    facts: Mapping[str, Any], text: str, rows: Mapping[str, str], *between: RenderableType, code: int = OK
 ) -> Outcome:
-    """A sentence, what stands below it, and a few numbers."""
-    return Outcome(facts, (sentence(text, style), *between, numbers(rows)), code)
+    """A sentence, red where the code is not 0, what stands below it, and a few numbers."""
+    return Outcome(facts, (sentence(text, "bold red" if code else "bold"), *between, numbers(rows)), code)
 
 
 def images_in_words(n: int) -> str:
@@ -244,30 +220,6 @@ def written(*paths: Path) -> str:
         count = f"{len(files)} files, " if path.is_dir() and path.suffix != ".zarr" else ""
         lines.append(f"{path} ({count}{size_in_words(sum(x.stat().st_size for x in files))})")
     return "\n".join(lines)
-
-
-@contextmanager
-def progress(what: str, *, of: str = "bytes") -> Iterator[Progress]:
-    """A bar on standard error, told what is done and the total: in bytes, or counts `of` something else.
-
-    Until it is told anything it only shows that work goes on; 0 begins another pass.
-    """
-    console = stderr()
-    in_bytes = of == "bytes"
-    amount: list[ProgressColumn] = [DownloadColumn(), TransferSpeedColumn()] if in_bytes else [MofNCompleteColumn()]
-    amount += [] if in_bytes else [Rate(of)]
-    columns = [TextColumn("{task.description}"), BarColumn(), *amount, TimeElapsedColumn(), TimeRemainingColumn()]
-    with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=None)
-
-        def advance(done: int, total: int) -> None:
-            if not done:
-                bar.reset(task)
-            bar.update(task, completed=done, total=total)
-            if done >= total:  # what follows takes its time too
-                bar.tasks[0].total = None
-
-        yield advance
 
 
 def tell(line: str) -> None:
@@ -318,15 +270,11 @@ def _messages(debug: bool, machine: bool, stopped: str, given: Mapping[str, Any]
         if debug:
             raise
         code = code_of(error)
-        swapped = _mistaken(given) if code in (WRONG_INPUT, OUR_FAULT) else None
+        from ..workflows.roles import mistaken
+
+        swapped = mistaken(given) if code in (WRONG_INPUT, OUR_FAULT) else None
         code = code if swapped is None else WRONG_INPUT
         _fail(swapped or error_message(error, code, stopped), code, machine)
-
-
-def _mistaken(given: Mapping[str, Any]) -> str | None:
-    from ..workflows.roles import mistaken
-
-    return mistaken(given)
 
 
 def _fail(message: str, code: int, machine: bool) -> None:

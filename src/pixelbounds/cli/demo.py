@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from ..evaluation.evaluation import share_ends
-from .command import Outcome, command, numbers, progress, sentence, table, tell
+from .command import Outcome, bar, command, numbers, sentence, table, tell
 
 if TYPE_CHECKING:
     from ..demo.showcase import Demo
@@ -27,30 +27,35 @@ def demo_command(
 
     Example: pixelbounds demo --new 8 --out out/demo
     """
-    from ..execution.threads import let_threads_sleep
+    from ..execution import let_threads_sleep
 
     let_threads_sleep()  # before torch is loaded
     import torch  # noqa: F401 - where it is missing, fail now and not after all calibrations
 
     from ..demo.showcase import run
 
-    with progress("sampling", of="images") as advance:
+    with bar("sampling", of="images") as advance:
         demo = run(out, new=new, seed=seed, step=lambda what: tell(f"· {what}"), progress=advance)
-    text = _methods(demo), "", _promises(demo), "", sentence(demo.calibration.guarantee), _numbers(demo)
+    words = f"{demo.new.risk:.2%} of their pixels lie outside; {demo.calibration.risk_level:.0%} on average may"
+    rows = {
+        f"{len(demo.new.by_image)} new phantoms": words,
+        "calibration": str(demo.calibration_file),
+        "intervals": str(demo.intervals),
+        "page": f"{demo.report}  (open it in a browser)",
+        **{f"{seconds:.1f} s": what for what, seconds in demo.seconds.items()},
+    }
+    text = _methods(demo), "", _promises(demo), "", sentence(demo.calibration.guarantee), numbers(rows)
     return Outcome(_facts(demo), text)
 
 
 def _methods(demo: Demo) -> Table:
     lengths = [row.evaluation.mean_length for row in demo.rows]
-    paper = lengths[1]
     rows = []
     for row, length in zip(demo.rows, lengths, strict=True):
-        ev = row.evaluation
-        held = "" if ev.coverage is None else f"{float(ev.coverage):.1%}"
-        cells = f"{length:.4f}", f"{length / paper - 1:+.1%}", f"{ev.risk:.2%}", held, f"{row.seconds or 0:.2f}"
-        rows.append((row.name, *cells))
+        cells = f"{length:.4f}", f"{length / lengths[1] - 1:+.1%}", f"{row.evaluation.risk:.2%}"
+        rows.append((row.name, *cells, f"{row.seconds or 0:.2f}"))
     return table(
-        ("method", "mean length", "to the paper's", "outside", "samples held", "seconds"), rows,
+        ("method", "mean length", "to the paper's", "outside", "seconds"), rows,
         title="On phantoms that did not calibrate", style=lambda i: "bold" if lengths[i] == min(lengths) else "",
     )  # fmt: skip
 
@@ -63,36 +68,24 @@ def _promises(demo: Demo) -> Table:
     for seen, alone in zip(ev.promises, demo.plain, strict=True):
         ends = " to ".join(share_ends(*seen.interval))
         rows.append((seen.name, f"{seen.at_most:.0%}", f"{seen.risk:.2%}", ends, seen.verdict, f"{alone.risk:.2%}"))
-    headings = ("promise", "at most, outside", "seen", "95% range", "verdict", "with 5% of all alone")
     return table(
-        headings, rows, text=("verdict",),
+        ("promise", "at most, outside", "seen", "95% range", "verdict", "with 5% of all alone"), rows,
+        text=("verdict",),
         title=f"Promised together: mean length {ev.mean_length:.4f}, {longer:+.1%} against 5% of all pixels alone",
         caption="kept: the whole range is within the level; undecided: too few images to tell",
     )  # fmt: skip
 
 
-def _numbers(demo: Demo) -> Table:
-    counts, promised = len(demo.new.by_image), demo.calibration.risk_level
-    return numbers({
-        f"{counts} new phantoms": f"{demo.new.risk:.2%} of their pixels lie outside; {promised:.0%} on average may",
-        "calibration": str(demo.calibration_file),
-        "intervals": str(demo.intervals),
-        "page": f"{demo.report}  (open it in a browser)",
-        **{f"{seconds:.1f} s": what for what, seconds in demo.seconds.items()},
-    })  # fmt: skip
-
-
 def _facts(demo: Demo) -> dict[str, Any]:
     rows = [
-        {"method": row.name, "mean_length": row.evaluation.mean_length, "risk": row.evaluation.risk,
-         "seconds": row.seconds} for row in demo.rows
-    ]  # fmt: skip
+        {"method": row.name, "mean_length": row.evaluation.mean_length, "risk": row.evaluation.risk}
+        for row in demo.rows
+    ]
+    seen = demo.promised.evaluation.promises
     promises = [
-        {"name": made.name, "at_most": made.at_most, "certifying": made.certifying, "risk": seen.risk,
-         "interval": seen.interval, "verdict": seen.verdict, "risk_without": alone.risk}
-        for made, seen, alone in zip(
-            demo.calibration.promises, demo.promised.evaluation.promises, demo.plain, strict=True
-        )
+        {"name": made.name, "at_most": made.at_most, "certifying": made.certifying, "risk": now.risk,
+         "verdict": now.verdict, "risk_without": alone.risk}
+        for made, now, alone in zip(demo.calibration.promises, seen, demo.plain, strict=True)
     ]  # fmt: skip
     files = {"calibration": demo.calibration_file, "intervals": demo.intervals, "report": demo.report}
     return {

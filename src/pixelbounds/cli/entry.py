@@ -14,7 +14,19 @@ from typer.core import TyperCommand, TyperGroup
 
 from ..storage.version import VERSION
 from .command import INTERRUPTED, LAST_PANEL, broken_pipe_exits
-from .help_text import BEGIN, EXITS
+
+EXITS = (
+    "Exit codes: 0 done, 1 no guarantee can be given, 2 wrong usage or input, 3 this machine cannot do it, 4 a fault "
+    "of pixelbounds, 5 an alarm of a monitor, 130 stopped by Ctrl-C, 141 the reader of the output has gone."
+)
+BEGIN = """Guaranteed error bars for every pixel of a restored image.
+
+  pixelbounds demo        the whole idea on phantoms, and a page to look at
+  pixelbounds calibrate   true images and bands in, a calibration with a guarantee out
+  pixelbounds apply       a calibration and new bands in, intervals out
+  pixelbounds evaluate    intervals and true images in: do they keep the promise?
+
+All commands: pixelbounds --help. Options and examples of one: pixelbounds calibrate --help."""
 
 
 class _Help:
@@ -60,31 +72,24 @@ def top(ctx: typer.Context, version: bool = typer.Option(False, "--version", hel
 
 def main() -> None:
     """Entry point of the command `pixelbounds`."""
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, _stop)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # it is not where a shell runs us with &
-        signal.signal(signal.SIGINT, _interrupt)
+        signal.signal(signal.SIGINT, _stop)
     try:
         app(prog_name="pixelbounds")
     except KeyboardInterrupt:  # before or after a command did its work
         sys.exit(INTERRUPTED)
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    """Leave as by Ctrl-C, so that half-written files are removed."""
-    _leave_within(GRACE, 128 + number)
-    sys.exit(128 + number)
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Leave, so that half-written files are removed; for good after a while.
 
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    _leave_within(GRACE, INTERRUPTED)
-    raise KeyboardInterrupt
-
-
-def _leave_within(seconds: float, code: int) -> None:
-    """End the process for good after a while: an interrupt between taking a lock and noting it can hang its threads.
-
-    Blocks under way have that long to end; what they leave unfinished is never taken for finished.
+    An interrupt between taking a lock and noting it can hang its threads. Blocks under way have that long to end; what
+    they leave unfinished is never taken for finished.
     """
-    timer = Timer(seconds, os._exit, (code,))
+    timer = Timer(GRACE, os._exit, (128 + number,))
     timer.daemon = True
     timer.start()
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    sys.exit(128 + number)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-from rich.table import Table
 from rich.text import Text
 
-from ..calibration.text import promise_in_words
 from ..calibration.words import level_in_words, plural, share_in_words
 from ..evaluation.evaluation import length_ends, share_ends
 from ..images.measure import length_in_words
+from ..workflows.request import HeldOutFiles, Resources
 from .command import (
     NO_GUARANTEE,
     OK,
@@ -21,28 +19,22 @@ from .command import (
     command,
     images_in_words,
     numbers,
-    progress,
     sentence,
     skipped_in_words,
-    table,
     written,
 )
-from .options import Force, HeldOutOptions, LargeOptions, ReadOptions, Truth
+from .options import Force, ReadOptions
 
 if TYPE_CHECKING:
-    from ..evaluation.evaluation import Evaluation, Strata
+    from ..evaluation.evaluation import Evaluation
     from ..workflows.evaluate import Evaluated
 
 
 @command("evaluate")
 def evaluate_command(
-    truth: Truth,
-    intervals: Annotated[
-        Path, typer.Argument(metavar="INTERVALS", help="What `pixelbounds apply` wrote; with --calibration: bands.")
-    ],
-    given: HeldOutOptions,
+    given: HeldOutFiles,
     read: ReadOptions,
-    large: LargeOptions,
+    large: Resources,
     force: Force = False,
 ) -> Outcome:
     """Check intervals against the truth of images that had no part in their calibration.
@@ -53,12 +45,12 @@ def evaluate_command(
 
     Example: pixelbounds evaluate truth.npy new.zarr --calibration cal.safetensors
     """
-    from ..workflows.evaluate import HeldOutFiles, evaluate_files
+    from ..workflows.evaluate import evaluate_files
 
-    with progress("evaluating") as advance:
+    with large.reporting("evaluating") as resources:
         result = evaluate_files(
-            HeldOutFiles(truth, intervals, **vars(given)), replace=force, progress=advance,
-            reading=read.reading(large), resources=large.resources(),
+            given, replace=force,
+            reading=read.reading(), resources=resources,
         )  # fmt: skip
     files = [] if given.table is None else [given.table]
     return evaluated(result, files=files)
@@ -105,9 +97,8 @@ def evaluated(
         "files": [str(x) for x in files], **facts,
     }  # fmt: skip
     first = (sentence(said, "bold red" if check.broken else "bold"), *(Text(f"{note}\n") for note in check.notes))
-    promises = (_promises(ev), Text("")) if ev.promises else ()
-    strata = () if rows else (Text(""), _strata(ev))  # a page has them
-    return Outcome(facts, (*first, *promises, numbers(lines), *strata), NO_GUARANTEE if check.broken else OK)
+    tables = _tables(ev, strata=not rows)
+    return Outcome(facts, (*first, numbers(lines), Text(), tables), NO_GUARANTEE if check.broken else OK)
 
 
 def _risk_in_words(ev: Evaluation) -> str:
@@ -126,46 +117,15 @@ def _risk_in_words(ev: Evaluation) -> str:
     )
 
 
-def _promises(ev: Evaluation) -> Table:
-    """What each promise comes to, with its interval."""
-    caption = (
-        "each interval is valid by itself, not all at once; a promise is called broken only where all at once allow it"
-    )
-    rows = []
-    for promise in ev.promises:
-        low, high = share_ends(*promise.interval)
-        seen = "none has it" if not promise.units else f"{promise.risk:.2%}"
-        cells = level_in_words(promise.at_most), seen, f"{low} to {high}", str(promise.units)
-        rows.append((promise_in_words(promise), *cells, "broken" if promise.broken else ""))
-    headings = ("promise", "level", "seen", f"{share_in_words(ev.confidence_level)} interval", plural(ev.each), "")
-    return table(headings, rows, caption=caption, style=lambda i: "red" if ev.promises[i].broken else "")
-
-
-def _strata(ev: Evaluation) -> Table:
-    """Where intervals miss: by length, by edge strength, and in the riskiest groups."""
-    caption = (
-        f"outside: of all such {ev.entries}; mean: each {ev.each} that has them counts the same; each interval is of "
-        "the mean and valid by itself, not all at once"
-    )
-    rows: list[tuple[str | Text, ...]] = []
-
-    def add(strata: Strata, chosen: Sequence[int]) -> None:
-        rows.append((Text(strata.of, "italic"),))
-        edges = strata.edge_texts(3)
-        for i in chosen:
-            name = f"{edges[i]} to {edges[i + 1]}" if edges else str(strata.label[i])
-            span = " to ".join(share_ends(strata.low[i], strata.high[i]))
-            length = f"{strata.mean_length[i]:.4f}"
-            shares = [f"{strata.share[i]:.1%}", f"{strata.pooled[i]:.2%}", f"{strata.risk[i]:.2%}"]
-            rows.append((f"  {name}", *shares, span, length))
-
-    add(ev.size_stratified, range(len(ev.size_stratified)))
-    add(ev.by_edge, range(len(ev.by_edge)))
-    if ev.by_group is not None:
-        by_group = ev.by_group
-        add(by_group, sorted(range(len(by_group)), key=lambda i: -by_group.risk[i])[:8])
-    headings = ("pixels by", "share", "outside", "mean", f"{share_in_words(ev.confidence_level)} interval", "length")
-    return table(headings, rows, caption=caption)
+def _tables(ev: Evaluation, *, strata: bool) -> Text:
+    """What each promise comes to, and where intervals miss: by length, by edge strength, in the riskiest groups."""
+    parts = [ev.promise_table()] if ev.promises else []
+    if strata:  # a page has them
+        parts += [ev.size_stratified.table(), ev.by_edge.table()]
+        parts += [] if ev.by_group is None else [ev.by_group.table(ev.by_group.riskiest(8))]
+    text = "\n".join(parts)
+    note = f"\n{share_in_words(ev.confidence_level)} intervals, each valid by itself, not all at once"
+    return Text(text and text + note)
 
 
 def _within(low: str, high: str) -> str:

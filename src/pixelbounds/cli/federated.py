@@ -7,18 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from .command import Outcome, certified, command, images_in_words, in_short, progress, written
+from ..workflows.request import Request, Resources, Truth, method_option
+from .command import Outcome, certified, command, images_in_words, in_short, written
 from .options import (
     FEDERATED,
-    WHERE,
+    WHOLE,
     BandPath,
     Force,
-    LargeOptions,
     ReadOptions,
     Regions,
-    RequestOptions,
-    Truth,
-    method_option,
 )
 
 _Site = Annotated[str, typer.Option(help="Name by which the others know this site.")]
@@ -48,8 +45,8 @@ def announce_command(
     bands: BandPath,
     site: _Site,
     out: _Sent,
-    read: ReadOptions,
-    large: Annotated[LargeOptions, WHERE],
+    read: Annotated[ReadOptions, WHOLE],
+    large: Resources,
     bands_out: Annotated[Path | None, typer.Option(help=_BANDS_OUT)] = None,
     region: Regions = None,
     least_count: _LeastCount = 1,
@@ -64,8 +61,8 @@ def announce_command(
     from ..workflows.federated import SiteFiles, announce_files
 
     target = check_target(out, (".safetensors",), replace=force)
-    with progress("counting") as advance:
-        files = SiteFiles(truth, bands, region or (), read.reading(), large.resources(), advance)
+    with large.reporting("counting") as resources:
+        files = SiteFiles(truth, bands, region or (), read.reading(), resources)
         message = announce_files(files, site, target, bands_out=bands_out, least_count=least_count, unit_key=unit_key)
     count, units, regions = (message.text[name] for name in ("images", "units", "regions"))
     facts = {"site": site, "images": count, "units": units, "least_count": least_count, "regions": regions}
@@ -85,7 +82,7 @@ def answer_command(
     site: _Site,
     out: _Sent,
     read: Annotated[ReadOptions, ("units", "kind", "truth_key", "window", "raw", "limits")],
-    large: Annotated[LargeOptions, WHERE],
+    large: Resources,
     region: Regions = None,
     least_count: _LeastCount = 1,
     force: Force = False,
@@ -98,8 +95,8 @@ def answer_command(
     from ..workflows.federated import SiteFiles, answer_files, question_in_words
 
     target = check_target(out, (".safetensors",), replace=force)
-    with progress("counting") as advance:
-        files = SiteFiles(truth, bands, region or (), read.reading(), large.resources(), advance)
+    with large.reporting("counting") as resources:
+        files = SiteFiles(truth, bands, region or (), read.reading(), resources)
         request, message = answer_files(files, plan, site, target, least_count=least_count)
     number = request.text["round"]
     tables = [{"name": name, "shape": x.shape, "dtype": str(x.dtype)} for name, x in message.tables.items()]
@@ -115,7 +112,7 @@ def answer_command(
 def begin_command(
     announcements: Annotated[list[Path], typer.Argument(metavar="ANNOUNCEMENTS...", help="One of each site.")],
     out: Annotated[Path, typer.Option(help="A new folder for the study: plans to send, and what sites answered.")],
-    request: Annotated[RequestOptions, FEDERATED],
+    request: Annotated[Request, FEDERATED],
     shared_units: Annotated[str, method_option(help=_SHARED)] = "refuse",
 ) -> Outcome:
     """Open a study of all sites and write the first plan, which every site must answer.
@@ -129,9 +126,8 @@ def begin_command(
     "share:0.1,name=heart" --out study
     """
     from ..workflows.federated import begin_folder
-    from ..workflows.request import Request
 
-    return _next_round(begin_folder(announcements, out, Request(**vars(request)), shared_units), out)
+    return _next_round(begin_folder(announcements, out, request, shared_units), out)
 
 
 @command("merge")
@@ -162,7 +158,7 @@ def merge_command(
 def job_command(
     site: Annotated[list[str], typer.Option(help="A site, as NVFlare's client is called; in the order of the study.")],
     out: Annotated[Path, typer.Option(help="A new folder for the job.")],
-    request: Annotated[RequestOptions, FEDERATED],
+    request: Annotated[Request, FEDERATED],
     shared_units: Annotated[str, method_option(help=_SHARED)] = "refuse",
 ) -> Outcome:
     """Write a job for NVFlare that runs all rounds; each site says in local/pixelbounds-SITE.toml where its images are.
@@ -170,9 +166,8 @@ def job_command(
     Example: pixelbounds federated job --site north --site south --risk-level 0.1 --out study
     """
     from ..workflows.federated import write_job
-    from ..workflows.request import Request
 
-    write_job(site, out, Request(**vars(request)), shared_units)
+    write_job(site, out, request, shared_units)
     text = f"Submit it to NVFlare: nvflare job submit -j {out}. Its run will hold calibration.safetensors."
     return in_short({"sites": site, "folder": str(out)}, text, {"sites": ", ".join(site), "written": written(out)})
 
@@ -196,11 +191,3 @@ def _small_counts(least_count: int) -> dict[str, str]:
     """The row that says which counts are suppressed, where some are."""
     words = f"below {least_count} pixels reported as 0, misses rounded up to multiples of {least_count}"
     return {"small counts": words} if least_count > 1 else {}
-
-
-def federated_commands() -> typer.Typer:
-    """The commands of sites and coordinator."""
-    group = typer.Typer(no_args_is_help=True, help="Calibrate across sites that keep their images.")
-    for function in (key_command, announce_command, begin_command, answer_command, merge_command, job_command):
-        group.command()(function)
-    return group

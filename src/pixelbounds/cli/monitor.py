@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
-from .command import ALARM, OK, Outcome, command, numbers, progress, sentence, written
-from .options import WHERE, BandPath, Batch, Features, Force, LargeOptions, ReadOptions, Regions, TestLabels, Truth
+from ..workflows.request import Resources, Truth
+from .command import ALARM, OK, Outcome, command, in_short, written
+from .options import WHOLE, ArrivalOptions, BandPath, Force, ReadOptions
 
 if TYPE_CHECKING:
     from ..monitoring import Status
@@ -27,14 +27,11 @@ def update_command(
     state: _State,
     truth: Truth,
     bands: BandPath,
-    read: ReadOptions,
-    large: Annotated[LargeOptions, WHERE],
+    read: Annotated[ReadOptions, WHOLE],
+    large: Resources,
+    new: ArrivalOptions,
     calibration: _Calibration = None,
     false_alarm: _FalseAlarm = None,
-    region: Regions = None,
-    features: Features = None,
-    labels: TestLabels = None,
-    batch: Batch = None,
 ) -> Outcome:
     """Count images whose truth is known now; the same files do not count twice.
 
@@ -44,11 +41,10 @@ def update_command(
     """
     from ..workflows.monitor import update_state
 
-    with progress("counting") as advance:
+    with large.reporting("counting") as resources:
         status = update_state(
-            state, truth, bands, calibration=calibration, false_alarm=false_alarm, regions=region or (),
-            features=features, labels=labels, reading=read.reading(), resources=large.resources(), progress=advance,
-            batch=batch,
+            state, truth, bands, calibration=calibration, false_alarm=false_alarm, reading=read.reading(),
+            resources=resources, **vars(new),
         )  # fmt: skip
     return _outcome(status, state)
 
@@ -57,13 +53,11 @@ def update_command(
 def drift_command(
     state: _State,
     bands: BandPath,
-    read: ReadOptions,
-    large: Annotated[LargeOptions, WHERE],
+    read: Annotated[ReadOptions, WHOLE],
+    large: Resources,
+    new: Annotated[ArrivalOptions, ("features", "labels", "batch")],
     calibration: _Calibration = None,
     false_alarm: _FalseAlarm = None,
-    features: Features = None,
-    labels: TestLabels = None,
-    batch: Batch = None,
 ) -> Outcome:
     """Compare bands without truth with those of the calibration: do they come from the same source?
 
@@ -73,10 +67,10 @@ def drift_command(
     """
     from ..workflows.monitor import check_drift_state
 
-    with progress("comparing") as advance:
+    with large.reporting("comparing") as resources:
         status = check_drift_state(
-            state, bands, calibration=calibration, false_alarm=false_alarm, features=features, labels=labels,
-            reading=read.reading(), resources=large.resources(), progress=advance, batch=batch,
+            state, bands, calibration=calibration, false_alarm=false_alarm, features=new.features, labels=new.labels,
+            batch=new.batch, reading=read.reading(), resources=resources,
         )  # fmt: skip
     return _outcome(status, state)
 
@@ -105,10 +99,9 @@ def _outcome(status: Status, state: Path) -> Outcome:
         rows["of"] = f"{len(status.statistics)} statistics, each by itself; none is a risk"
     if status.alarm:
         rows["next"] = "calibrate again on images of the source as it is now, or use `pixelbounds anytime start`"
-    style = "bold red" if status.alarm else "bold"
-    text = (sentence(status.sentence, style), numbers({**rows, "state": written(state)}))
-    notes = tuple(Text(note) for note in status.notes)
-    return Outcome({**status.to_dict(), "file": str(state)}, (*text, *notes), ALARM if status.alarm else OK)
+    rows |= {"state": written(state)} | ({"note": "\n".join(status.notes)} if status.notes else {})
+    facts = {**status.to_dict(), "file": str(state)}
+    return in_short(facts, status.sentence, rows, code=ALARM if status.alarm else OK)
 
 
 @command("page")
@@ -130,8 +123,7 @@ def monitor_page_command(
     monitor = load_monitor(state)
     status = monitor.status()
     write_monitor_page(target, monitor, title)
-    facts = {"file": str(target), "alarm": status.alarm}
-    return Outcome(facts, (sentence(status.sentence), numbers({"written": written(target)})))
+    return in_short({"file": str(target), "alarm": status.alarm}, status.sentence, {"written": written(target)})
 
 
 @command("pool")
@@ -158,13 +150,4 @@ def pool_command(
         for name, images, value, alarm in result.sites
     }
     sites = [dict(zip(("name", "images", "e_value", "alarm"), site, strict=True)) for site in result.sites]
-    shown = sentence(result.sentence), numbers(rows)
-    return Outcome({**vars(result), "sites": sites}, shown, ALARM if result.alarm else OK)
-
-
-def monitor_commands() -> typer.Typer:
-    """The commands of a monitor."""
-    group = typer.Typer(no_args_is_help=True, help="After deployment: is the promise still kept?")
-    for function in (update_command, drift_command, monitor_status_command, monitor_page_command, pool_command):
-        group.command()(function)
-    return group
+    return in_short({**vars(result), "sites": sites}, result.sentence, rows, code=ALARM if result.alarm else OK)

@@ -1,4 +1,4 @@
-"""The arguments and options that several commands share, each declared once.
+"""The arguments and options that several commands share, each declared once; more are in `workflows/request.py`.
 
 A command that takes `read: ReadOptions` has all options of that class; `Annotated[ReadOptions, ("window", "raw")]` has
 those two alone, and the others keep their defaults. `command` turns the fields into options.
@@ -6,44 +6,20 @@ those two alone, and the others keep their defaults. `command` turns the fields 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..workflows.request import Features, ReadOptions, Request, TestLabels, one_of
+
 if TYPE_CHECKING:
-    from ..formats.arrays import Reading
-    from ..workflows.resources import Resources
-
-method_option = partial(typer.Option, rich_help_panel="Method")
-units_option = partial(typer.Option, rich_help_panel="Units: what is independent")
-_read = partial(typer.Option, rich_help_panel="How files are read")
-_large = partial(typer.Option, rich_help_panel="Large data")
-
-_BOUNDS = ("betting", "hoeffding_bentkus", "bentkus", "empirical_bernstein", "hoeffding", "conformal")
-_METHODS = ("frontier", "krcps", "rcps")
-_FAMILIES = ("additive", "scaled", "multiplicative")
-_KINDS = ("calibrated", "naive", "mean", "regressor", "dropout", "conffusion")
-
-
-def one_of(*names: str) -> Callable[[str], list[str]]:
-    """What completes a word to one of some names."""
-
-    def completed(incomplete: str) -> list[str]:
-        return [name for name in names if name.startswith(incomplete)]
-
-    return completed
+    pass
 
 
 # ---------------------------------------------------------------- single ones
 
-Truth = Annotated[
-    Path,
-    typer.Argument(metavar="TRUTH", help="True images: .npy, .npz, .zarr, pictures in a folder or zip, NIfTI, DICOM."),
-]
 BandPath = Annotated[
     Path,
     typer.Argument(
@@ -61,35 +37,6 @@ Identifiers = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
-RiskLevel = Annotated[
-    float | None,
-    typer.Option(help="Risk level (epsilon): the share of pixels that may lie outside, on average. Or --promise."),
-]
-Promises = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--promise",
-        "--promises",
-        metavar="TEXT|FILE.toml",
-        help="A promise, may be given several times: share:0.05; share:0.10,within=labels.nii.gz:2,name=heart; "
-        "tail:0.05,above=0.10; also within=body, within=edges:0.05, dilated=3, cap=0.25, weighting=pixels. Or a "
-        "TOML file of tables.",
-    ),
-]
-FailureProb = Annotated[
-    float, typer.Option(help="Failure probability (delta): how often the guarantee may fail, over calibration sets.")
-]
-Bound = Annotated[str, method_option(help=f"Confidence bound: {', '.join(_BOUNDS)}.", autocompletion=one_of(*_BOUNDS))]
-FamilyName = Annotated[
-    str | None, method_option(help="additive, scaled or multiplicative.", autocompletion=one_of(*_FAMILIES))
-]
-FittingCount = Annotated[
-    int | None, method_option("--n-fit", help="Number of images (units) that fit; the others certify.")
-]
-Features = Annotated[Path | None, method_option(help="Further images known at test time, for learned groups.")]
-TestLabels = Annotated[
-    Path | None, method_option("--labels", help="Labels known at test time: whole numbers, one per image and pixel.")
-]
 Regions = Annotated[
     list[str] | None,
     typer.Option(
@@ -99,137 +46,25 @@ Regions = Annotated[
         "women.npy,name=women; body; edges:0.05.",
     ),
 ]
-Batch = Annotated[str | None, typer.Option(help="A name of these images, such as a date; they count once under it.")]
 
 
 # ---------------------------------------------------------------- groups
 
-
-@dataclass(frozen=True)
-class RequestOptions:
-    """What a calibration must achieve, and how; `workflows.request.Request` has the same names."""
-
-    risk_level: RiskLevel = None
-    promises: Promises = None
-    failure_prob: FailureProb = 0.1
-    method: Annotated[
-        str,
-        method_option(help="frontier (shortest), krcps (the paper's), rcps.", autocompletion=one_of(*_METHODS)),
-    ] = "frontier"
-    bound: Bound = "betting"
-    groups: Annotated[
-        str | None, method_option(help="learned, band, loss, squared, otsu, or a file of one map for all images.")
-    ] = None
-    k: Annotated[int | None, method_option("--k", help="Number of groups.")] = None
-    n_fit: FittingCount = None
-    family: FamilyName = None
-    features: Features = None
-    labels: TestLabels = None
-    seed: Annotated[int, method_option(help="Seed for the split and for fitting. Results are reproducible.")] = 0
-    unit_name: Annotated[str | None, units_option(help="What a unit is, in the singular, such as patient.")] = None
-    weighting: Annotated[str, units_option(help="What counts the same on average: units, or images.")] = "units"
-    max_images: Annotated[
-        int | None, units_option(help="With --weighting images: images that a unit counts for at most.")
-    ] = None
-
-
-_REQUEST = tuple(field.name for field in fields(RequestOptions))
+_REQUEST = tuple(field.name for field in fields(Request))
 ANYTIME_OPTIONS = tuple(name for name in _REQUEST if name not in ("bound", "n_fit"))
 FEDERATED = tuple(name for name in _REQUEST if name not in ("family", "features", "labels"))
 
 
 @dataclass(frozen=True)
-class HeldOutOptions:
-    """What is known of images that judge, and asked of them; `workflows.evaluate.HeldOutFiles` has the same names."""
+class ArrivalOptions:
+    """What is known of images that arrive; functions of `workflows` have the same names."""
 
-    calibration: Annotated[
-        Path | None, typer.Option(help="What `pixelbounds calibrate` wrote: it turns bands into intervals.")
-    ] = None
-    promises: Promises = None
-    groups: Annotated[Path | None, typer.Option(help="Labels (organs) by which the risk is broken down.")] = None
+    regions: Regions = None
     features: Features = None
     labels: TestLabels = None
-    structures: Annotated[
-        Path | None, typer.Option(help="Label map (also DICOM SEG) of these images: a row of --table for each label.")
-    ] = None
-    table: Annotated[
-        Path | None, typer.Option(help="structures.csv: length, misses and promise of each structure.")
+    batch: Annotated[
+        str | None, typer.Option(help="A name of these images, such as a date; they count once under it.")
     ] = None
 
 
-@dataclass(frozen=True)
-class ReadOptions:
-    """How files are read; `Reading` has the same names."""
-
-    units: Annotated[
-        str | None,
-        units_option(help="Patient or scan of each image: a text file with a line each, or .npy; `each`: independent."),
-    ] = None
-    miscoverage: Annotated[
-        str | None,
-        _read(
-            metavar="SHARE",
-            help="Share of future samples that the band of samples may miss, 0.1 by default; `calibrate` takes several "
-            "(0.05,0.1,0.2), of which the fitting images choose.",
-        ),
-    ] = None
-    kind: Annotated[str | None, _read(help=f"Band of a run: {', '.join(_KINDS)}.", autocompletion=one_of(*_KINDS))] = (
-        None
-    )
-    key: Annotated[str | None, _read(help="Name of the samples in an .npz or .zarr.")] = None
-    truth_key: Annotated[str | None, _read(help="Name of the truth in an .npz or .zarr.")] = None
-    window: Annotated[
-        tuple[float, float] | None,
-        _read(
-            metavar="WIDTH LEVEL",
-            help="Window of NIfTI and DICOM values, mapped to [0, 1]; by default that of the run or calibration, or "
-            "for CT 400 40.",
-        ),
-    ] = None
-    raw: Annotated[bool, _read("--raw", help="Leave NIfTI and DICOM values as they are.")] = False
-    limits: Annotated[
-        tuple[float, float] | None,
-        _read(metavar="LOW HIGH", help="Possible values, 0 1 by default; 8-bit images span them."),
-    ] = None
-
-    def reading(self, large: LargeOptions | None = None) -> Reading:
-        """How files are read, stores with holes as `large` says."""
-        from ..formats.arrays import Reading
-
-        holes = {} if large is None else {"skip_bad": large.skip_bad, "fill_missing": large.fill_missing}
-        return Reading(**{**vars(self), "miscoverage": _shares(self.miscoverage), **holes})
-
-
-@dataclass(frozen=True)
-class LargeOptions:
-    """Where the work is done (`WHERE`), and how stores with holes are read."""
-
-    scheduler: Annotated[str | None, _large(metavar="ADDRESS", help="Dask scheduler, such as tcp://host:8786.")] = None
-    memory: Annotated[
-        str | None, _large(metavar="SIZE", help="Memory for data, such as 4G; by default a quarter of RAM.")
-    ] = None
-    scratch: Annotated[Path | None, _large(help="Folder for temporary stores; workers must see it.")] = None
-    skip_bad: Annotated[bool, _large("--skip-bad", help="Leave out images in missing or damaged chunks.")] = False
-    fill_missing: Annotated[bool, _large("--fill-missing", help="Missing chunks hold the fill value.")] = False
-
-    def resources(self) -> Resources:
-        """Where the work is done."""
-        from ..workflows.resources import Resources
-
-        return Resources(scheduler=self.scheduler, memory=self.memory, scratch=self.scratch)
-
-
-WHERE = ("scheduler", "memory", "scratch")
-
-
-def _shares(text: Any) -> float | tuple[float, ...] | None:
-    """A share, or several with commas between them."""
-    if text is None:
-        return None
-    try:
-        shares = tuple(float(part) for part in str(text).split(","))
-    except ValueError as error:
-        raise ValueError(
-            f"--miscoverage is {text!r}; give a share such as 0.1, or several with commas, such as 0.05,0.1,0.2"
-        ) from error
-    return shares if len(shares) > 1 else shares[0]
+WHOLE = tuple(field.name for field in fields(ReadOptions) if field.name not in ("skip_bad", "fill_missing"))

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .command import Outcome, command, progress, tell
-from .options import LargeOptions, ReadOptions
+from ..workflows.request import Resources
+from .command import Outcome, bar, command, tell
+from .options import ReadOptions
 
 if TYPE_CHECKING:
     from ..samplers import Sampler
@@ -61,7 +62,7 @@ def sample_command(
     ],
     out: Annotated[Path, typer.Option("--out", help="The zarr store to write, or to resume.")],
     read: Annotated[ReadOptions, ("window", "raw")],
-    large: Annotated[LargeOptions, ("scheduler",)],
+    large: Annotated[Resources, ("scheduler",)],
     how: SamplerOptions,
     key: str | None = typer.Option(None, help="Name of the array inside an .npz or .zarr file."),
     images: str | None = typer.Option(None, help="A range of the observations, START:STOP; they keep their numbers."),
@@ -78,7 +79,7 @@ def sample_command(
 
     Example: pixelbounds sample runs/ct/score.safetensors noisy.npy --out ct.zarr --sigma0 0.4
     """
-    from ..execution.threads import let_threads_sleep
+    from ..execution import let_threads_sleep
 
     let_threads_sleep()  # before torch is loaded
     from ..formats.opener import open_images
@@ -90,7 +91,7 @@ def sample_command(
     sampler = _sampler(network, options, problem, method, sweeps)
     seen = open_images(observations, key=key, window=read.reading().mapping, clip=False, spectra=sampler is not None)
     chosen = _range(images, len(seen))
-    with progress("sampling", of="samples") as advance:
+    with bar("sampling", of="samples") as advance:
         shared: dict[str, Any] = {
             "images": chosen, "measure": seen.measure, "patients": patients_digest(seen, chosen),
             "scheduler": large.scheduler, "tell": tell, "progress": advance,
@@ -110,28 +111,26 @@ def _sampler(
 
     guidance = {"--problem": problem, "--method": method, "--sweeps": sweeps}
     usual = {"--sigma0": options.sigma_0, "--compile": options.compile or None}
-    chosen = {"--sampler": options.sampler, "--steps": options.steps}
+    wrong, why = guidance, "without --problem a network denoises"
     if is_function(network):
+        chosen = {"--sampler": options.sampler, "--steps": options.steps}
         chosen |= {"--batch": options.batch, "--device": options.device}
-        _refuse("a function has settings of its own", usual | chosen | guidance)
+        wrong, why = usual | chosen | guidance, "a function has settings of its own"
+    elif problem is not None:
+        wrong, why = usual, "with --problem the network is differentiated, and the file says what its noise is"
+    given = [name for name, value in wrong.items() if value is not None]
+    if given:
+        raise typer.BadParameter(f"{why}; leave {', '.join(given)} out")
+    if is_function(network):
         return load_sampler(network)
     if problem is None:
-        _refuse("without --problem a network denoises", guidance)
         return None
-    _refuse("the file of the problem says what its noise is", {"--sigma0": options.sigma_0})
-    _refuse("with --problem the network is differentiated", {"--compile": options.compile or None})
     from ..diffusion.inverse import Guidance
     from ..problems import read_problem
 
-    given: dict[str, Any] = {"method": method, "sweeps": sweeps, "sampler": options.sampler, "steps": options.steps}
-    how = Guidance(**{name: value for name, value in given.items() if value is not None})
+    settings: dict[str, Any] = {"method": method, "sweeps": sweeps, "sampler": options.sampler, "steps": options.steps}
+    how = Guidance(**{name: value for name, value in settings.items() if value is not None})
     return LinearSampler(network, read_problem(problem), how, options.device, options.batch)
-
-
-def _refuse(why: str, options: dict[str, Any]) -> None:
-    given = [name for name, value in options.items() if value is not None]
-    if given:
-        raise typer.BadParameter(f"{why}; leave {', '.join(given)} out")
 
 
 def _run_options(options: SampleOptions, sampler: Sampler, text: str) -> dict[str, Any]:

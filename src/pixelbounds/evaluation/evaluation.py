@@ -306,6 +306,11 @@ class Evaluation(_Record):
     def __repr__(self) -> str:
         return f"Evaluation of {len(self.by_image)} images: risk {self.risk:.4g}, mean length {self.mean_length:.4g}"
 
+    def promise_table(self) -> str:
+        """The promises as text for a terminal."""
+        head = f"{'promise':<25}{'level':>9}{'seen':>9}{'interval':>20}{plural(self.each):>10}"
+        return "\n".join([head, *(promise.line() for promise in self.promises)])
+
     def __str__(self) -> str:
         n = len(self.by_image)
         of = "" if self.unit_name is None else f" of {len(self.by_unit)} {plural(self.unit_name)}"
@@ -328,8 +333,7 @@ class Evaluation(_Record):
             few = f"{sampled.share_below(0.5):.2%} of the pixels hold fewer than half of {sampled.samples}"
             lines.append(f"samples inside   {sampled.share:.2%}{_bracket(*share_ends(*sampled.interval))}; {few}")
         if self.promises:
-            lines.append(f"{'promise':<25}{'level':>9}{'seen':>9}{'interval':>20}{plural(self.each):>10}")
-            lines += [promise.line() for promise in self.promises]
+            lines.append(self.promise_table())
         lines += [self.size_stratified.table(), self.by_edge.table()]
         if self.by_group is not None:
             risky = self.by_group.riskiest(4)

@@ -1,13 +1,13 @@
 """What is made of images in files, block by block: into a resumable store, or into memory.
 
-The same loop serves whatever maps a range of images to arrays of as many images. An image whose chunks are missing or
-damaged stops it, or is marked and left out where that is allowed. Images of different sizes are made one by one, and
-put in a store in order by this process.
+The same loop serves whatever maps a range of images to arrays of as many. An image whose chunks are missing or damaged
+stops it, or is marked and left out. Images of different sizes are made one by one, and stored in order by this process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from math import prod
@@ -25,9 +25,6 @@ Maker = Callable[[int, int], Parts]  # images start..stop -> arrays of as many i
 InputHash = Callable[[int, int], Array]  # images start..stop -> digests (n,) of all that a maker reads of them
 _READ_BYTES = 2**26  # of a block, so that many images of few pixels do not become as many files
 _CHUNK_BYTES = 2**24  # of an array of a block, and read at a time of images that differ in size
-
-
-# ---------------------------------------------------------------- the loop
 
 
 def block_rows(execution: Execution, reads: Sequence[Any], pixels: int) -> int:
@@ -53,15 +50,9 @@ def _one_by_one(reads: Sequence[Any]) -> bool:
 
 
 def fill(
-    execution: Execution,
-    store: Store,
-    make: Maker,
-    see: InputHash,
-    reads: Sequence[Any],
-    pixels: Any,
-    *,
+    execution: Execution, store: Store, make: Maker, see: InputHash, reads: Sequence[Any], pixels: Any, *,
     skip_bad: bool = False,
-) -> Array:
+) -> Array:  # fmt: skip
     """Make every block of a store that is not finished, or was made of something else; the marks of all images, (n,).
 
     `make` returns beside the arrays the digests of what it read (`SEEN`), as `see` does alone. `pixels` are those of an
@@ -91,16 +82,9 @@ def fill(
 
 
 def other_images(
-    execution: Execution,
-    cuts: Sequence[tuple[int, int]],
-    seen: Array,
-    marks: Array,
-    see: InputHash,
-    reads: Sequence[Any],
-    pixels: Any,
-    *,
-    skip_bad: bool,
-) -> Array:
+    execution: Execution, cuts: Sequence[tuple[int, int]], seen: Array, marks: Array, see: InputHash,
+    reads: Sequence[Any], pixels: Any, *, skip_bad: bool,
+) -> Array:  # fmt: skip
     """Which of the images within some cuts were made of something else than lies there now, (n,) bool: one read."""
     job = partial(_seen_now, see, skip_bad, _one_by_one(reads))
     rows = max(stop - start for start, stop in cuts)
@@ -156,12 +140,10 @@ def _attempt(make: Maker, skip_bad: bool, singly: bool, start: int, stop: int) -
     except BadChunk:
         if not skip_bad:
             raise
-    rows: list[Parts | None] = []
+    rows: list[Parts | None] = [None] * (stop - start)
     for i in range(start, stop):
-        try:
-            rows.append(make(i, i + 1))
-        except BadChunk:
-            rows.append(None)
+        with suppress(BadChunk):
+            rows[i - start] = make(i, i + 1)
     marks = np.array([BAD if row is None else DONE for row in rows], np.uint8)
     whole = next((row for row in rows if row is not None), None)
     if whole is None:
@@ -173,9 +155,6 @@ def _attempt(make: Maker, skip_bad: bool, singly: bool, start: int, stop: int) -
 def _together(images: Sequence[Array]) -> Any:
     """Numbers (1,) of images as one array, images (1, *pixels) that differ in size as a list."""
     return np.concatenate(images) if images[0].ndim == 1 else [image[0] for image in images]
-
-
-# ---------------------------------------------------------------- images that can be read
 
 
 def readable(execution: Execution, *arrays: Any) -> Array:
@@ -210,7 +189,6 @@ def pick(execution: Execution, x: Any, good: Array) -> Any:
     changes = np.flatnonzero(np.diff(good)) + 1  # so that blocks are all good or all bad
     starts = np.unique([*changes, *range(0, len(good), rows)])
     sizes = tuple(np.diff([*starts, len(good)]).tolist())
-    lazy = (
-        x.rechunk({0: sizes}) if library_of(x) == "dask" else da.from_array(FileRows(x), chunks=(sizes, *x.shape[1:]))
-    )
+    is_dask = library_of(x) == "dask"
+    lazy = x.rechunk({0: sizes}) if is_dask else da.from_array(FileRows(x), chunks=(sizes, *x.shape[1:]))
     return lazy.blocks[np.flatnonzero(good[starts])]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -15,16 +14,27 @@ def silent(done: int, total: int) -> None:
 
 
 @contextmanager
-def bar(text: str) -> Iterator[Progress]:
-    """A progress bar on a terminal's standard error; elsewhere nothing."""
-    if not sys.stderr.isatty():
-        yield silent
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
+def bar(what: str, *, of: str = "bytes") -> Iterator[Progress]:
+    """A bar on a terminal's standard error: what is done and the total, in bytes or counts `of` something else.
 
-    columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
-    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(text)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
+    Until it is called it only shows that work goes on; 0 begins another pass.
+    """
+    from rich import progress as parts
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    amount: list[parts.ProgressColumn] = [parts.DownloadColumn(), parts.TransferSpeedColumn()]
+    amount = amount if of == "bytes" else [parts.MofNCompleteColumn(), parts.TextColumn(of)]
+    times = parts.TimeElapsedColumn(), parts.TimeRemainingColumn()
+    columns = parts.TextColumn("{task.description}"), parts.BarColumn(), *amount, *times
+    with parts.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        task = bars.add_task(what, total=None)
+
+        def advance(done: int, total: int) -> None:
+            if not done:
+                bars.reset(task)
+            bars.update(task, completed=done, total=total)
+            if done >= total:  # what follows takes its time too
+                bars.tasks[0].total = None
+
+        yield advance

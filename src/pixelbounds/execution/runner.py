@@ -1,8 +1,7 @@
 """Where passes over images run: threads of this process, or the workers of a Dask cluster.
 
-Every pass is a function of a range of images whose results are exact and come back in order, so where and how it is cut
-changes no bit. A pass goes where its data are: one over files is cut along their chunks and spread, one over arrays in
-memory stays in this process.
+A pass is a function of a range of images whose results are exact and come in order, so how it is cut changes no bit.
+One over files is cut along their chunks and spread; one over arrays in memory stays in this process.
 """
 
 from __future__ import annotations
@@ -62,27 +61,22 @@ class Execution(Runner):
         return self.each(function, cut_rows(rows, step), step * cost, step * row_bytes, reads)
 
     def each(
-        self,
-        function: Callable[..., T],
-        jobs: Sequence[tuple[Any, ...]],
-        cost: int,
-        size: int,
+        self, function: Callable[..., T], jobs: Sequence[tuple[Any, ...]], cost: int, size: int,
         reads: Sequence[Any] = (),
-    ) -> Iterator[T]:
+    ) -> Iterator[T]:  # fmt: skip
         """`function(*job)` for every job, in order; each needs `cost` bytes of memory and reads `size` bytes."""
         if cost > self.memory:
             raise ValueError(
                 f"the least piece of work takes about {size_in_words(cost)}, more than the memory allowed, "
                 f"{size_in_words(self.memory)}; allow more with --memory"
             )
-        if self.client is None:
-            results = self._threaded(function, jobs, cost)
-        else:
-            results = self._spread(pack(function, reads), jobs, size)
-        self.progress(0, max(1, len(jobs) * size))
+        total = max(1, len(jobs) * size)
+        here = self.client is None
+        results = self._threaded(function, jobs, cost) if here else self._spread(pack(function, reads), jobs, size)
+        self.progress(0, total)
         for done, result in enumerate(results, 1):
             yield result
-            self.progress(done * size, max(1, len(jobs) * size))
+            self.progress(done * size, total)
 
     def _threaded(self, function: Callable[..., T], jobs: Sequence[tuple[Any, ...]], cost: int) -> Iterator[T]:
         """One thread more than there are cores: while some compute, one reads or writes."""
@@ -109,10 +103,9 @@ class Execution(Runner):
         per_task = max(1, min(_PER_TASK // max(1, size), len(jobs) // max(1, 4 * threads)))
         tasks = [jobs[i : i + per_task] for i in range(0, len(jobs), per_task)]
         waiting: deque[Any] = deque()
-        ahead = max(32, 4 * threads)
         try:
             for task in tasks:
-                if len(waiting) > ahead:
+                if len(waiting) > max(32, 4 * threads):
                     yield from waiting.popleft().result()
                 waiting.append(self.client.submit(_task, work, task, pure=False))
             while waiting:
@@ -139,7 +132,6 @@ def _itself(packed: bytes) -> bytes:
 
 
 def _task(packed: bytes, jobs: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Some jobs on a worker."""
     import dask
 
     function = unpack(packed)
@@ -162,24 +154,19 @@ def running(
     """Run all passes over images within the block in threads, or on a cluster.
 
     scheduler      a `distributed.Client`, or the address of a scheduler; None: threads of this process
-    memory         bytes, or a size such as "4G", that blocks under way may take together, by default a quarter of the
-                   machine's; on a cluster what one task may take, by default half of a worker's limit per thread
+    memory         bytes, or a size such as "4G", for blocks under way, by default a quarter of the machine's; on a
+                   cluster for one task, by default half of a worker's limit per thread
     threads        of this process; by default as many as there are cores
-    scratch        folder for temporary stores, which all workers must see; by default the system's, or with a
-                   scheduler the current folder
+    scratch        folder for temporary stores, seen by all workers; by default the system's, with a scheduler this one
 
     >>> with running(memory="1G") as execution:
     ...     execution.memory
     1073741824
     """
     client, opened = _client(scheduler)
-    execution = Execution(
-        client,
-        _cores() if threads is None else threads,
-        parse_memory(memory or _share(client)),
-        progress,
-        None if scratch is None else Path(scratch).absolute(),
-    )
+    memory = parse_memory(memory or _share(client))
+    where = None if scratch is None else Path(scratch).absolute()
+    execution = Execution(client, _cores() if threads is None else threads, memory, progress, where)
     reset = set_runner(execution)
     try:
         yield execution
@@ -231,7 +218,7 @@ def _client(scheduler: Any) -> tuple[Any, bool]:
         raise ValueError(
             f"no scheduler answers at {scheduler!r} ({error}); give its address, tcp://host:8786"
         ) from error
-    others = {version for version in client.run(_version).values() if version != VERSION}
+    others = set(client.run(_version).values()) - {VERSION}
     if others:
         if by_address:
             client.close()

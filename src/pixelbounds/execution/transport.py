@@ -31,12 +31,10 @@ def pack(function: Callable[..., Any], reads: Sequence[Any] = ()) -> bytes:
             )
     out = io.BytesIO()
     _Packer(out).dump(function)
-    if len(out.getvalue()) > 4 * MOST_IN_MEMORY:
-        raise ValueError(
-            f"{len(out.getvalue()) / 1e6:.0f} MB would have to travel to every worker; give arrays as .npy or .zarr "
-            "files"
-        )
-    return out.getvalue()
+    packed = out.getvalue()
+    if len(packed) > 4 * MOST_IN_MEMORY:
+        raise ValueError(f"{len(packed) / 1e6:.0f} MB would travel to every worker; give arrays as .npy or .zarr files")
+    return packed
 
 
 @lru_cache(maxsize=4)
@@ -56,13 +54,14 @@ class _Packer(cloudpickle.Pickler):
 
 
 def _mapped(path: str, dtype: str, shape: tuple[int, ...], offset: int) -> Array:
-    try:
-        return np.memmap(path, dtype, "r", offset, shape)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"a worker does not see {path}; put it where all of them do") from error
+    return np.memmap(_seen(path), dtype, "r", offset, shape)
 
 
 def _opened(path: str, read_only: bool) -> LocalStore:
+    return LocalStore(_seen(path), read_only=read_only)
+
+
+def _seen(path: str) -> str:
     if not Path(path).exists():
         raise FileNotFoundError(f"a worker does not see {path}; put it where all of them do")
-    return LocalStore(path, read_only=read_only)
+    return path

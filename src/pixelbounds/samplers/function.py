@@ -216,7 +216,7 @@ def bands_from(
     Band of 2 images of shape (4, 4), float64, calibrated quantiles, samples 19, miscoverage 1/10, sampler noisy
     """
     with ExitStack() as stack:
-        report = progress or stack.enter_context(bar(f"drawing {samples} samples of each image"))
+        report = progress or stack.enter_context(bar(f"drawing {samples} samples of each image", of="samples"))
         if out is not None:
             return sample_function_to(
                 sampler, observations, out, samples=samples, miscoverage=miscoverage, seed=seed, name=name,

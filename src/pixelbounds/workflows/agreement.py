@@ -1,7 +1,7 @@
 """What numbers in files stand for: those of new files must stand for what those of the calibration stood for.
 
-A calibration knows its limits, and, made of NIfTI or DICOM files, the window through which their values were seen. New
-files are read in the same way by default; whatever says otherwise is refused.
+A calibration knows its limits and, of NIfTI or DICOM files, the window. New files are read in the same way by default;
+whatever says otherwise is refused.
 """
 
 from __future__ import annotations

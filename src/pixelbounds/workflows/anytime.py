@@ -7,27 +7,22 @@ has counted all of its images or none, and may be run again, since a call with t
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ..calibration.provenance import is_known_image
-from ..calibration.text import second_try
-from ..execution.progress import Progress, silent
-from ..execution.runner import running
+from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading
-from ..formats.inputs import INDEPENDENT, open_pair, open_units
+from ..formats.inputs import INDEPENDENT, Bands, open_pair, open_units
 from ..formats.opener import check_target
 from ..images.ends import Band
-from ..images.library import Array
 from ..monitoring.anytime import AnytimeCalibration
 from ..monitoring.arrivals import RepeatedBatch
 from ..storage.files import exclusive
+from .calibrate import OpenRequest, bands_store, warn_second_try
 from .monitor import open_arrivals
-from .request import Request
-from .resources import Resources
+from .request import Request, Resources
 
 _STATE = (".safetensors",)
 
@@ -50,18 +45,17 @@ def start_files(
     reading: Reading = Reading(),  # noqa: B008 - frozen
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
-    progress: Progress = silent,
 ) -> AnytimeCalibration:
     """Begin an anytime calibration with the images of some files, and write its state."""
     target = check_target(state, _STATE, replace=replace, inputs=(truth, bands, reading.units, *request.files))
-    with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
+    with running(**vars(resources)) as execution, ExitStack() as stack:
         images, made, limits = open_pair(truth, bands, reading, execution)
-        band = stack.enter_context(_whole(made, execution)).with_family(request.family)
-        arguments = request.open(images, reading).arguments(images.pixels)
+        band = _whole(made, execution, stack).with_family(request.family)
+        arguments = OpenRequest.of(request, images, reading).arguments(images.pixels)
         arguments.pop("bound")  # an anytime calibration has its own
         measure = images.measure or made.measure
         anytime = AnytimeCalibration(images.pixels, band, limits=limits, measure=measure, **arguments)
-    _warn_second_start(target, anytime)
+    warn_second_try(target, "an anytime calibration", AnytimeCalibration.load, anytime, anytime.start.failure_prob)
     anytime.save(target)
     return anytime
 
@@ -73,12 +67,11 @@ def add_files(
     *,
     out: FilePath | None = None,
     reading: Reading = Reading(),  # noqa: B008 - frozen
-    regions: Sequence[str] = (),
+    regions: Sequence[str] | None = None,
     features: FilePath | None = None,
     labels: FilePath | None = None,
     batch: str | None = None,
     resources: Resources = Resources(),  # noqa: B008 - frozen
-    progress: Progress = silent,
 ) -> Arrived:
     """Let the images of some files arrive; `out` is the calibration file, written where one can be certified.
 
@@ -88,9 +81,9 @@ def add_files(
     target = _target(out, state, truth, bands)
     with exclusive(_existing(state)):
         anytime = AnytimeCalibration.load(state)
-        with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
+        with running(**vars(resources)) as execution, ExitStack() as stack:
             new = open_arrivals(anytime.start, truth, bands, reading, execution, regions, features, labels)
-            images, band = new.images, stack.enter_context(_whole(new.bands, execution))
+            images, band = new.images, _whole(new.bands, execution, stack)
             units = None
             if anytime.by_unit or new.reading.units is not None:
                 units = open_units(images, new.reading)
@@ -116,6 +109,10 @@ def anytime_status(state: FilePath, *, out: FilePath | None = None) -> AnytimeCa
     return anytime
 
 
+def _whole(made: Bands, execution: Execution, stack: ExitStack) -> Band:
+    return made.whole(execution, bands_store(None, made, execution, stack))[0]
+
+
 def save_certified(anytime: AnytimeCalibration, target: Path | None) -> None:
     """Write the calibration that is certified now, where there is one, in place of an earlier one."""
     calibration = anytime.certified
@@ -134,30 +131,3 @@ def _existing(state: FilePath) -> Path:
             f"there is no anytime calibration at {str(path)!r}; begin one with `pixelbounds anytime start`"
         )
     return path
-
-
-@contextmanager
-def _whole(made: Any, execution: Any) -> Iterator[Band]:
-    """The band of all images: as it lies, or of samples, in memory or in a temporary store."""
-    with ExitStack() as stack:
-        store = None
-        if made.samples is not None and not made.fit_in_memory(execution):
-            store = stack.enter_context(execution.folder()) / "bands.zarr"
-        yield made.whole(execution, store)[0]
-
-
-def _warn_second_start(target: Path, anytime: AnytimeCalibration) -> None:
-    """Warn where a state that saw some of the same images is replaced: keeping the better one voids the promise."""
-    if not target.exists():
-        return
-    try:
-        before: Array = AnytimeCalibration.load(target).image_hashes
-    except (OSError, ValueError):  # of another kind, of a user's own family, or damaged
-        return
-    again = int(is_known_image(anytime.image_hashes, before).sum())
-    if again:
-        warnings.warn(
-            f"{target} held an anytime calibration of {again} of these images. "
-            f"{second_try(anytime.start.failure_prob)}",
-            stacklevel=2,
-        )

@@ -21,12 +21,10 @@ import zarr
 from ..calibration.calibration import Calibration, load_calibration
 from ..evaluation.guarantee_check import StoredGuarantee
 from ..execution.blocks import InputHash, Maker, block_rows, fill, gather
-from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading
 from ..formats.identifiers import keeps
 from ..formats.inputs import KEPT, Bands, open_bands, open_interval
-from ..formats.label_maps import open_labels
 from ..formats.maps import INTERVAL_SUFFIXES, maps_of, write_interval
 from ..formats.nifti import NIFTI_SUFFIXES
 from ..formats.opener import check_target, open_images
@@ -35,18 +33,20 @@ from ..images.checks import numbered
 from ..images.ends import Interval
 from ..images.library import Array, rows_of
 from ..images.measure import Measure
-from ..images.tolerance import Tolerance
+from ..images.tolerance import Tolerance, open_ends
 from ..monitoring.reference import conformal_p_values
 from ..samplers.sample_bands import shape_request
-from ..storage.chunks import BadChunk, guarded
+from ..storage.chunks import BadChunk
 from ..storage.digests import joined_digests, row_digests
 from ..storage.store import BAD, DONE, SEEN, resumable
 from ..storage.version import VERSION
 from .agreement import check_bands, check_images, reading_for
-from .lengths import CLOSED, TRUSTED_SHARE, beyond_the_window, closed_mean, within_tolerance
-from .resources import Resources
+from .calibrate import known_of
+from .request import Resources
 
 P_VALUES = "conformal_p_values"  # p-value of each image among those of the calibration
+CLOSED = ("open_share", "closed_length")  # of each image seen through a window
+TRUSTED_SHARE = "trusted_share"  # of each image, where there is a tolerance
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,6 @@ def apply_files(
     identifiers: str = "pseudonym",
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
-    progress: Progress = silent,
 ) -> Applied:
     """Write the intervals of new bands: a zarr store block by block, resuming an interrupted call; .npz,
     NIfTI and DICOM through memory.
@@ -110,7 +109,7 @@ def apply_files(
     if parametric and target.suffix:
         raise ValueError(f"--parametric is for a folder of DICOM, but --out is {target}; name a folder, such as maps")
     loaded = load_calibration(calibration)
-    with running(**vars(resources), progress=progress) as execution:
+    with running(**vars(resources)) as execution:
         made = bands_for(loaded, bands, reading, execution)
         space = _space(target, made, like, loaded, reading)
         measure = loaded.measure or made.measure or (None if space is None else space.measure)
@@ -133,23 +132,28 @@ def apply_files(
                 target, interval, like=space, identifiers=identifiers, about=about, tolerance=within,
                 parametric=parametric,
             )  # fmt: skip
-    return _applied(loaded, target, _files(Path(out), target), made.shape, lengths, marks, within, measure)
+    return _applied(loaded, target, made.shape, lengths, marks, within, measure, _files(Path(out), target))
 
 
 def _applied(
-    calibration: Calibration, target: Path, files: tuple[Path, ...], shape: tuple[int, ...],
-    lengths: dict[str, Array], marks: Array, within: Tolerance | None, measure: Measure | None,
+    calibration: Calibration, target: Path, shape: tuple[int, ...], lengths: dict[str, Array], marks: Array,
+    within: Tolerance | None, measure: Measure | None, files: tuple[Path, ...],
 ) -> Applied:  # fmt: skip
     there = {name: x[marks == DONE] for name, x in lengths.items()}
-    open_share, closed_length = closed_mean(there)
-    unusual = None
+    open_share = closed_length = unusual = None
+    if CLOSED[0] in there:
+        share, mean = (there[name] for name in CLOSED)
+        total = float((1 - share).sum())
+        open_share = float(share.mean())
+        closed_length = float(((1 - share) * mean).sum()) / total if total else float("nan")
     if P_VALUES in lengths:  # farther out than all of the reference: the p-value 1 of n + 1, not 2
         few = lengths[P_VALUES] < 1.5 / (1 + len(calibration.reference))
         unusual = tuple(np.flatnonzero((marks == DONE) & few).tolist())
+    trusted_share = None if within is None else float(there[TRUSTED_SHARE].mean())
+    skipped = tuple(np.flatnonzero(marks == BAD).tolist())
     return Applied(
-        target, shape, float(there["length"].mean()), calibration, tuple(np.flatnonzero(marks == BAD).tolist()),
-        open_share, closed_length, within, None if within is None else float(there[TRUSTED_SHARE].mean()), unusual,
-        files, measure,
+        target, shape, float(there["length"].mean()), calibration, skipped, open_share, closed_length, within,
+        trusted_share, unusual, files, measure,
     )  # fmt: skip
 
 
@@ -158,15 +162,12 @@ def _about(
 ) -> dict[str, Any]:
     """What intervals say of themselves."""
     about = {
-        "guarantee": calibration.guarantee,
-        "risk_level": calibration.risk_level,
+        "guarantee": calibration.guarantee, "risk_level": calibration.risk_level,
         "claim": StoredGuarantee.of(calibration).state(),
         "limits": calibration.limits if all(isfinite(x) for x in calibration.limits) else None,
-        "measure": None if measure is None else measure.state(),
-        "calibration": digest,
-        "source": str(calibration.record.source),
-        "version": VERSION,
-    }
+        "measure": None if measure is None else measure.state(), "calibration": digest,
+        "source": str(calibration.record.source), "version": VERSION,
+    }  # fmt: skip
     about |= {} if within is None else {"tolerance": within.state()}
     return about | ({} if patients is None else {"patients": patients})
 
@@ -211,12 +212,6 @@ def bands_for(calibration: Calibration, path: FilePath, reading: Reading, execut
     return made
 
 
-def known_of(features: FilePath | None, labels: FilePath | None, space: Images | None) -> dict[str, Any]:
-    """What else is known of the images at test time; `space` says where these lie, for a DICOM segmentation."""
-    images = None if features is None else guarded(open_images(features, window=None).pixels)
-    return {"features": images, "labels": None if labels is None else open_labels(labels, space)}
-
-
 # ---------------------------------------------------------------- bands to intervals
 
 
@@ -236,21 +231,15 @@ class Widening:
         """Numbers of each image beside its intervals: mean length, how much lies beyond a window and is within the
         tolerance, its p-value.
         """
+        measure, reference = self.calibration.measure, self.calibration.reference
+        windowed = CLOSED if measure is not None and measure.window is not None else ()
         trusted = () if self.tolerance is None else (TRUSTED_SHARE,)
-        usual = (P_VALUES,) if self.flagged and len(self.calibration.reference) else ()
-        return ("length", *(CLOSED if self.windowed else ()), *trusted, *usual)
-
-    @property
-    def windowed(self) -> bool:
-        """Whether values were seen through a window."""
-        measure = self.calibration.measure
-        return measure is not None and measure.window is not None
+        return ("length", *windowed, *trusted, *((P_VALUES,) if self.flagged and len(reference) else ()))
 
     def maker(self, *, input_hash: bool = False) -> Maker:
         """What makes the intervals of images start..stop, with the mean length of each and a hash of what it read."""
-        calibration, known, windowed, tolerance = self.calibration, self.known, self.windowed, self.tolerance
+        calibration, known, tolerance, columns = self.calibration, self.known, self.tolerance, self.columns
         read, there = self.bands.reader(input_hash=input_hash), self.bands.there
-        columns = self.columns
 
         def make(start: int, stop: int) -> dict[str, Array]:
             _check_there(there, start, stop)
@@ -262,8 +251,10 @@ class Widening:
             parts = {"lower": interval.lower, "upper": interval.upper, "length": length}
             if P_VALUES in columns:
                 parts[P_VALUES] = conformal_p_values(calibration, band, threads=False, **now)
-            parts |= beyond_the_window(interval) if windowed else {}
-            parts |= {} if tolerance is None else within_tolerance(interval, tolerance)
+            parts |= _beyond_the_window(interval) if CLOSED[0] in columns else {}
+            if tolerance is not None:
+                mask = tolerance.holds(interval.lower, interval.upper)
+                parts |= {"trusted": mask, TRUSTED_SHARE: mask.reshape(len(mask), -1).mean(axis=1)}
             return parts | ({SEEN: joined_digests(*seen, *_digests(now))} if input_hash else {})
 
         return make
@@ -333,6 +324,15 @@ class Widening:
             path = folder / "interval.zarr"
             _, marks = self.into(execution, path, {})
             yield open_interval(path, Reading(skip_bad=self.skip_bad)), marks == DONE
+
+
+def _beyond_the_window(interval: Interval) -> dict[str, Array]:
+    """Of intervals (n, *pixels) between 0 and 1: share of pixels with an open end, and mean length of the others."""
+    closed = (open_ends(interval.lower, interval.upper) == 0).reshape(len(interval), -1)
+    length = (interval.upper.astype(np.float64) - interval.lower).reshape(closed.shape)
+    held = closed.sum(axis=1)
+    values = 1 - held / closed.shape[1], (length * closed).sum(axis=1) / np.maximum(held, 1)
+    return dict(zip(CLOSED, values, strict=True))
 
 
 def _check_there(there: Array | None, start: int, stop: int) -> None:

@@ -9,35 +9,39 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from fractions import Fraction
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..calibration.calibrate import calibrate
 from ..calibration.calibration import Calibration, load_calibration
+from ..calibration.methods import NAMED_GROUPS, method_of
 from ..calibration.provenance import is_known_image
+from ..calibration.target import Units
 from ..calibration.text import second_try
 from ..execution.blocks import pick, readable
-from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading
-from ..formats.inputs import Bands, open_bands, open_pair
-from ..formats.opener import check_not_read, check_target
+from ..formats.inputs import Bands, open_bands, open_pair, open_units
+from ..formats.label_maps import open_labels
+from ..formats.opener import check_not_read, check_target, open_images
+from ..formats.scans import Images
 from ..images.checks import check_open_unit
 from ..images.ends import Band, Interval
-from ..images.library import Array, rows_of, sizes_of
-from .request import Request
-from .resources import Resources
+from ..images.library import rows_of, sizes_of
+from ..storage.chunks import guarded
+from .promise_regions import PromiseRegions, Take
+from .request import Request, Resources
 
 _LENGTH_IMAGES, _LENGTH_PIXELS = 32, 2**24  # at most so many show the lengths
 
 
-@dataclass(frozen=True)
-class Lengths:
+class Lengths(NamedTuple):
     """Mean length of the bands and of their intervals on some calibration images, (`images` of them): no promise."""
 
     band: float
@@ -45,8 +49,7 @@ class Lengths:
     images: int
 
 
-@dataclass(frozen=True, eq=False)
-class Calibrated:
+class Calibrated(NamedTuple):
     """A calibration, the lengths of bands and intervals that were seen on some of its images, and what it took."""
 
     calibration: Calibration
@@ -64,7 +67,6 @@ def calibrate_files(
     bands_out: FilePath | None = None,
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
-    progress: Progress = silent,
 ) -> Calibrated:
     """Calibrate on files as requested and write the calibration file.
 
@@ -75,16 +77,15 @@ def calibrate_files(
     target = check_target(out, (".safetensors",), replace=replace, inputs=reads)
     if bands_out is not None:
         check_not_read(Path(bands_out), reads)
-    with running(**vars(resources), progress=progress) as execution, ExitStack() as stack:
-        levels, reading = _candidates(reading)
+    with running(**vars(resources)) as execution, ExitStack() as stack:
+        several = _candidates(bands, reading, execution)
+        if several:
+            reading = dataclasses.replace(reading, miscoverage=float(next(iter(several))))
         images, made, limits = open_pair(truth, bands, reading, execution)
-        opened = request.open(images, reading)
-        candidates = {"": made}
-        if levels:
-            candidates = {repr(level): _candidate(bands, level, reading, execution) for level in levels}
+        opened = OpenRequest.of(request, images, reading)
         offered, there = {}, []
-        for name, each in candidates.items():
-            store = _bands_store(bands_out, each, execution, stack, name)
+        for name, each in (several or {"": made}).items():
+            store = bands_store(bands_out, each, execution, stack, name)
             offered[name], complete = each.whole(execution, store, replace=replace)
             there.append(complete)
         good = np.logical_and.reduce(there)
@@ -99,55 +100,114 @@ def calibrate_files(
         true = take(images.pixels)
         arguments = opened.arguments(true, take)
         calibration = calibrate(
-            true, offered if levels else offered[""], limits=limits, measure=images.measure or made.measure, **arguments
+            true,
+            offered if several else offered[""],
+            limits=limits,
+            measure=images.measure or made.measure,
+            **arguments,
         )
         chosen = offered[calibration.record.settings.get("band", "")]
         lengths = _lengths(calibration, chosen, arguments["features"], arguments["labels"])
     if not good.all():
-        calibration = _without(calibration, good)
-    _warn_second_try(target, calibration)
+        bad, record = np.flatnonzero(~good).tolist(), calibration.record
+        record = dataclasses.replace(record, settings={**record.settings, "skipped": bad}, skipped=len(bad))
+        calibration = dataclasses.replace(calibration, record=record)
+    level = calibration.failure_prob
+    warn_second_try(target, "another calibration", load_calibration, calibration, level, "record.image_hashes")
     calibration.save(target)
     return Calibrated(calibration, lengths, time.monotonic() - begun)
 
 
-def _candidates(reading: Reading) -> tuple[tuple[float, ...], Reading]:
-    """The miscoverages of which one is chosen, () where none is, and the reading of the first of them."""
-    if not isinstance(reading.miscoverage, tuple):
-        return (), reading
-    levels = tuple(check_open_unit(level, "miscoverage") for level in reading.miscoverage)
+@dataclasses.dataclass(frozen=True, eq=False)
+class OpenRequest:
+    """A request and what its files hold of all images."""
+
+    request: Request
+    groups: Any
+    features: Any
+    labels: Any
+    units: Units
+    regions: PromiseRegions | None
+
+    @classmethod
+    def of(cls, request: Request, images: Images, reading: Reading) -> OpenRequest:
+        """Open its files beside the true images."""
+        ids = open_units(images, reading)
+        if ids is None and request.unit_name is not None:
+            raise ValueError(
+                f"units are called {request.unit_name!r}, but nobody says which images belong to one: give --units"
+            )
+        name = request.unit_name or (images.unit_name if reading.units is None else None)
+        groups = request.groups
+        return cls(
+            request,
+            groups=groups if groups in (None, *NAMED_GROUPS) else open_labels(str(groups), images),
+            **known_of(request.features, request.labels, images),
+            units=Units(ids, name or "unit", request.weighting, request.max_images),
+            regions=PromiseRegions.open(request.texts, images, reading) if request.texts else None,
+        )
+
+    @property
+    def stores(self) -> list[Any]:
+        """Arrays that may have holes."""
+        return [x for x in (self.labels, *(self.regions.stores if self.regions else ())) if x is not None]
+
+    def arguments(self, truth: Any, take: Take = lambda x: x) -> dict[str, Any]:
+        """Arguments of `pixelbounds.calibrate` about `truth`, the images that `take` picks."""
+        request = self.request
+        return {
+            "risk_level": request.risk_level,
+            "promises": self.regions.promises(truth, take) if self.regions else None,
+            "failure_prob": request.failure_prob,
+            "bound": request.bound,
+            "method": method_of(request.method, groups=self.groups, k=request.k, n_fit=request.n_fit),
+            "units": None if self.units.ids is None else dataclasses.replace(self.units, ids=take(self.units.ids)),
+            "labels": take(self.labels),
+            "features": take(self.features),
+            "seed": request.seed,
+        }
+
+
+def known_of(features: FilePath | None, labels: FilePath | None, space: Images | None) -> dict[str, Any]:
+    """What else is known of the images at test time; `space` says where these lie, for a DICOM segmentation."""
+    images = None if features is None else guarded(open_images(features, window=None).pixels)
+    return {"features": images, "labels": None if labels is None else open_labels(labels, space)}
+
+
+def _candidates(bands: FilePath, reading: Reading, execution: Execution) -> dict[str, Bands]:
+    """Bands of several miscoverages, of samples or as a run made them, of which one is chosen; {} for one alone."""
+    levels = reading.miscoverage if isinstance(reading.miscoverage, tuple) else ()
     if len(set(levels)) < len(levels):
         raise ValueError(f"--miscoverage is {', '.join(map(str, levels))}; give each of them once")
-    return levels, dataclasses.replace(reading, miscoverage=levels[0])
+    offered = {}
+    for level in (check_open_unit(level, "miscoverage") for level in levels):
+        one = open_bands(bands, dataclasses.replace(reading, miscoverage=level), execution=execution)
+        if one.band is not None and one.band.source.miscoverage != Fraction(repr(level)):
+            raise ValueError(
+                f"{bands} holds bands that were made already, and other miscoverages need samples: give samples, or a "
+                "run that kept them (--keep-samples)"
+            )
+        offered[repr(level)] = one
+    return offered
 
 
-def _candidate(bands: FilePath, level: float, reading: Reading, execution: Execution) -> Bands:
-    """The bands of one of several miscoverages: of samples, kept ones among them, or as a run made them."""
-    candidate = open_bands(bands, dataclasses.replace(reading, miscoverage=level), execution=execution)
-    if candidate.band is not None and candidate.band.source.miscoverage != Fraction(repr(level)):
-        raise ValueError(
-            f"{bands} holds bands that were made already, and other miscoverages need samples: give samples, or a run "
-            "that kept them (--keep-samples)"
-        )
-    return candidate
-
-
-def _warn_second_try(target: Path, calibration: Calibration) -> None:
+def warn_second_try(
+    target: Path, what: str, load: Callable[[Path], Any], made: Any, failure_prob: float, hashes: str = "image_hashes"
+) -> None:
     """Warn where another calibration of some of the same images is replaced: the better of two is not valid."""
     if not target.exists():
         return
     try:
-        before = load_calibration(target)
-    except ValueError:  # of another kind, of a family of the user, or damaged
+        before = load(target)
+    except (OSError, ValueError):  # of another kind, of a family of the user, or damaged
         return
-    again = int(is_known_image(calibration.record.image_hashes, before.record.image_hashes).sum())
-    if again and before.to_bytes() != calibration.to_bytes():
-        warnings.warn(
-            f"{target} held another calibration of {again} of these images. {second_try(calibration.failure_prob)}",
-            stacklevel=2,
-        )
+    hashes_of = attrgetter(hashes)
+    again = int(is_known_image(hashes_of(made), hashes_of(before)).sum())
+    if again and before.to_bytes() != made.to_bytes():
+        warnings.warn(f"{target} held {what} of {again} of these images. {second_try(failure_prob)}", stacklevel=2)
 
 
-def _bands_store(
+def bands_store(
     wanted: FilePath | None, bands: Bands, execution: Execution, stack: ExitStack, candidate: str = ""
 ) -> Path | None:
     """Where the bands of samples are kept: where that is asked, else in memory (None), many in a temporary store."""
@@ -163,15 +223,6 @@ def _bands_store(
     if bands.fit_in_memory(execution):
         return None
     return stack.enter_context(execution.folder()) / "bands.zarr"
-
-
-def _without(calibration: Calibration, good: Array) -> Calibration:
-    """A calibration that remembers which images were skipped."""
-    record = calibration.record
-    bad = np.flatnonzero(~good).tolist()
-    settings = {**record.settings, "skipped": bad}
-    record = dataclasses.replace(record, settings=settings, skipped=len(bad))
-    return dataclasses.replace(calibration, record=record)
 
 
 def _lengths(calibration: Calibration, band: Band, features: Any, labels: Any) -> Lengths:

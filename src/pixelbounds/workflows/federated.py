@@ -14,7 +14,6 @@ from pydantic import Field
 from ..calibration.calibration import Calibration, load_calibration
 from ..calibration.methods import method_of
 from ..calibration.promises import Promise
-from ..execution.progress import Progress, silent
 from ..execution.runner import running
 from ..federated import Message, Study, announce, answer, begin, merge
 from ..federated.coordinator import study_settings
@@ -27,8 +26,7 @@ from ..storage.files import replace_file
 from ..storage.toml import TomlSection, read_toml
 from .promise_regions import named_regions
 from .promise_words import PromiseText
-from .request import Request
-from .resources import Resources
+from .request import Request, Resources
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +38,11 @@ class SiteFiles:
     regions: Sequence[str]
     reading: Reading
     resources: Resources
-    progress: Progress = silent
 
     @contextmanager
     def opened(self, bands_out: Path | None = None) -> Iterator[tuple[tuple[Any, Any], dict[str, Any]]]:
         """Truth and band, and what else is announced. Every round reads them again, so bands must be bands."""
-        with running(**vars(self.resources), progress=self.progress) as execution:
+        with running(**vars(self.resources)) as execution:
             images, made, limits = open_pair(self.truth, self.bands, self.reading, execution)
             if made.samples is not None and bands_out is None:
                 raise ValueError(

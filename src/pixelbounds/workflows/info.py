@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 from ..calibration.calibration import Calibration, calibration_from_bytes
 from ..calibration.text import description_of
-from ..formats.arrays import ABOUT, ARRAY_SUFFIXES, SOURCE, Reading, is_store, parts_at, told
+from ..formats.arrays import ABOUT, ARRAY_SUFFIXES, SOURCE, FilePath, Reading, is_store, parts_at, told
 from ..formats.maps import MAP_PARTS, written_scans
 from ..formats.opener import kind_of_file, open_images
 from ..images.library import differ_in_size
@@ -35,7 +34,7 @@ class About:
     certified: Calibration | None = None
 
 
-def about_file(path: str | os.PathLike[str]) -> About:
+def about_file(path: FilePath) -> About:
     """Describe a calibration, an anytime one, a monitor, a network, a training state, a run, or a message of a site;
     of arrays and images what they hold, and of intervals what is guaranteed.
     """
@@ -56,58 +55,51 @@ def about_file(path: str | os.PathLike[str]) -> About:
 def _about_calibration(data: bytes, name: str) -> About:
     calibration = calibration_from_bytes(data, name, family=None)
     words = description_of(calibration)
-    facts = {"note": words.note or None, "promises": _promises(calibration), **words.facts}
+    facts = {"note": words.note or None, **_facts_of(calibration, *words.facts)}
     return About("calibration", words.guarantee, facts, calibration)
 
 
-def _promises(calibration: Calibration) -> list[dict[str, Any]]:
-    return [
+def _facts_of(calibration: Calibration, *names: str) -> dict[str, Any]:
+    """The promises of a calibration, and some of its facts."""
+    promises = [
         {"name": p.name, "kind": p.kind, "at_most": p.at_most, "seen": p.risk, "certifying": p.certifying}
         for p in calibration.promises
     ]
+    facts = description_of(calibration).facts
+    return {"promises": promises, **{name: facts[name] for name in names}}
 
 
 def _about_anytime(data: bytes, name: str) -> About:
     anytime = AnytimeCalibration.from_bytes(data, name)
+    start, certified = anytime.start, anytime.certified
     facts = {
-        "images": anytime.images,
-        "checks": len(anytime.checks),
-        "min_images": anytime.min_images,
-        "failure_probability": anytime.start.failure_prob,
-        "limits": [float(x) for x in anytime.start.limits],
-        "measure": None if anytime.start.measure is None else str(anytime.start.measure),
-    }
-    if anytime.certified is None:
-        return About(ANYTIME_STATE, repr(anytime), facts)
-    words = description_of(anytime.certified)
-    names = ("method", "groups", "family", "image_shape", "bands", "seed", "made_by")
-    facts |= {"promises": _promises(anytime.certified), **{name: words.facts[name] for name in names}}
-    return About(ANYTIME_STATE, repr(anytime), facts, anytime.certified)
+        "images": anytime.images, "checks": len(anytime.checks), "min_images": anytime.min_images,
+        "failure_probability": start.failure_prob, "limits": [float(x) for x in start.limits],
+        "measure": None if start.measure is None else str(start.measure),
+    }  # fmt: skip
+    names = "method", "groups", "family", "image_shape", "bands", "seed", "made_by"
+    facts |= {} if certified is None else _facts_of(certified, *names)
+    return About(ANYTIME_STATE, repr(anytime), facts, certified)
 
 
 def _about_monitor(data: bytes, name: str) -> About:
     monitor = monitor_from_bytes(data, name)
-    words = description_of(monitor.calibration)
+    calibration = monitor.calibration
     facts = {
-        "calibration": words.guarantee,
-        "images": monitor.with_truth.images,
-        "drift_images": monitor.without_truth.images,
-        "false_alarm": monitor.false_alarm,
-        "promises": _promises(monitor.calibration),
-        **{name: words.facts[name] for name in ("measure", "bands", "made_by")},
-        "calibration_sha256": hashlib.sha256(monitor.calibration.to_bytes()).hexdigest(),
-    }
-    return About("monitor", str(monitor.status()), facts, monitor.calibration)
+        "calibration": calibration.guarantee, "images": monitor.with_truth.images,
+        "drift_images": monitor.without_truth.images, "false_alarm": monitor.false_alarm,
+        **_facts_of(calibration, "measure", "bands", "made_by"),
+        "calibration_sha256": hashlib.sha256(calibration.to_bytes()).hexdigest(),
+    }  # fmt: skip
+    return About("monitor", str(monitor.status()), facts, calibration)
 
 
 def _about_message(data: bytes, name: str) -> About:
     from ..federated.messages import message_of
 
     message = message_of(data, name)
-    facts = {
-        **_plain_values(message.text),
-        "tables": {key: list(x.shape) for key, x in message.tables.items()},
-    }
+    tables = {key: list(x.shape) for key, x in message.tables.items()}
+    facts = {**_plain_values(message.text), "tables": tables}
     return About(message.kind, f"{message!r}", facts)
 
 
@@ -135,7 +127,6 @@ def _about_run(path: Path) -> About:
     run = open_run(path)
     done = int(run.done.sum())
     more = "" if done == len(run) else "; the same `sample` resumes it"
-    sentence = f"A run of sample: {done} of {len(run)} images finished{more}."
     digest = hashlib.sha256(json.dumps(run.about, sort_keys=True, default=str).encode()).hexdigest()
     facts = {
         "bands": {kind: str(run.source(kind)) for kind in run.kinds},
@@ -143,16 +134,19 @@ def _about_run(path: Path) -> About:
         "measure": None if run.measure is None else str(run.measure),
         "sha256": f"{digest} of what the run says of itself; its chunks have checksums",
     }
-    return About("run", sentence, facts)
+    return About("run", f"A run of sample: {done} of {len(run)} images finished{more}.", facts)
 
 
 def _about_data(path: Path) -> About:
     """Arrays, maps or images: a run, intervals, bands, or images with their units."""
-    about = told(path)
-    role = role_of(path)
+    about, role = told(path), role_of(path)
     if about and role != "intervals" and about.get("kind") != "bands":
         return _about_run(path)
-    facts = _about_arrays(path) if path.suffix in ARRAY_SUFFIXES or is_store(path) else _about_images(path)
+    if path.suffix in ARRAY_SUFFIXES or is_store(path):
+        arrays = {name: x for name, x in parts_at(path, Reading()).items() if name not in (ABOUT, SOURCE)}
+        facts: dict[str, Any] = {"arrays": {name or "the array": _shape(x) for name, x in arrays.items()}}
+    else:
+        facts = _about_images(path)
     if role == "intervals":
         origin = {name: about.get(name) for name in ("limits", "calibration")} | {"made_by": about.get("version")}
         sentence = about.get("guarantee") or "Intervals that are calibrated already, as maps."
@@ -161,11 +155,6 @@ def _about_data(path: Path) -> About:
         sentence = "Bands, lower and upper: `calibrate` takes them with their truth, `apply` new ones."
         return About("bands", sentence, facts)
     return About("images", "Images: a truth is (n, *pixels), samples of each image are (n, m, *pixels).", facts)
-
-
-def _about_arrays(path: Path) -> dict[str, Any]:
-    arrays = {name: x for name, x in parts_at(path, Reading()).items() if name not in (ABOUT, SOURCE)}
-    return {"arrays": {name or "the array": _shape(x) for name, x in arrays.items()}}
 
 
 def _shape(x: Any) -> str:

@@ -1,13 +1,11 @@
 """Monitor on files: a state that one command a day adds to.
 
-The state is one sealed file with its calibration. A command locks it, reads it, counts, and replaces it in one step:
-killed at any moment it has counted all of its images or none. Run again with the same files it counts nothing twice,
-since a call that begins with all images of an earlier one is recognised.
+The state is one sealed file with its calibration. A command locks it, counts, and replaces it in one step: killed at
+any moment it has counted all of its images or none. Run again it counts nothing twice: the same images are recognised.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..calibration.calibration import Calibration, load_calibration
-from ..execution.progress import Progress, silent
 from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading
 from ..formats.inputs import Bands, check_pair, open_truth, open_units
@@ -27,14 +24,14 @@ from ..images.checks import check_limits
 from ..images.library import Array
 from ..monitoring import Monitor, Status, load_monitor, save_monitor
 from ..monitoring.arrivals import RepeatedBatch
-from ..storage.files import exclusive, lock
+from ..storage.files import exclusive
 from .agreement import check_images, reading_for
-from .apply import bands_for, known_of
+from .apply import bands_for
+from .calibrate import known_of
 from .promise_regions import named_regions
-from .resources import Resources
+from .request import Resources
 
 FALSE_ALARM = 0.01
-_TRIES = 20  # to lock a state that others replace
 
 
 @contextmanager
@@ -51,8 +48,7 @@ def held_state(state: FilePath, calibration: FilePath | None, false_alarm: float
             if not path.exists():
                 level = FALSE_ALARM if false_alarm is None else false_alarm
                 save_monitor(Monitor(load_calibration(calibration), level), path)
-    handle = _locked(path)
-    try:
+    with exclusive(path):
         monitor = load_monitor(path)
         if calibration is not None and load_calibration(calibration).to_bytes() != monitor.calibration.to_bytes():
             raise ValueError(f"{path} monitors another calibration than {calibration}; give a state of its own to each")
@@ -62,18 +58,6 @@ def held_state(state: FilePath, calibration: FilePath | None, false_alarm: float
             )
         yield monitor
         save_monitor(monitor, path)
-    finally:
-        os.close(handle)
-
-
-def _locked(path: Path) -> int:
-    """Lock the file that has this name now, also where another process replaces it meanwhile."""
-    for _ in range(_TRIES):
-        try:
-            return lock(path)
-        except FileNotFoundError:
-            time.sleep(0.05)
-    return lock(path)
 
 
 def update_state(
@@ -84,13 +68,12 @@ def update_state(
     calibration: FilePath | None = None,
     false_alarm: float | None = None,
     reading: Reading = Reading(),  # noqa: B008 - frozen
-    regions: Sequence[str] = (),
+    regions: Sequence[str] | None = None,
     features: FilePath | None = None,
     labels: FilePath | None = None,
     when: float | None = None,
     batch: str | None = None,
     resources: Resources = Resources(),  # noqa: B008 - frozen
-    progress: Progress = silent,
 ) -> Status:
     """Count images whose truth is known now.
 
@@ -98,14 +81,12 @@ def update_state(
     when           the time in seconds since 1970, by default now
     batch          a name of these images, which count once under it
     """
-    with held_state(state, calibration, false_alarm) as monitor, running(**vars(resources), progress=progress) as run:
-        cal = monitor.calibration
-        new = open_arrivals(cal, truth, bands, reading, run, regions, features, labels)
+    with held_state(state, calibration, false_alarm) as monitor, running(**vars(resources)) as run:
+        new = open_arrivals(monitor.calibration, truth, bands, reading, run, regions, features, labels)
         band, _ = new.bands.whole(run, None)
-        units = open_units(new.images, new.reading) if cal.record.units else None
-        now = time.time() if when is None else when
-        update = partial(monitor.update, new.images.pixels, band, units=units, when=now, batch=batch, **new.given)
-        return _status_of(monitor, len(band), update)
+        units = open_units(new.images, new.reading) if monitor.calibration.record.units else None
+        update = partial(monitor.update, new.images.pixels, band, units=units, **new.given)
+        return _status_of(monitor, len(band), update, when, batch)
 
 
 class Arrivals(NamedTuple):
@@ -118,22 +99,16 @@ class Arrivals(NamedTuple):
 
 
 def open_arrivals(
-    calibration: Calibration,
-    truth: FilePath,
-    bands: FilePath,
-    reading: Reading,
-    run: Execution,
-    regions: Sequence[str],
-    features: FilePath | None,
-    labels: FilePath | None,
-) -> Arrivals:
+    calibration: Calibration, truth: FilePath, bands: FilePath, reading: Reading, run: Execution,
+    regions: Sequence[str] | None, features: FilePath | None, labels: FilePath | None,
+) -> Arrivals:  # fmt: skip
     """Open images with their truth as those of a calibration were."""
     made = bands_for(calibration, bands, reading, run)
     reading = reading_for(calibration, reading, made)
     images = open_truth(truth, reading, check_limits(reading.limits or (0.0, 1.0)))
     check_images(calibration, truth, images, reading)
     check_pair(images, made, reading)
-    given = {"within": named_regions(regions, images, reading), **known_of(features, labels, images)}
+    given = {"within": named_regions(regions or (), images, reading), **known_of(features, labels, images)}
     return Arrivals(images, made, reading, given)
 
 
@@ -149,25 +124,22 @@ def check_drift_state(
     when: float | None = None,
     batch: str | None = None,
     resources: Resources = Resources(),  # noqa: B008 - frozen
-    progress: Progress = silent,
 ) -> Status:
     """Check bands of images without truth for drift."""
-    with held_state(state, calibration, false_alarm) as monitor, running(**vars(resources), progress=progress) as run:
-        cal = monitor.calibration
-        made = bands_for(cal, bands, reading, run)
+    with held_state(state, calibration, false_alarm) as monitor, running(**vars(resources)) as run:
+        made = bands_for(monitor.calibration, bands, reading, run)
         band, _ = made.whole(run, None)
-        units = _units_of(made, reading, len(band)) if cal.record.units else None
-        now = time.time() if when is None else when
-        given = known_of(features, labels, made.images)
-        return _status_of(
-            monitor, len(band), partial(monitor.check_drift, band, units=units, when=now, batch=batch, **given)
-        )
+        units = _units_of(made, reading, len(band)) if monitor.calibration.record.units else None
+        check = partial(monitor.check_drift, band, units=units, **known_of(features, labels, made.images))
+        return _status_of(monitor, len(band), check, when, batch)
 
 
-def _status_of(monitor: Monitor, images: int, count: Callable[[], Status]) -> Status:
+def _status_of(
+    monitor: Monitor, images: int, count: Callable[..., Status], when: float | None, batch: str | None
+) -> Status:
     """The status once so many images are counted; it says where the command was run again and all were before."""
     try:
-        return count()
+        return count(when=time.time() if when is None else when, batch=batch)
     except RepeatedBatch as repeated:
         if repeated.images < images:
             raise

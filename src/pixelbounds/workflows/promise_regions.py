@@ -17,6 +17,7 @@ from ..formats.scans import Images
 from ..images.library import Array, differ_in_size, library_of
 from ..images.regions import body, dilate, edges, region_as_read
 from .promise_words import PromiseText, Region, region_texts
+from .request import paths_of
 
 Take = Callable[[Any], Any]  # the images that can be read, of an array (n, ...)
 
@@ -31,7 +32,7 @@ class PromiseRegions:
     @classmethod
     def open(cls, texts: Sequence[PromiseText], images: Images, reading: Reading) -> PromiseRegions:
         """Open every map once; each has the shape of the true images."""
-        return cls(tuple(texts), {path: open_label_map(path, images, reading) for path in map_paths(texts)})
+        return cls(tuple(texts), {path: open_label_map(path, images, reading) for path in paths_of(texts)})
 
     @property
     def stores(self) -> list[Any]:
@@ -57,7 +58,7 @@ def named_regions(texts: Sequence[str], images: Images, reading: Reading) -> dic
 
 def _within(region: Region, maps: Mapping[Path, Any], truth: Any, take: Take) -> Any:
     if region.path is None:
-        return region_as_read(truth, _Built(region))
+        return region_as_read(truth, partial(_built, region))
     mask = region_of_map(region.path, take(maps[region.path]), region.labels)
     if not region.dilated:
         return mask
@@ -69,18 +70,7 @@ def _within(region: Region, maps: Mapping[Path, Any], truth: Any, take: Take) ->
     return region_as_read(mask, partial(dilate, pixels=region.dilated))
 
 
-def map_paths(texts: Sequence[PromiseText]) -> list[Path]:
-    """The files that promises name, each once."""
-    paths = (one.region.path for one in texts if one.region is not None)
-    return list(dict.fromkeys(path for path in paths if path is not None))
-
-
-@dataclass(frozen=True)
-class _Built:
+def _built(region: Region, truth: Array) -> Array:
     """A region of the truth: (k, *pixels) -> bool."""
-
-    region: Region
-
-    def __call__(self, truth: Array) -> Array:
-        mask = body(truth) if self.region.place == "body" else edges(truth, self.region.top)
-        return np.asarray(dilate(mask, self.region.dilated) if self.region.dilated else mask)
+    mask = body(truth) if region.place == "body" else edges(truth, region.top)
+    return np.asarray(dilate(mask, region.dilated) if region.dilated else mask)

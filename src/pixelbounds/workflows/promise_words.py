@@ -80,8 +80,8 @@ class RegionText(TomlSection):
     @property
     def called(self) -> str | None:
         """The name; by default that of a built-in region."""
-        built_in = self.region is not None and self.region.path is None
-        return self.region.place if self.name is None and built_in and self.region else self.name
+        region = self.region
+        return region.place if self.name is None and region is not None and region.path is None else self.name
 
 
 class PromiseText(RegionText):

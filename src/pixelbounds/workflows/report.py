@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ..evaluation.evaluation import Evaluation
-from ..execution.progress import Progress, silent
 from ..formats.arrays import FilePath, Reading
 from ..formats.identifiers import keeps
 from ..formats.opener import check_target
@@ -21,7 +20,7 @@ from ..report.example import Example, examples_of
 from ..report.figures import save_figures
 from ..report.page import write_report
 from .evaluate import Evaluated, HeldOut, HeldOutFiles, held_out, table_of
-from .resources import Resources
+from .request import Resources
 
 
 def report_files(
@@ -36,7 +35,6 @@ def report_files(
     identifiers: str = "drop",
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
-    progress: Progress = silent,
 ) -> tuple[Evaluated, list[Path]]:
     """Evaluate, and write the page, and figures where a folder for them is given; all their paths.
 
@@ -48,7 +46,7 @@ def report_files(
     who = keeps(identifiers)
     target = check_target(out, (".html",), replace=replace, inputs=files.reads)
     rows = files.check_table(replace=replace)
-    with held_out(files, reading, resources, progress, names=who) as judged:
+    with held_out(files, reading, resources, names=who) as judged:
         if rows is not None:
             table_of(judged, rows, files.structures)
         pictures = _examples(judged, shown(judged.result.evaluation, examples), names=who)

@@ -1,109 +1,248 @@
-"""What a calibration on files must achieve, and how: one frozen object, made by the command line or in Python."""
+"""What is asked of a calibration and of an evaluation on files, a frozen object each.
+
+The command line reads its options off these classes: a field is declared, explained and given its default once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from ..calibration.methods import NAMED_GROUPS, method_of
-from ..calibration.target import Units
-from ..formats.arrays import FilePath, Reading
-from ..formats.inputs import open_units
-from ..formats.label_maps import open_labels
-from ..formats.opener import open_images
-from ..formats.scans import Images
-from ..storage.chunks import guarded
-from .promise_regions import PromiseRegions, Take, map_paths
-from .promise_words import PromiseText, promise_texts
+import typer
+
+from ..execution.progress import Progress, bar, silent
+
+if TYPE_CHECKING:
+    from ..formats.arrays import Reading
+    from .promise_words import PromiseText
+
+method_option = partial(typer.Option, rich_help_panel="Method")
+units_option = partial(typer.Option, rich_help_panel="Units: what is independent")
+_read = partial(typer.Option, rich_help_panel="How files are read")
+_large = partial(typer.Option, rich_help_panel="Large data")
+
+_BOUNDS = ("betting", "hoeffding_bentkus", "bentkus", "empirical_bernstein", "hoeffding", "conformal")
+_METHODS = ("frontier", "krcps", "rcps")
+_KINDS = ("calibrated", "naive", "mean", "regressor", "dropout", "conffusion")
+_FAMILIES = ("additive", "scaled", "multiplicative")
+
+
+def one_of(*names: str) -> Callable[[str], list[str]]:
+    """What completes a word to one of some names."""
+
+    def completed(incomplete: str) -> list[str]:
+        return [name for name in names if name.startswith(incomplete)]
+
+    return completed
+
+
+Truth = Annotated[
+    Path,
+    typer.Argument(metavar="TRUTH", help="True images: .npy, .npz, .zarr, pictures in a folder or zip, NIfTI, DICOM."),
+]
+Promises = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--promise",
+        "--promises",
+        metavar="TEXT|FILE.toml",
+        help="A promise, may be given several times: share:0.05; share:0.10,within=labels.nii.gz:2,name=heart; "
+        "tail:0.05,above=0.10; also within=body, within=edges:0.05, dilated=3, cap=0.25, weighting=pixels. Or a "
+        "TOML file of tables.",
+    ),
+]
+FailureProb = Annotated[
+    float, typer.Option(help="Failure probability (delta): how often the guarantee may fail, over calibration sets.")
+]
+Features = Annotated[Path | None, method_option(help="Further images known at test time, for learned groups.")]
+TestLabels = Annotated[
+    Path | None, method_option("--labels", help="Labels known at test time: whole numbers, one per image and pixel.")
+]
+
+
+def _texts_of(promises: list[str] | None) -> tuple[PromiseText, ...]:
+    if not promises:
+        return ()
+    from .promise_words import promise_texts
+
+    return promise_texts(promises)
+
+
+def paths_of(texts: Sequence[PromiseText]) -> list[Path]:
+    """The files that promises name, each once."""
+    regions = (one.region for one in texts)
+    return list(dict.fromkeys(x.path for x in regions if x is not None and x.path is not None))
 
 
 @dataclass(frozen=True)
 class Request:
-    """Promises, method and units of a calibration on files; names are those of `pixelbounds.calibrate`.
+    """Promises, method and units of a calibration on files; names are those of `pixelbounds.calibrate`."""
 
-    risk_level     the share of all pixels that may be missed; or
-    promises       texts (`promise_words`), or TOML files of them
-    groups         the name of a grouping, or a file of one map for all images
-    features       a file of further images known at test time
-    labels         a file of labels (n, *pixels) known at test time
-    unit_name      what a unit is called; by default what the files call it, a scan, a patient
-    """
-
-    risk_level: float | None = None
-    promises: Sequence[str] | None = None
-    failure_prob: float = 0.1
-    method: str = "frontier"
-    bound: str = "betting"
-    groups: FilePath | None = None
-    k: int | None = None
-    n_fit: int | None = None
-    family: str | None = None
-    features: FilePath | None = None
-    labels: FilePath | None = None
-    seed: int = 0
-    unit_name: str | None = None
-    weighting: str = "units"
-    max_images: int | None = None
+    risk_level: Annotated[
+        float | None,
+        typer.Option(help="Risk level (epsilon): the share of pixels that may lie outside, on average. Or --promise."),
+    ] = None
+    promises: Promises = None
+    failure_prob: FailureProb = 0.1
+    method: Annotated[
+        str,
+        method_option(help="frontier (shortest), krcps (the paper's), rcps.", autocompletion=one_of(*_METHODS)),
+    ] = "frontier"
+    bound: Annotated[
+        str, method_option(help=f"Confidence bound: {', '.join(_BOUNDS)}.", autocompletion=one_of(*_BOUNDS))
+    ] = "betting"
+    groups: Annotated[
+        str | None, method_option(help="learned, band, loss, squared, otsu, or a file of one map for all images.")
+    ] = None
+    k: Annotated[int | None, method_option("--k", help="Number of groups.")] = None
+    n_fit: Annotated[
+        int | None, method_option("--n-fit", help="Number of images (units) that fit; the others certify.")
+    ] = None
+    family: Annotated[
+        str | None, method_option(help="additive, scaled or multiplicative.", autocompletion=one_of(*_FAMILIES))
+    ] = None
+    features: Features = None
+    labels: TestLabels = None
+    seed: Annotated[int, method_option(help="Seed for the split and for fitting. Results are reproducible.")] = 0
+    unit_name: Annotated[str | None, units_option(help="What a unit is, in the singular, such as patient.")] = None
+    weighting: Annotated[str, units_option(help="What counts the same on average: units, or images.")] = "units"
+    max_images: Annotated[
+        int | None, units_option(help="With --weighting images: images that a unit counts for at most.")
+    ] = None
 
     @cached_property
     def texts(self) -> tuple[PromiseText, ...]:
         """The promises; none where a risk level says it."""
         if (self.risk_level is None) == (not self.promises):
             raise ValueError("give --risk-level, the share of all pixels that may be missed, such as 0.1, or --promise")
-        return promise_texts(self.promises) if self.promises else ()
+        return _texts_of(self.promises)
 
     @property
-    def files(self) -> tuple[FilePath | None, ...]:
+    def files(self) -> tuple[Path | str | None, ...]:
         """The files that it names."""
-        return (self.groups, self.features, self.labels, *(map_paths(self.texts) if self.texts else ()))
-
-    def open(self, images: Images, reading: Reading) -> OpenRequest:
-        """Open its files beside the true images."""
-        ids = open_units(images, reading)
-        if ids is None and self.unit_name is not None:
-            raise ValueError(
-                f"units are called {self.unit_name!r}, but nobody says which images belong to one: give --units"
-            )
-        name = self.unit_name or (images.unit_name if reading.units is None else None)
-        return OpenRequest(
-            self,
-            groups=self.groups if self.groups in (None, *NAMED_GROUPS) else open_labels(str(self.groups), images),
-            features=None if self.features is None else guarded(open_images(self.features, window=None).pixels),
-            labels=None if self.labels is None else open_labels(self.labels, images),
-            units=Units(ids, name or "unit", self.weighting, self.max_images),
-            regions=PromiseRegions.open(self.texts, images, reading) if self.texts else None,
-        )
+        return (self.groups, self.features, self.labels, *paths_of(self.texts))
 
 
-@dataclass(frozen=True, eq=False)
-class OpenRequest:
-    """A request and what its files hold of all images."""
+@dataclass(frozen=True)
+class HeldOutFiles:
+    """Files of images that judge, and what is asked of them; promises are those that were certified, in order."""
 
-    request: Request
-    groups: Any
-    features: Any
-    labels: Any
-    units: Units
-    regions: PromiseRegions | None
+    truth: Truth
+    intervals: Annotated[
+        Path, typer.Argument(metavar="INTERVALS", help="What `pixelbounds apply` wrote; with --calibration: bands.")
+    ]
+    calibration: Annotated[
+        Path | None, typer.Option(help="What `pixelbounds calibrate` wrote: it turns bands into intervals.")
+    ] = None
+    promises: Promises = None
+    groups: Annotated[Path | None, typer.Option(help="Labels (organs) by which the risk is broken down.")] = None
+    features: Features = None
+    labels: TestLabels = None
+    structures: Annotated[
+        Path | None, typer.Option(help="Label map (also DICOM SEG) of these images: a row of --table for each label.")
+    ] = None
+    table: Annotated[
+        Path | None, typer.Option(help="structures.csv: length, misses and promise of each structure.")
+    ] = None
+
+    @cached_property
+    def texts(self) -> tuple[PromiseText, ...]:
+        """The promises."""
+        return _texts_of(self.promises)
 
     @property
-    def stores(self) -> list[Any]:
-        """Arrays that may have holes."""
-        return [x for x in (self.labels, *(self.regions.stores if self.regions else ())) if x is not None]
+    def reads(self) -> tuple[Path | None, ...]:
+        """The files that are read."""
+        files = self.truth, self.intervals, self.calibration, self.groups, self.features, self.labels, self.structures
+        return (*files, *paths_of(self.texts))
 
-    def arguments(self, truth: Any, take: Take = lambda x: x) -> dict[str, Any]:
-        """Arguments of `pixelbounds.calibrate` about `truth`, the images that `take` picks."""
-        request = self.request
-        return {
-            "risk_level": request.risk_level,
-            "promises": self.regions.promises(truth, take) if self.regions else None,
-            "failure_prob": request.failure_prob,
-            "bound": request.bound,
-            "method": method_of(request.method, groups=self.groups, k=request.k, n_fit=request.n_fit),
-            "units": None if self.units.ids is None else replace(self.units, ids=take(self.units.ids)),
-            "labels": take(self.labels),
-            "features": take(self.features),
-            "seed": request.seed,
-        }
+    def check_table(self, *, replace: bool) -> Path | None:
+        """Where the table of structures goes, before any work is done; None where none is asked for."""
+        from ..formats.opener import check_target
+
+        if self.table is None:
+            if self.structures is not None:
+                raise ValueError("--structures are rows of a table; give its file, such as --table structures.csv")
+            return None
+        return check_target(self.table, (".csv",), replace=replace, inputs=self.reads)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How files are read; `Reading` has the same names."""
+
+    units: Annotated[
+        str | None,
+        units_option(help="Patient or scan of each image: a text file with a line each, or .npy; `each`: independent."),
+    ] = None
+    miscoverage: Annotated[
+        str | None,
+        _read(
+            metavar="SHARE",
+            help="Share of future samples that the band of samples may miss, 0.1 by default; `calibrate` takes several "
+            "(0.05,0.1,0.2), of which the fitting images choose.",
+        ),
+    ] = None
+    kind: Annotated[str | None, _read(help=f"Band of a run: {', '.join(_KINDS)}.", autocompletion=one_of(*_KINDS))] = (
+        None
+    )
+    key: Annotated[str | None, _read(help="Name of the samples in an .npz or .zarr.")] = None
+    truth_key: Annotated[str | None, _read(help="Name of the truth in an .npz or .zarr.")] = None
+    window: Annotated[
+        tuple[float, float] | None,
+        _read(
+            metavar="WIDTH LEVEL",
+            help="Window of NIfTI and DICOM values, mapped to [0, 1]; by default that of the run or calibration, or "
+            "for CT 400 40.",
+        ),
+    ] = None
+    raw: Annotated[bool, _read("--raw", help="Leave NIfTI and DICOM values as they are.")] = False
+    limits: Annotated[
+        tuple[float, float] | None,
+        _read(metavar="LOW HIGH", help="Possible values, 0 1 by default; 8-bit images span them."),
+    ] = None
+
+    skip_bad: Annotated[bool, _large("--skip-bad", help="Leave out images in missing or damaged chunks.")] = False
+    fill_missing: Annotated[bool, _large("--fill-missing", help="Missing chunks hold the fill value.")] = False
+
+    def reading(self) -> Reading:
+        """The same for those who read."""
+        from ..formats.arrays import Reading
+
+        return Reading(**{**vars(self), "miscoverage": _shares(self.miscoverage)})
+
+
+def _shares(text: Any) -> float | tuple[float, ...] | None:
+    """A share, or several with commas between them."""
+    if text is None:
+        return None
+    try:
+        shares = tuple(float(part) for part in str(text).split(","))
+    except ValueError as error:
+        raise ValueError(
+            f"--miscoverage is {text!r}; give a share such as 0.1, or several with commas, such as 0.05,0.1,0.2"
+        ) from error
+    return shares if len(shares) > 1 else shares[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """The options of `pixelbounds.execution.running`, which explains them; a scheduler may also be a client."""
+
+    scheduler: Annotated[str | None, _large(metavar="ADDRESS", help="Dask scheduler, such as tcp://host:8786.")] = None
+    memory: Annotated[
+        str | None, _large(metavar="SIZE", help="Memory for data, such as 4G; by default a quarter of RAM.")
+    ] = None
+    threads: int | None = None
+    scratch: Annotated[Path | None, _large(help="Folder for temporary stores; workers must see it.")] = None
+    progress: Progress = silent
+
+    @contextmanager
+    def reporting(self, what: str) -> Iterator[Resources]:
+        """The same, with a bar on a terminal."""
+        with bar(what) as advance:
+            yield replace(self, progress=advance)

@@ -1,7 +1,6 @@
 """What was given where: files that seem to be swapped, or in the place of others, told after a command failed on them.
 
-A truth and its bands, a calibration and what it is applied to are easily given in the wrong order, and the error is
-then about shapes, or about a file that cannot be read. Here each path is looked at: what it holds, where it belongs.
+The error is then about shapes, or a file that cannot be read; here each path is looked at: what it holds.
 """
 
 from __future__ import annotations
@@ -25,17 +24,12 @@ _WORDS = {  # what a path holds, in words
     "intervals": "intervals that are calibrated already",
     "page": "a page",
     "images": "images",
-    "several": "images",
 }
 _TAKES = {  # what each argument takes, in words; images may be samples
-    "truth": ("the true images", "images", "several"),
-    "bands": ("bands or samples", "bands", "images", "several"),
-    "intervals": ("intervals, or bands with --calibration", "intervals", "bands", "images", "several"),
+    "truth": ("the true images", "images"),
+    "bands": ("bands or samples", "bands", "images"),
+    "intervals": ("intervals, or bands with --calibration", "intervals", "bands", "images"),
     "calibration": ("a calibration file of `pixelbounds calibrate`", "calibration"),
-}
-_ELSEWHERE = {
-    "calibration": ", and the calibration where it belongs: --calibration FILE, or first at `apply`",
-    "intervals": " first",
 }
 
 
@@ -59,7 +53,7 @@ def mistaken(given: Mapping[str, Any]) -> str | None:
                 return f"{holds(name)}, and {holds(other)}: they seem to be swapped"
     for name, role in wrong.items():
         if (name, role) != ("bands", "intervals"):  # its own error says what to give
-            also = _ELSEWHERE.get(role, "") if role == "calibration" or name == "truth" else ""
+            also = ", and the calibration as --calibration FILE, or first at `apply`" if role == "calibration" else ""
             return f"{holds(name)}; give {_TAKES[name][0]}{also}"
     return None
 
@@ -75,7 +69,10 @@ def role_of(path: Path) -> str | None:
         if path.suffix == ".html":
             return "page"
         if path.suffix in ARRAY_SUFFIXES or is_store(path):
-            return _of_arrays(path)
+            held, arrays = told(path).get("kind"), set(Arrays(path))
+            if held == "interval":
+                return "intervals"
+            return "bands" if held == "bands" or ({"lower", "upper"} <= arrays and "truth" not in arrays) else "images"
         if measure_of_maps(path) is not None:
             return "intervals"
         if path.is_dir() and {"lower", "upper"} <= {x.name.split(".")[0] for x in path.iterdir()}:
@@ -83,16 +80,6 @@ def role_of(path: Path) -> str | None:
     except Exception:  # a file that cannot be read holds nothing that has a name
         return None
     return "images"
-
-
-def _of_arrays(path: Path) -> str:
-    about = told(path)
-    if about.get("kind") == "interval":
-        return "intervals"
-    arrays = set(Arrays(path))
-    if not {"lower", "upper"} <= arrays:
-        return "bands" if about.get("kind") == "bands" else "images"
-    return "several" if "truth" in arrays else "bands"
 
 
 def sealed_kind(data: bytes, name: str) -> str:

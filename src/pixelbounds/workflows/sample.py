@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
 from ..diffusion.devices import best_device, check_device
 from ..execution.progress import Progress, Tell, silent
-from ..images.checks import check_limits
+from ..formats.arrays import FilePath
+from ..images.checks import Limits, check_limits
 from ..images.measure import Measure
 from ..samplers.loop import RunOptions, fill_run
 from ..samplers.network_backend import NetworkBackend, NetworkFactory, SampleOptions
@@ -19,9 +19,9 @@ from ..storage.version import VERSION
 
 
 def sample_to(
-    network: str | os.PathLike[str],
+    network: FilePath,
     observations: Any,
-    out: str | os.PathLike[str],
+    out: FilePath,
     options: SampleOptions = SampleOptions(),  # noqa: B008 - frozen
     *,
     ids: Any = None,
@@ -34,13 +34,10 @@ def sample_to(
 ) -> Run:
     """Sample observations (n, h, w) or (n, c, h, w) into the run `out`; an interrupted run resumes.
 
-    A network that is no score network gives its quantiles, and a regressor with dropout its mean and deviation over
-    `samples` passes; options of the sampler are refused there. `images` chooses a range of the observations, by default
-    all; ids are the numbers that seed these images, by default their numbers among the observations. `measure` says
-    what the numbers stand for, and a calibration of the run's bands takes it from there; `patients` whose images they
-    are (`patients_digest`), so that those of others are refused. With a `scheduler` (a `distributed.Client` or an
-    address) the workers of a Dask cluster draw, each with the network on its own device; network, observations and
-    store must be files that all of them see.
+    A regressor returns its quantiles, with dropout also mean and deviation over `samples` passes. `images` is a range
+    of the observations, by default all; `ids` seed these images, by default their numbers. `measure` says what numbers
+    stand for, `patients` whose images they are (`patients_digest`). With a `scheduler` the workers of a Dask cluster
+    draw, each on its own device; network, observations and store must be files that all of them see.
     """
     from ..diffusion.checkpoint import load_network
 
@@ -80,9 +77,7 @@ def sample_to(
     return fill_run(Path(out), about, observed, backend, factory, run_options)
 
 
-def _limits(
-    network: str | os.PathLike[str], trained: Any, wanted: tuple[float, float] | None
-) -> tuple[tuple[float, float], str]:
+def _limits(network: FilePath, trained: Any, wanted: Limits | None) -> tuple[Limits, str]:
     """The network's limits, else those wanted, else 0 and 1; and what to do about observations far beyond them."""
     if trained is None:
         return check_limits(wanted or (0.0, 1.0)), "rescale the observations, or give their limits (--limits)"

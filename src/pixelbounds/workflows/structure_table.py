@@ -23,11 +23,7 @@ COLUMNS = (
 
 
 def write_structures(
-    path: Path,
-    rows: list[Structure],
-    evaluation: Evaluation,
-    calibration: Calibration | None,
-    measure: Measure | None,
+    path: Path, rows: list[Structure], evaluation: Evaluation, calibration: Calibration | None, measure: Measure | None
 ) -> Path:
     """Write the rows as CSV, lengths in the unit of the measure, with the promises that were made about each."""
     certified = {} if calibration is None else {promise_key(promise): promise for promise in calibration.promises}

@@ -14,7 +14,7 @@ import numpy as np
 from ..diffusion.devices import check_device
 from ..execution.progress import Tell
 from ..execution.runner import parse_memory
-from ..formats.arrays import Arrays
+from ..formats.arrays import Arrays, FilePath
 from ..formats.opener import open_images
 from ..formats.scans import USUAL, Images, cut_units
 from ..images.library import Array
@@ -36,11 +36,7 @@ _ENDED = {"patience": "no gain on the validation images", "steps": "all steps do
 
 
 def train_from(
-    config: str | os.PathLike[str],
-    *,
-    tell: Tell = lambda line: None,
-    progress: Progress | None = None,
-    rehearsal: bool = False,
+    config: FilePath, *, tell: Tell = lambda line: None, progress: Progress | None = None, rehearsal: bool = False
 ) -> Path:
     """Train as a TOML file says, resume the run of its folder, and return the file of the network.
 
@@ -98,9 +94,6 @@ def train_from(
     return path
 
 
-# ---------------------------------------------------------------- images
-
-
 def _opened(file: TrainFile, path: str, name: str, key: str | None) -> tuple[Any, Images]:
     """Pixels (n, h, w) or (n, c, h, w), in memory, mapped or in chunks, and what was read with them."""
     from ..diffusion.batches import Chunks
@@ -152,11 +145,6 @@ def _pixels(
     return data, unseen
 
 
-def _memory() -> int:
-    """Bytes of images in a zarr store that this process may keep: a quarter of RAM, shared under torchrun."""
-    return parse_memory(None) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-
-
 # ---------------------------------------------------------------- what is trained
 
 # network, process, limits, sigma_0, and what else tells the run from others
@@ -175,9 +163,8 @@ def _new(file: TrainFile, shape: tuple[int, ...]) -> _Start:
         raise file.error(f"images are {height} x {width}; crop or pad them to squares", "data", "path")
     with file.errors_at("network", "multipliers"):
         config = settings.network.config(channels, height)
-    network = (
-        network_of(config) if training.kind == "score" else regressor(config, data_deviation=training.data_deviation)
-    )
+    score = training.kind == "score"
+    network = network_of(config) if score else regressor(config, data_deviation=training.data_deviation)
     sde = VESDE(settings.process.sigma_min, settings.process.sigma_max)
     return network, sde, (settings.data.limits[0], settings.data.limits[1]), settings.process.sigma_0, {}
 
@@ -235,9 +222,6 @@ def _loss(file: TrainFile, images: Pixels) -> Loss:
     return weighted_matching(deviation)
 
 
-# ---------------------------------------------------------------- what is kept
-
-
 def _save(file: TrainFile, path: Path, trained: Trained, start: _Start, limits: tuple[float, float]) -> None:
     """Write the network, with what a sampler must know of its training."""
     from ..diffusion.checkpoint import save_network
@@ -283,11 +267,9 @@ def _units(file: TrainFile, images: Images) -> Array:
     if data.units is None:
         return np.arange(n) if images.units is None else images.units
     path = file.resolve(data.path)
+    inside = path.suffix == ".npz" and not data.units.endswith(".npy")
     with file.errors_at("data", "units"):
-        if path.suffix == ".npz" and not data.units.endswith(".npy"):
-            units = np.asarray(Arrays(path)[data.units])
-        else:
-            units = np.asarray(Arrays(file.resolve(data.units))[""])
+        units = np.asarray(Arrays(path)[data.units] if inside else Arrays(file.resolve(data.units))[""])
         if units.shape != (n,):
             raise ValueError(f"units have shape {units.shape}; give one number for each of {n} images")
     return units

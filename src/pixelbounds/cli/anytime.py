@@ -11,7 +11,7 @@ from ..workflows.request import Request, Resources, Truth
 from .command import Outcome, certified, command, images_in_words, in_short, written
 from .options import (
     ANYTIME_OPTIONS,
-    WHOLE,
+    NO_HOLES,
     ArrivalOptions,
     BandPath,
     Force,
@@ -31,7 +31,7 @@ def start_command(
     state: _State,
     truth: Truth,
     bands: BandPath,
-    read: Annotated[ReadOptions, WHOLE],
+    read: Annotated[ReadOptions, NO_HOLES],
     large: Resources,
     request: Annotated[Request, ANYTIME_OPTIONS],
     force: Force = False,
@@ -55,7 +55,7 @@ def add_command(
     state: _State,
     truth: Truth,
     bands: BandPath,
-    read: Annotated[ReadOptions, WHOLE],
+    read: Annotated[ReadOptions, NO_HOLES],
     large: Resources,
     new: ArrivalOptions,
     out: _Out = None,

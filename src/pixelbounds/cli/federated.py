@@ -11,7 +11,7 @@ from ..workflows.request import Request, Resources, Truth, method_option
 from .command import Outcome, certified, command, images_in_words, in_short, written
 from .options import (
     FEDERATED,
-    WHOLE,
+    NO_HOLES,
     BandPath,
     Force,
     ReadOptions,
@@ -45,7 +45,7 @@ def announce_command(
     bands: BandPath,
     site: _Site,
     out: _Sent,
-    read: Annotated[ReadOptions, WHOLE],
+    read: Annotated[ReadOptions, NO_HOLES],
     large: Resources,
     bands_out: Annotated[Path | None, typer.Option(help=_BANDS_OUT)] = None,
     region: Regions = None,

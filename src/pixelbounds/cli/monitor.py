@@ -9,7 +9,7 @@ import typer
 
 from ..workflows.request import Resources, Truth
 from .command import ALARM, OK, Outcome, command, in_short, written
-from .options import WHOLE, ArrivalOptions, BandPath, Force, ReadOptions
+from .options import NO_HOLES, ArrivalOptions, BandPath, Force, ReadOptions
 
 if TYPE_CHECKING:
     from ..monitoring import Status
@@ -27,7 +27,7 @@ def update_command(
     state: _State,
     truth: Truth,
     bands: BandPath,
-    read: Annotated[ReadOptions, WHOLE],
+    read: Annotated[ReadOptions, NO_HOLES],
     large: Resources,
     new: ArrivalOptions,
     calibration: _Calibration = None,
@@ -53,7 +53,7 @@ def update_command(
 def drift_command(
     state: _State,
     bands: BandPath,
-    read: Annotated[ReadOptions, WHOLE],
+    read: Annotated[ReadOptions, NO_HOLES],
     large: Resources,
     new: Annotated[ArrivalOptions, ("features", "labels", "batch")],
     calibration: _Calibration = None,

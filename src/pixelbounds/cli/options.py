@@ -67,4 +67,4 @@ class ArrivalOptions:
     ] = None
 
 
-WHOLE = tuple(field.name for field in fields(ReadOptions) if field.name not in ("skip_bad", "fill_missing"))
+NO_HOLES = tuple(field.name for field in fields(ReadOptions) if field.name not in ("skip_bad", "fill_missing"))

@@ -110,6 +110,11 @@ def _opened(file: TrainFile, path: str, name: str, key: str | None) -> tuple[Any
     return images, source
 
 
+def _memory() -> int:
+    """Bytes of images in a zarr store that this process may keep: a quarter of RAM, shared under torchrun."""
+    return parse_memory(None) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
 def _parts(file: TrainFile, units: Array) -> dict[str, Array]:
     """Numbers of the images that `train`, that choose when to stop, and that are `held_out`; units stay whole."""
     data = file.content.data

@@ -42,7 +42,7 @@ def test_every_option_of_reading_reaches_the_reader():
     assert ReadOptions(**given).reading() == Reading(**given)
     assert {field.name for field in fields(ReadOptions)} == {*given, "raw"}  # or the line above lacks one
     assert ReadOptions(raw=True).reading().mapping is None
-    assert ReadOptions().reading().mapping == Reading().mapping == (400, 40)
+    assert ReadOptions().reading().mapping == Reading().mapping == "usual"
     assert ReadOptions().reading().measure is None  # nothing was told: a calibration's own window is taken
     with pytest.raises(ValueError, match=r"--window 350 33\.3 maps values and --raw leaves them"):
         ReadOptions(window=(350.0, 33.3), raw=True).reading()

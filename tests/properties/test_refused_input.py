@@ -110,6 +110,11 @@ SETTINGS = [
       for x in (0.5, (1.0,), (0.0, 0.5, 1.0), "01x", ("a", "b"), (None, 1.0), (0, HUGE))],
     ({"seed": -1}, ValueError, ("seed",)),
     *[({"seed": x}, TypeError, ("seed",)) for x in (1.5, "a", None)],
+    # several bands, families
+    ({"band": {}}, ValueError, ("0 candidates",)),
+    ({"band": {"a": BAND, "b": BAND}, "method": "rcps"}, ValueError, ("no image fits",)),
+    ({"family": "scaled"}, ValueError, ("mean_and_std",)),
+    ({"band": BAND.map(lambda x: x - 1), "family": "multiplicative", "limits": None}, ValueError, ("negative",)),
     # losses of the user
     ({"method": "rcps", "loss": lambda truth, interval: np.full(len(truth), NAN)}, ValueError, ("nan", "[0, 1]")),
     ({"method": "rcps", "loss": lambda truth, interval: np.zeros(truth.shape)}, ValueError, ("shape", "one per image")),
@@ -162,6 +167,15 @@ CALLS = [
     *[(lambda a=a, m=m: pb.calibrated_quantiles(np.zeros((2, m, 3)), a), ValueError, (f"{m} samples", f"{m + 1}"))
       for a, m in ((0.1, 18), (0.05, 38), (0.01, 198), (0.5, 2))],
     *[(lambda x=x: losses.l_gamma(np.zeros((2, 2)), INTERVAL, x), BOTH, ("gamma",)) for x in (-0.1, 1.0, NAN, "x")],
+    *[(lambda x=x: bounds.betting(x, 0.1), error, (word,))
+      for x, error, word in (([], ValueError, "at least one"), ([[0.1, 0.2]], ValueError, "(1, 2)"),
+                             ([0.1, NAN], ValueError, "image 1 is nan"), ([0.1, 1.5], ValueError, "image 1 is 1.5"),
+                             (["a"], TypeError, "losses"), ([0.1j], TypeError, "losses"))],
+    *[(lambda b=b: b(np.zeros(3), 1.5), ValueError, ("failure_prob",)) for b in bounds.BOUNDS.values()],
+    (lambda: groups.fit_band_groups(LocalData(TRUTH, BAND), np.arange(9), width=0), ValueError, ("width is 0",)),
+    (lambda: pb.regions.edges(TRUTH, top=1.5), ValueError, ("top", "1.5")),
+    (lambda: pb.regions.label(TRUTH, 1), TypeError, ("whole numbers",)),
+    (lambda: pb.regions.dilate(TRUTH, 1), TypeError, ("bool",)),
     # shapes and types
     (lambda: pb.Band(TRUTH, TRUTH[:5]), ValueError, ("upper", f"({5}, {SIZE}, {SIZE})", "must agree")),
     (lambda: pb.Band(TRUTH, TRUTH, TRUTH[:, 0]), ValueError, ("centre", "must agree")),

@@ -37,7 +37,7 @@ def test_zarr_arrays_and_chosen_rows_give_the_pixels_of_the_array(pixels, rng):
         chosen = batches.Pixels(source, rows=rows)
         assert (len(chosen), chosen.shape) == (4, (1, 8, 8) if len(pixels) == 2 else pixels)
         assert np.array_equal(chosen.take(index).numpy(), x[rows[index]].reshape(4, *chosen.shape))
-        assert chosen.digest() == batches.Pixels(x[rows]).digest() != batches.Pixels(x).digest()
+        assert chosen.digest == batches.Pixels(x[rows]).digest != batches.Pixels(x).digest
     x[6, ..., 0, 0] = 2.0
     with pytest.raises(ValueError, match="image 6 spans"):  # its number in the array
         batches.Pixels(x, rows=rows)

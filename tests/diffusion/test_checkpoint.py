@@ -135,7 +135,7 @@ HOSTILE = {  # edited and sealed again
 def test_an_edited_file_is_refused_before_anything_is_built(saved, change, monkeypatch):
     """Nothing of the size that it declares is ever made."""
     altered(saved, HOSTILE[change])
-    monkeypatch.setattr(checkpoint, "load_tensors", lambda *_: pytest.fail("a network was built"))
+    monkeypatch.setattr(torch.nn.Module, "load_state_dict", lambda *_: pytest.fail("a network was built"))
     with pytest.raises(ValueError, match=r"net\.safetensors"):
         load_network(saved)
 

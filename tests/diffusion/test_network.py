@@ -1,7 +1,7 @@
 """NCSN++: its shape, its size, its parts."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -101,7 +101,7 @@ def test_resampling_keeps_constants_and_is_the_filter_1331(direction, size):
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_configurations_survive_json(name):
     config = configuration(name, channels=3, dropout=0.25)
-    assert NetworkConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert NetworkConfig(**json.loads(json.dumps(asdict(config)))) == config
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,6 @@ def test_configurations_survive_json(name):
         ({"base": 18}, "divisible by 4"),
         ({"dropout": 1.0}, "dropout is 1.0"),
         ({"blocks": 0}, "positive integers"),
-        ({"depth": 3}, "unknown fields"),
     ],
 )
 def test_impossible_configurations_are_refused(changes, message):

@@ -78,12 +78,10 @@ def test_a_worker_dies_while_it_draws(files, tmp_path, client):
 
 
 def test_another_network_on_a_worker_is_refused(files, tmp_path, client):
-    from pixelbounds.samplers.loop import backend_of
-    from pixelbounds.samplers.network_backend import NetworkFactory
+    from pixelbounds.samplers.network_backend import loaded
 
-    factory = NetworkFactory(str(files / "score.safetensors"), "0" * 64, 0.3, OPTIONS, (8, 8))
     with pytest.raises(ValueError, match="or another one"):
-        client.submit(backend_of, factory).result()
+        client.submit(loaded, str(files / "score.safetensors"), "0" * 64, "cpu").result()
 
 
 def test_a_function_of_a_users_own_is_drawn_by_workers(files, tmp_path, client):

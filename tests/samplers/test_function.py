@@ -94,7 +94,7 @@ def test_a_run_of_a_function_calibrates_and_holds_what_it_was_asked(tmp_path):
     sampler = load_sampler("test_function:noisy")
     seen = [x[:] for x in run["samples"][:].astype(np.float32)]
     np.testing.assert_allclose(np.sort(seen[1], axis=0)[0], run["lower"][1], atol=1e-3)
-    np.testing.assert_array_equal(run.observation[:], Y)
+    np.testing.assert_array_equal(run["observation"][:], Y)
     cal = pb.calibrate(Y, band, risk_level=0.5, failure_prob=0.5)
     assert "sampler test_function:noisy" in cal.guarantee
     assert sampler is not None

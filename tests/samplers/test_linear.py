@@ -59,7 +59,7 @@ def test_the_command_inverts_a_declared_problem(network, tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     run = open_run("run.zarr")
     assert run.about["limits"] == [0.0, 1.0]
-    np.testing.assert_array_equal(run.observation[:], y[1:])
+    np.testing.assert_array_equal(run["observation"][:], y[1:])
     for more, said in {
         ("--method", "dps", "--out", "run.zarr"): "is another run: sampler is 'mmps of",
         ("--method", "magic", "--out", "o.zarr"): "known are mmps, pigdm, dps",

@@ -1,5 +1,7 @@
 """Valid files of networks and of training runs, and what a user does with each (`specimens`)."""
 
+from dataclasses import asdict
+
 
 def make_networks(folder):
     """Networks of each kind; weights are as after training."""
@@ -22,7 +24,7 @@ def make_networks(folder):
     for kind, network in made.items():
         save_network(folder / "network" / f"{kind}.safetensors", network.eval(), sde, kind, {"sigma_0": 0.4})
     state = {name: x for name, x in made["score"].state_dict().items() if x.numel() < 2000}
-    save_state(folder / "state", state, {"step": 3, "seconds": 1.5, "config": made["score"].config.to_dict()})
+    save_state(folder / "state", state, {"step": 3, "seconds": 1.5, "config": asdict(made["score"].config)})
 
 
 def use_network(data, name, rng, world):

@@ -33,7 +33,7 @@ def test_a_run_holds_bands_that_calibrate(whole, world):
     for source, plain in zip(sources, made, strict=True):  # a run knows more: sampler, steps, noise level, network
         assert plain.known.items() < source.known.items()
         assert {"sampler", "steps", "sigma_0", "network"} <= source.known.keys()
-    np.testing.assert_array_equal(whole.observation[:], np.load(world / "y.npy"))
+    np.testing.assert_array_equal(whole["observation"][:], np.load(world / "y.npy"))
     for kind in whole.kinds:
         cal = pb.calibrate(images(N, 1), whole.band(kind), **LOOSE)
         assert cal.apply(whole.band(kind)).lower.shape == (N, 8, 8)
@@ -147,10 +147,10 @@ def test_scans_are_mapped_and_not_clipped(world, score, tmp_path, kind):
     assert result.exit_code == 0, result.output
     wanted = (values + 160) / 400
     assert wanted.min() < 0 < 1 < wanted.max()
-    np.testing.assert_allclose(open_run(out).observation[:], 1 - wanted if kind == "negative" else wanted, atol=1e-6)
+    np.testing.assert_allclose(open_run(out)["observation"][:], 1 - wanted if kind == "negative" else wanted, atol=1e-6)
     result = call(*words, "--out", tmp_path / "wide.zarr", "--window", 800, 240)
     assert result.exit_code == 0, result.output
-    wide = open_run(tmp_path / "wide.zarr").observation[:]
+    wide = open_run(tmp_path / "wide.zarr")["observation"][:]
     np.testing.assert_allclose(wide, 1 - wanted / 2 if kind == "negative" else wanted / 2, atol=1e-6)
     result = call(*words, "--out", tmp_path / "raw.zarr", "--raw")
     assert result.exit_code == 2

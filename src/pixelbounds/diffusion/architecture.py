@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 DESIGNS = "ncsnpp", "lean"
@@ -27,11 +26,10 @@ class NetworkConfig:
     design: str = "ncsnpp"  # or "lean"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "multipliers", tuple(self.multipliers))
-        object.__setattr__(self, "attention", tuple(self.attention))
+        for name in ("multipliers", "attention"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         counts = (self.channels, self.base, self.blocks, self.size, self.patch, *self.multipliers, *self.attention)
-        if self.out_channels is not None:
-            counts += (self.out_channels,)
+        counts += () if self.out_channels is None else (self.out_channels,)
         if not self.multipliers or any(isinstance(x, bool) or not isinstance(x, int) or x < 1 for x in counts):
             raise ValueError(
                 f"{self}: channels, base, blocks, size, patch, multipliers and attention must be positive integers"
@@ -42,8 +40,8 @@ class NetworkConfig:
             raise ValueError(f"base is {self.base}; it must be divisible by 4 (16 is fast on GPUs), for group norms")
         if self.size % self.stride:
             raise ValueError(
-                f"size is {self.size}, but {len(self.multipliers)} levels halve it {len(self.multipliers) - 1} times "
-                f"after patches of {self.patch}: it must be divisible by {self.stride}"
+                f"size is {self.size}; it must be divisible by {self.stride}: patches of {self.patch} are halved "
+                f"{len(self.multipliers) - 1} times"
             )
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout is {self.dropout}; it must lie in [0, 1)")
@@ -53,18 +51,6 @@ class NetworkConfig:
         """What height and width of an image must be divisible by."""
         halvings = len(self.multipliers) - 1
         return self.patch * 2 ** (max(1, halvings) if self.design == "lean" else halvings)  # lean: at its end, too
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return {name: list(x) if isinstance(x, tuple) else x for name, x in asdict(self).items()}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> NetworkConfig:
-        """The inverse of `to_dict`."""
-        unknown = set(values) - {field.name for field in fields(cls)}
-        if unknown:
-            raise ValueError(f"unknown fields {sorted(unknown)}; known are {[field.name for field in fields(cls)]}")
-        return cls(**values)
 
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
@@ -92,5 +78,5 @@ def configuration(name: str, *, channels: int = 1, size: int | None = None, **ch
     """
     if name not in CONFIGURATIONS:
         raise ValueError(f"configuration is {name!r}; known are {', '.join(CONFIGURATIONS)}")
-    chosen = CONFIGURATIONS[name] | {"channels": channels} | ({} if size is None else {"size": size}) | changes
-    return NetworkConfig.from_dict(chosen)
+    changes |= {} if size is None else {"size": size}
+    return NetworkConfig(channels=channels, **CONFIGURATIONS[name] | changes)

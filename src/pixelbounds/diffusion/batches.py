@@ -11,7 +11,6 @@ observation and never goes above it; a network that serves observations of known
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from hashlib import blake2b
@@ -43,30 +42,24 @@ class Chunks:
     def __init__(self, images: Any, memory: int = 2**31) -> None:
         self._images, self._rows = images, int(images.chunks[0])
         self.shape, self.ndim, self.dtype = tuple(int(x) for x in images.shape), images.ndim, np.dtype(images.dtype)
-        self._most = memory // (min(self._rows, len(self)) * prod(self.shape[1:]) * self.dtype.itemsize)
-        self._kept: OrderedDict[int, np.ndarray] = OrderedDict()  # the one used last comes last
+        count = memory // (min(self._rows, len(self)) * prod(self.shape[1:]) * self.dtype.itemsize)
+        self._chunk = lru_cache(count)(self._read_chunk) if count else None
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, index: np.ndarray | slice) -> np.ndarray:
         numbers = np.arange(*index.indices(len(self))) if isinstance(index, slice) else index
-        if not self._most:  # a chunk holds more images than may be kept
+        if self._chunk is None:  # one holds more images than may be kept
             return self._read(numbers)
-        out, order = np.empty((len(numbers), *self.shape[1:]), self.dtype), np.argsort(numbers, kind="stable")
-        chunks, first = np.unique(numbers[order] // self._rows, return_index=True)
-        for chunk, at in zip(chunks, np.split(order, first[1:]), strict=True):
-            out[at] = self._chunk(int(chunk))[numbers[at] - chunk * self._rows]
+        out, chunks = np.empty((len(numbers), *self.shape[1:]), self.dtype), numbers // self._rows
+        for chunk in np.unique(chunks):
+            at = chunks == chunk
+            out[at] = self._chunk(int(chunk))[numbers[at] % self._rows]
         return out
 
-    def _chunk(self, chunk: int) -> np.ndarray:
-        if chunk not in self._kept:
-            while len(self._kept) >= self._most:  # before the next one is read
-                self._kept.popitem(last=False)
-            start = chunk * self._rows
-            self._kept[chunk] = self._read(np.arange(start, min(start + self._rows, len(self))))
-        self._kept.move_to_end(chunk)
-        return self._kept[chunk]
+    def _read_chunk(self, chunk: int) -> np.ndarray:
+        return self._read(np.arange(chunk * self._rows, min((chunk + 1) * self._rows, len(self))))
 
     def _read(self, numbers: np.ndarray) -> np.ndarray:
         try:
@@ -91,7 +84,10 @@ class Pixels:
         device: Any = "cpu",
         rows: np.ndarray | None = None,
     ) -> None:
-        self.limits, self.device, self._rows = _finite_limits(limits), torch.device(device), rows
+        low, high = (float(x) for x in limits)
+        if not np.isfinite([low, high]).all() or low >= high:
+            raise ValueError(f"limits are {limits}; give the smallest and the largest pixel value, e.g. (0.0, 1.0)")
+        self.limits, self.device, self._rows = (low, high), torch.device(device), rows
         data = images.detach().cpu().numpy() if isinstance(images, Tensor) else images
         if not hasattr(data, "dtype") or data.ndim not in (3, 4) or 0 in data.shape:
             raise ValueError(
@@ -106,16 +102,11 @@ class Pixels:
         c, h, w = (1, *data.shape[1:]) if data.ndim == 3 else data.shape[1:]
         self.shape = int(c), int(h), int(w)  # of one image
         self._check_range()
-        self._digest = self._sum_up()
+        self.digest = self._sum_up()
         self._moved = self._move()
 
     def __len__(self) -> int:
         return self._count
-
-    @property
-    def on_device(self) -> bool:
-        """Whether the pixels were brought to a GPU."""
-        return self._moved is not None
 
     def take(self, index: np.ndarray) -> Tensor:
         """The images of these numbers, on the device: (b,) -> float32 (b, c, h, w)."""
@@ -124,15 +115,12 @@ class Pixels:
         x = torch.from_numpy(self._read(index))
         return self._scaled((x.pin_memory() if self.device.type == "cuda" else x).to(self.device, non_blocking=True))
 
-    def digest(self) -> list[Any]:
+    def _sum_up(self) -> list[Any]:
         """Count, shape and a checksum: tells, before a run is resumed, that images have changed, or their order.
 
-        It covers all images of a set of up to 64 MiB, and 64 of a larger one, spread over it.
+        It covers all images of a set of up to 64 MiB, and 64 of a larger one, spread over it. It is of the pixels as
+        they are stored: it does not depend on the device or on its free memory.
         """
-        return list(self._digest)
-
-    def _sum_up(self) -> list[Any]:
-        """The digest, from the pixels as they are stored: it does not depend on the device or on its free memory."""
         total, kind = blake2b(digest_size=8), self._data.dtype
         small = len(self) * prod(self.shape) * kind.itemsize <= _CHECK_BYTES
         chosen = np.arange(len(self)) if small else np.unique(np.linspace(0, len(self) - 1, _SOME).astype(int))
@@ -141,10 +129,8 @@ class Pixels:
         return [len(self), *self.shape, f"{kind.name} {total.hexdigest()}"]
 
     def _scaled(self, x: Tensor) -> Tensor:
-        if x.dtype == torch.uint8:
-            low, high = self.limits
-            return x.float().mul_((high - low) / 255).add_(low)
-        return x.float()
+        low, high = self.limits
+        return x.float().mul_((high - low) / 255).add_(low) if x.dtype == torch.uint8 else x.float()
 
     def _read(self, index: Any) -> np.ndarray:
         """Pixels as they are stored, in memory: numbers (b,) or a slice -> (b, c, h, w)."""
@@ -152,32 +138,26 @@ class Pixels:
         return np.ascontiguousarray(self._data[chosen]).reshape(-1, *self.shape)
 
     def _blocks(self) -> Iterator[tuple[int, np.ndarray]]:
-        step = max(1, _CHECK_BYTES // (int(np.prod(self.shape)) * self._data.dtype.itemsize))
+        step = max(1, _CHECK_BYTES // (prod(self.shape) * self._data.dtype.itemsize))
         for start in range(0, len(self), step):
             yield start, self._read(slice(start, start + step))
 
     def _check_range(self) -> None:
-        if self._data.dtype == np.uint8:
-            return
         low, high = self.limits
-        for start, block in self._blocks():
+        slack = 1e-3 * (high - low)
+        for start, block in () if self._data.dtype == np.uint8 else self._blocks():
             flat = block.reshape(len(block), -1)
             smallest, largest = flat.min(axis=1).astype(np.float64), flat.max(axis=1).astype(np.float64)
-            finite = np.isfinite(smallest) & np.isfinite(largest)
-            if not finite.all():
-                image = self._number(start + int(np.argmin(finite)))
-                raise ValueError(f"image {image} holds NaN or infinite values; drop or repair it")
-            slack = 1e-3 * (high - low)
-            outside = (smallest < low - slack) | (largest > high + slack)
+            outside = ~((smallest >= low - slack) & (largest <= high + slack))  # or NaN
             if outside.any():
                 i = int(np.argmax(outside))
+                image = start + i if self._rows is None else int(self._rows[start + i])
+                if not np.isfinite([smallest[i], largest[i]]).all():
+                    raise ValueError(f"image {image} holds NaN or infinite values; drop or repair it")
                 raise ValueError(
-                    f"image {self._number(start + i)} spans [{smallest[i]:g}, {largest[i]:g}], the limits are "
-                    f"[{low:g}, {high:g}]; rescale the images, give them as uint8, or name their limits"
+                    f"image {image} spans [{smallest[i]:g}, {largest[i]:g}], the limits are [{low:g}, {high:g}]; "
+                    "rescale the images, give them as uint8, or name their limits"
                 )
-
-    def _number(self, i: int) -> int:
-        return i if self._rows is None else int(self._rows[i])
 
     def _move(self) -> Tensor | None:
         """The pixels on the GPU if they take less than half of its free memory; no image is rounded to fit."""
@@ -185,20 +165,12 @@ class Pixels:
             return None
         kind = np.dtype(np.float32 if self._data.dtype == np.float64 else self._data.dtype)
         shape = (len(self), *self.shape)
-        if int(np.prod(shape)) * kind.itemsize > torch.cuda.mem_get_info(self.device)[0] / 2:
+        if prod(shape) * kind.itemsize > torch.cuda.mem_get_info(self.device)[0] / 2:
             return None
         whole = torch.empty(shape, dtype=getattr(torch, kind.name), device=self.device)
         for start, block in self._blocks():
             whole[start : start + len(block)] = torch.from_numpy(np.array(block, dtype=kind))
         return whole
-
-
-def _finite_limits(limits: tuple[float, float]) -> tuple[float, float]:
-    """The limits as two floats, the first below the second."""
-    low, high = (float(x) for x in limits)
-    if not np.isfinite([low, high]).all() or low >= high:
-        raise ValueError(f"limits are {limits}; give the smallest and the largest pixel value, e.g. (0.0, 1.0)")
-    return low, high
 
 
 # ---------------------------------------------------------------- what is drawn at a step
@@ -221,10 +193,8 @@ def batch_indices(n: int, *, batch: int, step: int, seed: int) -> np.ndarray:
     [0, 1, 2, 3, 4, 5]
     """
     first, last = step * batch, (step + 1) * batch
-    parts = []
-    for epoch in range(first // n, (last - 1) // n + 1):
-        parts.append(_permutation(n, seed, epoch)[max(first - epoch * n, 0) : last - epoch * n])
-    return np.concatenate(parts)
+    epochs = range(first // n, (last - 1) // n + 1)
+    return np.concatenate([_permutation(n, seed, k)[max(first - k * n, 0) : last - k * n] for k in epochs])
 
 
 def even_batch(total: int, batch: int) -> int:
@@ -257,14 +227,6 @@ def flips(images: Tensor, generator: torch.Generator) -> Tensor:
     coins = torch.rand(2, len(images), 1, 1, 1, generator=generator, device=images.device) < 0.5
     images = torch.where(coins[0], images.flip(-1), images)
     return torch.where(coins[1], images.flip(-2), images)
-
-
-def quarter_turns(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Flips, and each square image turned by 90 degrees or not; no pixel is interpolated: (b, c, h, h) -> the same."""
-    if images.shape[-1] != images.shape[-2]:
-        raise ValueError(f"images of {images.shape[-2]} x {images.shape[-1]} cannot turn by 90 degrees; use flips")
-    coin = torch.rand(len(images), 1, 1, 1, generator=generator, device=images.device) < 0.5
-    return torch.where(coin, flips(images, generator).transpose(-1, -2), flips(images, generator))
 
 
 def rotations(images: Tensor, generator: torch.Generator) -> Tensor:
@@ -313,27 +275,4 @@ def small_moves(images: Tensor, generator: torch.Generator) -> Tensor:
     return torch.where(coin, images, moved)
 
 
-def small_changes(images: Tensor, generator: torch.Generator) -> Tensor:
-    """`small_moves`, half of them mirrored left to right, with contrast and brightness changed by up to 10%.
-
-    Values stay between the least and the greatest of their image. (b, c, h, w) -> the same.
-    """
-    b, device = len(images), images.device
-    moved = small_moves(images, generator)
-    coin = torch.rand(b, 1, 1, 1, generator=generator, device=device) < 0.5
-    moved = torch.where(coin, moved.flip(-1), moved)
-    contrast, brightness = torch.rand(2, b, 1, 1, 1, generator=generator, device=device) * 2 - 1
-    low, high = moved.amin((1, 2, 3), keepdim=True), moved.amax((1, 2, 3), keepdim=True)
-    middle = (low + high) / 2
-    changed = middle + (moved - middle) * (1 + 0.1 * contrast) + 0.1 * brightness * (high - low)
-    return torch.maximum(torch.minimum(changed, high), low)
-
-
-def moves_and_rotations(images: Tensor, generator: torch.Generator) -> Tensor:
-    """`small_moves` for every other image, `some_rotations` for the rest: (b, c, h, w) -> the same."""
-    coin = torch.rand(len(images), 1, 1, 1, generator=generator, device=images.device) < 0.5
-    return torch.where(coin, small_moves(images, generator), some_rotations(images, generator))
-
-
-_ALL = keep, flips, quarter_turns, rotations, some_rotations, small_moves, small_changes, moves_and_rotations
-AUGMENTATIONS: dict[str, Augmentation] = {f.__name__: f for f in _ALL}
+AUGMENTATIONS: dict[str, Augmentation] = {f.__name__: f for f in (keep, flips, rotations, some_rotations, small_moves)}

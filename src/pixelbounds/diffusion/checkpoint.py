@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from math import inf
 from pathlib import Path
@@ -29,7 +30,6 @@ from .sde import VESDE
 
 _FORMAT = 2
 _NETWORK, _STATE = "diffusion network", "training state"
-_NETWORKS = (NCSNpp, LeanUNet)
 _KINDS = ("score", "regressor", "conffusion")
 
 
@@ -45,14 +45,19 @@ def write(path: str | Path, tensors: dict[str, Tensor], meta: dict[str, Any]) ->
     replace_file(path, seal({**meta, "format": _FORMAT}, arrays, finite=finite))
 
 
-def read(path: str | Path, what: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and meta of a file of this package; a file that is damaged or something else is a ValueError."""
+def file_bytes(path: str | Path, what: str = _NETWORK) -> bytes:
+    """The bytes of a file, which must be there."""
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the path of a {what}, a .safetensors file")
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist; give the path of a {what} that was saved")
-    data = path.read_bytes()
+    return path.read_bytes()
+
+
+def read(path: str | Path, what: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and meta of a file of this package; a file that is damaged or something else is a ValueError."""
+    data = file_bytes(path, what)
     again = f"use another copy of the {len(data)} bytes"
     remedy = f"give a saved {what}, or another copy"
     meta, arrays = unseal(data, str(path), what=what, remedy=remedy, again=again, finite=what != _STATE)
@@ -80,16 +85,13 @@ def save_network(
     dtype float16 halves the file. Only what was trained is rounded: the frequencies of the noise embedding are buffers
     and stay in float32, because a small error in one turns the phase at large |log sigma|.
     """
-    if kind not in _KINDS:
-        raise ValueError(f"kind is {kind!r}; choose one of {', '.join(_KINDS)}")
-    if dtype not in (torch.float16, torch.float32):
-        raise ValueError(f"dtype is {dtype}; weights are stored in float16 or float32")
-    scores = isinstance(network, _NETWORKS) or (isinstance(network, Ensemble) and _of_networks(network))
-    if (kind == "score") != scores:
-        kinds = (
-            "a network of `network_of`, or an Ensemble, is saved as score, a QuantileNetwork as regressor or conffusion"
+    members = network.members if isinstance(network, Ensemble) else [network]
+    wanted = (NCSNpp, LeanUNet) if kind == "score" else QuantileNetwork
+    if kind not in _KINDS or not all(isinstance(member, wanted) for member in members):
+        raise ValueError(
+            f"kind is {kind!r}, but a {type(network).__name__} is no {kind} network; an NCSNpp, a LeanUNet or an "
+            "Ensemble of them is saved as score, a QuantileNetwork as regressor or conffusion"
         )
-        raise ValueError(f"a {type(network).__name__} is no {kind} network; {kinds}, and nothing else is")
     trained = {name for name, _ in network.named_parameters()}  # an average of weights takes no gradient
     tensors = {}
     for name, tensor in network.state_dict().items():
@@ -99,16 +101,12 @@ def save_network(
         if not bool(torch.isfinite(rounded).all()):
             raise ValueError(f"{name} does not fit into {dtype}; save with dtype=torch.float32")
         tensors[name] = rounded
-    meta: dict[str, Any] = {"what": _NETWORK, "kind": kind, "config": network.config.to_dict(), "sde": asdict(sde)}
+    meta: dict[str, Any] = {"what": _NETWORK, "kind": kind, "config": asdict(network.config), "sde": asdict(sde)}
     if isinstance(network, QuantileNetwork):
         meta |= network.to_dict()
     if isinstance(network, Ensemble):
         meta |= {"members": len(network.members), "symmetries": network.symmetries}
     write(path, tensors, {**meta, "extra": extra or {}})
-
-
-def _of_networks(ensemble: Ensemble) -> bool:
-    return all(isinstance(member, _NETWORKS) for member in ensemble.members)
 
 
 def load_network(
@@ -117,26 +115,37 @@ def load_network(
     """The network in evaluation mode, in float32, its process and all that was kept with it; checks `kind` if given."""
     tensors, meta = read(path, _NETWORK)
     if meta.get("kind") not in _KINDS or not isinstance(meta.get("extra"), dict):
-        raise ValueError(
-            f"{path} says of itself kind {meta.get('kind')!r} and extra {meta.get('extra')!r}; use another copy"
-        )
+        raise ValueError(f"{path} has kind {meta.get('kind')!r} and extra {meta.get('extra')!r}; use another copy")
     if kind is not None and meta["kind"] != kind:
         raise ValueError(f"{path} holds a {meta['kind']} network, not a {kind} network")
     for name, tensor in tensors.items():
         if not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
             raise ValueError(f"{path}: {name} holds {tensor.dtype}, NaN or infinite values; use another copy")
     try:
-        config = NetworkConfig.from_dict(meta["config"])
+        config = NetworkConfig(**meta["config"])
         _check_size(config, _members(meta), tensors)
         with torch.device("meta"):  # shapes alone, which take no memory
             shapes = _built(config, meta).state_dict()
         sde = VESDE(**meta["sde"])
     except (TypeError, KeyError, ValueError, AttributeError, OverflowError, RuntimeError) as error:
         raise ValueError(f"{path} has a configuration that this version cannot build: {error}") from error
-    check_tensors(shapes, tensors, str(path))
+    _check_tensors(shapes, tensors, str(path))
     network = _built(config, meta)
-    load_tensors(network, tensors, str(path))
+    network.load_state_dict(tensors)
     return network.to(device, memory_format=torch.channels_last).eval(), sde, meta
+
+
+def check_device(device: str | None) -> str:
+    """A device that torch can use; None: a GPU if there is one."""
+    if device is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        kind = torch.device(device).type
+    except RuntimeError as error:
+        raise ValueError(f"device is {device!r}; it must be cpu, cuda or cuda:0") from error
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device is {device!r}, but torch sees no GPU; use cpu, or install torch for your CUDA")
+    return device
 
 
 def _built(config: NetworkConfig, meta: dict[str, Any]) -> nn.Module:
@@ -171,22 +180,15 @@ def _check_size(config: NetworkConfig, members: int, tensors: dict[str, Tensor])
         )
 
 
-def check_tensors(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], source: str) -> None:
-    """Tensors have the names and shapes of a network's own; anything else is a ValueError that names the first."""
-    for name in [*own, *tensors]:
-        here, there = own.get(name), tensors.get(name)
-        if here is None or there is None or here.shape != there.shape:
-            shapes = [None if x is None else tuple(x.shape) for x in (there, here)]
+def _check_tensors(network: Mapping[str, Tensor], stored: Mapping[str, Tensor], source: str) -> None:
+    """Stored tensors have the names and shapes of a network's; anything else is a ValueError that names the first."""
+    for name in [*network, *stored]:
+        there, here = (tuple(x[name].shape) if name in x else "missing" for x in (stored, network))
+        if there != here or there == "missing":
             raise ValueError(
-                f"{source} does not fit the network: {name} is {shapes[0] or 'missing'} in the file and "
-                f"{shapes[1] or 'missing'} in the network; use the configuration it was saved with"
+                f"{source} does not fit the network: {name} is {there} in the file and {here} in the network; use the "
+                "configuration it was saved with"
             )
-
-
-def load_tensors(network: nn.Module, tensors: dict[str, Tensor], source: str) -> None:
-    """Put tensors into a network of the same names and shapes; anything else is a ValueError."""
-    check_tensors(network.state_dict(), tensors, source)
-    network.load_state_dict(tensors)
 
 
 # ---------------------------------------------------------------- training states
@@ -202,24 +204,16 @@ def save_state(folder: str | Path, tensors: dict[str, Tensor], meta: dict[str, A
     newest, previous = state_files(folder)
     aside = newest.with_name("state.next.safetensors")
     write(aside, tensors, {**meta, "what": _STATE})
-    if newest.exists() and _readable(newest):  # else `previous` may be the only good one
+    with suppress(FileNotFoundError, ValueError):  # where it cannot be read `previous` may be the only good one
+        read(newest, _STATE)
         os.replace(newest, previous)
     os.replace(aside, newest)
 
 
-def _readable(path: Path) -> bool:
-    try:
-        read(path, _STATE)
-    except ValueError:
-        return False
-    return True
-
-
 def load_state(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """The newest readable state, or None where there is none yet; an unreadable newest one is passed over aloud."""
-    newest, previous = state_files(folder)
     failures = []
-    for path in (newest, previous):
+    for path in state_files(folder):
         if path.exists():
             try:
                 state = read(path, _STATE)

@@ -41,7 +41,6 @@ from .batches import even_batch
 from .noise import check_seed, gaussian
 from .posterior import (
     SAMPLERS,
-    Level,
     Noise,
     Score,
     at_least_one,
@@ -100,10 +99,10 @@ class Guidance:
     def __post_init__(self) -> None:
         if self.method not in GUIDANCES:
             raise ValueError(f"method is {self.method!r}; known are {', '.join(GUIDANCES)}")
-        known = GUIDANCES[self.method]
-        if self.sampler not in (None, *known):
-            raise ValueError(f"sampler is {self.sampler!r}; for {self.method} known are {', '.join(known)}")
-        object.__setattr__(self, "sampler", self.sampler or known[0])
+        samplers = GUIDANCES[self.method]
+        if self.sampler not in (None, *samplers):
+            raise ValueError(f"sampler is {self.sampler!r}; for {self.method} known are {', '.join(samplers)}")
+        object.__setattr__(self, "sampler", self.sampler or samplers[0])
         for name in ("steps", "solver_steps", "sweeps"):
             at_least_one(getattr(self, name), name)
         for name in ("prior", "step"):
@@ -229,14 +228,19 @@ def smooth_start(y: Tensor, problem: Linear, prior: float = 0.3) -> Tensor:
 
 def _swept(level: Guided, x: Tensor, top: float, sde: VESDE, how: Guidance, noise: Noise) -> Tensor:
     """From a start to a sample: the SDE from the greatest level down, in sweeps."""
-    for sweep in range(how.sweeps):
-        x = x + top * noise(_APART * (sweep + 1))
-        own = _shifted(noise, _APART * (sweep + 1) + 1)
+
+    def score(x: Tensor, sigma: float) -> Tensor:
+        """The score of x(v) given y."""
+        mean, added = level(x, sigma)
+        return (mean + added - x) / sigma**2
+
+    for sweep in range(1, how.sweeps + 1):
+        x = x + top * noise(_APART * sweep)
+        later = lambda step, first=_APART * sweep + 1: noise(first + step)  # noqa: E731
         if how.sampler == "ancestral":
-            x = _ancestral(level, x, top, sde, how.steps, own)
+            x = _ancestral(level, x, top, sde, how.steps, later)
         else:
-            draw, _ = SAMPLERS[str(how.sampler)]
-            x = draw(_score_given(level), x, top, sde, how.steps, own)
+            x = SAMPLERS[str(how.sampler)][0](score, x, top, sde, how.steps, later)
     return x
 
 
@@ -246,17 +250,3 @@ def _ancestral(level: Guided, x: Tensor, top: float, sde: VESDE, steps: int, noi
         mean, pull = level(x, sigma)
         x = bridge(x, mean, sigma**2, lower**2, noise(i)) + pull
     return x
-
-
-def _score_given(level: Guided) -> Level:
-    """The score of x(v) given y."""
-
-    def score(x: Tensor, sigma: float) -> Tensor:
-        mean, added = level(x, sigma)
-        return (mean + added - x) / sigma**2
-
-    return score
-
-
-def _shifted(noise: Noise, by: int) -> Noise:
-    return lambda step: noise(by + step)

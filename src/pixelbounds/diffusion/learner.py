@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .batches import Loss
-from .checkpoint import load_state, load_tensors, save_state, state_files
+from .checkpoint import load_state, save_state, state_files
 from .members import compiled
 from .schedule import Settings
 from .session import Group
@@ -26,19 +26,19 @@ class Learner:
 
     def __init__(self, network: nn.Module, settings: Settings, group: Group) -> None:
         cuda = group.device.type == "cuda"
-        self.first = group.rank == 0
-        self.settings, self.half = settings, cuda if settings.half is None else settings.half
+        self.first, self.settings = group.rank == 0, settings
+        self.half = cuda if settings.half is None else settings.half
         wanted = cuda if settings.channels_last is None else settings.channels_last
         self.format = torch.channels_last if wanted else torch.contiguous_format
         self.network = network.to(group.device, memory_format=self.format).train()
         self.model = group.wrap(self.network)  # first: it gives all processes the same weights
         self.ema = deepcopy(self.network).requires_grad_(False).eval()
         self.best = Best()
-        learns = [weight.requires_grad for weight in self.network.parameters()]
-        if not any(learns):
+        both = zip(self.network.parameters(), self.ema.parameters(), strict=True)
+        learned = [(weight, average) for weight, average in both if weight.requires_grad]
+        if not learned:
             raise ValueError("no weight of this network takes a gradient; call network.requires_grad_() to train it")
-        self.weights = [weight for weight in self.network.parameters() if weight.requires_grad]
-        self.averages = [x for x, learned in zip(self.ema.parameters(), learns, strict=True) if learned]
+        self.weights, self.averages = (list(x) for x in zip(*learned, strict=True))
         self.optimizer = torch.optim.AdamW(
             self.weights, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=cuda or None
         )
@@ -70,7 +70,7 @@ class Learner:
 
     def numbers(self, group: Group) -> dict[str, float]:
         """Mean loss and gradient norm since the last call, over all processes."""
-        loss, norm = group.mean(self.sums / max(1, self.count)).tolist()
+        loss, norm = group.mean(*(self.sums / max(1, self.count)).tolist())
         self.sums.zero_()
         self.count = 0
         return {"loss": loss, "gradient_norm": norm}
@@ -103,16 +103,12 @@ class Learner:
     def save(self, folder: Path, about: dict[str, Any]) -> None:
         """Write the state into the folder of the run."""
         meta = {"step": self.step, "seconds": self.seconds, "about": about, "best": self.best.about()}
-        save_state(folder, self.tensors(), meta)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """All tensors of a state, by name."""
         state = {f"network/{name}": x for name, x in self.network.state_dict().items()}
         state |= {f"ema/{name}": x for name, x in self.ema.state_dict().items()}
         state |= {f"best/{name}": x for name, x in self.best.weights.items()}
         for name, weight in self.network.named_parameters():
             state |= {f"optimizer/{key}/{name}": x for key, x in self.optimizer.state.get(weight, {}).items()}
-        return state
+        save_state(folder, state, meta)
 
     def resume(self, folder: str | Path, about: dict[str, Any]) -> None:
         """Take over the state of a folder, if there is one and it is of this very run."""
@@ -121,19 +117,21 @@ class Learner:
             return
         tensors, meta = state
         self._compare(folder, meta, about)
-        for part, module in (("network/", self.network), ("ema/", self.ema)):
-            own = {name.removeprefix(part): x for name, x in tensors.items() if name.startswith(part)}
-            load_tensors(module, own, str(folder))
-        best = {name.removeprefix("best/"): x for name, x in tensors.items() if name.startswith("best/")}
+        parts: dict[str, dict[str, Tensor]] = {"network": {}, "ema": {}, "best": {}, "optimizer": {}}
+        for name, x in tensors.items():
+            part, _, rest = name.partition("/")
+            parts[part][rest] = x
+        self.network.load_state_dict(parts["network"])
+        self.ema.load_state_dict(parts["ema"])
         like = self.ema.state_dict()
-        weights = {name: torch.empty_like(like[name]).copy_(x) for name, x in best.items()}
+        weights = {name: torch.empty_like(like[name]).copy_(x) for name, x in parts["best"].items()}
         self.best = Best(**meta.get("best", {}), weights=weights)
-        for name, weight in self.network.named_parameters():
-            for key in ("step", "exp_avg", "exp_avg_sq"):
-                stored = tensors.get(f"optimizer/{key}/{name}")
-                if stored is not None:  # a weight that never had a gradient has no moments
-                    like_it = torch.empty((), device=weight.device) if key == "step" else torch.empty_like(weight)
-                    self.optimizer.state[weight][key] = like_it.detach().copy_(stored)
+        learned = dict(self.network.named_parameters())
+        for name, x in parts["optimizer"].items():  # a weight that never had a gradient has no moments
+            key, _, rest = name.partition("/")
+            weight = learned[rest]
+            moment = torch.empty((), device=weight.device) if key == "step" else torch.empty_like(weight)
+            self.optimizer.state[weight][key] = moment.detach().copy_(x)
         self.step, self.seconds = meta["step"], meta["seconds"]
 
     def _compare(self, folder: str | Path, meta: dict[str, Any], about: dict[str, Any]) -> None:
@@ -145,8 +143,7 @@ class Learner:
                     f"the run in {folder} has {name} = {before.get(name)}, this call has {about.get(name)}; "
                     "use the same to go on, or another folder to start anew"
                 )
-        changed = [
-            f"{name} was {before[name]:g} and is {about[name]:g}" for name in _TUNED if before[name] != about[name]
-        ]
+        tuned = [name for name in _TUNED if before[name] != about[name]]
+        changed = [f"{name} was {before[name]:g} and is {about[name]:g}" for name in tuned]
         if changed and self.first:
             warnings.warn(f"going on from step {meta['step']} in {folder}: {', '.join(changed)} now", stacklevel=4)

@@ -68,7 +68,7 @@ def euler_maruyama(score: Level, y: Tensor, sigma_0: float, sde: VESDE, steps: i
 def _printed_steps(sigma_0: float, sde: VESDE, steps: int) -> int:
     """How many of `steps` over [0, 1] Algorithm 3 takes from sigma_0 down."""
     t_0 = sde.time(sigma_0)
-    n = round(t_0 * steps) if abs(t_0 * steps - round(t_0 * steps)) < 1e-9 else math.floor(t_0 * steps)
+    n = math.floor(t_0 * steps + 1e-9)
     if n < 1:
         remedy = f"take at least {math.ceil(1 / t_0)}" if t_0 > 0 else "take another sampler"
         raise ValueError(f"{steps} steps over [0, 1] leave none below sigma_0 = {sigma_0:g}; {remedy}")
@@ -197,12 +197,11 @@ class Reduction:
         self.check(m)
         samples = draws[:m]
         parts: dict[str, Any] = {"mean": samples.mean(0), "deviation": samples.std(0)}
-        if self.ranks is not None or self.probabilities is not None:
-            ordered = samples.sort(dim=0).values
-            if self.ranks is not None:
-                parts["lower"], parts["upper"] = (ordered[rank - 1].clone() for rank in self.ranks)
-            if self.probabilities is not None:
-                parts["naive_lower"], parts["naive_upper"] = (_quantile(ordered, p) for p in self.probabilities)
+        ordered = samples.sort(dim=0).values if self.ranks or self.probabilities else samples
+        if self.ranks is not None:
+            parts["lower"], parts["upper"] = (ordered[rank - 1].clone() for rank in self.ranks)
+        if self.probabilities is not None:
+            parts["naive_lower"], parts["naive_upper"] = (_quantile(ordered, p) for p in self.probabilities)
         if self.held_out:
             parts["held_out"] = draws[m:].clone()
         if self.keep:
@@ -224,7 +223,7 @@ def posterior_mean(score: Score, y: Tensor, sigma_0: float) -> Tensor:
     """Posterior mean of the image, y + sigma_0^2 score(y, sigma_0): (b, c, h, w) -> the same."""
     if not 0 < sigma_0 < math.inf:
         raise ValueError(f"sigma_0 is {sigma_0}; give the noise level of the observation, a positive deviation")
-    y = for_network(score, _checked_observation(y))
+    y = for_network(score, check_observation(y))
     with torch.no_grad():
         return y + sigma_0**2 * score(y, level_row(y, sigma_0)).to(y.dtype)
 
@@ -258,7 +257,7 @@ def sample(
     at_least_one(samples, "samples")
     at_least_one(1 if batch is None else batch, "batch")
     check_seed(seed)
-    y = for_network(score, _checked_observation(observation))
+    y = for_network(score, check_observation(observation))
     ids = checked_ids(image_ids, len(y))
     if isinstance(reduce, Reduction):
         reduce.check(samples)
@@ -303,11 +302,10 @@ def per_image(
         if progress is not None:
             progress(min(start + batch, total), total)
         while len(drawn):
-            taken, drawn = drawn[: m - held], drawn[m - held :]
-            pending.append(taken)
-            held += len(taken)
+            pending.append(drawn[: m - held])
+            drawn, held = drawn[m - held :], held + len(pending[-1])
             if held == m:
-                whole = pending[0] if len(pending) == 1 else torch.cat(pending)
+                whole = torch.cat(pending)
                 if not bool(torch.isfinite(whole).all()):
                     raise ValueError(
                         f"samples of image {int(ids[finished])} are not finite: the score diverged; take more steps, "
@@ -367,18 +365,18 @@ def at_least_one(value: int, name: str) -> int:
 
 def checked_ids(image_ids: Any, n: int) -> Tensor:
     """The number of each image, (n,) int64."""
-    given = range(n) if image_ids is None else image_ids
-    ids = np.asarray(given.tolist() if hasattr(given, "tolist") else list(given))
+    ids = np.arange(n) if image_ids is None else np.asarray(image_ids)
     distinct = ids.shape == (n,) and ids.dtype.kind in "iu" and len(np.unique(ids)) == n
     if not distinct or ids.min() < 0 or ids.max() >= 2**32:
         raise ValueError(f"image_ids must be {n} different integers in [0, 2^32), one per observation")
     return torch.from_numpy(ids.astype(np.int64))
 
 
-def _checked_observation(y: Tensor) -> Tensor:
-    if not isinstance(y, Tensor) or y.ndim != 4 or 0 in y.shape:
+def check_observation(y: Tensor, channels: int | None = None) -> Tensor:
+    """Observations (n, c, h, w) in float32 or float64, with as many channels where these are given."""
+    if not isinstance(y, Tensor) or y.ndim != 4 or 0 in y.shape or channels not in (None, y.shape[1]):
         shape = tuple(y.shape) if hasattr(y, "shape") else type(y).__name__
-        raise ValueError(f"observation is {shape}; it must be a tensor of shape (n, c, h, w)")
+        raise ValueError(f"observation is {shape}; it must be a tensor of shape (n, {channels or 'c'}, h, w)")
     if not y.is_floating_point():
         raise ValueError(f"observation is {y.dtype}; convert it to float32, in the units of the network")
     bad = (~torch.isfinite(y)).flatten(1).any(1).nonzero().flatten().tolist()
@@ -390,11 +388,11 @@ def _checked_observation(y: Tensor) -> Tensor:
 def for_network(score: Score, y: Tensor) -> Tensor:
     """The observation in the precision of the network, which must be ready and on the same device."""
     network = getattr(score, "_orig_mod", score)  # a compiled module wraps the original
-    if not isinstance(network, nn.Module):
-        return y
-    if network.training:
+    if getattr(network, "training", False):
         raise ValueError("the score network is in training mode, where dropout is on; call .eval() before sampling")
-    parameter = next(network.parameters(), None)
-    if parameter is not None and parameter.device != y.device:
+    parameter = next(network.parameters(), None) if isinstance(network, nn.Module) else None
+    if parameter is None:
+        return y
+    if parameter.device != y.device:
         raise ValueError(f"observation is on {y.device}, the score network on {parameter.device}; move one of them")
-    return y.to(parameter.dtype) if parameter is not None and parameter.dtype in (torch.float32, torch.float64) else y
+    return y.to(parameter.dtype) if parameter.dtype in (torch.float32, torch.float64) else y

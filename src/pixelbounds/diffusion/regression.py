@@ -35,7 +35,7 @@ from .designs import network_of
 from .lean import LeanUNet
 from .network import Dropout, NCSNpp
 from .noise import check_seed, philox
-from .posterior import at_least_one
+from .posterior import at_least_one, check_observation
 
 
 class QuantileNetwork(nn.Module):
@@ -183,21 +183,13 @@ def _half_on_gpus(device: torch.device) -> Any:
 
 def _observations(network: QuantileNetwork, y: Any, sigma: float, batch: int) -> tuple[Tensor, tuple[int, ...]]:
     """Observations as (n, c, h, w) on the host, and the shape they came in."""
-    images = torch.as_tensor(y).detach()
-    if not images.is_floating_point():
-        raise ValueError(f"observations are {images.dtype}; convert them to float32, in the units of the network")
-    images, shape = images.to("cpu", torch.float32), tuple(images.shape)
-    images = images.unsqueeze(1) if images.ndim == 3 else images
-    c = network.config.channels
-    if images.ndim != 4 or images.shape[1] != c or 0 in shape:
-        raise ValueError(f"observations have shape {shape}; this network takes (n, {c}, h, w)")
-    if not bool(torch.isfinite(images).all()):
-        image = int((~torch.isfinite(images.flatten(1)).all(1)).int().argmax())
-        raise ValueError(f"observation {image} holds NaN or infinite values; drop it")
+    images = torch.as_tensor(y).detach().cpu()
+    shape = tuple(images.shape)
+    images = check_observation(images.unsqueeze(1) if images.ndim == 3 else images, network.config.channels)
     if not 0 < sigma < inf:
         raise ValueError(f"sigma is {sigma}; give the noise level of the observations, as a deviation")
     at_least_one(batch, "batch")
-    return images, shape
+    return images.float(), shape
 
 
 @contextmanager

@@ -17,16 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 
 from ..storage.files import exclusive, replace_file
 
 Progress = Callable[[dict[str, Any]], None]  # called with what is known of a run; see `Log`
 
 _AGREE_EVERY = 10  # steps between two looks at the common clock, where there are several processes
-
-
-# ---------------------------------------------------------------- processes
 
 
 @dataclass
@@ -66,18 +63,12 @@ class Group:
         if self.size > 1:
             dist.barrier()
 
-    def mean(self, values: Tensor) -> Tensor:
-        """The average over processes."""
+    def mean(self, *values: float) -> list[float]:
+        """The averages of numbers over processes: last bits may differ, and all must decide alike."""
+        common = torch.tensor(values, dtype=torch.float64, device=self.device)
         if self.size > 1:
-            values = values.clone()
-            dist.all_reduce(values)
-        return values / self.size
-
-    def mean_of(self, value: float) -> float:
-        """The average of one number over processes: last bits may differ, and all must decide alike."""
-        if self.size == 1:
-            return value
-        return float(self.mean(torch.tensor(value, dtype=torch.float64, device=self.device)))
+            dist.all_reduce(common)
+        return (common / self.size).tolist()
 
 
 def processes(device: Any = None) -> Group:
@@ -98,9 +89,6 @@ def processes(device: Any = None) -> Group:
     return Group(dist.get_rank(), dist.get_world_size(), device)
 
 
-# ---------------------------------------------------------------- the folder
-
-
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Hold the folder of a run against other runs, cleared of what a killed process left half written."""
@@ -109,9 +97,6 @@ def alone(folder: Path) -> Iterator[None]:
         for stale in folder.glob(".pixelbounds.*.part"):
             stale.unlink(missing_ok=True)
         yield
-
-
-# ---------------------------------------------------------------- signals
 
 
 @contextmanager
@@ -135,9 +120,6 @@ def signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-# ---------------------------------------------------------------- log
-
-
 class Log:
     """Lines of numbers about a run, appended to `log.jsonl`.
 
@@ -152,9 +134,11 @@ class Log:
         self._validation: dict[str, float] = {}
         self.last: dict[str, Any] = {}
         self.told = -1.0  # seconds of the run at which `progress` was told last
-        if self._path is not None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._forget_after(step)
+        if self._path is not None and self._path.exists():  # without what a resumed run will write again
+            kept = [line for line in _lines(self._path) if line["step"] <= step]
+            replace_file(self._path, "".join(json.dumps(line) + "\n" for line in kept).encode())
+            for self.last in kept:
+                self._remember(self.last)
 
     def write(self, step: int, seconds: float, done: float, **numbers: float) -> None:
         """Add a line."""
@@ -168,8 +152,7 @@ class Log:
 
     def tell(self, step: int, seconds: float, done: float, loss: float | None) -> None:
         """Tell `progress` where the run stands, between two lines."""
-        if self._progress is not None:
-            self._pass_on(self._line(step, seconds) | ({} if loss is None else {"loss": loss}), seconds, done)
+        self._pass_on(self._line(step, seconds) | ({} if loss is None else {"loss": loss}), seconds, done)
 
     def _line(self, step: int, seconds: float) -> dict[str, Any]:
         speed = (step - self._step) * self._images / max(time.monotonic() - self._time, 1e-9)
@@ -186,16 +169,6 @@ class Log:
         if "validation" in line:
             least = min(line["validation"], self._validation.get("least", line["validation"]))
             self._validation = {"validation": line["validation"], "least": least}
-
-    def _forget_after(self, step: int) -> None:
-        """Drop the lines that a resumed run will write again, and one that was cut off."""
-        assert self._path is not None
-        if self._path.exists():
-            kept = [line for line in _lines(self._path) if line["step"] <= step]
-            replace_file(self._path, "".join(json.dumps(line) + "\n" for line in kept).encode())
-            self.last = kept[-1] if kept else {}
-            for line in kept:
-                self._remember(line)
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

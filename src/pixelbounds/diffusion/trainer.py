@@ -124,9 +124,12 @@ def train(
     """
     with ExitStack() as stack:
         group = processes(device)
-        data = _checked(images, limits, group.device)
-        unseen = None if validation is None else _checked(validation, limits, group.device)
-        _check(network, data, unseen, sde, settings, group)
+        data = _checked(images, limits, network, group.device)
+        unseen = None if validation is None else _checked(validation, limits, network, group.device)
+        if settings.batch % group.size:
+            raise ValueError(f"a batch of {settings.batch} cannot be shared by {group.size} processes; use a multiple")
+        if settings.sigma_top is not None:
+            sde.check_level(settings.sigma_top, "sigma_top")
         about = _about(network, data, unseen, loss, sde, settings, identity or {})
         learner = Learner(network, settings, group)
         place = Path(folder) if folder is not None and group.rank == 0 else None
@@ -144,7 +147,7 @@ def train(
         if stop or received:
             number = received[0] if received else signal.SIGTERM  # the signal may have reached another process
             raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
-        return _result(learner, log, done, loss, sde=sde, images=data if unseen is None else unseen)
+        return _result(run, done)
 
 
 @dataclass(frozen=True)
@@ -210,25 +213,26 @@ class _Run:
         if learner.count:  # else the line of this step is written
             numbers = {"learning_rate": settings.rate(learner.step, done), **learner.numbers(self.group)}
             if look and self.unseen is not None:
-                value = mean_loss(learner.ema, self.unseen, self.loss, sde=self.sde, settings=settings)
-                numbers["validation"] = self.group.mean_of(value)
+                value = mean_loss(learner.ema, self.unseen, self.loss, self.sde, settings)
+                (numbers["validation"],) = self.group.mean(value)
                 learner.best.see(learner.ema, numbers["validation"], learner.step)
             self.log.write(learner.step, learner.seconds, done, **numbers)
         if save and self.place is not None:
             learner.save(self.place, self.about)
 
 
-def _result(learner: Learner, log: Log, done: float, loss: Loss, *, sde: VESDE, images: Pixels) -> Trained:
-    """What a run returns, its network measured on these images."""
-    settings, best, network = learner.settings, learner.best, learner.kept()
+def _result(run: _Run, done: float) -> Trained:
+    """What a run returns, its network measured on the validation images, or on those that it learned from."""
+    learner, log, loss, sde, settings = run.learner, run.log, run.loss, run.sde, run.settings
+    images, best, network = run.unseen or run.data, learner.best, learner.kept()
     by_step = settings.steps is not None and learner.step >= settings.steps
     return Trained(
         network,
         learner.step,
         learner.seconds,
         log.last,
-        best.loss if best.weights else mean_loss(network, images, loss, sde=sde, settings=settings),
-        trivial_loss(network, images, loss, sde=sde, settings=settings),
+        best.loss if best.weights else mean_loss(network, images, loss, sde, settings),
+        trivial_loss(network, images, loss, sde, settings),
         best.step if best.weights else learner.step,
         "patience" if done < 1 else "steps" if by_step else "seconds",
     )
@@ -244,22 +248,12 @@ def check_shape(network: Any, images: Pixels) -> None:
         )
 
 
-def _checked(images: Any, limits: tuple[float, float], device: torch.device) -> Pixels:
-    if not isinstance(images, Pixels):
-        return Pixels(images, limits=limits, device=device)
-    if images.device.type != device.type:
-        raise ValueError(f"images are for {images.device}, the network for {device}; make Pixels with this device")
-    return images
-
-
-def _check(network: Any, data: Pixels, unseen: Pixels | None, sde: VESDE, settings: Settings, group: Group) -> None:
-    check_shape(network, data)
-    if unseen is not None:
-        check_shape(network, unseen)
-    if settings.batch % group.size:
-        raise ValueError(f"a batch of {settings.batch} cannot be shared by {group.size} processes; use a multiple")
-    if settings.sigma_top is not None:
-        sde.check_level(settings.sigma_top, "sigma_top")
+def _checked(images: Any, limits: tuple[float, float], network: Any, device: torch.device) -> Pixels:
+    pixels = images if isinstance(images, Pixels) else Pixels(images, limits=limits, device=device)
+    if pixels.device.type != device.type:
+        raise ValueError(f"images are for {pixels.device}, the network for {device}; make Pixels with this device")
+    check_shape(network, pixels)
+    return pixels
 
 
 _FREE = {"steps", "seconds", "patience", "look_every", "log_every", "checkpoint_every"}
@@ -276,19 +270,15 @@ def _about(
     identity: Mapping[str, Any],
 ) -> dict[str, Any]:
     """What must not change between the parts of a run, but for what `learner` allows to be tuned."""
-    config = network.config.to_dict() if hasattr(network, "config") else type(network).__name__
+    config = asdict(network.config) if hasattr(network, "config") else type(network).__name__
     about = {name: value for name, value in asdict(settings).items() if name not in _FREE}
-    about |= {"network": config, "images": data.digest(), "limits": data.limits, "sde": asdict(sde)}
-    about |= {"loss": _name(loss), "augment": _name(settings.augment)}
+    about |= {"network": config, "images": data.digest, "limits": data.limits, "sde": asdict(sde)}
+    for name, function in (("loss", loss), ("augment", settings.augment)):
+        about[name] = getattr(function, "__name__", type(function).__name__)
     if unseen is not None:
-        about |= {"validation": unseen.digest(), "look_every": settings.look_every}
+        about |= {"validation": unseen.digest, "look_every": settings.look_every}
     about |= network.to_dict() if isinstance(network, QuantileNetwork) else {}
     taken = sorted(about.keys() & identity.keys())
     if taken:
         raise ValueError(f"identity names {', '.join(taken)}, which a run keeps already; choose other names")
-    about |= identity
-    return dict(json.loads(json.dumps(about)))
-
-
-def _name(function: Any) -> str:
-    return str(getattr(function, "__name__", type(function).__name__))
+    return dict(json.loads(json.dumps(about | dict(identity))))

@@ -12,7 +12,7 @@ the second the variance of the pixels over sigma^2. A network that is no better 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -29,45 +29,33 @@ from .sde import VESDE
 _MOST, _BATCHES = 512, 4  # images of a look at most, and passes through the network: a look costs a step or two
 
 
-def mean_loss(network: nn.Module, images: Pixels, loss: Loss, *, sde: VESDE, settings: Settings) -> float:
+def mean_loss(network: Any, images: Pixels, loss: Loss, sde: VESDE, settings: Settings) -> float:
     """The loss of a network on images spread over the set, 512 and four batches at most; equal noise at every call."""
-
-    def one(x: Tensor, sigma: Tensor, noise: Tensor) -> Tensor:
-        return loss(network, x, sigma, noise)
-
-    return _mean(one, images, sde, settings)
-
-
-def trivial_loss(network: nn.Module, images: Pixels, loss: Loss, *, sde: VESDE, settings: Settings) -> float:
-    """What `mean_loss` is for the better one, image by image, of two that change nothing or answer with the mean."""
-    heads = network.heads if isinstance(network, QuantileNetwork) else None
-    mean = torch.stack([x.mean((0, 2, 3)) for x, _, _ in _views(images, sde, settings)]).mean(0).reshape(-1, 1, 1)
-
-    def answering(denoised: Callable[[Tensor], Tensor]) -> Any:
-        """A network that denoises so: a score, or equal heads."""
-
-        def answer(y: Tensor, sigma: Tensor) -> Tensor:
-            if heads is None:
-                return (denoised(y) - y) / sigma.reshape(-1, 1, 1, 1) ** 2
-            return denoised(y).unsqueeze(1).expand(-1, heads, -1, -1, -1)
-
-        return answer
-
-    def one(x: Tensor, sigma: Tensor, noise: Tensor) -> Tensor:
-        unchanged = loss(answering(lambda y: y), x, sigma, noise)
-        return torch.minimum(unchanged, loss(answering(mean.expand_as), x, sigma, noise))
-
-    return _mean(one, images, sde, settings)
-
-
-def _mean(loss: Callable[[Tensor, Tensor, Tensor], Tensor], images: Pixels, sde: VESDE, settings: Settings) -> float:
     half = images.device.type == "cuda" if settings.half is None else settings.half
     total, count = 0.0, 0
     with torch.inference_mode(), torch.autocast(images.device.type, torch.bfloat16, enabled=half):
         for x, sigma, noise in _views(images, sde, settings):
-            total += float(loss(x, sigma, noise).sum())
+            total += float(loss(network, x, sigma, noise).sum())
             count += len(x)
     return total / count
+
+
+def trivial_loss(network: nn.Module, images: Pixels, loss: Loss, sde: VESDE, settings: Settings) -> float:
+    """What `mean_loss` is for the better one, image by image, of two that change nothing or answer with the mean."""
+    heads = network.heads if isinstance(network, QuantileNetwork) else None
+    mean = torch.stack([x.mean((0, 2, 3)) for x, _, _ in _views(images, sde, settings)]).mean(0).reshape(-1, 1, 1)
+
+    def answer(y: Tensor, sigma: Tensor, denoised: Tensor) -> Tensor:
+        """What a network that denoises so would answer: a score, or equal heads."""
+        if heads is None:
+            return (denoised - y) / sigma.reshape(-1, 1, 1, 1) ** 2
+        return denoised.unsqueeze(1).expand(-1, heads, -1, -1, -1)
+
+    def better(_: Any, *views: Tensor) -> Tensor:
+        unchanged = loss(lambda y, sigma: answer(y, sigma, y), *views)
+        return torch.minimum(unchanged, loss(lambda y, sigma: answer(y, sigma, mean.expand_as(y)), *views))
+
+    return mean_loss(None, images, better, sde, settings)
 
 
 def _views(images: Pixels, sde: VESDE, settings: Settings) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -94,13 +82,12 @@ class Best:
 
     def see(self, network: nn.Module, loss: float, step: int) -> None:
         """Take note of a look, and keep the network if it is the best."""
-        self.looked = step
-        self.stale += 1
+        self.looked, self.stale = step, self.stale + 1
         if loss < self.loss:
             self.loss, self.step, self.stale = loss, step, 0
             self.weights = {name: x.detach().clone() for name, x in network.state_dict().items()}
 
     def about(self) -> dict[str, Any]:
         """What is kept beside the weights, ready for JSON, which knows no infinity."""
-        known = {"step": self.step, "looked": self.looked, "stale": self.stale}
-        return known | ({"loss": self.loss} if self.weights else {})
+        counts = {"step": self.step, "looked": self.looked, "stale": self.stale}
+        return counts | ({"loss": self.loss} if self.weights else {})

@@ -314,7 +314,7 @@ def _of_run(run: Run, reading: Reading, execution: Execution) -> Bands:
     """The band of a sampling run, with whatever else the run kept."""
     names = {"observation": "observation", "mean": "estimate", "estimate": "estimate"}
     known = {word: run[name] for name, word in names.items() if name in run.group}
-    if run.observation.shape != run[run.parts()[0]].shape or run.observation.dtype.kind == "c":
+    if run["observation"].shape != run[run.parts()[0]].shape or run["observation"].dtype.kind == "c":
         known.pop("observation")  # a sinogram, k-space: no image to show
     known |= {name: run[name] for name in ("samples", "held_out") if name in run.group}
     limits = None if run.about["limits"] is None else check_limits(run.about["limits"])

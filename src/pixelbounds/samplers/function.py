@@ -21,14 +21,14 @@ from ..bands import calibrated_ranks, quantile_source
 from ..execution.progress import Progress, Tell, bar, silent
 from ..images.checks import check_count, check_limits, check_line, check_open_unit
 from ..images.ends import Band
-from ..images.library import Array, library_of
+from ..images.library import Array
 from ..images.measure import Measure
 from ..storage.digests import row_digests
 from ..storage.version import VERSION
 from .identity import sampler_name
-from .loop import DRAWN, Parts, Place, RunOptions, fill_run, fitted
+from .loop import Parts, Place, RunOptions, fill_run, fitted, kept_arrays
 from .observations import Observations
-from .protocol import Sampler, check_sampler, checked_samples, image_seed
+from .protocol import Sampler, check_sampler, drawn_samples, image_seed
 from .runs import Run
 from .tails import SampleTails
 
@@ -45,7 +45,6 @@ class FunctionBackend:
     keep_samples: bool = False
     _copies: list[int] = field(default_factory=list, init=False, repr=False)  # the first image of which there were
 
-    draws = 1
     pixels: ClassVar[None] = None
     keeps_seed = False
 
@@ -58,15 +57,10 @@ class FunctionBackend:
         check_count(self.seed, "seed", least=0)
         check_count(self.held_out, "held_out", least=0)
 
-    def backend(self) -> FunctionBackend:
-        """A worker draws with the same."""
-        return self
-
     @property
     def arrays(self) -> dict[str, tuple[int, ...]]:
         """What is kept of an image, and the axes of each array before its pixels."""
-        more = {"held_out": self.held_out, "samples": self.samples if self.keep_samples else 0}
-        return DRAWN | {name: (count,) for name, count in more.items() if count}
+        return kept_arrays(self.held_out, self.samples if self.keep_samples else 0)
 
     @property
     def counted(self) -> int:
@@ -86,7 +80,7 @@ class FunctionBackend:
             digests: set[int] = set()
             taken = 0
             seed = image_seed(self.seed, int(number))
-            for block in _drawn(self.sampler, observation, count, seed, int(number)):
+            for block in drawn_samples(self.sampler, observation, count, seed, int(number)):
                 kept = block[: max(0, self.samples - taken)]
                 taken += len(block)
                 if len(kept):
@@ -105,36 +99,6 @@ class FunctionBackend:
                     stacklevel=2,
                 )
             yield tails.parts() | {name: np.concatenate(x) for name, x in more.items() if x}
-
-
-def _drawn(sampler: Sampler, observation: Any, count: int, seed: int, number: int) -> Iterator[Array]:
-    """Blocks of samples; what the sampler itself raises is told apart from what is wrong with its samples."""
-    try:
-        samples = sampler(observation, count, seed)
-        if not library_of(samples) and hasattr(samples, "__iter__"):
-            samples = _watched(iter(samples), number)
-    except Exception as error:
-        raise _raised(error, number) from error
-    return checked_samples(samples, count, number)
-
-
-def _watched(samples: Iterator[Any], number: int) -> Iterator[Any]:
-    while True:
-        try:
-            sample = next(samples)
-        except StopIteration:
-            return
-        except Exception as error:
-            raise _raised(error, number) from error
-        yield sample
-
-
-def _raised(error: Exception, number: int) -> ValueError:
-    called = ". It is called as sampler(observation, samples, seed)" if isinstance(error, TypeError) else ""
-    return ValueError(
-        f"the sampler raised {type(error).__name__} at image {number}: {error}{called}. Correct it and call again with "
-        "the same `out`: images that a run has finished are kept"
-    )
 
 
 # ---------------------------------------------------------------- what users call
@@ -187,7 +151,7 @@ def sample_function_to(
         "version": VERSION,
     }
     options = RunOptions(repair=repair, scheduler=scheduler, tell=tell, progress=progress)
-    return fill_run(Path(out), about, observed, backend, backend, options)
+    return fill_run(Path(out), about, observed, backend, options)
 
 
 def bands_from(
@@ -237,7 +201,7 @@ def bands_from(
             report(samples * len(lower) + done, total)
 
         report(0, total)
-        place = Place(stack, backend, backend, scheduler)
+        place = Place(stack, backend, scheduler)
         for done, parts in enumerate(place.draw(observed, range(len(observed)), within)):
             shape = lower[0].shape if lower else parts["lower"].shape
             lower.append(fitted(parts["lower"], shape, int(observed.ids[done])))

@@ -6,16 +6,15 @@ one channel, observations and samples go without its axis.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass, field
-from functools import lru_cache
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..images.checks import check_line
 from ..problems.problem import Problem
+from .network_backend import loaded, network_digest
 
 if TYPE_CHECKING:
     from ..diffusion.inverse import Guidance
@@ -39,12 +38,11 @@ class LinearSampler:
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
-        path = Path(self.network)
-        if not path.exists():
-            raise FileNotFoundError(f"{path} does not exist; give a network that `pixelbounds train` saved")
-        object.__setattr__(self, "network", str(path.absolute()))
-        object.__setattr__(self, "digest", hashlib.sha256(path.read_bytes()).hexdigest())
-        _loaded(str(self.network), self.digest, self.device)
+        object.__setattr__(self, "digest", network_digest(self.network))
+        object.__setattr__(self, "network", str(Path(self.network).absolute()))
+        kind = self._loaded()[2]["kind"]
+        if kind != "score":
+            raise ValueError(f"{self.network} holds a {kind} network, not a score network")
 
     @property
     def name(self) -> str:
@@ -58,9 +56,11 @@ class LinearSampler:
     @property
     def limits(self) -> tuple[float, float] | None:
         """Least and greatest pixel value that the network was trained on, where its file tells."""
-        _, _, extra = _loaded(str(self.network), self.digest, self.device)
-        limits = extra.get("limits")
+        limits = self._loaded()[2]["extra"].get("limits")
         return None if limits is None else (float(limits[0]), float(limits[1]))
+
+    def _loaded(self) -> tuple[Any, Any, dict[str, Any]]:
+        return loaded(str(self.network), self.digest, self.device)
 
     @property
     def _how(self) -> Guidance:
@@ -74,33 +74,15 @@ class LinearSampler:
 
         from ..diffusion.inverse import sample_linear
 
-        network, sde, extra = _loaded(str(self.network), self.digest, self.device)
-        weights = next(network.parameters())
-        y = torch.as_tensor(observation)[None]
-        y = y.to(weights.device, torch.complex64 if y.is_complex() else torch.float32)
-        channels = int(network.config.channels)
-        plain = channels == 1
+        network, sde, meta = self._loaded()
+        plain = network.config.channels == 1
+        y = torch.as_tensor(observation)[None, None] if plain else torch.as_tensor(observation)[None]
+        y = y.to(next(network.parameters()).device, torch.complex64 if y.is_complex() else torch.float32)
+        suits = max(1, min(samples, _PIXELS_AT_ONCE // prod(self.problem.adjoint(y).shape[-2:])))
         draws = next(
             sample_linear(
-                network, y[:, None] if plain else y, self.problem, sde, self._how, samples=samples, seed=seed,
-                sigma_top=extra.get("sigma_top"), batch=self._batch(y[:, None] if plain else y, samples),
+                network, y, self.problem, sde, self._how, samples=samples, seed=seed,
+                sigma_top=meta["extra"].get("sigma_top"), batch=self.batch or suits,
             )
         )  # fmt: skip
         return draws[:, 0] if plain else draws
-
-    def _batch(self, y: Any, samples: int) -> int:
-        pixels = prod(self.problem.adjoint(y).shape[-2:])
-        return self.batch or max(1, min(samples, _PIXELS_AT_ONCE // pixels))
-
-
-@lru_cache(maxsize=2)
-def _loaded(network: str, digest: str, device: str | None) -> tuple[Any, Any, dict[str, Any]]:
-    """A score network, its process and what its file tells besides; once in a process."""
-    from ..diffusion.checkpoint import load_network
-    from ..diffusion.devices import best_device, check_device
-
-    path = Path(network)
-    if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-        raise ValueError(f"there is no {path} here, or another one; put the network where all workers see it")
-    model, sde, meta = load_network(path, device=check_device(device) or best_device(), kind="score")
-    return model, sde, dict(meta["extra"])

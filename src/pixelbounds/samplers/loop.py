@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
@@ -27,15 +27,17 @@ from .observations import Observations
 from .runs import Run, open_run, run_request, run_under_way, write_image
 
 Parts = dict[str, Array]  # what is kept of an image, by name
-DRAWN: dict[str, tuple[int, ...]] = dict.fromkeys(
-    ("lower", "upper", "naive_lower", "naive_upper", "mean", "deviation"), ()
-)
+
+
+def kept_arrays(held_out: int, samples: int) -> dict[str, tuple[int, ...]]:
+    """What is kept of samples of an image, and the axes of each array before its pixels."""
+    drawn = dict.fromkeys(("lower", "upper", "naive_lower", "naive_upper", "mean", "deviation"), ())
+    return drawn | {name: (count,) for name, count in (("held_out", held_out), ("samples", samples)) if count}
 
 
 class SamplerBackend(Protocol):
-    """What draws: a network with its options, or a function."""
+    """What draws, here or on a worker that it is sent to: a network with its options, or a function."""
 
-    draws: int  # that count towards a batch, per image
     keeps_seed: bool  # whether a draw depends on seed and numbers alone, for certain
 
     @property
@@ -44,7 +46,7 @@ class SamplerBackend(Protocol):
 
     @property
     def counted(self) -> int:
-        """Draws of an image that progress reports."""
+        """Draws of an image, which count towards a batch and in progress."""
 
     @property
     def pixels(self) -> tuple[int, ...] | None:
@@ -55,15 +57,6 @@ class SamplerBackend(Protocol):
 
     def draw(self, y: Any, ids: Array, batch: int, within: Progress = silent) -> Iterator[Parts]:
         """What is kept of each image of a block; `within` is given the draws of it that are done, and their total."""
-
-
-class BackendFactory(Protocol):
-    """How a worker comes by its backend, once; it must be hashable, and travels."""
-
-    def __hash__(self) -> int: ...
-
-    def backend(self) -> Any:
-        """What draws."""
 
 
 @dataclass(frozen=True)
@@ -81,17 +74,16 @@ class RunOptions:
 
 
 class Place:
-    """Where jobs `job(backend, *arguments, within)` run: in this process, or on workers with backends of their own."""
+    """Where jobs `job(backend, *arguments, within)` run: in this process, or on workers."""
 
-    def __init__(self, stack: ExitStack, backend: SamplerBackend, factory: BackendFactory, scheduler: Any) -> None:
+    def __init__(self, stack: ExitStack, backend: SamplerBackend, scheduler: Any) -> None:
         self._backend = backend
-        self._factory = factory
         self._execution: Execution | None = None if scheduler is None else stack.enter_context(running(scheduler))
 
     def map(self, job: Callable[..., Any], jobs: Sequence[tuple[int, ...]], within: Progress = silent) -> Iterator[Any]:
         """Results in order; what goes on within a job of a worker is not reported."""
         if self._execution is not None:
-            yield from self._execution.each(partial(_on_worker, self._factory, job), jobs, 0, 2**26)
+            yield from self._execution.each(partial(_on_worker, self._backend, job), jobs, 0, 2**26)
             return
         for arguments in jobs:
             yield job(self._backend, *arguments, within=within)
@@ -110,21 +102,14 @@ class Place:
 _DRAWING = Lock()
 
 
-@lru_cache(maxsize=1)
-def backend_of(factory: BackendFactory) -> SamplerBackend:
-    """A worker's backend, made once."""
-    backend: SamplerBackend = factory.backend()
-    return backend
-
-
-def _on_worker(factory: BackendFactory, job: Callable[..., Any], *arguments: int) -> Any:
+def _on_worker(backend: SamplerBackend, job: Callable[..., Any], *arguments: int) -> Any:
     with _DRAWING:
-        return job(backend_of(factory), *arguments)
+        return job(backend, *arguments)
 
 
 def _one(images: Observations, backend: SamplerBackend, position: int, within: Progress = silent) -> Parts:
     y = images.rows(position, position + 1)
-    return next(iter(backend.draw(y, images.ids[position : position + 1], backend.draws, within)))
+    return next(iter(backend.draw(y, images.ids[position : position + 1], backend.counted, within)))
 
 
 def _block(
@@ -170,7 +155,6 @@ def fill_run(
     about: Mapping[str, Any],
     images: Observations,
     backend: SamplerBackend,
-    factory: BackendFactory,
     options: RunOptions,
 ) -> Run:
     """Draw what is missing of the run `out`, which grows as NAME.part; `about` is all that bears on it."""
@@ -188,7 +172,7 @@ def fill_run(
         reopen(out)
     earlier = attributes_of(part_of(out)).get("pixelbounds") or {}
     with ExitStack() as stack:
-        place = Place(stack, backend, factory, options.scheduler)
+        place = Place(stack, backend, options.scheduler)
         pixels, batch, first = backend.pixels or earlier.get("shape"), options.batch or earlier.get("batch"), None
         if pixels is None:  # only a draw tells the shape of an image
             first = next(place.draw(images, range(1)))
@@ -235,7 +219,7 @@ def _draw_rest(
     options: RunOptions,
 ) -> float | None:
     """Draw the blocks that are not finished; seconds that an image took, without the first block, which may compile."""
-    per_block = max(1, batch // backend.draws)
+    per_block = max(1, batch // backend.counted)
     cuts = [(start, min(start + per_block, len(done))) for start in range(0, len(done), per_block)]
     cuts = [(start, stop) for start, stop in cuts if not done[start:stop].all()]
     count = int(done.sum())

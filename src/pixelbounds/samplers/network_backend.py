@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from ..bands import calibrated_ranks
 from ..execution.progress import Progress, silent
 from ..images.checks import check_choice, check_count, check_open_unit
 from ..images.library import Array
-from .loop import DRAWN, Parts
+from .loop import Parts, kept_arrays
 
 _FOR_SAMPLERS = ("sampler", "steps", "miscoverage", "held_out", "keep_samples")  # options for score networks alone
 _DEFAULTS: dict[str, Any] = {"samples": 79, "miscoverage": 0.1, "sampler": "heun", "held_out": 0, "keep_samples": False}
@@ -49,50 +50,50 @@ class SampleOptions:
 
 
 class NetworkBackend:
-    """Draws what a kind of network gives for an image."""
+    """Draws what the network of a file gives for an image; a worker of a cluster loads it once, on its own device."""
 
     keeps_seed = True
 
     def __init__(
-        self, kind: str, network: Any, sde: Any, sigma_0: float, options: SampleOptions, pixels: tuple[int, ...]
+        self,
+        network: str,
+        digest: str,
+        options: SampleOptions,
+        sigma_0: float,
+        pixels: tuple[int, ...],
+        *,
+        kind: str,
+        sde: Any,
+        dropout: bool,
     ) -> None:
         from ..diffusion.noise import check_seed
         from ..diffusion.posterior import SAMPLERS, Reduction, check_steps
 
         given = {name: getattr(options, name) for name in ("samples", *_FOR_SAMPLERS)}
-        self._settings = given | {name: default for name, default in _DEFAULTS.items() if given[name] is None}
-        settings = self._settings
-        self.kind = kind
-        self.network = network
-        self.sde = sde
-        self.sigma_0 = sigma_0
-        self.options = options
-        self.pixels = pixels
+        settings = self._settings = given | {
+            name: default for name, default in _DEFAULTS.items() if given[name] is None
+        }
+        self._file = network, digest, options.device
+        self.options, self.sigma_0, self.pixels, self.kind, self.sde = options, sigma_0, pixels, kind, sde
         check_seed(options.seed)
         self.samples = check_count(settings["samples"], "samples", least=2)
         if options.batch is not None:
             check_count(options.batch, "batch")
-        self.dropout = kind == "regressor" and network.config.dropout > 0
+        self.dropout = kind == "regressor" and dropout
+        self.counted = self.samples if self.dropout else 1
         self.steps = None
-        self.draws = self.samples if self.dropout else 1
+        self.heads = ("lower", "estimate", "upper") if kind == "regressor" else ("lower", "upper")
+        names = (*self.heads, *(("dropout_mean", "dropout_deviation") if self.dropout else ()))
+        self.arrays: dict[str, tuple[int, ...]] = dict.fromkeys(names, ())
         if kind == "score":
             steps = None if options.steps is None else check_count(options.steps, "steps")
             self.steps = check_steps(check_choice(settings["sampler"], SAMPLERS, "sampler"), steps, sigma_0, sde)
             level = check_open_unit(settings["miscoverage"], "miscoverage")
             held_out = check_count(settings["held_out"], "held_out", least=0)
             ranks = calibrated_ranks(self.samples, level)
-            self.draws = self.samples + held_out
+            self.counted = self.samples + held_out
             self.reduction = Reduction(ranks, (level / 2, 1 - level / 2), held_out, settings["keep_samples"])
-            kept = self.samples if settings["keep_samples"] else 0
-            self.arrays = DRAWN | {name: (m,) for name, m in (("held_out", held_out), ("samples", kept)) if m}
-        else:
-            self.arrays = dict.fromkeys(self._heads, ())
-            self.arrays |= dict.fromkeys(("dropout_mean", "dropout_deviation") if self.dropout else (), ())
-        self.counted = self.draws
-
-    @property
-    def _heads(self) -> tuple[str, ...]:
-        return ("lower", "estimate", "upper") if self.kind == "regressor" else ("lower", "upper")
+            self.arrays = kept_arrays(held_out, self.samples if settings["keep_samples"] else 0)
 
     def about(self) -> dict[str, Any]:
         """What of the options bears on the result."""
@@ -106,15 +107,9 @@ class NetworkBackend:
 
         from ..diffusion.posterior import automatic_batch
 
-        probe = torch.from_numpy(images.rows(0, 1)).to(next(self.network.parameters()).device)
-        return automatic_batch(self.network, probe, self.sigma_0)
-
-    @cached_property
-    def _drawing(self) -> Any:
-        """The network, compiled where that is asked for."""
-        from ..diffusion.members import compiled
-
-        return compiled(self.network) if self.options.compile else self.network
+        network = loaded(*self._file)[0]
+        probe = torch.from_numpy(images.rows(0, 1)).to(next(network.parameters()).device)
+        return automatic_batch(network, probe, self.sigma_0)
 
     def draw(self, y: Array, ids: Array, batch: int, within: Progress = silent) -> Iterator[Parts]:
         """The arrays of each image of a block (b, c, h, w)."""
@@ -124,46 +119,48 @@ class NetworkBackend:
         from ..diffusion.posterior import sample
         from ..diffusion.regression import dropout_passes, predict
 
+        network = _compiled(*self._file) if self.options.compile else loaded(*self._file)[0]
         if self.kind == "score":
-            device = next(self.network.parameters()).device
             if self.options.compile:  # all blocks have the shape of a full one, the last one padded
-                batch = even_batch(max(1, batch // self.draws) * self.draws, batch)
+                batch = even_batch(max(1, batch // self.counted) * self.counted, batch)
             for draws in sample(
-                self._drawing, torch.from_numpy(y).to(device), self.sigma_0, self.sde,
+                network, torch.from_numpy(y).to(next(network.parameters()).device), self.sigma_0, self.sde,
                 samples=self.samples, sampler=self._settings["sampler"], steps=self.steps, seed=self.options.seed,
-                image_ids=[int(i) for i in ids], batch=batch, reduce=self.reduction, progress=within,
+                image_ids=ids.tolist(), batch=batch, reduce=self.reduction, progress=within,
             ):  # fmt: skip
                 yield {name: getattr(draws, name).cpu().numpy() for name in self.arrays}
             return
-        heads = predict(self._drawing, y, self.sigma_0, batch=batch)
+        heads = predict(network, y, self.sigma_0, batch=batch)
         for image, number in enumerate(ids):
-            parts = {name: head[image] for name, head in zip(self._heads, heads, strict=True)}
+            parts = {name: head[image] for name, head in zip(self.heads, heads, strict=True)}
             if self.dropout:
                 seed = int(np.random.SeedSequence([self.options.seed, int(number)]).generate_state(1)[0])
                 mean, deviation = dropout_passes(
-                    self._drawing, y[image : image + 1], self.sigma_0, passes=self.samples, seed=seed, batch=batch
+                    network, y[image : image + 1], self.sigma_0, passes=self.samples, seed=seed, batch=batch
                 )
                 parts |= {"dropout_mean": mean[0], "dropout_deviation": deviation[0]}
             yield parts
 
 
-@dataclass(frozen=True)
-class NetworkFactory:
-    """How a worker comes by the network: it loads the file once, on its own device."""
+def network_digest(network: str | os.PathLike[str]) -> str:
+    """SHA-256 of the file of a network, which must be there."""
+    from ..diffusion.checkpoint import file_bytes
 
-    network: str
-    digest: str
-    sigma_0: float
-    options: SampleOptions
-    pixels: tuple[int, ...]
+    return hashlib.sha256(file_bytes(Path(network))).hexdigest()
 
-    def backend(self) -> NetworkBackend:
-        """What draws with the network of the file, which must be the very one."""
-        from ..diffusion.checkpoint import load_network
-        from ..diffusion.devices import best_device, check_device
 
-        path = Path(self.network)
-        if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != self.digest:
-            raise ValueError(f"a worker sees no {path}, or another one; put the network where all of them see it")
-        model, sde, meta = load_network(path, device=check_device(self.options.device) or best_device())
-        return NetworkBackend(meta["kind"], model, sde, self.sigma_0, self.options, self.pixels)
+@lru_cache(maxsize=2)
+def loaded(network: str, digest: str, device: str | None) -> tuple[Any, Any, dict[str, Any]]:
+    """The network of a file that must have this digest, its process, what the file tells besides; once in a process."""
+    from ..diffusion.checkpoint import check_device, load_network
+
+    if not Path(network).exists() or network_digest(network) != digest:
+        raise ValueError(f"there is no {network} here, or another one; put the network where all workers see it")
+    return load_network(network, device=check_device(device))
+
+
+@lru_cache(maxsize=1)
+def _compiled(network: str, digest: str, device: str | None) -> Any:
+    from ..diffusion.members import compiled
+
+    return compiled(loaded(network, digest, device)[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,6 @@ class Observations:
     """
 
     def __init__(self, observations: Any, ids: Any = None, images: range | None = None) -> None:
-        if isinstance(observations, Iterator):
-            observations = list(observations)
         observations = as_plain_array(observations, "observations")
         if not hasattr(observations, "shape"):
             observations = _stacked(observations)
@@ -39,10 +36,8 @@ class Observations:
         self.dtype = "complex64" if "complex" in str(getattr(observations, "dtype", "")) else "float32"
         self.ids = np.asarray(chosen if ids is None else ids)
         different = self.ids.shape == (len(chosen),) and len(np.unique(self.ids)) == len(chosen)
-        if not different or self.ids.dtype.kind not in "iu":
-            raise ValueError(f"ids must be {len(chosen)} different whole numbers, one per observation")
-        if self.ids.min() < 0 or self.ids.max() >= 2**32:
-            raise ValueError(f"ids reach from {self.ids.min()} to {self.ids.max()}; they must lie in [0, 2^32)")
+        if not different or self.ids.dtype.kind not in "iu" or self.ids.min() < 0 or self.ids.max() >= 2**32:
+            raise ValueError(f"ids must be {len(chosen)} different whole numbers in [0, 2^32), one per observation")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -93,21 +88,18 @@ class NoisyImages(Observations):
         sigma_0: float,
         ids: Any,
         chosen: range | None,
-        config: dict[str, Any],
+        config: Any,
         remedy: str,
     ) -> None:
         super().__init__(images, ids, chosen)
-        self._limits = limits
-        self._sigma_0 = sigma_0
-        self._remedy = remedy
-        channels = config["channels"]
-        stride = config.get("patch", 1) * 2 ** (len(config["multipliers"]) - 1)
-        shape = (len(self), *self.shape)
+        self._limits, self._sigma_0, self._remedy = limits, sigma_0, remedy
+        channels, shape = config.channels, (len(self), *self.shape)
         if len(shape) not in (3, 4) or 0 in shape or (shape[1] if len(shape) == 4 else 1) != channels:
             wanted = f"(n, {channels}, h, w)" if channels > 1 else "(n, h, w) or (n, 1, h, w)"
             raise ValueError(f"observations have shape {shape}; this network takes {wanted}")
-        if shape[-1] % stride or shape[-2] % stride:
-            raise ValueError(f"observations are {shape[-2]} x {shape[-1]}; crop or pad them to multiples of {stride}")
+        if shape[-1] % config.stride or shape[-2] % config.stride:
+            wrong = f"observations are {shape[-2]} x {shape[-1]}"
+            raise ValueError(f"{wrong}; crop or pad them to multiples of {config.stride}")
 
     def rows(self, start: int, stop: int) -> Array:
         """Float32 (b, c, h, w)."""
@@ -123,8 +115,8 @@ class NoisyImages(Observations):
         """Pixels that no noise of this level explains are refused."""
         low, high = self._limits
         slack = 8 * self._sigma_0 + 1e-3 * (high - low)
-        lowest = x.reshape(len(x), -1).min(axis=1)
-        highest = x.reshape(len(x), -1).max(axis=1)
+        flat = x.reshape(len(x), -1)
+        lowest, highest = flat.min(axis=1), flat.max(axis=1)
         far = (lowest < low - slack) | (highest > high + slack)
         if far.any():
             i = int(np.argmax(far))

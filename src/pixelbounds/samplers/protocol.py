@@ -2,13 +2,14 @@
 
 It returns an array or tensor (samples, *pixels), a list of samples, or an iterator of them, which is taken from one by
 one and may go on for ever. The same seed must give the same samples, or a run that stopped cannot go on; and samples of
-one image must differ, or there is nothing to learn from them. What breaks this is said in `checked_samples`.
+one image must differ, or there is nothing to learn from them. What breaks this is said in `drawn_samples`.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -64,10 +65,13 @@ def image_seed(seed: int, number: int) -> int:
     return (key ^ (number * _ODD_FACTOR)) & _WORD
 
 
-def checked_samples(drawn: Any, count: int, number: int) -> Iterator[Array]:
-    """What a sampler returned for the image of a number, in blocks of a few samples: NumPy, (b, *pixels)."""
+def drawn_samples(sampler: Sampler, observation: Any, count: int, seed: int, number: int) -> Iterator[Array]:
+    """What a sampler draws for the image of a number, in blocks of a few samples: NumPy, (b, *pixels)."""
+    where = f"samples of image {number}"
+    with _raised_at(number):
+        drawn = sampler(observation, count, seed)
     if not isinstance(drawn, Iterator):
-        drawn = as_plain_array(drawn, f"samples of image {number}")
+        drawn = as_plain_array(drawn, where)
     if library_of(drawn):
         if len(drawn.shape) < 2 or int(drawn.shape[0]) != count:
             raise ValueError(
@@ -82,25 +86,36 @@ def checked_samples(drawn: Any, count: int, number: int) -> Iterator[Array]:
             f"the sampler gave {drawn!r} for image {number}; give an array (samples, *pixels) or an iterator of samples"
         )
     for block in blocks:
-        x = to_numpy(as_array(block, f"samples of image {number}"))
+        x = to_numpy(as_array(block, where))
         if not np.isfinite(x).all():
-            raise ValueError(f"samples of image {number} hold NaN or infinite values; mend the sampler")
+            raise ValueError(f"{where} hold NaN or infinite values; mend the sampler")
         yield x
 
 
 def _stacked(samples: Iterator[Any], count: int, number: int) -> Iterator[Array]:
     """Single samples in blocks; as many as were asked for, of one shape."""
-    taken = 0
     shape: tuple[int, ...] | None = None
-    while taken < count:
-        block = []
-        for sample in islice(samples, min(_BLOCK, count - taken)):
-            x = to_numpy(as_array(sample, f"a sample of image {number}"))
+    for taken in range(0, count, _BLOCK):
+        with _raised_at(number):
+            some = list(islice(samples, min(_BLOCK, count - taken)))
+        block = [to_numpy(as_array(sample, f"a sample of image {number}")) for sample in some]
+        for x in block:
             shape = x.shape if shape is None else shape
             if x.shape != shape:
                 raise ValueError(f"samples of image {number} have shapes {shape} and {x.shape}; they must agree")
-            block.append(x)
-        if not block:
-            raise ValueError(f"the sampler gave {taken} samples of image {number}; {count} were asked for")
-        taken += len(block)
+        if len(block) < min(_BLOCK, count - taken):
+            raise ValueError(f"the sampler gave {taken + len(block)} samples of image {number}; {count} were asked for")
         yield np.stack(block)
+
+
+@contextmanager
+def _raised_at(number: int) -> Iterator[None]:
+    """What the sampler itself raises is told apart from what is wrong with its samples."""
+    try:
+        yield
+    except Exception as error:
+        called = ". It is called as sampler(observation, samples, seed)" if isinstance(error, TypeError) else ""
+        raise ValueError(
+            f"the sampler raised {type(error).__name__} at image {number}: {error}{called}. Correct it and call again "
+            "with the same `out`: images that a run has finished are kept"
+        ) from error

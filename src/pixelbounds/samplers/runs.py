@@ -137,11 +137,6 @@ class Run:
             raise ValueError(f"{self.path}/ids is damaged ({why}); draw the run again, or give another") from error
 
     @property
-    def observation(self) -> Any:
-        """What the sampler saw."""
-        return self["observation"]
-
-    @property
     def mean(self) -> Any:
         """Mean of the samples, or of the passes with dropout."""
         return self["dropout_mean" if self.about["kind"] == "regressor" else "mean"]
@@ -170,16 +165,14 @@ class Run:
         if check:
             self.check(_MADE_OF[kind])
         parts = [self[name] for name in _MADE_OF[kind]]
-        source = self.source(kind)
         if kind in ("calibrated", "naive"):
-            return Band(parts[0], parts[1], source=source)
+            return Band(parts[0], parts[1], source=self.source(kind))
         first, *rest = (_singles(part, there) for part in parts)
-        if kind == "regressor":
-            return replace(quantile_regression(first, *rest), source=source)
-        if kind == "conffusion":
-            return replace(conffusion(first, *rest), source=source)
+        if kind in ("regressor", "conffusion"):
+            band = (quantile_regression if kind == "regressor" else conffusion)(first, *rest)
+            return replace(band, source=self.source(kind))
         deviation = np.maximum(rest[0], np.float32(FLOOR))
-        return Band(first - deviation, first + deviation, first, source=source)
+        return Band(first - deviation, first + deviation, first, source=self.source(kind))
 
     def source(self, kind: str | None = None) -> Source:
         """How the band of a kind was made: by which network, at which noise level, of how many draws."""
@@ -269,11 +262,11 @@ def open_run(path: str | os.PathLike[str]) -> Run:
         about: Any = group.attrs.get("pixelbounds")
     except Exception as error:  # no store, or one whose metadata are damaged
         raise ValueError(f"{path} is no zarr store that can be read ({error}); give a run, or another --out") from error
-    if not isinstance(about, dict):
-        raise ValueError(f"{path} is a zarr store, but no run of pixelbounds sample; give a run, or another --out")
-    wrong = _what_is_wrong(group, about)
+    wrong = (
+        _what_is_wrong(group, about) if isinstance(about, dict) else "is a zarr store, but no run of pixelbounds sample"
+    )
     if wrong:
-        raise ValueError(f"{path} {wrong}; draw it again, or give another")
+        raise ValueError(f"{path} {wrong}; draw it again, or give another --out")
     return Run(path, group)
 
 
@@ -281,17 +274,12 @@ def _what_is_wrong(group: Any, about: Mapping[str, Any]) -> str | None:
     """Why a store is no run that can be used: each has what its kind says, and as many images as marks."""
     if about.get("format") != _FORMAT:
         return f"has format {about.get('format')}, this version reads {_FORMAT}"
-    kind = about.get("kind")
+    kind, limits, level = (about.get(name) for name in ("kind", "limits", "miscoverage"))
     if not isinstance(kind, str) or kind not in _KINDS:
         return f"is a run of kind {kind!r}, which is none of {', '.join(_KINDS)}"
-    limits = about.get("limits")
     pair = isinstance(limits, list) and len(limits) == 2 and all(isinstance(x, int | float) for x in limits)
     if not pair and not (kind == "sampler" and limits is None):
         return f"has limits {limits!r} instead of two numbers"
-    batch = about.get("batch", 1)
-    if not isinstance(batch, int) or batch < 1:
-        return f"has a batch of {batch!r} instead of a count"
-    level = about.get("miscoverage")
     if kind in _DRAWN and not (isinstance(level, float) and 0 < level < 1):
         return f"has miscoverage {level!r}, which is no share"
     arrays = dict(group.arrays())

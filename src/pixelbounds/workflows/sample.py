@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
-from ..diffusion.devices import best_device, check_device
 from ..execution.progress import Progress, Tell, silent
 from ..formats.arrays import FilePath
 from ..images.checks import Limits, check_limits
 from ..images.measure import Measure
 from ..samplers.loop import RunOptions, fill_run
-from ..samplers.network_backend import NetworkBackend, NetworkFactory, SampleOptions
+from ..samplers.network_backend import NetworkBackend, SampleOptions, loaded, network_digest
 from ..samplers.observations import NoisyImages
 from ..samplers.runs import Run
 from ..storage.version import VERSION
@@ -39,12 +37,10 @@ def sample_to(
     stand for, `patients` whose images they are (`patients_digest`). With a `scheduler` the workers of a Dask cluster
     draw, each on its own device; network, observations and store must be files that all of them see.
     """
-    from ..diffusion.checkpoint import load_network
-
-    device = "cpu" if scheduler is not None else check_device(options.device) or best_device()
-    model, sde, meta = load_network(Path(network), device=device)
-    kind, extra = meta["kind"], meta["extra"]
-    options.check(str(network), kind, dropout=model.config.dropout > 0)
+    path, digest = Path(network).absolute(), network_digest(network)
+    model, sde, meta = loaded(str(path), digest, "cpu" if scheduler is not None else options.device)
+    kind, extra, dropout = meta["kind"], meta["extra"], model.config.dropout > 0
+    options.check(str(network), kind, dropout=dropout)
     limits, remedy = _limits(network, extra.get("limits"), options.limits)
     sigma_0 = options.sigma_0 if options.sigma_0 is not None else extra.get("sigma_0")
     if sigma_0 is None:
@@ -52,11 +48,11 @@ def sample_to(
     sigma_0, top = sde.check_level(sigma_0), extra.get("sigma_top")
     if top is not None and sigma_0 > top:
         raise ValueError(f"sigma_0 is {sigma_0:g}, but {network} was trained up to {top:g}; train another one")
-    observed = NoisyImages(observations, limits, sigma_0, ids, images, meta["config"], remedy)
-    backend = NetworkBackend(kind, model, sde, sigma_0, options, observed.shape)
+    observed = NoisyImages(observations, limits, sigma_0, ids, images, model.config, remedy)
+    backend = NetworkBackend(str(path), digest, options, sigma_0, observed.shape, kind=kind, sde=sde, dropout=dropout)
     about = {
         "kind": kind,
-        "network": hashlib.sha256(Path(network).read_bytes()).hexdigest(),
+        "network": digest,
         "observations": observed.digest(),
         "images": len(observed),
         "shape": list(observed.shape),
@@ -69,12 +65,11 @@ def sample_to(
         "compile": options.compile,
         **backend.about(),
         "network_file": Path(network).name,  # folders may tell whose it is
-        "device": device,
+        "device": str(next(model.parameters()).device),
         "version": VERSION,
     }
-    factory = NetworkFactory(str(Path(network).absolute()), about["network"], sigma_0, options, observed.shape)
     run_options = RunOptions(options.batch, options.repair, scheduler, tell, progress)
-    return fill_run(Path(out), about, observed, backend, factory, run_options)
+    return fill_run(Path(out), about, observed, backend, run_options)
 
 
 def _limits(network: FilePath, trained: Any, wanted: Limits | None) -> tuple[Limits, str]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..diffusion.devices import check_device
 from ..execution.progress import Tell
 from ..execution.runner import parse_memory
 from ..formats.arrays import Arrays, FilePath
@@ -45,6 +44,7 @@ def train_from(
     """
     import torch
 
+    from ..diffusion.checkpoint import check_device
     from ..diffusion.session import alone, processes
     from ..diffusion.trainer import train
     from .settings import TrainSettings

@@ -91,7 +91,7 @@ def segment(options: argparse.Namespace) -> None:
     import torch
     from torch.nn import functional
 
-    from pixelbounds.diffusion import NCSNpp, configuration
+    from pixelbounds.diffusion import configuration, network_of
 
     begin = time.monotonic()
     torch.manual_seed(0)
@@ -101,7 +101,7 @@ def segment(options: argparse.Namespace) -> None:
     numbers = split(patients)
     size = images.shape[-1]
     config = configuration(options.network, size=size, dropout=0.1, out_channels=CLASSES, divide_by_sigma=False)
-    network = NCSNpp(config).to(device, memory_format=torch.channels_last).train()
+    network = network_of(config).to(device, memory_format=torch.channels_last).train()
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)
     seen = torch.from_numpy(images[numbers["train"]]).to(device)
     organ = torch.from_numpy(labels[numbers["train"]]).to(device)

@@ -105,7 +105,7 @@ def fitted(
     """A network of all levels of noise, ready to draw with, and the figures of its training."""
     import torch
 
-    from pixelbounds.diffusion import NCSNpp, configuration
+    from pixelbounds.diffusion import configuration, network_of
     from pixelbounds.diffusion.batches import AUGMENTATIONS
     from pixelbounds.diffusion.checkpoint import load_network
     from pixelbounds.diffusion.trainer import Settings, train, weighted_matching
@@ -115,7 +115,7 @@ def fitted(
     if options.start:
         network, _, _ = load_network(options.start, kind="score", device=device)
     else:
-        network = NCSNpp(configuration(options.network, size=images.shape[-1], dropout=options.dropout))
+        network = network_of(configuration(options.network, size=images.shape[-1], dropout=options.dropout))
     settings = Settings(
         seconds=options.seconds, batch=options.batch, learning_rate=options.rate, warmup=200, patience=None,
         augment=AUGMENTATIONS["small_moves"], compile=options.compile, log_every=50, checkpoint_every=10**9,

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from pixelbounds.diffusion import VESDE, NCSNpp, Reduction, automatic_batch, configuration, sample
+from pixelbounds.diffusion import VESDE, Reduction, automatic_batch, configuration, network_of, sample
 from pixelbounds.diffusion.posterior import SAMPLERS
 from pixelbounds.diffusion.trainer import Settings, train
 
@@ -42,7 +42,7 @@ def timed(function: Callable[[], object], repeats: int, warm: int = 2) -> float:
     return (time.perf_counter() - begin) / repeats
 
 
-def plain(network: NCSNpp, y: torch.Tensor, sigma_0: float, sde: VESDE, steps: int) -> torch.Tensor:
+def plain(network: torch.nn.Module, y: torch.Tensor, sigma_0: float, sde: VESDE, steps: int) -> torch.Tensor:
     """Algorithm 3 as printed, step by step."""
     dt = 1 / 300
     n, x = int(sde.time(sigma_0) / dt), y.clone()
@@ -75,7 +75,7 @@ def main() -> None:
     options = parser.parse_args()
     config = configuration(options.network, size=64, blocks=options.blocks, dropout=0.1)
     sde, sigma_0, top = VESDE(0.01, 1.0), 0.4, peak()
-    network = NCSNpp(config).cuda().eval().to(memory_format=torch.channels_last)
+    network = network_of(config).cuda().eval().to(memory_format=torch.channels_last)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         network(torch.zeros(1, 1, 64, 64, device="cuda"), torch.ones(1, device="cuda"))
     flops = counter.get_total_flops()
@@ -105,7 +105,7 @@ def main() -> None:
     first = time.perf_counter() - begin
     ours = 24 * 128 * evaluations / timed(shipped, 2, warm=0)
     memory = (torch.cuda.max_memory_allocated() - before) / 2**30
-    eager, z = NCSNpp(config).cuda().eval(), y[:1].expand(256, -1, -1, -1).contiguous()
+    eager, z = network_of(config).cuda().eval(), y[:1].expand(256, -1, -1, -1).contiguous()
     with torch.no_grad():
         theirs = 256 * 8 / timed(lambda: plain(eager, z, sigma_0, sde, 8), 1)
     say("sampling", {
@@ -125,7 +125,7 @@ def main() -> None:
     images = np.random.default_rng(0).integers(0, 255, (4096, 64, 64), dtype=np.uint8)
     lines: list[dict[str, object]] = []
     settings = Settings(seconds=options.train_seconds, batch=256, compile=True, log_every=20, checkpoint_every=10**9)
-    train(NCSNpp(config), images, sde=sde, settings=settings, progress=lines.append)
+    train(network_of(config), images, sde=sde, settings=settings, progress=lines.append)
     speed = max(float(str(line["images_per_second"])) for line in lines)
     say("training", {"images_per_second": speed, "share_of_peak": 3 * flops * speed / top})
 

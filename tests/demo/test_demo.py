@@ -8,8 +8,7 @@ import pixelbounds as pb
 from pixelbounds.cli import app
 from pixelbounds.demo import packaged, showcase
 from pixelbounds.demo.packaged import CALIBRATION
-from pixelbounds.demo.promised import PROMISED
-from pixelbounds.demo.showcase import RISK_LEVEL, packaged_band, samples_band
+from pixelbounds.demo.showcase import PROMISED, RISK_LEVEL, packaged_band, samples_band
 
 
 @pytest.fixture(scope="module")

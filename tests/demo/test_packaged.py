@@ -1,6 +1,7 @@
 import numpy as np
 
 from pixelbounds.demo import packaged
+from reproduce.gpu.package import pack_bands
 
 
 def bands(n=3, size=8):
@@ -11,7 +12,7 @@ def bands(n=3, size=8):
 
 def test_what_is_packed_comes_back_in_8_bits_with_ends_rounded_outward():
     lower, upper, fresh = bands()
-    arrays, about = packaged.unpack_bands(packaged.pack_bands(lower, upper, fresh, {"samples": 19}))
+    arrays, about = packaged.unpack_bands(pack_bands(lower, upper, fresh, {"samples": 19}))
     assert about == {"samples": 19}
     for name, given, sign in (("lower", lower, -1), ("upper", upper, 1)):
         gap = sign * (arrays[name] - np.clip(given, 0, 1))

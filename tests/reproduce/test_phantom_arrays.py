@@ -15,12 +15,13 @@ def outputs(n=3, size=8):
     middle, half = rng.random((n, size, size)), 0.2 * rng.random((n, size, size))
     arrays = {name: middle + 0.01 * rng.standard_normal(middle.shape) for name in phantom_arrays._ARRAYS}
     arrays |= {name: half * 0.5 for name in arrays if "deviation" in name}
-    return arrays | {"lower": middle - half, "upper": middle + half}
+    demo = packaged.unpack_bands(package.pack_bands(middle - half, middle + half, arrays["fresh"][1:], {}))[0]
+    return arrays, demo
 
 
 def test_what_is_packed_comes_back_in_8_bits_with_ends_rounded_outward():
-    given = outputs()
-    arrays, about = phantom_arrays.unpack_arrays(phantom_arrays.pack_arrays(given, {"samples": 19}))
+    given, demo = outputs()
+    arrays, about = phantom_arrays.unpack_arrays(phantom_arrays.pack_arrays(given, {"samples": 19}, demo), demo)
     assert about == {"samples": 19}
     assert set(arrays) == set(given)
     for name, x in given.items():
@@ -33,7 +34,7 @@ def test_what_is_packed_comes_back_in_8_bits_with_ends_rounded_outward():
             assert np.abs(back - within).max() < 0.501 * step
     del given["fresh"]
     with pytest.raises(ValueError, match="lacks fresh"):
-        phantom_arrays.pack_arrays(given, {})
+        phantom_arrays.pack_arrays(given, {}, demo)
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def work(tmp_path, monkeypatch):
         )
     )
     (folder / "score" / "score.safetensors").write_bytes(b"network")
-    monkeypatch.setattr(packaged, "_embedded", lambda name: target / name)
+    monkeypatch.setattr(packaged, "network_file", lambda: target / "score.safetensors")
     monkeypatch.setattr(packaged, "CALIBRATION", 4)
     monkeypatch.setattr(package, "FILE", tmp_path / "phantoms.xz")
     monkeypatch.setattr("sys.argv", ["package", str(folder)])
@@ -61,10 +62,10 @@ def work(tmp_path, monkeypatch):
 def test_arrays_and_network_are_packaged(work, tmp_path):
     given = {file.stem: np.load(file) for file in (work / "material").glob("*.npy")}
     package.main()
-    arrays, figures = phantom_arrays.unpack_arrays((tmp_path / "phantoms.xz").read_bytes())
+    small, about = packaged.unpack_bands((tmp_path / "embedded" / "bands.xz").read_bytes())
+    arrays, figures = phantom_arrays.unpack_arrays((tmp_path / "phantoms.xz").read_bytes(), small)
     assert np.array_equal(arrays["mean"], given["mean"])
     assert (figures["samples"], figures["regressor"]["step"]) == (19, 1)
-    small, about = packaged.unpack_bands((tmp_path / "embedded" / "bands.xz").read_bytes())
     for name in ("lower", "upper"):
         assert np.abs(small[name] - given[name]).max() <= 1.01 / packaged.STEPS  # ends go outward once more
     assert np.array_equal(small["fresh"], given["fresh"][4:])

@@ -91,6 +91,7 @@ def test_commands_tell_threads_to_sleep_before_torch_is_there():
         "app(sys.argv[1:], standalone_mode=False)\n"
     )
     environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
-    for words in (["train", "none.toml"], ["sample", "none.safetensors", __file__, "--out", "none.zarr"]):
+    np.save(tmp_path / "y.npy", np.zeros((2, 8, 8), np.float32))
+    for words in (["train", "none.toml"], ["sample", "none.safetensors", tmp_path / "y.npy", "--out", "none.zarr"]):
         ran = subprocess.run([sys.executable, "-c", script, *words], env=environment, capture_output=True, text=True)
         assert ran.stdout == "PASSIVE\n", ran.stderr

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -29,21 +28,11 @@ NEW = 300_000  # phantoms from this number on were seen by nobody: not trained o
 CALIBRATION = 256  # phantoms that calibrate; the others are held out, and come with a further sample each
 STEPS = 255  # of gray values between 0 and 1
 COARSE = 127  # the same of further samples
-FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 0, "lp": 0, "pb": 0}]
-
-
-def _embedded(name: str) -> Path:
-    return Path(str(files(__package__).joinpath("embedded", name)))
 
 
 def network_file() -> Path:
-    """The score network that drew the samples."""
-    return _embedded("score.safetensors")
-
-
-def bands_file() -> Path:
-    """The packaged bands."""
-    return _embedded("bands.xz")
+    """The score network that drew the samples; the bands lie beside it."""
+    return Path(str(files(__package__).joinpath("embedded", "score.safetensors")))
 
 
 def some_phantoms(count: int, first: int = 0) -> Phantoms:
@@ -59,11 +48,11 @@ def observe(truth: Array, seed: int = NOISE_SEED) -> Array:
 
 def in_8_bits(lower: Array, upper: Array) -> tuple[Array, Array]:
     """Ends within [0, 1] as the package keeps them: whole multiples of 1/255, rounded outward."""
-    down, up = _codes(lower, upper)
+    down, up = band_codes(lower, upper)
     return outward(down / STEPS, up / STEPS, np.float32)
 
 
-def _codes(lower: Array, upper: Array) -> tuple[Array, Array]:
+def band_codes(lower: Array, upper: Array) -> tuple[Array, Array]:
     """The numbers of both ends in steps of 1/255."""
     down = np.floor(np.clip(lower, 0, 1).astype(np.float64) * STEPS)
     up = np.ceil(np.clip(upper, 0, 1).astype(np.float64) * STEPS)
@@ -71,13 +60,14 @@ def _codes(lower: Array, upper: Array) -> tuple[Array, Array]:
 
 
 @cache
-def _stored() -> tuple[dict[str, Array], dict[str, Any]]:
-    return unpack_bands(bands_file().read_bytes())
+def stored_bands() -> tuple[dict[str, Array], dict[str, Any]]:
+    """Both ends and the further samples, in float32, and the figures."""
+    return unpack_bands(network_file().with_name("bands.xz").read_bytes())
 
 
 def figures() -> dict[str, Any]:
     """How samples were drawn: samples, steps, miscoverage, sigma_0."""
-    return dict(_stored()[1])
+    return dict(stored_bands()[1])
 
 
 def material() -> dict[str, Array]:
@@ -87,27 +77,12 @@ def material() -> dict[str, Array]:
     >>> arrays["lower"].shape == arrays["truth"].shape, bool((arrays["lower"] <= arrays["upper"]).all())
     (True, True)
     """
-    arrays = _stored()[0]
+    arrays = stored_bands()[0]
     made = some_phantoms(len(arrays["lower"]))
     return {"truth": made.images, "organs": made.organs, **arrays}
 
 
 # ---------------------------------------------------------------- how it is stored
-
-
-def pack_bands(lower: Array, upper: Array, fresh: Array, about: Mapping[str, Any]) -> bytes:
-    """Bands (n, h, w) and further samples of the last phantoms, (few, h, w), as differences from what is alike."""
-    down, up = _codes(lower, upper)
-    sample = np.rint(np.clip(fresh, 0, 1).astype(np.float64) * COARSE).astype(np.int16)
-    width, last = up - down, slice(len(lower) - len(fresh), None)
-    parts = [
-        (width - neighbours(width)).reshape(-1),
-        (down - neighbours(down)).reshape(-1)[_order(width)],
-        (sample - (down + up)[last] // 4).reshape(-1)[_order(width[last])],
-    ]
-    header = {"shape": lower.shape, "fresh": len(fresh), "figures": dict(about)}
-    planes = b"".join(part.astype(np.uint8).tobytes() for part in parts)
-    return lzma.compress(json.dumps(header).encode() + b"\n" + planes, filters=FILTERS)
 
 
 def unpack_bands(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -125,7 +100,7 @@ def unpack_bands(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
     return {"lower": lower, "upper": upper, "fresh": (sample / COARSE).astype(np.float32)}, header["figures"]
 
 
-def _order(width: Array) -> Array:
+def width_order(width: Array) -> Array:
     """Pixels by the width of their band: those alike lie together, which an adaptive coder likes."""
     return np.argsort(width.reshape(-1), kind="stable")
 
@@ -133,7 +108,7 @@ def _order(width: Array) -> Array:
 def _in_place(plane: Array, width: Array) -> Array:
     """The inverse of ordering by width."""
     out = np.empty(plane.size, np.int16)
-    out[_order(width)] = plane
+    out[width_order(width)] = plane
     return out.reshape(width.shape)
 
 

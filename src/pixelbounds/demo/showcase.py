@@ -19,6 +19,7 @@ import numpy as np
 from ..bands import calibrated_quantiles
 from ..calibration.calibrate import calibrate
 from ..calibration.calibration import Calibration
+from ..calibration.promises import Promise, share
 from ..evaluation.evaluation import Evaluation, SeenPromise
 from ..evaluation.held_out import evaluate
 from ..execution.progress import Progress
@@ -27,15 +28,17 @@ from ..images.checks import check_count
 from ..images.ends import Band
 from ..images.library import Array
 from ..images.measure import Measure
+from ..images.regions import edges, label
 from ..images.source import Source
 from ..report.example import Example, Row, examples_of
 from ..report.page import write_report
+from .canvas import Organ
 from .packaged import CALIBRATION, NEW, figures, in_8_bits, material, network_file, observe, some_phantoms
-from .promised import PROMISED, demo_promises
 
 RISK_LEVEL = 0.05
 FAILURE_PROB = 0.1
 MEASURE = Measure.of_window((400, 40))  # what 0 and 1 of phantoms stand for, in Hounsfield units
+_FIRST, _OTHERS = slice(CALIBRATION), slice(CALIBRATION, None)  # phantoms that calibrate, and that are held out
 WORST = 2  # held-out phantoms on the page, those that miss most
 DEMO_METHODS: dict[str, dict[str, Any]] = {
     "RCPS, Hoeffding-Bentkus": {"method": "rcps", "bound": "hoeffding_bentkus"},
@@ -45,7 +48,8 @@ DEMO_METHODS: dict[str, dict[str, Any]] = {
     "frontier, betting (ours)": {},
 }
 
-Step = Callable[[str], None]  # called with what begins
+PROMISED = {"all pixels": 0.05, "body": 0.05, "liver": 0.05, "kidneys": 0.1, "edges": 0.1}  # at most, of each region
+SHARPEST = 0.05  # of the pixels are edges
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,12 +75,25 @@ class Demo:
         return self.promised.calibration
 
 
+def demo_promises(truth: Array, organs: Array) -> list[Promise]:
+    """Promises about phantoms (n, h, w) with the organ of each pixel (n, h, w)."""
+    regions = {
+        "body": ~np.isin(organs, (Organ.AIR, Organ.TABLE)),
+        "liver": label(organs, int(Organ.LIVER)),
+        "kidneys": label(organs, int(Organ.KIDNEY)),
+        "edges": edges(truth, top=SHARPEST),
+    }
+    return [share(level, within=regions.get(name), name=name) for name, level in PROMISED.items()]
+
+
 def packaged_band(arrays: dict[str, Any]) -> Band:
     """Calibrated quantiles of the packaged samples."""
     return Band(arrays["lower"], arrays["upper"], source=_demo_source())
 
 
-def run(folder: Path, *, new: int = 4, seed: int = 0, step: Step = print, progress: Progress | None = None) -> Demo:
+def run(
+    folder: Path, *, new: int = 4, seed: int = 0, step: Callable[[str], None] = print, progress: Progress | None = None
+) -> Demo:
     """Calibrate on the packaged phantoms, sample new ones, and write a calibration, intervals and a report."""
     new = check_count(new, "new", most=64)
     seed = check_count(seed, "seed", least=0)
@@ -99,9 +116,13 @@ def run(folder: Path, *, new: int = 4, seed: int = 0, step: Step = print, progre
     with clock(
         f"calibrate {len(DEMO_METHODS)} methods on {CALIBRATION} phantoms, judge them on {len(truth) - CALIBRATION}"
     ):
-        rows = tuple(_row(name, choices, truth, band, fresh) for name, choices in DEMO_METHODS.items())
+        rows = tuple(
+            _row(name, truth, band, fresh, risk_level=RISK_LEVEL, **choices) for name, choices in DEMO_METHODS.items()
+        )
     with clock(f"promise {', '.join(PROMISED)} together"):
-        promised, plain = _promised(rows[-1], truth, arrays["organs"], band)
+        promises, asked = (demo_promises(truth[part], arrays["organs"][part]) for part in (_FIRST, _OTHERS))
+        promised = _row(f"frontier, {len(asked)} promises jointly", truth, band, asked=asked, promises=promises)
+        plain = evaluate(truth[_OTHERS], rows[-1].calibration.apply(band[_OTHERS]), promises=asked).promises
     shown = promised.calibration
     with clock(f"draw {figures()['samples']} posterior samples each of {new} new noisy phantoms"):
         made = some_phantoms(new, NEW + new * seed)
@@ -111,56 +132,31 @@ def run(folder: Path, *, new: int = 4, seed: int = 0, step: Step = print, progre
     with clock("turn them into intervals and write everything"):
         interval = shown.apply(new_band)
         promises = demo_promises(made.images, made.organs)
-        found = evaluate(made.images, interval, calibration=shown, promises=promises)
+        seen = evaluate(made.images, interval, calibration=shown, promises=promises)
         shown.save(folder / "calibration.safetensors")
         write_interval(folder / "intervals.npz", interval)
         examples = examples_of(
             interval, range(new), names=[f"new phantom {i + 1}" for i in range(new)], band=new_band, truth=made.images,
             estimate=samples.mean(axis=1), samples=samples, observation=noisy, promises=promises,
         )  # fmt: skip
-        worst = _worst(promised, truth[CALIBRATION:], arrays["organs"][CALIBRATION:], band[CALIBRATION:])
+        worst = examples_of(
+            shown.apply(band[_OTHERS]), promised.evaluation.worst(WORST).tolist(), band=band[_OTHERS],
+            names=[f"held-out phantom {i}" for i in range(len(truth) - CALIBRATION)], truth=truth[_OTHERS],
+            promises=asked,
+        )  # fmt: skip
         page = _report(folder / "report.html", (*rows, promised), examples, worst)
     return Demo(
-        rows, promised, plain, found, folder / "calibration.safetensors", folder / "intervals.npz", page, seconds
+        rows, promised, plain, seen, folder / "calibration.safetensors", folder / "intervals.npz", page, seconds
     )
 
 
-def _row(name: str, choices: dict[str, Any], truth: Array, band: Band, fresh: Array) -> Row:
+def _row(name: str, truth: Array, band: Band, fresh: Any = None, asked: Any = None, **choices: Any) -> Row:
+    """A calibration of the first phantoms, judged on the others; `asked` are the promises for these."""
     begin = perf_counter()
-    cal = calibrate(
-        truth[:CALIBRATION],
-        band[:CALIBRATION],
-        risk_level=RISK_LEVEL,
-        failure_prob=FAILURE_PROB,
-        measure=MEASURE,
-        **choices,
-    )
+    cal = calibrate(truth[_FIRST], band[_FIRST], failure_prob=FAILURE_PROB, measure=MEASURE, **choices)
     seconds = perf_counter() - begin
-    others = slice(CALIBRATION, None)
-    found = evaluate(truth[others], cal.apply(band[others]), samples=fresh, calibration=cal)
-    return Row(name, cal, found, seconds)
-
-
-def _promised(plain: Row, truth: Array, organs: Array, band: Band) -> tuple[Row, tuple[SeenPromise, ...]]:
-    """All promises with the method of a row, and what they come to with its one level."""
-    begin = perf_counter()
-    first, others = slice(0, CALIBRATION), slice(CALIBRATION, None)
-    promises = demo_promises(truth[first], organs[first])
-    cal = calibrate(truth[first], band[first], promises=promises, failure_prob=FAILURE_PROB, measure=MEASURE)
-    seconds = perf_counter() - begin
-    asked = demo_promises(truth[others], organs[others])
-    found = evaluate(truth[others], cal.apply(band[others]), calibration=cal, promises=asked)
-    beside = evaluate(truth[others], plain.calibration.apply(band[others]), promises=asked)
-    return Row(f"frontier, {len(asked)} promises jointly", cal, found, seconds), beside.promises
-
-
-def _worst(row: Row, truth: Array, organs: Array, band: Band) -> list[Example]:
-    """The held-out phantoms of which a method misses most."""
-    chosen = row.evaluation.worst(WORST).tolist()
-    return examples_of(
-        row.calibration.apply(band), chosen, names=[f"held-out phantom {i}" for i in range(len(truth))], band=band,
-        truth=truth, promises=demo_promises(truth, organs),
-    )  # fmt: skip
+    seen = evaluate(truth[_OTHERS], cal.apply(band[_OTHERS]), samples=fresh, calibration=cal, promises=asked)
+    return Row(name, cal, seen, seconds)
 
 
 def draw(noisy: Array, seed: int, progress: Progress | None = None) -> Array:

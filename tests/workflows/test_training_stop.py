@@ -76,7 +76,7 @@ def test_a_run_that_learned_nothing_is_an_error_and_a_longer_one_goes_on(world, 
     assert "going on from step 1" in result.output
 
 
-def test_commands_tell_threads_to_sleep_before_torch_is_there():
+def test_commands_tell_threads_to_sleep_before_torch_is_there(tmp_path):
     """FormatError later, OpenMP has read its settings already, and `train` stood still on a busy machine."""
     script = (
         "import os, sys\n"

@@ -5,7 +5,7 @@ A question stands at the left margin, its answers below it, indented, each with 
     What do people look at?
         all of the image => pb.share(0.05) @ guides/arrays.md
 
-The page says the same as a list, which is for phones, screen readers and the repository.
+The page says the same as a list, which is for phones and the repository.
 """
 
 import re
@@ -14,7 +14,7 @@ from textwrap import wrap
 
 TREE = re.compile(r"<!-- tree:\n(.*?)-->", re.DOTALL)
 _ANSWER = re.compile(r"^\s+(.*?)\s*=>\s*(.*?)(?:\s*@\s*(\S+))?$")
-_COLUMNS = ((0, 230), (290, 230), (580, 380))  # question, answer, what to call: left edge and width
+_COLUMNS = ((0, 225), (275, 235), (550, 390))  # question, answer, what to call: left edge and width
 _LINE, _PAD, _GAP = 17, 9, 10  # pixels
 
 
@@ -42,22 +42,22 @@ def draw(text: str) -> str:
     shapes: list[str] = []
     y = 0
     for question, answers in read(text):
-        tops = []
+        tops, rows = [], []
         for answer, call, page in answers:
-            height = max(_height(answer, 30), _height(call, 50))
+            height = max(_height(answer, 32), _height(call, 50))
             tops.append((y, height))
-            shapes += [_box(1, y, height, answer, 30, "answer"), _box(2, y, height, call, 50, "call", page)]
-            shapes.append(_line(1, y + height / 2, y + height / 2))
+            rows += [_box(1, y, height, answer, 32, "answer"), _line(1, y + height / 2, y + height / 2)]
+            rows.append(_box(2, y, height, call, 50, "call", page))
             y += height + _GAP
         first, last = tops[0][0], tops[-1][0] + tops[-1][1]
-        height = _height(question, 29)
+        height = _height(question, 26)
         top = (first + last - height) / 2
-        shapes += [_line(0, top + height / 2, at + tall / 2) for at, tall in tops]
-        shapes.append(_box(0, top, height, question, 29, "question"))
+        lines = [_line(0, top + height / 2, at + tall / 2) for at, tall in tops]
+        shapes += [_box(0, top, height, question, 26, "question"), *lines, *rows]
         y += 2 * _GAP
     width = sum(_COLUMNS[-1])
     return (
-        f'<svg class="decisions" viewBox="-2 -2 {width + 4} {y}" role="img" aria-label="The list below, as a drawing">'
+        f'<svg class="decisions" viewBox="-2 -2 {width + 4} {y}" role="group" aria-label="Decision tree">'
         + "".join(shapes)
         + "</svg>"
     )

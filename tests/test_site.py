@@ -13,7 +13,7 @@ import pytest
 from matplotlib import pyplot
 
 import pixelbounds as pb
-from pages import docstrings, hooks, stories
+from pages import docstrings, hooks, stories, trees
 
 pytest.importorskip("material")
 
@@ -204,3 +204,26 @@ def test_the_gallery_has_stories_and_each_has_a_picture_and_a_notebook(site):
         assert json.loads((site / f"gallery/{story.name}.ipynb").read_text())["nbformat"] == 4
         assert any(stories.captions(cell) for cell in story.cells), f"{story.path.name} shows no picture"
         assert (site / f"gallery/{story.name}_1.png").exists() or story.name in SLOW
+
+
+# ---------------------------------------------------------------- decision trees
+
+
+def test_a_tree_is_drawn_with_links_and_one_that_cannot_be_read_is_an_error():
+    page = trees.with_trees("<!-- tree:\nWhat?\n    <b> => call(1) @ guides/region.md\n    no => nothing\n-->\n")
+    assert '<a href="guides/region.html">' in page
+    assert "&lt;b&gt;" in page
+    assert page.count("<rect") == 5  # a question, two answers, two calls
+    with pytest.raises(ValueError, match="answer => call"):
+        trees.read("What?\n    yes\n")
+
+
+@pytest.mark.parametrize("page", ["which_promise.md", "which_band.md"])
+def test_trees_lead_to_pages_that_exist_and_say_what_the_list_says(page):
+    text = (ROOT / "docs" / page).read_text()
+    stories_of = {f"gallery/{story.name}.md" for story in stories.stories_in(ROOT / "examples/gallery")}
+    questions = trees.read(trees.TREE.search(text)[1])
+    for question, answers in questions:
+        assert f"- **{question}**" in text
+        for _, _, target in answers:
+            assert not target or target in stories_of or (ROOT / "docs" / target).exists(), target

@@ -9,7 +9,7 @@ import re
 from griffe import Extension, Object
 
 _ROW = re.compile(r"^(\S.*?)\s{2,}(\S.*)$")
-_PAGE = re.compile(r"\bdocs/(\w+)\.md")
+_PAGE = re.compile(r"\bdocs/((?:\w+/)*(\w+)\.md)")
 
 
 class HouseDocstrings(Extension):
@@ -51,4 +51,4 @@ def _rows(lines: list[str]) -> list[tuple[str, str]]:
 
 
 def _linked(text: str) -> str:
-    return _PAGE.sub(r"[\1](../\1.md)", text)
+    return _PAGE.sub(r"[\2](../\1)", text)

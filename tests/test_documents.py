@@ -207,5 +207,6 @@ def test_the_source_names_files_and_parts_that_exist():
             parts = [f"pixelbounds{name}" for name in NAMES_DOTTED.findall(text) if not exists(name)]
             files = re.findall(r"(?<![\w/.-])(?:\w+/)*\w+\.py\b", text)
             absent = [name for name in files if not (file.parent / name).exists() and home_of(name) is None]
-            wrong += [f"{where}:{line} names {name}" for name in parts + absent]
+            pages = [name for name in re.findall(r"\bdocs/[\w/]+\.md\b", text) if not (ROOT / name).exists()]
+            wrong += [f"{where}:{line} names {name}" for name in parts + absent + pages]
     assert not wrong, "these do not exist any more; name what they have become:\n" + "\n".join(wrong)

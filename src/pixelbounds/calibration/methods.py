@@ -2,7 +2,7 @@
 
 RCPS        one widening for all pixels; nothing is fitted                             Algorithm 2
 KRCPS       the line through the solution of (P_K)                                     Algorithm 3, Section 3.2
-Frontier    the path of shortest intervals on the fitting images                       docs/theory.md
+Frontier    the path of shortest intervals on the fitting images                       docs/theory/proof.md
 
 A method is an object that holds its settings. `units_to_fit` says how many units fit; `fit` makes the path.
 

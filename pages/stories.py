@@ -33,6 +33,7 @@ GROUPS = {  # of the gallery's first page
         "tails",
         "subgroups",
         "labels",
+        "masks",
         "numbers",
         "many_sizes",
     ),

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A segmentation with a guarantee
 #
-# A network says how likely each pixel belongs to an organ. Two masks say what that is worth: the outer one leaves out
-# little of the organ, the inner one holds little else, and both are promised.
+# A network returns the probability that a pixel belongs to an organ. Two masks bound the organ: the outer one misses
+# little of it, the inner one contains little else, and both are promised.
 #
 # The organs are those of phantoms; the network is simulated, and is worse in some images than in others.
 

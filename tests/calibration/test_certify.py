@@ -241,7 +241,7 @@ def test_what_cannot_be_promised_is_refused_at_the_door():
     refuses(tried(pb.share(0.3, within=none, name="spleen")), "'spleen'", "none", error=pb.NoGuarantee)
     none[:12] = True
     refuses(
-        tried(pb.share(0.3), pb.share(0.1, within=none, name="spleen")), "'spleen'", "12 certifying", "at least 23",
+        tried(pb.share(0.3), pb.share(0.1, within=none, name="spleen")), "'spleen'", "by 12 images", "at least 23",
         error=pb.NoGuarantee,
     )  # fmt: skip
 

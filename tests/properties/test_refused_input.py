@@ -100,7 +100,7 @@ SETTINGS = [
     *[({"method": "rcps", "units": x}, BOTH, ("units", "patient"))
       for x in (np.zeros(N - 1), np.zeros((N, 2)), "patient", 3, [], np.full(N, NAN), [None] * N, [[1], [1, 2]])],
     ({"units": ["", " ", *NAMES[2:]]}, ValueError, ("units of 2 images are missing",)),
-    ({"units": np.zeros(N, int), "groups": "band"}, ValueError, ("1 image (unit)", "more images")),
+    ({"units": np.zeros(N, int), "groups": "band"}, ValueError, ("give more units", "1 cannot both")),
     *[({"units": NAMES, "unit_name": x}, ValueError, ("would promise more",))  # a mean over images is certified
       for x in ("image", "Images", "future image", "pixel", "values")],
     # limits and seeds
@@ -134,8 +134,8 @@ SETTINGS = [
       for wrap in (np.asarray, as_tensor, da.from_array, zarr.array)],
     *[({"truth": np.zeros(shape)}, ValueError, (str(shape), "at least one image of at least one pixel"))
       for shape in ((0,), (0, 4, 4), (3, 0), (3, 4, 0))],
-    ({"truth": TRUTH[:1], "band": BAND[:1], "method": "rcps"}, ValueError, ("1 certifying", "must certify")),
-    *[({"truth": TRUTH[:1], "band": BAND[:1], "method": m, "groups": by}, ValueError, ("1 image", "more images"))
+    ({"truth": TRUTH[:1], "band": BAND[:1], "method": "rcps"}, ValueError, ("by 1 images", "that certify")),
+    *[({"truth": TRUTH[:1], "band": BAND[:1], "method": m, "groups": by}, ValueError, ("more images", "1 cannot"))
       for m, by in METHODS[1:]],
 ]  # fmt: skip
 
@@ -238,8 +238,8 @@ def test_too_few_images_say_how_far_it_got_and_how_many_are_needed(bound):
     if least <= 30:
         flat_calibrate(TRUTH, BAND, **how)
         return
-    words = ("risk level of 0.02 cannot be certified", f"with {N - 30} certifying", bound, "With fresh images")
-    refuses_to_calibrate(*words, f"at least {least} must certify", **how)
+    words = ("risk level of 0.02 cannot be certified", f"by {N - 30} images", bound, "Valid are fresh images")
+    refuses_to_calibrate(f"Give at least {least} images", *words, **how)
 
 
 def test_a_path_that_cannot_be_certified_says_how_far_it_got():
@@ -248,7 +248,7 @@ def test_a_path_that_cannot_be_certified_says_how_far_it_got():
     truth[:, :2] = np.random.default_rng(0).uniform(0.45, 0.55, (N, 2))
     band = pb.Band(np.full((N, 4), 0.3), np.full((N, 4), 0.4))
     world = {"truth": truth, "band": band, "family": "multiplicative"}
-    words = ("cannot be certified", "0.5", "multiplicative", "additive", "With fresh images, more of them")
+    words = ("cannot be certified", "0.5", "multiplicative", "Use the additive", "Valid are fresh images")
     for method, by in (("rcps", None), ("frontier", "band")):
         refuses_to_calibrate(*words, method=method, groups=by, **world)
     refuses_to_calibrate("cannot be covered", "additive", method="krcps", **world)

@@ -155,7 +155,7 @@ def test_no_guarantee_says_what_a_second_try_costs_and_what_is_valid():
     refuses(
         lambda: pb.calibrate(truth, band, risk_level=0.1, method="rcps"),
         "its own chance", "probability 0.2 instead of 0.1", "fresh images", "0.05 for each of two tries",
-        "what_voids_the_promise.md", "at least 23 must certify",
+        "what_voids_the_promise.md", "Give at least 23 images that certify",
     )  # fmt: skip
 
 

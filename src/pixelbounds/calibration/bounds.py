@@ -11,6 +11,7 @@ conformal                                controls the expectation of the risk, n
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from math import ceil, e, exp, inf, log, sqrt
 from typing import Any
@@ -20,7 +21,7 @@ import numpy as np
 from ..images.checks import check_choice, check_count, check_open_unit
 from ..images.foreign import as_plain_array
 from ..images.library import Array, library_of, to_numpy
-from ..kernels.bets import betting_wealth
+from ..kernels.bets import betting_wealth, bisect
 
 _ROUNDING = 1e-9  # of a sum of losses
 
@@ -95,17 +96,6 @@ def _relative_entropy(a: float, b: float) -> float:
     return first + second
 
 
-def _invert(test: Callable[[float], bool], least: float) -> float:
-    """Least level that a test, monotone in the level, rejects; the rounding is upward."""
-    low, high = least, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if test(middle) else (middle, high)
-        if high - low < 1e-10:
-            break
-    return high
-
-
 # ---------------------------------------------------------------- the bounds
 
 
@@ -152,7 +142,7 @@ def betting(losses: Any, failure_prob: float) -> float:
     0.0535
     """
     losses, failure_prob = check_losses(losses), check_open_unit(failure_prob, "failure_prob")
-    return _invert(lambda level: _betting_test(losses, failure_prob, level), 0.0)
+    return bisect(lambda level: _betting_test(losses, failure_prob, level), 0.0, 1.0, width=1e-10)
 
 
 def conformal(losses: Any, failure_prob: float) -> float:
@@ -165,7 +155,7 @@ def conformal(losses: Any, failure_prob: float) -> float:
 def _bound_of_mean(test: Callable[..., bool], losses: Any, failure_prob: float) -> float:
     losses, failure_prob = check_losses(losses), check_open_unit(failure_prob, "failure_prob")
     mean = float(losses.mean())
-    return _invert(lambda level: test(mean, len(losses), failure_prob, level), mean)
+    return bisect(lambda level: test(mean, len(losses), failure_prob, level), mean, 1.0, width=1e-10)
 
 
 BOUNDS: dict[str, ConfidenceBound] = {
@@ -224,11 +214,8 @@ def least_images(risk_level: float, failure_prob: float = 0.1, *, bound: Any = "
         if high > 2**26:
             name = getattr(function, "__name__", "the bound")
             raise ValueError(f"{high} images do not certify a risk level of {level} with {name}; raise the risk level")
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    between = range(high // 2 + 1, high)
+    return between.start + bisect_left(between, True, key=enough)
 
 
 def greatest_loss(images: int, risk_level: float, failure_prob: float = 0.1) -> float:

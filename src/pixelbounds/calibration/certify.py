@@ -16,8 +16,10 @@ t*, too, as losses do not rise; and ending at or before t* needs that point to h
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,11 +28,13 @@ from ..images.checks import NoGuarantee
 from ..images.ends import Interval
 from ..images.library import Array
 from .block import Block, KeptLabels
-from .bounds import least_images, rejects_mean, sees_mean_only
+from .bounds import rejects_mean, sees_mean_only
 from .data import CalibrationData, LocalData
 from .loss_table import LossTable, tabulated
 from .paths.path import Path, arriving, misses
 from .promises import CertifiedPromise, RiskTarget
+from .sample_size import few_units
+from .split import least_units
 from .target import RiskTest, Target, risk_test_of
 from .text import second_try
 
@@ -68,10 +72,11 @@ def certify(table: LossTable, target: Target) -> CertifiedPoint:
         risk_test_of(risk, table.sizes, images.images, unit_of, order, target.bound, target.failure_prob, images.shares)
         for risk in images.risks
     ]
-    columns: list[Any] = [
-        _TableLosses.of(test, table) if test.risk.counts_only else _ImageLosses(test, images.data, table.path)
-        for test in tests
-    ]
+    columns: list[Any] = []
+    for test in tests:
+        size = table.sizes[:, test.risk.region]
+        counted = _TableLosses(test, table.missed, size, len(table.path))
+        columns.append(counted if test.risk.counts_only else _ImageLosses(test, images.data, table.path))
     point = 0
     for test, column in zip(tests, columns, strict=True):
         if test.risk.counts_only:
@@ -102,11 +107,7 @@ def fixed_sequence_test(
     if not test.passes(column(points - 1)):
         raise NoGuarantee(_cannot(test, column(points - 1), data))
     if monotone and sees_mean_only(test.bound):
-        low, high = first - 1, points - 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if test.passes(column(middle)) else (middle, high)
-        return high
+        return first + bisect_left(range(first, points - 1), True, key=lambda i: test.passes(column(i)))
     point = points - 1
     while point > first and test.passes(column(point - 1)):
         point -= 1
@@ -122,30 +123,29 @@ def _promise_of(test: RiskTest, losses: Array) -> CertifiedPromise:
 
 
 def _cannot(test: RiskTest, losses: Array, data: CalibrationData | None) -> str:
-    name, units = getattr(test.bound, "__name__", "the bound"), test.units
-    reached = float(test.bound(losses, test.failure_prob))
-    more = ""
-    try:
-        needed = least_images(test.level, test.failure_prob, bound=test.bound)
-        if needed > len(losses):
-            more = f"; with this bound at least {needed} must certify, beside those that fit"
-    except ValueError:
-        pass
-    left = test.risk_of(losses)
-    if units.max_images and left < _ROUNDED:
-        counted = "images" if units.image_weights is None else "pixels"
-        more += f"; units of fewer than {units.max_images:g} {counted} count for less, as weighting={counted!r} asks"
-    if left >= _ROUNDED and data is not None:
-        more += (
-            f"; even the widest intervals miss {left:.4g} on average, more than any widening of the "
-            f"{data.family.name} family mends: use the additive family or wider limits"
-        )
+    """The remedy, what so many units can certify, and what a second try costs: one line each."""
+    name, units, n = getattr(test.bound, "__name__", "the bound"), test.units, len(losses)
+    noun, left = "images" if data is None else data.nouns, test.risk_of(losses)
     region = "" if test.risk.place == "all" else " that have the region"
-    return (
-        f"{test.risk.words} cannot be certified: with {len(losses)} certifying images (units){region} the "
-        f"least {name} bound reached is {reached:.4g}{more}. {second_try(test.failure_prob)}. With fresh images, more "
-        "of them, a higher risk level or a higher failure probability help"
-    )
+    why = f"{test.risk.words} cannot be certified by {n} {noun}{region} with {name}"
+    needed = least_units(test.level, test.failure_prob, test.bound)
+    if left >= _ROUNDED and data is not None:
+        remedy = (
+            f"Use the additive family or wider limits: {why}, as even the widest intervals of the {data.family.name} "
+            f"family miss {left:.4g} on average"
+        )
+    elif units.max_images:
+        counted = "images" if units.image_weights is None else "pixels"
+        remedy = (
+            f"Give more {noun}, or count each alike (weighting='units'): {why}, as those of fewer than "
+            f"{units.max_images:g} {counted} count for less"
+        )
+    elif needed > n:
+        remedy = f"Give at least {needed} {noun}{region} that certify, beside those that fit: {why}"
+    else:
+        remedy = f"Raise the risk level: {why} (the least bound reached is {test.bound(losses, test.failure_prob):.4g})"
+    numbers = () if units.weighted else few_units(test.risk, n, test.failure_prob, test.bound, noun)[1:]
+    return "\n".join((f"{remedy}.", *numbers, second_try(test.failure_prob)))
 
 
 # ---------------------------------------------------------------- losses from the table
@@ -164,10 +164,6 @@ class _TableLosses:
         self._step = max(1, _ENTRIES // len(self.size))
         self._at = -1  # which of the steps is held
         self._held = np.empty((0, 0))
-
-    @classmethod
-    def of(cls, test: RiskTest, table: LossTable) -> _TableLosses:
-        return cls(test, table.missed, table.sizes[:, test.risk.region], len(table.path))
 
     def __call__(self, point: int) -> Array:
         at = point // self._step
@@ -244,10 +240,7 @@ def _between_points(
         last = int(np.searchsorted(part, part[i], side="right")) - 1  # ties arrive together
         return rejects_mean(test.bound, base + left[last], n, test.failure_prob, test.level)
 
-    bad, good = -1, len(part) - 1
-    while good - bad > 1:
-        middle = (bad + good) // 2
-        bad, good = (bad, middle) if passes(middle) else (middle, good)
+    good = bisect_left(range(len(part) - 1), True, key=passes)
     missed = part > part[good]
     extra = np.zeros(len(units.counts))
     np.add.at(extra, image[missed], 1.0 / sizes[image[missed]])
@@ -309,19 +302,13 @@ def _tested_points(risk: RiskTarget, table: LossTable) -> Array:
     if not len(fitting.images) or not here.subgroup.any():
         return np.unique(np.linspace(0, last, min(OWN_POINTS, len(table.path))).round().astype(int))
     at = _image_losses(here, fitting.data, table.path)
-    means: dict[int, float] = {}
 
+    @cache
     def mean(point: int) -> float:
-        if point not in means:
-            means[point] = float(at(point)[here.subgroup].mean())
-        return means[point]
+        return float(at(point)[here.subgroup].mean())
 
     def first_below(value: float) -> int:
-        low, high = -1, last
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if mean(middle) <= value else (middle, high)
-        return high
+        return bisect_left(range(last), True, key=lambda point: mean(point) <= value)
 
     return np.unique([last, *(first_below(share * risk.level) for share in _SHARES)])
 

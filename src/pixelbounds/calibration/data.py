@@ -44,6 +44,7 @@ from .block import Block, Statistic, known_rows, stack_blocks
 from .families import FAMILIES, Family, additive, check_nested, family_named
 from .promises import RiskTarget
 from .target import Target, Units, units_of
+from .words import plural
 
 T = TypeVar("T")
 NO_GRID = "but the images differ in size: use groups='band' or 'learned', or method='rcps'"
@@ -145,6 +146,11 @@ class CalibrationData:
     def axis_names(self) -> list[str] | None:
         """Names of the axes of an image, where it has some."""
         return None
+
+    @property
+    def nouns(self) -> str:
+        """What its units are called, more than one."""
+        return "images" if self.units is None else plural(self.units.name)
 
     def __len__(self) -> int:
         return len(self.sizes)

@@ -1,21 +1,21 @@
-"""Before any image is collected: how many images and samples a promise needs, and what slack a bound leaves.
+"""How many images (units) a promise needs, before any is collected, and what few of them certify.
 
 The slack is the risk level minus the greatest mean loss that n images can still certify. A bound that sees more than
 the mean (betting, empirical Bernstein) profits where images lose alike, so the losses are assumed to spread: those of n
 images are quantiles of a gamma law, in random order, whose deviation is `spread` times its mean. Those of a tail are 0
-or 1. A promise about a region counts on the images that have it alone, so many of those that certify as of all, and a
-cap makes losses shares of the cap.
+or 1. A promise about a region counts on the images that have it alone, and a cap makes losses shares of the cap. Where
+images are counted in units, large units count for more (`target`): their sizes decide how many are needed. What chance
+decides, which units have a region and how large they are, suffices with probability 90%.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from math import ceil
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import gamma
 
 from ..bands import least_samples
 from ..images.checks import check_choice, check_count, check_generator, check_number, check_open_unit
@@ -23,9 +23,12 @@ from ..images.library import Array
 from .bounds import BOUNDS, ConfidenceBound, greatest_loss, least_images, rejects
 from .methods import METHODS
 from .promises import Promise, check_promises
+from .words import level_in_words
 
 IMAGES = (200, 640, 2000)
 SPREAD = 0.5
+SURE = 0.9  # that chance leaves as many as are needed
+_DRAWS = 400  # of units, to see how many of their sizes are needed
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,23 @@ class Needs:
     samples: int | None
     promises: tuple[PromiseNeeds, ...] = ()
 
+    def __str__(self) -> str:
+        least = self.bounds[0]
+        lines = [
+            f"At most {level_in_words(self.risk_level)} with {self.method} and {least.bound}: at least {least.images} "
+            f"images (or units) in all, {least.certifying} of which certify."
+        ]
+        for row in self.bounds[1:]:
+            lines.append(f"  with {row.bound}: {row.images}")
+        for n, slack in zip(self.images, least.slack, strict=True):
+            says = "certify nothing" if slack is None else f"certify a risk of {self.risk_level - slack:.3g}"
+            lines.append(f"{n} images {says}.")
+        for one in self.promises:
+            lines.append(f"{one.name}, {one.kind} of at most {one.at_most:g}, cap {one.cap:g}: {one.images} images.")
+        if self.samples is not None:
+            lines.append(f"A miscoverage of {self.miscoverage:g} takes {self.samples} samples of each image.")
+        return "\n".join(lines)
+
 
 def plan(
     risk_level: float | None = None,
@@ -82,6 +102,7 @@ def plan(
     *,
     promises: Sequence[Promise] | None = None,
     prevalence: Mapping[str, float] | None = None,
+    unit_sizes: Sequence[float] | None = None,
     bound: str = "betting",
     method: str = "frontier",
     groups: bool = False,
@@ -94,12 +115,13 @@ def plan(
 
     promises       made by `pb.share`, `pb.tail` and `pb.loss`, without regions, instead of risk_level
     prevalence     by the name of a promise, the share of images (units) that have its region
+    unit_sizes     typical numbers of images (or pixels) of a unit, for promises that are weighted by these
     bound          the bound that is meant, for promises
     groups         whether `calibrate` will be given groups, k or features; then some images fit however few there are
 
-    >>> found = plan(0.1, 0.1, method="rcps", images=(100,), miscoverage=0.1)
-    >>> best = found.bounds[0]
-    >>> best.bound, best.images, round(best.slack[0], 3), found.samples
+    >>> needs = plan(0.1, 0.1, method="rcps", images=(100,), miscoverage=0.1)
+    >>> best = needs.bounds[0]
+    >>> best.bound, best.images, round(best.slack[0], 3), needs.samples
     ('betting', 23, 0.022, 19)
     >>> from pixelbounds import share
     >>> (capped,) = plan(promises=[share(0.05, cap=0.25)], method="rcps", images=(58,), spread=0.3).promises
@@ -109,8 +131,6 @@ def plan(
     failure_prob = check_open_unit(failure_prob, "failure_prob")
     check_choice(method, METHODS, "method")
     check_choice(bound, BOUNDS, "bound")
-    if not isinstance(groups, bool):
-        raise TypeError(f"groups is {groups!r}; say True where calibrate will be given groups, k or features")
     if not isinstance(images, Sequence) or isinstance(images, str | bytes):
         raise TypeError(
             f"images is a {type(images).__name__}; give a list of how many you may have, such as [200, 500]"
@@ -118,11 +138,7 @@ def plan(
     numbers = tuple(check_count(n, "images") for n in images)
     if check_number(spread, "spread") < 0:
         raise ValueError(f"spread is {spread}; it must be at least 0, for example 0.5")
-    if prevalence is not None and not isinstance(prevalence, Mapping):
-        raise TypeError(
-            f"prevalence is a {type(prevalence).__name__}; give the share of images by name: {{'heart': 0.1}}"
-        )
-    wanted = _wanted(risk_level, promises, prevalence or {})
+    wanted = _wanted(risk_level, promises, prevalence, unit_sizes)
     forecast = _Forecast(failure_prob, method, groups, numbers, spread, check_generator(seed))
     rows = []
     for name in sorted(BOUNDS, key=lambda name: (name == "conformal", name != "betting")):
@@ -152,33 +168,45 @@ class _Wanted(NamedTuple):
     above: float
     cap: float
     prevalence: float
+    weights: tuple[float, ...]  # of units that are as good as any other; empty: all count the same
 
     @property
     def level(self) -> float:
         return self.at_most / self.cap
 
 
-def _wanted(risk_level: float | None, promises: Any, prevalence: Mapping[str, float]) -> list[_Wanted]:
+def _wanted(risk_level: float | None, promises: Any, prevalence: Any, unit_sizes: Any) -> list[_Wanted]:
     if (risk_level is None) == (promises is None):
         raise ValueError("give either risk_level, such as 0.1, or promises, such as [pixelbounds.share(0.1)]")
     if risk_level is not None:
-        asked = [Promise("share", check_open_unit(risk_level, "risk_level"))]
-    else:
-        asked = check_promises(promises)
-    found = []
-    for i, one in enumerate(asked, 1):
-        name = one.name or ("all pixels" if one.within is None else f"region {i}")
-        share = prevalence.get(name, 1.0)
-        if not 0 < check_number(share, f"the prevalence of {name!r}") <= 1:
-            raise ValueError(f"the prevalence of {name!r} is {share:g}; give a share of images above 0, such as 0.1")
-        found.append(_Wanted(one.kind, name, one.at_most, one.above or 0.0, one.cap or 1.0, float(share)))
-    strange = sorted(map(str, set(prevalence) - {one.name for one in found}))
+        promises = [Promise("share", check_open_unit(risk_level, "risk_level"))]
+    asked, shares = check_promises(promises), {} if prevalence is None else prevalence
+    if not isinstance(shares, Mapping):
+        raise TypeError(f"prevalence is a {type(shares).__name__}; give the share of images by name: {{'heart': 0.1}}")
+    names = [one.name or ("all pixels" if one.within is None else f"region {i}") for i, one in enumerate(asked, 1)]
+    strange = sorted(map(str, set(shares) - set(names)))
     if strange:
         raise ValueError(f"prevalence names {strange[0]!r}, and no promise has that name; name the promise so")
-    return found
+    sizes = np.asarray([] if unit_sizes is None else unit_sizes, np.float64)
+    if sizes.ndim != 1 or not (np.isfinite(sizes) & (sizes > 0)).all():
+        raise ValueError(f"unit_sizes is {unit_sizes!r}; give typical numbers of images of a unit, such as [1, 2, 10]")
+    out = []
+    for name, one in zip(names, asked, strict=True):
+        share = shares.get(name, 1.0)
+        if not 0 < check_number(share, f"the prevalence of {name!r}") <= 1:
+            raise ValueError(f"the prevalence of {name!r} is {share:g}; give a share of images above 0, such as 0.1")
+        by_size = one.weighting in ("images", "pixels")
+        if by_size and not len(sizes):
+            raise ValueError(
+                f"{name!r} counts {one.weighting}, so how many units it takes depends on their sizes: give unit_sizes, "
+                f"typical numbers of {one.weighting} of a unit, such as [1, 2, 10]"
+            )
+        weights = tuple((sizes / sizes.max()).tolist()) if by_size else ()
+        out.append(_Wanted(one.kind, name, one.at_most, one.above or 0.0, one.cap or 1.0, float(share), weights))
+    return out
 
 
-@dataclass
+@dataclass(eq=False)
 class _Forecast:
     """What `calibrate` will do with so many images, if losses are as assumed."""
 
@@ -188,32 +216,48 @@ class _Forecast:
     numbers: tuple[int, ...]
     spread: float
     order: np.random.Generator
-    shapes: dict[int, Array] = field(default_factory=dict)  # one order of losses for all bounds with as many images
+
+    def __post_init__(self) -> None:
+        self._shapes: dict[int, Array] = {}  # one order of losses for all bounds with as many images
 
     def least(self, one: _Wanted, bound: ConfidenceBound) -> int:
         """Fewest images with the region that certify."""
-        return least_images(one.level, self.failure_prob, bound=bound)
+        least = self._alike(one, bound)
+        if len(set(one.weights)) < 2:
+            return least
+        draws = np.random.default_rng(0).choice(one.weights, (_DRAWS, 4096))
+
+        def enough(n: int) -> bool:
+            losses = one.level * (1 - draws[:, :n])  # Z of `target` where nothing is lost
+            return bool(np.mean([rejects(bound, row, self.failure_prob, one.level) for row in losses]) >= SURE)
+
+        return _first(enough, least, draws.shape[1])
 
     def in_all(self, one: _Wanted, bound: ConfidenceBound) -> int:
-        """Fewest images in all such that these and all larger numbers leave enough to certify, on average where a
-        region is in some of them: which of these fit is drawn at random.
-        """
+        """Fewest images in all such that these and all larger numbers leave enough to certify."""
         least = self.least(one, bound)
-        if one.prevalence == 1:
-            return _in_all(least, self.method, self.groups)
-        numbers = range(ceil(round(least / one.prevalence, 9)), 4 * ceil(least / one.prevalence) + 4)
-        return next(n for n in numbers if self.certifying(one, bound, n) >= least)
+        if one.prevalence < 1:
+            most = int(4 * least / one.prevalence) + 99
+            return _first(lambda n: self.certifying(one, bound, n) >= least, least, most)
+        numbers = range(2 * least + 2, least - 1, -1)
+        return 1 + next((n for n in numbers if self.certifying(one, bound, n) < least), least - 1)
 
     def certifying(self, one: _Wanted, bound: ConfidenceBound, images: int) -> int:
-        """Images with the region that are left to certify it, of so many in all."""
-        left = certifying(images, self.method, self.least(one, bound), self.groups)
-        return left if one.prevalence == 1 else int(round(one.prevalence * left, 9))
+        """Images with the region that are left to certify it, of so many in all, with probability `SURE`."""
+        from scipy.stats import binom
+
+        left = certifying(images, self.method, self._alike(one, bound), self.groups)
+        return left if one.prevalence == 1 else int(binom.ppf(1 - SURE, max(0, left), one.prevalence))
+
+    def _alike(self, one: _Wanted, bound: ConfidenceBound) -> int:
+        """Fewest images with the region that certify where all count alike: by these it is decided how many fit."""
+        return least_images(one.level, self.failure_prob, bound=bound)
 
     def slack(self, one: _Wanted, bound: ConfidenceBound) -> tuple[float | None, ...]:
         """What of the level a bound cannot use, at each number of images; None where it certifies nothing."""
         least = self.least(one, bound)
         left = [self.certifying(one, bound, n) for n in self.numbers]
-        return tuple(one.at_most - self._certified(one, bound, n) if n >= least else None for n in left)
+        return tuple(one.at_most - self.certified(one, bound, n) if n >= least else None for n in left)
 
     def limit(self, one: _Wanted) -> tuple[float | None, ...]:
         """Slack that no bound goes below where all images lose alike."""
@@ -229,31 +273,25 @@ class _Forecast:
             for x in (one, plain)
         )
         return PromiseNeeds(
-            *one, self.least(one, bound), self.in_all(one, bound), certified, self.in_all(plain, bound), without
+            *one[:-1], self.least(one, bound), self.in_all(one, bound), certified, self.in_all(plain, bound), without
         )
 
-    def _certified(self, one: _Wanted, bound: ConfidenceBound, n: int) -> float:
+    def certified(self, one: _Wanted, bound: ConfidenceBound, n: int) -> float:
         """The greatest risk that n images certify."""
         if one.kind == "tail":
-            return self._bad_images(bound, n, one.level) / n
-        if n not in self.shapes:
-            self.shapes[n] = _unit_losses(n, self.spread, self.order)
-        shape = self.shapes[n]
-        low, high = 0.0, one.level
+            rank = np.random.default_rng(n).permutation(n)
+            return (_first(lambda bad: not self._passes(one, bound, rank < bad), 1, n) - 1) / n
+        if n not in self._shapes:
+            self._shapes[n] = _unit_losses(n, self.spread, self.order)
+        shape, low, high = self._shapes[n], 0.0, one.level
         while high - low > 1e-4 * one.level:
             middle = (low + high) / 2
-            passes = rejects(bound, np.minimum(middle * shape, 1.0), self.failure_prob, one.level)
+            passes = self._passes(one, bound, np.minimum(middle * shape, 1.0))
             low, high = (middle, high) if passes else (low, middle)
         return one.cap * low
 
-    def _bad_images(self, bound: ConfidenceBound, n: int, level: float) -> int:
-        rank = np.random.default_rng(n).permutation(n)
-        low, high = 0, n
-        while high - low > 1:
-            middle = (low + high) // 2
-            passes = rejects(bound, (rank < middle).astype(np.float64), self.failure_prob, level)
-            low, high = (middle, high) if passes else (low, middle)
-        return low
+    def _passes(self, one: _Wanted, bound: ConfidenceBound, losses: Array) -> bool:
+        return rejects(bound, losses.astype(np.float64), self.failure_prob, one.level)
 
 
 def certifying(images: int, method: str, least: int, groups: bool = False) -> int:
@@ -261,15 +299,45 @@ def certifying(images: int, method: str, least: int, groups: bool = False) -> in
     return images - METHODS[method]().units_to_fit(images, least, labelled=groups)
 
 
-def _in_all(least: int, method: str, groups: bool) -> int:
-    """The fewest images such that they and all larger numbers leave enough to certify."""
-    numbers = range(2 * least + 2, least - 1, -1)
-    return 1 + next((n for n in numbers if certifying(n, method, least, groups) < least), least - 1)
+def _first(test: Callable[[int], bool], low: int, high: int) -> int:
+    """The first number from low to high at which a monotone test holds; high if none."""
+    return low + bisect_left(range(low, high), True, key=test)
 
 
 def _unit_losses(n: int, spread: float, rng: np.random.Generator) -> Array:
     """Losses of n images with mean 1, in random order: (n,)."""
+    from scipy.stats import gamma
+
     if spread == 0:
         return np.ones(n)
     losses = gamma.ppf((np.arange(n) + 0.5) / n, spread**-2)
     return rng.permutation(losses / losses.mean())
+
+
+# ---------------------------------------------------------------- few units
+
+
+def few_units(promise: Any, n: int, failure_prob: float, bound: ConfidenceBound, noun: str) -> tuple[str, ...]:
+    """What n units leave of a promise, and what a cap, a higher level or more of them would: two lines.
+
+    None where they leave at least half of the level, or where nothing is known of the bound.
+    """
+    if bound not in BOUNDS.values() or not n:
+        return ()
+    forecast = _Forecast(failure_prob, "rcps", False, (), SPREAD, np.random.default_rng(0))
+    asked = _Wanted(promise.kind, promise.name, promise.at_most, promise.above, promise.cap, 1.0, ())
+
+    def left(units: int = n, **changes: float) -> str:
+        return f"{forecast.certified(asked._replace(**changes), bound, units):.2g}"  # type: ignore[arg-type]
+
+    if float(left()) >= asked.at_most / 2:
+        return ()
+    level, more = min(2 * asked.at_most, 0.9), 2 * max(n, least_images(asked.level, failure_prob, bound=bound))
+    others = [f"{left(more)} with {more} {noun}", f"{left(at_most=level, cap=1.0)} with at_most={level:g}"]
+    cap = next((times * asked.at_most for times in (5, 4, 3, 2) if times * asked.at_most <= 0.5), 1.0)
+    if asked.kind != "tail" and cap < asked.cap:
+        others.insert(0, f"{left(cap=cap)} with cap={cap:.3g} (an image then counts for at most that)")
+    return (
+        f"{n} {noun} are few for {asked.at_most:g}: it is certified where they miss at most {left()} on average.",
+        f"They may miss {', '.join(others)}, if losses spread as usual.",
+    )

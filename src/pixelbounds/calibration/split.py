@@ -126,7 +126,7 @@ def split(data: CalibrationData, target: Target, method: Method, seed: Any = 0) 
     count = method.units_to_fit(units, least, prod(data.pixels) if data.pixels else inf, labelled=labelled)
     shuffled = rng.permutation(units)
     if count >= units:
-        raise NoGuarantee(f"{units} image (unit) cannot both fit and certify; give more images")
+        raise NoGuarantee(f"give more {data.nouns}: {units} cannot both fit and certify")
     if method.n_fit is None and not target.of_all_pixels:
         count = min(_enough(need, shuffled, count) for need in needs)
     return split_at(data, risks, shuffled[:count], shuffled[count:])
@@ -163,9 +163,9 @@ def needs_of(risks: Sequence[RiskTarget], data: CalibrationData, target: Target,
         need = Need(having, least_units(risk.level, target.failure_prob, target.bound))
         if risk.place != "all" and having.sum() < need.least and target.bound in BOUNDS.values():
             raise NoGuarantee(
-                f"{risk.words} cannot be certified: {int(having.sum())} of {units} images (units) have the region, and "
-                f"with {target.bound_name} at least {need.least} that have it must certify; give more of them, raise "
-                "the level of the promise, or leave it out"
+                f"Give more {data.nouns} with the region, raise the level of the promise, or leave it out: "
+                f"{risk.words} cannot be certified, as {int(having.sum())} of {units} have the region, and with "
+                f"{target.bound_name} at least {need.least} of them must certify"
             )
         needs.append(need)
     return needs

@@ -16,7 +16,9 @@ import numpy as np
 from ..images.checks import VALIDITY_DOC
 from ..images.notebook import facts_html, rows_html
 from ..images.source import NAMELESS_VALUES
+from .bounds import BOUNDS
 from .promises import YOUR_LOSS
+from .sample_size import few_units
 from .words import (
     article,
     cap_in_words,
@@ -69,7 +71,8 @@ class PromiseWords:
 class Description:
     """A calibration in words: the sentence in three parts, each promise, a note, and facts by name.
 
-    note       why it stands although more than a level was seen, or why intervals are as long as bands; else empty
+    note       why it stands although more than a level was seen, why intervals are as long as bands, or what more units
+               or a cap would give where units are few; else empty
     facts      how it was made, as plain values for JSON and, by `fact_in_words`, for people; None where not known
     """
 
@@ -336,7 +339,13 @@ def _note(calibration: Any) -> str:
     if above:
         return early_wins_in_words(above)
     begins_at_band = calibration.family.name in ("additive", "multiplicative")  # others may begin narrower than bands
-    return NOT_WIDENED if begins_at_band and np.all(calibration.widening <= calibration.family.start) else ""
+    if begins_at_band and np.all(calibration.widening <= calibration.family.start):
+        return NOT_WIDENED
+    bound, noun = BOUNDS.get(calibration.bound, calibration.bound), independent_in_words(calibration.record)
+    few = (
+        few_units(p, p.certifying, calibration.failure_prob, bound, noun) for p in calibration.promises if not p.most
+    )
+    return " ".join(next(filter(None, few), ()))
 
 
 def early_wins_in_words(promises: Sequence[Any]) -> str:
@@ -384,10 +393,7 @@ def trust_in_words(calibration: Any, share: float) -> str:
 def second_try(failure_prob: float) -> str:
     """What another try on the same images costs, and what is valid; for messages that invite one."""
     return (
-        "A second try on the same images (another seed, method or bound, or these and a few more) has its own chance "
-        f"to fail: keeping whichever succeeds can fail with probability {min(1.0, 2 * failure_prob):.3g} instead of "
-        f"{failure_prob:.3g}. Valid are fresh images, or a failure probability of {failure_prob / 2:.3g} for each of "
-        "two tries that were planned before the first; for images that keep coming there is an anytime calibration, "
-        "which may be looked at after every image (pixelbounds.AnytimeCalibration, pixelbounds anytime; "
-        f"{VALIDITY_DOC})"
+        "A second try on the same images (another seed, method or bound) has its own chance to fail: whichever is kept "
+        f"fails with probability {min(1.0, 2 * failure_prob):.3g} instead of {failure_prob:.3g}. Valid are fresh images, "
+        f"or {failure_prob / 2:.3g} for each of two tries planned before, or an anytime calibration ({VALIDITY_DOC})."
     )

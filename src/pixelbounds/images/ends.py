@@ -37,8 +37,26 @@ from .tolerance import Tolerance
 _IMAGES = ("lower", "upper", "centre")
 
 
-@dataclass(frozen=True, eq=False)
-class Band:
+class _Ends:
+    """What a band and an interval have in common."""
+
+    lower: Any
+    upper: Any
+
+    def __len__(self) -> int:
+        return int(self.lower.shape[0])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__} of {len(self)} images of {_sizes(self.lower)}, {self.lower.dtype}"
+
+    def _html(self, title: str, between: str, **more: Any) -> str:
+        facts = {"images": len(self), "shape": _sizes(self.lower), "type": self.lower.dtype, **more}
+        parts = () if differ_in_size(self.lower) else ("lower", "upper", between)
+        return facts_html(title, facts, first_images_html({name: getattr(self, name) for name in parts}))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Band(_Ends):
     """Lower and upper image per observation, (n, *pixels), before calibration; some families widen about a `centre`.
 
     `source` says how the band was made (a `Source`, or a string that is its kind); a calibration refuses a band that
@@ -75,16 +93,10 @@ class Band:
         return getattr(self, name) is not None
 
     def __repr__(self) -> str:
-        source = f", {self.source}" if self.source.known else ""
-        return f"Band of {len(self)} images of {_sizes(self.lower)}, {self.lower.dtype}{source}"
+        return super().__repr__() + (f", {self.source}" if self.source.known else "")
 
     def _repr_html_(self) -> str:
-        facts = {"images": len(self), "shape": _sizes(self.lower), "type": self.lower.dtype, "made": self.source}
-        shown = {} if differ_in_size(self.lower) else {"lower": self.lower, "upper": self.upper, "width": self.width}
-        return facts_html("Band, before calibration", facts, first_images_html(shown) if shown else "")
-
-    def __len__(self) -> int:
-        return int(self.lower.shape[0])
+        return self._html("Band, before calibration", "width", made=self.source)
 
     def __getitem__(self, images: Any) -> Band:
         if isinstance(images, int | np.integer):
@@ -175,8 +187,8 @@ def one_band(band: Any) -> Band:
     return band
 
 
-@dataclass(frozen=True, eq=False)
-class Interval:
+@dataclass(frozen=True, eq=False, repr=False)
+class Interval(_Ends):
     """Calibrated ends per pixel, (n, *pixels).
 
     `axes` are names and coordinates that DataArrays of xarray brought, `measure` is what the numbers stand for, as the
@@ -199,16 +211,8 @@ class Interval:
             object.__setattr__(self, name, as_array(getattr(self, name), f"interval.{name}"))
         check_same_shape(lower=self.lower, upper=self.upper)
 
-    def __repr__(self) -> str:
-        return f"Interval of {len(self)} images of {_sizes(self.lower)}, {self.lower.dtype}"
-
     def _repr_html_(self) -> str:
-        facts = {"images": len(self), "shape": _sizes(self.lower), "type": self.lower.dtype}
-        shown = {} if differ_in_size(self.lower) else {"lower": self.lower, "upper": self.upper, "length": self.length}
-        return facts_html("Interval, calibrated", facts, first_images_html(shown) if shown else "")
-
-    def __len__(self) -> int:
-        return int(self.lower.shape[0])
+        return self._html("Interval, calibrated", "length")
 
     @property
     def length(self) -> Any:

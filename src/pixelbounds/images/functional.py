@@ -7,14 +7,13 @@ gives a number or a vector. Images are read a block at a time; the function sees
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from .checks import ImageError
 from .foreign import as_plain_array
-from .library import Array, as_array, differ_in_size, library_of, to_numpy
+from .library import Array, as_array, differ_in_size, library_of, size_of, to_numpy
 
 Functional = Callable[..., Any]  # image (*pixels), what else is known of it -> a number, or a vector (q,)
 _READ_AT_ONCE = 2**26  # bytes of images in files
@@ -63,12 +62,10 @@ def functional_values(
 def _one_by_one(images: Any, n: int, sample_axis: int | None) -> Iterator[Any]:
     """Every image, or the samples (m, *pixels) of every image; of those in files a block is read at a time."""
     if differ_in_size(images):
-        for i in range(n):
-            yield _samples_first(to_numpy(images[i]), sample_axis)
+        yield from (_samples_first(to_numpy(images[i]), sample_axis) for i in range(n))
         return
     stored = library_of(images) in ("zarr", "dask")
-    item = np.dtype(str(images.dtype).removeprefix("torch.").replace("bfloat16", "float32")).itemsize
-    step = max(1, _READ_AT_ONCE * n // (prod(images.shape) * item)) if stored else n
+    step = max(1, _READ_AT_ONCE * n // size_of(images)) if stored else n
     for start in range(0, n, step):
         rows = slice(start, min(n, start + step))
         block = images[:, rows] if sample_axis == 0 else images[rows]

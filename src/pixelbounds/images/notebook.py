@@ -42,7 +42,7 @@ def first_images_html(images: Mapping[str, Any]) -> str:
     Those called "length" or "width" are drawn from 0 to their most, the others alike from the least to the greatest.
     """
     shown = {name: _plane(x) for name, x in images.items() if in_memory(x)}
-    if any(x is None for x in shown.values()) or len(shown) < len(images):
+    if not shown or any(x is None for x in shown.values()) or len(shown) < len(images):
         return ""
     ends = [x for name, x in shown.items() if name not in ("length", "width") and x is not None]
     low, high = min(float(x.min()) for x in ends), max(float(x.max()) for x in ends)

@@ -53,11 +53,11 @@ class Source:
             object.__setattr__(self, name, int(value))
         if self.miscoverage is not None:
             object.__setattr__(self, "miscoverage", _level(self.miscoverage))
-        if self.sigma_0 is not None:
-            known = isinstance(self.sigma_0, Real) and not isinstance(self.sigma_0, bool)
-            if not known or not 0 <= self.sigma_0 < float("inf"):
-                raise ValueError(f"sigma_0 of a source is {self.sigma_0!r}; it must be a finite number of at least 0")
-            object.__setattr__(self, "sigma_0", float(self.sigma_0))
+        value = self.sigma_0
+        if value is not None:
+            if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < float("inf"):
+                raise ValueError(f"sigma_0 of a source is {value!r}; it must be a finite number of at least 0")
+            object.__setattr__(self, "sigma_0", float(value))
 
     def __repr__(self) -> str:
         words = [f"{_NAMES.get(name, name)} {value}" for name, value in self.known.items() if name != "kind"]

@@ -70,21 +70,22 @@ def refuse(name: str, wrong: str) -> ValueError:
     return ValueError(f"{name} of the stored groups {wrong}; {REMEDY}")
 
 
-def stored(arrays: dict[str, Array], name: str, axes: int) -> Array:
-    """An array of so many axes."""
+def stored(arrays: dict[str, Array], name: str, axes: int, kinds: str) -> Array:
+    """An array of so many axes, of one of some kinds of numbers."""
     if name not in arrays:
         raise ValueError(f"the stored groups lack {name}; {REMEDY}")
     x = np.asarray(arrays[name])
-    if x.ndim != axes:
-        raise refuse(name, f"has shape {x.shape}, but must have {axes} axes")
+    if x.ndim != axes or x.dtype.kind not in kinds:
+        what = "real" if "f" in kinds else "whole"
+        raise refuse(
+            name, f"has shape {x.shape} and dtype {x.dtype}, but must have {axes} axes and hold {what} numbers"
+        )
     return x
 
 
 def whole_numbers(arrays: dict[str, Array], name: str, axes: int, least: int, most: int) -> Array:
     """Whole numbers in least..most, as contiguous int32."""
-    x = stored(arrays, name, axes)
-    if x.dtype.kind not in "iu":
-        raise refuse(name, f"has dtype {x.dtype}, but must hold whole numbers")
+    x = stored(arrays, name, axes, "iu")
     if x.size and not (int(x.min()) >= least and int(x.max()) <= most):
         raise refuse(name, f"reaches from {x.min()} to {x.max()}, but must lie in {least}..{most}")
     return np.ascontiguousarray(x, np.int32)
@@ -92,13 +93,11 @@ def whole_numbers(arrays: dict[str, Array], name: str, axes: int, least: int, mo
 
 def real_numbers(arrays: dict[str, Array], name: str, axes: int, *, infinite: bool = False) -> Array:
     """Finite numbers, as contiguous float64; `infinite`: +infinity is allowed too."""
-    x = stored(arrays, name, axes)
-    if x.dtype.kind != "f" or x.dtype.itemsize > 8:
-        raise refuse(name, f"has dtype {x.dtype}, but must hold real numbers")
+    x = stored(arrays, name, axes, "f")
     x = np.ascontiguousarray(x, np.float64)
-    good = np.isfinite(x) | ((x == np.inf) if infinite else False)
-    if not good.all():
-        raise refuse(name, f"has {int((~good).sum())} values that are NaN or infinite")
+    bad = ~np.isfinite(x) & ~((x == np.inf) & infinite)
+    if bad.any():
+        raise refuse(name, f"has {int(bad.sum())} values that are NaN or infinite")
     return x
 
 

@@ -123,9 +123,9 @@ def _within(arrays: dict[str, Array], start: str) -> dict[str, Array]:
 
 def _values(arrays: dict[str, Array], name: str) -> Array:
     """Different whole numbers, at least one."""
-    x = stored(arrays, name, 1)
-    if x.dtype.kind not in "iu" or not 0 < len(x) <= _MOST:
-        raise refuse(name, f"has dtype {x.dtype} and {len(x)} values; it must hold whole numbers")
+    x = stored(arrays, name, 1, "iu")
+    if not 0 < len(x) <= _MOST:
+        raise refuse(name, f"has {len(x)} values; it must hold 1 to {_MOST}")
     return ascending(np.ascontiguousarray(x, np.int64), name)
 
 

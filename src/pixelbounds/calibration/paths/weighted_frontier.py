@@ -11,6 +11,7 @@ that was shortest where the test would stop is kept.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -146,14 +147,9 @@ class _SimulatedCertification:
 
     def stop(self, missed: Array, size: Array) -> tuple[int, float]:
         """The first point that as many units like these would certify, or the last, and the loss there."""
-        low, high = -1, missed.shape[1] - 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.passes(self.losses(missed, size, middle)):
-                high = middle
-            else:
-                low = middle
-        return high, float(self.losses(missed, size, high).mean())
+        points = range(missed.shape[1] - 1)
+        first = bisect_left(points, True, key=lambda point: self.passes(self.losses(missed, size, point)))
+        return first, float(self.losses(missed, size, first).mean())
 
 
 def _simulated_certifications(objective: PathObjective, sizes: Array) -> list[_SimulatedCertification | None]:

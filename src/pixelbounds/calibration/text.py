@@ -394,6 +394,7 @@ def second_try(failure_prob: float) -> str:
     """What another try on the same images costs, and what is valid; for messages that invite one."""
     return (
         "A second try on the same images (another seed, method or bound) has its own chance to fail: whichever is kept "
-        f"fails with probability {min(1.0, 2 * failure_prob):.3g} instead of {failure_prob:.3g}. Valid are fresh images, "
-        f"or {failure_prob / 2:.3g} for each of two tries planned before, or an anytime calibration ({VALIDITY_DOC})."
+        f"fails with probability {min(1.0, 2 * failure_prob):.3g} instead of {failure_prob:.3g}. Valid are fresh "
+        f"images, or {failure_prob / 2:.3g} for each of two tries planned before, or an anytime calibration "
+        f"({VALIDITY_DOC})."
     )

@@ -249,22 +249,6 @@ def test_what_cannot_be_promised_is_refused_at_the_door():
 # ---------------------------------------------------------------- rare regions
 
 
-def test_fewer_fit_where_those_that_fit_tell_that_a_region_is_rare():
-    truth, band, *_ = data(300)
-    rare = np.zeros(truth.shape, bool)
-    rare[5:35, :3] = True  # 30 images, of which 23 must certify
-    promises = [pb.share(0.3), pb.share(0.1, within=rare, name="rare")]
-    few = partial(pb.groups.fit_band_groups, width=2, room=1)
-    fits = [
-        pb.calibrate(truth, band, promises=x, method=pb.Frontier(groups=few)).record.fitting
-        for x in (promises, promises[:1])
-    ]
-    assert fits[0] < fits[1] == 38
-    assert (
-        pb.calibrate(truth, band, promises=promises, method=pb.Frontier(groups=few, n_fit=12)).record.fitting == 12
-    )  # as told
-
-
 def test_who_certifies_is_drawn_from_all_also_where_something_is_rare():
     """Sparing units that have a rare region for certification would certify all else on too many of them."""
     rng = np.random.default_rng(0)

@@ -243,21 +243,6 @@ def test_check_nested_accepts_every_member_and_refuses_arxiv(low, width, truth):
 # ---------------------------------------------------------------- bands that the families widen
 
 
-def test_quantile_regression_forms():
-    lower, estimate, upper = (np.array([[x, x]]) for x in (0.2, 0.5, 0.6))
-    distance = pb.quantile_regression(lower, estimate, upper)
-    at = FAMILIES["scaled"].widen(distance, 2.0)
-    np.testing.assert_allclose([at[0][0, 0], at[1][0, 0]], [0.5 - 2 * 0.3, 0.5 + 2 * 0.1])
-    printed = pb.quantile_regression(lower, estimate, upper, form="printed")
-    at = FAMILIES["scaled"].widen(printed, 2.0)
-    np.testing.assert_allclose([at[0][0, 0], at[1][0, 0]], [0.5 - 2 * 0.2, 0.5 + 2 * 0.6])
-    assert distance.source != printed.source
-    with pytest.raises(ValueError, match=r"2 quantiles are negative.*distance"):
-        pb.quantile_regression(-lower, estimate, upper, form="printed")
-    with pytest.raises(ValueError, match="did you mean 'printed'"):
-        pb.quantile_regression(lower, estimate, upper, form="prnted")
-
-
 def test_mc_dropout_has_a_floor_of_a_hundredth():
     samples = np.full((2, 5, 3), 0.5)
     samples[0, :, 0] += np.array([-0.2, -0.1, 0, 0.1, 0.2])

@@ -173,32 +173,6 @@ def test_images_without_limits(rng, fit):
 # ---------------------------------------------------------------- band features
 
 
-def test_products_of_features_are_the_occurring_combinations(rng):
-    pairs = world(rng)
-    grouping = groups.fit_band_groups(pairs, FITTING, width=4, room=1, level=3, side=True)
-    lower, upper = (np.asarray(x, np.float64).reshape(N, -1) for x in (pairs.band.lower, pairs.band.upper))
-    width, level = upper - lower, (upper + lower) / 2
-    bins = [np.searchsorted(grouping.edges(name), x, side="right") for name, x in (("width", width), ("level", level))]
-    combination = bins[0] * 3 + bins[1]
-    labels = labels_of(grouping, pairs)
-    away = np.ones(width.shape, bool)  # a value on an edge may fall on either side by a rounding error
-    for name, x in (("width", width), ("level", level)):
-        away &= np.abs(x[..., None] - grouping.edges(name)).min(axis=-1) > 1e-6
-    for side in (0, 1):  # labels and (side, width bin, level bin) are one to one
-        pairs_seen = {(int(c), int(g)) for c, g in zip(combination[away], labels[side][away], strict=True)}
-        assert len(pairs_seen) == len({c for c, _ in pairs_seen}) == 12
-    assert grouping.count == 24
-    assert not set(np.unique(labels[0])) & set(np.unique(labels[1]))
-
-
-def test_bins_hold_about_equally_many_ends(rng):
-    truth, band = heteroscedastic(40, rng, size=32)
-    pairs = LocalData(truth, band)
-    grouping = groups.fit_band_groups(pairs, np.arange(40), width=8, room=1, side=False)
-    shares = np.bincount(labels_of(grouping, pairs).reshape(-1)) / labels_of(grouping, pairs).size
-    np.testing.assert_allclose(shares, 1 / 8, atol=0.02)
-
-
 def test_a_combination_never_seen_joins_the_nearest_of_its_side():
     """Fitted where wide bands are high and narrow ones low; a wide low band joins one of its neighbours."""
     half = np.repeat([0.02, 0.1, 0.2], 20)

@@ -35,13 +35,6 @@ def same(a, b):
     return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in ("hounsfield", "organs", "units"))
 
 
-def middle_of(many, name):
-    """Mean row and column of an organ over all slices, from -1 (top, left) to 1."""
-    share = (many.organs == LABEL[name]).mean(0)
-    place = (np.arange(64) + 0.5) / 32 - 1
-    return (share.sum(1) @ place) / share.sum(), (share.sum(0) @ place) / share.sum()
-
-
 def gray_correlation(a, b):
     return np.corrcoef(a.ravel(), b.ravel())[0, 1]
 
@@ -56,41 +49,11 @@ def test_a_slice_depends_on_seed_and_number_alone(per_patient):
     assert same(phantoms(3, 48, 5, slices_per_patient=per_patient), phantoms(3, 48, 5, slices_per_patient=per_patient))
 
 
-def test_seeds_and_numbers_give_different_slices():
-    slices = np.concatenate([phantoms(4, 32, seed).hounsfield for seed in (0, 1)])
-    assert len(np.unique(slices.reshape(8, -1), axis=0)) == 8
-
-
 def test_every_organ_occurs_and_has_its_density(many):
     assert set(np.unique(many.organs)) == set(range(len(ORGANS)))
     for name, (low, high) in MEDIAN_RANGE.items():
         median = np.median(many.hounsfield[many.organs == LABEL[name]])
         assert low <= median <= high, (name, median)
-
-
-def test_the_body_is_inside_the_frame_and_organs_inside_the_body(many):
-    outside = np.isin(many.organs, [LABEL["air"], LABEL["table"]])
-    for edge in (many.organs[:, 0], many.organs[:, -1], many.organs[:, :, 0], many.organs[:, :, -1]):
-        assert np.isin(edge, [LABEL["air"], LABEL["table"]]).all()
-    share = 1 - outside.mean((1, 2))
-    assert share.min() > 0.25
-    assert share.max() < 0.75
-    rim = ~outside & np.logical_or.reduce([np.roll(outside, k, axis) for k in (-1, 1) for axis in (1, 2)])
-    touching = many.organs[rim]  # at 64 x 64 the skin of the lean is thinner than half a pixel
-    assert set(np.unique(touching)) <= {LABEL[name] for name in ("skin", "fat", "muscle")}
-    assert np.mean(touching == LABEL["muscle"]) < 0.03
-
-
-def test_organs_are_on_their_sides(many):
-    row, column = zip(*(middle_of(many, name) for name in ORGANS), strict=True)
-    row, column = dict(zip(ORGANS, row, strict=True)), dict(zip(ORGANS, column, strict=True))
-    assert column["liver"] < -0.25 < 0.4 < column["spleen"]
-    assert column["gallbladder"] < -0.1 < 0.1 < column["stomach"]
-    assert column["vena cava"] < column["spinal canal"] - 0.05 < column["aorta"]
-    assert abs(column["kidney"]) < 0.1
-    assert row["gas"] < row["bowel"] < row["aorta"] < row["kidney"] < row["spinal canal"]
-    kidneys = (many.organs == LABEL["kidney"]).mean((0, 1))
-    assert kidneys[31:33].mean() < 0.1 * min(kidneys[16:24].mean(), kidneys[40:48].mean())  # one on each side
 
 
 def test_a_patient_looks_the_same_at_every_size():

@@ -82,13 +82,6 @@ def test_detail_coarser_than_sigma_min_has_the_law_of_the_posterior(name, steps)
     torch.testing.assert_close(ratio, lost, rtol=0.02, atol=0)
 
 
-def test_the_image_itself_is_sampled_where_sigma_min_is_small():
-    slope, variance, _ = law("heun", 60, VESDE(1e-4, 1.0))
-    true_slope, true_variance = posterior()
-    torch.testing.assert_close(slope, true_slope, rtol=1e-3, atol=1e-4)
-    torch.testing.assert_close(variance, true_variance, rtol=1e-2, atol=1e-7)
-
-
 @pytest.mark.parametrize(
     "name, order, steps", [("reverse_sde", 1, 100), ("predictor_corrector", 1, 100), ("heun", 2, 12)]
 )

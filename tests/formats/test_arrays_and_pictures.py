@@ -10,7 +10,6 @@ from PIL import Image
 
 from pixelbounds.formats.arrays import Arrays
 from pixelbounds.formats.opener import check_target, open_images
-from pixelbounds.formats.pictures import central
 from reproduce.cache import cached
 from reproduce.celeba import celeba
 
@@ -61,30 +60,6 @@ def test_a_folder_is_a_unit(tmp_path, grey):
     assert images.units.tolist() == ["a", "a", "b", "b"]
     assert images.names[3] == "ct/b/late/2.png"
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
-
-
-def test_pages_of_a_tiff_and_turned_photographs(tmp_path, grey):
-    first, *rest = (Image.fromarray(x) for x in grey)
-    first.save(tmp_path / "stack.tif", save_all=True, append_images=rest)
-    images = open_images(tmp_path / "stack.tif")
-    np.testing.assert_array_equal(images.pixels, grey)
-    assert images.names[1] == "stack.tif[1]"
-    exif = Image.Exif()
-    exif[0x0112] = 6  # the camera was turned: rotate by 90 degrees clockwise
-    (tmp_path / "turned.png").write_bytes(png(grey[0], exif=exif))
-    np.testing.assert_array_equal(open_images(tmp_path / "turned.png").pixels[0], np.rot90(grey[0], -1))
-
-
-def test_size_crops_and_averages(tmp_path, rng):
-    x = rng.random((2, 16, 20)).astype(np.float32)
-    np.testing.assert_array_equal(central(x, 8, 8), x[:, 4:12, 6:14])
-    assert central(x, 4).mean() == pytest.approx(x[:, :, 2:18].mean(), abs=0.03)
-    np.testing.assert_allclose(central(np.full((9, 9), 0.3, np.float32), 5), 0.3, rtol=1e-6)
-    with pytest.raises(ValueError, match="no square of 17"):
-        central(x, 8, 17)
-    for i, shape in enumerate([(8, 8), (16, 12)]):
-        (tmp_path / f"{i}.png").write_bytes(png(np.full(shape, 7, np.uint8)))
-    np.testing.assert_array_equal(open_images(tmp_path, size=4).pixels, np.full((2, 4, 4), 7, np.uint8))
 
 
 # ---------------------------------------------------------------- arrays

@@ -193,31 +193,6 @@ def test_the_commands_name_it_or_skip_it(damaged, arrays, wanted):
     assert "2 could not and were left out: nothing is promised for such" in found.guarantee
 
 
-def test_applying_and_evaluating_without_the_damaged_images(damaged, arrays, wanted):
-    folder, _ = damaged
-    wanted[0].save(folder / "cal.safetensors")
-
-    def run(*words):
-        return CliRunner().invoke(app, [*map(str, words), "--skip-bad", "--json"])
-
-    apply = run("apply", folder / "cal.safetensors", folder / "samples.zarr", "--out", folder / "i.zarr")
-    assert apply.exit_code == 0, apply.stderr
-    assert '"skipped": [31]' in apply.stdout
-    lower = zarr.open_group(folder / "i.zarr", mode="r")["lower"][:]
-    assert np.flatnonzero(np.isnan(lower).any(axis=(1, 2))).tolist() == [31]
-    good = np.setdiff1d(np.arange(N), [17, 31])
-    few = pb.evaluate(arrays[0][good], wanted[0].apply(wanted[1][good]))
-    again = run("evaluate", folder / "truth.zarr", folder / "samples.zarr", "--calibration", folder / "cal.safetensors")
-    assert again.exit_code == 2
-    assert f"{N - 2} of {N - 2} images calibrated (0, 1, 2, 3" in again.stderr
-    wanted[0].without_hashes().save(folder / "cal.safetensors")
-    for words in ((folder / "i.zarr",), (folder / "samples.zarr", "--calibration", folder / "cal.safetensors")):
-        found = run("evaluate", folder / "truth.zarr", *words)
-        assert found.exit_code == 0, found.stderr
-        assert '"skipped": [17, 31]' in found.stdout
-        assert f'"risk": {few.risk}' in found.stdout
-
-
 # ---------------------------------------------------------------- a full disk
 
 

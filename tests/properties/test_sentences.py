@@ -80,22 +80,6 @@ def test_a_promise_by_units_is_about_units_and_one_by_images_about_images(record
     assert "each image counts the same, a scan of more than 20 images as one of 20" in cal.guarantee
 
 
-def test_weighting_images_in_units_of_one_size_changes_nothing():
-    rng = np.random.default_rng(0)
-    centre = rng.uniform(0.4, 0.6, (120, 5, 5))
-    truth = centre + 0.05 * rng.standard_normal(centre.shape)
-    band = pb.Band(centre - 0.03, centre + 0.03)
-    how = {"risk_level": 0.2, "method": pb.Frontier(groups="band")}
-    for bound in ("betting", "hoeffding_bentkus"):
-        one, other = (
-            pb.calibrate(truth, band, bound=bound, units=pb.Units(np.arange(120) // 2, weighting=weighting), **how)
-            for weighting in ("units", "images")
-        )
-        np.testing.assert_allclose(one.widening, other.widening, rtol=1e-12)
-        assert other.risk == pytest.approx(one.risk, abs=1e-12)
-        assert other.record.max_images == 2
-
-
 def test_the_risk_by_images_is_the_mean_over_images():
     truth, band, unit = scans(np.random.default_rng(1), 80)
     units = pb.Units(unit, weighting="images", max_images=LONG)
@@ -286,31 +270,6 @@ def test_images_of_one_truth_are_told_and_are_no_reused_groups():
 
 
 # ---------------------------------------------------------------- 11: words
-
-
-def plain(**how):
-    rng = np.random.default_rng(0)
-    centre = rng.uniform(0.3, 0.7, how.pop("shape", (60, 4, 4)))
-    return pb.calibrate(centre, pb.Band(centre - 0.1, centre + 0.1), **{"risk_level": 0.3, "method": "rcps", **how})
-
-
-def test_the_words_of_a_sentence():
-    assert "at least 99.999999% over" in plain(failure_prob=1e-8).guarantee
-    assert "at least 100%" not in plain(failure_prob=1e-8).guarantee
-    assert "at most 33.3334% of the pixels of a future image" in plain(risk_level=1 / 3).guarantee
-    colours = [np.random.default_rng(i).uniform(0.3, 0.7, (4, 4 + i % 2, 3)) for i in range(60)]
-    band = pb.Band([x - 0.1 for x in colours], [x + 0.1 for x in colours])
-    mixed = pb.calibrate(colours, band, risk_level=0.3, method="rcps")
-    assert "channel of a pixel, is one" in mixed.guarantee  # sizes differ, and channels count here too
-    assert "provided images are independent of each other" in plain().guarantee
-    by_scan = plain(units=pb.Units(np.arange(60) // 2, "animal", weighting="images", max_images=2)).guarantee
-    assert "provided animals are independent of each other, future images and animals come from" in by_scan
-    assert "an animal of more than 2 images as one of 2" in by_scan
-    cal = plain()
-    skipped = replace(cal, record=replace(cal.record, skipped=7))
-    assert "could be read (7 could not and were left out: nothing is promised for such)" in skipped.guarantee
-    windowed = plain(measure=pb.Measure.of_window((400, 40)))
-    assert "within the window of -160 to 240 HU, and what lies beyond it counts as its edge" in windowed.guarantee
 
 
 def test_a_promise_for_pixels_of_any_channel():

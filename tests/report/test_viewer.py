@@ -103,20 +103,6 @@ def test_keys_move_zoom_and_change_the_image(open_page, path):
     assert outline == "solid"
 
 
-def test_an_image_is_chosen_and_a_hostile_name_is_text(open_page, path):
-    page, example = open_page(path), world().examples[1]
-    assert page.title() == HOSTILE
-    page.locator("#choose").select_option(label=HOSTILE)
-    page.wait_for_selector('#picture[data-image="1"]')
-    page.mouse.move(*place(page, 9, 30))
-    sync_api.expect(page.locator("#where")).to_have_text("row 9, column 30")
-    assert reading(page) == pytest.approx([example.lower[9, 30], example.upper[9, 30]], abs=0.51e-4)
-    assert page.locator("figcaption strong").nth(1).text_content() == HOSTILE
-    assert page.locator("img:not([src^='data:image/png'])").count() == 0
-    page.locator("figure [data-open='2']").click()
-    page.wait_for_selector('#picture[data-image="2"]')
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_shows_it_all_and_a_tap_reads_a_pixel(open_page, path, scheme):
     page, example = open_page(path, 390, has_touch=True, color_scheme=scheme), world().examples[0]

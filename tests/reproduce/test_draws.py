@@ -53,16 +53,6 @@ def test_the_choice_of_a_cell_sees_the_fitting_images_only(data):
     assert set(chosen) == set(PAPER_BOUNDS)
 
 
-def test_the_cell_that_is_chosen_is_the_shortest_where_cells_differ_much(rng):
-    """Half of the pixels need a widening, half need none: two groups beat one by far."""
-    truth = rng.uniform(0.3, 0.7, (60, 8, 8))
-    off = np.where(np.arange(64).reshape(8, 8) < 32, 0.2, 0.0) * rng.uniform(-1, 1, truth.shape)
-    data = pb.CalibrationData(truth, pb.Band(truth + off - 0.01, truth + off + 0.01))
-    target = pb.Target([pb.share(0.15)], DELTA)
-    chosen, _ = choose_cell(data, grid_of(["all"], [1, 2], 20), PAPER_BOUNDS, target, 0)
-    assert {cell["k"] for cell in chosen.values()} == {2}
-
-
 def test_a_cut_is_at_the_level_on_the_very_images(data):
     path = fit_on_all(data, krcps_of({"n_opt": None, "k": 4, "d_opt": "all"}, GAMMAS), TARGET, 0)
     assert 0.099 < measure(data, path.grouping, cut(data, path, 0.1))["risk"] <= 0.1

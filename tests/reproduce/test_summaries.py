@@ -58,15 +58,6 @@ def by_key(made):
     return {s.row.key: s for s in summaries(made)}
 
 
-def test_the_best_cell_is_the_one_with_the_least_mean_length(made):
-    best = by_key(made)["calibrated/krcps_best/hoeffding_bentkus"]
-    assert best.cell == "n_opt 256, d_opt all, K 4"
-    np.testing.assert_allclose(best.length, 0.2 + 0.001 * np.arange(10))
-    assert best.seconds == pytest.approx(2.0)  # of all four cells
-    assert best.deviation == pytest.approx(np.std(best.length, ddof=1))
-    assert "10 of 10" in by_key(made)["calibrated/krcps_chosen/hoeffding_bentkus"].cell
-
-
 def test_draws_above_counts_risks_beyond_the_level_only(made):
     assert by_key(made)["calibrated/frontier/betting"].above == 0.1  # 0.06 is above 0.05, 0.05 is not
     assert by_key(made)["calibrated/frontier/hoeffding"].uncertified == 3

@@ -73,26 +73,3 @@ def test_the_command_inverts_a_declared_problem(network, tmp_path, monkeypatch):
     assert "without --problem a network denoises; leave --sweeps out" in " ".join(
         result.output.replace("│", " ").split()
     )
-
-
-@pytest.mark.parametrize("channels", [3, 4], ids=["colour", "slabs of four slices"])
-def test_colour_and_slabs_are_channels(channels, tmp_path):
-    from pixelbounds.diffusion import sample_linear
-    from pixelbounds.problems import inpaint
-    from pixelbounds.workflows import SampleOptions, sample_to
-
-    path = tmp_path / "score.safetensors"
-    torch.manual_seed(0)
-    model = NCSNpp(NetworkConfig(channels=channels, base=4, multipliers=(1, 1), attention=(), size=8)).eval()
-    save_network(path, model, VESDE(0.01, 1.0), "score", {"limits": [0.0, 1.0], "sigma_0": 0.3})
-    volume = np.random.default_rng(0).random((2, 2 * channels, 8, 8)).astype(np.float32)
-    x = volume.reshape(-1, channels, 8, 8)  # slices stand together in slabs
-    run = sample_to(path, x, tmp_path / "run.zarr", SampleOptions(samples=M, steps=2))
-    assert run["lower"].shape == (4, channels, 8, 8)
-    assert run.band().map(lambda end: end[:].reshape(volume.shape)).shape == volume.shape
-    problem = inpaint(0.5, 0.1)
-    y, how = problem(x, 0), Guidance(steps=2, solver_steps=1)
-    band = bands_from(LinearSampler(path, problem, how), y, samples=M)
-    assert band.shape == (4, channels, 8, 8)
-    draws = next(sample_linear(model, torch.from_numpy(y[:1]), problem, VESDE(0.01, 1.0), how, samples=2))
-    assert draws.shape == (2, channels, 8, 8)

@@ -37,15 +37,6 @@ def test_validation_images_neither_train_nor_are_held_out(world):
     assert np.nanmin(read_log(world / "run")["validation"]) == meta["loss"]
 
 
-def test_units_of_validation_are_whole(world, tmp_path):
-    np.save(tmp_path / "units.npy", np.repeat(np.arange(8), 4))
-    text = settings(world, data=f'held_out = 0.25\nvalidation = 0.3\nunits = "{tmp_path}/units.npy"')
-    assert call("train", write(tmp_path, text), "--quiet").exit_code == 0
-    validation, held_out = (np.load(tmp_path / "run" / f"{part}.npy") // 4 for part in ("validation", "held_out"))
-    assert np.bincount(validation).max() == np.bincount(validation)[np.bincount(validation) > 0].min() == 4
-    assert not set(validation) & set(held_out)
-
-
 @pytest.mark.parametrize(
     "data, words",
     [

@@ -29,7 +29,7 @@ from rich.text import Text
 from ..calibration.text import description_of
 from ..execution.progress import bar as bar
 from ..images.checks import NoGuarantee
-from ..storage.files import size_in_words
+from ..storage.files import check_regular, size_in_words
 
 if TYPE_CHECKING:
     from ..calibration.calibration import Calibration
@@ -81,6 +81,8 @@ def command(name: str, *, stopped: str = "nothing was written") -> Callable[[Cal
         @wraps(function)
         def run(*, json_: bool, debug: bool, **given: Any) -> None:
             with broken_pipe_exits(), _messages(debug, json_, stopped, dict(given)) as notes:
+                for path in (x for x in given.values() if isinstance(x, Path)):
+                    check_regular(path)
                 for parameter, (kind, names) in groups.items():
                     given[parameter] = kind(**{option: given.pop(option) for option in names})
                 outcome = function(**given)

@@ -7,7 +7,6 @@ silently a fill value. What a store of ours says of itself is an attribute.
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 import zipfile
@@ -20,15 +19,27 @@ from typing import Any
 
 import numpy as np
 import zarr
+from zarr.storage import LocalStore
 
 from ..images.checks import Limits
 from ..images.library import Array, library_of
 from ..images.measure import Measure
 from ..images.ragged import read_ragged
 from ..images.source import Source
-from ..storage.chunks import first_missing, guarded
+from ..storage.chunks import GuardedStore, first_missing, guarded
+from ..storage.files import check_regular, strict_json
 from ..storage.store import MARKS, SEEN
-from .scans import USUAL, FormatError, Images, Window, check_allowed, check_declared, check_window, slice_name
+from .scans import (
+    USUAL,
+    FormatError,
+    Images,
+    Window,
+    check_allowed,
+    check_declared,
+    check_window,
+    checked_member,
+    slice_name,
+)
 
 FilePath = str | os.PathLike[str]
 ARRAY_SUFFIXES = (".npy", ".npz", ".zarr")
@@ -111,12 +122,14 @@ class Arrays(Mapping[str, Any]):
         self.attributes: dict[str, Any] = {}
         self._node: Any = None
         if is_store(self.path) or self.path.suffix == ".zarr":
-            self._node = zarr.open(self.path, mode="r")
+            self._node = zarr.open(GuardedStore(LocalStore(self.path, read_only=True), fill=True), mode="r")
             self._names = sorted(self._node.array_keys()) if hasattr(self._node, "array_keys") else [""]
             self.attributes = dict(self._node.attrs)
         elif self.path.suffix == ".npz":
             with zipfile.ZipFile(self.path) as file:
                 self._names = [name.removesuffix(".npy") for name in file.namelist() if name.endswith(".npy")]
+            if len(set(self._names)) < len(self._names):
+                raise FormatError(f"{self.path} holds an array twice under one name; write it again")
         else:
             _check_npy(self.path)
             self._node = np.load(self.path, mmap_mode="r", allow_pickle=False)
@@ -128,12 +141,12 @@ class Arrays(Mapping[str, Any]):
             return check_declared(found, f"{self.path}/{name}".rstrip("/")) if library_of(found) == "zarr" else found
         self.check_member(name)
         with np.load(self.path, allow_pickle=False) as file:
-            return file[name]
+            return file[f"{name}.npy"]
 
     def check_member(self, name: str) -> None:
         """What an array of an .npz declares is what it holds, and no more than is allowed."""
         with zipfile.ZipFile(self.path) as archive:
-            member = archive.getinfo(f"{name}.npy")
+            member = checked_member(archive, f"{name}.npy", self.path)
             with archive.open(member) as file:
                 shape, dtype = _declared(file, f"{name} in {self.path}")
                 held = member.file_size - file.tell()
@@ -179,15 +192,15 @@ def _check_npy(path: Path) -> None:
 
 def is_store(path: Path) -> bool:
     """Whether a folder is a zarr store, or called so."""
-    return path.is_dir() and (path.suffix == ".zarr" or any((path / x).exists() for x in ("zarr.json", ".zgroup")))
+    return path.is_dir() and (path.suffix == ".zarr" or any((path / x).is_file() for x in ("zarr.json", ".zgroup")))
 
 
 def is_ragged(path: FilePath) -> bool:
     """Whether a path is a store of images of different sizes: a zarr group of groups of values and shapes."""
-    if not any((Path(path) / name).exists() for name in ("zarr.json", ".zgroup")):
+    if not any((Path(path) / name).is_file() for name in ("zarr.json", ".zgroup")):
         return False
     try:
-        root = zarr.open(Path(path), mode="r")
+        root = zarr.open(GuardedStore(LocalStore(path, read_only=True), fill=True), mode="r")
     except Exception:  # a damaged store, of which its reader will tell
         return False
     return isinstance(root, zarr.Group) and any({"values", "shapes"} <= set(x.array_keys()) for _, x in root.groups())
@@ -196,6 +209,7 @@ def is_ragged(path: FilePath) -> bool:
 def existing(path: FilePath, what: str) -> Path:
     """A path that is there and finished; else `what` should be given."""
     path = Path(path)
+    check_regular(path)
     if path.name.endswith(".part"):
         raise ValueError(f"{path} was not finished; run the command that wrote it again")
     if not path.exists():
@@ -223,7 +237,7 @@ def open_arrays(path: Path, key: str | None = None, *, spectra: bool = False) ->
     pixels = guarded(_supported(arrays[name], path, _SPECTRA if spectra else ()), fill=True)
     n = int(pixels.shape[0])
     beside = {part: arrays[part] for part in _PER_IMAGE if part in arrays}
-    extra = {part: np.asarray(x[:]) for part, x in beside.items() if x.shape == (n,)}
+    extra = {part: np.asarray(guarded(x, fill=True)[:]) for part, x in beside.items() if x.shape == (n,)}
     extra |= _kept(about_of(arrays))
     extra = {part: x for part, x in extra.items() if x.shape == (n,)}
     labels = tuple(str(x) for x in extra.get("names", range(n)))
@@ -366,7 +380,7 @@ def told(path: FilePath) -> dict[str, Any]:
     if path.suffix != ".npz" or not zipfile.is_zipfile(path) or ABOUT not in (arrays := Arrays(path)):
         return {}
     try:
-        about = json.loads(str(arrays[ABOUT]))
+        about = strict_json(str(arrays[ABOUT]))
     except ValueError:
         return {}
     return about if isinstance(about, dict) and about.get("kind") == "interval" else {}
@@ -379,7 +393,7 @@ def source_of(path: Path) -> Source:
         stated = store_at(path).attributes.get("source")
     elif path.suffix == ".npz" and SOURCE in (arrays := Arrays(path)):
         try:
-            stated = json.loads(str(arrays[SOURCE]))
+            stated = strict_json(str(arrays[SOURCE]))
         except ValueError as error:
             raise ValueError(
                 f"{path} says in {SOURCE!r} how its band was made, but not in JSON; write json.dumps(source.state())"

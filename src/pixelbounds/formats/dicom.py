@@ -12,6 +12,7 @@ of the same patients, a truth and what a model sees, belong together image by im
 from __future__ import annotations
 
 import re
+import struct
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -166,8 +167,9 @@ def _values(file: Path) -> Array:
     pydicom = needed("pydicom")
     try:
         data = pydicom.dcmread(file)
+        check_frames(file, data)
         values = pydicom.pixels.apply_modality_lut(data.pixel_array, data)
-    except (MemoryError, ImportError):
+    except (MemoryError, ImportError, FormatError):
         raise
     except Exception as error:  # as above
         raise FormatError(
@@ -177,6 +179,36 @@ def _values(file: Path) -> Array:
     if values.shape != (int(data.Rows), int(data.Columns)) or not np.isfinite(values).all():
         raise FormatError(f"{file} holds values of shape {values.shape}, NaN or infinite ones; mend or remove it")
     return values
+
+
+def check_frames(file: Path, data: Any) -> None:
+    """Packed frames have the extent that the header of the file says: whoever unpacks a frame believes the frame."""
+    pydicom = needed("pydicom")
+    syntax = data.file_meta.TransferSyntaxUID
+    if not syntax.is_compressed or syntax == pydicom.uid.RLELossless:  # which grows to 64 times its size at most
+        return
+    count = int(data.get("NumberOfFrames", 1) or 1)
+    for frame in pydicom.encaps.generate_frames(data.PixelData, number_of_frames=count):
+        extent = _extent(frame)
+        if extent != (data.Rows, data.Columns, 1):
+            raise FormatError(
+                f"{file}: a packed frame has rows, columns and values {extent}, but the file says {data.Rows} x "
+                f"{data.Columns}; convert it to an uncompressed one"
+            )
+
+
+def _extent(frame: bytes) -> tuple[int, int, int] | None:
+    """Rows, columns and values of a pixel that a frame in JPEG 2000, JPEG or JPEG-LS declares; None in any other."""
+    if frame[:4] == b"\xff\x4f\xff\x51":
+        right, bottom, left, top = struct.unpack_from(">4I", frame, 8)
+        return bottom - top, right - left, *struct.unpack_from(">H", frame, 40)
+    at = 2
+    while frame[:2] == b"\xff\xd8" and at + 10 <= len(frame):
+        kind, length = struct.unpack_from(">HH", frame, at)
+        if kind == 0xFFF7 or (0xFFC0 <= kind <= 0xFFCF and kind not in (0xFFC4, 0xFFC8, 0xFFCC)):
+            return struct.unpack_from(">HHB", frame, at + 5)
+        at += 2 + length
+    return None
 
 
 def _sorted(series: list[tuple[Path, Any]]) -> list[tuple[Path, Any]]:

@@ -54,7 +54,8 @@ def nifti_files(path: Path) -> list[Path]:
     """NIfTI files at a path: the file itself, or all those in a folder, by name."""
     if path.is_file():
         return [path]
-    return sorted(x for x in path.rglob("*") if x.name.endswith(NIFTI_SUFFIXES) and not x.name.startswith("."))
+    files = (x for x in path.rglob("*") if x.name.endswith(NIFTI_SUFFIXES) and not x.name.startswith("."))
+    return sorted(x for x in files if x.is_file())
 
 
 def read_nifti(
@@ -165,6 +166,8 @@ def _loaded(file: Path, **how: Any) -> Any:
         raise FormatError(f"{file} cannot be read as NIfTI ({error}); use another copy") from error
     if not isinstance(image, nibabel.Nifti1Pair):
         raise FormatError(f"{file} is {type(image).__name__}, not NIfTI; convert it")
+    if image.get_data_dtype().kind not in "iuf":
+        raise FormatError(f"{file} holds {image.get_data_dtype()}; convert its values to real numbers")
     shape = image.shape
     if len(shape) < 2 or any(extent != 1 for extent in shape[3:]) or 0 in shape:
         raise FormatError(f"{file} has shape {shape}; give a volume of 3 axes, e.g. one time point of a series")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..execution.progress import Progress, silent
+from ..storage.files import check_regular
 from .arrays import ARRAY_SUFFIXES, FilePath, is_store, near, open_arrays
 from .dicom import is_dicom, read_dicom
 from .maps import is_ours, maps_of
@@ -47,6 +48,7 @@ def open_images(
     window = window if window == USUAL else check_window(window)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist{near(path)}; give {_KINDS}")
+    check_regular(path)
     kind = _kind(path)
     try:
         if kind == "arrays":

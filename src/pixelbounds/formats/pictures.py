@@ -15,11 +15,11 @@ from PIL import Image, ImageOps, ImageSequence
 from ..execution.progress import Progress, silent
 from ..images.checks import check_count
 from ..images.library import Array
-from .scans import FormatError, Images, check_allowed, folder_units
+from .scans import FormatError, Images, check_allowed, checked_member, folder_units
 
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")
 _FORMATS = ("PNG", "JPEG", "TIFF", "BMP")  # Pillow knows many more, whatever a file is called
-_PER_PIXEL = {"1": 1, "L": 1, "P": 1, "I;16": 4, "I": 4, "F": 4}  # bytes, as images and while they are read
+_PER_PIXEL = {"1": 1, "L": 1, "I;16": 4, "I": 4, "F": 4}  # bytes, as images and while they are read; of colours 4
 
 
 def read_pictures(path: Path, *, size: int | None = None, progress: Progress = silent, labels: bool = False) -> Images:
@@ -37,13 +37,14 @@ def read_pictures(path: Path, *, size: int | None = None, progress: Progress = s
             return _stacked(names, lambda name: _member(archive, name, path), path, size, progress, unpack)
     if path.is_file():
         return _stacked([path.name], lambda name: path, path, size, progress, unpack)
-    names = sorted(x.relative_to(path).as_posix() for x in path.rglob("*") if x.suffix.lower() in PICTURE_SUFFIXES)
+    files = (x for x in path.rglob("*") if x.suffix.lower() in PICTURE_SUFFIXES and x.is_file())
+    names = sorted(x.relative_to(path).as_posix() for x in files)
     return _stacked(names, lambda name: path / name, path, size, progress, unpack)
 
 
 def _member(archive: zipfile.ZipFile, name: str, path: Path) -> io.BytesIO:
     """A file of a zip, unpacked."""
-    check_allowed(archive.getinfo(name).file_size, f"{path}: {name} unpacks")
+    check_allowed(checked_member(archive, name, path).file_size, f"{path}: {name} unpacks")
     try:
         return io.BytesIO(archive.read(name))
     except (RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:  # locked, odd or damaged

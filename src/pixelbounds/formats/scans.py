@@ -14,6 +14,7 @@ from importlib import import_module
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 
@@ -159,6 +160,14 @@ def check_allowed(size: int, what: str) -> None:
             f"{what} to {size_in_words(size)}, more than the memory allowed, {size_in_words(most)}; allow more with "
             "--memory (in Python: pixelbounds.execution.running), or leave it out"
         )
+
+
+def checked_member(archive: ZipFile, name: str, path: Path) -> ZipInfo:
+    """A member of a zip that is stored or deflated, so that no more is unpacked than it declares."""
+    member = archive.getinfo(name)
+    if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+        raise FormatError(f"{path}: {name} is packed so that its size is not known; zip it again, deflated")
+    return member
 
 
 def check_declared(x: Any, name: str) -> Any:

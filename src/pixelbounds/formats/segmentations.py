@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..images.library import Array
-from .dicom import TO_RAS, dicom_files, is_dicom
+from .dicom import TO_RAS, check_frames, dicom_files, is_dicom
 from .nifti import NIFTI_SUFFIXES
 from .scans import FormatError, Images, Scan, check_allowed, needed
 
@@ -83,6 +83,7 @@ def _opened(file: Path) -> Any:
             f"{file} is no DICOM segmentation, as others beside it are; give a folder that holds one kind"
         )
     check_allowed(size, f"{file} unpacks")
+    check_frames(file, data)
     return data
 
 

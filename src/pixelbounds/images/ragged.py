@@ -237,7 +237,7 @@ def read_ragged(path: str | os.PathLike[str], watch: Callable[[Any], Any] = lamb
             raise ValueError(
                 f"{path}/{name}: {missing} of {values.nchunks} chunks of values are not there; write it again"
             )
-        shapes: Any = group["shapes"]
+        shapes: Any = watch(group["shapes"])
         if shapes.ndim != 2 or shapes.shape[0] > values.shape[0] or shapes.shape[1] > _MOST_AXES:
             raise ValueError(f"{path}/{name}: shapes of {shapes.shape} for {values.shape[0]} pixels; write it again")
         out[name] = flat_images(values, shapes[...])

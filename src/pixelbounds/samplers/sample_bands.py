@@ -141,7 +141,7 @@ def open_stored(path: Path) -> tuple[Band, Array]:
     band = Band(ends["lower"], ends["upper"], source=source)
     if group[MARKS].shape != band.shape[:1]:
         raise ValueError(f"{path} has marks of {group[MARKS].shape} for {len(band)} images; make it again")
-    return band, np.asarray(group[MARKS][:]) != BAD
+    return band, np.asarray(guarded(group[MARKS], fill=True)[:]) != BAD
 
 
 def quantiles(samples: Any, miscoverage: float | Fraction, *, half: bool = False, input_hash: bool = False) -> Maker:

@@ -36,6 +36,7 @@ _METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 _PIECE = 2**23  # bytes that are read at a time where images are small
 _PER_CHUNK = 200  # bytes that the name of a chunk takes while a store is opened
 _CODECS = {"bytes", "transpose", "sharding_indexed", "crc32c", "vlen-utf8"}  # beside one that packs
+_WORD = 2**10  # bytes that a name may have, on average
 _LIBRARY = "numcodecs"  # whose codecs zarr names numcodecs.NAME
 _PACKERS = {"zstd", "blosc", "gzip", "zlib"}  # of which one may pack it
 
@@ -114,11 +115,11 @@ class GuardedStore(WrapperStore[Store]):
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
         """The bytes under a key."""
-        if key.endswith(_METADATA):
-            return await self._store.get(key, prototype, byte_range)
         name = f"{getattr(self._store, 'root', self._store)}/{key}"
         if isinstance(self._store, LocalStore) and Path(name).exists() and not Path(name).is_file():
             raise BadChunk(_damaged_message(name, "it is no file"))  # a pipe would be read for ever
+        if key.endswith(_METADATA):
+            return await self._store.get(key, prototype, byte_range)
         content = await self._store.get(key, prototype, byte_range)
         if content is None and not self.fill:
             raise BadChunk(_missing_message(name))
@@ -135,12 +136,13 @@ def guarded(x: Any, *, fill: bool = False) -> Any:
         return x
     inner = x.store
     if isinstance(inner, GuardedStore):
-        if inner.fill == fill:
+        if inner.fill == fill and inner.limit:
             return x
         inner = inner._store
     check_array(x, str(x.name))
     packers = [] if x.shards else [name for name in map(_codec_name, x.compressors) if name in _PACKERS]
-    limit = prod(x.chunks) * int(x.dtype.itemsize) + 4  # a checksum may be packed, too
+    words = x.metadata.zarr_format == 3 and _codec_name(x.serializer) == "vlen-utf8"
+    limit = prod(x.chunks) * (_WORD if words else int(x.dtype.itemsize)) + 4  # a checksum may be packed, too
     store = GuardedStore(inner, fill=fill, limit=limit, packer=packers[0] if packers else None)
     return zarr.open_array(store, path=x.path, mode="r")
 

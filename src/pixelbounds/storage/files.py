@@ -49,6 +49,13 @@ def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
         raise
 
 
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """What a path names is no pipe and no device, which would be read for ever."""
+    path = Path(path)
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise ValueError(f"{path} is a pipe or a device; copy what it gives into a file")
+
+
 def check_new_file(path: str | os.PathLike[str], what: str) -> Path:
     """A path under which a file can be written; else a ValueError says what is wrong with it."""
     target = Path(path)

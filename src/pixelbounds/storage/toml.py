@@ -26,6 +26,8 @@ from typing import Any, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from .files import check_regular
+
 T = TypeVar("T")
 
 
@@ -67,6 +69,7 @@ class TomlFile(Generic[T]):
 def read_toml(path: str | os.PathLike[str], model: type[T] | Callable[[dict[str, Any]], T]) -> TomlFile[T]:
     """Read a TOML file into a pydantic model, or through a function of its table; all errors are `TomlError`."""
     path = Path(path)
+    check_regular(path)
     try:
         text = path.read_bytes().decode()
     except OSError as error:

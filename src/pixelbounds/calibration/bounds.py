@@ -6,6 +6,7 @@ rejects "the mean is at least that level". Certifying needs only the test (`reje
 
 hoeffding, bentkus, hoeffding_bentkus    see the mean loss only, so along a path they are monotone
 empirical_bernstein, betting             see all losses: much tighter where losses vary little between images
+binomial                                 exact, for losses of 0 and 1 alone; takes the place of betting for these
 conformal                                controls the expectation of the risk, not its probability
 """
 
@@ -21,9 +22,10 @@ import numpy as np
 from ..images.checks import check_choice, check_count, check_open_unit
 from ..images.foreign import as_plain_array
 from ..images.library import Array, library_of, to_numpy
-from ..kernels.bets import betting_wealth, bisect
+from ..kernels.bets import betting_wealth, bisect, few_to
 
 _ROUNDING = 1e-9  # of a sum of losses
+_FINE = 1e-10  # of a bound
 
 ConfidenceBound = Callable[[Array, float], float]  # losses (n,), failure_prob -> bound
 
@@ -69,6 +71,10 @@ def _binomial_tail(k: float, n: int, p: float) -> float:
     from scipy.special import bdtr
 
     return 1.0 if k >= n else float(bdtr(k, n, p))
+
+
+def _binomial_test(mean: float, n: int, failure_prob: float, level: float) -> bool:
+    return _binomial_tail(round(n * mean), n, level) < failure_prob
 
 
 def _kl_test(mean: float, n: int, failure_prob: float, level: float) -> bool:
@@ -142,7 +148,25 @@ def betting(losses: Any, failure_prob: float) -> float:
     0.0535
     """
     losses, failure_prob = check_losses(losses), check_open_unit(failure_prob, "failure_prob")
-    return bisect(lambda level: _betting_test(losses, failure_prob, level), 0.0, 1.0, width=1e-10)
+
+    def rejected(level: float) -> bool:
+        return _betting_test(losses, failure_prob, level)
+
+    few = few_to(len(losses), failure_prob)  # bets below it begin in another way
+    if rejected(np.nextafter(few, 1.0)):
+        return bisect(rejected, 0.0, few, width=_FINE)
+    return bisect(rejected, few, 1.0, width=_FINE)
+
+
+def binomial(losses: Any, failure_prob: float) -> float:
+    """The exact bound for losses of 0 and 1 (Clopper and Pearson), and for no others.
+
+    >>> round(binomial(np.repeat([0.0, 1.0], [98, 2]), 0.1), 4)
+    0.0523
+    """
+    if not np.isin(losses, (0, 1)).all():
+        raise ValueError("the binomial bound holds for losses of 0 and 1 alone; use betting")
+    return _bound_of_mean(_binomial_test, losses, failure_prob)
 
 
 def conformal(losses: Any, failure_prob: float) -> float:
@@ -155,7 +179,7 @@ def conformal(losses: Any, failure_prob: float) -> float:
 def _bound_of_mean(test: Callable[..., bool], losses: Any, failure_prob: float) -> float:
     losses, failure_prob = check_losses(losses), check_open_unit(failure_prob, "failure_prob")
     mean = float(losses.mean())
-    return bisect(lambda level: test(mean, len(losses), failure_prob, level), mean, 1.0, width=1e-10)
+    return bisect(lambda level: test(mean, len(losses), failure_prob, level), mean, 1.0, width=_FINE)
 
 
 BOUNDS: dict[str, ConfidenceBound] = {
@@ -166,6 +190,7 @@ _MEAN_TESTS: dict[ConfidenceBound, Callable[[float, int, float, float], bool]] =
     bentkus: _bentkus_test,
     hoeffding_bentkus: _hoeffding_bentkus_test,
     conformal: _conformal_test,
+    binomial: _binomial_test,
 }
 
 
@@ -174,6 +199,14 @@ def bound_named(bound: Any) -> ConfidenceBound:
     if callable(bound):
         return bound
     return BOUNDS[check_choice(bound, BOUNDS, "bound")]
+
+
+def for_zero_one(bound: ConfidenceBound, n: int, failure_prob: float, level: float) -> ConfidenceBound:
+    """The bound for n losses of 0 and 1: in place of betting the exact one, where it lets at least one of them be 1.
+
+    With fewer losses bets certify more: after enough losses of 0 they have won already.
+    """
+    return binomial if bound is betting and _binomial_test(1 / n, n, failure_prob, level) else bound
 
 
 def sees_mean_only(bound: ConfidenceBound) -> bool:

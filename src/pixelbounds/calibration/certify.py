@@ -20,6 +20,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -67,11 +68,14 @@ class CertifiedPoint:
 def certify(table: LossTable, target: Target) -> CertifiedPoint:
     """The narrowest point such that at it and all wider ones every promise passes its own test."""
     images = table.images
-    unit_of, order = images.data.unit_of, images.order
+    data = images.data
     tests = [
-        risk_test_of(risk, table.sizes, images.images, unit_of, order, target.bound, target.failure_prob, images.shares)
+        risk_test_of(
+            risk, table.sizes, images.images, data.unit_of, images.order, target.bound, target.failure_prob,
+            images.shares, zero_one=images.shares is None and _zero_one(risk, data),
+        )
         for risk in images.risks
-    ]
+    ]  # fmt: skip
     columns: list[Any] = []
     for test in tests:
         size = table.sizes[:, test.risk.region]
@@ -86,12 +90,19 @@ def certify(table: LossTable, target: Target) -> CertifiedPoint:
         if not test.risk.counts_only:  # after all others: it need not be tested where these fail
             point = _test_image_loss(test, column, table, point)
     part, losses = 1.0, [column(point).copy() for column in columns]
-    if target.of_all_pixels and sees_mean_only(target.bound) and tests[0].risk.weighting != "pixels":
+    if target.of_all_pixels and sees_mean_only(tests[0].bound) and tests[0].risk.weighting != "pixels":
         part, losses[0] = _refined(tests[0], table.images.data, table.path, table.missed, point, losses[0])
     promises = tuple(_promise_of(test, x) for test, x in zip(tests, losses, strict=True))
     if not tests[0].risk.counts_only:
         return CertifiedPoint(point, part, promises, np.empty((0, 3)), 0)
     return CertifiedPoint(point, part, promises, *_curve_of(columns[0], table.path, point))
+
+
+def _zero_one(risk: RiskTarget, data: CalibrationData) -> bool:
+    """Whether a loss is 0 or 1 whatever the images: of a tail, or of one number, where every image is a unit."""
+    one_number = bool(data.pixels) and prod(data.pixels) == 1
+    alone = isinstance(data, LocalData) and data.units is None and risk.weighting == "units"
+    return alone and (risk.kind == "tail" or (risk.kind == "share" and one_number))
 
 
 def fixed_sequence_test(

@@ -32,7 +32,7 @@ from ..images.checks import (
     is_name,
 )
 from ..images.library import Array
-from .bounds import BOUNDS, ConfidenceBound, bound_named, rejects
+from .bounds import BOUNDS, ConfidenceBound, bound_named, for_zero_one, rejects
 from .promises import Promise, Regions, RiskTarget, check_promises, risk_targets_of, share
 
 WEIGHTINGS = ("units", "images")
@@ -263,10 +263,13 @@ def risk_test_of(
     bound: ConfidenceBound,
     failure_prob: float,
     shares: Array | None = None,
+    *,
+    zero_one: bool = False,
 ) -> RiskTest:
     """The test of a promise on certifying images, bool (n,), from the sizes of regions (n, 1 + regions).
 
-    Those units count that have the region: given which they are, their losses are independent draws.
+    Those units count that have the region: given which they are, their losses are independent draws. Where these are
+    all 0 or 1, whatever the images, there is an exact test.
     """
     counts = risk.counts(sizes)
     weights = sizes[:, risk.region] if risk.weighting == "pixels" else None
@@ -277,6 +280,8 @@ def risk_test_of(
         )
     most = 0.0 if risk.weighting == "units" else most_of_a_unit(risk, sizes, ~certifying & counts, unit_of)
     units = losses_by_unit(unit_of, certifying & counts, order, most, weights, shares)
+    if zero_one:
+        bound = for_zero_one(bound, len(units.order), failure_prob, risk.level)
     return RiskTest(risk, units, bound, failure_prob)
 
 

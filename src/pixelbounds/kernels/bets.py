@@ -25,16 +25,29 @@ Array = np.ndarray
 
 # ---------------------------------------------------------------- n is known
 
+_FEW = 2.0  # times the fewest losses that certify a level: up to there the start of the bets matters
+
+
+@njit(nogil=True, cache=True)
+def few_to(n: int, failure_prob: float) -> float:
+    """The greatest level for which n losses are few: at most twice as many as any test needs to certify it."""
+    return 1.0 - failure_prob ** (_FEW / n)
+
 
 @njit(nogil=True, cache=True)
 def betting_wealth(losses: np.ndarray, level: float, failure_prob: float) -> float:
     """Greatest log wealth of the predictable plug-in bet against "the mean is at least `level`".
 
     It stakes almost all that a loss of 1 could take: where losses vary little, that is what limits every valid bound.
+    Before any loss it supposes a mean of 1/2 and the variance of a coin. Where losses are few (`few_to`), that start
+    costs what cannot be won back: there it supposes so little that it stakes almost all from the first loss on.
     """
     n = len(losses)
     scale, max_bet = 2.0 * np.log(1.0 / failure_prob) / n, (1.0 - 1.0 / n) / (1.0 - level)
-    total, squares, variance = 0.5, 0.25, 0.25
+    total, squares = 0.5, 0.25
+    if level <= few_to(n, failure_prob):
+        total, squares = 1.0 - failure_prob ** (1.0 / n), min(0.25, scale / 2.0)
+    variance = squares
     wealth, best = 0.0, 0.0
     for i in range(n):
         bet = min(max_bet, np.sqrt(scale / variance))

@@ -190,7 +190,7 @@ def test_a_plan_says_what_is_needed():
     assert 0.8 * rows["betting"]["slack"][0] < said["limit"][0] < rows["betting"]["slack"][0]
     result = call("plan", "--risk-level", 0.05)
     assert result.exit_code == 0
-    assert "needs at least 47 images" in flat(result.stdout)
+    assert "needs at least 46 images" in flat(result.stdout)
     assert "no bound needs less" in result.stdout
     few = done("plan", "--risk-level", 0.05, "--method", "rcps", "--images", 44, "--images", 60)
     assert few["limit"][0] is None  # 0.95**44 > 0.1

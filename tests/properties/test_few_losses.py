@@ -9,6 +9,7 @@ import pixelbounds as pb
 from pixelbounds.calibration.bounds import betting, binomial, for_zero_one, rejects
 from pixelbounds.kernels.bets import betting_wealth, few_to
 
+pytestmark = pytest.mark.guarantees
 DELTA = 0.1
 
 

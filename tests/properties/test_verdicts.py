@@ -13,13 +13,14 @@ from pixelbounds.evaluation import judge
 from pixelbounds.monitoring.promise_monitors import PromiseMonitor
 from pixelbounds.workflows.apply import Applied
 
+pytestmark = pytest.mark.guarantees
 ERR = 0.025  # of a verdict at 95%
 
 
 @pytest.mark.parametrize("weighting", ["images", "pixels"])
 def test_the_largest_unit_seen_does_not_bound_what_counts(weighting, record_property):
     """A unit in 100 has 100 images (or pixels), all missed: the risk is 50%, and most draws of 80 units have none."""
-    worlds, kept, right = max(40, WORLDS // 4), 0, 0
+    worlds, kept, right = max(40, 2 * WORLDS), 0, 0
     for seed in range(worlds):
         rng = generator("rare units", weighting, seed=seed)
         big = rng.random(80) < 0.01
@@ -42,7 +43,7 @@ def test_the_largest_unit_seen_does_not_bound_what_counts(weighting, record_prop
 
 
 def test_one_of_many_broken_promises_is_rarely_called_kept(record_property):
-    worlds, kept, promises = max(20, WORLDS // 8), 0, 20
+    worlds, kept, promises = max(20, 2 * WORLDS), 0, 20
     group = np.repeat(np.arange(promises), 60)
     for seed in range(worlds):
         rng = generator("many broken", seed=seed)
@@ -84,7 +85,7 @@ def test_a_promise_about_the_heart_is_not_judged_by_the_lung():
 
 def test_a_monitor_may_be_asked_again_until_it_says_kept(record_property):
     """20 looks at images that come: 10.05% are missed and 10% promised, and kept is said as rarely as at one look."""
-    worlds, kept = max(120, WORLDS // 4), 0
+    worlds, kept = max(120, 2 * WORLDS), 0
     promise = CertifiedPromise("share", "all pixels", "all", 0.1, 0.0, 1.0, "units", 0.0, 0.05, 100)
     for seed in range(worlds):
         bad = generator("looks", seed=seed).random(600) < 0.1005

@@ -232,7 +232,7 @@ def least_images(risk_level: float, failure_prob: float = 0.1, *, bound: Any = "
     """Fewest certifying images (or units) with which a risk level can be certified at all, losses being 0.
 
     >>> least_images(0.05, 0.1), least_images(0.05, 0.1, bound="hoeffding")
-    (47, 461)
+    (46, 461)
     """
     level = check_open_unit(risk_level, "risk_level")
     failure_prob = check_open_unit(failure_prob, "failure_prob")

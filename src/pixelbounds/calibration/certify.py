@@ -100,9 +100,9 @@ def certify(table: LossTable, target: Target) -> CertifiedPoint:
 
 def _zero_one(risk: RiskTarget, data: CalibrationData) -> bool:
     """Whether a loss is 0 or 1 whatever the images: of a tail, or of one number, where every image is a unit."""
-    one_number = bool(data.pixels) and prod(data.pixels) == 1
-    alone = isinstance(data, LocalData) and data.units is None and risk.weighting == "units"
-    return alone and (risk.kind == "tail" or (risk.kind == "share" and one_number))
+    if not isinstance(data, LocalData) or data.units is not None or risk.weighting != "units":
+        return False
+    return risk.kind == "tail" or (risk.kind == "share" and bool(data.pixels) and prod(data.pixels) == 1)
 
 
 def fixed_sequence_test(

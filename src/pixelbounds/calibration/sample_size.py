@@ -126,7 +126,7 @@ def plan(
     >>> from pixelbounds import share
     >>> (capped,) = plan(promises=[share(0.05, cap=0.25)], method="rcps", images=(58,), spread=0.3).promises
     >>> [round(x, 2) for x in capped.certified + capped.certified_without_cap], capped.images_without_cap
-    ([0.04, 0.01], 47)
+    ([0.04, 0.01], 46)
     """
     failure_prob = check_open_unit(failure_prob, "failure_prob")
     check_choice(method, METHODS, "method")

@@ -23,8 +23,8 @@ from hospitals import (
 
 import pixelbounds as pb
 from pixelbounds import federated
-from pixelbounds.federated import suppression
-from pixelbounds.federated.announcements import Site
+from pixelbounds.federated.questions import reported_sizes
+from pixelbounds.federated.sites import Site
 
 LEAST = 5
 
@@ -134,4 +134,4 @@ def test_small_counts_are_certified_and_what_cannot_be_is_refused(coarse):
     t, b, _ = sites["east"]
     weights = {"weights": np.abs(t - 0.5)}
     refuses(lambda: federated.announce(t, b, site="east", regions=weights, least_count=2), "weights", "least_count")
-    np.testing.assert_array_equal(suppression.reported_sizes(np.array([0, 1, 5, 9, 10]), 5), [0, 5, 5, 5, 10])
+    np.testing.assert_array_equal(reported_sizes(np.array([0, 1, 5, 9, 10]), 5), [0, 5, 5, 5, 10])

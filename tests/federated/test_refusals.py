@@ -76,11 +76,14 @@ def test_an_answer_must_be_to_this_plan_of_this_round_of_this_study(worlds):
     )
     for field, value in {"round": 2, "study": "0" * 64, "plan": "0" * 64}.items():
         refuses(merge("east", said(**{field: value})), "'east' answers another plan")
-    refuses(merge("east", said(site="west")), "'west' is not part of this study")
-    refuses(merge("east", said(site="north")), "'north' answers twice")
+    refuses(merge("east", said(site="west")), "north, west, south; give one of each of north, east")
+    refuses(merge("east", said(site="north")), "north, north, south; give one of each")
     refuses(merge("east", said(site=["east"])), "site ['east']")
-    refuses(lambda: federated.merge(study, [answers["north"], answers["south"]]), "east", "missing")
-    refuses(lambda: federated.merge(study, [study.plan]), "plan", "answer of a site")
+    refuses(
+        lambda: federated.merge(study, [answers["north"], answers["south"]]),
+        "are of north, south; give one of each of north, east, south",
+    )
+    refuses(lambda: federated.merge(study, [study.plan]), "plan", "answer that")
 
 
 def test_a_site_of_which_no_image_is_asked_sends_nothing():
@@ -91,7 +94,7 @@ def test_a_site_of_which_no_image_is_asked_sends_nothing():
     assert not answers[silent].tables
     sent = next(answers[name].tables for name in NAMES if answers[name].tables)
     answers[silent] = edited(answers[silent], lambda text, tables: tables.update(sent))
-    refuses(lambda: federated.merge(study, list(answers.values())), repr(silent), "none of its images is asked")
+    refuses(lambda: federated.merge(study, list(answers.values())), repr(silent), "must have none")
 
 
 def test_a_damaged_or_foreign_file_is_refused_by_name(worlds, tmp_path):

@@ -70,7 +70,7 @@ def test_sites_that_do_not_fit_together_are_refused_by_name_and_none_is_accused(
         ({"band": pb.Band(b.lower, b.upper, source="other")}, ["source: kind unknown at 'north', other at 'east'"]),
         ({"band": pb.Band(b.lower, b.upper, b.upper)}, ["family additive at 'north', scaled at 'east'"]),
         ({"band": b, "measure": pb.Measure.of_window((400, 40))}, ["measure None at 'north'"]),
-        ({"band": b, "site": " "}, ["site is ' '"]),
+        ({"band": b, "site": " "}, ["site ' '"]),
     ):
         refuses(lambda how=how: federated.begin(
             [north, federated.announce(t, **{"site": "east", **how})], risk_level=0.2), *words)  # fmt: skip

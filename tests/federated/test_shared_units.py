@@ -8,7 +8,7 @@ import pytest
 from hospitals import BY_BAND, COUNTS, announced, data, in_one_place, parts_of, refuses, rounds
 
 from pixelbounds import federated
-from pixelbounds.federated.shared_units import name_hashes, read_key
+from pixelbounds.federated.site import name_hashes, read_key
 
 KEY = bytes(range(32))
 TRUTH, BAND = data()
@@ -63,12 +63,13 @@ def test_sites_must_hash_under_one_key():
 
 def test_a_key_file_is_new_private_and_read_again(tmp_path):
     path = tmp_path / "units.key"
-    key = federated.make_key()
-    assert key != federated.make_key()
-    federated.write_key(path, key)
+    federated.make_key(path)
+    federated.make_key(tmp_path / "other.key")
+    key = read_key(path)
+    assert key != read_key(tmp_path / "other.key")
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-    assert read_key(path) == read_key(str(path)) == read_key(key) == key
-    refuses(lambda: federated.write_key(path, key), "exists", error=FileExistsError)
+    assert read_key(str(path)) == read_key(key) == key
+    refuses(lambda: federated.make_key(path), "exists", error=FileExistsError)
     path.chmod(0o644)
     with pytest.warns(UserWarning, match="chmod 600"):
         assert read_key(path) == key
@@ -76,8 +77,8 @@ def test_a_key_file_is_new_private_and_read_again(tmp_path):
     for content in (b"not a key", b"0" * 10**6):
         path.write_bytes(content)
         refuses(lambda: read_key(path), "32 bytes", "federated key --out")
-    refuses(lambda: read_key(tmp_path / "none"), "no key file", error=FileNotFoundError)
-    for wrong in (b"short", KEY + b"1"):
+    refuses(lambda: read_key(tmp_path / "none"), "none", error=FileNotFoundError)
+    for wrong in (b"short", bytes(65)):
         refuses(lambda given=wrong: read_key(given), "32 bytes")
 
 

@@ -12,7 +12,8 @@ from worlds import BoundedWorld
 
 import pixelbounds as pb
 from pixelbounds import federated
-from pixelbounds.federated import questions, site_regions, suppression
+from pixelbounds.federated import questions
+from pixelbounds.federated import site as one_site
 from pixelbounds.images import library
 
 pytestmark = pytest.mark.guarantees
@@ -84,8 +85,8 @@ def risk_of_a_region(seed):
 def test_risk_in_a_region_is_controlled_where_small_counts_are_not_told(monkeypatch, record_property):
     """An image whose region is small must count: leaving it out certifies the easy ones alone."""
     count = broken(risk_of_a_region, WORLDS)
-    rounded = suppression.reported_sizes
-    for room in (suppression, site_regions):
+    rounded = questions.reported_sizes
+    for room in (questions, one_site):
         monkeypatch.setattr(
             room, "reported_sizes", lambda sizes, least: np.where(sizes < least, 0, rounded(sizes, least))
         )

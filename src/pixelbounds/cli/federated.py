@@ -32,9 +32,9 @@ def key_command(out: Annotated[Path, typer.Option(help="A new file, which its ow
 
     Example: pixelbounds federated key --out units.key
     """
-    from ..federated import make_key, write_key
+    from ..federated import make_key
 
-    write_key(out, make_key())
+    make_key(out)
     text = f"Give every site a copy of {out} in a safe way, and the option --unit-key {out} to `federated announce`."
     return in_short({"file": str(out)}, text, {"written": written(out)})
 

@@ -18,7 +18,7 @@ from ..calibration.groups.band_bins import BandGroups
 from ..calibration.groups.contract import load_grouping, on_images
 from ..calibration.paths.path import Path
 from ..images.library import Array
-from .tables import REAL, WHOLE, Form
+from .fields import REAL, WHOLE, Form
 
 WITHOUT_POSITIONS = ("single", "band", "learned")  # kinds of groups; a map of pixels could single one out
 _MAX_GROUPS = 2**16
@@ -27,10 +27,7 @@ _MAX_CELLS = 2**26  # groups x edges
 _MAX_KEYS = 2**28  # groups x leading bits of widenings, the index by which entry scores are found
 _KEYS_PER_OCTAVE = 128
 _LEAST_UNIT = 1e-300
-_HASHES = Form(WHOLE, (None,), least=-(2**63), most=2**63)  # of the images that shaped a grouping
 _REMEDY = "ask the coordinator for another plan"
-
-Check = Callable[[Any, Mapping[str, Any], Family], Any]
 
 
 def check_groups(grouping: Any) -> Grouping:
@@ -38,67 +35,46 @@ def check_groups(grouping: Any) -> Grouping:
     if not isinstance(grouping, Grouping):
         raise ValueError(f"the plan has {grouping!r} where groups should be; {_REMEDY}")
     if grouping.kind not in WITHOUT_POSITIONS:
-        raise ValueError(
-            f"groups of kind {grouping.kind!r} follow the pixel grid or labels, so that counts would show where pixels "
-            f"lie; sites answer for groups of kind {', '.join(WITHOUT_POSITIONS)}"
-        )
+        raise ValueError(f"groups of kind {grouping.kind!r} follow the pixel grid; use {', '.join(WITHOUT_POSITIONS)}")
     if not 1 <= grouping.count <= _MAX_GROUPS:
         raise ValueError(f"the plan has {grouping.count} groups, where 1 to {_MAX_GROUPS} are possible; {_REMEDY}")
     return grouping
 
 
-def given_groups(x: Any, before: Mapping[str, Any], family: Family) -> Grouping:
-    """Groups that follow no grid."""
-    return check_groups(x)
-
-
-def given_combinations(x: Any, before: Mapping[str, Any], family: Family) -> Grouping:
+def _combinations(x: Any, before: Mapping[str, Any], family: Family) -> Grouping:
     """Combinations of bins, numbered before groups are made of them."""
     if not isinstance(x, BandGroups) or not np.array_equal(x.table, np.arange(len(x.table))):
         raise ValueError(f"the plan asks which combinations occur of groups that are no combinations; {_REMEDY}")
     return check_groups(x)
 
 
-def given_spans(x: Any, before: Mapping[str, Any], family: Family) -> Array:
-    """Least and greatest value of three features of a band."""
-    checked = Form(REAL, (3, 2), least=-inf, rises=True).check(x, "the plan has spans", _REMEDY)
-    width = checked[:, 1] - checked[:, 0]
+def _spans(x: Any, before: Mapping[str, Any], family: Family) -> Array:
+    spans = Form(REAL, (3, 2), least=-inf, rises=True).check(x, "the plan has spans", _REMEDY)
+    width = spans[:, 1] - spans[:, 0]
     if ((width > 0) & (width < _LEAST_UNIT)).any() or not np.isfinite(width).all():
-        raise ValueError(f"the plan has spans {checked.tolist()}, too narrow or too wide; {_REMEDY}")
-    return checked
+        raise ValueError(f"the plan has spans {spans.tolist()}, too narrow or too wide; {_REMEDY}")
+    return spans
 
 
-def given_edges(x: Any, before: Mapping[str, Any], family: Family) -> Array:
-    """Widenings at which misses are counted."""
-    checked = Form(REAL, (None,), least=family.start, rises=True).check(x, "the plan has edges", _REMEDY)
-    if not 2 <= len(checked) <= _MAX_POINTS or checked[0] != family.start:
-        raise ValueError(
-            f"the plan has {len(checked)} edges from {checked[:1]} on; there must be 2 to {_MAX_POINTS} from "
-            f"{family.start:g} on, where the family starts: {_REMEDY}"
-        )
-    if before["grouping"].count * len(checked) > _MAX_CELLS:
-        raise ValueError(f"the plan has {before['grouping'].count} groups x {len(checked)} edges, too many; {_REMEDY}")
-    return checked
+def _edges(x: Any, before: Mapping[str, Any], family: Family) -> Array:
+    edges = Form(REAL, (None,), least=family.start, rises=True).check(x, "the plan has edges", _REMEDY)
+    most = min(_MAX_POINTS, _MAX_CELLS // before["grouping"].count)
+    if not 2 <= len(edges) <= most or edges[0] != family.start:
+        needs = f"there must be 2 to {most} from {family.start:g} on, where the family starts"
+        raise ValueError(f"the plan has {len(edges)} edges from {edges[:1]} on; {needs}: {_REMEDY}")
+    return edges
 
 
-def given_units(x: Any, before: Mapping[str, Any], family: Family) -> Array:
-    """Lengths that are counted as one."""
-    return Form(REAL, (2,), least=_LEAST_UNIT).check(x, "the plan has units of length", _REMEDY)
-
-
-def given_edge(x: Any, before: Mapping[str, Any], family: Family) -> float:
-    """A widening."""
+def _edge(x: Any, before: Mapping[str, Any], family: Family) -> float:
     if not isinstance(x, int | float) or not isfinite(x) or x < family.start:
         raise ValueError(f"the plan has edge {x!r}; it must be a number of at least {family.start:g}")
     return x
 
 
-def given_path(x: Any, before: Mapping[str, Any], family: Family) -> Path:
+def _path(x: Any, before: Mapping[str, Any], family: Family) -> Path:
     """A path of a grouping: one row of widenings for each group, nondecreasing from where the family starts."""
-    if not isinstance(x, tuple):
-        raise ValueError(f"the plan has {x!r} where a path should be; {_REMEDY}")
-    grouping, points = check_groups(x[0]), x[1]
-    form = Form(REAL, (grouping.count, None), least=family.start, rises=True)
+    grouping, points = x if isinstance(x, tuple) else (x, None)
+    form = Form(REAL, (check_groups(grouping).count, None), least=family.start, rises=True)
     form.check(points, "the plan has a path", _REMEDY)
     if not 1 <= points.shape[1] <= _MAX_POINTS:
         raise ValueError(f"the plan has a path of {points.shape[1]} points, where 1 to {_MAX_POINTS} are possible")
@@ -109,11 +85,22 @@ def given_path(x: Any, before: Mapping[str, Any], family: Family) -> Path:
     return Path(np.ascontiguousarray(points), grouping)
 
 
-def given_point(x: Any, before: Mapping[str, Any], family: Family) -> int:
-    """A point of the path but its first."""
+def _point(x: Any, before: Mapping[str, Any], family: Family) -> int:
     if not isinstance(x, int) or not 1 <= x < len(before["path"]):
         raise ValueError(f"the plan has point {x!r} of a path of {len(before['path'])} points; {_REMEDY}")
     return x
+
+
+CHECKS: dict[str, Callable[[Any, Mapping[str, Any], Family], Any]] = {  # by name, of one statistic or of all
+    "occupied.grouping": _combinations,
+    "grouping": lambda x, before, family: check_groups(x),
+    "spans": _spans,
+    "edges": _edges,
+    "units": lambda x, before, family: Form(REAL, (2,), _LEAST_UNIT).check(x, "the plan has units of length", _REMEDY),
+    "edge": _edge,
+    "path": _path,
+    "point": _point,
+}
 
 
 # ---------------------------------------------------------------- as JSON and arrays
@@ -121,20 +108,17 @@ def given_point(x: Any, before: Mapping[str, Any], family: Family) -> int:
 
 def encode(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
     """Numbers, arrays, groupings and paths as JSON and arrays; what is an array is None in JSON."""
-    text: dict[str, Any] = {}
-    tables: dict[str, Array] = {}
+    text, tables = dict(given), dict[str, Array]()
     for name, value in given.items():
         if isinstance(value, Grouping | Path):
+            points = {"points": value.points} if isinstance(value, Path) else {}
             grouping: Any = value.grouping if isinstance(value, Path) else value
             meta, arrays = grouping.state()
-            arrays = arrays | ({"fitted_on": grouping.fitted_on.view(np.int64)} if len(grouping.fitted_on) else {})
-            arrays = arrays | ({"points": value.points} if isinstance(value, Path) else {})
+            hashes = {"fitted_on": grouping.fitted_on.view(np.int64)} if len(grouping.fitted_on) else {}
             text[name] = {"kind": grouping.kind, "meta": meta}
-            tables |= {f"{name}.{key}": x for key, x in arrays.items()}
+            tables |= {f"{name}.{key}": x for key, x in (arrays | hashes | points).items()}
         elif isinstance(value, np.ndarray):
             text[name], tables[name] = None, value
-        else:
-            text[name] = value
     return text, tables
 
 
@@ -149,7 +133,8 @@ def decode(text: Mapping[str, Any], tables: Mapping[str, Array]) -> dict[str, An
             hashes, points = arrays.pop("fitted_on", None), arrays.pop("points", None)
             grouping = load_grouping(about["kind"], dict(about["meta"]), arrays)
             if hashes is not None:
-                hashes = _HASHES.check(hashes, "the plan has fitted_on", _REMEDY).astype(np.int64)
+                form = Form(WHOLE, (None,), least=-(2**63), most=2**63)
+                hashes = form.check(hashes, "the plan has fitted_on", _REMEDY).astype(np.int64)
                 grouping = on_images(grouping, hashes.view(np.uint64))
             out[name] = grouping if points is None else (grouping, points)
     if left:

@@ -10,8 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from ..calibration.block import Grouping
 from ..calibration.bounds import BOUNDS
 from ..calibration.calibration import Calibration
 from ..calibration.certify import certify
-from ..calibration.families import FAMILIES
 from ..calibration.loss_table import loss_table
 from ..calibration.methods import RCPS, Frontier, Method, few_groups, method_of
 from ..calibration.promises import Promise
@@ -27,14 +25,10 @@ from ..calibration.split import Split, split
 from ..calibration.target import Target, Units, target_of
 from ..images.checks import check_choice, check_count
 from ..images.library import Array, current_runner
-from ..images.measure import Measure
-from .announcements import Site, differences
 from .arguments import check_groups, decode, encode
+from .fields import Tables
 from .messages import Message, expect, message_of
-from .shared_units import check_shared, joint_units
-from .site_data import SiteData, Unanswered
-from .site_regions import promise_at_sites
-from .tables import Tables
+from .sites import Site, SiteData, Unanswered, check_alike, joint_units, promise_at_sites
 
 _IN_PLAN = ("site", "images", "units", "least_count")  # what a plan says of each site
 _PROMISE = ("kind", "at_most", "above", "cap", "name", "weighting")  # what a study keeps of a promise
@@ -61,7 +55,7 @@ class StudySettings(NamedTuple):
         }, tables  # fmt: skip
 
     @classmethod
-    def from_state(cls, text: Mapping[str, Any], tables: Mapping[str, Array] = MappingProxyType({})) -> StudySettings:
+    def from_state(cls, text: Mapping[str, Any], tables: Mapping[str, Array] = {}) -> StudySettings:
         """The settings of a file or job."""
         try:
             promises = [Promise(within=None, **promise) for promise in text["promises"]]
@@ -101,35 +95,29 @@ class Study:
         request = self.next
         if not isinstance(request, Unanswered):
             raise ValueError("every question was answered; there is no further plan")
-        first, regions = self.sites[0].text, self.pooled.regions
+        question, given, arrays = request.args
+        first, regions = self.sites[0], self.pooled.regions
         text = {
-            "study": self.id, "round": len(self.rounds) + 1, "statistic": str(request), "given": request.text,
-            **{name: first[name] for name in ("family", "limits", "source", "measure")},
+            "study": self.id, "round": len(self.rounds) + 1, "statistic": question.statistic.name, "given": given,
+            **{name: first.text[name] for name in ("family", "limits", "source", "measure")},
             "sites": [{name: site.text[name] for name in _IN_PLAN} for site in self.sites],
-            "regions": [about for name in regions for about in first["regions"] if about["name"] == name],
+            "regions": [{"name": name, "place": first.regions[name]} for name in regions],
         }  # fmt: skip
-        tables = {f"given.{name}": x for name, x in request.tables.items()}
+        tables = {f"given.{name}": x for name, x in arrays.items()}
         for i, (site, fitting) in enumerate(zip(self.sites, self.fitting, strict=True)):
             tables[f"fitting.{i}"] = fits = np.zeros(int(site.unit_of.max()) + 1, bool)
             fits[site.unit_of] = fitting
         return Message("plan", text, tables)
 
-    # ------------------------------------------------------------ the stages
-
     @cached_property
     def _split(self) -> tuple[Method, Split, np.random.Generator]:
-        """Who fits, drawn with all units in one random order. Where groups are not given they cannot be learned: they
-        are few, or by the band.
-        """
+        """Who fits. Where groups are not given they cannot be learned: they are few, or by the band."""
         settings, first = self.settings, self.sites[0]
         unit_of = joint_units(self.sites, join=settings.shared_units == "join")
         units = None if first.text["units"] is None else replace(settings.units, ids=unit_of)
-        measure = first.text["measure"]
         data = SiteData(
-            sites=self.sites, answers=(x for _, x in self.rounds), units=units, unit_of=unit_of, limits=first.span,
-            family=FAMILIES[first.text["family"]], runner=current_runner(),
-            measure=None if measure is None else Measure.from_state(measure),
-        )  # fmt: skip
+            sites=self.sites, answers=(x for _, x in self.rounds), units=units, unit_of=unit_of, runner=current_runner()
+        )
         method, rng = settings.method, np.random.default_rng(settings.seed)
         parts = split(data, settings.target, method, rng)
         if isinstance(method, Frontier) and method.groups is method.k is None:
@@ -142,9 +130,7 @@ class Study:
     @property
     def pooled(self) -> SiteData:
         """The images of all sites."""
-        data = self._split[1].certifying.data
-        assert isinstance(data, SiteData)
-        return data
+        return cast(SiteData, self._split[1].certifying.data)
 
     @property
     def fitting(self) -> list[Array]:
@@ -180,42 +166,25 @@ def load_study(path: str | os.PathLike[str]) -> Study:
     """Read a coordinator's file; all that sites sent is checked again."""
     message = expect(path, "study")
     text, tables = message.text, dict(message.tables)
-    try:
-        rounds = [
-            [
-                message_of(tables.pop(f"site.{i}.{j}").astype(np.uint8).tobytes(), str(path))
-                for i in range(text["sites"])
-            ]
-            for j in range(1 + text["rounds"])
-        ]
-    except KeyError as error:
-        raise ValueError(f"{str(path)!r}, a study, is incomplete: it lacks {error}") from error
-    study = open_study(rounds[0], StudySettings.from_state(text["settings"], tables))
-    for answers in rounds[1:]:
-        merged = merge(study, answers)
-        if isinstance(merged, Calibration):
+    names = [[f"site.{i}.{j}" for i in range(text["sites"])] for j in range(1 + text["rounds"])]
+    if missing := {name for one in names for name in one} - tables.keys():
+        raise ValueError(f"{str(path)!r}, a study, is incomplete: it lacks {min(missing)}")
+    announced, *rounds = [
+        [message_of(tables.pop(name).astype(np.uint8).tobytes(), str(path)) for name in one] for one in names
+    ]
+    study: Any = open_study(announced, StudySettings.from_state(text["settings"], tables))
+    for answers in rounds:
+        study = merge(study, answers)
+        if not isinstance(study, Study):
             raise ValueError(f"{str(path)!r} is a study that has ended; begin another")
-        study = merged
-    return study
-
-
-# ---------------------------------------------------------------- begin
+    return cast(Study, study)
 
 
 def begin(
-    announcements: Sequence[Any],
-    *,
-    risk_level: float | None = None,
-    promises: Sequence[Promise] | None = None,
-    failure_prob: float = 0.1,
-    bound: str = "betting",
-    method: str | Method = "frontier",
-    seed: int = 0,
-    unit_name: str = "unit",
-    weighting: str = "units",
-    max_images: int | None = None,
-    shared_units: str = "refuse",
-) -> Study:
+    announcements: Sequence[Any], *, risk_level: float | None = None, promises: Sequence[Promise] | None = None,
+    failure_prob: float = 0.1, bound: str = "betting", method: str | Method = "frontier", seed: int = 0,
+    unit_name: str = "unit", weighting: str = "units", max_images: int | None = None, shared_units: str = "refuse",
+) -> Study:  # fmt: skip
     """Open a study of some sites, in this order; `study.plan` is what each of them must answer.
 
     announcements  Messages of `announce`, or their paths
@@ -255,8 +224,7 @@ def open_study(announcements: Sequence[Any], settings: StudySettings) -> Study:
     sites = [Site(expect(message, "announcement")) for message in announcements]
     if not sites:
         raise ValueError("there are no announcements; give one of each site")
-    _check_alike(sites)
-    check_shared(sites, join=settings.shared_units == "join")
+    check_alike(sites, join=settings.shared_units == "join")
     study = Study(settings, sites)
     _ = study.plan  # what is wrong with the settings shows now
     return study
@@ -269,77 +237,36 @@ def _check_method(method: Any) -> Method:
     method = method_of(method)
     if not isinstance(method, Frontier | RCPS):
         raise TypeError(f"method is {method!r}; sites answer pb.Frontier and pb.RCPS alone")
-    if isinstance(method, Frontier):
-        if isinstance(method.groups, Grouping):
-            check_groups(method.groups)
-        elif method.groups is not None:
-            check_choice(method.groups, ("band",), "groups of a federated calibration")
-        elif method.k is not None:
-            return replace(method, groups="band")
+    if isinstance(method, Frontier) and isinstance(method.groups, Grouping):
+        check_groups(method.groups)
+    elif isinstance(method, Frontier) and not method.groups is method.k is None:
+        groups = check_choice(method.groups or "band", ("band",), "groups of a federated calibration")
+        return replace(method, groups=groups)
     return method
-
-
-def _check_alike(sites: Sequence[Site]) -> None:
-    """Sites have names of their own, units or not, and one kind of band, limits and measure."""
-    names, first = [site.name for site in sites], sites[0]
-    for site in sites:
-        if names.count(site.name) > 1:
-            raise ValueError(f"site {site.name!r} announces itself twice; every site needs a name of its own")
-        if different := [*differences(first.made, site.made)]:
-            words = "; ".join(f"{what} {a} at {first.name!r}, {b} at {site.name!r}" for what, a, b in different)
-            raise ValueError(
-                f"the images of sites {first.name!r} and {site.name!r} were not made alike ({words}). Which of the two "
-                "is wrong cannot be known here; agree, and announce again"
-            )
-
-
-# ---------------------------------------------------------------- merge
 
 
 def merge(study: Study | str | os.PathLike[str], answers: Sequence[Any]) -> Study | Calibration:
     """Add the answers of all sites (Messages, or their paths): the study of the next round, or the calibration."""
     if not isinstance(study, Study):
         study = load_study(study)
-    by_site = _by_site(study, answers)
-    request, data = study.next, study.pooled
-    assert isinstance(request, Unanswered)  # else there was no plan to answer
-    question = request.question
-    given = question.checked_arguments(request.text, request.tables, data.family)
-    parts: list[Tables] = []
-    for site, answer, fitting in zip(study.sites, by_site, study.fitting, strict=True):
-        who, asked = f"the answer of site {site.name!r}", question.asked(fitting)
-        if asked.any():
-            of = site.answering(data.regions if question.regional else (), asked)
-            parts.append(question.check(answer.tables, given, data.family, of, who))
-        elif answer.tables:
-            raise ValueError(
-                f"{who} has {len(answer.tables)} tables, but none of its images is asked for; ask it again"
-            )
-    merged = replace(study, rounds=[*study.rounds, (by_site, question.merged(parts))])
-    return merged.next if isinstance(merged.next, Calibration) else merged
-
-
-def _by_site(study: Study, answers: Sequence[Any]) -> list[Message]:
-    """One answer of every site, in their order, each to the plan of this round of this study."""
-    names = [site.name for site in study.sites]
-    plan = study.plan
-    wanted = {"study": plan.text["study"], "round": plan.text["round"], "plan": plan.digest}
-    out: dict[str, Message] = {}
-    for answer in answers:
-        message = expect(answer, "answer")
-        name = message.text["site"]
-        if name not in names:
-            raise ValueError(f"site {name!r} is not part of this study, which is of {', '.join(names)}")
-        if name in out:
-            raise ValueError(f"site {name!r} answers twice; give one answer of each site")
+    plan, data, names = study.plan, study.pooled, [site.name for site in study.sites]
+    messages = [expect(answer, "answer") for answer in answers]
+    answering = [message.text["site"] for message in messages]
+    if sorted(answering) != sorted(names):
+        raise ValueError(f"the answers are of {', '.join(answering)}; give one of each of {', '.join(names)}")
+    by_site = [messages[answering.index(name)] for name in names]
+    wanted = {"study": study.id, "round": plan.text["round"], "plan": plan.digest}
+    for name, message in zip(names, by_site, strict=True):
         if any(message.text[field] != value for field, value in wanted.items()):
-            other = "" if message.text["study"] == study.id else " of another study"
+            other = f"round {message.text['round']}" + " of another study" * (message.text["study"] != study.id)
             raise ValueError(
-                f"site {name!r} answers another plan (of round {message.text['round']}{other}) than that of round "
-                f"{plan.text['round']} of this study; send it this plan and ask again"
+                f"site {name!r} answers another plan (of {other}) than that of round {wanted['round']}; ask it again"
             )
-        out[name] = message
-    missing = [name for name in names if name not in out]
-    if missing:
-        raise ValueError(f"the answers of {', '.join(missing)} are missing; a round needs one of every site")
-    return [out[name] for name in names]
+    question, text, tables = cast(Unanswered, study.next).args
+    given = question.arguments(text, tables, data.family)
+    parts = []
+    for site, answer, fitting in zip(study.sites, by_site, study.fitting, strict=True):
+        of = site.answering(data.regions if question.regional else (), question.asked(fitting))
+        parts.append(question.check(answer.tables, given, data.family, of, f"the answer of site {site.name!r}"))
+    merged = replace(study, rounds=[*study.rounds, (by_site, question.merged([x for x in parts if x]))])
+    return merged.next if isinstance(merged.next, Calibration) else merged

@@ -1,11 +1,9 @@
 """Sites over NVFlare: the coordinator's rounds are its controller, and a site's answers its executor.
 
-The messages are those of files, and they are the data of its tasks "announce" and "answer". NVFlare carries them under
-TLS and knows by its certificates who sent them; here a message must say the same. A job names the sites and what must
-hold, never a file of a site: which images take part each site says for itself, by a component with the id "images"
-whose `opened(site, folder)` yields truth, band, and what else `announce` and `answer` are given.
-
-This is the one file that needs NVFlare (`pip install "pixelbounds[federated]"`).
+Messages are the data of its tasks "announce" and "answer". NVFlare carries them under TLS and knows by its certificates
+who sent them; a message must say the same. A job names the sites and what must hold, never a file of a site: each site
+says for itself which images take part, by a component with the id "images", whose `opened(site, folder)` yields truth,
+band, and what else `announce` and `answer` are given. This is the one file that needs NVFlare.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from __future__ import annotations
 from pathlib import Path as FilePath
 from typing import Any
 
-from nvflare.apis.client import Client
 from nvflare.apis.controller_spec import Task
 from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import ReturnCode
@@ -22,6 +19,7 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
+from ..calibration.calibration import Calibration
 from .coordinator import Study, StudySettings, merge, open_study
 from .messages import Message, message_of
 from .site import announce, answer
@@ -41,19 +39,15 @@ class StudyController(Controller):
         self.sites = sites
         self.settings = settings
 
-    def start_controller(self, fl_ctx: FLContext) -> None:
-        """Nothing to prepare."""
+    def _nothing(self, *_: Any, **__: Any) -> None:
+        pass
 
-    def stop_controller(self, fl_ctx: FLContext) -> None:
-        """Nothing to clear away."""
-
-    def process_result_of_unknown_task(self, client: Client, task_name: str, *_: Any) -> None:
-        """A late reply to a task that has ended is not used."""
+    start_controller = stop_controller = process_result_of_unknown_task = _nothing  # late replies are not used
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         """All rounds of a study."""
         announcements = self._ask("announce", b"", abort_signal, fl_ctx)
-        study: Any = open_study(announcements, StudySettings.from_state(self.settings))
+        study: Study | Calibration = open_study(announcements, StudySettings.from_state(self.settings))
         while isinstance(study, Study):
             self.log_info(fl_ctx, repr(study))
             study = merge(study, self._ask("answer", study.plan.to_bytes(), abort_signal, fl_ctx))

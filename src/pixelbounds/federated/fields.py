@@ -1,13 +1,15 @@
-"""What each kind of message says, field by field: types, ranges, and the tables that an announcement brings.
+"""What messages may hold, field by field and array by array.
 
-Files come from others. Nothing of them is used before it was checked here: a wrong field is an error that names the
-file (or site), the field and its value.
+Plans, answers and announcements come from other machines, and their arrays index memory and drive compiled loops. So
+nothing of them is used before it was held against a model of its kind, and every array against a `Form`: what is wrong
+is an error that names the file (or site), the field and its value. What passes can still be wrong (docs/federated.md).
 """
 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import prod
 from typing import Annotated, Any
 
@@ -16,70 +18,103 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from ..calibration.families import FAMILIES
 from ..calibration.promises import PLACES, check_name
-from ..images.checks import check_choice
 from ..images.library import Array
 from ..images.measure import Measure
 from ..images.source import Source
-from .tables import BOOL, NUMBER, WHOLE, Form, check_tables
 
+Tables = tuple[Array, ...]
 MAX_REGIONS = 64
 SUBGROUP = PLACES[3]
 HASH_BYTES = 16  # of a unit's name: two names share it by chance once in 2**128
-_MAX_IMAGES = 10_000_000  # of a site
 _MAX_PIXELS = 2**40  # of an image
 _MAX_SITES = 1000
-_MAX_ROUNDS = 64
-_MAX_TEXT = 2000  # characters
 _NOT_IN_NAMES = set('<>[]{}/\\"`|')  # a name is shown on terminals and pages
 
-
-def check_site_name(site: Any) -> str:
-    """A short name that can be shown anywhere."""
-    good = isinstance(site, str) and site.strip() == site and 0 < len(site) <= 80 and site.isprintable()
-    if not good or _NOT_IN_NAMES & set(site):
-        raise ValueError(f"site is {site!r}; give a short name, such as 'north', of letters, digits, spaces and -_.")
-    return str(site)
+WHOLE, REAL, NUMBER, BOOL = "whole numbers", "float64", "numbers", "bool"
+_KINDS = {WHOLE: "iu", REAL: "f", NUMBER: "iuf", BOOL: "b"}
+_MAX_COUNT = 2**62  # sums of counts fit into int64
 
 
-def _ascending(limits: list[float | None]) -> list[float | None]:
-    low, high = limits
-    if low is not None and high is not None and not low < high:
-        raise ValueError("the first limit must be below the second")
-    return limits
+@dataclass(frozen=True, eq=False)
+class Form:
+    """What an array must be: kind of numbers, shape (None: any length), range, whether it rises, content.
+
+    `least` and `most` may be arrays that broadcast.
+    """
+
+    kind: str
+    shape: tuple[int | None, ...]
+    least: Any = 0
+    most: Any = None
+    rises: bool = False  # along the last axis
+    equals: Array | None = None
+
+    def check(self, x: Any, what: str, remedy: str) -> Array:
+        """The array, or an error that begins with `what`."""
+        if (
+            not isinstance(x, np.ndarray)
+            or x.dtype.kind not in _KINDS[self.kind]
+            or (x.dtype.kind == "f" and x.dtype != np.float64)
+        ):
+            raise ValueError(f"{what} of {getattr(x, 'dtype', x)!s}; it must hold {self.kind}: {remedy}")
+        if x.ndim != len(self.shape) or any(n not in (None, m) for n, m in zip(self.shape, x.shape, strict=True)):
+            sizes = ", ".join("any" if n is None else str(n) for n in self.shape)
+            raise ValueError(f"{what} of shape {x.shape}; it must have shape ({sizes}): {remedy}")
+        if x.dtype.kind == "f" and not np.isfinite(x).all():
+            raise ValueError(f"{what} with values that are NaN or infinite; {remedy}")
+        if self.kind == BOOL:
+            return x
+        most = _MAX_COUNT if self.most is None and x.dtype.kind != "f" else self.most
+        for limit, outside, word in ((self.least, np.less, "least"), (most, np.greater, "most")):
+            if limit is not None and (wrong := outside(x, limit)).any():
+                at = np.unravel_index(np.argmax(wrong), x.shape)
+                bound = np.broadcast_to(limit, x.shape)[at]
+                raise ValueError(f"{what} with the value {x[at]:.6g}, where it must be at {word} {bound:.6g}; {remedy}")
+        if self.rises and (x[..., 1:] < x[..., :-1]).any():
+            raise ValueError(f"{what} that falls along its last axis, where it must not; {remedy}")
+        if self.equals is not None and not np.array_equal(x, self.equals):
+            raise ValueError(f"{what} that differs from what was announced; {remedy}")
+        return x
 
 
-def _made_by(kind: Any) -> AfterValidator:
-    """The state of a source or measure."""
+def check_tables(forms: Mapping[str, Form], tables: Mapping[str, Array], who: str, remedy: str) -> Tables:
+    """The tables of a message in the order of their forms, each checked."""
+    if tables.keys() != forms.keys():
+        listed, wanted = (", ".join(sorted(x)) or "none" for x in (tables, forms))
+        raise ValueError(f"{who} has the tables {listed}; it must have {wanted}: {remedy}")
+    return tuple(form.check(tables[name], f"{who} has {name}", remedy) for name, form in forms.items())
 
-    def check(state: dict[str, Any]) -> dict[str, Any]:
-        if len(str(state)) > _MAX_TEXT:
-            raise ValueError(f"it takes at most {_MAX_TEXT} characters")
+
+def _holds(test: Callable[[Any], bool], words: str) -> AfterValidator:
+    def check(x: Any) -> Any:
         try:
-            kind.from_state(state)
+            if test(x):
+                return x
         except TypeError as error:
             raise ValueError(str(error)) from error
-        return state
+        raise ValueError(words)
 
     return AfterValidator(check)
 
 
-def _image_shape(pixels: list[int]) -> list[int]:
-    if prod(pixels) > _MAX_PIXELS:
-        raise ValueError(f"an image has at most {_MAX_PIXELS} pixels")
-    return pixels
+def _state_of(kind: Any) -> AfterValidator:
+    """The state of a source or measure."""
+    return _holds(lambda x: len(str(x)) <= 2000 and kind.from_state(x) is not None, "it takes at most 2000 characters")
 
 
-def _one_of(*names: str) -> AfterValidator:
-    return AfterValidator(lambda name: check_choice(name, names, "it"))
+def _can_be_shown(name: str) -> bool:
+    return name.strip() == name and 0 < len(name) <= 80 and name.isprintable() and not _NOT_IN_NAMES & set(name)
 
 
-_Name = Annotated[str, AfterValidator(check_site_name)]
+_Name = Annotated[str, _holds(_can_be_shown, "give a short name, such as 'north', of letters, digits, spaces and -_.")]
 _Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-_Images = Annotated[int, Field(ge=1, le=_MAX_IMAGES)]
-_LeastCount = Annotated[int, Field(ge=1, le=2**20)]
-_Round = Annotated[int, Field(ge=1, le=_MAX_ROUNDS)]
-_Limits = Annotated[list[float | None], Field(min_length=2, max_length=2), AfterValidator(_ascending)]
+_Images = Annotated[int, Field(ge=1, le=10_000_000)]
+_Round = Annotated[int, Field(ge=1, le=64)]
 _Short = Annotated[str, Field(max_length=200)]
+_Side = Annotated[int, Field(ge=1)]
+_Pixels = Annotated[list[_Side], Field(max_length=8), _holds(lambda x: prod(x) <= _MAX_PIXELS, "2**40 are possible")]
+_Ends = Annotated[list[float | None], Field(min_length=2, max_length=2)]
+_Limits = Annotated[_Ends, _holds(lambda x: None in x or x[0] < x[1], "the first limit must be below the second")]
 
 
 class _Fields(BaseModel):
@@ -87,54 +122,37 @@ class _Fields(BaseModel):
 
 
 class _Region(_Fields):
-    """A region of a site, or of a plan."""
-
     name: Annotated[str, AfterValidator(check_name)]
-    place: Annotated[str, _one_of(*PLACES[1:])]
+    place: Annotated[str, _holds(lambda place: place in PLACES[1:], f"it must be one of {', '.join(PLACES[1:])}")]
 
 
-def _different(regions: list[_Region]) -> list[_Region]:
-    if len({region.name for region in regions}) < len(regions):
-        raise ValueError("two regions have one name")
-    return regions
+_OneName = _holds(lambda regions: len({x.name for x in regions}) == len(regions), "two regions have one name")
+_Regions = Annotated[list[_Region], Field(max_length=MAX_REGIONS), _OneName]
 
 
-_Regions = Annotated[list[_Region], Field(max_length=MAX_REGIONS), AfterValidator(_different)]
-
-
-class _Announcement(_Fields):
+class _Site(_Fields):  # in a plan
     site: _Name
     images: _Images
     units: _Images | None
-    pixels: Annotated[list[Annotated[int, Field(ge=1)]], Field(max_length=8), AfterValidator(_image_shape)]
-    source: Annotated[dict[str, Any], _made_by(Source)]
-    measure: Annotated[dict[str, Any], _made_by(Measure)] | None
-    family: Annotated[str, _one_of(*FAMILIES)]
+    least_count: Annotated[int, Field(ge=1, le=2**20)]
+
+
+class _Announcement(_Site):
+    pixels: _Pixels
+    source: Annotated[dict[str, Any], _state_of(Source)]
+    measure: Annotated[dict[str, Any], _state_of(Measure)] | None
+    family: Annotated[str, _holds(lambda family: family in FAMILIES, f"it must be one of {', '.join(FAMILIES)}")]
     limits: _Limits
-    least_count: _LeastCount
     unit_key: _Short | None
     regions: _Regions
 
 
-class _Site(_Fields):
-    """A site in a plan."""
-
-    site: _Name
-    images: _Images
-    units: _Images | None
-    least_count: _LeastCount
-
-
 class _Groups(_Fields):
-    """Groups that a plan gives, or those of its path."""
-
     kind: _Short
     meta: dict[str, Any]
 
 
-class _Plan(_Fields):
-    """A plan; family, limits, source and measure must be those of the site itself."""
-
+class _Plan(_Fields):  # its family, limits, source and measure must be those of the site itself
     study: _Digest
     round: _Round
     statistic: _Short
@@ -157,16 +175,16 @@ class _Answer(_Fields):
 class _Study(_Fields):
     settings: dict[str, Any]  # checked by `begin`
     sites: Annotated[int, Field(ge=1, le=_MAX_SITES)]
-    rounds: Annotated[int, Field(ge=0, le=_MAX_ROUNDS)]
+    rounds: Annotated[int, Field(ge=0, le=64)]
 
 
-_FIELDS: dict[str, type[_Fields]] = {"announcement": _Announcement, "plan": _Plan, "answer": _Answer, "study": _Study}
+KINDS: dict[str, type[_Fields]] = {"announcement": _Announcement, "plan": _Plan, "answer": _Answer, "study": _Study}
 
 
 def check_text(kind: str, text: Mapping[str, Any], who: str) -> None:
     """Refuse what a message of a kind cannot say."""
     try:
-        _FIELDS[kind].model_validate(dict(text))
+        KINDS[kind].model_validate(dict(text))
     except ValidationError as error:
         errors = error.errors(include_url=False)
         missing = [".".join(map(str, each["loc"])) for each in errors if each["type"] == "missing"]

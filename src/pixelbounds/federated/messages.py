@@ -18,22 +18,16 @@ import numpy as np
 from ..images.library import Array
 from ..storage.files import replace_file, seal, unseal
 from ..storage.version import VERSION
-from .fields import check_announced, check_text
+from .fields import KINDS, check_announced, check_text
 
 _FORMAT = 5
-_KINDS = {
-    "announcement": "announcement of a site (federated.announce)",
-    "plan": "plan (federated.begin, federated.merge)",
-    "answer": "answer of a site (federated.answer)",
-    "study": "study of a coordinator (federated.begin, federated.merge)",
-}
 
 
 @dataclass(frozen=True, eq=False)
 class Message:
     """Its kind, what it says, its tables, and the name by which errors call it."""
 
-    kind: str
+    kind: str  # announcement, plan, answer or study
     text: Mapping[str, Any]
     tables: Mapping[str, Array] = field(default_factory=dict)
     name: str = ""
@@ -59,8 +53,6 @@ class Message:
 
 def load(path: str | os.PathLike[str]) -> Message:
     """Read a file that `Message.save` wrote."""
-    if not FilePath(path).is_file():
-        raise FileNotFoundError(f"there is no file {str(path)!r}; give what `federated` wrote")
     return message_of(FilePath(path).read_bytes(), str(path))
 
 
@@ -68,14 +60,11 @@ def message_of(data: bytes, name: str = "message") -> Message:
     """The message that the content of a file holds; `expect` checks what it says."""
     text, tables = unseal(data, name, what="message between sites", remedy="send it again", again="send it again")
     kind = text.pop("kind", None)
-    if not isinstance(kind, str) or kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"{name!r} is not a message between sites but a {kind or 'calibration file'}")
     written = text.pop("format"), text.pop("version", "")
     if written != (_FORMAT, VERSION):
-        raise ValueError(
-            f"{name!r} was written by another version than {VERSION} (format {written[0]!r}, not {_FORMAT}); all sites "
-            "must use the same one"
-        )
+        raise ValueError(f"{name!r} was written by another version than {VERSION}; all sites must use the same one")
     wide = {key: x.astype(np.int64) if x.dtype.kind in "iu" else x for key, x in tables.items()}
     return Message(kind, text, wide, name)
 
@@ -83,10 +72,10 @@ def message_of(data: bytes, name: str = "message") -> Message:
 def expect(message: Any, kind: str) -> Message:
     """A message of one kind, or the file that holds it, checked field by field."""
     message = message if isinstance(message, Message) else load(message)
-    who = repr(message.name) if message.name else f"this {message.kind}"
+    who = f"{message.name!r}, of kind {message.kind}," if message.name else f"this {message.kind}"
     if message.kind != kind:
-        raise ValueError(f"{who} is the {_KINDS[message.kind]}; what is needed is the {_KINDS[kind]}")
-    check_text(kind, message.text, f"{who}, the {_KINDS[kind]},")
+        raise ValueError(f"{who} is given where the {kind} that `pixelbounds federated` wrote is needed")
+    check_text(kind, message.text, who)
     if kind == "announcement":
         check_announced(message.text, message.tables, f"the announcement of site {message.text['site']!r}")
     return message

@@ -3,14 +3,18 @@
 A class names its statistic, of which images it is asked, what a plan gives it, the form of the answer, what an answer
 cannot be, and how small counts are suppressed. A new statistic is a class here, and the call of `aggregate` in
 `calibration/` that asks for it.
+
+A site may set a `least_count` of pixels, below which its fitting images report no counts; groups and path become a
+little worse. What its certifying images miss is rounded up, never down: every reported loss is at least the true one,
+falls as intervals widen, and is a function of its image fixed before the study began, so what is certified of the mean
+of reported losses holds for the true mean. Single values (extremes, places between points) are not reported at all.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -23,29 +27,36 @@ from ..calibration.paths.path import arriving, misses
 from ..calibration.paths.weighted_frontier import missed_cells
 from ..images.library import Array
 from ..kernels.entry_scores import FIXED_POINT
-from . import arguments
-from .announcements import AnsweringImages
-from .suppression import carried, image_and_region_sizes, rounded_up
-from .tables import BOOL, NUMBER, REAL, WHOLE, Form, Tables, check_tables
+from .arguments import CHECKS, decode
+from .fields import BOOL, NUMBER, REAL, WHOLE, Form, Tables, check_tables
+
+
+class AnsweringImages(NamedTuple):
+    """What a site announced of the images that an answer is about: sizes (n, 1 + regions); digests are of all."""
+
+    sizes: Array
+    image_hashes: Array
+    region_digests: Array
+
 
 FITTING, CERTIFYING, ALL = "fitting", "certifying", "all"  # images; of all, rows of fitting images are sent as 0
-_ROUNDED = 1 + 1e-9  # sums of weights in another order
 
 
-class Question(ABC):
+class Question:
     """A statistic that sites answer."""
 
     statistic: ClassVar[Statistic]
     words: ClassVar[str]  # what it reports
     tables: ClassVar[tuple[str, ...]]  # their names in an answer
+    form: ClassVar[Mapping[str, Form]]  # of tables that depend on nothing
     images: ClassVar[str] = FITTING
     regional: ClassVar[bool] = False  # whether it is counted in the regions of promises, too
-    given: ClassVar[Mapping[str, arguments.Check]] = {}
+    given: ClassVar[tuple[str, ...]] = ()  # names of arguments that a plan gives
     fixed: ClassVar[Mapping[str, Any]] = {}  # further arguments of the statistic
 
-    @abstractmethod
-    def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
+    def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> Mapping[str, Form]:
         """The forms of the tables that are sent. Sizes, and digests of no regions, were announced and are not."""
+        return self.form
 
     def contradiction(self, tables: Tables) -> str:
         """What is impossible in tables of these forms, in words; "" where nothing is."""
@@ -54,9 +65,8 @@ class Question(ABC):
     def suppressed(self, data: LocalData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
         """The tables without counts of fewer than `least` pixels."""
         raise ValueError(
-            f"the plan asks for {self.words} ({data.family.name} family), which are values of single pixels, and small "
-            "counts are suppressed here; announce images with limits and bands of the additive family, use "
-            "method='rcps', or leave least_count out"
+            f"the plan asks for {self.words} ({data.family.name} family), which are values of single pixels; announce "
+            "with limits and bands of the additive family, use method='rcps', or leave least_count out"
         )
 
     def merged(self, parts: Sequence[Tables]) -> Tables:
@@ -67,13 +77,13 @@ class Question(ABC):
         whole = [tuple(x.astype(np.int64) if x.dtype.kind in "iu" else x for x in part) for part in parts]
         return self.statistic.merge(whole)
 
-    def checked_arguments(self, text: Mapping[str, Any], tables: Mapping[str, Array], family: Family) -> dict[str, Any]:
+    def arguments(self, text: Mapping[str, Any], tables: Mapping[str, Array], family: Family) -> dict[str, Any]:
         """What a plan gives, checked."""
-        if text.keys() != self.given.keys():
-            needs = ", ".join(self.given) or "nothing"
-            raise ValueError(f"the plan gives {self.statistic.name} {', '.join(text) or 'nothing'}; it needs {needs}")
-        values, checked = arguments.decode(text, tables), dict[str, Any]()
-        for name, check in self.given.items():
+        statistic, values, checked = self.statistic.name, decode(text, tables), dict[str, Any]()
+        if values.keys() != set(self.given):
+            raise ValueError(f"the plan gives {statistic} {', '.join(values)}; it needs {', '.join(self.given)}")
+        for name in self.given:
+            check = CHECKS.get(f"{statistic}.{name}") or CHECKS[name]
             checked[name] = check(values[name], checked, family)
         return checked
 
@@ -101,7 +111,9 @@ class Question(ABC):
     def check(
         self, tables: Mapping[str, Array], given: Mapping[str, Any], family: Family, of: AnsweringImages, who: str
     ) -> Tables:
-        """The tables of an answer in order, checked; errors name the site."""
+        """The tables of an answer in order, checked, none where no image is asked for; errors name the site."""
+        if not len(of.sizes):
+            return check_tables({}, tables, who, "ask it again")
         forms = self.forms(given, family, of)
         sent = dict(zip(forms, check_tables(forms, tables, who, "ask it again"), strict=True))
         checked = tuple(sent[name] if name in sent else getattr(of, name) for name in self.tables)
@@ -110,27 +122,50 @@ class Question(ABC):
         return checked
 
 
-def question_of(statistic: str) -> Question:
-    """The question that a plan asks."""
-    if statistic not in QUESTIONS:
-        raise ValueError(f"the plan asks for {statistic!r}; sites answer {', '.join(QUESTIONS)} alone")
-    return QUESTIONS[statistic]
-
-
 def as_whole(x: Array) -> Array:
     """Numbers that are all whole as such: they travel in few bytes."""
     return x.astype(np.int64) if (np.rint(x) == x).all() else x
 
 
-# ---------------------------------------------------------------- groups by features of the band
+def rounded_up(counts: Array, sizes: Array, least: int) -> Array:
+    """Misses (n, T) up to the next multiple of `least`, at most all pixels (n,) of an image.
+
+    >>> rounded_up(np.array([[9, 4, 0]]), np.array([9]), 5)
+    array([[9, 5, 0]])
+    """
+    return np.minimum(-(-counts.astype(np.int64) // least) * least, sizes[:, None])
+
+
+def reported_sizes(sizes: Array, least: int) -> Array:
+    """Pixels of regions down to a multiple of `least`, but one `least` where there are any.
+
+    What is missed of them is rounded up and is at most this: the share that is reported is never below the true one.
+
+    >>> reported_sizes(np.array([0, 3, 14]), 5)
+    array([ 0,  5, 10])
+    """
+    return sizes if least == 1 else np.where(sizes > 0, np.maximum(sizes // least * least, least), 0)
+
+
+def image_and_region_sizes(sizes: Array, least: int) -> Array:
+    """Reported sizes (n, 1 + regions) as whole numbers; pixels of an image, the first column, are no secret."""
+    rounded = reported_sizes(sizes.astype(np.int64), least)
+    rounded[:, 0] = sizes[:, 0]
+    return rounded
+
+
+def carried(counts: Array, least: int) -> Array:
+    """Counts along a row as multiples of `least`: what is too few for one is carried on, at the end left out.
+
+    >>> carried(np.array([[1, 3, 4, 0, 2, 1]]), 5)
+    array([[0, 0, 5, 0, 5, 0]])
+    """
+    return np.diff(np.cumsum(counts, axis=1) // least * least, axis=1, prepend=0)
 
 
 class _Extent(Question):
-    statistic, tables = extent, ("extent",)
+    statistic, tables, form = extent, ("extent",), {"extent": Form(REAL, (2, 2), least=-inf)}
     words = "least and greatest width and level of the fitting images"
-
-    def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
-        return {"extent": Form(REAL, (2, 2), least=-inf)}
 
     def contradiction(self, tables: Tables) -> str:
         (ends,) = tables
@@ -138,11 +173,8 @@ class _Extent(Question):
 
 
 class _Cells(Question):
-    statistic, tables, given = cells, ("counts",), {"spans": arguments.given_spans}
+    statistic, tables, form, given = cells, ("counts",), {"counts": Form(WHOLE, (3, 4096))}, ("spans",)
     words = "histograms of width, room and level of the fitting images"
-
-    def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
-        return {"counts": Form(WHOLE, (3, 4096))}
 
     def suppressed(self, data: LocalData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
         (counts,) = data.aggregate(cells, images, **given)
@@ -150,7 +182,7 @@ class _Cells(Question):
 
 
 class _Occupied(Question):
-    statistic, tables, given = occupied, ("occurs",), {"grouping": arguments.given_combinations}
+    statistic, tables, given = occupied, ("occurs",), ("grouping",)
     words = "which combinations of bins occur in the fitting images"
 
     def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
@@ -173,9 +205,6 @@ def _count_combinations(truth: Array, block: Block, family: Family, grouping: Gr
 _combinations = Statistic("combinations", _count_combinations, (np.add,))  # ends of each combination of bins
 
 
-# ---------------------------------------------------------------- the frontier
-
-
 class _Farthest(Question):
     statistic, tables = farthest, ("score",)
     words = "the greatest score of the fitting images"
@@ -185,20 +214,12 @@ class _Farthest(Question):
 
 
 class _Longest(Question):
-    statistic, tables, given = longest, ("widths",), {"edge": arguments.given_edge}
+    statistic, tables, form, given = longest, ("widths",), {"widths": Form(REAL, (2,))}, ("edge",)
     words = "the greatest width of the fitting images"
-
-    def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
-        return {"widths": Form(REAL, (2,))}
 
 
 class _Spend(Question):
-    statistic, tables = spend, ("missed", "lengths")
-    given: ClassVar = {
-        "grouping": arguments.given_groups,
-        "edges": arguments.given_edges,
-        "units": arguments.given_units,
-    }
+    statistic, tables, given = spend, ("missed", "lengths"), ("grouping", "edges", "units")
     words = "misses and lengths by group of the fitting images"
 
     def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
@@ -219,7 +240,7 @@ class _Spend(Question):
 
 class _MissedCells(Question):
     statistic, tables = missed_cells, ("counts", "cells", "weights", "sizes")
-    given, regional = {"grouping": arguments.given_groups, "edges": arguments.given_edges}, True
+    given, regional = ("grouping", "edges"), True
     words = "misses of each fitting image by group, in all and in each region"
 
     def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
@@ -233,9 +254,8 @@ class _MissedCells(Question):
 
     def contradiction(self, tables: Tables) -> str:
         counts, cell, weights, _ = tables
-        if counts.sum() == len(cell) == len(weights):
-            return ""
-        return f"lists {len(cell)} cells, {len(weights)} of them with weights, but counts {counts.sum()}"
+        fits = counts.sum() == len(cell) == len(weights)
+        return "" if fits else f"lists {len(cell)} cells, {len(weights)} with weights, but counts {counts.sum()}"
 
     def suppressed(self, data: LocalData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
         """Misses by cell are counted over all images of the site, as if each had its share: none is told by itself."""
@@ -249,18 +269,11 @@ class _MissedCells(Question):
         spread = (part[:, None] * total[kept]).reshape(-1, len(sums))
         return np.full(len(counts), len(kept)), np.tile(kept, len(counts)), spread, sizes
 
-    def merged(self, parts: Sequence[Tables]) -> Tables:
-        counts, cell, weights, sizes = super().merged(parts)
-        return counts, cell, weights.astype(np.float64), sizes
-
-
-# ---------------------------------------------------------------- losses along the path
-
 
 class _Misses(Question):
     statistic, images, regional = misses, ALL, True
     tables = ("missed", "sizes", "image_hashes", "region_digests")
-    given: ClassVar = {"path": arguments.given_path}
+    given = ("path",)
     fixed: ClassVar = {"digests": True}
     words = "misses of each certifying image along the path, in all and in each region"
 
@@ -273,7 +286,7 @@ class _Misses(Question):
     def contradiction(self, tables: Tables) -> str:
         missed, sizes, *_ = tables
         rows = missed.reshape(*sizes.shape, -1)  # images, regions, points of the path
-        if (rows[:, :, 0] > sizes * _ROUNDED).any():
+        if (rows[:, :, 0] > sizes * (1 + 1e-9)).any():  # sums of weights in another order
             return "misses more of an image or a region than it has"
         return "misses more where intervals widen" if (rows[:, :, 1:] > rows[:, :, :-1]).any() else ""
 
@@ -286,7 +299,7 @@ class _Misses(Question):
 
 class _Arriving(Question):
     statistic, tables, images = arriving, ("counts", "shares"), CERTIFYING
-    given: ClassVar = {"path": arguments.given_path, "point": arguments.given_point}
+    given = "path", "point"
     words = "where between two points of the path pixels are covered"
 
     def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
@@ -305,7 +318,4 @@ class _Arriving(Question):
         return counts, np.ones(int(counts.sum()))
 
 
-_ALL = (
-    _Extent, _Cells, _Occupied, _Farthest, _Longest, _Spend, _MissedCells, _Misses, _Arriving,
-)  # fmt: skip
-QUESTIONS: dict[str, Question] = {kind.statistic.name: kind() for kind in _ALL}
+QUESTIONS: dict[str, Question] = {kind.statistic.name: kind() for kind in Question.__subclasses__()}

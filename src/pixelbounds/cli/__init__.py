@@ -17,11 +17,12 @@ _PANELS = {  # files of commands; what a newcomer needs first comes first
     "From truth and bands to intervals": ("calibrate", "apply", "evaluate", "report", "card"),
     "Networks and samplers": ("sample", "train", "ensemble"),
     "After deployment": ("monitor", "anytime"),
-    "Elsewhere": ("federated",),
+    "Elsewhere": ("federated", "pccp"),
 }
 _GROUPS = {
     "monitor": "After deployment: is the promise still kept?",
     "anytime": "A calibration of images that keep arriving, certified at any time.",
+    "pccp": "What a calibration must be, before any image is seen, and whether it is.",
     "federated": "Calibrate across sites that keep their images.",
 }
 for _panel, _names in _PANELS.items():
@@ -29,7 +30,7 @@ for _panel, _names in _PANELS.items():
         _here, _where = app, _panel
         if _name in _GROUPS:
             _here, _where = typer.Typer(no_args_is_help=True, help=_GROUPS[_name]), "Commands"
-            app.add_typer(_here, name=_name, cls=HelpGroup, rich_help_panel=_panel)
+            app.add_typer(_here, name={"pccp": "protocol"}.get(_name, _name), cls=HelpGroup, rich_help_panel=_panel)
         for _word, _function in vars(import_module(f".{_name}", __name__)).items():
             if _word.endswith("_command"):
                 _here.command(cls=HelpCommand, rich_help_panel=_where)(_function)

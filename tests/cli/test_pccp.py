@@ -17,7 +17,7 @@ def folder(tmp_path_factory):
     truth, samples = world(120)
     np.save(folder / "truth.npy", truth)
     np.savez(folder / "band.npz", lower=samples.min(axis=1), upper=samples.max(axis=1))
-    done("protocol", "write", "--out", folder / "ct.toml", "--images", 120, "--title", 'CT "1"', *ASKED)
+    done("protocol", "write", "--out", folder / "ct.toml", "--images", 120, *ASKED)
     return folder
 
 
@@ -30,7 +30,6 @@ def calibrated(folder, *asked, name="cal.safetensors"):
 def test_the_page_has_the_headings_of_fda_and_every_number(folder):
     table = tomllib.loads((folder / "ct.toml").read_text())
     assert table["protocol"]["images"] == 120
-    assert table["protocol"]["title"] == 'CT "1"'
     assert table["calibration"]["promises"] == ["share:0.3", "tail:0.4,above=0.35"]
     page = (folder / "ct.md").read_text()
     headings = ["Description of Modifications", "Modification Protocol", "Impact Assessment"]

@@ -20,7 +20,6 @@ def write_command(
     request: Request,
     held_out: Annotated[int, typer.Option(min=1, help="Further images (units) for the acceptance test.")] = 100,
     false_alarm: Annotated[float, typer.Option(help="Probability that the monitor ever raises a false alarm.")] = 0.01,
-    title: Annotated[str, typer.Option(help="The heading of the page.")] = "Protocol of a calibration",
     force: Force = False,
 ) -> Outcome:
     """Fix promises, sample size, split, seeds, acceptance and recalibration, before any image is seen.
@@ -29,7 +28,7 @@ def write_command(
     """
     from ..workflows.pccp import Protocol, write_protocol
 
-    protocol = Protocol(request, images, held_out, false_alarm, title, datetime.now(UTC).date().isoformat())
+    protocol = Protocol(request, images, held_out, false_alarm, datetime.now(UTC).date().isoformat())
     files = write_protocol(out, protocol, replace=force)
     facts = {"files": [str(x) for x in files]}
     return in_short(facts, "Keep both files where nobody edits them.", {"written": written(*files)})
@@ -48,5 +47,4 @@ def check_command(
 
     differences = check_protocol(protocol, calibration)
     text = f"The calibration {'differs from' if differences else 'follows'} its protocol."
-    code = NO_GUARANTEE if differences else OK
-    return in_short({"differences": differences}, text, differences, code=code)
+    return in_short({"differences": differences}, text, differences, code=NO_GUARANTEE if differences else OK)

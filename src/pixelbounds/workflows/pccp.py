@@ -1,7 +1,4 @@
-"""The protocol of a calibration: written before any image is seen, compared with the calibration afterwards.
-
-The TOML file is compared; a page beside it says the same under FDA's headings of a predetermined change control plan.
-"""
+"""The protocol of a calibration, as TOML and under FDA's headings of a predetermined change control plan (PCCP)."""
 
 from __future__ import annotations
 
@@ -23,7 +20,6 @@ from ..formats.opener import check_target
 from ..images.checks import NoGuarantee
 from ..storage.files import replace_file
 from ..storage.toml import read_toml
-from ..storage.version import VERSION
 from .request import Request
 
 
@@ -35,14 +31,7 @@ class Protocol:
     images: int
     held_out: int
     false_alarm: float
-    title: str
     written: str
-    version: str = VERSION
-
-    @classmethod
-    def of(cls, tables: dict[str, Any]) -> Protocol:
-        """That of a TOML file: [protocol], and [calibration] with the names of the options of `calibrate`."""
-        return cls(Request(**tables.get("calibration", {})), **tables.get("protocol", {}))
 
     @property
     def promises(self) -> list[Promise]:
@@ -86,7 +75,10 @@ def _lines(values: dict[str, Any]) -> list[str]:  # TOML writes strings, numbers
 
 def check_protocol(protocol: FilePath, calibration: FilePath) -> dict[str, str]:
     """In what a calibration differs from its protocol, and how."""
-    planned, made = read_toml(protocol, Protocol.of).content, load_calibration(calibration)
+    planned = read_toml(
+        protocol, lambda x: Protocol(Request(**x.get("calibration", {})), **x.get("protocol", {}))
+    ).content
+    made = load_calibration(calibration)
     asked, record = planned.request, made.record
     used = record.images + record.skipped
     if record.units:  # how many units fitted is known where it was asked for

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import call, done
+from commands import call, done, flat
 from refusals import refuses
 from worlds import heteroscedastic
 
@@ -70,3 +70,16 @@ def test_two_commands_do_not_write_one_state_and_a_second_start_is_told(days):
     refuses(lambda: add_files("none.safetensors", "truth1.npy", "band1.npz"), "pixelbounds anytime start")
     forced = call(*start, "--groups", "band", "--force")
     assert "its own chance" in forced.output
+
+
+def test_a_start_that_spends_all_images_on_fitting_says_so(days, tmp_path):
+    truth, band = heteroscedastic(400, np.random.default_rng(1), size=8)
+    np.save("many.npy", truth)
+    np.savez("many.npz", lower=band.lower, upper=band.upper)
+    words = "anytime", "start", "many.safetensors", "many.npy", "many.npz", "--risk-level", 0.2, "--groups", "band"
+    said = call(*words, "--units", "each")
+    assert said.exit_code == 0, said.output
+    assert "all 400 images, of which none certifies; 50 are enough" in flat(said.stdout)
+    assert "give the other 350 to `anytime add`" in flat(said.stdout)
+    few = done("anytime", "start", "few.safetensors", "truth0.npy", "band0.npz", *words[5:], "--units", "each")
+    assert few["fitted"] == few["enough"] == 20

@@ -137,3 +137,11 @@ def test_a_calibration_by_patients_is_not_judged_by_images_in_silence(recwarn):
     assert not recwarn.list
     with pytest.warns(UserWarning, match="counts patients, .* give units=, the patient of each image"):
         pb.evaluate(truth[120:], interval, calibration=cal)
+
+
+def test_patches_of_source_images_are_units_by_that_name():
+    truth, samples = world(80)
+    band = pb.calibrated_quantiles(samples, 0.1)
+    units = pb.Units(np.arange(80) // 2, name="source image")
+    cal = pb.calibrate(truth, band, risk_level=0.3, method="rcps", units=units)
+    assert "of a future source image" in cal.guarantee

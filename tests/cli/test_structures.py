@@ -64,3 +64,31 @@ def test_each_row_is_what_its_pixels_say(files, tmp_path, made):
     assert (rows["heart"]["certified"], rows["heart"]["level"], rows["heart"]["promise"]) == ("yes", "0.4", "share")
     assert float(rows["heart"]["seen"]) == pytest.approx(float(rows["heart"]["missed_mean_of_images"]), rel=1e-5)
     assert (rows["label 2"]["promise"], rows["label 2"]["certified"], rows["label 2"]["level"]) == ("none", "no", "")
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16])
+def test_whole_numbers_of_nifti_are_labels(tmp_path, dtype):
+    nib = pytest.importorskip("nibabel")
+    rng = np.random.default_rng(0)
+
+    def write(name, values):
+        nib.save(nib.Nifti1Image(values, np.eye(4)), tmp_path / name)
+        return tmp_path / name
+
+    def scan(name, slices):
+        values = rng.uniform(-100, 200, (16, 16, slices)).astype(np.float32)
+        (tmp_path / f"{name}_band").mkdir()
+        write(f"{name}_band/lower.nii.gz", values - 20)
+        write(f"{name}_band/upper.nii.gz", values + 25)
+        return write(f"{name}.nii.gz", values), tmp_path / f"{name}_band"
+
+    how = "--units", "each", "--window", 400, 40
+    words = "--risk-level", 0.2, "--method", "rcps", "--out", tmp_path / "cal.safetensors"
+    done("calibrate", *scan("old", 40), *how, *words)
+    labels = rng.integers(0, 3, (16, 16, 10)).astype(dtype)
+    out = tmp_path / "structures.csv"
+    given = "--structures", write("labels.nii.gz", labels), "--table", out
+    done("evaluate", *scan("new", 10), *how, "--calibration", tmp_path / "cal.safetensors", *given)
+    rows = rows_of(out)
+    assert [int(rows[f"label {i}"]["pixels"]) for i in (1, 2)] == [(labels == i).sum() for i in (1, 2)]
+    assert {row["promise"] for row in rows.values()} == {"share", "none"}  # no name of a function

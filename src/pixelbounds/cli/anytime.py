@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _State = Annotated[Path, typer.Argument(metavar="STATE", help="The anytime calibration, .safetensors.")]
 _Out = Annotated[Path | None, typer.Option(help="The calibration file, written where one can be certified.")]
+_FEW, _MOST = 24, 96  # images that are enough to fit: an eighth, within these
 _KEPT = "the state holds all of these images or none; run the command again"
 
 
@@ -43,11 +44,13 @@ def start_command(
     from ..workflows.anytime import start_files
 
     with large.reporting("fitting") as resources:
-        anytime = start_files(
-            state, truth, bands, request, replace=force, reading=read.reading(),
-            resources=resources,
-        )  # fmt: skip
-    return _outcome(state, anytime, None)
+        anytime = start_files(state, truth, bands, request, replace=force, reading=read.reading(), resources=resources)
+    fitted = anytime.start.record.images
+    enough = min(fitted, max(_FEW, min(_MOST, -(-fitted // 8))))
+    words = f"all {images_in_words(fitted)}, of which none certifies"
+    if enough < fitted:
+        words += f"; {enough} are enough: start anew with these, and give the other {fitted - enough} to `anytime add`"
+    return _outcome(state, anytime, None, {"fitted": words}, fitted=fitted, enough=enough)
 
 
 @command("add", stopped=_KEPT)

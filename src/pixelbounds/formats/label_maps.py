@@ -47,7 +47,11 @@ def open_label_map(path: FilePath, images: Images, reading: Reading = Reading())
 def open_labels(path: FilePath, images: Images | None = None) -> Any:
     """Whole numbers of an array file or a NIfTI file, (*pixels) or (n, *pixels); of images of different sizes too."""
     path = existing(path, "the name of a grouping (learned, band, loss, squared, otsu) or a file of labels")
-    labels = _numbers(path, parts_at(path, Reading()) if _of_arrays(path) else {}, images)
+    return whole_labels(path, _numbers(path, parts_at(path, Reading()) if _of_arrays(path) else {}, images))
+
+
+def whole_labels(path: FilePath, labels: Any) -> Any:
+    """Numbers of a map that are labels: as they are stored, or whole ones that a format gives as floats, NIfTI."""
     if differ_in_size(labels) or labels.dtype.kind in "iub":
         return labels
     whole = np.rint(labels[...])

@@ -17,6 +17,7 @@ from .library import Array, differ_in_size, library_of, to_numpy
 
 Limits = tuple[float, float]
 VALIDITY_DOC = "docs/what_voids_the_promise.md"
+_HOLDS_MANY = ("source", "original", "parent", "whole-slide")  # images of which others are cut
 _NO_UNIT = ("image", "pixel", "voxel", "value")  # in the singular: the sentence means other things by them
 
 
@@ -144,7 +145,8 @@ def check_unit_name(name: Any) -> str:
     """A noun for a unit, in the singular, such as 'patient'."""
     if not isinstance(name, str) or not 0 < len(name) <= 40 or not name.replace(" ", "").replace("-", "").isalpha():
         raise ValueError(f"unit_name is {name!r}; give a noun in the singular, such as 'patient'")
-    if (name.split() or [name])[-1].casefold().removesuffix("s") in _NO_UNIT:
+    *before, last = name.casefold().split() or [name]
+    if last.removesuffix("s") in _NO_UNIT and not {*before} & {*_HOLDS_MANY}:
         raise ValueError(
             f"unit_name is {name!r}, which is what a unit consists of, and would promise more than is certified; say "
             "what it is, such as 'patient', or leave units out where images are independent"

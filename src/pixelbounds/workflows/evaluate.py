@@ -23,7 +23,7 @@ from ..execution.runner import running
 from ..formats.arrays import FilePath, Reading, told
 from ..formats.identifiers import numbered_units
 from ..formats.inputs import Bands, check_pair, open_interval, open_marks, open_truth, open_units
-from ..formats.label_maps import open_label_map, open_labels
+from ..formats.label_maps import open_label_map, open_labels, whole_labels
 from ..formats.scans import Images, check_patients
 from ..formats.segmentations import is_segmentation, segment_names
 from ..images.checks import check_limits
@@ -102,7 +102,7 @@ def table_of(held: HeldOut, target: Path, structures: FilePath | None) -> Path:
     """Write the table of structures of images that were evaluated."""
     labels, names = None, {}
     if structures is not None:
-        labels = held.take(open_label_map(structures, held.images))
+        labels = held.take(whole_labels(structures, open_label_map(structures, held.images)))
         names = named_labels(segment_names(Path(structures))) if is_segmentation(Path(structures)) else {}
     regions = {promise.name or f"region {i}": promise.within for i, promise in enumerate(held.promises, 1)}
     measure = held.result.measure

@@ -109,7 +109,7 @@ def risk_with_patients_at_ten_sites(seed, *, key):
 
 def test_risk_is_controlled_where_patients_at_several_sites_are_joined(record_property):
     """Without a key nothing compares units, which is why it is said: twenty patients are certified as 200."""
-    worlds = max(45, WORLDS)
+    worlds = max(80, WORLDS)  # 80 see a third of failures with probability 0.89
     wrong = broken(risk_with_patients_at_ten_sites, 30, key=None) / 30
     count = broken(risk_with_patients_at_ten_sites, worlds, key=KEY)
     check_failures(count, worlds, DELTA, ("patients that count ten times", wrong), record_property)

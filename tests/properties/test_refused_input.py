@@ -312,7 +312,7 @@ KNOWN = {
     "features": lambda: flat_calibrate(TRUTH, BAND, features=FEATURES, k=4, **HERE),
 }
 APPLIED = [
-    *[(name, OTHER, {}, ValueError, ("(5, 5)", "(6, 6)", "'band' or 'learned'"))
+    *[(name, OTHER, {}, ValueError, ("(5, 5)", "(6, 6)", "that grid"))
       for name in ("krcps", "partition", "loss")],
     *[("band", pb.Band(np.zeros((1, *s)), np.ones((1, *s))), {}, ValueError, ("another number of axes", str(s)))
       for s in ((6, 6, 3), (36,), (2, 3, 6))],

@@ -27,7 +27,7 @@ from ..images.checks import (
     is_name,
 )
 from ..images.ends import Band, Interval, check_features, check_labels, one_band
-from ..images.foreign import AXES, check_same_axes
+from ..images.foreign import AXES, SIZES, check_same_axes
 from ..images.library import Array, alike, block_of, in_threads, like, places_for, sizes_of
 from ..images.measure import Measure
 from ..images.source import Source
@@ -255,8 +255,9 @@ class Calibration:
         band = one_band(band)
         if self.family.centred or band.centre is not None:
             check_fits(self.family, band)
-        if self.record.pixels != band.pixels or band.axes is not None:
-            check_same_axes(self.record.pixels, self.record.settings.get(AXES), band)
+        if not band.pixels or self.record.pixels != band.pixels or band.axes is not None:
+            grid = self.record.pixels or tuple(self.record.settings.get(SIZES, ()))
+            check_same_axes(grid, self.record.settings.get(AXES), band)
         if self.record.source != band.source:
             differences = self.record.source.differences(band.source)
             if differences:

@@ -26,6 +26,7 @@ from ..images.library import (
     alike,
     as_array,
     block_of,
+    channel_axis,
     current_runner,
     differ_in_size,
     in_memory,
@@ -200,6 +201,13 @@ class LocalData(CalibrationData):
         return self.band.pixels
 
     @property
+    def channel_sizes(self) -> list[int | None]:
+        """Of images of different sizes, how long each axis is where it holds channels; None elsewhere."""
+        axes = [set(sizes) for sizes in zip(*self.band.lower.shapes, strict=True)]
+        channels = channel_axis([max(sizes) for sizes in axes])
+        return [max(sizes) if i == channels and len(sizes) == 1 else None for i, sizes in enumerate(axes)]
+
+    @property
     def source(self) -> Source:
         """How the band was made."""
         return self.band.source
@@ -318,6 +326,8 @@ def _some_rows(values: Any, images: Array) -> Array:
 
 def truth_and_band(truth: Any, band: Any, limits: Limits) -> tuple[Any, Band]:
     """Truth and band, checked, of one shape; 8-bit truth spans the limits."""
+    if isinstance(truth, Band) and not isinstance(band, Band):
+        raise TypeError("truth is a Band: the truth comes first, and then the band")
     given, band = band, one_band(band)
     if isinstance(given, list | tuple) and len(given) == len(truth) != len(band):
         raise ValueError(

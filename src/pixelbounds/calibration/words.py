@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
+from ..images.library import channel_axis
+
 _DIGITS = 6
 
 
@@ -74,20 +76,11 @@ def plural(noun: str) -> str:
 
 def entries_in_words(pixels: tuple[int, ...]) -> str:
     """What is counted of an image of this shape; () where images differ in size, so that channels are not known."""
-    if in_channels(pixels):
+    if channel_axis(pixels) is not None:
         return "values (each channel of a pixel is one)"
     if len(pixels) == 1:
         return "values"
     return "pixels" if len(pixels) == 2 else "values (each voxel, or channel of a pixel, is one)"
-
-
-def in_channels(pixels: tuple[int, ...]) -> bool:
-    """Whether an image of this shape may hold channels: three axes or more, the first or the last of 2 to 4.
-
-    >>> in_channels((64, 64, 3)), in_channels((3, 64, 64)), in_channels((64, 64)), in_channels((90, 64, 64))
-    (True, True, False, False)
-    """
-    return len(pixels) > 2 and (2 <= pixels[0] <= 4 or 2 <= pixels[-1] <= 4)
 
 
 def _up(number: float) -> Decimal:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..calibration.promises import promise_key
-from ..calibration.words import in_channels, plural, share_in_words
+from ..calibration.words import plural, share_in_words
 from ..images.checks import check_choice, check_count
-from ..images.library import Array
+from ..images.library import Array, channel_axis
 from ..images.notebook import facts_html, rows_html
 
 _ROUNDED = 1e-30  # lengths and slopes that are 0 but for rounding
@@ -246,7 +246,7 @@ class Evaluation(_Record):
     @property
     def entries(self) -> str:
         """What is inside or outside: pixels, or values where images may have channels."""
-        return "values" if in_channels(self.pixels) or len(self.pixels) == 1 else "pixels"
+        return "values" if channel_axis(self.pixels) is not None or len(self.pixels) == 1 else "pixels"
 
     @property
     def two_means(self) -> bool:

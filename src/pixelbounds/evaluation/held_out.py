@@ -93,7 +93,7 @@ def evaluate(
     """
     if not isinstance(interval, Interval):
         raise TypeError(
-            f"interval is a {type(interval).__name__}; give what Calibration.apply returns, or Interval(lower, upper)"
+            f"interval is a {type(interval).__name__}; give the truth first, then what Calibration.apply returns"
         )
     if calibration is not None and not isinstance(calibration, Calibration):
         raise TypeError(f"calibration is a {type(calibration).__name__}; give what pixelbounds.calibrate returns")

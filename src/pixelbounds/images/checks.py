@@ -192,16 +192,18 @@ def check_same_shape(**arrays: Any) -> None:
         elif tuple(x.shape) != tuple(model.shape):
             raise ValueError(
                 f"{name} has shape {tuple(x.shape)} but {first} has shape {tuple(model.shape)}; "
-                f"they must agree, one entry per image and pixel{_axis_hint(x, model) if first == 'band' else ''}"
+                f"they must agree, one entry per image and pixel{_axis_hint(x, model, name, first)}"
             )
 
 
-def _axis_hint(truth: Any, band: Any) -> str:
-    """What to look at where a band differs from the truth in the length of one axis of pixels."""
-    ours = tuple(truth.shape)
-    theirs = tuple(band.shape)
+def _axis_hint(x: Any, model: Any, name: str, first: str) -> str:
+    """What to look at where a single image lacks its first axis, or a band differs in the length of one axis."""
+    ours, theirs = tuple(x.shape), tuple(model.shape)
+    if ours == theirs[1:]:
+        return f"; a single image is {name}[None]"
     differ = len(ours) == len(theirs) and [a == b for a, b in zip(ours, theirs, strict=True)].count(False) == 1
-    return "; a band of samples: axis= says which axis of theirs counts them" if differ and ours[0] == theirs[0] else ""
+    samples = first == "band" and differ and ours[0] == theirs[0]
+    return "; a band of samples: axis= says which axis of theirs counts them" if samples else ""
 
 
 def check_values(name: str, rows: Array, first: int, limits: Limits = (-math.inf, math.inf)) -> Array:

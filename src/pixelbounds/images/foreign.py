@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 AXES = "axes"  # by this setting a record knows what the axes of its images were called
+SIZES = "axis sizes"  # and which sizes they had in all images of different sizes: channels; None for the others
 _IMAGE = "image"
 _USUAL = {1: ("value",), 2: ("y", "x"), 3: ("z", "y", "x")}  # names of pixel axes that nobody named
 
@@ -146,14 +147,23 @@ def axes_together(parts: Mapping[str, Any]) -> Axes | None:
     return found
 
 
-def check_same_axes(pixels: tuple[int, ...], names: Any, band: Any) -> None:
-    """A band has as many axes as images that calibrated, (*pixels), and in the same order, where both have names."""
-    own = tuple(band.pixels)
-    if pixels and own and len(pixels) != len(own):
-        raise ValueError(
-            f"an image of this band has shape {own}, and those of the calibration had {pixels}: another number of axes "
-            "is another kind of image, and the guarantee does not hold for it; give images as they were calibrated"
-        )
+def check_same_axes(pixels: tuple[int | None, ...], names: Any, band: Any) -> None:
+    """A band has the axes of images that calibrated, (*pixels), None for any size; in one order, where names are known."""
+    shapes = set(getattr(band.lower, "shapes", None) or [tuple(band.pixels)])
+    for own in shapes if pixels else ():
+        whose = f"an image of this band has shape {own}, and those of the calibration had {pixels}"
+        if tuple(band.shape) == pixels:
+            raise ValueError(f"{whose}: a single image is given as band[None], Band(lower[None], upper[None])")
+        if len(own) != len(pixels):
+            raise ValueError(
+                f"{whose}: another number of axes is another kind of image, and the guarantee does not hold for it; "
+                "give images as they were calibrated"
+            )
+        if any(size not in (None, here) for size, here in zip(pixels, own, strict=True)):
+            raise ValueError(
+                f"{whose}: the guarantee is about images of that grid; bring them to it, or calibrate on lists of "
+                "images of all sizes that will come"
+            )
     here = None if band.axes is None else [str(name) for name in band.axes.names[1:]]
     if None not in (names, here) and names != here:
         raise ValueError(

@@ -83,13 +83,19 @@ def as_array(x: Any, name: str) -> Any:
     if library_of(x) == "torch":
         x = x.detach()
     if str(x.dtype).removeprefix("torch.") not in _FLOATS:
-        raise TypeError(
-            f"{name} has dtype {x.dtype}; images must be {', '.join(_FLOATS)}: convert them, for example "
-            f"{name}.astype('float32'), divided by 255 for 8-bit images"
-        )
+        raise TypeError(f"{name} {_not_floating(x, name)}")
     if x.ndim < 1 or math.prod(x.shape) == 0:
         raise ValueError(f"{name} has shape {tuple(x.shape)}; it must hold at least one image of at least one pixel")
     return x
+
+
+def _not_floating(x: Any, name: str) -> str:
+    """What images of another dtype are told: 8-bit ones have a scale of their own, other whole numbers have none."""
+    if x.dtype == object:
+        return f"is no array of numbers; give images (n, *pixels), of {', '.join(_FLOATS)}, and the truth first"
+    kinds = f"has dtype {x.dtype}; images are {', '.join(_FLOATS)}, and 8-bit truth spans the limits"
+    scaled = "uint8" in str(x.dtype)
+    return f"{kinds}: give {name}.astype('float32'){' / 255' if scaled else ', and limits=(least, most) of its scale'}"
 
 
 def is_plain(x: Any) -> bool:
@@ -239,6 +245,22 @@ def joined(sets: Sequence[Any]) -> Any:
 def singly(images: Any) -> Ragged:
     """Images of one size as a list of images."""
     return images if isinstance(images, Ragged) else Ragged(list(to_numpy(images)))
+
+
+def channel_axis(pixels: Sequence[int]) -> int | None:
+    """The axis of an image of this shape that holds channels: of three axes or more, the last or the first of 2 to 4.
+
+    >>> channel_axis((64, 64, 3)), channel_axis((3, 64, 64)), channel_axis((64, 64)), channel_axis((90, 64, 64))
+    (2, 0, None, None)
+    """
+    ends = [axis for axis in (len(pixels) - 1, 0) if len(pixels) > 2 and 2 <= pixels[axis] <= 4]
+    return min(ends, key=lambda axis: pixels[axis]) if ends else None
+
+
+def channels_first(x: Array, before: int = 0) -> Array:
+    """Images as they are drawn: channels in front of rows and columns, behind so many other axes."""
+    last = x.ndim - 1 - before
+    return np.moveaxis(x, -1, before) if channel_axis(x.shape[before:]) == last else x
 
 
 def spatial_axes(images: Any) -> list[int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .library import Array, in_memory, rows_of
+from .library import Array, channel_axis, in_memory, rows_of
 
 _SIDE = 96  # of a picture on the page, in pixels
 _MOST_VALUES = 2**22  # of an image that is drawn
@@ -66,6 +66,9 @@ def _plane(images: Any) -> Array | None:
     x = rows_of(images, 0, 1)[0]
     if x.ndim not in (2, 3) or x.size > _MOST_VALUES or not np.isfinite(x).all():
         return None
+    channels = channel_axis(x.shape)
+    if channels is not None:
+        return np.asarray(x.mean(axis=channels))
     return x if x.ndim == 2 else x[len(x) // 2]
 
 

@@ -107,7 +107,7 @@ def dilate(region: Any, pixels: float) -> Any:
     if reach < 0:
         raise ValueError(f"pixels is {reach:g}; a region grows by 0 pixels or more")
     images = _plain(region, "region")
-    if str(images.dtype).removeprefix("torch.") != "bool":
+    if np.dtype(str(images.dtype).removeprefix("torch.")).kind not in "bu":
         raise TypeError(f"region has dtype {images.dtype}; give a mask of bool, for example labels == 2")
 
     def of(image: Array) -> Array:
@@ -115,7 +115,7 @@ def dilate(region: Any, pixels: float) -> Any:
             return np.zeros(image.shape, bool)
         return np.asarray(ndimage.distance_transform_edt(~image) <= reach)
 
-    return _each(images, lambda image: _in_each_channel(of, image))
+    return _each(images, lambda image: _in_each_channel(of, region_rows(image[None], "region", 0, 1)[0]))
 
 
 def edge_strength(images: Array) -> Array:
@@ -221,8 +221,8 @@ def region_rows(values: Any, name: str, start: int, stop: int) -> Array:
     if rows.dtype == bool:
         return rows
     if rows.dtype.kind in "iu":
-        strange = (rows < 0) | (rows > 1)
-        why = "whole numbers other than 0 and 1; for a segmentation write labels == 2, or give weights as floats"
+        strange = (rows != 0) & (rows != 1) & (rows != 255)
+        why = "whole numbers other than 0 and 1 (or 255); for a segmentation write labels == 2, or weights as floats"
         out = rows.astype(bool)
     else:
         check_values(name, rows, start)
@@ -266,6 +266,6 @@ def region_array(within: Any, band: Any, name: str) -> Any:
 
 def _subgroup(values: Any, name: str) -> Array:
     mask = to_numpy(values)
-    if mask.dtype != bool and not np.isin(mask, (0, 1)).all():
+    if mask.dtype != bool and not np.isin(mask, (0, 1, 255)).all():
         raise ValueError(f"within of {name!r} holds one value per image: give bool, True for images of the subgroup")
     return mask.astype(bool)

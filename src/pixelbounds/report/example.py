@@ -15,7 +15,7 @@ from ..calibration.promises import Promise, check_promises, risk_targets_of
 from ..evaluation.evaluation import Evaluation
 from ..images.checks import check_count, check_same_shape, check_values
 from ..images.ends import Band, Interval
-from ..images.library import Array, as_array, rows_of, to_numpy
+from ..images.library import Array, as_array, channels_first, differ_in_size, rows_of, to_numpy
 from ..images.regions import region_rows
 
 
@@ -57,7 +57,7 @@ class Example:
         for part in ("lower", "upper", "estimate", "truth", "samples", "observation"):
             value = getattr(self, part)
             if value is not None or part in ("lower", "upper"):
-                x = to_numpy(as_array(value, f"{part} {of}"))
+                x = channels_first(to_numpy(as_array(value, f"{part} {of}")), int(part == "samples"))
                 check_values(f"{part} {of}", x[None], 0)
                 object.__setattr__(self, part, x)
         pixels = self.pixels
@@ -72,6 +72,8 @@ class Example:
             raise ValueError(f"example {self.name!r} has lower above upper; swap the arrays")
         if self.samples is not None and self.samples.shape[1:] != pixels:
             raise ValueError(f"samples of {self.name!r} have shape {self.samples.shape}; they must be (m, {pixels})")
+        if self.band is not None and differ_in_size(self.band.lower) is False:
+            object.__setattr__(self, "band", self.band.map(lambda x: channels_first(to_numpy(x), 1)))
         if self.band is not None and self.band.shape != (1, *pixels):
             raise ValueError(f"band of {self.name!r} has shape {self.band.shape}; it must be {(1, *pixels)}")
         object.__setattr__(self, "regions", self._masks())
@@ -80,7 +82,7 @@ class Example:
         """Each region as a mask, (*pixels) bool."""
         masks = {}
         for name, region in (self.regions or {}).items():
-            values = to_numpy(region)
+            values = channels_first(to_numpy(region))
             if not isinstance(name, str) or values.shape != self.pixels or values.dtype.kind not in "biuf":
                 raise ValueError(
                     f"region {name!r} of example {self.name!r} is {values.dtype} {values.shape}; give a mask of shape "

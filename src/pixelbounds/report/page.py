@@ -13,9 +13,9 @@ from markupsafe import Markup
 
 from ..calibration.calibration import Calibration
 from ..calibration.text import description_of
-from ..calibration.words import in_channels
 from ..evaluation.evaluation import Evaluation, Strata
 from ..evaluation.guarantee_check import judge
+from ..images.library import channel_axis
 from .cells import MOST_ROWS, LengthWords, span, strata_heading, strata_rows
 from .charts import draw_groups, draw_path, draw_units, level_of_all
 from .example import Example, Row
@@ -178,4 +178,4 @@ def _comparison(rows: Sequence[Row], shown: Calibration, words: LengthWords) -> 
 
 def _entries(pixels: tuple[int, ...]) -> str:
     """What is inside or outside, as in `Evaluation.entries`."""
-    return "values" if in_channels(pixels) or len(pixels) == 1 else "pixels"
+    return "values" if channel_axis(pixels) is not None or len(pixels) == 1 else "pixels"

@@ -17,7 +17,7 @@ from ..evaluation.evaluation import Evaluation
 from ..evaluation.guarantee_check import judge
 from ..images.checks import check_choice, check_count, check_same_shape
 from ..images.ends import Interval
-from ..images.library import Array, as_array, differ_in_size, to_numpy
+from ..images.library import Array, as_array, channels_first, differ_in_size, to_numpy
 from .cells import LengthWords
 from .charts import draw_path, draw_promises, draw_strata
 from .pack import is_colour
@@ -169,7 +169,7 @@ def _image_of(images: Any, image: int, name: str) -> Array:
 
 def _picture(images: Any, image: int, plane: int | None, name: str) -> Array:
     """One image that can be shown: (h, w), or (3, h, w) in colour."""
-    x = _image_of(images, image, name)
+    x = channels_first(_image_of(images, image, name))
     if x.ndim < 2 or x.ndim > 3:
         raise ValueError(f"{name} has images of shape {x.shape}; only pictures, colour pictures and volumes are shown")
     if x.ndim == 2 or (plane is None and is_colour(x.shape)):

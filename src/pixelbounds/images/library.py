@@ -77,7 +77,7 @@ def as_array(x: Any, name: str) -> Any:
             x = np.asarray(x)
         except (ValueError, TypeError) as error:
             raise TypeError(
-                f"{name} is a {type(x).__name__} that does not form an array; "
+                f"{name} is a {type(x).__name__} that does not form an array{': give the truth first' * hasattr(x, 'lower')}; "
                 "give a NumPy, torch, zarr or Dask array, or a list of arrays where images differ in size"
             ) from error
     if library_of(x) == "torch":

@@ -148,7 +148,7 @@ def axes_together(parts: Mapping[str, Any]) -> Axes | None:
 
 
 def check_same_axes(pixels: tuple[int | None, ...], names: Any, band: Any) -> None:
-    """A band has the axes of images that calibrated, (*pixels), None for any size; in one order, where names are known."""
+    """A band has the axes of images that calibrated, (*pixels), None for any size; in one order, if both have names."""
     shapes = set(getattr(band.lower, "shapes", None) or [tuple(band.pixels)])
     for own in shapes if pixels else ():
         whose = f"an image of this band has shape {own}, and those of the calibration had {pixels}"

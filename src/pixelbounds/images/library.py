@@ -76,8 +76,9 @@ def as_array(x: Any, name: str) -> Any:
         try:
             x = np.asarray(x)
         except (ValueError, TypeError) as error:
+            order = ": give the truth first" if hasattr(x, "lower") else ""
             raise TypeError(
-                f"{name} is a {type(x).__name__} that does not form an array{': give the truth first' * hasattr(x, 'lower')}; "
+                f"{name} is a {type(x).__name__} that does not form an array{order}; "
                 "give a NumPy, torch, zarr or Dask array, or a list of arrays where images differ in size"
             ) from error
     if library_of(x) == "torch":

@@ -5,9 +5,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from small_training import SDE  # noqa: E402
+import gaussian_world as world  # noqa: E402
+from small_training import LITTLE, SDE  # noqa: E402
 
 from pixelbounds.diffusion import batches  # noqa: E402
+from pixelbounds.diffusion.trainer import Settings, train  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -58,6 +60,21 @@ def test_augmentations_keep_shape_range_and_seed(name, rng):
     assert torch.allclose(augment(flat, torch.Generator().manual_seed(2)), flat)
     if name in ("flips", "quarter_turns"):  # pixels move, none is made up
         assert torch.equal(turned.flatten(2).sort().values, x.flatten(2).sort().values)
+
+
+def test_crops_are_squares_of_the_images_and_train_a_network_for_them():
+    x = torch.arange(2 * 3 * 12 * 20, dtype=torch.float32).reshape(2, 3, 12, 20)
+    for crops in (batches.random_crops(x, 8, torch.Generator().manual_seed(seed)) for seed in range(20)):
+        for crop, image in zip(crops, x, strict=True):
+            row, column = divmod(int(crop[0, 0, 0] - image[0, 0, 0]), 20)
+            assert torch.equal(crop, image[:, row : row + 8, column : column + 8])
+    large = np.random.default_rng(0).random((6, 16, 24), dtype=np.float32)
+    settings = Settings(steps=2, crop=8, **LITTLE)
+    done = train(world.network(base=8), large, sde=SDE, settings=settings, validation=large)
+    with torch.inference_mode():
+        assert done.network(torch.zeros(1, 1, 16, 24), torch.ones(1)).shape == (1, 1, 16, 24)
+    with pytest.raises(ValueError, match="crop is 32, but images are 16 x 24"):
+        train(world.network(base=8), large, sde=SDE, settings=Settings(steps=2, crop=32, **LITTLE))
 
 
 def test_rotations_turn_about_the_centre_by_up_to_90_degrees():

@@ -76,6 +76,45 @@ def test_training_and_sampling_compile_one_program_each(design, channels, progra
     assert programs == [[4], [8]]
 
 
+class Around(torch.nn.Module):
+    """Somebody's own wrapper of a network."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+        self.eval()
+
+    def forward(self, x, sigma):
+        return self.network(x, sigma)
+
+
+def in_place(network):
+    network.compile(dynamic=False, backend="eager")
+    return network
+
+
+@pytest.mark.parametrize(
+    "fast",
+    [
+        lambda network: Around(compiled(network, backend="eager")),
+        lambda network: (lambda one: lambda x, sigma: one(x, sigma))(compiled(network, backend="eager")),
+        in_place,
+    ],
+    ids=["wrapped", "in a function", "in place"],
+)
+def test_a_compiled_network_within_something_sees_the_batch_it_was_warmed_with(fast):
+    """Only `compiled` itself was known: others got a batch of another size, and 43 s of compiling in the middle."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    config = configuration("lean", base=8, multipliers=(1, 1), size=8)
+    score, y = fast(network_of(config).eval().requires_grad_(False)), torch.zeros(5, 1, 8, 8)
+    with torch.no_grad():
+        score(torch.zeros(8, 1, 8, 8), torch.full((8,), 0.3))
+    list(sample(score, y, SIGMA, SDE, samples=2, steps=2, batch=8))  # 10 draws: two passes of 5 would do
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    torch._dynamo.reset()
+
+
 def test_no_pass_is_larger_than_the_batch_and_all_have_one_shape():
     sizes, done = [], []
 

@@ -156,6 +156,33 @@ def test_a_sampler_that_ignores_its_seed_cannot_go_on(tmp_path):
         bands_from(noisy, Y, samples=M, seed=1, out=out)
 
 
+def test_a_sampler_that_takes_many_observations_draws_the_same(tmp_path):
+    calls = []
+
+    def together(observations, samples, seeds):
+        calls.append(len(observations))
+        return [noisy(y, samples, seed) for y, seed in zip(observations, seeds, strict=True)]
+
+    together.batched = 2
+    wanted = bands_from(noisy, Y, samples=M, seed=3)
+    for out in (None, tmp_path / "run.zarr"):
+        calls.clear()
+        band = bands_from(together, Y, samples=M, seed=3, out=out, name="together")
+        assert calls[-3:] == [2, 2, 1]
+        np.testing.assert_allclose(band.lower[:], wanted.lower, atol=1e-3)
+    together.batched = 3
+    with pytest.raises(ValueError, match="drew for 2 observations, it was given 3"):
+        bands_from(lambda_of(together), Y, samples=M, name="short")
+
+
+def lambda_of(together):
+    def short(observations, samples, seeds):
+        return together(observations[:2], samples, seeds[:2])
+
+    short.batched = 3
+    return short
+
+
 BAD = {
     "fewer": (lambda y, m, s: noisy(y, m - 1, s), "gave shape .18, 6, 4. for image 0; give 19 samples"),
     "fewer, one by one": (lambda y, m, s: iter(noisy(y, m - 1, s)), "gave 18 samples of image 0; 19 were asked for"),

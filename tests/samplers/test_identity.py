@@ -92,6 +92,25 @@ def with_weights(observation, samples, seed):
 NETWORK = network(0)
 
 
+def behind(observation, samples, seed):
+    return with_weights(observation, samples, seed)
+
+
+NETWORKS = {"here": network(0)}
+
+
+def among_others(observation, samples, seed):
+    return NETWORKS["here"](observation)
+
+
+@pytest.mark.parametrize("sampler", [behind, among_others])
+def test_weights_behind_a_helper_or_in_a_table_count(sampler, monkeypatch):
+    before = sampler_name(sampler)
+    monkeypatch.setitem(globals(), "NETWORK", network(1))
+    monkeypatch.setitem(NETWORKS, "here", network(1))
+    assert sampler_name(sampler) != before
+
+
 def test_functions_are_known_by_name_code_and_what_they_enclose(monkeypatch):
     here = f"{__name__}:"
     assert sampler_name(closure) == f"{here}closure"

@@ -44,7 +44,9 @@ class SamplerOptions:
         typer.Option(help="Least and greatest pixel value, where the network's file has none."),
     ] = None
     device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; a GPU if there is one.")] = None
-    compile: Annotated[bool, typer.Option("--compile", help="Use torch.compile.")] = False
+    compile: Annotated[
+        bool | None, typer.Option("--compile/--no-compile", help="Use torch.compile; by default where it pays.")
+    ] = None
     repair: Annotated[bool, typer.Option("--repair", help="Draw damaged images again.")] = False
 
 
@@ -110,7 +112,7 @@ def _sampler(
     from ..samplers import LinearSampler, load_sampler
 
     guidance = {"--problem": problem, "--method": method, "--sweeps": sweeps}
-    usual = {"--sigma0": options.sigma_0, "--compile": options.compile or None}
+    usual = {"--sigma0": options.sigma_0, "--compile": options.compile}
     wrong, why = guidance, "without --problem a network denoises"
     if is_function(network):
         chosen = {"--sampler": options.sampler, "--steps": options.steps}

@@ -214,6 +214,17 @@ def noise_levels(sde: VESDE, count: int, generator: torch.Generator, *, sigma_to
     return sde.sigma(t * top)
 
 
+def random_crops(images: Tensor, size: int | None, generator: torch.Generator) -> Tensor:
+    """A square of each image, anywhere in it: (b, c, h, w) -> (b, c, size, size); whole images where None."""
+    if size is None:
+        return images
+    b, c, *extents = images.shape
+    starts = [torch.rand(b, generator=generator, device=images.device) * (extent - size + 1) for extent in extents]
+    rows, columns = (start.long()[:, None] + torch.arange(size, device=images.device) for start in starts)
+    each, channel = (torch.arange(count, device=images.device) for count in (b, c))
+    return images[each[:, None, None, None], channel[:, None, None], rows[:, None, :, None], columns[:, None, None]]
+
+
 # ---------------------------------------------------------------- augmentation
 
 

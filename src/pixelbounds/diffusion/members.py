@@ -9,7 +9,9 @@ members times symmetries evaluations in place of one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -71,8 +73,10 @@ def compiled(network: nn.Module, **options: Any) -> nn.Module:
 
     Training and sampling both compile by this, because torch compiles anew for other options. Without `dynamic=False`
     it makes the number of images a variable once it saw a second one, which is slower on a GPU. It counts the programs
-    of all networks of a class together, and stops compiling after 8 of them unless its limit is raised.
+    of all networks of a class together, and stops compiling after 8 of them unless its limit is raised. Programs are
+    kept for later runs in `~/.cache/pixelbounds/torch`, or where TORCHINDUCTOR_CACHE_DIR says.
     """
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path.home() / ".cache" / "pixelbounds" / "torch"))
     torch._dynamo.config.cache_size_limit = max(_PROGRAMS, torch._dynamo.config.cache_size_limit)
     options = {"dynamic": False} | options
     if not isinstance(network, Ensemble):
@@ -80,6 +84,14 @@ def compiled(network: nn.Module, **options: Any) -> nn.Module:
     fast = Ensemble([torch.compile(member, **options) for member in network.members], network.symmetries)
     fast.__dict__["_orig_mod"] = network  # where torch keeps it, too; no module of its own, which would count twice
     return fast
+
+
+def is_compiled(score: Any) -> bool:
+    """Whether torch compiled a score or a network within it, which should then see one number of images only."""
+    parts = [score, *(cell.cell_contents for cell in getattr(score, "__closure__", None) or ())]
+    networks = [module for part in parts if isinstance(part, nn.Module) for module in part.modules()]
+    marks = "_orig_mod", "_compiled_call_impl", "_torchdynamo_orig_callable"
+    return any(getattr(one, mark, None) is not None for one in (*parts, *networks) for mark in marks)
 
 
 def compile_pays(evaluations: int, pixels: int, device: Any) -> bool:

@@ -39,6 +39,7 @@ import torch
 from torch import Tensor, nn
 
 from .batches import even_batch
+from .members import is_compiled
 from .noise import check_seed, gaussian
 from .sde import VESDE
 
@@ -264,7 +265,7 @@ def sample(
         samples += reduce.held_out
     if batch is None:
         batch = automatic_batch(score, y, sigma_0, autocast=autocast)
-    batch = batch if hasattr(score, "_orig_mod") else even_batch(len(y) * samples, batch)  # torch compiled it, or not
+    batch = batch if is_compiled(score) else even_batch(len(y) * samples, batch)
 
     def rows(image: Tensor, number: Tensor) -> Tensor:
         """One draw for each (position of an image, number of a sample)."""
@@ -335,9 +336,8 @@ def automatic_batch(score: Score, observation: Tensor, sigma_0: float, *, autoca
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)
-    with torch.no_grad(), in_bfloat16(probe, autocast):
-        plain = getattr(score, "_orig_mod", score)  # a compiled one must not see a second shape
-        plain(probe, level_row(probe, sigma_0))
+    with torch.no_grad(), in_bfloat16(probe, autocast), torch.compiler.set_stance("force_eager"):  # no second shape
+        score(probe, level_row(probe, sigma_0))
     each = max(1, (torch.cuda.max_memory_allocated(device) - before) / len(probe))
     free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device) - before
     return max(1, min(most, int(0.6 * free / each)))

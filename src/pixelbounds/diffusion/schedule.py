@@ -42,6 +42,7 @@ class Settings:
     clip: float = _setting(1.0, "greatest norm of a gradient", above=0)
     ema: float = _setting(0.999, "memory of the averaged weights, e.g. 0.999", at_least=0)
     sigma_top: float | None = _setting(None, "greatest noise level trained on, a little above sigma_0", above=0)
+    crop: int | None = _setting(None, "train on random squares of so many pixels, e.g. 128", whole=True, above=0)
     augment: Augmentation = field(default=rotations, metadata={"description": "augmentation of the training images"})
     seed: int = _setting(0, "seed of weights, batches and noise")
     patience: int | None = _setting(

@@ -32,7 +32,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .batches import Loss, Pixels, batch_indices, noise_levels, step_seed
+from .batches import Loss, Pixels, batch_indices, noise_levels, random_crops, step_seed
 from .learner import Learner
 from .regression import QuantileNetwork
 from .schedule import Settings
@@ -124,8 +124,8 @@ def train(
     """
     with ExitStack() as stack:
         group = processes(device)
-        data = _checked(images, limits, network, group.device)
-        unseen = None if validation is None else _checked(validation, limits, network, group.device)
+        data = _checked(images, limits, network, settings, group.device)
+        unseen = None if validation is None else _checked(validation, limits, network, settings, group.device)
         if settings.batch % group.size:
             raise ValueError(f"a batch of {settings.batch} cannot be shared by {group.size} processes; use a multiple")
         if settings.sigma_top is not None:
@@ -201,7 +201,8 @@ class _Run:
         generator.manual_seed(seed)
         torch.manual_seed(seed)  # dropout draws from the global generator
         index = batch_indices(len(self.data), batch=settings.batch, step=learner.step, seed=settings.seed)
-        x = settings.augment(self.data.take(index[self.group.rank :: self.group.size]), generator)
+        x = random_crops(self.data.take(index[self.group.rank :: self.group.size]), settings.crop, generator)
+        x = settings.augment(x, generator)
         sigma = noise_levels(self.sde, len(x), generator, sigma_top=settings.sigma_top)
         noise = torch.randn(x.shape, generator=generator, device=x.device)
         learner.update(self.loss, x, sigma, noise, settings.rate(learner.step, done))
@@ -238,9 +239,12 @@ def _result(run: _Run, done: float) -> Trained:
     )
 
 
-def check_shape(network: Any, images: Pixels) -> None:
-    """Images have the channels and the size that the network is made for, where it says so."""
+def check_shape(network: Any, images: Pixels, crop: int | None = None) -> None:
+    """Images, or squares of them, have the channels and the size that the network is made for, where it says so."""
     config, (c, h, w) = getattr(network, "config", None), images.shape
+    if crop is not None and crop > min(h, w):
+        raise ValueError(f"crop is {crop}, but images are {h} x {w}; take smaller squares, or leave crop out")
+    h, w = (h, w) if crop is None else (crop, crop)
     if config is not None and (c, h, w) != (config.channels, config.size, config.size):
         raise ValueError(
             f"images have {c} channels of {h} x {w} pixels, but the network is made for {config.channels} of "
@@ -248,11 +252,13 @@ def check_shape(network: Any, images: Pixels) -> None:
         )
 
 
-def _checked(images: Any, limits: tuple[float, float], network: Any, device: torch.device) -> Pixels:
+def _checked(
+    images: Any, limits: tuple[float, float], network: Any, settings: Settings, device: torch.device
+) -> Pixels:
     pixels = images if isinstance(images, Pixels) else Pixels(images, limits=limits, device=device)
     if pixels.device.type != device.type:
         raise ValueError(f"images are for {pixels.device}, the network for {device}; make Pixels with this device")
-    check_shape(network, pixels)
+    check_shape(network, pixels, settings.crop)
     return pixels
 
 

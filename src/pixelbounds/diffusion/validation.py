@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .batches import Loss, Pixels, noise_levels, step_seed
+from .batches import Loss, Pixels, noise_levels, random_crops, step_seed
 from .regression import QuantileNetwork
 from .schedule import Settings
 from .sde import VESDE
@@ -66,7 +66,7 @@ def _views(images: Pixels, sde: VESDE, settings: Settings) -> Iterator[tuple[Ten
     order = np.random.default_rng(settings.seed).permutation(len(chosen))  # no level for neighbours alone
     sigma = noise_levels(sde, len(chosen), generator, sigma_top=settings.sigma_top)
     for start in range(0, len(chosen), settings.batch):
-        x = images.take(chosen[order[start : start + settings.batch]])
+        x = random_crops(images.take(chosen[order[start : start + settings.batch]]), settings.crop, generator)
         yield x, sigma[start : start + len(x)], torch.randn(x.shape, generator=generator, device=x.device)
 
 

@@ -15,7 +15,7 @@ def silent(done: int, total: int) -> None:
 
 @contextmanager
 def bar(what: str, *, of: str = "bytes") -> Iterator[Progress]:
-    """A bar on a terminal's standard error: what is done and the total, in bytes or counts `of` something else.
+    """A bar on a terminal's standard error, or in a notebook: what is done and the total, in bytes or counts `of` something else.
 
     Until it is called it only shows that work goes on; 0 begins another pass.
     """
@@ -27,7 +27,9 @@ def bar(what: str, *, of: str = "bytes") -> Iterator[Progress]:
     amount = amount if of == "bytes" else [parts.MofNCompleteColumn(), parts.TextColumn(of)]
     times = parts.TimeElapsedColumn(), parts.TimeRemainingColumn()
     columns = parts.TextColumn("{task.description}"), parts.BarColumn(), *amount, *times
-    with parts.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+    with parts.Progress(
+        *columns, console=console, transient=True, disable=not (console.is_terminal or console.is_jupyter)
+    ) as bars:
         task = bars.add_task(what, total=None)
 
         def advance(done: int, total: int) -> None:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..bands import calibrated_ranks, quantile_source
+from ..bands import calibrated_ranks, least_samples, quantile_source
 from ..execution.progress import Progress, Tell, bar, silent
 from ..images.checks import check_count, check_limits, check_line, check_open_unit
 from ..images.ends import Band
@@ -28,7 +28,7 @@ from ..storage.version import VERSION
 from .identity import sampler_name
 from .loop import Parts, Place, RunOptions, fill_run, fitted, kept_arrays
 from .observations import Observations
-from .protocol import Sampler, check_sampler, drawn_samples, image_seed
+from .protocol import Sampler, check_sampler, drawn_samples
 from .runs import Run
 from .tails import SampleTails
 
@@ -68,19 +68,19 @@ class FunctionBackend:
         return self.samples + self.held_out
 
     def automatic_batch(self, images: Any) -> int:
-        """A function draws one image at a time."""
-        return 1
+        """A function draws one image at a time, or as many as it says to take."""
+        return self.counted * int(getattr(self.sampler, "batched", None) or 1)
 
     def draw(self, y: Any, ids: Array, batch: int, within: Progress = silent) -> Iterator[Parts]:
         """What is kept of each image of a block, (*pixels) each."""
         count = self.counted
-        for before, (observation, number) in enumerate(zip(y, ids, strict=True)):
+        drawn = drawn_samples(self.sampler, y, count, self.seed, ids)
+        for before, (number, blocks) in enumerate(zip(ids, drawn, strict=True)):
             tails = SampleTails(self.samples, self.miscoverage)
             more: dict[str, list[Array]] = {"held_out": [], "samples": []}
             digests: set[int] = set()
             taken = 0
-            seed = image_seed(self.seed, int(number))
-            for block in drawn_samples(self.sampler, observation, count, seed, int(number)):
+            for block in blocks:
                 kept = block[: max(0, self.samples - taken)]
                 taken += len(block)
                 if len(kept):
@@ -169,10 +169,10 @@ def bands_from(
 ) -> Band:
     """Calibrated quantiles of what a sampler draws: observations (n, ...) -> Band of (n, *pixels).
 
-    `sampler(observation, samples, seed)` returns (samples, *pixels), as an array or tensor, or one by one. `name` says
-    which sampler it is, where its function and weights do not. With `out` the band lies in a run, which resumes when it
+    `sampler(observation, samples, seed)` returns (samples, *pixels), as an array or tensor, or one by one; one with an
+    attribute `batched = b` is called with up to b observations and a seed for each. `name` says which sampler it is, where its function and weights do not. With `out` the band lies in a run, which resumes when it
     was interrupted; `more` is then what `sample_function_to` takes. `progress` is called with the samples that are
-    drawn and their total; by default a terminal shows a bar with the number of samples and the time that is left.
+    drawn and their total; by default a terminal or notebook shows a bar with what is drawn and the time that is left.
 
     >>> def noisy(observation, samples, seed):
     ...     return observation + np.random.default_rng(seed).normal(size=(samples, *observation.shape))
@@ -180,7 +180,7 @@ def bands_from(
     Band of 2 images of shape (4, 4), float64, calibrated quantiles, samples 19, miscoverage 1/10, sampler noisy
     """
     with ExitStack() as stack:
-        report = progress or stack.enter_context(bar(f"drawing {samples} samples of each image", of="samples"))
+        report = progress or stack.enter_context(bar(_cost(observations, samples, miscoverage), of="samples"))
         if out is not None:
             return sample_function_to(
                 sampler, observations, out, samples=samples, miscoverage=miscoverage, seed=seed, name=name,
@@ -201,13 +201,20 @@ def bands_from(
             report(samples * len(lower) + done, total)
 
         report(0, total)
-        place = Place(stack, backend, scheduler)
-        for done, parts in enumerate(place.draw(observed, range(len(observed)), within)):
+        place, batch = Place(stack, backend, scheduler), backend.automatic_batch(observed)
+        for done, parts in enumerate(place.draw(observed, range(len(observed)), batch, within)):
             shape = lower[0].shape if lower else parts["lower"].shape
             lower.append(fitted(parts["lower"], shape, int(observed.ids[done])))
             upper.append(fitted(parts["upper"], shape, int(observed.ids[done])))
             report(samples * len(lower), total)
     return Band(np.stack(lower), np.stack(upper), source=source)
+
+
+def _cost(observations: Any, samples: int, miscoverage: float) -> str:
+    """What is about to be drawn, and how little would do."""
+    images = f"{len(observations):,} images, " if hasattr(observations, "__len__") else ""
+    least = least_samples(miscoverage)
+    return f"{images}{samples} samples of each" + (f" (samples={least} would do)" if samples > least else "")
 
 
 def _name(sampler: Sampler, name: str | None) -> str:

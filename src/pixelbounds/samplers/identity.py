@@ -58,11 +58,18 @@ def identified(text: str, *parts: Any) -> str:
         ) from None
 
 
-def _weights_used(function: Any) -> list[Any]:
-    """Networks and arrays of torch among the global names that a function uses."""
-    code = getattr(function, "__code__", None)
-    values = (function.__globals__.get(name) for name in sorted(set(_names_of(code)))) if code else ()
-    return [x for x in values if library_of(x) == "torch" or callable(getattr(x, "state_dict", None))]
+def _weights_used(function: Any, seen: tuple[Any, ...] = ()) -> list[Any]:
+    """Networks and arrays of torch among the global names that a function and its neighbours in the module use."""
+    weights: list[Any] = []
+    code, known = getattr(function, "__code__", None), (*seen, function)
+    names = sorted(set(_names_of(code))) if code else ()
+    values = [function.__globals__.get(name) for name in names]
+    for x in [part for value in values for part in (value.values() if isinstance(value, dict) else (value,))]:
+        if library_of(x) == "torch" or (callable(getattr(x, "state_dict", None)) and not isinstance(x, type)):
+            weights.append(x)
+        elif isinstance(x, FunctionType) and x.__module__ == function.__module__ and x not in known:
+            weights += _weights_used(x, known)
+    return weights
 
 
 def _names_of(code: CodeType) -> Iterable[str]:

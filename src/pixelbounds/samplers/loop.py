@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
@@ -94,9 +95,12 @@ class Place:
             return int(self._backend.automatic_batch(images))
         return int(next(self.map(lambda backend: backend.automatic_batch(images), [()])))
 
-    def draw(self, images: Observations, positions: range, within: Progress = silent) -> Iterator[Parts]:
-        """What is drawn for some images, one by one."""
-        return self.map(partial(_one, images), [(position,) for position in positions], within)
+    def draw(
+        self, images: Observations, positions: range, batch: int | None = None, within: Progress = silent
+    ) -> Iterator[Parts]:
+        """What is drawn for some images, as many at a time as make a batch, by default one."""
+        jobs = _cuts(positions, self._backend, batch or self._backend.counted)
+        return chain.from_iterable(self.map(partial(_drawn, images, batch), jobs, within))
 
 
 _DRAWING = Lock()
@@ -107,9 +111,16 @@ def _on_worker(backend: SamplerBackend, job: Callable[..., Any], *arguments: int
         return job(backend, *arguments)
 
 
-def _one(images: Observations, backend: SamplerBackend, position: int, within: Progress = silent) -> Parts:
-    y = images.rows(position, position + 1)
-    return next(iter(backend.draw(y, images.ids[position : position + 1], backend.counted, within)))
+def _cuts(positions: range, backend: SamplerBackend, batch: int) -> list[tuple[int, int]]:
+    """Images in blocks, each of which fills a batch."""
+    step = max(1, batch // backend.counted)
+    return [(start, min(start + step, positions.stop)) for start in range(positions.start, positions.stop, step)]
+
+
+def _drawn(
+    images: Observations, batch: int | None, backend: SamplerBackend, start: int, stop: int, within: Progress = silent
+) -> list[Parts]:
+    return list(backend.draw(images.rows(start, stop), images.ids[start:stop], batch or backend.counted, within))
 
 
 def _block(
@@ -219,9 +230,8 @@ def _draw_rest(
     options: RunOptions,
 ) -> float | None:
     """Draw the blocks that are not finished; seconds that an image took, without the first block, which may compile."""
-    per_block = max(1, batch // backend.counted)
-    cuts = [(start, min(start + per_block, len(done))) for start in range(0, len(done), per_block)]
-    cuts = [(start, stop) for start, stop in cuts if not done[start:stop].all()]
+    blocks = _cuts(range(len(done)), backend, batch)
+    cuts = [(start, stop) for start, stop in blocks if not done[start:stop].all()]
     count = int(done.sum())
     each = backend.counted  # an image may take minutes: samples are counted
     total = each * len(images)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,10 @@ _DEFAULTS: dict[str, Any] = {"samples": 79, "miscoverage": 0.1, "sampler": "heun
 
 @dataclass(frozen=True, kw_only=True)
 class SampleOptions:
-    """How to sample; None takes what the network file or the sampler says, else 79 samples, 0.1, heun, 0 and False."""
+    """How to sample; None takes what the network file or the sampler says, else 79 samples, 0.1, heun, 0 and False.
+
+    `compile` None compiles where it pays: on a GPU, where sampling takes longer than compiling.
+    """
 
     sigma_0: float | None = None
     samples: int | None = None
@@ -37,7 +41,7 @@ class SampleOptions:
     keep_samples: bool | None = None
     limits: tuple[float, float] | None = None
     device: str | None = None
-    compile: bool = False
+    compile: bool | None = None
     repair: bool = False
 
     def check(self, network: str, kind: str, *, dropout: bool) -> None:
@@ -94,6 +98,15 @@ class NetworkBackend:
             self.counted = self.samples + held_out
             self.reduction = Reduction(ranks, (level / 2, 1 - level / 2), held_out, settings["keep_samples"])
             self.arrays = kept_arrays(held_out, self.samples if settings["keep_samples"] else 0)
+
+    def compile_where_it_pays(self, images: int, device: Any) -> None:
+        """Decide whether to compile the network for so many images on this device, where the options leave it open."""
+        from ..diffusion.members import compile_pays
+
+        if self.options.compile is None:
+            evaluations = images * self.counted * ((self.steps or 0) + 1)
+            pays = self.kind == "score" and compile_pays(evaluations, prod(self.pixels[-2:]), device)
+            self.options = replace(self.options, compile=pays)
 
     def about(self) -> dict[str, Any]:
         """What of the options bears on the result."""

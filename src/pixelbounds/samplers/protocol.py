@@ -3,6 +3,9 @@
 It returns an array or tensor (samples, *pixels), a list of samples, or an iterator of them, which is taken from one by
 one and may go on for ever. The same seed must give the same samples, or a run that stopped cannot go on; and samples of
 one image must differ, or there is nothing to learn from them. What breaks this is said in `drawn_samples`.
+
+A sampler that says `batched = b` takes up to b observations in a call, (observations, samples, seeds) with a seed for
+each, and returns what it draws for each of them: (observations, samples, *pixels), or a list.
 """
 
 from __future__ import annotations
@@ -65,11 +68,25 @@ def image_seed(seed: int, number: int) -> int:
     return (key ^ (number * _ODD_FACTOR)) & _WORD
 
 
-def drawn_samples(sampler: Sampler, observation: Any, count: int, seed: int, number: int) -> Iterator[Array]:
-    """What a sampler draws for the image of a number, in blocks of a few samples: NumPy, (b, *pixels)."""
+def drawn_samples(
+    sampler: Sampler, observations: Any, count: int, seed: int, numbers: Array
+) -> Iterator[Iterator[Array]]:
+    """What a sampler draws for each image of these numbers: blocks of a few samples, NumPy, (b, *pixels)."""
+    seeds = [image_seed(seed, int(number)) for number in numbers]
+    many: Any = sampler if getattr(sampler, "batched", None) else None
+    if many is not None:
+        with _raised_at(int(numbers[0])):
+            drawn = many(observations, count, seeds)
+        if len(drawn) != len(seeds):
+            raise ValueError(f"the sampler drew for {len(drawn)} observations, it was given {len(seeds)}")
+    for i, number in enumerate(numbers.tolist()):
+        with _raised_at(number):
+            one = drawn[i] if many is not None else sampler(observations[i], count, seeds[i])
+        yield _blocks(one, count, number)
+
+
+def _blocks(drawn: Any, count: int, number: int) -> Iterator[Array]:
     where = f"samples of image {number}"
-    with _raised_at(number):
-        drawn = sampler(observation, count, seed)
     if not isinstance(drawn, Iterator):
         drawn = as_plain_array(drawn, where)
     if library_of(drawn):

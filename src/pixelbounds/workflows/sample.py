@@ -50,6 +50,7 @@ def sample_to(
         raise ValueError(f"sigma_0 is {sigma_0:g}, but {network} was trained up to {top:g}; train another one")
     observed = NoisyImages(observations, limits, sigma_0, ids, images, model.config, remedy)
     backend = NetworkBackend(str(path), digest, options, sigma_0, observed.shape, kind=kind, sde=sde, dropout=dropout)
+    backend.compile_where_it_pays(len(observed), next(model.parameters()).device)
     about = {
         "kind": kind,
         "network": digest,
@@ -62,7 +63,7 @@ def sample_to(
         "measure": None if measure is None else measure.state(),
         "patients": patients,
         "seed": options.seed,
-        "compile": options.compile,
+        "compile": backend.options.compile,
         **backend.about(),
         "network_file": Path(network).name,  # folders may tell whose it is
         "device": str(next(model.parameters()).device),

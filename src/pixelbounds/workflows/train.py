@@ -138,7 +138,7 @@ def _pixels(
     whole = len(parts["train"]) == len(images)
     with file.errors_at("data", "path"):
         data = Pixels(images, limits=limits, device=device, rows=None if whole else parts["train"])
-        check_shape(network, data)
+        check_shape(network, data, file.content.training.crop)
         unseen = None
         if len(parts["validation"]):
             unseen = Pixels(images, limits=limits, device=device, rows=parts["validation"])
@@ -146,7 +146,7 @@ def _pixels(
         others, _ = _opened(file, validation, "validation", file.content.data.key)
         with file.errors_at("data", "validation"):
             unseen = Pixels(others, limits=limits, device=device)
-            check_shape(network, unseen)
+            check_shape(network, unseen, file.content.training.crop)
     return data, unseen
 
 
@@ -164,10 +164,13 @@ def _new(file: TrainFile, shape: tuple[int, ...]) -> _Start:
 
     settings, training = file.content, file.content.training
     channels, height, width = (1, *shape[1:]) if len(shape) == 3 else shape[1:]
-    if height != width:
-        raise file.error(f"images are {height} x {width}; crop or pad them to squares", "data", "path")
+    size = training.crop or height
+    if height != width and training.crop is None:
+        raise file.error(
+            f"images are {height} x {width}; crop or pad them to squares, or train on crops", "data", "path"
+        )
     with file.errors_at("network", "multipliers"):
-        config = settings.network.config(channels, height)
+        config = settings.network.config(channels, size)
     score = training.kind == "score"
     network = network_of(config) if score else regressor(config, data_deviation=training.data_deviation)
     sde = VESDE(settings.process.sigma_min, settings.process.sigma_max)

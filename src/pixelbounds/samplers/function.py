@@ -170,9 +170,10 @@ def bands_from(
     """Calibrated quantiles of what a sampler draws: observations (n, ...) -> Band of (n, *pixels).
 
     `sampler(observation, samples, seed)` returns (samples, *pixels), as an array or tensor, or one by one; one with an
-    attribute `batched = b` is called with up to b observations and a seed for each. `name` says which sampler it is, where its function and weights do not. With `out` the band lies in a run, which resumes when it
-    was interrupted; `more` is then what `sample_function_to` takes. `progress` is called with the samples that are
-    drawn and their total; by default a terminal or notebook shows a bar with what is drawn and the time that is left.
+    attribute `batched = b` is called with up to b observations and a seed for each. `name` says which sampler it is,
+    where its function and weights do not. With `out` the band lies in a run, which resumes when it was interrupted;
+    `more` is then what `sample_function_to` takes. `progress` is called with the samples that are drawn and their
+    total; by default a terminal or notebook shows a bar with what is drawn and the time that is left.
 
     >>> def noisy(observation, samples, seed):
     ...     return observation + np.random.default_rng(seed).normal(size=(samples, *observation.shape))

@@ -15,7 +15,7 @@ def silent(done: int, total: int) -> None:
 
 @contextmanager
 def bar(what: str, *, of: str = "bytes") -> Iterator[Progress]:
-    """A bar on a terminal's standard error, or in a notebook: what is done and the total, in bytes or counts `of` something else.
+    """A bar on a terminal, or in a notebook: what is done and the total, in bytes or counts `of` something else.
 
     Until it is called it only shows that work goes on; 0 begins another pass.
     """

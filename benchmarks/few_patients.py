@@ -30,9 +30,10 @@ CASES: dict[str, tuple[Any, int, bool]] = {  # promise, units that calibrate, wh
     "share 10%": (pb.share(0.1), 30, False),
     "share 5%": (pb.share(0.05), 60, False),
     "share 5%, cap 25%": (pb.share(0.05, cap=0.25), 30, False),
-    "tail 10% above 10%": (pb.tail(0.1, above=0.1), 40, False),
-    "tail 10% above 10%, one slice each": (pb.tail(0.1, above=0.1), 40, True),
-    "tail 10% above 10%, one slice each, more": (pb.tail(0.1, above=0.1), 60, True),
+    "tail 10% above 2%": (pb.tail(0.1, above=0.02), 40, False),
+    "tail 10% above 2%, one slice each": (pb.tail(0.1, above=0.02), 40, True),
+    "tail 10% above 2%, one slice each, 60": (pb.tail(0.1, above=0.02), 60, True),
+    "tail 10% above 2%, one slice each, 80": (pb.tail(0.1, above=0.02), 80, True),
 }
 
 

@@ -65,7 +65,7 @@ REFUSED = [  # a command, its exit code, and what it says
     ("calibrate whole.npy band.npz RISK", 2, "int32"),
     ("calibrate cut.npy band.npz RISK", 2, "cut.npy was cut short: it declares"),
     ("calibrate truth.npy cut.npz RISK", 2, "cut.npz cannot be read as .npz"),
-    ("calibrate truth.npy empty.zarr RISK", 2, "no zarr store, or was not finished"),
+    ("calibrate truth.npy empty.zarr RISK", 2, "empty.zarr is no whole zarr store"),
     ("calibrate truth.npy half.zarr RISK", 2, "lower was not finished: 11 of 16 chunks are not there"),
     ("calibrate truth.npy band.npz RISK --units units.txt", 2, "holds 2 units for 160 images"),
     ("calibrate truth.npy band.npz RISK --kind naive", 2, "leave --kind out"),

@@ -128,9 +128,10 @@ def test_pipes_and_devices_are_not_read(tmp_path, name):
             open_images(path)
     with pytest.raises((TomlError, ValueError), match="is a pipe or a device"):
         read_toml(tmp_path / name, dict)
-    result = call("info", tmp_path / name)
-    assert result.exit_code == 2
-    assert "is a pipe or a device" in flat(result.stderr)
+    for words in (("info", tmp_path / name), ("apply", tmp_path / name, tmp_path / name, "--out", tmp_path / "y.npz")):
+        result = call(*words)
+        assert result.exit_code == 2
+        assert "is a pipe or a device" in flat(result.stderr)
 
 
 def test_pipes_in_folders_and_stores_are_not_read(tmp_path):

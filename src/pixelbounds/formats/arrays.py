@@ -11,6 +11,7 @@ import os
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from math import prod
@@ -115,46 +116,57 @@ def _option(measure: Measure) -> str:
 
 
 class Arrays(Mapping[str, Any]):
-    """The arrays of a file by name; a single one has the name ''. Errors are those of NumPy and zarr."""
+    """The arrays of a file by name; a single one has the name ''. Whatever NumPy and zarr raise is a FormatError."""
 
     def __init__(self, path: FilePath) -> None:
         self.path = Path(path)
         self.attributes: dict[str, Any] = {}
         self._node: Any = None
+        with self._errors():
+            self._names = self._opened()
+
+    def _opened(self) -> list[str]:
+        """The names of the arrays; a store, or the only array, is opened."""
         if is_store(self.path) or self.path.suffix == ".zarr":
             self._node = zarr.open(GuardedStore(LocalStore(self.path, read_only=True), fill=True), mode="r")
-            self._names = sorted(self._node.array_keys()) if hasattr(self._node, "array_keys") else [""]
             self.attributes = dict(self._node.attrs)
-        elif self.path.suffix == ".npz":
-            with zipfile.ZipFile(self.path) as file:
-                self._names = [name.removesuffix(".npy") for name in file.namelist() if name.endswith(".npy")]
-            if len(set(self._names)) < len(self._names):
-                raise FormatError(f"{self.path} holds an array twice under one name; write it again")
-        else:
-            _check_npy(self.path)
+            return sorted(self._node.array_keys()) if hasattr(self._node, "array_keys") else [""]
+        if self.path.suffix != ".npz":
+            with self.path.open("rb") as file:
+                _held(file, str(self.path), self.path.stat().st_size)
             self._node = np.load(self.path, mmap_mode="r", allow_pickle=False)
-            self._names = [""]
+            return [""]
+        with zipfile.ZipFile(self.path) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+        if len(set(names)) < len(names):
+            raise FormatError(f"{self.path} holds an array twice under one name; write it again")
+        return names
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (FormatError, MemoryError):
+            raise
+        except Exception as error:  # a cut zip, a cut header; what zarr raises depends on what is missing
+            kind = f"cannot be read as {self.path.suffix}:" if self.path.is_file() else "is no whole zarr store:"
+            raise FormatError(
+                f"{self.path} {kind} {str(error).splitlines()[0]}; write it again, or use another copy"
+            ) from error
 
     def __getitem__(self, name: str) -> Any:
-        if self._node is not None:
-            found = self._node[name] if name else self._node
-            return check_declared(found, f"{self.path}/{name}".rstrip("/")) if library_of(found) == "zarr" else found
-        self.check_member(name)
-        with np.load(self.path, allow_pickle=False) as file:
-            return file[f"{name}.npy"]
-
-    def check_member(self, name: str) -> None:
-        """What an array of an .npz declares is what it holds, and no more than is allowed."""
-        with zipfile.ZipFile(self.path) as archive:
-            member = checked_member(archive, f"{name}.npy", self.path)
-            with archive.open(member) as file:
-                shape, dtype = _declared(file, f"{name} in {self.path}")
-                held = member.file_size - file.tell()
-        if prod(shape) * dtype.itemsize != held:
-            raise FormatError(
-                f"{name} in {self.path} declares {dtype} of shape {shape}, but holds {held} bytes; write it again"
-            )
-        check_allowed(held, f"{name} in {self.path} unpacks")
+        if name not in self._names:
+            raise KeyError(name)
+        with self._errors():
+            if self._node is not None:
+                x = self._node[name] if name else self._node
+                return check_declared(x, f"{self.path}/{name}".rstrip("/")) if library_of(x) == "zarr" else x
+            with zipfile.ZipFile(self.path) as archive:
+                member = checked_member(archive, f"{name}.npy", self.path)
+                with archive.open(member) as file:
+                    check_allowed(_held(file, f"{name} in {self.path}", member.file_size), f"{self.path} unpacks")
+            with np.load(self.path, allow_pickle=False) as arrays:
+                return arrays[f"{name}.npy"]
 
     def __contains__(self, name: object) -> bool:
         return name in self._names
@@ -166,28 +178,20 @@ class Arrays(Mapping[str, Any]):
         return len(self._names)
 
 
-def _declared(file: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and dtype that an .npy file declares; those of Python objects are refused."""
+def _held(file: Any, name: str, size: int) -> int:
+    """How many bytes of so many an .npy file holds behind its header: numbers, and all that it declares."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(file)
+    held = size - int(file.tell())
     if dtype.hasobject:
         raise FormatError(f"{name} holds Python objects, and nothing is ever unpickled; save it as numbers")
-    return shape, dtype
-
-
-def _check_npy(path: Path) -> None:
-    """An .npy file holds all that it declares."""
-    if path.stat().st_size == 0:
-        raise FormatError(f"{path} is empty; copy or write it again")
-    with path.open("rb") as file:
-        shape, dtype = _declared(file, str(path))
-        held = path.stat().st_size - file.tell()
     if prod(shape) * dtype.itemsize > held:
         raise FormatError(
-            f"{path} was cut short: it declares {dtype} of shape {shape}, {prod(shape) * dtype.itemsize} bytes, and "
+            f"{name} was cut short: it declares {dtype} of shape {shape}, {prod(shape) * dtype.itemsize} bytes, and "
             f"holds {held}; copy or write it again"
         )
+    return held
 
 
 def is_store(path: Path) -> bool:
@@ -286,25 +290,10 @@ def parts_at(path: Path, reading: Reading, key: str | None = None) -> dict[str, 
 
 def arrays_at(path: Path, reading: Reading = Reading()) -> dict[str, Any]:  # noqa: B008 - frozen
     """The arrays of a file by name, without marks; a single one has the name ''."""
-    if is_store(path):
-        arrays = {name: x for name, x in store_at(path).items() if name not in (MARKS, SEEN)}
-        return {name: checked(x, f"{path}/{name}".rstrip("/"), reading) for name, x in arrays.items()}
-    if path.suffix not in (".npy", ".npz"):
+    if path.suffix not in (".npy", ".npz") and not is_store(path):
         raise ValueError(f"{path} is of no known kind; give an .npy, .npz or .zarr file, or a folder, with {SHAPES}")
-    try:
-        return dict(Arrays(path))
-    except FormatError:
-        raise
-    except Exception as error:  # a cut zip, a cut header, an object array
-        raise ValueError(f"{path} cannot be read as {path.suffix}: {error}; write it again") from error
-
-
-def store_at(path: Path) -> Arrays:
-    """The zarr array or group at a path."""
-    try:
-        return Arrays(path)
-    except Exception as error:  # what zarr raises depends on what is missing
-        raise ValueError(f"{path} is no zarr store, or was not finished ({error}); write it again") from error
+    arrays = {name: x for name, x in Arrays(path).items() if name not in (MARKS, SEEN)}
+    return {name: checked(x, f"{path}/{name}".rstrip("/"), reading) for name, x in arrays.items()}
 
 
 def checked(x: Any, name: str, reading: Reading) -> Any:
@@ -376,7 +365,7 @@ def told(path: FilePath) -> dict[str, Any]:
     """The same of whatever lies at a path."""
     path = Path(path)
     if is_store(path):
-        return about_of(store_at(path))
+        return about_of(Arrays(path))
     if path.suffix != ".npz" or not zipfile.is_zipfile(path) or ABOUT not in (arrays := Arrays(path)):
         return {}
     try:
@@ -390,7 +379,7 @@ def source_of(path: Path) -> Source:
     """How a band was made, where its file says so: the attribute `source` of a store, the entry `source` of an .npz."""
     stated: Any = None
     if is_store(path):
-        stated = store_at(path).attributes.get("source")
+        stated = Arrays(path).attributes.get("source")
     elif path.suffix == ".npz" and SOURCE in (arrays := Arrays(path)):
         try:
             stated = strict_json(str(arrays[SOURCE]))

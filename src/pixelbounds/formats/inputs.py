@@ -45,7 +45,6 @@ from .arrays import (
     parts_at,
     sets_at,
     source_of,
-    store_at,
     told,
 )
 from .maps import maps_of, measure_of_maps, written_scans
@@ -237,7 +236,7 @@ def open_bands(
     if about.get("kind") == "interval" or maps:
         raise ValueError(f"{path} holds intervals, which are calibrated already; give the band they were made of")
     if about.get("kind") == "bands":
-        check_not_half(store_at(path), path)
+        check_not_half(Arrays(path), path)
         band, there = open_stored(path)
         if not there.all() and not reading.skip_bad:
             raise ValueError(f"{path} lacks {int((~there).sum())} images that were skipped; say --skip-bad here, too")
@@ -391,7 +390,7 @@ def open_interval(path: FilePath, reading: Reading = Reading()) -> Interval:  # 
 
 def open_marks(path: FilePath, n: int) -> Array:
     """Which images a store of intervals has, (n,) bool: all but those that were skipped."""
-    node = store_at(Path(path)) if told(path) else {}
+    node = Arrays(path) if told(path) else {}
     return np.asarray(node[MARKS][:]) != BAD if MARKS in node else np.ones(n, bool)
 
 

@@ -61,7 +61,7 @@ def mistaken(given: Mapping[str, Any]) -> str | None:
 def role_of(path: Path) -> str | None:
     """What a path seems to hold, by its name and names inside: a word of `_WORDS`, or None for nothing."""
     try:
-        if not path.exists():
+        if not (path.is_file() or path.is_dir()):  # nothing, a pipe or a device
             return None
         if path.suffix == ".safetensors":
             kind = sealed_kind(path.read_bytes(), str(path))

@@ -1,10 +1,12 @@
 """Parametric Maps and the segmentation of a trust mask: other libraries read them to the voxel; nothing is lost."""
 
+import hashlib
 import shutil
 import subprocess
 
 import numpy as np
 import pytest
+from commands import done
 
 import pixelbounds as pb
 from pixelbounds.formats.maps import write_interval
@@ -12,7 +14,7 @@ from pixelbounds.images.tolerance import Tolerance
 
 pydicom = pytest.importorskip("pydicom")
 highdicom = pytest.importorskip("highdicom")
-from medical import edit, hounsfield, nibabel, scan_of, write_dicom, write_nifti  # noqa: E402
+from medical import LABELS, draw_segmentation, edit, hounsfield, nibabel, scan_of, write_dicom, write_nifti  # noqa: E402
 from medical import open_ct as open_images  # noqa: E402
 
 VALUES = hounsfield(4, 7, 6)
@@ -179,6 +181,50 @@ def test_open_ends_are_padding_that_viewers_leave_out(tmp_path):
     assert "PixelPaddingValue" not in pydicom.dcmread(scan_of(tmp_path / "maps") / "upper" / "upper_001.dcm")
 
 
+def test_a_structured_report_says_what_each_structure_comes_to(tmp_path):
+    """Read back by highdicom: means over closed intervals, what was promised, and what the report refers to."""
+    write_dicom(tmp_path / "scan", VALUES)
+    draw_segmentation(tmp_path / "seg.dcm", tmp_path / "scan", LABELS)
+    images = open_images(tmp_path / "scan")
+    centre = np.tile(images.pixels, (24, 1, 1)).reshape(-1, *images.pixels.shape[1:])
+    truth = np.clip(centre + np.random.default_rng(0).normal(0, 0.02, centre.shape), 0, 1).astype(np.float32)
+    band = pb.Band(np.clip(centre - 0.05, 0, 1), np.clip(centre + 0.05, 0, 1))
+    cal = pb.calibrate(truth, band, risk_level=0.2, failure_prob=0.2, method="rcps", measure=images.measure)
+    cal.save(tmp_path / "cal.safetensors")
+    np.savez(tmp_path / "new.npz", lower=band.lower[: len(images)], upper=band.upper[: len(images)])
+    words = "apply", tmp_path / "cal.safetensors", tmp_path / "new.npz", "--like", tmp_path / "scan", "--tolerance", 90
+    done(*words, "--structures", tmp_path / "seg.dcm", "--out", tmp_path / "maps")
+    scan = scan_of(tmp_path / "maps")
+    report = highdicom.sr.srread(scan / "report.dcm")
+    groups = *report.content.get_image_measurement_groups(), *report.content.get_volumetric_roi_measurement_groups()
+    parts = ("lower", "upper", "open")
+    lower, upper, ends = (open_images(tmp_path / "maps", part=part, window=None).pixels for part in parts)
+    drawn = highdicom.seg.segread(scan / "parametric" / "structures.dcm")
+    assert [x.SegmentLabel for x in drawn.SegmentSequence] == ["organ 1", "organ 2"]
+    digest = hashlib.sha256((tmp_path / "cal.safetensors").read_bytes()).hexdigest()
+    regions = [np.ones_like(LABELS, bool), LABELS == 1, LABELS == 2]
+    for number, (group, inside) in enumerate(zip(groups, regions, strict=True)):
+        found = {x.name.value: x.value for x in group.get_measurements()}
+        closed = inside & (ends == 0)
+        assert found["voxels"] == inside.sum()
+        assert found["open"] == pytest.approx(100 * (1 - closed.sum() / inside.sum()))
+        assert found["mean-lower"] == pytest.approx(lower[closed].mean(), abs=1.01)  # captures have steps of 1 HU
+        assert found["mean-upper"] == pytest.approx(upper[closed].mean(), abs=1.01)
+        said = " ".join(str(item.get("TextValue", "")) for item in group[0].ContentSequence)
+        assert all(x in said for x in ("20%", digest, f"pixelbounds {pb.__version__}")), said
+        if number:
+            assert group.referenced_segment.referenced_sop_instance_uid == drawn.SOPInstanceUID
+            assert group.referenced_segment.referenced_segment_number == number
+    items = report.CurrentRequestedProcedureEvidenceSequence[0].ReferencedSeriesSequence
+    referred = {x.ReferencedSOPInstanceUID for item in items for x in item.ReferencedSOPSequence}
+    sources = {x.SOPInstanceUID for x in images.geometry.scans[0].header}
+    assert referred >= {
+        *sources,
+        drawn.SOPInstanceUID,
+        pydicom.dcmread(scan / "parametric" / "lower.dcm").SOPInstanceUID,
+    }
+
+
 @pytest.mark.skipif(shutil.which("dciodvfy") is None, reason="dciodvfy is missing: apt-get install dicom3tools")
 @pytest.mark.parametrize("identifiers", ["drop", "keep", "pseudonym"])
 @pytest.mark.parametrize("kind", ["plain", "oblique and dark", "one slice", "NIfTI"])
@@ -186,6 +232,8 @@ def test_every_object_passes_dciodvfy(tmp_path, kind, identifiers):
     SERIES[kind](tmp_path / "scan")
     images = open_images(tmp_path / "scan")
     rest = {"like": images, "parametric": True, "tolerance": Tolerance(20, images.measure), "identifiers": identifiers}
+    if kind != "NIfTI":
+        rest["report"] = {"organ": images.pixels > 0.5}
     write_interval(tmp_path / "maps", intervals(images), **rest)
     for file in sorted((tmp_path / "maps").rglob("*.dcm")):
         if "_00" in file.name and not file.name.endswith("_001.dcm"):

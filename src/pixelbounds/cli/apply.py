@@ -36,6 +36,12 @@ def apply_command(
     parametric: Annotated[
         bool, typer.Option("--parametric", help="DICOM: also Parametric Maps (float, HU), and the mask as SEG.")
     ] = False,
+    report: Annotated[
+        bool, typer.Option("--report", help="DICOM: also a structured report (SR, TID 1500) of each scan.")
+    ] = False,
+    structures: Annotated[
+        Path | None, typer.Option(help="A label map or SEG of these images, whose structures are reported, too.")
+    ] = None,
     identifiers: Identifiers = "pseudonym",
     force: Force = False,
     features: Features = None,
@@ -50,8 +56,8 @@ def apply_command(
     with large.reporting("widening") as resources:
         done = apply_files(
             calibration, bands, out, like=like, features=features, labels=labels, tolerance=tolerance,
-            parametric=parametric, replace=force, identifiers=identifiers, reading=read.reading(),
-            resources=resources,
+            parametric=parametric, report=report, structures=structures, replace=force, identifiers=identifiers,
+            reading=read.reading(), resources=resources,
         )  # fmt: skip
     n, *pixels = done.shape
     rows = {

@@ -8,7 +8,7 @@ scans.py       what every reader returns and every writer takes: images, units, 
 pictures.py    folders and zips of pictures
 nifti.py       volumes as slices, and back
 dicom.py       series as slices; segmentations.py: DICOM segmentations as labels
-dicom_maps.py  maps as secondary captures, Parametric Maps and segmentations
+dicom_maps.py  maps as secondary captures, Parametric Maps and segmentations; dicom_report.py: a report of them
 identifiers.py what of the people behind images goes along into outputs
 label_maps.py  label maps and masks beside the images
 """

@@ -27,6 +27,7 @@ from ..storage.version import VERSION
 from .scans import Scan, needed
 
 PARAMETRIC = "parametric"  # the folder of Parametric Maps beside those of secondary captures
+SEPARATOR = " | "  # between what maps say that they were made by
 _MOST = 2**16 - 1
 _FINEST = -15  # 2**-15 is the finest power of two that fits into 16 characters
 _STUDY = ("SpecificCharacterSet", "StudyInstanceUID", "BodyPartExamined", "PatientPosition", "FrameOfReferenceUID")
@@ -42,7 +43,7 @@ _PLACE = ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "Sl
 _REFERENCES = ("ReferencedSeriesSequence", "SourceImageSequence", "StudiesContainingOtherReferencedInstancesSequence")
 REMOVED = "pixelbounds: identifiers left out, UIDs kept"
 _NO_UNIT = "US"  # as DICOM says unspecified
-_UCUM = {"HU": ("[hnsf'U]", "Hounsfield unit"), "": ("1", "no units")}
+UCUM = {"HU": ("[hnsf'U]", "Hounsfield unit"), "": ("1", "no units")}
 _WINDOW = "window of the images"
 _PARAMETRIC_SERIES = 100  # series of Parametric Maps are numbered from here on, ten times the source's further
 
@@ -114,11 +115,11 @@ class MapsOfScan:
             if data.get(word) is None or (word == "PatientSex" and data.PatientSex not in ("M", "F", "O")):
                 setattr(data, word, "")
         _put_in_place(data, self.scan, k, shape)
-        data.StudyInstanceUID = header.get("StudyInstanceUID") or _uid(self.key, "study")
-        data.FrameOfReferenceUID = header.get("FrameOfReferenceUID") or _uid(self.key, "frame")
+        data.StudyInstanceUID = header.get("StudyInstanceUID") or uid_of(self.key, "study")
+        data.FrameOfReferenceUID = header.get("FrameOfReferenceUID") or uid_of(self.key, "frame")
         data.SOPClassUID = header.get("SOPClassUID") or needed("pydicom.uid").SecondaryCaptureImageStorage
-        data.SOPInstanceUID = header.get("SOPInstanceUID") or _uid(self.key, "slice", str(k))
-        data.SeriesInstanceUID = header.get("SeriesInstanceUID") or _uid(self.key, "source")
+        data.SOPInstanceUID = header.get("SOPInstanceUID") or uid_of(self.key, "slice", str(k))
+        data.SeriesInstanceUID = header.get("SeriesInstanceUID") or uid_of(self.key, "source")
         data.SeriesNumber = int(header.get("SeriesNumber") or 0)
         data.Modality = header.get("Modality") or "OT"
         data.Rows, data.Columns = map(int, shape)
@@ -129,11 +130,11 @@ class MapsOfScan:
         settings = repr((VERSION, kind, self.patient, self.about, *part[:1], *part[2:5]))
         content = hashlib.sha256(part.values.tobytes()).hexdigest()
         equipment = needed("highdicom").ContributingEquipment(
-            "pixelbounds", _code("109102", "DCM", "Processing Equipment"), manufacturer_model_name="pixelbounds",
+            "pixelbounds", code_of("109102", "DCM", "Processing Equipment"), manufacturer_model_name="pixelbounds",
             software_versions=VERSION, contribution_description=self.about[:1024] or None,
         )  # fmt: skip
         return {
-            "series_instance_uid": _uid(self.key, self.sources[0].to_json(), settings, content),
+            "series_instance_uid": uid_of(self.key, self.sources[0].to_json(), settings, content),
             "series_number": 10 * self.sources[0].SeriesNumber + order,
             "series_description": f"pixelbounds {part.name}{', parametric' * (kind == PARAMETRIC)}",
             "manufacturer": "pixelbounds",
@@ -151,7 +152,7 @@ class MapsOfScan:
                 element.value = "19000101" if element.VR == "DA" else "000000"
         for item in data.ContributingEquipmentSequence:
             item.pop("ContributionDateTime", None)
-        if part.comment or self.about:
+        if "Rows" in data and (part.comment or self.about):
             data.ImageComments = ". ".join(filter(None, (part.comment, self.about)))[:10240]
         if self.patient is not None:
             data.PatientIdentityRemoved, data.DeidentificationMethod = "YES", REMOVED
@@ -187,12 +188,13 @@ def _decimals(values: Any) -> list[Any]:
     return [decimal(float(x), auto_format=True) for x in values]
 
 
-def _uid(*about: str) -> Any:
+def uid_of(*about: str) -> Any:
     """A unique identifier that the same content always gets."""
     return needed("pydicom.uid").generate_uid(entropy_srcs=["pixelbounds", *about])
 
 
-def _code(value: str, scheme: str, meaning: str) -> Any:
+def code_of(value: str, scheme: str, meaning: str) -> Any:
+    """A coded concept."""
     return needed("highdicom.sr").CodedConcept(value, scheme, meaning)
 
 
@@ -229,7 +231,7 @@ def _capture(maps: MapsOfScan, part: Part, k: int, plane: Array, common: dict[st
     image = needed("highdicom").sc.SCImage.from_ref_dataset(
         source, np.ascontiguousarray(plane), "MONOCHROME1" if maps.scan.inverted and part.is_end else "MONOCHROME2",
         bits_allocated=16, coordinate_system="PATIENT", instance_number=k + 1,
-        sop_instance_uid=_uid(common["series_instance_uid"], str(k)),
+        sop_instance_uid=uid_of(common["series_instance_uid"], str(k)),
         patient_orientation=tuple("RAF"[a] if d[a] < 0 else "LPH"[a] for d, a in zip(directions, axes, strict=True)),
         **common,
     )  # fmt: skip
@@ -281,37 +283,52 @@ def scale(least: float, most: float) -> tuple[float, int]:
 # ---------------------------------------------------------------- Parametric Maps and segmentations
 
 
-def write_parametric(folder: Path, maps: MapsOfScan) -> None:
-    """Write each part as a Parametric Map, folder/lower.dcm and so on, and a trust mask as a segmentation."""
+def write_parametric(folder: Path, maps: MapsOfScan) -> dict[str, Any]:
+    """Write each part as a Parametric Map, folder/lower.dcm and so on, and a trust mask as a segmentation: objects by
+    the names of their parts.
+    """
     folder.mkdir(parents=True)
-    for order, part in enumerate(maps.parts, 1):
-        common = maps.common(PARAMETRIC, part, _PARAMETRIC_SERIES + order) | {
-            "source_images": maps.sources,
-            "sop_instance_uid": None,
-            "instance_number": 1,
-            "content_label": part.name.upper(),
-            "content_description": f"{part.name} of calibrated intervals",
-        }
-        common["sop_instance_uid"] = _uid(common["series_instance_uid"], "0")
-        data = (_segmentation if part.name == "trusted" else _parametric)(part, common)
-        uid = _uid(data.SOPInstanceUID, "dimension")
-        for item in (*data.DimensionOrganizationSequence, *data.DimensionIndexSequence):
-            item.DimensionOrganizationUID = uid
-        if maps.scan.kind != "dicom":  # no source that nobody has
-            for word in _REFERENCES:
-                data.pop(word, None)
-            for frame in data.PerFrameFunctionalGroupsSequence:
-                frame.pop("DerivationImageSequence", None)
+    objects = {}
+    for order, part in enumerate(maps.parts, _PARAMETRIC_SERIES + 1):
+        trusted = part.name == "trusted"
+        data = segmentation(maps, part, [part.name], order) if trusted else _parametric(maps, part, order)
         maps.save(data, part, folder / f"{part.name}.dcm")
+        objects[part.name] = data
+    return objects
 
 
-def _parametric(part: Part, common: dict[str, Any]) -> Any:
+def _of_frames(maps: MapsOfScan, part: Part, order: int) -> dict[str, Any]:
+    """What highdicom is told of objects of many frames."""
+    common = maps.common(PARAMETRIC, part, order)
+    return common | {
+        "source_images": maps.sources,
+        "sop_instance_uid": uid_of(common["series_instance_uid"], "0"),
+        "instance_number": 1,
+        "content_label": part.name.upper(),
+        "content_description": f"{part.name} of calibrated intervals",
+    }
+
+
+def _without_chance(data: Any, maps: MapsOfScan) -> Any:
+    """An object of many frames without a random identifier, and without a source that nobody has."""
+    uid = uid_of(data.SOPInstanceUID, "dimension")
+    for item in (*data.DimensionOrganizationSequence, *data.DimensionIndexSequence):
+        item.DimensionOrganizationUID = uid
+    if maps.scan.kind != "dicom":
+        for word in _REFERENCES:
+            data.pop(word, None)
+        for frame in data.PerFrameFunctionalGroupsSequence:
+            frame.pop("DerivationImageSequence", None)
+    return data
+
+
+def _parametric(maps: MapsOfScan, part: Part, order: int) -> Any:
     """The Parametric Map of a part."""
-    highdicom = needed("highdicom")
+    highdicom, common = needed("highdicom"), _of_frames(maps, part, order)
     frames = part.values.astype(np.float32)
-    value, meaning = _UCUM.get(part.unit, (part.unit[:16], part.unit))
+    value, meaning = UCUM.get(part.unit, (part.unit[:16], part.unit))
     mapping = highdicom.pm.RealWorldValueMapping(
-        part.name.upper(), common["content_description"], _code(value, "UCUM", meaning),
+        part.name.upper(), common["content_description"], code_of(value, "UCUM", meaning),
         (float(frames.min()), float(frames.max())), slope=1.0, intercept=0.0,
     )  # fmt: skip
     width, level = part.window
@@ -325,20 +342,24 @@ def _parametric(part: Part, common: dict[str, Any]) -> Any:
     data.Laterality = ""
     for word, value in part.padding(frames).items():
         setattr(data, f"Float{word}", value)
-    return data
+    return _without_chance(data, maps)
 
 
-def _segmentation(part: Part, common: dict[str, Any]) -> Any:
-    """The segmentation of a trust mask."""
+def segmentation(maps: MapsOfScan, part: Part, names: list[str], order: int) -> Any:
+    """The segmentation of masks (n, h, w) or (n, h, w, segments), one segment for each name."""
     highdicom = needed("highdicom")
     algorithm = highdicom.AlgorithmIdentificationSequence(
-        "pixelbounds", _code("113076", "DCM", "Segmentation"), VERSION
+        "pixelbounds", code_of("113076", "DCM", "Segmentation"), VERSION
     )
-    category = _code("309825002", "SCT", "Spatial and Relational Concept")
-    kind = _code("111030", "DCM", "Image Region")
-    segment = highdicom.seg.SegmentDescription(1, "trusted", category, kind, "AUTOMATIC", algorithm)
-    segment.SegmentDescription = part.comment[:1024]
-    return highdicom.seg.Segmentation(
-        pixel_array=part.values, segmentation_type="BINARY", segment_descriptions=[segment], omit_empty_frames=False,
-        **common,
+    category = code_of("309825002", "SCT", "Spatial and Relational Concept")
+    kind = code_of("111030", "DCM", "Image Region")
+    segments = []
+    for number, name in enumerate(names, 1):
+        segments.append(highdicom.seg.SegmentDescription(number, name[:64], category, kind, "AUTOMATIC", algorithm))
+        if part.comment:
+            segments[-1].SegmentDescription = part.comment[:1024]
+    data = highdicom.seg.Segmentation(
+        pixel_array=part.values, segmentation_type="BINARY", segment_descriptions=segments,
+        omit_empty_frames=part.values.ndim > 3, **_of_frames(maps, part, order),
     )  # fmt: skip
+    return _without_chance(data, maps)

@@ -31,7 +31,8 @@ from ..storage.files import aside, swap_folder
 from ..storage.version import VERSION
 from .arrays import ABOUT, Arrays, FilePath, about_of
 from .dicom import dicom_files
-from .dicom_maps import PARAMETRIC, MapsOfScan, Part, captured_measure, write_captures, write_parametric
+from .dicom_maps import PARAMETRIC, SEPARATOR, MapsOfScan, Part, captured_measure, write_captures, write_parametric
+from .dicom_report import write_report
 from .identifiers import keeps, numbered_units, patients_of, scan_key
 from .nifti import NIFTI_SUFFIXES, stem, write_volume, written_measure
 from .scans import Geometry, Images, Scan, Window
@@ -51,6 +52,7 @@ def write_interval(
     about: Mapping[str, Any] | None = None,
     tolerance: Tolerance | None = None,
     parametric: bool = False,
+    report: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write an interval under a name whose suffix says the kind: .zarr, .npz, .nii, .nii.gz, or a folder for DICOM.
 
@@ -59,7 +61,8 @@ def write_interval(
     interval is `about` (plain values by name, such as its guarantee) goes along. With a `tolerance` the mask of the
     pixels whose interval is within it is written as well (`Interval.trust_mask`), as `trusted`. A folder of DICOM has a
     folder for each scan, and in it one for each part; with `parametric` another of Parametric Maps, and the mask as a
-    segmentation. Returns what was written; for NIfTI, of several files, the first.
+    segmentation; a `report` of structures, masks (n, h, w) by name, adds a structured report to these. Returns what was
+    written; for NIfTI, of several files, the first.
     """
     path = Path(path)
     who = keeps(identifiers)
@@ -70,6 +73,7 @@ def write_interval(
         _check_measure(path, interval, like)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist; make it first")
+    parametric = parametric or report is not None
     if parametric and path.suffix:
         raise ValueError(
             f"{path} is one file, and Parametric Maps lie in a folder of DICOM; name a folder without ending"
@@ -84,7 +88,7 @@ def write_interval(
         raise ValueError(
             f"{path} is of no known kind; end it in {', '.join(INTERVAL_SUFFIXES)}, or name a folder for DICOM"
         )
-    return _write_dicom(path, interval, _space(path, like), identifiers, about, tolerance, parametric)
+    return _write_dicom(path, interval, _space(path, like), identifiers, about, tolerance, parametric, report)
 
 
 def _check_measure(path: Path, interval: Interval, like: Images) -> None:
@@ -131,7 +135,7 @@ def is_ours(folder: Path, *kinds: str) -> bool:
         return True
     if all(name.startswith(_SCAN) and (folder / name / "lower").is_dir() for name in names):
         parts = {x.name for name in names for x in (folder / name).iterdir()}
-        return "maps" in kinds and parts <= {*MAP_PARTS, PARAMETRIC}
+        return "maps" in kinds and parts <= {*MAP_PARTS, PARAMETRIC, "report.dcm"}
     try:
         return about_of(Arrays(folder)).get("kind") in kinds
     except Exception:  # no store; zarr raises what it likes
@@ -294,7 +298,7 @@ def _provenance(about: Mapping[str, Any] | None) -> str:
     stated = {"written by": f"pixelbounds {VERSION}", **(about or {})}
     words = {"calibration": "calibration SHA-256", "source": "bands", "guarantee": "guarantee"}
     said = [f"{words.get(name, name)}: {stated[name]}" for name in ("written by", *words) if stated.get(name)]
-    return "; ".join(said).encode("ascii", "replace").decode()
+    return SEPARATOR.join(said).encode("ascii", "replace").decode()
 
 
 def _write_nifti(
@@ -334,6 +338,7 @@ def _write_dicom(
     about: Mapping[str, Any] | None,
     tolerance: Tolerance | None,
     parametric: bool,
+    report: Mapping[str, Any] | None,
 ) -> Path:
     """A folder for each scan, scan_1 or, with what stands for its patient, scan_1_PATIENT; in it one for each part."""
     assert like.geometry is not None
@@ -346,7 +351,9 @@ def _write_dicom(
             called = re.sub(r"[^A-Za-z0-9.-]+", "_", str(maps.sources[0].PatientID))
             place = folder / "new" / f"{_SCAN}{number:0{len(str(len(patients)))}}{f'_{called}' * bool(called)}"
             write_captures(place, maps)
-            if parametric:
-                write_parametric(place / PARAMETRIC, maps)
+            objects = write_parametric(place / PARAMETRIC, maps) if parametric else {}
+            if report is not None:
+                drawn = {name: np.asarray(mask[scan.start : scan.stop]) for name, mask in report.items()}
+                write_report(place / PARAMETRIC, maps, drawn, objects)
         swap_folder(folder / "new", path)
     return path

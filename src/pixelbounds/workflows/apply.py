@@ -25,10 +25,12 @@ from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading
 from ..formats.identifiers import keeps
 from ..formats.inputs import KEPT, Bands, open_bands, open_interval
+from ..formats.label_maps import open_label_map
 from ..formats.maps import INTERVAL_SUFFIXES, maps_of, write_interval
 from ..formats.nifti import NIFTI_SUFFIXES
 from ..formats.opener import check_target, open_images
 from ..formats.scans import Images, check_patients
+from ..formats.segmentations import is_segmentation, segment_names
 from ..images.checks import numbered
 from ..images.ends import Interval
 from ..images.library import Array, rows_of
@@ -43,6 +45,7 @@ from ..storage.version import VERSION
 from .agreement import check_bands, check_images, reading_for
 from .calibrate import known_of
 from .request import Resources
+from .structure_table import named_labels
 
 P_VALUES = "conformal_p_values"  # p-value of each image among those of the calibration
 CLOSED = ("open_share", "closed_length")  # of each image seen through a window
@@ -89,6 +92,8 @@ def apply_files(
     labels: FilePath | None = None,
     tolerance: float | None = None,
     parametric: bool = False,
+    report: bool = False,
+    structures: FilePath | None = None,
     identifiers: str = "pseudonym",
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
@@ -100,14 +105,17 @@ def apply_files(
     tolerance      write the mask of pixels whose interval is at most so long, as `trusted`, in the unit of the values
                    (HU where they were seen through a window; then intervals with an open end are not in the mask)
     parametric     in a folder of DICOM also Parametric Maps, and the mask as a segmentation (SEG)
+    report         beside these a structured report (DICOM SR, TID 1500), also about `structures`: a label map or SEG
     identifiers    `keep` what the files say of patients, and their names, or `drop` it; a `pseudonym` keeps patients
                    apart in an archive of DICOM
     """
     keeps(identifiers)
-    reads = (calibration, bands, like, features, labels)
+    reads = (calibration, bands, like, features, labels, structures)
+    report = report or structures is not None
     target = check_target(out, INTERVAL_SUFFIXES, replace=replace, folder=True, inputs=reads)
-    if parametric and target.suffix:
-        raise ValueError(f"--parametric is for a folder of DICOM, but --out is {target}; name a folder, such as maps")
+    if (parametric or report) and target.suffix:
+        asked = "--report" if report else "--parametric"
+        raise ValueError(f"{asked} is for a folder of DICOM, but --out is {target}; name a folder, such as maps")
     loaded = load_calibration(calibration)
     with running(**vars(resources)) as execution:
         made = bands_for(loaded, bands, reading, execution)
@@ -130,9 +138,18 @@ def apply_files(
                 )
             target = write_interval(
                 target, interval, like=space, identifiers=identifiers, about=about, tolerance=within,
-                parametric=parametric,
+                parametric=parametric, report=_structures(structures, space) if report else None,
             )  # fmt: skip
     return _applied(loaded, target, made.shape, lengths, marks, within, measure, _files(Path(out), target))
+
+
+def _structures(path: FilePath | None, space: Images | None) -> dict[str, Any]:
+    """Where each structure of a label map is, by its name; {} without one."""
+    if path is None or space is None:
+        return {}
+    labels = np.asarray(open_label_map(path, space)[:])
+    names = named_labels(segment_names(Path(path))) if is_segmentation(Path(path)) else {}
+    return {names.get(label, f"label {label}"): labels == label for label in np.unique(labels).tolist() if label}
 
 
 def _applied(

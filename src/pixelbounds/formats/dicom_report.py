@@ -1,0 +1,95 @@
+"""A structured report (TID 1500) of the maps of a DICOM series: what intervals come to in each structure.
+
+Structures are the segments of a segmentation that is written beside the maps. A mean is taken over the voxels whose
+ends both lie within the window, and the share of the others is said. No promise is made about a mean: what is promised,
+by which calibration, network and version, is said by the algorithm of each group of measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..images.library import Array
+from ..storage.version import VERSION
+from .dicom_maps import SEPARATOR, UCUM, MapsOfScan, Part, code_of, segmentation, uid_of
+from .scans import FormatError, needed
+
+_SCHEME = "99PIXELBOUNDS"  # of codes of our own
+_MEANS = {"lower": "Mean lower end", "upper": "Mean upper end", "length": "Mean interval length"}
+_SERIES = 200  # is numbered so, ten times the source's further
+
+
+def write_report(folder: Path, maps: MapsOfScan, structures: Mapping[str, Array], objects: Mapping[str, Any]) -> None:
+    """Write folder/report.dcm about all voxels and about each structure, a mask (n, h, w), and the structures' SEG.
+
+    objects        the Parametric Maps of the scan by the names of their parts
+    """
+    highdicom, sr = needed("highdicom"), needed("highdicom.sr")
+    if maps.scan.kind != "dicom":
+        raise FormatError(f"{maps.scan.name}: a structured report is about DICOM images; give the series with --like")
+    algorithm = sr.AlgorithmIdentification("pixelbounds", VERSION, parameters=maps.about.split(SEPARATOR))
+    everywhere = np.ones(maps.parts[0].values.shape, bool)
+    groups: list[Any] = [
+        sr.MeasurementsAndQualitativeEvaluations(
+            sr.TrackingIdentifier(uid_of(maps.key, maps.about, "all"), "all voxels"), algorithm_id=algorithm,
+            measurements=_measurements(maps, everywhere, objects),
+        )
+    ]  # fmt: skip
+    evidence = [*maps.sources, *objects.values()]
+    if structures:
+        part = Part("structures", np.stack(list(structures.values()), axis=-1).astype(np.uint8))
+        drawn = segmentation(maps, part, list(structures), _SERIES + 1)
+        maps.save(drawn, part, folder / "structures.dcm")
+        evidence.append(drawn)
+    for number, (name, mask) in enumerate(structures.items(), 1):
+        groups.append(
+            sr.VolumetricROIMeasurementsAndQualitativeEvaluations(
+                sr.TrackingIdentifier(uid_of(maps.key, maps.about, "structure", str(number)), name[:64]),
+                algorithm_id=algorithm, referenced_segment=sr.ReferencedSegment(
+                    drawn.SOPClassUID, drawn.SOPInstanceUID, number,
+                    source_series=sr.SourceSeriesForSegmentation(maps.sources[0].SeriesInstanceUID),
+                ),
+                measurements=_measurements(maps, mask.astype(bool), objects),
+            )
+        )  # fmt: skip
+    observer = sr.ObserverContext(
+        code_of("121007", "DCM", "Device"),
+        sr.DeviceObserverIdentifyingAttributes(uid_of("device", VERSION), "pixelbounds", "pixelbounds", "pixelbounds"),
+    )
+    content = sr.MeasurementReport(
+        sr.ObservationContext(observer_device_context=observer),
+        code_of("363679005", "SCT", "Imaging procedure"), groups, referenced_images=maps.sources,
+    )  # fmt: skip
+    part = Part("report", np.array([str(item) for group in groups for item in group]))
+    common = maps.common("report", part, _SERIES)
+    data = highdicom.sr.Comprehensive3DSR(
+        evidence=evidence, content=content, is_complete=True, instance_number=1,
+        sop_instance_uid=uid_of(common["series_instance_uid"], "0"), **common,
+    )  # fmt: skip
+    maps.save(data, part, folder.parent / "report.dcm")
+
+
+def _measurements(maps: MapsOfScan, mask: Array, objects: Mapping[str, Any]) -> list[Any]:
+    """How many voxels a mask has, how many of them have an open end, and means over the others."""
+    sr = needed("highdicom.sr")
+    parts = {part.name: part for part in maps.parts}
+    closed = mask & ~np.asarray(parts["length"].open)
+    voxels, inside = int(mask.sum()), int(closed.sum())
+    count = code_of("{voxels}", "UCUM", "voxels")
+    rows = [sr.Measurement(code_of("voxels", _SCHEME, "Number of voxels"), voxels, count)]
+    if voxels:
+        share = code_of("open", _SCHEME, "Share of voxels with an end beyond the window")
+        rows.append(sr.Measurement(share, 100 * (voxels - inside) / voxels, code_of("%", "UCUM", "percent")))
+    for name, meaning in _MEANS.items():
+        if not inside:
+            continue
+        value, unit = UCUM.get(parts[name].unit, (parts[name].unit[:16], parts[name].unit))
+        image = sr.SourceImageForMeasurement.from_source_image(objects[name])
+        mean = float(parts[name].values[closed].mean(dtype=np.float64))
+        what = code_of(f"mean-{name}", _SCHEME, f"{meaning} of closed intervals")
+        rows.append(sr.Measurement(what, mean, code_of(value, "UCUM", unit), referenced_images=[image]))
+    return rows

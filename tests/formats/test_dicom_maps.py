@@ -213,8 +213,9 @@ def test_a_structured_report_says_what_each_structure_comes_to(tmp_path):
         said = " ".join(str(item.get("TextValue", "")) for item in group[0].ContentSequence)
         assert all(x in said for x in ("20%", digest, f"pixelbounds {pb.__version__}")), said
         if number:
-            assert group.referenced_segment.referenced_sop_instance_uid == drawn.SOPInstanceUID
-            assert group.referenced_segment.referenced_segment_number == number
+            (reference,) = group.referenced_segment[0].ReferencedSOPSequence
+            assert reference.ReferencedSOPInstanceUID == drawn.SOPInstanceUID
+            assert reference.ReferencedSegmentNumber == number
     items = report.CurrentRequestedProcedureEvidenceSequence[0].ReferencedSeriesSequence
     referred = {x.ReferencedSOPInstanceUID for item in items for x in item.ReferencedSOPSequence}
     sources = {x.SOPInstanceUID for x in images.geometry.scans[0].header}

@@ -34,7 +34,7 @@ wheel: $(STAMP)  ## dist/*.whl and dist/*.tar.gz
 	$(BIN)/python -m build --no-isolation
 
 guarantees: $(STAMP)  ## the statistical tests at full size: at least 1,000 worlds each
-	PIXELBOUNDS_WORLDS=1000 $(BIN)/pytest tests/properties -m guarantees -q -n 2
+	PIXELBOUNDS_WORLDS=1000 PIXELBOUNDS_POWER=build/guarantees.md $(BIN)/pytest tests -m guarantees -q -n 2
 
 WORLDS ?= 15
 power: $(STAMP)  ## which wrong procedures the statistical tests would refuse, and how surely (tests/support/power.md)

@@ -84,7 +84,8 @@ def pytest_terminal_summary(terminalreporter):
             f"| {test} | {checks} | {failures} of {trials} | {promised:g} | {name} | {rate:.2f} | {likely:.1%} |"
             for (test, promised, name), (checks, failures, trials, rate, likely) in sorted(rows.items())
         ]
-        head = path.read_text().split("| test |")[0]
+        head = path.read_text().split("| test |")[0] if path.exists() else ""
+        path.parent.mkdir(exist_ok=True)
         columns = (
             "| test | checks | failures | allowed | a wrong procedure | fails in | is refused with |\n|" + 7 * "---|"
         )

@@ -34,6 +34,7 @@ def failures(count):
     return sum(broken(flat_calibrate(*world(seed), **HOW, seed=seed).widening) for seed in range(count))
 
 
+@pytest.mark.guarantees
 def test_a_choice_on_the_fitting_images_keeps_the_promise_and_one_on_the_certifying_does_not(
     monkeypatch, record_property
 ):

@@ -66,6 +66,7 @@ def test_what_are_no_likelihood_ratios_is_refused(images):
     refuses(lambda: pb.recalibrate(truth, band, weights=weights, max_weight=MOST, units=units, **how), "whole unit")
 
 
+@pytest.mark.guarantees
 def test_the_default_seed_decides_nothing(record_property):
     """A world that suits the coins that the default seed once drew: its promise was broken in 43% of draws, not 10%."""
     n, most, low, level, new = WORLD

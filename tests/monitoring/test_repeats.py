@@ -34,8 +34,9 @@ def cal():
     return pb.calibrate(*slices(200, np.random.default_rng(0)), risk_level=0.1, method=pb.Frontier(groups="band"))
 
 
+@pytest.mark.guarantees
 def test_repeats_raise_no_false_alarm(record_property):
-    worlds, alarms = 10, np.zeros(2, int)
+    worlds, alarms = 12, np.zeros(2, int)
     for seed in range(worlds):
         rng = np.random.default_rng([0, seed])
         cal = pb.calibrate(*slices(200, rng), risk_level=0.1, method=pb.Frontier(groups="band"), seed=seed)
@@ -87,6 +88,7 @@ def test_the_state_does_not_grow_with_images(cal):
     assert abs(sizes[1] - sizes[0]) < 64
 
 
+@pytest.mark.guarantees
 def test_an_anytime_calibration_counts_repeated_truths(record_property):
     worlds, broken = 10, 0
 

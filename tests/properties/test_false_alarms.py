@@ -5,11 +5,14 @@ that is checked every day, and new images ranked among the reference alone, are 
 """
 
 import numpy as np
+import pytest
 from scipy.stats import binom
 from trials import WORLDS, check_failures, generator
 
 from pixelbounds.kernels.bets import PAUSES, EProcess, log_factors
 from pixelbounds.monitoring.drift import BETS, log_rank_factors
+
+pytestmark = pytest.mark.guarantees
 
 STREAMS, IMAGES = (1000, 2000) if WORLDS >= 1000 else (200, 250)
 REFERENCE = 100

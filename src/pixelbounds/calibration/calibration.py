@@ -203,6 +203,12 @@ class Calibration:
         """Why it stands although more than a level was seen, or why intervals are as long as bands; else empty."""
         return description_of(self).note
 
+    def citation(self) -> str:
+        """BibTeX of the paper, and of the method, bound and sampler that this calibration used."""
+        from .citation import citation
+
+        return citation([self.method, self.bound, self.record.source.sampler or ""], len(self.promises) > 1)
+
     @property
     def labelled(self) -> bool:
         """Whether it uses labels of the images it is applied to."""

@@ -47,5 +47,5 @@ def test_every_bound_has_a_work_and_every_work_is_whole():
     assert set(BOUNDS) <= set(_WORKS)
     assert {key for works in _WORKS.values() for key in works} <= keys(text)
     for work in text.split("\n\n"):
-        assert all(f"  {field} " in work for field in ("title", "author", "year")]), work
+        assert all(f"  {field} " in work for field in ("title", "author", "year")), work
         assert work.count("{") == work.count("}")

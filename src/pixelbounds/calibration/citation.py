@@ -1,4 +1,4 @@
-"""What to cite for a calibration: the paper, and the method, bound and sampler that were used; works are in works.bib."""
+"""What to cite for a calibration: the paper, and the method, bound and sampler that were used (works.bib)."""
 
 from __future__ import annotations
 

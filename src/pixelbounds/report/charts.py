@@ -211,5 +211,5 @@ def _percent(axis: Any) -> None:
 
 
 def _plain(name: str) -> str:
-    """A name that a font can draw on one line."""
-    return "".join(c if c.isprintable() else "?" for c in name)
+    """A name that a font can draw."""
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def _span(history: Array) -> str:
 
 def _promise_charts(monitor: Monitor) -> list[Markup]:
     charts, at = [], monitor.history[:, 1]
-    if not at.any():
+    if at.max(initial=0) < 2:
         return []
     threshold = np.log10(1 / monitor.shares[0])
     for i, one in enumerate(monitor.promises):
@@ -62,7 +63,7 @@ def _promise_charts(monitor: Monitor) -> list[Markup]:
 
 def _statistic_charts(monitor: Monitor) -> list[Markup]:
     charts, e_values, at = [], [], monitor.history[:, 2]
-    if not at.any():
+    if at.max(initial=0) < 2:
         return []
     for i, martingale in enumerate(monitor.drift):
         columns = monitor.drift_history(i)
@@ -112,5 +113,5 @@ def _draw_recent(axes: Axes, at: Array, total: Array, count: Array, colour: str,
 
 
 def _finish(axes: Axes, title: str) -> None:
-    name_axes(axes, "images", title)
+    name_axes(axes, "images", "\n".join(wrap(title, 52)))
     axes.locator_params(axis="y", nbins=5)

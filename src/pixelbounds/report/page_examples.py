@@ -135,7 +135,6 @@ def _pictures(example: Example, limits: Limits, scales: Mapping[str, float], win
     """Name and small pictures of an example, in the order in which they are read."""
     window = window_of(example, limits)
     length = closed_length(example, windowed=windowed)
-    closed = length[np.isfinite(length)]
     shown = [
         (name, map_png(x, scales[name]) if name in scales else gray_png(x, window))
         for name, x in {**pictures_of(example, limits), "length": length}.items()
@@ -146,7 +145,7 @@ def _pictures(example: Example, limits: Limits, scales: Mapping[str, float], win
         "name": example.name, "shown": shown, "file": None, "height": round(128 * h / w),
         "above": None if wrong is None else float(np.mean(wrong == 2)),
         "below": None if wrong is None else float(np.mean(wrong == 1)),
-        "length": float(closed.mean()) if len(closed) else None, "open": 1 - len(closed) / length.size,
+        "length": float(example.length.mean(dtype=np.float64)), "open": float(np.isinf(length).mean()),
     }  # fmt: skip
 
 

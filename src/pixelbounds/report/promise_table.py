@@ -18,7 +18,7 @@ from .svg import whisker
 _VERDICTS = {
     "kept": "kept: within the level, for all rows at once",
     "broken": "broken: above the level, for all rows at once",
-    "undecided": "undecided: the interval reaches beyond the level",
+    "undecided": "undecided: {} are too few to confirm {}",
     "not seen": "undecided: no such image here",
 }
 _ALONE = "undecided: {} the level, which chance may do to one of these rows"
@@ -68,13 +68,14 @@ def _of_images(
 ) -> dict[str, Any]:
     """The cells of a row that are about other images."""
     compared = check is not None and bool(check.promises)
-    verdict, (low, high) = _VERDICTS[seen.verdict], seen.interval
+    some, (low, high) = f"{seen.units} {plural(evaluation.each)}", seen.interval
+    words = verdict = _VERDICTS[seen.verdict].format(some, level_text(seen.at_most))
     if seen.verdict == "undecided" and (low > seen.at_most or high <= seen.at_most):
         verdict = _ALONE.format("above" if low > seen.at_most else "within")
     if row["certified"] is None:
-        verdict = f"not promised; {_VERDICTS[seen.verdict].partition(': ')[2]}" if seen.units else row["verdict"]
+        verdict = f"not promised; {words.partition(': ')[2]}" if seen.units else row["verdict"]
     elif not compared:
-        verdict = "not compared, as said above"
+        verdict = "not compared: see what is guaranteed"
     cells = {"verdict": verdict, "kind": seen.verdict.replace(" ", "-") if compared and row["certified"] else ""}
     if not seen.units:
         return {**cells, "seen": None}
@@ -82,6 +83,6 @@ def _of_images(
         **cells,
         "seen": percent(seen.risk),
         "span": span(*seen.interval),
-        "on": f"on {seen.units} {plural(evaluation.each)}",
+        "on": f"on {some}",
         "cell": whisker(seen.risk, *seen.interval, most, seen.at_most),
     }

@@ -241,3 +241,4 @@ const near = new IntersectionObserver((entries) => {
 for (const strip of document.querySelectorAll("[data-pictures]")) near.observe(strip);
 
 go(0);
+if (matchMedia("(max-width: 560px)").matches) at("toolbox").open = false; // the picture is what one came for

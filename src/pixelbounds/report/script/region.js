@@ -91,7 +91,8 @@ function regionFacts() {
     for (const c of list) {
       const i = c * size + p;
       facts.values++;
-      if (!open(i)) { facts.closed++; facts.length += value(layers.upper, i) - value(layers.lower, i); }
+      facts.length += value(layers.upper, i) - value(layers.lower, i);
+      if (!open(i)) facts.closed++;
       facts.below += side(i) === 1;
       facts.above += side(i) === 2;
     }
@@ -125,7 +126,7 @@ function regionRows() {
   const facts = regionFacts(), decimals = state.image.layers.lower.decimals;
   const rows = [["pixels", String(facts.pixels)]];
   const opened = 1 - facts.closed / facts.values;
-  rows.push(["mean length", facts.closed ? `${toldLength(facts.length / facts.closed, decimals)}${unit}${opened ? `, of the ${percent(1 - opened)} that are closed` : ""}` : "all open: beyond the window"]);
+  rows.push(["mean length", `${toldLength(facts.length / facts.values, decimals)}${unit}${opened ? `, ${percent(opened)} of them open` : ""}`]);
   if (facts.known) {
     const n = facts.values;
     rows.push(["outside", percent((facts.above + facts.below) / n)], ["▲ truth above", `${percent(facts.above / n)} (${facts.above})`, "above"], ["▼ truth below", `${percent(facts.below / n)} (${facts.below})`, "below"]);

@@ -58,7 +58,7 @@ def test_what_the_demo_writes_is_what_it_says(demo):
     assert np.mean((new < ends["lower"]) | (new > ends["upper"])) == pytest.approx(facts["new_risk"])
     page = (folder / "report.html").read_text()
     assert "new phantom 1" in page
-    assert "Promise by promise" in page
+    assert "Are the promises kept?" in page
     assert '"regions": ["body", "liver", "kidneys", "edges"]' in page
     assert all(seconds > 0 for seconds in facts["seconds"].values())
 

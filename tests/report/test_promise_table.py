@@ -56,7 +56,7 @@ def test_a_verdict_is_what_the_interval_bears():
     rows = rows_of(this, replace(this.evaluation, promises=(*seen[:2], none)))
     assert rows[2]["verdict"] == "undecided: no such image here"
     expected = replace(this, calibration=replace(this.calibration, bound="conformal"))
-    assert {row["verdict"] for row in rows_of(expected, this.evaluation)} == {"not compared, as said above"}
+    assert {row["verdict"] for row in rows_of(expected, this.evaluation)} == {"not compared: see what is guaranteed"}
 
 
 def test_regions_are_stored_by_the_bit_and_read_back(tmp_path):
@@ -93,4 +93,4 @@ def test_a_page_of_files_outlines_what_is_promised_in_words(tmp_path):
     assert found["regions"] == ["edges"]
     outlined = decode(found["layers"]["regions_0"], (12, 12)).astype(bool)
     assert np.array_equal(outlined, pb.regions.edges(truth[63:64], top=0.2)[0])
-    assert "Promise by promise" in words_of(page)
+    assert "Are the promises kept?" in words_of(page)

@@ -28,7 +28,8 @@ PAGE = Path(__file__).parents[1] / "docs/research/few_patients.md"
 NOISE, SLICES, DRAWS = 0.1, 12, 12
 CASES: dict[str, tuple[Any, int, bool]] = {  # promise, units that calibrate, whether one slice stands for each
     "share 10%": (pb.share(0.1), 30, False),
-    "share 5%": (pb.share(0.05), 60, False),
+    "share 5%, 50": (pb.share(0.05), 50, False),
+    "share 5%, 60": (pb.share(0.05), 60, False),
     "share 5%, cap 25%": (pb.share(0.05, cap=0.25), 30, False),
     "tail 10% above 2%": (pb.tail(0.1, above=0.02), 40, False),
     "tail 10% above 2%, one slice each": (pb.tail(0.1, above=0.02), 40, True),

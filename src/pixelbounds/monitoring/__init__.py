@@ -2,8 +2,7 @@
 
 arrivals.py          which images of a call count
 promise_monitors.py  images with their truth: e-processes against every promise
-reference.py         statistics of new bands and their conformal p-values
-drift.py             bands without truth: conformal ranks and test martingales for exchangeability
+drift.py             bands without truth: conformal p-values, ranks and test martingales for exchangeability
 status.py            the state of a monitor, in words
 monitor.py           `Monitor`: all of it
 pooled.py            several sites together
@@ -14,9 +13,9 @@ recalibrate.py       `recalibrate`: images of one source weighed as draws of ano
 """
 
 from .anytime import AnytimeCalibration
+from .drift import conformal_p_values
 from .monitor import Monitor
 from .recalibrate import recalibrate
-from .reference import conformal_p_values
 from .state_file import load_monitor, save_monitor
 from .status import Status
 

@@ -30,9 +30,8 @@ from ..images.ends import Band, one_band
 from ..images.library import Array, current_runner
 from ..kernels.bets import mean_log_e_value
 from .arrivals import Counted, NewImages, all_known
-from .drift import DriftMartingale, drift_martingales, update_drift
+from .drift import DriftMartingale, drift_martingales, statistics_of, update_drift
 from .promise_monitors import PromiseMonitor, rounds_of, targets_of, update_promises
-from .reference import statistics_of
 from .status import Status
 
 MAX_UNITS = 2**17

@@ -36,7 +36,7 @@ from ..images.ends import Interval
 from ..images.library import Array, rows_of
 from ..images.measure import Measure
 from ..images.tolerance import Tolerance, open_ends
-from ..monitoring.reference import conformal_p_values
+from ..monitoring.drift import conformal_p_values
 from ..samplers.sample_bands import shape_request
 from ..storage.chunks import BadChunk
 from ..storage.digests import joined_digests, row_digests
